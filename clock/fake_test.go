@@ -1,0 +1,297 @@
+package clock
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestFakeStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewFake()
+		c.AfterFunc(1, func() { t.Error("a timer fired though no time had passed") })
+		time.Sleep(time.Hour)
+		if now := c.Now(); now != 0 {
+			t.Errorf("it is %d", now)
+		}
+		c.Advance(-time.Hour)
+		if now := c.Now(); now != 0 {
+			t.Errorf("it is %d after Advance of a negative duration", now)
+		}
+	})
+}
+
+func TestFakeAdvanceCallsInOrder(t *testing.T) {
+	c := NewFake()
+	var log []string
+	call := func(name string) func() {
+		return func() { log = append(log, fmt.Sprint(name, "@", c.Now())) } // no mutex: must be this goroutine
+	}
+	c.AfterFunc(30, call("c"))
+	c.AfterFunc(10, call("a"))
+	c.AfterFunc(20, call("b1"))
+	c.AfterFunc(20, call("b2"))
+	c.AfterFunc(41, call("later"))
+	stopped := c.AfterFunc(15, call("stopped"))
+	c.AfterFunc(5, func() {
+		stopped.Stop()
+		c.AfterFunc(7, call("nested"))
+		c.AfterFunc(0, call("at once"))
+		c.AfterFunc(-1, call("next"))
+		c.AfterFunc(100, call("nested later"))
+	})
+	moved := c.AfterFunc(1, call("moved"))
+	moved.Reset(20)
+
+	c.Advance(40)
+	want := []string{"at once@5", "next@5", "a@10", "nested@12", "b1@20", "b2@20", "moved@20", "c@30"}
+	if !slices.Equal(log, want) {
+		t.Errorf("called %v, want %v", log, want)
+	}
+	if c.Now() != 40 {
+		t.Errorf("it is %d, want 40", c.Now())
+	}
+}
+
+func TestFakeTickerWithinOneAdvance(t *testing.T) {
+	c := NewFake()
+	var ticks []Instant
+	var timer Timer
+	timer = c.AfterFunc(10, func() {
+		ticks = append(ticks, c.Now())
+		if timer.Reset(10) {
+			t.Error("Reset in the timer's own call returned true")
+		}
+	})
+	c.Advance(35)
+	if want := []Instant{10, 20, 30}; !slices.Equal(ticks, want) {
+		t.Errorf("ticks at %v, want %v", ticks, want)
+	}
+}
+
+func TestFakeTimerResults(t *testing.T) {
+	c := NewFake()
+	calls := 0
+	timer := c.AfterFunc(10, func() { calls++ })
+	check := func(what string, got, want bool) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s returned %v", what, got)
+		}
+	}
+	check("Reset while pending", timer.Reset(20), true)
+	c.Advance(19)
+	check("Stop while pending", timer.Stop(), true)
+	check("Stop once stopped", timer.Stop(), false)
+	c.Advance(100)
+	check("Reset once stopped", timer.Reset(5), false)
+	c.Advance(5)
+	check("Stop once fired", timer.Stop(), false)
+	check("Reset once fired", timer.Reset(5), false)
+	c.Advance(5)
+	if calls != 2 {
+		t.Errorf("called %d times, want 2", calls)
+	}
+}
+
+func TestFakeTimerOfNoTimeFiresByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewFake()
+		for _, d := range []time.Duration{0, -time.Hour} {
+			fired := make(chan Instant)
+			c.AfterFunc(d, func() { fired <- c.Now() })
+			if now := <-fired; now != 0 {
+				t.Errorf("AfterFunc(%v) fired at %d", d, now)
+			}
+		}
+	})
+}
+
+// elapsed runs f when d has passed, and returns how much of Go's time that took.
+func elapsed(c *Fake, d time.Duration) time.Duration {
+	start := time.Now()
+	fired := make(chan time.Duration)
+	c.AfterFunc(d, func() { fired <- time.Since(start) })
+	return <-fired
+}
+
+func TestFakeRate(t *testing.T) {
+	tests := []struct {
+		rate   float64
+		d      time.Duration
+		goTime time.Duration // until d has passed
+	}{
+		{1, 6 * time.Second, 6 * time.Second},
+		{0.5, 6 * time.Second, 12 * time.Second},
+		{3, 6 * time.Second, 2 * time.Second},
+		{3, 7, 3}, // not after 2, when 6 have passed
+		{0.99, 6 * time.Second, 6*time.Second*100/99 + 1},
+		{1e-6, 6 * time.Second, 6_000_000 * time.Second},
+		{math.Inf(1), 6 * time.Second, 0},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprint(test.d, " at ", test.rate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := NewFake()
+				c.SetRate(test.rate)
+				if took := elapsed(c, test.d); took != test.goTime {
+					t.Errorf("took %v, want %v", took, test.goTime)
+				}
+				if now := c.Now(); now < Instant(test.d) {
+					t.Errorf("fired at %d, before it was due", now)
+				}
+			})
+		})
+	}
+}
+
+func TestFakeTimeIsRounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewFake()
+		c.SetRate(0.29)
+		time.Sleep(100 * time.Nanosecond)
+		if now := c.Now(); now != 29 { // 100 × 0.29 is 28.999999999999996
+			t.Errorf("it is %d, want 29", now)
+		}
+	})
+}
+
+func TestFakeRateBelowZeroStandsStill(t *testing.T) {
+	for _, rate := range []float64{-1, math.Inf(-1), math.NaN()} {
+		synctest.Test(t, func(t *testing.T) {
+			c := NewFake()
+			c.SetRate(1)
+			time.Sleep(time.Second)
+			c.SetRate(rate)
+			time.Sleep(time.Hour)
+			if now := c.Now(); now != Instant(time.Second) {
+				t.Errorf("rate %v: it is %d", rate, now)
+			}
+		})
+	}
+}
+
+func TestFakeSetRateMovesTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewFake()
+		start := time.Now()
+		fired := make(chan time.Duration, 1)
+		c.AfterFunc(10*time.Second, func() { fired <- time.Since(start) })
+
+		c.SetRate(1) // 4 s of Go's clock, 4 s pass
+		time.Sleep(4 * time.Second)
+		c.SetRate(0) // 1 h, nothing
+		time.Sleep(time.Hour)
+		if now := c.Now(); now != Instant(4*time.Second) {
+			t.Errorf("it is %d, want 4s", now)
+		}
+		c.SetRate(0.25) // 8 s, 2 s pass
+		time.Sleep(8 * time.Second)
+		c.SetRate(4) // 1 s, 4 s pass
+		if got, want := <-fired, time.Hour+13*time.Second; got != want {
+			t.Errorf("fired after %v, want %v", got, want)
+		}
+	})
+}
+
+func TestFakeEarlierTimerIsNotHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewFake()
+		c.SetRate(2)
+		block := make(chan struct{})
+		late := c.AfterFunc(time.Hour, func() { t.Error("a stopped timer fired") })
+		c.AfterFunc(time.Second, func() { <-block })
+		if took := elapsed(c, time.Second); took != time.Second/2 {
+			t.Errorf("1s took %v beside a call that blocks, want 500ms", took)
+		}
+		late.Stop()
+		close(block)
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestFakeAdvanceWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewFake()
+		c.SetRate(1)
+		var log []Instant
+		record := func() { log = append(log, c.Now()) }
+		s := Instant(time.Second)
+
+		c.AfterFunc(2*time.Second, record)
+		c.AfterFunc(5*time.Second, func() {
+			record()
+			time.Sleep(3 * time.Second) // Go's clock does not stop for a slow call
+		})
+		c.AfterFunc(6*time.Second, record) // not called beside the slow call, but after it
+		later := make(chan Instant)
+		c.AfterFunc(20*time.Second, func() { later <- c.Now() })
+
+		time.Sleep(time.Second)
+		c.Advance(5 * time.Second)
+		if want := []Instant{2 * s, 5 * s, 8 * s}; !slices.Equal(log, want) {
+			t.Errorf("called at %v, want %v", log, want)
+		}
+		if c.Now() != 9*s {
+			t.Errorf("it is %d, want 1s + 5s + 3s", c.Now())
+		}
+		if now := <-later; now != 20*s {
+			t.Errorf("after Advance, a timer due at 20s fired at %d", now)
+		}
+	})
+}
+
+func TestFakeSurvivesACallThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewFake()
+		c.SetRate(1)
+		c.AfterFunc(time.Second, func() { panic("leaving Advance, as t.FailNow does") })
+		func() {
+			defer func() { _ = recover() }()
+			c.Advance(time.Second)
+		}()
+		if took := elapsed(c, time.Second); took != time.Second {
+			t.Errorf("1s took %v", took)
+		}
+	})
+}
+
+func TestFakeConcurrently(t *testing.T) {
+	c := NewFake()
+	var fired, expected atomic.Int64
+	var users sync.WaitGroup
+	for range 8 {
+		users.Go(func() {
+			for range 500 {
+				d := time.Duration(1 + rand.IntN(20))
+				due := c.Now().Add(d)
+				expected.Add(1)
+				timer := c.AfterFunc(d, func() {
+					fired.Add(1)
+					if c.Now().Before(due) {
+						t.Error("a timer fired early")
+					}
+				})
+				before := c.Now()
+				c.Advance(time.Duration(rand.IntN(5)))
+				if c.Now().Before(before) {
+					t.Error("time went back")
+				}
+				if rand.IntN(2) == 0 && timer.Stop() {
+					expected.Add(-1)
+				}
+			}
+		})
+	}
+	users.Wait()
+	c.Advance(20)
+	if fired.Load() != expected.Load() {
+		t.Errorf("%d timers fired, want %d", fired.Load(), expected.Load())
+	}
+}

@@ -1,0 +1,17 @@
+module github.com/quorumlock/quorumlock
+
+go 1.26.0
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/gomodule/redigo v1.9.3
+	github.com/hashicorp/go-multierror v1.1.1
+	go.uber.org/goleak v1.3.0
+	golang.org/x/sync v0.24.0
+	golang.org/x/sys v0.49.0
+)
+
+require (
+	github.com/hashicorp/errwrap v1.0.0 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+)

@@ -1,0 +1,86 @@
+package masters_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+func TestServersDieWithAKilledParent(t *testing.T) {
+	startReal(t, 1) // skips where there are none
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), orphanVariable+"=1", "TMPDIR="+t.TempDir())
+	// The parent ends with its input: were the kill below to fail, nothing stays.
+	input, err := parent.StdinPipe()
+	must(t, err)
+	defer input.Close()
+	output, err := parent.StdoutPipe()
+	must(t, err)
+	must(t, parent.Start())
+	line, readErr := bufio.NewReader(output).ReadString('\n')
+	url := strings.TrimSpace(line)
+
+	answers := func() bool {
+		conn, err := redis.DialURL(url)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		_, err = conn.Do("PING")
+		return err == nil
+	}
+	answered := readErr == nil && answers()
+	must(t, parent.Process.Kill())
+	_ = parent.Wait() // "signal: killed"
+	if !answered {
+		t.Fatalf("no server at %q while its parent lived (%v)", url, readErr)
+	}
+	eventually(t, "the orphaned server gone", func() bool { return !answers() })
+}
+
+// The death signal comes when the thread that forked ends, not the process.
+func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
+	fleet := startReal(t, 8)
+	const threads = 64
+	var meet, gone sync.WaitGroup
+	meet.Add(threads)
+	for range threads {
+		gone.Go(func() {
+			runtime.LockOSThread() // not unlocked: its thread ends with the goroutine
+			meet.Done()
+			meet.Wait() // so each has a thread of its own, and old threads are used up
+		})
+	}
+	gone.Wait()
+	eventually(t, "the threads ended", func() bool {
+		tasks, err := os.ReadDir("/proc/self/task")
+		must(t, err)
+		return len(tasks) < threads
+	})
+	for _, m := range fleet.Masters {
+		if _, err := m.Do("PING"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A Ctrl-C goes to the terminal's foreground process group.
+func TestServersAreInAProcessGroupOfTheirOwn(t *testing.T) {
+	m := startReal(t, 1).Masters[0]
+	var pid int
+	_, err := fmt.Sscan(infoField(t, m, "server", "process_id"), &pid)
+	must(t, err)
+	group, err := syscall.Getpgid(pid)
+	must(t, err)
+	if group == syscall.Getpgrp() {
+		t.Error("the server is in the test's process group")
+	}
+}

@@ -1,0 +1,144 @@
+package masters
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
+)
+
+const acceptRetry = 10 * time.Millisecond
+
+// embedded is a miniredis inside this process, a new one for each life.
+type embedded struct {
+	addr string
+	life *embeddedLife // nil while killed
+}
+
+func (e *embedded) start() error {
+	if e.life != nil {
+		return errRunning
+	}
+	life, err := newEmbeddedLife(e.addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w: %w", errAddressTaken, err)
+	}
+	if err != nil {
+		return err
+	}
+	e.life = life
+	return nil
+}
+
+func (e *embedded) kill() error {
+	if e.life == nil {
+		return errNotRunning
+	}
+	err := e.life.end()
+	e.life = nil
+	return err
+}
+
+func (e *embedded) freeze() error { return ErrEmbedded }
+func (e *embedded) thaw() error   { return ErrEmbedded }
+func (e *embedded) remove() error { return nil }
+
+// embeddedLife is one miniredis from its start to its crash.
+type embeddedLife struct {
+	mini     *miniredis.Miniredis
+	listener net.Listener
+	accepted chan struct{} // closed when no more connections come in
+	info     serverInfo
+
+	clock sync.Mutex // see advance
+}
+
+// newEmbeddedLife has miniredis serve connections that it accepts itself. Miniredis'
+// own listener is open before its commands are registered and before a hook can be
+// set: a client that keeps redialling would get "unknown command" from a restart.
+func newEmbeddedLife(addr string) (*embeddedLife, error) {
+	listener, err := net.Listen("tcp4", addr)
+	if err != nil {
+		return nil, err
+	}
+	l := &embeddedLife{
+		mini:     miniredis.NewMiniRedis(),
+		listener: listener,
+		accepted: make(chan struct{}),
+		info:     newServerInfo(listener.Addr().(*net.TCPAddr).Port),
+	}
+	l.mini.ClockTTL(true)
+	conn, err := l.mini.Dial() // starts it without a listener
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	l.mini.Server().SetPreHook(l.before)
+	go l.accept()
+	return l, conn.Close()
+}
+
+func (l *embeddedLife) accept() {
+	defer close(l.accepted)
+	for {
+		conn, err := l.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(acceptRetry) // out of file descriptors, most likely
+			continue
+		}
+		l.mini.Server().ServeConn(conn)
+	}
+}
+
+// end cuts all connections and returns when nothing of this life runs.
+func (l *embeddedLife) end() error {
+	err := l.listener.Close()
+	<-l.accepted
+	l.mini.CtxCancel() // ends BLPOP and its like, for which the next line waits
+	// Before Miniredis.Close, which takes the server from under the scripts that still
+	// run: their clients would get an error reply, where a crash gives none.
+	l.mini.Server().Close()
+	l.mini.Close()
+	return err
+}
+
+// before runs ahead of each command, those that scripts call included, and reports
+// whether it has answered it.
+func (l *embeddedLife) before(peer *miniserver.Peer, command string, args ...string) bool {
+	switch command {
+	case "INFO":
+		peer.WriteBulk(l.info.text(args))
+		return true
+	case "EVAL", "EVALSHA":
+		l.advance()
+	default:
+		// A script's call comes while the server is locked, and must neither wait for
+		// that lock nor move the clock. (EVAL is no such call: Redis forbids it there.)
+		// Another client's command that finds the lock taken looks the same: it does
+		// without, as the clock was moved just before.
+		if l.mini.TryLock() {
+			l.mini.Unlock()
+			l.advance()
+		}
+	}
+	return false
+}
+
+// advance moves the server's clock, by which keys expire, to now. Between two calls the
+// clock stands still, so that a key cannot expire in the middle of a script: it cannot
+// in Redis, and the lock scripts rely on it. A script starts with the clock at or after
+// the moment its client sent it, so no lease ends sooner than the client counts on.
+func (l *embeddedLife) advance() {
+	// Two callers could otherwise set their times in the wrong order; miniredis would
+	// take the time between off every TTL twice.
+	l.clock.Lock()
+	defer l.clock.Unlock()
+	l.mini.SetTime(time.Now())
+}

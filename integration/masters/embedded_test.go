@@ -1,0 +1,200 @@
+package masters_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+)
+
+func TestKilledEmbeddedComesBackEmptyAtItsAddress(t *testing.T) {
+	m := startEmbedded(t, 1).Masters[0]
+	addr := m.Addr()
+	before := mustDo(t, m, "INFO")
+	mustDo(t, m, "SET", "k", "v")
+	conn, err := redis.Dial("tcp", addr)
+	must(t, err)
+	defer conn.Close()
+
+	must(t, m.Kill())
+	if _, err := conn.Do("PING"); err == nil {
+		t.Error("a connection survived the kill")
+	}
+	if _, err := m.Do("PING"); err == nil {
+		t.Fatal("a killed master answers")
+	}
+	if err := m.Kill(); err == nil {
+		t.Error("killed twice")
+	}
+	must(t, m.Start())
+	if err := m.Start(); err == nil {
+		t.Error("started while it runs")
+	}
+	if m.Addr() != addr {
+		t.Errorf("address %s, before %s", m.Addr(), addr)
+	}
+	if v := mustDo(t, m, "GET", "k"); v != "" {
+		t.Errorf("the key survived: %q", v)
+	}
+	after := mustDo(t, m, "INFO")
+	for _, field := range []string{"run_id", "master_replid"} {
+		was, is := fieldOf(t, before, field), fieldOf(t, after, field)
+		if !isRunID(was) || !isRunID(is) || was == is {
+			t.Errorf("%s %q, before %q: want two different ids", field, is, was)
+		}
+	}
+}
+
+func TestEmbeddedInfo(t *testing.T) {
+	m := startEmbedded(t, 1).Masters[0]
+	for field, section := range map[string]string{
+		"uptime_in_seconds": "SERVER", // in any case
+		"maxmemory_policy":  "memory",
+		"aof_enabled":       "persistence",
+		"role":              "replication",
+	} {
+		got := infoField(t, m, section, field)
+		if whole := fieldOf(t, mustDo(t, m, "INFO"), field); got != whole || got == "" {
+			t.Errorf("%s: %q in INFO %s, %q in INFO", field, got, section, whole)
+		}
+	}
+	if text := mustDo(t, m, "INFO", "commandstats"); text != "" {
+		t.Errorf("an unknown section: %q", text)
+	}
+	fromLua := mustDo(t, m, "EVAL", "return redis.call('INFO', 'server')", 0)
+	if got, want := fieldOf(t, fromLua, "run_id"), infoField(t, m, "server", "run_id"); got != want {
+		t.Errorf("run id in a script %q, outside %q", got, want)
+	}
+}
+
+func TestEmbeddedKeyExpiresInRealTime(t *testing.T) {
+	const lease = 50 * time.Millisecond
+	m := startEmbedded(t, 1).Masters[0]
+	set := func(t *testing.T, args ...any) {
+		began := time.Now()
+		mustDo(t, m, args...)
+		if v := mustDo(t, m, "GET", "k"); v != "v" && time.Since(began) < lease {
+			t.Fatalf("right after it was set: %q", v)
+		}
+		eventually(t, "the key gone", func() bool { return mustDo(t, m, "GET", "k") == "" })
+		if lived := time.Since(began); lived < lease {
+			t.Errorf("gone after %v, before its %v were over", lived, lease)
+		}
+	}
+	t.Run("command", func(t *testing.T) { set(t, "SET", "k", "v", "PX", lease.Milliseconds()) })
+	t.Run("script", func(t *testing.T) {
+		set(t, "EVAL", "return redis.call('SET', KEYS[1], 'v', 'PX', ARGV[1])", 1, "k", lease.Milliseconds())
+	})
+}
+
+// A client counts its lease from the moment it asked. The key must not go sooner, also
+// when the script had to wait for others, with the clock standing still.
+func TestEmbeddedLeaseIsNotCutShortByWaiting(t *testing.T) {
+	const lease = 10 * time.Second
+	m := startEmbedded(t, 1).Masters[0]
+	runAll(t, 4, func() error {
+		_, err := m.Do("EVAL", "for i = 1, 30000 do end", 0)
+		return err
+	})
+	for range 20 {
+		asked := time.Now()
+		mustDo(t, m, "EVAL", "return redis.call('SET', KEYS[1], 'v', 'PX', ARGV[1])", 1, "k", lease.Milliseconds())
+		left, err := redis.Int64(m.Do("EVAL", "return redis.call('PTTL', KEYS[1])", 1, "k"))
+		must(t, err)
+		counted := lease - time.Since(asked)
+		if left := time.Duration(left+1) * time.Millisecond; left < counted { // +1: PTTL rounds down
+			t.Fatalf("the key lives %v more, the client counts on %v", left, counted)
+		}
+	}
+}
+
+// runAll repeats f in n goroutines until the test ends or f fails, which fails the test.
+func runAll(t *testing.T, n int, f func() error) {
+	t.Helper()
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	t.Cleanup(func() { close(done) })
+	for range n {
+		running.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err := f(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+}
+
+// As in Redis: a script that has seen a key can rely on it to its end.
+func TestEmbeddedKeyDoesNotExpireWithinAScript(t *testing.T) {
+	m := startEmbedded(t, 1).Masters[0]
+	const script = `
+		redis.call('SET', KEYS[1], 'v', 'PX', 1)
+		local spun = 0
+		for i = 1, 300000 do spun = spun + i end
+		return redis.call('EXISTS', KEYS[1])`
+	began := time.Now()
+	exists, err := redis.Int(m.Do("EVAL", script, 1, "k"))
+	must(t, err)
+	if took := time.Since(began); took < 2*time.Millisecond {
+		t.Fatalf("the script took %v, too short to show anything", took)
+	}
+	if exists != 1 {
+		t.Error("the key expired within the script that set it")
+	}
+	eventually(t, "the key gone", func() bool { return mustDo(t, m, "GET", "k") == "" })
+}
+
+// A client of a master that crashes loses its connection. It never gets an error reply,
+// which would mean that the server looked at the command and refused it.
+func TestEmbeddedKillAndStartGiveClientsNoErrorReplies(t *testing.T) {
+	m := startEmbedded(t, 1).Masters[0]
+	runAll(t, 32, func() error { return firstErrorReply(m) })
+	for range 50 {
+		must(t, m.Kill())
+		must(t, m.Start())
+		mustDo(t, m, "PING")
+	}
+}
+
+// firstErrorReply runs scripts on one connection until it breaks or one is refused.
+func firstErrorReply(m *masters.Master) error {
+	conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(time.Second))
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	for range 20 {
+		_, err := conn.Do("EVAL", "redis.call('INCR', KEYS[1]) return redis.call('INFO')", 1, "k")
+		var reply redis.Error
+		if errors.As(err, &reply) {
+			return reply
+		}
+		if err != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+func TestEmbeddedCannotFreeze(t *testing.T) {
+	m := startEmbedded(t, 1).Masters[0]
+	if err := m.Freeze(); !errors.Is(err, masters.ErrEmbedded) {
+		t.Errorf("Freeze: %v", err)
+	}
+	if err := m.Thaw(); !errors.Is(err, masters.ErrEmbedded) {
+		t.Errorf("Thaw: %v", err)
+	}
+	mustDo(t, m, "PING")
+}

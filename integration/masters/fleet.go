@@ -1,0 +1,133 @@
+// Package masters starts and ends independent Redis masters: redis-server
+// processes where there is one on PATH, servers inside this process (miniredis)
+// where there is not. Tests and the demo run the lock library against them.
+//
+// It signals only processes that it started itself. On Linux these die with this
+// process, however it ends; elsewhere a process that is killed leaves them behind.
+package masters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrNoServer is what StartReal's error wraps when redis-server is not on PATH.
+var ErrNoServer = errors.New("redis-server is not on PATH")
+
+// Fleet is a set of masters that know nothing of each other. Its methods are safe
+// for concurrent use; its fields are not to be changed.
+type Fleet struct {
+	Masters []*Master
+	Kind    string // "redis-server 7.0.15 processes" or "embedded miniredis"
+
+	starter *starter // nil when embedded
+}
+
+// Start starts n masters: as StartReal where redis-server is on PATH, else as
+// StartEmbedded. Embedded masters cannot follow args and run without them; Kind and
+// Master.Embedded tell which kind came up.
+func Start(n int, args ...string) (*Fleet, error) {
+	fleet, err := StartReal(n, args...)
+	if errors.Is(err, ErrNoServer) {
+		return StartEmbedded(n)
+	}
+	return fleet, err
+}
+
+// StartReal starts n redis-server processes, each on a free port of 127.0.0.1 and in
+// a temporary directory of its own, and returns when all answer PING. They keep
+// nothing on disk unless args say otherwise: args come last on each command line
+// ("--appendonly", "yes") and so win over what the package sets.
+//
+// On failure nothing is left running. The error wraps ErrNoServer when redis-server
+// is not on PATH; for a server that did not come up it ends with what that server
+// wrote last.
+func StartReal(n int, args ...string) (*Fleet, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("masters: %w: %w", ErrNoServer, err)
+	}
+	version, err := serverVersion(path)
+	if err != nil {
+		return nil, err
+	}
+	fleet := &Fleet{Kind: "redis-server " + version + " processes", starter: newStarter()}
+	return fleet.start(n, func(addr string) (server, error) {
+		return newProcess(path, addr, args, fleet.starter)
+	})
+}
+
+// StartEmbedded starts n masters inside this process. They run the lock scripts and
+// expire keys as redis-server does, and answer INFO. They have no persistence, no CONFIG,
+// no CLIENT PAUSE, and cannot be frozen.
+func StartEmbedded(n int) (*Fleet, error) {
+	fleet := &Fleet{Kind: "embedded miniredis"}
+	return fleet.start(n, func(addr string) (server, error) {
+		return &embedded{addr: addr}, nil
+	})
+}
+
+// start fills an empty fleet with n masters made by fresh, or stops it.
+func (f *Fleet) start(n int, fresh func(addr string) (server, error)) (*Fleet, error) {
+	if n < 1 {
+		return nil, errors.Join(fmt.Errorf("masters: start %d masters: want at least 1", n), f.Stop())
+	}
+	f.Masters = make([]*Master, n)
+	errs := make([]error, n)
+	var starting sync.WaitGroup
+	for i := range n {
+		starting.Go(func() { f.Masters[i], errs[i] = newMaster(fresh) })
+	}
+	starting.Wait()
+
+	if err := errors.Join(errs...); err != nil {
+		f.Masters = slices.DeleteFunc(f.Masters, func(m *Master) bool { return m == nil })
+		return nil, errors.Join(err, f.Stop())
+	}
+	return f, nil
+}
+
+// URLs returns the redis:// URL of each master, in the order of Masters.
+func (f *Fleet) URLs() []string {
+	urls := make([]string, len(f.Masters))
+	for i, m := range f.Masters {
+		urls[i] = m.URL()
+	}
+	return urls
+}
+
+// Stop stops every master, killed and frozen ones too, and returns their joined
+// errors. A second call finds nothing left to do and returns nil.
+func (f *Fleet) Stop() error {
+	var errs []error
+	for _, m := range f.Masters {
+		errs = append(errs, m.Stop())
+	}
+	// Last: the children die with the starter's thread.
+	if f.starter != nil {
+		f.starter.stop()
+	}
+	return errors.Join(errs...)
+}
+
+// serverVersion returns the number in "Redis server v=7.0.15 sha=…".
+func serverVersion(path string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("masters: %s --version: %w", path, err)
+	}
+	_, version, found := strings.Cut(string(out), " v=")
+	if !found {
+		return "", fmt.Errorf("masters: %s --version: no version in %q", path, out)
+	}
+	version, _, _ = strings.Cut(version, " ")
+	return strings.TrimSpace(version), nil
+}

@@ -1,0 +1,120 @@
+package masters_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+)
+
+func TestMastersOfAFleetAreIndependent(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) *masters.Fleet{
+		"real":     func(t *testing.T) *masters.Fleet { return startReal(t, 3) },
+		"embedded": func(t *testing.T) *masters.Fleet { return startEmbedded(t, 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet := start(t)
+			if len(fleet.Masters) != 3 || len(fleet.URLs()) != 3 {
+				t.Fatalf("%d masters, URLs %v: want 3", len(fleet.Masters), fleet.URLs())
+			}
+			runIDs, addrs := map[string]bool{}, map[string]bool{}
+			for i, m := range fleet.Masters {
+				if pong := mustDo(t, m, "PING"); pong != "PONG" {
+					t.Errorf("PING: %q", pong)
+				}
+				if role := infoField(t, m, "replication", "role"); role != "master" {
+					t.Errorf("role %q", role)
+				}
+				runID := infoField(t, m, "server", "run_id")
+				if !isRunID(runID) {
+					t.Errorf("run id %q", runID)
+				}
+				runIDs[runID], addrs[m.Addr()] = true, true
+				if want := "redis://" + m.Addr(); m.URL() != want || fleet.URLs()[i] != want {
+					t.Errorf("URL %s, in the fleet %s: want %s", m.URL(), fleet.URLs()[i], want)
+				}
+			}
+			if len(runIDs) != 3 || len(addrs) != 3 {
+				t.Errorf("run ids %v and addresses %v: want 3 of each", runIDs, addrs)
+			}
+
+			mustDo(t, fleet.Masters[0], "SET", "only", "here")
+			if v := mustDo(t, fleet.Masters[1], "GET", "only"); v != "" {
+				t.Errorf("another master has the key too: %q", v)
+			}
+		})
+	}
+}
+
+func TestStartPrefersRealServers(t *testing.T) {
+	startReal(t, 1) // skips where there are none
+	fleet, err := masters.Start(1)
+	stopLater(t, fleet, err)
+	version := infoField(t, fleet.Masters[0], "server", "redis_version")
+	if want := "redis-server " + version + " processes"; fleet.Kind != want {
+		t.Errorf("kind %q, want %q", fleet.Kind, want)
+	}
+	if fleet.Masters[0].Embedded() {
+		t.Error("a process says it is embedded")
+	}
+}
+
+func TestStartWithoutRedisServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if _, err := masters.StartReal(1); !errors.Is(err, masters.ErrNoServer) {
+		t.Errorf("StartReal: %v, want ErrNoServer", err)
+	}
+	fleet, err := masters.Start(2, "--appendonly", "yes")
+	stopLater(t, fleet, err)
+	if fleet.Kind != "embedded miniredis" || !fleet.Masters[0].Embedded() {
+		t.Errorf("kind %q, embedded %v", fleet.Kind, fleet.Masters[0].Embedded())
+	}
+}
+
+func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
+	startReal(t, 1) // skips where there are none
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	_, err := masters.StartReal(2, "--no-such-directive", "1")
+	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
+		t.Errorf("error %v: want what the server wrote", err)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if _, err := masters.StartEmbedded(0); err == nil {
+		t.Error("started a fleet of none")
+	}
+}
+
+func TestFleetStop(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) *masters.Fleet{
+		"real":     func(t *testing.T) *masters.Fleet { return startReal(t, 3) },
+		"embedded": func(t *testing.T) *masters.Fleet { return startEmbedded(t, 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			temp := t.TempDir()
+			t.Setenv("TMPDIR", temp)
+			fleet := start(t)
+			must(t, fleet.Masters[0].Kill())
+			if err := fleet.Masters[1].Freeze(); err != nil && !errors.Is(err, masters.ErrEmbedded) {
+				t.Fatal(err)
+			}
+			must(t, fleet.Stop())
+			must(t, fleet.Stop())
+			for _, m := range fleet.Masters {
+				if _, err := m.Do("PING"); err == nil {
+					t.Errorf("%s answers after Stop", m.Addr())
+				}
+				if err := m.Start(); err == nil {
+					t.Errorf("%s starts after Stop", m.Addr())
+				}
+			}
+			if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,199 @@
+package masters
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// ErrEmbedded is what the errors of Freeze and Thaw wrap on an embedded master.
+var ErrEmbedded = errors.New("an embedded master has no process to stop or continue")
+
+var (
+	errAddressTaken = errors.New("address already in use")
+	errNotRunning   = errors.New("not running")
+	errRunning      = errors.New("already running")
+	errStopped      = errors.New("stopped")
+)
+
+const (
+	doBound      = 2 * time.Second // Do
+	addressBound = 2 * time.Second // how long a restart waits for its port
+	addressRetry = 20 * time.Millisecond
+	portsTried   = 5 // how many ports a first start tries
+)
+
+// server is what answers at a master's address, over all its lives. Master
+// serializes the calls.
+type server interface {
+	start() error // returns when it answers; wraps errAddressTaken when the port is not free
+	kill() error  // wraps errNotRunning when there is nothing to kill
+	freeze() error
+	thaw() error
+	remove() error // once, when it does not run and will not again
+}
+
+// Master is one independent Redis master that this process started. Its methods
+// are safe for concurrent use.
+type Master struct {
+	addr     string
+	embedded bool
+	held     io.Closer // keeps the port ours while nothing listens on it
+
+	mu      sync.Mutex // not held by Do, which has to see the server at any moment
+	server  server
+	stopped bool
+}
+
+// newMaster starts a master at a free port.
+func newMaster(fresh func(addr string) (server, error)) (*Master, error) {
+	for tried := 1; ; tried++ {
+		m, err := newMasterOnce(fresh)
+		// Where ports cannot be held, another process may take it before the server does.
+		if errors.Is(err, errAddressTaken) && tried < portsTried {
+			continue
+		}
+		return m, err
+	}
+}
+
+func newMasterOnce(fresh func(addr string) (server, error)) (*Master, error) {
+	port, held, err := claimPort()
+	if err != nil {
+		return nil, fmt.Errorf("masters: find a free port: %w", err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	srv, err := fresh(addr)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("masters: prepare %s: %w", addr, err), held.Close())
+	}
+	m := &Master{addr: addr, held: held, server: srv}
+	_, m.embedded = srv.(*embedded)
+	if err := srv.start(); err != nil {
+		return nil, errors.Join(m.wrap("start", err), m.Stop())
+	}
+	return m, nil
+}
+
+// Addr returns host:port. It stays the same over the master's whole life, restarts
+// included.
+func (m *Master) Addr() string { return m.addr }
+
+// URL returns redis://host:port.
+func (m *Master) URL() string { return "redis://" + m.addr }
+
+// Embedded reports whether the master runs inside this process.
+func (m *Master) Embedded() bool { return m.embedded }
+
+// Kill ends the server as a crash would and returns when it is gone: SIGKILL for a
+// process, frozen or not; an embedded one cuts its connections and loses its data. It
+// fails when the server does not run, also when it ended by itself.
+func (m *Master) Kill() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wrap("kill", m.server.kill())
+}
+
+// Start starts the server again at the same address, after Kill or after it ended by
+// itself, and returns when it answers PING. It has a new run id, and no keys unless it
+// was given arguments that persist them. It waits 2 s for a port that is not free yet
+// and 5 s for the answer. It fails when the server still runs and after Stop.
+func (m *Master) Start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return m.wrap("start", errStopped)
+	}
+	giveUp := time.Now().Add(addressBound)
+	for {
+		err := m.server.start()
+		if !errors.Is(err, errAddressTaken) || time.Now().After(giveUp) {
+			return m.wrap("start", err)
+		}
+		time.Sleep(addressRetry)
+	}
+}
+
+// Freeze halts the server with SIGSTOP: the kernel still accepts connections and
+// bytes for it, nothing answers. The error of an embedded master wraps ErrEmbedded.
+func (m *Master) Freeze() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wrap("freeze", m.server.freeze())
+}
+
+// Thaw continues a frozen server with SIGCONT: it then works off what it was sent
+// meanwhile. The error of an embedded master wraps ErrEmbedded.
+func (m *Master) Thaw() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wrap("thaw", m.server.thaw())
+}
+
+// Do sends one command over a connection of its own and returns the reply as redigo
+// does: []byte for bulk strings, int64, nil, []any. An error reply is a redis.Error
+// in the error's chain. Do gives up 2 s after the call. The first argument is the
+// command's name, a string.
+func (m *Master) Do(args ...any) (any, error) {
+	reply, err := do(m.addr, doBound, args...)
+	if err != nil {
+		return nil, fmt.Errorf("masters: %s: %w", m.addr, err)
+	}
+	return reply, nil
+}
+
+// Stop ends the server, frozen or not, removes its files and gives up its port. A
+// second call does nothing and returns nil.
+func (m *Master) Stop() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return nil
+	}
+	m.stopped = true
+	err := m.server.kill()
+	if errors.Is(err, errNotRunning) {
+		err = nil
+	}
+	return m.wrap("stop", errors.Join(err, m.server.remove(), m.held.Close()))
+}
+
+func (m *Master) wrap(action string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("masters: %s %s: %w", action, m.addr, err)
+}
+
+// do runs one command at addr; dial, write and read share the bound.
+func do(addr string, bound time.Duration, args ...any) (any, error) {
+	if len(args) == 0 {
+		return nil, errors.New("no command")
+	}
+	name, ok := args[0].(string)
+	if !ok {
+		return nil, fmt.Errorf("the command's name is a %T, want a string", args[0])
+	}
+	end := time.Now().Add(bound)
+	// Never 0, which redigo takes for no limit.
+	left := func() time.Duration { return max(time.Until(end), time.Nanosecond) }
+
+	socket, err := net.DialTimeout("tcp", addr, bound)
+	if err != nil {
+		return nil, err
+	}
+	conn := redis.NewConn(socket, 0, left())
+	defer conn.Close()
+	if err := conn.Send(name, args[1:]...); err != nil {
+		return nil, err
+	}
+	if err := conn.Flush(); err != nil {
+		return nil, err
+	}
+	return redis.ReceiveWithTimeout(conn, left())
+}

@@ -1,0 +1,29 @@
+package masters_test
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// Otherwise a client that redials could end up on the port of a killed master, which
+// then could not come back.
+func TestNoConnectionTakesThePortOfAKilledMaster(t *testing.T) {
+	fleet := startEmbedded(t, 2)
+	killed, other := fleet.Masters[0], fleet.Masters[1]
+	must(t, killed.Kill())
+
+	from, err := net.ResolveTCPAddr("tcp4", killed.Addr())
+	must(t, err)
+	dialer := net.Dialer{LocalAddr: from}
+	conn, err := dialer.Dial("tcp4", other.Addr())
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		if err == nil {
+			conn.Close()
+		}
+		t.Errorf("a connection from %s: %v, want EADDRINUSE", from, err)
+	}
+	must(t, killed.Start())
+	mustDo(t, killed, "PING")
+}

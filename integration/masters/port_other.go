@@ -1,0 +1,23 @@
+//go:build !linux
+
+package masters
+
+import (
+	"io"
+	"net"
+)
+
+// claimPort returns a port of 127.0.0.1 that was free a moment ago. Nothing holds it:
+// a start has to cope with finding it taken.
+func claimPort() (port int, held io.Closer, err error) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, nil, err
+	}
+	port = listener.Addr().(*net.TCPAddr).Port
+	return port, unheld{}, listener.Close()
+}
+
+type unheld struct{}
+
+func (unheld) Close() error { return nil }

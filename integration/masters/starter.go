@@ -1,0 +1,44 @@
+package masters
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+)
+
+// starter starts child processes from one OS thread that lives until stop. The death
+// signal of a Linux child fires when the *thread* that forked it ends, and Go ends and
+// makes threads as it likes: started from just any goroutine, a server could be killed
+// in the middle of a test.
+type starter struct {
+	jobs  chan func()
+	ended chan struct{}
+	once  sync.Once
+}
+
+func newStarter() *starter {
+	s := &starter{jobs: make(chan func()), ended: make(chan struct{})}
+	go s.run()
+	return s
+}
+
+func (s *starter) run() {
+	defer close(s.ended)
+	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+	for job := range s.jobs {
+		job()
+	}
+}
+
+// start calls cmd.Start on the starter's thread. Not to be called after stop.
+func (s *starter) start(cmd *exec.Cmd) error {
+	result := make(chan error)
+	s.jobs <- func() { result <- cmd.Start() }
+	return <-result
+}
+
+// stop ends the thread. On Linux, children that still run die with it.
+func (s *starter) stop() {
+	s.once.Do(func() { close(s.jobs) })
+	<-s.ended
+}

@@ -1,0 +1,230 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// connect makes a connection, checks what is at its other end, keeps the marker, and delivers the releases that are owed.
+func (p *pipe) connect() (*link, error) {
+	if p.node.isClosed() && p.unused() {
+		return nil, ErrClosed
+	}
+	timeout := p.node.opts.timeout
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
+	defer cancel()
+	// A Dial of the caller's pool may not heed the context: whoever waits is let go all the same.
+	overdue := time.AfterFunc(timeout, func() {
+		if p.isConnecting() {
+			p.goDown(fmt.Errorf("%w after %v", ErrTimeout, timeout))
+		}
+	})
+	defer overdue.Stop()
+
+	c, err := getConn(ctx, p.node.pool)
+	if err != nil {
+		return nil, timedOut(err, timeout)
+	}
+	if c.Err() == nil {
+		var l *link
+		if l, err = p.node.handshake(ctx, c); err == nil {
+			for err == nil && !p.goUp(l) {
+				err = p.payOwed(l)
+			}
+			if err == nil {
+				return l, nil
+			}
+		}
+	} else {
+		err = c.Err()
+	}
+	killConn(c)
+	c.Close()
+	return nil, err
+}
+
+func (p *pipe) unused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.queue) == 0
+}
+
+func (p *pipe) isConnecting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == connecting
+}
+
+func timedOut(err error, timeout time.Duration) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w after %v", ErrTimeout, timeout)
+	}
+	return err
+}
+
+// handshake learns who is at the other end and refuses who must not be: a replica, a server that evicts, one of another
+// deployment. It loads the scripts, and keeps the marker.
+func (n *Node) handshake(ctx context.Context, c redis.Conn) (*link, error) {
+	for _, section := range []string{"server", "replication", "memory"} {
+		if err := c.Send("INFO", section); err != nil {
+			return nil, err
+		}
+	}
+	all := scripts.All()
+	for _, s := range all {
+		if err := c.Send("SCRIPT", "LOAD", s.Source()); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Send("CLIENT", "INFO"); err != nil {
+		return nil, err
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+
+	replies := make([]any, 3+len(all)+1)
+	errs := make([]error, len(replies))
+	for i := range replies {
+		replies[i], errs[i] = receiveBy(ctx, c, n.opts.timeout)
+		if errs[i] != nil && c.Err() != nil {
+			return nil, errs[i]
+		}
+	}
+	if errs[0] != nil {
+		return nil, fmt.Errorf("reading INFO server: %w", errs[0])
+	}
+	var facts info
+	for _, reply := range replies[:3] {
+		if section, ok := reply.([]byte); ok { // a stand-in for Redis may not know the later sections
+			facts.read(string(section))
+		}
+	}
+	if err := facts.refuse(); err != nil {
+		return nil, err
+	}
+	for _, err := range errs[3 : 3+len(all)] {
+		if err != nil {
+			return nil, fmt.Errorf("loading the scripts: %w", err)
+		}
+	}
+	n.learnName(replies[3+len(all)])
+
+	l := n.newLink(c, facts.runID)
+	value, err := l.do(ctx, n.admitCall(false), n.opts.timeout)
+	if err != nil {
+		return nil, fmt.Errorf("keeping the marker: %w", err)
+	}
+	_, err = n.parseAdmission(value)
+	return l, err
+}
+
+func (n *Node) newLink(c redis.Conn, runID string) *link {
+	return &link{
+		conn: c, runID: runID, writerGone: make(chan struct{}),
+		carrier: scripts.Carrier{RunID: runID, Tombstone: n.opts.maxLease.Milliseconds()},
+	}
+}
+
+// do runs one call on a link that no pipe uses yet.
+func (l *link) do(ctx context.Context, call scripts.Call, timeout time.Duration) (any, error) {
+	r := request{call: call, tombstone: true}
+	for {
+		if err := l.send(&r, nil); err != nil {
+			return nil, err
+		}
+		if err := l.conn.Flush(); err != nil {
+			return nil, err
+		}
+		value, err := receiveBy(ctx, l.conn, timeout)
+		if err == nil || r.source || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			return value, err
+		}
+		r.source = true
+	}
+}
+
+// payOwed delivers the releases that waited for the master to answer. All of them are acknowledged before anything new is
+// asked of it, so that what is owed cannot grow from one time it is down to the next.
+func (p *pipe) payOwed(l *link) error {
+	for {
+		p.mu.Lock()
+		chunk := p.owed[:min(len(p.owed), 128)]
+		p.mu.Unlock()
+		if len(chunk) == 0 {
+			return nil
+		}
+		for i := range chunk {
+			if err := l.send(&chunk[i], nil); err != nil {
+				return err
+			}
+		}
+		if err := l.conn.Flush(); err != nil {
+			return err
+		}
+		for range chunk {
+			if _, err := receive(l.conn, p.node.opts.timeout); err != nil && l.conn.Err() != nil {
+				return err
+			}
+		}
+		p.mu.Lock()
+		if p.owed = p.owed[len(chunk):]; len(p.owed) == 0 {
+			p.owed = nil
+		}
+		p.mu.Unlock()
+	}
+}
+
+func receiveBy(ctx context.Context, c redis.Conn, timeout time.Duration) (any, error) {
+	left := timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	value, err := receive(c, max(left, time.Nanosecond))
+	if errors.Is(err, ErrTimeout) {
+		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
+	}
+	return value, err
+}
+
+// admitCall keeps the marker for the process that the connection leads to.
+func (n *Node) admitCall(byOperator bool) scripts.Call {
+	args := scripts.AdmitArgs{MaxLease: n.opts.maxLease, Quarantine: n.opts.maxLease, ByOperator: byOperator}
+	if n.opts.noQuarantine {
+		args.Quarantine = 0
+	}
+	return scripts.Admit(args)
+}
+
+func (n *Node) parseAdmission(value any) (left time.Duration, err error) {
+	reply, err := scripts.ParseAdmit(value)
+	if err == nil && reply.MaxLease != 0 {
+		err = fmt.Errorf("%w: the deployment's is %v, this client's %v", ErrMaxLease, reply.MaxLease, n.opts.maxLease)
+	}
+	return reply.Left, err
+}
+
+// learnName takes the name of a node over a pool from CLIENT INFO, where the server knows it.
+func (n *Node) learnName(clientInfo any) {
+	text, _ := clientInfo.([]byte)
+	for field := range strings.FieldsSeq(string(text)) {
+		if address, ok := strings.CutPrefix(field, "laddr="); ok && *n.name.Load() == "" {
+			n.name.Store(&address)
+		}
+	}
+}
+
+func (n *Node) isClosed() bool {
+	select {
+	case <-n.closed:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,75 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// newPool makes the pool of a node that was opened by URL: every dial, read and write is bounded by the time-out, and
+// replies are bounded in size.
+func newPool(e endpoint, o options) *redis.Pool {
+	dialer := func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+		return dial(ctx, e, o.tls)
+	}
+	dialOptions := []redis.DialOption{
+		redis.DialContextFunc(dialer),
+		redis.DialReadTimeout(o.timeout),
+		redis.DialWriteTimeout(o.timeout),
+		redis.DialUsername(e.username),
+		redis.DialPassword(e.password),
+		redis.DialDatabase(e.database),
+	}
+	return &redis.Pool{
+		MaxIdle:     o.conns,
+		IdleTimeout: time.Minute,
+		DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, e.network, e.address, dialOptions...)
+		},
+	}
+}
+
+// dial does the TLS handshake itself because redigo's does not heed the context.
+func dial(ctx context.Context, e endpoint, config *tls.Config) (net.Conn, error) {
+	raw, err := (&net.Dialer{KeepAlive: time.Minute}).DialContext(ctx, e.network, e.address)
+	if err != nil {
+		return nil, err
+	}
+	if !e.tls {
+		return limitReplies(raw), nil
+	}
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName = e.host
+	}
+	secure := tls.Client(raw, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return limitReplies(secure), nil
+}
+
+// connGetter is what is needed of a *redis.Pool.
+type connGetter interface {
+	GetContext(ctx context.Context) (redis.Conn, error)
+}
+
+// getConn is pool.GetContext for a pool that may be closed meanwhile: redigo panics ("send on closed channel") when a
+// pool that waits was closed and the context is done.
+func getConn(ctx context.Context, pool connGetter) (c redis.Conn, err error) {
+	defer func() {
+		if recover() != nil {
+			c, err = nil, ErrClosed
+		}
+	}()
+	return pool.GetContext(ctx)
+}

@@ -1,0 +1,71 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// info is what INFO says of a server.
+type info struct {
+	runID, version, role string
+	uptime               time.Duration
+	maxMemory            uint64
+	policy               string
+	replicas             int
+	aof                  bool
+	clustered            bool
+}
+
+// read takes the fields of one or several sections.
+func (f *info) read(text string) {
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		number, _ := strconv.ParseUint(value, 10, 63)
+		switch key {
+		case "run_id":
+			f.runID = value
+		case "redis_version":
+			if f.version == "" {
+				f.version = value
+			}
+		case "valkey_version":
+			f.version = "valkey " + value
+		case "redis_mode":
+			f.clustered = value == "cluster"
+		case "uptime_in_seconds":
+			f.uptime = time.Duration(number) * time.Second
+		case "role":
+			f.role = value
+		case "connected_slaves":
+			f.replicas = int(number)
+		case "maxmemory":
+			f.maxMemory = number
+		case "maxmemory_policy":
+			f.policy = value
+		case "aof_enabled":
+			f.aof = value == "1"
+		}
+	}
+}
+
+// refuse says why a server must not be a node, if so.
+func (f *info) refuse() error {
+	switch {
+	case f.runID == "":
+		return errors.New("INFO server names no run_id: the server cannot be told from another one")
+	case f.role != "" && f.role != "master":
+		return ErrReplica
+	case f.clustered:
+		return fmt.Errorf("%w: a node of a cluster is not an independent master", ErrInvalid)
+	case f.evicts():
+		return fmt.Errorf("%w: maxmemory is set and maxmemory-policy is %s, not noeviction", ErrEvicts, f.policy)
+	}
+	return nil
+}
+
+func (f *info) evicts() bool {
+	return f.maxMemory > 0 && f.policy != "" && f.policy != "noeviction"
+}

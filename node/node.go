@@ -1,0 +1,177 @@
+// Package node wraps one Redis master: a redigo pool, an ordered pipeline over few connections of it, the check that the
+// master has not forgotten what it granted, and the probing of a master that does not answer.
+package node
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent use.
+type Node struct {
+	name  atomic.Pointer[string]
+	opts  options
+	pool  *redis.Pool
+	owned bool // the pool is ours to close
+	pipes []*pipe
+
+	closeOnce sync.Once
+	closed    chan struct{}
+}
+
+// Open returns a node for a redis, rediss, valkey, valkeys or unix URL, with user name, password and database where the
+// URL has them. It connects on first use. The error wraps ErrInvalid and never repeats the password.
+func Open(url string, opts ...Option) (*Node, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	e, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	if o.name == "" {
+		o.name = e.address
+	}
+	n := newNode(newPool(e, o), o)
+	n.owned = true
+	return n, nil
+}
+
+// New returns a node over the caller's pool, which the caller closes after the node. It keeps one connection of the pool
+// (see WithConns) for as long as it lives. The pool should bound its dials; the node bounds what it waits for by its own
+// time-out, whatever the pool's. Replies are not bounded in size, as they are with Open. The error wraps ErrInvalid.
+func New(pool *redis.Pool, opts ...Option) (*Node, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	if pool == nil {
+		return nil, invalidf("the pool is nil")
+	}
+	return newNode(pool, o), nil
+}
+
+func newNode(pool *redis.Pool, o options) *Node {
+	n := &Node{opts: o, pool: pool, closed: make(chan struct{})}
+	n.name.Store(&o.name)
+	for range o.conns {
+		n.pipes = append(n.pipes, newPipe(n))
+	}
+	return n
+}
+
+// Unnamed is the name of a node over a pool that has not been reached yet.
+const Unnamed = "pool"
+
+// Name returns host:port, the socket's path, or the name given by WithName: never a password. Of a node over a pool,
+// without WithName, it is what the server says its address is, and Unnamed until the first connection is made.
+func (n *Node) Name() string {
+	if name := *n.name.Load(); name != "" {
+		return name
+	}
+	return Unnamed
+}
+
+// MaxLease returns the longest lease of the deployment, as this client was told.
+func (n *Node) MaxLease() time.Duration { return n.opts.maxLease }
+
+// Timeout returns the bound of WithTimeout.
+func (n *Node) Timeout() time.Duration { return n.opts.timeout }
+
+// Result is what became of a call.
+type Result struct {
+	Value any    // the server's reply, when Err is nil
+	Err   error  // a *Error
+	RunID string // of the process that replied
+	Sent  bool   // the call reached the wire: with an error, it may have been carried out
+	Stray bool   // a copy of it went out on a connection that died: it may be carried out once more, however late
+}
+
+// Receiver is told what became of a call. Its methods are called by the node's goroutines, so they must not block.
+type Receiver interface {
+	// Done is called once, for each call that Start accepted, at the latest about two time-outs after.
+	Done(Result)
+	// Abandoned tells that the call is not wanted any more. It is asked before the call goes out a second time, with the
+	// pipeline locked: it must not take a lock. After it has told so, a release may be in the pipeline already, and a
+	// request for a grant must not be put behind it.
+	Abandoned() bool
+}
+
+// Start puts a call into the pipeline and returns at once. Calls with the same key are carried out in the order of their
+// Starts. A release with tombstone bars its owner from grants that arrive late. An error, a *Error, says that the call
+// was not sent and that to will not hear of it; a release that was refused so because the node is down is kept, and goes
+// out as soon as the node answers again.
+func (n *Node) Start(key string, call scripts.Call, tombstone bool, to Receiver) error {
+	return n.pipe(key).start(request{call: call, tombstone: tombstone, to: to})
+}
+
+// Do runs one call and waits for it, or for ctx, which ends only the waiting.
+func (n *Node) Do(ctx context.Context, key string, call scripts.Call) Result {
+	w := waiter{done: make(chan Result, 1)}
+	if err := n.Start(key, call, false, w); err != nil {
+		return Result{Err: err}
+	}
+	select {
+	case r := <-w.done:
+		return r
+	case <-ctx.Done():
+		return Result{Err: &Error{n.Name(), call.Op(), ctx.Err()}, Sent: true}
+	}
+}
+
+type waiter struct{ done chan Result }
+
+func (w waiter) Done(r Result)   { w.done <- r }
+func (w waiter) Abandoned() bool { return false }
+
+// Lane tells which of the node's connections carries the calls with that key: 0 to the number of WithConns − 1. Calls of
+// one lane may travel together.
+func (n *Node) Lane(key string) int {
+	if len(n.pipes) == 1 {
+		return 0
+	}
+	sum := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		sum = (sum ^ uint32(key[i])) * 16777619
+	}
+	return int(sum % uint32(len(n.pipes)))
+}
+
+func (n *Node) pipe(key string) *pipe { return n.pipes[n.Lane(key)] }
+
+// Identify returns the run id of the server's process, connecting first where need be. The error is a *Error.
+func (n *Node) Identify(ctx context.Context) (string, error) {
+	r := n.Do(ctx, "", n.admitCall(false))
+	return r.RunID, r.Err
+}
+
+// Close lets calls that are under way end, for at most two time-outs, and closes the connections; a pool given to New
+// stays open. Releases that wait for a node that is down are lost with it: their keys are left to their leases. Close is
+// idempotent.
+func (n *Node) Close() error {
+	n.closeOnce.Do(func() {
+		close(n.closed)
+		overdue := time.NewTimer(2 * n.opts.timeout)
+		defer overdue.Stop()
+		for _, p := range n.pipes {
+			p.close()
+		}
+		for _, p := range n.pipes {
+			select {
+			case <-p.ended:
+			case <-overdue.C:
+				overdue.Reset(0)
+			}
+		}
+		if n.owned {
+			n.pool.Close()
+		}
+	})
+	return nil
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"crypto/tls"
+	"time"
+)
+
+const (
+	// DefaultTimeout bounds what is asked of a node: connecting, and the wait for its next reply.
+	DefaultTimeout = 500 * time.Millisecond
+	// DefaultMaxLease is the longest lease of a deployment, and so how long a node that forgot stays in quarantine.
+	DefaultMaxLease = 30 * time.Second
+
+	maxConns = 64
+)
+
+type options struct {
+	timeout      time.Duration
+	maxLease     time.Duration
+	noQuarantine bool
+	conns        int
+	name         string
+	tls          *tls.Config
+}
+
+// Option changes how a Node works.
+type Option func(*options)
+
+// WithTimeout bounds connecting to the node, and the wait for its next reply (default DefaultTimeout). A node that
+// exceeds it is taken for dead until a probe in the background finds that it answers.
+func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
+
+// WithMaxLease sets the longest lease of the deployment (default DefaultMaxLease). It is kept on the masters, and must be
+// the same in every client of theirs: a client with another one gets ErrMaxLease.
+func WithMaxLease(d time.Duration) Option { return func(o *options) { o.maxLease = d } }
+
+// WithoutQuarantine trusts a master that may have forgotten locks at once. Two holders are possible when one restarts:
+// for tests and throw-away set-ups only.
+func WithoutQuarantine() Option { return func(o *options) { o.noQuarantine = true } }
+
+// WithConns spreads lock names over n connections, 1 to 64 (default 1). Each lock keeps to one of them.
+func WithConns(n int) Option { return func(o *options) { o.conns = n } }
+
+// WithName names the node in errors and reports; without it the name is host:port.
+func WithName(s string) Option { return func(o *options) { o.name = s } }
+
+// WithTLS sets the TLS configuration of rediss and valkeys URLs. The server name is the URL's host unless it is set.
+func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
+
+func newOptions(opts []Option) (options, error) {
+	o := options{timeout: DefaultTimeout, maxLease: DefaultMaxLease, conns: 1}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	switch {
+	case o.timeout < time.Millisecond:
+		return o, invalidf("time-out %v is below 1ms", o.timeout)
+	case o.maxLease < 10*time.Millisecond || o.maxLease > 365*24*time.Hour:
+		return o, invalidf("max lease %v is not between 10ms and a year", o.maxLease)
+	case o.maxLease%time.Millisecond != 0:
+		return o, invalidf("max lease %v is not in whole milliseconds", o.maxLease)
+	case o.conns < 1 || o.conns > maxConns:
+		return o, invalidf("%d connections are not between 1 and %d", o.conns, maxConns)
+	}
+	return o, nil
+}

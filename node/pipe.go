@@ -1,0 +1,239 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const (
+	minBackoff = 10 * time.Millisecond
+	maxBackoff = 250 * time.Millisecond
+)
+
+// request is one call on its way through a pipe.
+type request struct {
+	call      scripts.Call
+	to        Receiver // nil where nobody waits
+	tombstone bool
+	resent    bool // it went out on a connection that died
+	source    bool // the server did not know the script by its hash
+	admitted  bool // it found the marker stale once, and the marker has been written since
+}
+
+type state int
+
+const (
+	idle       state = iota // nothing was asked of the node yet
+	connecting              // requests wait in the queue
+	up                      // the writer takes requests from the queue, the reader hands out the replies
+	down                    // requests are refused; the node is probed
+)
+
+// pipe is an ordered pipeline to one master over one connection at a time. Callers queue, one writer flushes what has
+// gathered, one reader hands out the replies in order. When the connection dies, what was under way goes out once more on
+// the next one, in order: every script of ours may be carried out twice. When the master does not answer in time the pipe
+// is down: everything fails at once, and only releases are kept until it answers again.
+type pipe struct {
+	node   *Node
+	ctx    context.Context // ends when a connection is not wanted any more
+	cancel context.CancelFunc
+	ended  chan struct{} // nothing runs any more
+
+	mu       sync.Mutex
+	canWrite sync.Cond
+	canRead  sync.Cond
+	state    state
+	closing  bool
+	link     *link     // when up
+	why      *Error    // when down
+	queue    []request // accepted, not written
+	written  []request // written, the reply not read
+	owed     []request // releases that the master must still hear: bounded by what it had heard of before it went down
+}
+
+func newPipe(n *Node) *pipe {
+	p := &pipe{node: n, ended: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.canWrite.L, p.canRead.L = &p.mu, &p.mu
+	return p
+}
+
+func (p *pipe) start(r request) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closing:
+		return &Error{p.node.Name(), r.call.Op(), ErrClosed}
+	case p.state == down:
+		p.oweLocked(r)
+		return p.why
+	case p.state == idle:
+		p.state = connecting
+		go p.run()
+	}
+	p.queue = append(p.queue, r)
+	p.canWrite.Signal()
+	return nil
+}
+
+// again queues a request once more, unless it was abandoned. Whoever abandons a request queues its release afterwards:
+// asking under the mutex keeps the two in order.
+func (p *pipe) again(r request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.to != nil && r.to.Abandoned() {
+		return false
+	}
+	p.queue = append(p.queue, r)
+	p.canWrite.Signal()
+	return true
+}
+
+func (p *pipe) oweLocked(r request) {
+	if r.call.Frees() {
+		p.owed = append(p.owed, request{call: r.call, tombstone: true})
+	}
+}
+
+func (p *pipe) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closing = true
+	if p.state == idle {
+		close(p.ended)
+	}
+	if p.state != up && len(p.queue) == 0 {
+		p.cancel()
+	}
+	p.canWrite.Broadcast()
+	p.canRead.Broadcast()
+}
+
+// run keeps the pipe connected until the node is closed.
+func (p *pipe) run() {
+	defer close(p.ended)
+	defer p.cancel()
+	backoff := minBackoff
+	for {
+		l, err := p.connect()
+		if err == nil {
+			backoff = minBackoff
+			if err = p.serve(l); err == nil {
+				return
+			}
+			continue
+		}
+		p.goDown(err)
+		if !p.pause(backoff/2 + rand.N(backoff)) {
+			return
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// pause returns false when the node was closed.
+func (p *pipe) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.node.closed:
+	}
+	select {
+	case <-p.node.closed:
+		return false
+	default:
+		return true
+	}
+}
+
+// goDown fails what is queued and refuses what comes, until the pipe is up.
+func (p *pipe) goDown(err error) {
+	p.mu.Lock()
+	p.state = down
+	p.why = &Error{p.node.Name(), "connect", fmt.Errorf("%w: %w", ErrDown, err)}
+	why, failed := p.why, p.queue
+	p.queue = nil
+	for _, r := range failed {
+		p.oweLocked(r)
+	}
+	p.mu.Unlock()
+	for _, r := range failed {
+		r.finish(Result{Err: why, Sent: r.resent, Stray: r.resent})
+	}
+}
+
+// goUp hands the pipe to a connection, unless a release came to be owed meanwhile: it must go out first.
+func (p *pipe) goUp(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.owed) > 0 {
+		return false
+	}
+	p.state, p.link, p.why = up, l, nil
+	return true
+}
+
+// serve carries requests over a connection until it dies, then decides what becomes of those under way. It returns nil
+// when the node was closed and nothing is left to do.
+func (p *pipe) serve(l *link) error {
+	go p.write(l)
+	unread, err := p.read(l)
+
+	p.mu.Lock()
+	p.link = nil
+	p.canWrite.Broadcast()
+	p.mu.Unlock()
+	if err != nil {
+		l.kill()
+	}
+	<-l.writerGone
+	l.conn.Close()
+	if err == nil {
+		return nil
+	}
+
+	p.mu.Lock()
+	lost := append(unread, p.written...)
+	p.written = nil
+	var failed []request
+	var again []request
+	for _, r := range lost {
+		if r.call.Frees() {
+			r.tombstone = true
+		}
+		if errors.Is(err, ErrTimeout) || r.resent || r.to != nil && r.to.Abandoned() {
+			p.oweLocked(r)
+			failed = append(failed, r)
+			continue
+		}
+		r.resent = true
+		again = append(again, r)
+	}
+	for i := range p.queue {
+		p.queue[i].tombstone = true // its owner's request may have been on the connection that died
+	}
+	p.queue = append(again, p.queue...)
+	p.state = connecting
+	p.mu.Unlock()
+
+	for _, r := range failed {
+		r.finish(Result{Err: &Error{p.node.Name(), r.call.Op(), err}, Sent: true, Stray: true})
+	}
+	if errors.Is(err, ErrTimeout) {
+		p.goDown(err)
+	}
+	return err
+}
+
+func (r request) finish(result Result) {
+	if r.to != nil {
+		r.to.Done(result)
+	}
+}

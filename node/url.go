@@ -1,0 +1,82 @@
+package node
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const defaultPort = "6379"
+
+// endpoint is where a URL points.
+type endpoint struct {
+	network, address   string // "tcp", host:port or "unix", path
+	host               string // for TLS
+	tls                bool
+	username, password string
+	database           int
+}
+
+// parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL, which may hold a password.
+func parseURL(raw string) (endpoint, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return endpoint{}, invalidf("the URL cannot be parsed (special characters in a password must be percent-encoded)")
+	}
+	var e endpoint
+	database := strings.TrimPrefix(u.Path, "/")
+	switch u.Scheme {
+	case "rediss", "valkeys":
+		e.tls = true
+		fallthrough
+	case "redis", "valkey":
+		if u.Opaque != "" {
+			return endpoint{}, invalidf("the URL has no // after %s:", u.Scheme)
+		}
+		e.network, e.host = "tcp", u.Hostname()
+		port := u.Port()
+		if e.host == "" {
+			return endpoint{}, invalidf("the URL names no host")
+		}
+		if port == "" {
+			port = defaultPort
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return endpoint{}, invalidf("the URL's port %q is not between 1 and 65535", port)
+		}
+		e.address = net.JoinHostPort(e.host, port)
+	case "unix":
+		if u.Host != "" || u.Path == "" || u.Path == "/" {
+			return endpoint{}, invalidf("a unix URL is unix:///path/to/socket, with credentials as unix://user:password@/path")
+		}
+		e.network, e.address, database = "unix", u.Path, ""
+	case "":
+		return endpoint{}, invalidf("the URL has no scheme: redis, rediss, valkey, valkeys or unix")
+	default:
+		return endpoint{}, invalidf("the URL's scheme %q is not redis, rediss, valkey, valkeys or unix", u.Scheme)
+	}
+
+	if u.User != nil {
+		var set bool
+		e.username = u.User.Username()
+		if e.password, set = u.User.Password(); !set || e.password == "" {
+			return endpoint{}, invalidf("the URL has a user name but no password (a password alone is written :password@host)")
+		}
+	}
+	for key, values := range u.Query() {
+		if key != "db" || len(values) != 1 || database != "" {
+			return endpoint{}, invalidf("the URL's query may hold one db=N, and only where the path names no database")
+		}
+		database = values[0]
+	}
+	if u.Fragment != "" {
+		return endpoint{}, invalidf("the URL has a fragment (a # in a password must be written %%23)")
+	}
+	if database != "" {
+		if e.database, err = strconv.Atoi(database); err != nil || e.database < 0 {
+			return endpoint{}, invalidf("the URL's database %q is not a number", database)
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,307 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
+)
+
+// attempt asks every node once for the names, and returns the lock or, with everything undone, how long it may take until
+// enough nodes can grant them (−1 when no node can tell) and why it failed: a *Error.
+func (l *Locker) attempt(ctx context.Context, names []string) (*Lock, time.Duration, *Error) {
+	h := newHold(l, scriptNames(names))
+	h.first = Lock{hold: h, names: names, level: 1, outer: innermost(ctx)}
+	h.ask()
+
+	select {
+	case <-h.decided:
+	case <-ctx.Done():
+	case <-h.core.closed:
+	}
+	if h.isWon() {
+		h.settleToken(ctx)
+	}
+	if h.take(ctx) {
+		return &h.first, 0, nil
+	}
+	return nil, h.waitHint(), h.undo(ctx)
+}
+
+// ask sends the request for a grant to all nodes.
+func (h *hold) ask() {
+	call := scripts.Acquire(scripts.AcquireArgs{
+		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.lease, MaxLease: h.core.maxLease, Seed: seed(),
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.begun = h.core.clock.Now()
+	for i, n := range h.core.nodes {
+		v := &h.votes[i]
+		v.asked = true
+		if err := n.Start(h.lane(), call, false, v); err != nil {
+			v.asked = false
+			v.answer, v.err = failure, err
+		}
+	}
+	h.decideLocked()
+}
+
+// seed is where a token counter that was lost starts again: above all that this clock ever gave it.
+func seed() uint64 {
+	micros := time.Now().UnixMicro()
+	if micros < 0 || micros >= 1<<52 {
+		return 0 // a clock that is centuries off must not use up the counters
+	}
+	return uint64(micros)
+}
+
+// Abandoned is called by the node (node.Receiver).
+func (v *vote) Abandoned() bool { return v.hold.over.Load() }
+
+// Done takes a node's answer to the request for a grant (node.Receiver). It may come while others are awaited, after the rule
+// was met (then it counts for the deadline only), or after the end (then its release is on the way).
+func (v *vote) Done(r node.Result) {
+	h := v.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.stray = v.stray || r.Stray
+	answer, err := h.readGrant(v, r)
+	v.answer, v.err = answer, err
+	if answer == failure && !r.Sent {
+		v.asked = false
+	}
+	if answer == granted {
+		if err := h.confirmLocked(v, r.RunID, clock.Deadline(h.begun, h.set.lease, h.set.drift)); err != nil {
+			v.answer, v.err = failure, err
+		}
+	}
+	if h.phase == asking {
+		h.decideLocked()
+	}
+}
+
+// readGrant reads the answer to an acquire of any kind.
+func (h *hold) readGrant(v *vote, r node.Result) (answer, error) {
+	if r.Err != nil {
+		return failure, r.Err
+	}
+	reply, err := scripts.ParseAcquire(r.Value)
+	if err != nil {
+		return failure, h.core.blame(v.node, "acquire", err)
+	}
+	switch reply.Outcome {
+	case scripts.Granted:
+		v.token = reply.Token
+		return granted, nil
+	case scripts.Quarantined:
+		v.wait = reply.Wait
+		return quarantined, nil
+	case scripts.Held:
+		v.wait = reply.Wait
+		return refused, nil
+	case scripts.Released:
+		return refused, nil
+	default: // Stale, although the marker has just been written: somebody else writes another one
+		return failure, h.core.blame(v.node, "acquire", errors.New("the node's marker changes under us"))
+	}
+}
+
+// decideLocked closes decided as soon as the rule is met, or cannot be met any more.
+func (h *hold) decideLocked() {
+	select {
+	case <-h.decided:
+		return
+	default:
+	}
+	yes, no := 0, 0
+	for i := range h.votes {
+		switch h.votes[i].answer {
+		case unanswered:
+		case granted:
+			yes++
+		default:
+			no++
+		}
+	}
+	verdict := judge(len(h.votes), h.core.need, yes, no)
+	if verdict == pending {
+		return
+	}
+	if verdict == won {
+		for i := range h.votes {
+			if h.votes[i].answer == granted {
+				h.read = append(h.read, i)
+			}
+		}
+	}
+	close(h.decided)
+}
+
+func (h *hold) isWon() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.read != nil
+}
+
+// settleToken chooses the fencing token out of the grants that were read when the rule was met, and has the nodes among them
+// that stand lower raise their counters to it. When one of them does not confirm, the attempt has failed.
+func (h *hold) settleToken(ctx context.Context) {
+	h.mu.Lock()
+	counters := make([]uint64, 0, 8)
+	for _, i := range h.read {
+		counters = append(counters, h.votes[i].token)
+	}
+	token, behind := chooseToken(counters)
+	h.token = token
+	h.mu.Unlock()
+	if behind == 0 {
+		return
+	}
+
+	// The waiting ends with the caller's context; the commands do not. Exactly as many grants were read as the rule needs, so
+	// every one of them must confirm.
+	call := scripts.Raise(h.names, h.owner, token)
+	group, ctx := errgroup.WithContext(ctx)
+	for at, i := range h.read {
+		if counters[at] == token {
+			continue
+		}
+		group.Go(func() error {
+			r := h.core.nodes[i].Do(ctx, h.lane(), call)
+			if r.Err != nil {
+				return r.Err
+			}
+			stands, err := scripts.ParseRaise(r.Value)
+			if err == nil && !stands {
+				err = errors.New("the grant was gone before the token was written back")
+			}
+			return h.core.blame(i, "raise", err)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		h.mu.Lock()
+		h.reason = err
+		h.mu.Unlock()
+	}
+}
+
+// take makes the attempt a held lock, if it was won and all else is well. Reading the clock is its last check.
+func (h *hold) take(ctx context.Context) bool {
+	h.mu.Lock()
+	if h.read == nil || h.reason != nil || ctx.Err() != nil {
+		h.mu.Unlock()
+		return false
+	}
+	h.first.ctx, h.first.cancel = context.WithCancelCause(context.WithValue(ctx, lockKey{}, &h.first))
+	if h.set.maxHold > 0 {
+		h.limit = h.begun.Add(h.set.maxHold)
+	}
+	h.phase = held
+	h.refreshLocked()
+	h.mu.Unlock()
+
+	ok := h.core.schedule.add(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !ok:
+		h.reason = ErrClosed
+	case !h.validLocked():
+		h.reason = wordsOnly("the lease was over before enough nodes had granted it")
+	default:
+		return true
+	}
+	h.phase = asking
+	h.first.cancel(ErrNotAcquired)
+	return false
+}
+
+// undo ends an attempt that failed: a release goes to every node that may have granted it. It waits, as long as ctx allows, for
+// those that did, so that nothing is left there when the caller hears of the failure.
+func (h *hold) undo(ctx context.Context) *Error {
+	h.core.schedule.remove(h)
+	h.mu.Lock()
+	err := h.failureLocked(ctx)
+	h.phase = failed
+	h.over.Store(true)
+	r := newRound(len(h.votes), len(h.votes))
+	h.releaseLocked(r, 0, func(v *vote) bool { return v.answer == granted })
+	h.mu.Unlock()
+	select {
+	case <-r.decided:
+	case <-ctx.Done():
+	}
+	return err
+}
+
+// failureLocked says why the attempt failed.
+func (h *hold) failureLocked(ctx context.Context) *Error {
+	e := h.errorLocked("lock", ErrNotAcquired, "")
+	switch {
+	case ctx.Err() != nil:
+		e.causes = append(e.causes, contextError(ctx)...)
+	case h.core.isClosed() && h.reason != ErrClosed:
+		e.causes = append(e.causes, ErrClosed)
+	}
+	undecided := false
+	select {
+	case <-h.decided:
+	default:
+		undecided = true
+	}
+	var failed *node.Error
+	switch {
+	case errors.As(h.reason, &failed): // the token could not be written back
+		e.causes = append(e.causes, ErrUnavailable)
+		e.Nodes = multierror.Append(e.Nodes, h.reason)
+	case h.reason != nil:
+		e.causes = append(e.causes, h.reason)
+	case h.read != nil: // won, but the context ended or the locker was closed
+	case undecided && !errors.Is(ctx.Err(), context.DeadlineExceeded): // nobody can tell
+	case undecided:
+		e.causes = append(e.causes, ErrUnavailable)
+	default:
+		e.causes = append(e.causes, e.reason())
+	}
+	return e
+}
+
+// reason is the least that would have to change for the lock to be had: a holder's release, the end of a quarantine, or nodes
+// that answer.
+func (e *Error) reason() error {
+	switch {
+	case e.Granted+e.Refused >= e.Need:
+		return ErrHeld
+	case e.Granted+e.Refused+e.Quarantined >= e.Need:
+		return ErrQuarantined
+	default:
+		return ErrUnavailable
+	}
+}
+
+// waitHint is how long it takes, going by what the nodes said, until enough of them can grant; −1 when that is not known.
+func (h *hold) waitHint() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	waits := make([]time.Duration, 0, len(h.votes))
+	for i := range h.votes {
+		switch v := &h.votes[i]; {
+		case v.answer == granted:
+			waits = append(waits, 0)
+		case (v.answer == refused || v.answer == quarantined) && v.wait >= 0:
+			waits = append(waits, v.wait)
+		}
+	}
+	if len(waits) < h.core.need {
+		return -1
+	}
+	slices.Sort(waits)
+	return waits[h.core.need-1]
+}

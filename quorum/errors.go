@@ -1,0 +1,124 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+var (
+	// ErrNotAcquired: the lock was not acquired; what was asked for is undone.
+	ErrNotAcquired = errors.New("not acquired")
+	// ErrHeld: the reason is that somebody else holds it, or part of it.
+	ErrHeld = errors.New("held by another")
+	// ErrQuarantined: the reason is nodes that may have forgotten locks and grant nothing for a while.
+	ErrQuarantined = errors.New("nodes in quarantine")
+	// ErrUnavailable: the reason is nodes that did not answer, or answered with an error.
+	ErrUnavailable = errors.New("nodes unavailable")
+	// ErrLost: the lock was held and can no longer be trusted to be.
+	ErrLost = errors.New("lost")
+	// ErrNotHeld: this handle does not hold the lock any more: it was unlocked, or an outer one was.
+	ErrNotHeld = errors.New("not held")
+	// ErrReleased is the cause with which a lock's context ends after Unlock.
+	ErrReleased = errors.New("released")
+	// ErrClosed: the locker was closed.
+	ErrClosed = node.ErrClosed
+	// ErrInvalid: an argument or an option cannot be used; the message says which and why.
+	ErrInvalid = node.ErrInvalid
+)
+
+// Error is the outcome of an operation on a lock that did not succeed. It wraps the sentinels that apply (ErrNotAcquired with
+// one of ErrHeld, ErrQuarantined and ErrUnavailable as the reason, or ErrLost), the context's error where the context
+// ended the operation, and a *node.Error for each node that failed.
+type Error struct {
+	Op    string // "lock", "unlock", "extend", "renew", ...
+	Names []string
+
+	Need        int // how many grants the rule asks for
+	Granted     int
+	Refused     int // by nodes where somebody else holds a name
+	Quarantined int
+	Unknown     int // no answer yet, or an error: it may have been applied
+
+	Nodes *multierror.Error // a *node.Error each; nil when no node failed
+
+	causes []error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "quorumlock: %s %s", e.Op, quoted(e.Names))
+	for _, cause := range e.causes {
+		fmt.Fprintf(&b, ": %v", cause)
+	}
+	if e.Need > 0 {
+		fmt.Fprintf(&b, " (%d granted of %d needed", e.Granted, e.Need)
+		for _, part := range []struct {
+			n    int
+			what string
+		}{{e.Refused, "refused"}, {e.Quarantined, "in quarantine"}, {e.Unknown, "unknown"}} {
+			if part.n > 0 {
+				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
+			}
+		}
+		b.WriteByte(')')
+	}
+	if e.Nodes != nil {
+		separator := ": "
+		for _, err := range e.Nodes.Errors {
+			b.WriteString(separator + err.Error())
+			separator = "; "
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns all that the error wraps.
+func (e *Error) Unwrap() []error {
+	all := slices.Clone(e.causes)
+	if e.Nodes != nil {
+		all = append(all, e.Nodes)
+	}
+	return all
+}
+
+// permanent tells that waiting will not help: without the nodes whose errors need somebody to act, the rule cannot be met.
+func (e *Error) permanent(nodes int) bool {
+	if errors.Is(e, ErrInvalid) || errors.Is(e, ErrClosed) {
+		return true
+	}
+	if e.Nodes == nil {
+		return false
+	}
+	for _, err := range e.Nodes.Errors {
+		var failed *node.Error
+		if errors.As(err, &failed) && failed.Permanent() {
+			nodes--
+		}
+	}
+	return nodes < e.Need
+}
+
+func invalidf(op string, names []string, format string, args ...any) *Error {
+	return &Error{Op: op, Names: names, causes: []error{fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))}}
+}
+
+// quoted shows names as they are, but no endless ones.
+func quoted(names []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if i == 8 {
+			fmt.Fprintf(&b, "and %d more", len(names)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%.64q", name)
+	}
+	return b.String()
+}

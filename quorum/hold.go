@@ -1,0 +1,264 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+type phase int
+
+const (
+	asking   phase = iota
+	held           // by the last look at the clock; the deadline decides
+	failed         // it was never held
+	released       // by Unlock
+	expired        // it was held and was lost
+	closed         // the locker was closed over it
+)
+
+// hold is one owner's attempt at a lock and, if it succeeds, the lock that is held until it is released or lost. An owner is
+// fresh for every attempt: a late rollback can then never delete a vote that another attempt has counted.
+type hold struct {
+	core  *core
+	set   *settings
+	owner scripts.Owner
+	names []scripts.Name
+	first Lock // the handle of level 1
+
+	// over tells that nothing may be granted to the owner any more. It is set before the releases go out, and read by the
+	// nodes, which must not wait for mu.
+	over    atomic.Bool
+	decided chan struct{} // closed when the attempt is won or lost
+
+	// mu orders what is sent for the owner: whatever could bring a key back is sent under it, and never after over.
+	mu     sync.Mutex
+	phase  phase
+	votes  []vote
+	token  uint64
+	read   []int // the grants read when the rule was met, by node
+	level  int
+	inner  []*Lock       // handles of levels above 1
+	until  clock.Instant // the deadline: no answer after it revives the hold
+	limit  clock.Instant // of WithMaxHold; Never for none
+	reason error         // why it failed or was lost
+	begun  clock.Instant // the clock before the requests for a grant, then before each round of renewals, were sent
+
+	// next and index belong to the schedule; renewalNext, under mu, tells next from a deadline.
+	next        clock.Instant
+	index       int
+	renewalNext bool
+}
+
+// vote is one node's part in a hold.
+type vote struct {
+	hold *hold
+	node int
+
+	answer answer
+	wait   time.Duration // of a refusal: when the node may grant; −1 when it will not by itself
+	err    error         // of answer failure
+	token  uint64
+	runID  string
+
+	until  clock.Instant // d_i: how long the node keeps the grant, by our clock; raised only by a confirmed success
+	asked  bool          // something was sent that may have been applied: it needs a release
+	stray  bool          // a copy of it may arrive late, on a dead connection: the release leaves a tombstone
+	busy   bool          // a renewal or repair has not been answered
+	forgot bool          // the node lost the grant, and no repair was tried yet
+}
+
+type answer int
+
+const (
+	unanswered answer = iota
+	granted
+	refused
+	quarantined
+	failure // unreachable, timed out, or an error: it may have been applied
+)
+
+func newHold(l *Locker, names []scripts.Name) *hold {
+	c := l.core
+	h := &hold{
+		core: c, set: l.set, owner: c.newOwner(), names: names, level: 1,
+		decided: make(chan struct{}), votes: make([]vote, len(c.nodes)),
+		until: clock.Never, limit: clock.Never, index: -1,
+	}
+	for i := range h.votes {
+		h.votes[i] = vote{hold: h, node: i, until: clock.Never}
+	}
+	return h
+}
+
+// lane is the key under which a hold's calls keep their order on a node.
+func (h *hold) lane() string { return h.names[0].String() }
+
+// refreshLocked computes the deadline from the votes. A deadline that has passed stays where it is.
+func (h *hold) refreshLocked() {
+	all := make([]clock.Instant, 0, 8)
+	for i := range h.votes {
+		all = append(all, h.votes[i].until)
+	}
+	until := deadlineOf(all, h.core.need)
+	if h.limit != clock.Never {
+		until = min(until, h.limit)
+	}
+	h.until = until
+}
+
+// validLocked reads the clock.
+func (h *hold) validLocked() bool {
+	return h.phase == held && h.core.clock.Now().Before(h.until)
+}
+
+// confirmLocked takes a node's word that it keeps the grant until then. It may only raise what is believed, since a time to
+// live never shrinks, and revives no hold whose deadline has passed. A grant from a process that has given another one under
+// another address is none.
+func (h *hold) confirmLocked(v *vote, runID string, until clock.Instant) error {
+	for i := range h.votes {
+		if other := &h.votes[i]; other != v && other.until != clock.Never && other.runID == runID {
+			h.denyLocked(v)
+			return h.core.blame(v.node, "acquire", fmt.Errorf("%w: it is one process with node %s", ErrInvalid, h.core.nodes[i].Name()))
+		}
+	}
+	v.runID, v.err, v.forgot = runID, nil, false
+	if v.until.Before(until) {
+		v.until = until
+	}
+	if h.validLocked() {
+		h.refreshLocked()
+	}
+	return nil
+}
+
+// denyLocked takes a node's word that it does not keep the grant.
+func (h *hold) denyLocked(v *vote) {
+	if v.until != clock.Never {
+		v.until, v.forgot = clock.Never, true
+	}
+	if h.phase == held {
+		h.refreshLocked()
+	}
+}
+
+// releaseLocked sends a release to every node where something of the owner's may be, also to those that have not answered.
+// The answers of the nodes that awaited names (all of them, when it is nil) come to r.
+func (h *hold) releaseLocked(r *round, level int, awaited func(*vote) bool) {
+	call := scripts.Release(h.names, h.owner, level)
+	for i := range h.votes {
+		v := &h.votes[i]
+		to := &leaving{round: r, hold: h, node: i}
+		if !v.asked || awaited != nil && !awaited(v) {
+			r.answer(i, reply{counts: true})
+			to.round = nil
+		}
+		if !v.asked {
+			continue
+		}
+		h.core.background.add()
+		if err := h.core.nodes[i].Start(h.lane(), call, v.stray, to); err != nil {
+			to.Done(node.Result{Err: err})
+		}
+	}
+}
+
+// leaving hears what became of one release. Where the owner was not found counts too: nothing of it is left there.
+type leaving struct {
+	round *round
+	hold  *hold
+	node  int
+}
+
+func (l *leaving) Abandoned() bool { return false }
+
+func (l *leaving) Done(r node.Result) {
+	defer l.hold.core.background.done()
+	found, err := 0, r.Err
+	if err == nil {
+		found, err = scripts.ParseRelease(r.Value, len(l.hold.names))
+	}
+	l.round.answer(l.node, reply{counts: err == nil, found: found == len(l.hold.names), err: l.hold.core.blame(l.node, "release", err)})
+}
+
+// loseLocked ends a hold that can no longer be trusted, and lets go of what is left of it. The caller unlocks mu and then
+// calls tellLost.
+func (h *hold) loseLocked(why string) {
+	h.phase = expired
+	h.over.Store(true)
+	h.reason = h.errorLocked("hold", ErrLost, why)
+	h.releaseLocked(nil, 0, nil)
+}
+
+// tellLost ends the contexts of a hold that was lost.
+func (h *hold) tellLost() {
+	h.core.schedule.remove(h)
+	h.endContexts(h.reason)
+	h.set.logger.Warn("quorumlock: lock lost", "names", quoted(h.first.names), "owner", h.owner.String(), "error", h.reason)
+	if lost := h.set.hooks.Lost; lost != nil {
+		go lost(&h.first, h.reason)
+	}
+}
+
+func (h *hold) endContexts(cause error) {
+	h.mu.Lock()
+	inner := h.inner
+	h.inner = nil
+	h.mu.Unlock()
+	for _, l := range inner {
+		l.cancel(cause)
+	}
+	h.first.cancel(cause)
+}
+
+// errorLocked describes the votes as they stand.
+func (h *hold) errorLocked(op string, cause error, why string) *Error {
+	e := &Error{Op: op, Names: h.first.names, Need: h.core.need, causes: []error{cause}}
+	if why != "" {
+		e.causes = append(e.causes, wordsOnly(why))
+	}
+	now := h.core.clock.Now()
+	for i := range h.votes {
+		v := &h.votes[i]
+		switch {
+		case h.phase != asking && h.phase != failed && now.Before(v.until):
+			e.Granted++
+		case v.answer == granted && (h.phase == asking || h.phase == failed):
+			e.Granted++
+		case v.answer == refused:
+			e.Refused++
+		case v.answer == quarantined:
+			e.Quarantined++
+		default:
+			e.Unknown++
+		}
+		if v.err != nil {
+			e.Nodes = multierror.Append(e.Nodes, v.err)
+		}
+	}
+	return e
+}
+
+// wordsOnly is an explanation that no caller tests for.
+type wordsOnly string
+
+func (w wordsOnly) Error() string { return string(w) }
+
+// contextError is what the context's end adds to an error: both its error and, where there is one, the cause.
+func contextError(ctx context.Context) []error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil {
+		return nil
+	}
+	if cause == nil || cause == err {
+		return []error{err}
+	}
+	return []error{err, cause}
+}

@@ -1,0 +1,151 @@
+package quorum
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// State is what the nodes say of a name.
+type State struct {
+	Name  string
+	Owner string        // who holds it by the rule; empty when nobody does
+	Level int           // of that owner, as far as the nodes know
+	Token uint64        // the highest token that any node knows of
+	TTL   time.Duration // for how long enough nodes keep that owner, by their clocks; −1 when for ever
+	Nodes []NodeState   // in the Locker's order
+}
+
+// NodeState is what one node says of a name.
+type NodeState struct {
+	Node       string
+	Err        error         // a *node.Error: the rest is unknown then
+	Owner      string        // empty when nobody holds it there
+	Level      int           // as written there
+	TTL        time.Duration // −1 when the key never expires
+	Token      uint64        // the token counter
+	Quarantine time.Duration // left
+}
+
+// Inspect asks every node who holds a name. It writes nothing. When fewer nodes answer than the rule needs, the error, a *Error,
+// wraps ErrUnavailable, and the State holds what the others said.
+func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
+	if err := l.refuse("inspect", []string{name}); err != nil {
+		return State{}, err
+	}
+	c := l.core
+	state := State{Name: name, Nodes: make([]NodeState, len(c.nodes))}
+	failed := c.each("inspect", func(i int, n *node.Node) error {
+		seen := &state.Nodes[i]
+		r := n.Do(ctx, name, scripts.Inspect(scripts.NewName(name)))
+		var reply scripts.InspectReply
+		if seen.Err = r.Err; seen.Err == nil {
+			var err error
+			reply, err = scripts.ParseInspect(r.Value)
+			seen.Err = c.blame(i, "inspect", err)
+		}
+		*seen = NodeState{n.Name(), seen.Err, reply.Owner, reply.Level, reply.TTL, reply.Token, reply.Quarantine}
+		return seen.Err
+	})
+	state.conclude(c.need)
+	if failed != nil && len(c.nodes)-failed.Len() < c.need {
+		return state, &Error{Op: "inspect", Names: []string{name}, Nodes: failed,
+			causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
+	}
+	return state, nil
+}
+
+// conclude finds who holds the name by the rule.
+func (s *State) conclude(need int) {
+	byOwner := map[string][]NodeState{}
+	for _, n := range s.Nodes {
+		s.Token = max(s.Token, n.Token)
+		if n.Owner != "" {
+			byOwner[n.Owner] = append(byOwner[n.Owner], n)
+		}
+	}
+	for owner, nodes := range byOwner {
+		if len(nodes) < need {
+			continue
+		}
+		s.Owner = owner
+		s.Level = nodes[0].Level
+		s.TTL = nthLongest(nodes, need)
+	}
+}
+
+// nthLongest is for how long at least need of the nodes keep their grant.
+func nthLongest(nodes []NodeState, need int) time.Duration {
+	longest := time.Duration(0)
+	for _, candidate := range nodes {
+		keeping := 0
+		for _, n := range nodes {
+			if n.TTL == -1 || candidate.TTL != -1 && n.TTL >= candidate.TTL {
+				keeping++
+			}
+		}
+		switch {
+		case keeping < need:
+		case candidate.TTL == -1:
+			return -1
+		default:
+			longest = max(longest, candidate.TTL)
+		}
+	}
+	return longest
+}
+
+// ForceUnlock takes the names away from whoever holds them, on an operator's word. The holder goes on believing that it holds
+// until its next renewal finds out, so two holders are possible until then. It returns nil when as many nodes as the rule needs
+// have let go; else the error, a *Error, wraps ErrUnavailable. A key at a name that is not a lock is left alone: an error.
+func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
+	if err := l.refuse("force", names); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := l.force(ctx, scripts.NewName(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Locker) force(ctx context.Context, name scripts.Name) error {
+	c := l.core
+	// First who is there: those owners are barred on every node, or a repair would bring the lock back where it was deleted first.
+	var mu sync.Mutex
+	var owners []scripts.Owner
+	seen := map[string]bool{}
+	c.each("force", func(i int, n *node.Node) error {
+		r := n.Do(ctx, name.String(), scripts.Inspect(name))
+		if r.Err != nil {
+			return r.Err
+		}
+		reply, err := scripts.ParseInspect(r.Value)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && reply.Owner != "" && !seen[reply.Owner] {
+			seen[reply.Owner] = true
+			owners = append(owners, scripts.NewOwner(reply.Owner))
+		}
+		return err
+	})
+	call := scripts.Force(name, owners, c.maxLease)
+	var failed *multierror.Error = c.each("force", func(i int, n *node.Node) error {
+		r := n.Do(ctx, name.String(), call)
+		if r.Err != nil {
+			return r.Err
+		}
+		_, err := scripts.ParseForce(r.Value)
+		return err
+	})
+	if failed != nil && len(c.nodes)-failed.Len() < c.need {
+		return &Error{Op: "force", Names: []string{name.String()}, Nodes: failed,
+			causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+// Package quorum makes one lock out of several independent Redis masters: the attempt and its rollback, the fencing token,
+// renewal, reentrancy and waiting. How many masters make a lock is a Rule; packages multilock and redlock choose one.
+package quorum
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
+)
+
+// Locker locks names on its nodes. It is safe for concurrent use.
+type Locker struct {
+	core *core
+	set  *settings
+	bad  error // of an option given to With
+}
+
+// core is what a Locker shares with those made of it by With.
+type core struct {
+	nodes    []*node.Node
+	need     int
+	owned    bool // the nodes are ours to close
+	clock    clock.Clock
+	maxLease time.Duration
+
+	uuid       string
+	lastOwner  atomic.Uint64
+	schedule   *schedule
+	background tracker
+	closeOnce  sync.Once
+	closed     chan struct{}
+}
+
+// Open opens a node for each URL and returns a Locker that owns them. See New, and node.Open for the URLs.
+func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
+	set := defaults()
+	for _, opt := range opts {
+		opt(&set)
+	}
+	var nodes []*node.Node
+	closeAll := func() {
+		for _, n := range nodes {
+			n.Close()
+		}
+	}
+	for i, url := range urls {
+		n, err := node.Open(url, set.nodeOpts...)
+		if err != nil {
+			closeAll()
+			return nil, fmt.Errorf("quorumlock: node %d: %w", i+1, err)
+		}
+		nodes = append(nodes, n)
+	}
+	l, err := New(nodes, rule, opts...)
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	l.core.owned = true
+	return l, nil
+}
+
+// New returns a Locker over nodes that the caller goes on owning. It asks all of them who they are, for at most a node's
+// time-out; those that do not answer are asked again when they are used. The error wraps ErrInvalid: no nodes, a number
+// that the rule refuses, nil or equal nodes, two that prove to be one process, nodes of different max lease, or an option
+// that cannot be used.
+func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
+	set := defaults()
+	for _, opt := range opts {
+		opt(&set)
+	}
+	if rule == nil {
+		return nil, fmt.Errorf("quorumlock: %w: the rule is nil", ErrInvalid)
+	}
+	need, err := rule(len(nodes))
+	if err != nil {
+		return nil, fmt.Errorf("quorumlock: %w", err)
+	}
+	for i, n := range nodes {
+		switch {
+		case n == nil:
+			return nil, fmt.Errorf("quorumlock: %w: node %d is nil", ErrInvalid, i+1)
+		case n.MaxLease() != nodes[0].MaxLease():
+			return nil, fmt.Errorf("quorumlock: %w: the max lease of node %s is %v, that of node %s %v", ErrInvalid,
+				n.Name(), n.MaxLease(), nodes[0].Name(), nodes[0].MaxLease())
+		}
+	}
+	if err := set.check(nodes[0].MaxLease()); err != nil {
+		return nil, err
+	}
+	if err := distinct(nodes); err != nil {
+		return nil, err
+	}
+	c := &core{
+		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
+		uuid: newUUID(), closed: make(chan struct{}),
+	}
+	c.schedule = newSchedule(c)
+	return &Locker{core: c, set: &set}, nil
+}
+
+// distinct refuses nodes that are one master, by the run id where the server can be asked.
+func distinct(nodes []*node.Node) error {
+	seen, runIDs := map[*node.Node]bool{}, make([]string, len(nodes))
+	var group errgroup.Group
+	for i, n := range nodes {
+		if seen[n] {
+			return fmt.Errorf("quorumlock: %w: node %s is given twice", ErrInvalid, n.Name())
+		}
+		seen[n] = true
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
+			defer cancel()
+			runIDs[i], _ = n.Identify(ctx) // one that does not answer is checked when it grants
+			return nil
+		})
+	}
+	group.Wait()
+	for i := range nodes {
+		for j := range i {
+			same := nodes[i].Name() == nodes[j].Name() && nodes[i].Name() != node.Unnamed
+			if same || runIDs[i] != "" && runIDs[i] == runIDs[j] {
+				return fmt.Errorf("quorumlock: %w: nodes %s and %s are one process", ErrInvalid, nodes[j].Name(), nodes[i].Name())
+			}
+		}
+	}
+	return nil
+}
+
+// With returns a Locker over the same nodes with other settings. The two share everything else: closing one closes both.
+// An option that cannot be used makes every call of the new Locker fail with ErrInvalid, as do WithClock and WithNodeOptions.
+func (l *Locker) With(opts ...Option) *Locker {
+	set := *l.set
+	set.clock, set.nodeOpts = nil, nil
+	for _, opt := range opts {
+		opt(&set)
+	}
+	bad := l.bad
+	if set.clock != nil || set.nodeOpts != nil {
+		bad = fmt.Errorf("quorumlock: %w: the clock and the nodes' options are chosen when a Locker is made", ErrInvalid)
+	}
+	set.clock, set.nodeOpts = l.set.clock, l.set.nodeOpts
+	if err := set.check(l.core.maxLease); err != nil {
+		bad = err
+	}
+	return &Locker{core: l.core, set: &set, bad: bad}
+}
+
+// Do runs fn while it holds the names, with the lock's context, which ends when the lock can no longer be trusted. It returns
+// what Lock or fn return, joined with what Unlock returns: an error that wraps ErrLost says that the lock was lost before fn
+// returned.
+func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, names ...string) (err error) {
+	lock, err := l.Lock(ctx, names...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock(context.WithoutCancel(ctx))) }()
+	return fn(lock.Context())
+}
+
+// Close ends the Locker. Locks that are still held: their contexts end with ErrClosed, renewal stops, and their keys are left
+// to their lease, since the work may be running. Calls that wait return ErrClosed. Close waits for releases that are on their
+// way, for at most two time-outs of a node; then it closes the nodes, if Open made them. It is idempotent and returns nil.
+func (l *Locker) Close() error {
+	c := l.core
+	c.closeOnce.Do(func() {
+		close(c.closed)
+		for _, h := range c.schedule.close() {
+			h.abandon()
+		}
+		bound := time.NewTimer(2 * c.nodes[0].Timeout())
+		defer bound.Stop()
+		select {
+		case <-c.background.idle():
+		case <-bound.C:
+		}
+		if c.owned {
+			var group errgroup.Group
+			for _, n := range c.nodes {
+				group.Go(n.Close)
+			}
+			group.Wait()
+		}
+	})
+	return nil
+}
+
+func (c *core) isClosed() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *core) newOwner() scripts.Owner {
+	return scripts.NewOwner(c.uuid + ":" + strconv.FormatUint(c.lastOwner.Add(1), 10))
+}
+
+// blame names the node of an error that does not; nil stays nil.
+func (c *core) blame(i int, op string, err error) error {
+	var known *node.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &node.Error{Node: c.nodes[i].Name(), Op: op, Err: err}
+}
+
+// each asks every node the same, all at once, and waits for all of them. It returns a *node.Error for each that failed.
+func (c *core) each(op string, ask func(i int, n *node.Node) error) *multierror.Error {
+	var group errgroup.Group
+	errs := make([]error, len(c.nodes))
+	for i, n := range c.nodes {
+		group.Go(func() error {
+			errs[i] = c.blame(i, op, ask(i, n))
+			return nil
+		})
+	}
+	group.Wait()
+	var failed *multierror.Error
+	for _, err := range errs {
+		if err != nil {
+			failed = multierror.Append(failed, err)
+		}
+	}
+	return failed
+}
+
+// newUUID returns a random UUID, version 4 (RFC 9562).
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// tracker counts what is under way in the background.
+type tracker struct {
+	mu    sync.Mutex
+	count int
+	empty chan struct{} // closed when count falls to 0, if anybody waits
+}
+
+func (t *tracker) add() {
+	t.mu.Lock()
+	t.count++
+	t.mu.Unlock()
+}
+
+func (t *tracker) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count--; t.count == 0 && t.empty != nil {
+		close(t.empty)
+		t.empty = nil
+	}
+}
+
+// idle returns a channel that is closed once nothing is under way.
+func (t *tracker) idle() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if t.empty == nil {
+		t.empty = make(chan struct{})
+	}
+	return t.empty
+}

@@ -1,0 +1,115 @@
+package quorum
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// DefaultLease is how long one grant lasts without renewal, where the nodes' max lease is no shorter.
+const DefaultLease = 30 * time.Second
+
+const minLease = 10 * time.Millisecond
+
+// Hooks are told what happens to locks. Acquired and Released run in the goroutine that locks or unlocks, Lost in one of
+// its own. Nil ones are not called.
+type Hooks struct {
+	Acquired func(*Lock)
+	Released func(*Lock)
+	Lost     func(l *Lock, err error) // err wraps ErrLost and says which nodes failed, and how
+}
+
+type settings struct {
+	lease    time.Duration
+	fixed    bool // never renewed
+	maxHold  time.Duration
+	drift    float64
+	retryMin time.Duration
+	retryMax time.Duration
+	logger   *slog.Logger
+	hooks    Hooks
+	clock    clock.Clock
+	nodeOpts []node.Option
+
+	leaseSet bool
+}
+
+// Option changes how a Locker works.
+type Option func(*settings)
+
+// WithLease sets how long one grant lasts, at least 10ms and at most the nodes' max lease (default 30s). The lock renews
+// itself every third of it.
+func WithLease(d time.Duration) Option {
+	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, false, true }
+}
+
+// WithFixedLease sets how long a lock lasts that is never renewed: it ends by itself.
+func WithFixedLease(d time.Duration) Option {
+	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, true, true }
+}
+
+// WithMaxHold ends locks that are held for longer, however well they renew (default: no bound).
+func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
+
+// WithDrift sets the part of a lease by which clocks may disagree over its length, from 0 to below 1 (default
+// clock.DefaultDriftFactor).
+func WithDrift(factor float64) Option { return func(s *settings) { s.drift = factor } }
+
+// WithRetry sets the bounds of the random time between the attempts of Lock (default 10ms and 200ms).
+func WithRetry(min, max time.Duration) Option {
+	return func(s *settings) { s.retryMin, s.retryMax = min, max }
+}
+
+// WithLogger logs what happens in the background, where no error can be returned (default: nothing is logged).
+func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
+
+// WithHooks sets the functions that are told what happens to locks.
+func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
+
+// WithClock sets the clock of a new Locker, for tests (default clock.System).
+func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock = c } }
+
+// WithNodeOptions sets the options of the nodes that Open opens.
+func WithNodeOptions(opts ...node.Option) Option {
+	return func(s *settings) { s.nodeOpts = append(s.nodeOpts, opts...) }
+}
+
+func defaults() settings {
+	return settings{
+		lease: DefaultLease, drift: clock.DefaultDriftFactor,
+		retryMin: 10 * time.Millisecond, retryMax: 200 * time.Millisecond,
+		logger: slog.New(slog.DiscardHandler), clock: clock.System(),
+	}
+}
+
+// check says what is wrong with the settings, and fits a lease that nobody chose to the nodes' max lease.
+func (s *settings) check(maxLease time.Duration) error {
+	if !s.leaseSet {
+		s.lease = min(s.lease, maxLease)
+	}
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("quorumlock: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case s.lease < minLease:
+		return bad("lease %v is below %v", s.lease, minLease)
+	case s.lease > maxLease:
+		return bad("lease %v is above the nodes' max lease %v", s.lease, maxLease)
+	case !(s.drift >= 0 && s.drift < 1):
+		return bad("drift factor %v is not from 0 to below 1", s.drift)
+	case clock.Drift(s.lease, s.drift) >= s.lease:
+		return bad("drift factor %v leaves nothing of a lease of %v", s.drift, s.lease)
+	case s.maxHold < 0:
+		return bad("max hold %v is negative", s.maxHold)
+	case s.retryMin <= 0 || s.retryMax < s.retryMin:
+		return bad("retry times %v and %v are not positive and in order", s.retryMin, s.retryMax)
+	case s.clock == nil:
+		return bad("the clock is nil")
+	case s.logger == nil:
+		return bad("the logger is nil")
+	}
+	return nil
+}

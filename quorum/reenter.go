@@ -1,0 +1,80 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// enter enters a lock again that the flow of ctx holds: its level rises by one, on as many nodes as the rule needs, which have to
+// confirm that the lock still stands. Level and token on the nodes are absolute, so that a request or a reply that is lost,
+// or comes twice, counts once.
+func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock, error) {
+	h := within.hold
+	h.mu.Lock()
+	if !h.validLocked() || within.unlocked.Load() {
+		h.mu.Unlock()
+		return nil, &Error{Op: "lock", Names: names, causes: []error{ErrNotAcquired, ErrLost}}
+	}
+	h.level++
+	inner := &Lock{hold: h, names: names, level: h.level, outer: innermost(ctx)}
+	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(ctx, lockKey{}, inner))
+	h.inner = append(h.inner, inner)
+
+	r := newRound(len(h.votes), h.core.need)
+	call := h.acquireAgainLocked(h.level)
+	sent := h.core.clock.Now()
+	for i, n := range h.core.nodes {
+		v := &h.votes[i]
+		to := &entering{repairing{vote: v, sent: sent}, r}
+		if err := n.Start(h.lane(), call, false, to); err != nil {
+			r.answer(i, reply{err: err})
+		} else {
+			v.asked = true
+		}
+	}
+	h.mu.Unlock()
+
+	err := inner.await(ctx, "lock", r)
+	if err == nil && inner.Valid() && ctx.Err() == nil {
+		return l.acquired(inner), nil
+	}
+	// Down to the level before, on every node, whatever has reached it.
+	inner.unlocked.Store(true)
+	h.mu.Lock()
+	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == inner })
+	if h.phase == held {
+		h.level--
+		h.releaseLocked(nil, h.level, nil)
+	}
+	h.mu.Unlock()
+	inner.cancel(ErrNotAcquired)
+
+	failure, _ := err.(*Error)
+	if failure == nil {
+		failure = &Error{Op: "lock", Names: names, causes: contextError(ctx)}
+		if failure.causes == nil {
+			failure.causes = []error{ErrLost}
+		}
+	}
+	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
+	return nil, failure
+}
+
+// entering hears a node's answer to a holder that enters again.
+type entering struct {
+	repairing
+	round *round
+}
+
+func (e *entering) Done(r node.Result) {
+	var a reply
+	v := e.vote
+	v.hold.hear(v, func() {
+		v.stray = v.stray || r.Stray
+		a.counts = v.regrantedLocked(r, e.sent) == granted
+		a.err = v.err
+	})
+	e.round.answer(v.node, a)
+}

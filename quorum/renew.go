@@ -1,0 +1,228 @@
+package quorum
+
+import (
+	"errors"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// batchSize bounds how many locks one call renews, and so how long it keeps the server from others.
+const batchSize = 128
+
+var lossWords = map[scripts.Renewed]error{
+	scripts.Gone:  errors.New("the node had forgotten the lock"),
+	scripts.Taken: errors.New("the node had given the lock to another"),
+}
+
+// renewal gathers the locks whose renewals fall together into one call for each connection.
+type renewal struct {
+	core    *core
+	sent    clock.Instant // read before anything is sent
+	batches map[batchKey]*batch
+	full    []*batch
+}
+
+type batchKey struct{ node, lane int }
+
+// batch is the locks that one call renews on one node. It hears the answer.
+type batch struct {
+	core  *core
+	node  int
+	lane  string
+	sent  clock.Instant
+	votes []*vote
+	locks []scripts.Renewal
+}
+
+func newRenewal(c *core, now clock.Instant) *renewal {
+	return &renewal{core: c, sent: now, batches: map[batchKey]*batch{}}
+}
+
+// planLocked adds a hold's renewal on every node that keeps it. On the others it asks, at once, for the grant again ("repair"):
+// a node that has forgotten the lock grants it to the same owner with the same token, if it is admitted and nobody else is there.
+// Nodes that have not answered the last time are left out: nothing piles up for them.
+func (r *renewal) planLocked(h *hold) {
+	h.begun = r.sent
+	var repair scripts.Call
+	for i, n := range r.core.nodes {
+		v := &h.votes[i]
+		if v.busy {
+			continue
+		}
+		if v.until == clock.Never {
+			if !repair.IsAcquire() {
+				repair = h.acquireAgainLocked(h.level)
+			}
+			v.forgot = false
+			if err := n.Start(h.lane(), repair, false, &repairing{vote: v, sent: r.sent}); err != nil {
+				v.err = err
+			} else {
+				v.busy, v.asked = true, true
+			}
+			continue
+		}
+		v.busy = true
+		key := batchKey{i, n.Lane(h.lane())}
+		b := r.batches[key]
+		if b == nil || len(b.votes) == batchSize {
+			if b != nil {
+				r.full = append(r.full, b)
+			}
+			b = &batch{core: r.core, node: i, lane: h.lane(), sent: r.sent}
+			r.batches[key] = b
+		}
+		b.votes = append(b.votes, v)
+		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.lease})
+	}
+}
+
+// acquireAgainLocked is the call by which a holder asks for its own lock: to enter again, or to repair.
+func (h *hold) acquireAgainLocked(level int) scripts.Call {
+	return scripts.Acquire(scripts.AcquireArgs{
+		Names: h.names, Owner: h.owner, Level: level, Lease: h.set.lease, MaxLease: h.core.maxLease, Token: h.token,
+	})
+}
+
+// send puts the batches into the pipelines. It returns what is to be done about those that nodes refused, once the schedule is
+// unlocked.
+func (r *renewal) send() (refused []func()) {
+	for _, b := range r.batches {
+		r.full = append(r.full, b)
+	}
+	for _, b := range r.full {
+		if err := r.core.nodes[b.node].Start(b.lane, scripts.Renew(b.locks), false, b); err != nil {
+			refused = append(refused, func() { b.Done(node.Result{Err: err}) })
+		}
+	}
+	return refused
+}
+
+// Abandoned is called by the node: a renewal sent twice does no harm, and finds nothing once the lock is released.
+func (b *batch) Abandoned() bool { return false }
+
+// Done takes a node's answer to a batch.
+func (b *batch) Done(r node.Result) {
+	var said []scripts.Renewed
+	err := r.Err
+	if err == nil {
+		said, err = scripts.ParseRenew(r.Value, b.locks)
+		err = b.core.blame(b.node, "renew", err)
+	}
+	for i, v := range b.votes {
+		until := clock.Deadline(b.sent, b.locks[i].Lease, v.hold.set.drift)
+		if err != nil {
+			v.hold.hear(v, func() { v.busy, v.err = false, err })
+			continue
+		}
+		v.hold.hear(v, func() {
+			v.busy = false
+			v.renewedLocked(said[i], r.RunID, until)
+		})
+	}
+}
+
+// renewedLocked takes what a node says of a grant that was to be renewed.
+func (v *vote) renewedLocked(said scripts.Renewed, runID string, until clock.Instant) {
+	if said == scripts.Kept {
+		v.err = v.hold.confirmLocked(v, runID, until)
+		return
+	}
+	v.hold.denyLocked(v)
+	v.err = v.hold.core.blame(v.node, "renew", lossWords[said])
+}
+
+// repairing hears a node's answer to a repair.
+type repairing struct {
+	vote *vote
+	sent clock.Instant
+}
+
+func (a *repairing) Abandoned() bool { return a.vote.hold.over.Load() }
+
+func (a *repairing) Done(r node.Result) {
+	v := a.vote
+	v.hold.hear(v, func() {
+		v.busy = false
+		v.stray = v.stray || r.Stray
+		v.regrantedLocked(r, a.sent)
+	})
+}
+
+// regrantedLocked takes a node's answer to a holder that asked for its own lock again.
+func (v *vote) regrantedLocked(r node.Result, sent clock.Instant) answer {
+	h := v.hold
+	said, err := h.readGrant(v, r)
+	switch said {
+	case granted:
+		if err = h.confirmLocked(v, r.RunID, clock.Deadline(sent, h.set.lease, h.set.drift)); err != nil {
+			said = failure
+		}
+	case refused:
+		h.denyLocked(v)
+		v.forgot = false
+		err = h.core.blame(v.node, "acquire", lossWords[scripts.Taken])
+	case quarantined:
+		h.denyLocked(v)
+		v.forgot = false
+		err = h.core.blame(v.node, "acquire", ErrQuarantined)
+	}
+	v.err = err
+	return said
+}
+
+// hear applies one node's answer to a hold that is held, ends the hold if that leaves too few nodes, and sees that a round that
+// fell short is tried again soon.
+func (h *hold) hear(v *vote, apply func()) {
+	h.mu.Lock()
+	apply()
+	if h.phase != held {
+		h.mu.Unlock()
+		return
+	}
+	now := h.core.clock.Now()
+	if !now.Before(h.until) {
+		h.loseLocked(h.overdueLocked(now))
+		h.mu.Unlock()
+		h.tellLost()
+		return
+	}
+	soon := !h.set.fixed && h.needsRetryLocked()
+	h.mu.Unlock()
+	if soon {
+		h.core.schedule.hasten(h, now.Add(min(max(h.set.lease/12, 2*time.Millisecond), 500*time.Millisecond)))
+	}
+}
+
+// needsRetryLocked tells that a node has forgotten the lock and may be repaired, or that a round is over and too few nodes
+// confirmed it.
+func (h *hold) needsRetryLocked() bool {
+	open := false
+	for i := range h.votes {
+		if h.votes[i].forgot {
+			return true
+		}
+		open = open || h.votes[i].busy
+	}
+	goal := clock.Deadline(h.begun, h.set.lease, h.set.drift)
+	if h.limit != clock.Never {
+		goal = min(goal, h.limit)
+	}
+	return !open && h.until.Before(goal)
+}
+
+// overdueLocked says why a hold ends.
+func (h *hold) overdueLocked(now clock.Instant) string {
+	switch {
+	case h.limit != clock.Never && !now.Before(h.limit):
+		return "it was held for as long as it may be"
+	case h.until == clock.Never:
+		return "too few nodes keep it"
+	case h.set.fixed:
+		return "its lease is over"
+	default:
+		return "too few nodes confirmed a renewal in time"
+	}
+}

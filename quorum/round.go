@@ -1,0 +1,64 @@
+package quorum
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-multierror"
+)
+
+// round gathers the answers of one fan-out to nodes that have a part in a hold already (release, extend, re-enter) until
+// the outcome is certain, so that nobody waits for a slow node after that. A nil round ignores what it is told.
+type round struct {
+	need    int
+	decided chan struct{} // closed when need answers count, or no longer can
+
+	mu     sync.Mutex
+	left   int // answers still to come
+	count  int
+	denied []bool // by node: it answered, and the owner was not there
+	failed *multierror.Error
+}
+
+// reply is one node's part in a round.
+type reply struct {
+	counts bool // towards what the round needs
+	found  bool
+	err    error
+}
+
+func newRound(nodes, need int) *round {
+	return &round{need: need, left: nodes, denied: make([]bool, nodes), decided: make(chan struct{})}
+}
+
+func (r *round) answer(node int, a reply) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.overLocked()
+	r.left--
+	r.denied[node] = a.counts && !a.found
+	if a.counts {
+		r.count++
+	}
+	if a.err != nil {
+		r.failed = multierror.Append(r.failed, a.err)
+	}
+	if !before && r.overLocked() {
+		close(r.decided)
+	}
+}
+
+func (r *round) overLocked() bool { return judge(r.count+r.left, r.need, r.count, 0) != pending }
+
+// outcome returns what is known by now.
+func (r *round) outcome() (enough bool, denied []bool, failed *multierror.Error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed != nil {
+		failed = &multierror.Error{Errors: slices.Clone(r.failed.Errors)}
+	}
+	return r.count >= r.need, slices.Clone(r.denied), failed
+}

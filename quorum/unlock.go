@@ -1,0 +1,118 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// Unlock lowers the level, or releases the lock when this is the handle that acquired it. The release is always sent, to all
+// nodes, also on a context that has ended: the context ends only the waiting. It returns nil when as many nodes as the rule
+// needs have confirmed; the others hear of it when they answer again. The error, a *Error, wraps ErrLost when the lock had been
+// lost before, ErrNotHeld when it was unlocked before, through this handle or the one that acquired it, ErrUnavailable when
+// too few nodes confirmed, ErrClosed when the nodes were closed before, and the context's error where it ended the waiting.
+// Whatever it returns, the lock's context has ended and no renewal is sent any more.
+func (l *Lock) Unlock(ctx context.Context) error {
+	if l.level > 1 {
+		return l.leave(ctx)
+	}
+	h := l.hold
+	h.core.schedule.remove(h) // a renewal is in the pipeline by now, or will never be sent
+	h.mu.Lock()
+	wasClosed := h.phase == closed
+	if !wasClosed {
+		if err := l.usableLocked("unlock"); err != nil {
+			justLost := h.phase == held
+			if justLost {
+				h.loseLocked("the deadline has passed")
+			}
+			l.unlocked.Store(true)
+			h.mu.Unlock()
+			if justLost {
+				h.tellLost()
+			}
+			return err
+		}
+	}
+	l.unlocked.Store(true)
+	h.phase = released
+	h.over.Store(true)
+	r := newRound(len(h.votes), h.core.need)
+	believed := make([]bool, len(h.votes))
+	now := h.core.clock.Now()
+	for i := range h.votes {
+		believed[i] = now.Before(h.votes[i].until)
+	}
+	h.releaseLocked(r, 0, nil)
+	h.mu.Unlock()
+	h.endContexts(ErrReleased)
+	if hook := h.set.hooks.Released; hook != nil {
+		hook(l)
+	}
+
+	err := l.await(ctx, "unlock", r)
+	if err != nil && wasClosed {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	if err == nil && !wasClosed && !h.stood(r, believed) {
+		return &Error{Op: "unlock", Names: l.names, causes: []error{ErrLost, wordsOnly("nodes had forgotten it, or given it to another")}}
+	}
+	return err
+}
+
+// stood tells whether the lock was held by the rule when it was released: whether, without the nodes that were believed to hold
+// it and did not, enough were left.
+func (h *hold) stood(r *round, believed []bool) bool {
+	_, denied, _ := r.outcome()
+	standing := 0
+	for i := range believed {
+		if believed[i] && !denied[i] {
+			standing++
+		}
+	}
+	return standing >= h.core.need
+}
+
+// leave is Unlock of a handle that entered a held lock again.
+func (l *Lock) leave(ctx context.Context) error {
+	h := l.hold
+	h.mu.Lock()
+	if err := l.usableLocked("unlock"); err != nil {
+		l.unlocked.Store(true)
+		h.mu.Unlock()
+		l.cancel(ErrReleased)
+		return err
+	}
+	l.unlocked.Store(true)
+	h.level--
+	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
+	r := newRound(len(h.votes), h.core.need)
+	h.releaseLocked(r, h.level, nil)
+	h.mu.Unlock()
+	l.cancel(ErrReleased)
+
+	// The handle's own count decides, so what the nodes answer does not; but whoever looks at them should find the level there.
+	select {
+	case <-r.decided:
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase == expired {
+		return &Error{Op: "unlock", Names: l.names, causes: []error{h.reason}}
+	}
+	return nil
+}
+
+// abandon ends a hold over which the locker was closed.
+func (h *hold) abandon() {
+	h.mu.Lock()
+	if h.phase == held {
+		h.phase = closed
+		h.until = clock.Never
+	}
+	h.mu.Unlock()
+	h.endContexts(ErrClosed)
+}

@@ -1,0 +1,181 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const (
+	maxNameLen = 4096
+	maxNames   = 64
+)
+
+// Lock waits until it holds all the names, or ctx is done, and keeps them until Unlock: it renews them in the background
+// unless the lease is fixed. ctx is also the parent of the lock's context, so it should span the work, not only the waiting.
+//
+// With the context of a lock that is held it enters that lock again, if it is asked for names that are all that lock's.
+//
+// The error is a *Error. It wraps ErrNotAcquired and the reason of the last attempt (ErrHeld, ErrQuarantined or
+// ErrUnavailable), with the context's error, or at once ErrInvalid for names that cannot be locked, ErrClosed, or the
+// *node.Errors when too few nodes are left whose errors could pass by themselves (a wrong password, a key of another type
+// at the name).
+func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
+	names, within, err := l.prepare(ctx, "lock", names)
+	if err != nil {
+		return nil, err
+	}
+	if within != nil {
+		return l.enter(ctx, within, names)
+	}
+	for tries := 0; ; tries++ {
+		lock, hint, err := l.attempt(ctx, names)
+		if err == nil {
+			return l.acquired(lock), nil
+		}
+		if ctx.Err() != nil || err.permanent(len(l.core.nodes)) {
+			return nil, err
+		}
+		if ended := l.pause(ctx, l.retryAfter(tries, hint)); ended != nil {
+			err.causes = append(err.causes, ended...)
+			return nil, err
+		}
+	}
+}
+
+// TryLock is Lock in one attempt, without waiting for a holder to let go.
+func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
+	names, within, err := l.prepare(ctx, "lock", names)
+	if err != nil {
+		return nil, err
+	}
+	if within != nil {
+		return l.enter(ctx, within, names)
+	}
+	lock, _, failed := l.attempt(ctx, names)
+	if failed != nil {
+		return nil, failed
+	}
+	return l.acquired(lock), nil
+}
+
+func (l *Locker) acquired(lock *Lock) *Lock {
+	if hook := l.set.hooks.Acquired; hook != nil {
+		hook(lock)
+	}
+	return lock
+}
+
+// prepare refuses what cannot be locked, and finds the lock that ctx holds over the names, if any.
+func (l *Locker) prepare(ctx context.Context, op string, names []string) ([]string, *Lock, error) {
+	if err := l.refuse(op, names); err != nil {
+		return nil, nil, err
+	}
+	if ended := contextError(ctx); ended != nil {
+		return nil, nil, &Error{Op: op, Names: names, causes: append([]error{ErrNotAcquired}, ended...)}
+	}
+	within, err := l.heldBy(ctx, op, names)
+	return slices.Clone(names), within, err
+}
+
+// refuse says why names cannot be locked by this Locker, if so.
+func (l *Locker) refuse(op string, names []string) error {
+	if l.bad != nil {
+		return &Error{Op: op, Names: names, causes: []error{l.bad}}
+	}
+	if l.core.isClosed() {
+		return &Error{Op: op, Names: names, causes: []error{ErrNotAcquired, ErrClosed}}
+	}
+	switch {
+	case len(names) == 0:
+		return invalidf(op, names, "no names")
+	case len(names) > maxNames:
+		return invalidf(op, names, "%d names are more than %d", len(names), maxNames)
+	}
+	for i, name := range names {
+		switch {
+		case name == "":
+			return invalidf(op, names, "name %d is empty", i+1)
+		case len(name) > maxNameLen:
+			return invalidf(op, names, "name %d has %d bytes, more than %d", i+1, len(name), maxNameLen)
+		case strings.HasPrefix(name, scripts.Prefix):
+			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys", i+1, scripts.Prefix)
+		case slices.Contains(names[:i], name):
+			return invalidf(op, names, "name %d is given twice", i+1)
+		}
+	}
+	return nil
+}
+
+// heldBy finds the lock over the names that the flow of ctx holds. A flow that holds some of them, or holds them through
+// several locks, would wait for itself: ErrInvalid.
+func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
+	var within *Lock
+	missing := ""
+	for i, name := range names {
+		found := innermost(ctx)
+		for ; found != nil; found = found.outer {
+			if found.hold.core == l.core && found.hold.covers(name) && found.Valid() {
+				break
+			}
+		}
+		switch {
+		case found == nil && within != nil || found != nil && within == nil && i > 0:
+			if found == nil {
+				missing = name
+			} else {
+				missing = names[0]
+			}
+			return nil, invalidf(op, names, "this flow holds some of the names already, but not %.64q: it would wait for itself", missing)
+		case found != nil && within != nil && found.hold != within.hold:
+			return nil, invalidf(op, names, "this flow holds the names through several locks: enter each by itself")
+		}
+		within = found
+	}
+	return within, nil
+}
+
+func (h *hold) covers(name string) bool {
+	return slices.Contains(h.first.names, name)
+}
+
+// retryAfter is a random time that grows with the number of tries, and no longer than a holder's remaining lease.
+func (l *Locker) retryAfter(tries int, hint time.Duration) time.Duration {
+	most := min(l.set.retryMin<<min(tries, 10), l.set.retryMax)
+	if most < l.set.retryMin { // shifted out of range
+		most = l.set.retryMax
+	}
+	wait := l.set.retryMin/2 + rand.N(most)
+	if hint >= 0 {
+		wait = min(wait, hint+time.Millisecond)
+	}
+	return wait
+}
+
+// pause returns nil after d, or what ended it before.
+func (l *Locker) pause(ctx context.Context, d time.Duration) []error {
+	done := make(chan struct{})
+	timer := l.set.clock.AfterFunc(d, func() { close(done) })
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx)
+	case <-l.core.closed:
+		return []error{fmt.Errorf("quorumlock: %w", ErrClosed)}
+	}
+}
+
+func scriptNames(names []string) []scripts.Name {
+	all := make([]scripts.Name, len(names))
+	for i, name := range names {
+		all[i] = scripts.NewName(name)
+	}
+	return all
+}

@@ -1,0 +1,79 @@
+-- acquire: grants one lock, over one or several names, to one owner: all of the names or none.
+--
+-- KEYS  1 the node's marker, 2 the owner's tombstone, then for each name: its hash, its token counter
+-- ARGV  1 owner, 2 level, 3 lease in ms, 4 token carried (0 for a fresh grant), 5 seed of the counter,
+--       6 time to live of the counter in ms, 7 max lease in ms, 8 run id that the client expects
+--
+-- Replies with the token (an integer) when granted, else with {'held', remaining ms or -1}, {'quarantined', remaining ms},
+-- {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.
+-- Every read comes before the first write: an error on the way leaves nothing behind.
+
+local owner, lease = ARGV[1], tonumber(ARGV[3])
+local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+-- A release that overtook this request, on another connection, left a tombstone.
+if redis.call('EXISTS', KEYS[2]) == 1 then
+  return {'released', 0}
+end
+
+local names, mine, held, counter = 0, 0, nil, 0
+for i = 3, #KEYS, 2 do
+  names = names + 1
+  if redis.call('HLEN', KEYS[i]) > 0 then
+    if redis.call('HEXISTS', KEYS[i], owner) == 1 then
+      mine = mine + 1
+    else
+      local ttl = redis.call('PTTL', KEYS[i])
+      if ttl < 0 or held == -1 then held = -1 elseif not held or ttl > held then held = ttl end
+    end
+  end
+  local c = redis.call('GET', KEYS[i + 1])
+  if c then
+    c = tonumber(c)
+    if not c or c ~= c then
+      return redis.error_reply('QUORUMLOCK the token counter ' .. KEYS[i + 1] .. ' is not a number')
+    end
+    if c > counter then counter = c end
+  end
+end
+
+-- A node that forgot, or may have, grants nothing new. Whoever is in the hash already (re-entry) may stay.
+if carried == 0 or mine < names then
+  local marker = redis.call('HMGET', KEYS[1], 'run', 'admitted', 'max')
+  if marker[1] ~= ARGV[8] or marker[3] ~= ARGV[7] then
+    return {'stale', 0}
+  end
+  local time = redis.call('TIME')
+  local left = (tonumber(marker[2]) or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
+  if left > tonumber(ARGV[7]) then
+    return {'stale', 0} -- the server's clock stepped back: the marker is to be written again
+  end
+  if left > 0 then
+    return {'quarantined', left}
+  end
+end
+
+if held then
+  return {'held', held}
+end
+
+-- A fresh grant counts up; a request that came twice, a re-entry and a repair do not.
+local token = counter
+if carried > 0 then
+  if carried > token then token = carried end
+else
+  if mine < names then token = token + 1 end
+  if seed > token then token = seed end
+end
+if token >= 9007199254740992 then
+  return redis.error_reply('QUORUMLOCK the token counter has reached 2^53')
+end
+
+for i = 3, #KEYS, 2 do
+  redis.call('HSET', KEYS[i], owner, ARGV[2])
+  if redis.call('PTTL', KEYS[i]) < lease then
+    redis.call('PEXPIRE', KEYS[i], ARGV[3])
+  end
+  redis.call('SET', KEYS[i + 1], string.format('%.0f', token), 'PX', ARGV[6])
+end
+return token

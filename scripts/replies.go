@@ -1,0 +1,234 @@
+package scripts
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// ErrReply is what every reply that a script of ours cannot have sent is: a broken or hostile server, or a script that is
+// not ours. It never counts as a grant.
+var ErrReply = errors.New("scripts: malformed reply")
+
+// maxToken bounds tokens: Lua counts in float64, which is exact up to 2^53.
+const maxToken = 1<<53 - 1
+
+// Outcome is what a node answered to a request for a grant.
+type Outcome int
+
+const (
+	// Granted: the owner holds every name on this node.
+	Granted Outcome = iota + 1
+	// Held: another owner holds one of the names.
+	Held
+	// Quarantined: the node may have forgotten grants and gives none for a while.
+	Quarantined
+	// Stale: the node's marker is missing, another process's, or another max lease's; it must be written first.
+	Stale
+	// Released: this owner had already released; nothing was granted.
+	Released
+)
+
+// AcquireReply is the reply to Acquire.
+type AcquireReply struct {
+	Outcome Outcome
+	Token   uint64        // of a grant
+	Wait    time.Duration // Held: the longest remaining time to live, −1 for a key without one; Quarantined: what is left
+}
+
+// ParseAcquire reads the reply to Acquire; errors wrap ErrReply.
+func ParseAcquire(v any) (AcquireReply, error) {
+	if token, ok := v.(int64); ok {
+		if token < 1 || token > maxToken {
+			return AcquireReply{}, malformed(acquireScript, v)
+		}
+		return AcquireReply{Outcome: Granted, Token: uint64(token)}, nil
+	}
+	word, number, ok := pair(v)
+	if !ok {
+		return AcquireReply{}, malformed(acquireScript, v)
+	}
+	wait, ok := duration(number)
+	reply := AcquireReply{Wait: wait}
+	switch {
+	case word == "held" && number == -1:
+		reply.Outcome, reply.Wait = Held, -1
+	case !ok:
+		return AcquireReply{}, malformed(acquireScript, v)
+	case word == "held":
+		reply.Outcome = Held
+	case word == "quarantined":
+		reply.Outcome = Quarantined
+	case word == "stale":
+		reply.Outcome = Stale
+	case word == "released":
+		reply.Outcome = Released
+	default:
+		return AcquireReply{}, malformed(acquireScript, v)
+	}
+	return reply, nil
+}
+
+// Renewed is what a node says of one lock in a batch.
+type Renewed byte
+
+const (
+	// Kept: the owner is there and its time to live was raised.
+	Kept Renewed = 'R'
+	// Gone: there is no key.
+	Gone Renewed = 'G'
+	// Taken: somebody else's key is there.
+	Taken Renewed = 'T'
+)
+
+// ParseRenew reads the reply to Renew for the same batch, one outcome for each lock; errors wrap ErrReply. A lock over
+// several names is Kept when all of them were, and else Taken when one of them was.
+func ParseRenew(v any, batch []Renewal) ([]Renewed, error) {
+	letters, ok := v.([]byte)
+	names := 0
+	for _, r := range batch {
+		names += len(r.Names)
+	}
+	if !ok || len(letters) != names {
+		return nil, malformed(renewScript, v)
+	}
+	out := make([]Renewed, len(batch))
+	for i, r := range batch {
+		out[i] = Kept
+		for _, letter := range letters[:len(r.Names)] {
+			switch l := Renewed(letter); l {
+			case Kept:
+			case Gone, Taken:
+				if out[i] != Taken {
+					out[i] = l
+				}
+			default:
+				return nil, malformed(renewScript, v)
+			}
+		}
+		letters = letters[len(r.Names):]
+	}
+	return out, nil
+}
+
+// ParseRelease reads the reply to Release of that many names: at how many the owner was found. Errors wrap ErrReply.
+func ParseRelease(v any, names int) (int, error) {
+	found, ok := v.(int64)
+	if !ok || found < 0 || found > int64(names) {
+		return 0, malformed(releaseScript, v)
+	}
+	return int(found), nil
+}
+
+// ParseRaise reads the reply to Raise: whether the token stands on the node. Errors wrap ErrReply.
+func ParseRaise(v any) (bool, error) { return boolean(raiseScript, v) }
+
+// ParseForce reads the reply to Force: whether there was something to delete. Errors wrap ErrReply.
+func ParseForce(v any) (bool, error) { return boolean(forceScript, v) }
+
+// InspectReply is what a node knows of a name.
+type InspectReply struct {
+	Owner      string        // empty when nobody holds it
+	Level      int           // as far as the node knows; the holder's own count decides
+	TTL        time.Duration // −1 for a key without one
+	Token      uint64        // the counter; 0 when there is none
+	RunID      string        // of the marker; empty when there is none
+	Quarantine time.Duration // left
+}
+
+// ParseInspect reads the reply to Inspect; errors wrap ErrReply.
+func ParseInspect(v any) (InspectReply, error) {
+	fields, ok := v.([]any)
+	if !ok || len(fields) != 6 {
+		return InspectReply{}, malformed(inspectScript, v)
+	}
+	owner, ok1 := text(fields[0])
+	level, ok2 := count(fields[1])
+	ttl, ok3 := fields[2].(int64)
+	token, ok4 := count(fields[3])
+	run, ok5 := text(fields[4])
+	left, ok6 := fields[5].(int64)
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
+		return InspectReply{}, malformed(inspectScript, v)
+	}
+	reply := InspectReply{Owner: owner, Level: int(level), Token: token, RunID: run}
+	if reply.TTL, ok1 = duration(ttl); ttl == -1 {
+		reply.TTL, ok1 = -1, true
+	}
+	if reply.Quarantine, ok2 = duration(left); !ok1 || !ok2 {
+		return InspectReply{}, malformed(inspectScript, v)
+	}
+	return reply, nil
+}
+
+// AdmitReply is the reply to Admit.
+type AdmitReply struct {
+	Left     time.Duration // quarantine left
+	MaxLease time.Duration // when not 0: the marker carries this one, and nothing was written
+}
+
+// ParseAdmit reads the reply to Admit; errors wrap ErrReply.
+func ParseAdmit(v any) (AdmitReply, error) {
+	if left, ok := v.(int64); ok {
+		if d, ok := duration(left); ok {
+			return AdmitReply{Left: d}, nil
+		}
+		return AdmitReply{}, malformed(admitScript, v)
+	}
+	word, number, ok := pair(v)
+	if !ok || word != "maxlease" {
+		return AdmitReply{}, malformed(admitScript, v)
+	}
+	d, ok := duration(number)
+	if !ok {
+		return AdmitReply{}, malformed(admitScript, v)
+	}
+	return AdmitReply{MaxLease: max(d, 1)}, nil
+}
+
+func boolean(s *Script, v any) (bool, error) {
+	if n, ok := v.(int64); ok && (n == 0 || n == 1) {
+		return n == 1, nil
+	}
+	return false, malformed(s, v)
+}
+
+// pair takes apart {word, number}.
+func pair(v any) (word string, number int64, ok bool) {
+	fields, ok := v.([]any)
+	if !ok || len(fields) != 2 {
+		return "", 0, false
+	}
+	word, ok1 := text(fields[0])
+	number, ok2 := fields[1].(int64)
+	return word, number, ok1 && ok2
+}
+
+func text(v any) (string, bool) {
+	b, ok := v.([]byte)
+	return string(b), ok
+}
+
+// count reads a number that is stored as text; empty is 0.
+func count(v any) (uint64, bool) {
+	s, ok := text(v)
+	if !ok || s == "" {
+		return 0, ok
+	}
+	n, err := strconv.ParseUint(s, 10, 53)
+	return n, err == nil
+}
+
+// duration reads milliseconds, up to what a time.Duration holds.
+func duration(ms int64) (time.Duration, bool) {
+	return time.Duration(ms) * time.Millisecond, ms >= 0 && ms < int64(1<<63-1)/int64(time.Millisecond)
+}
+
+func malformed(s *Script, v any) error {
+	shown := fmt.Sprintf("%.40q", fmt.Sprint(v))
+	if b, ok := v.([]byte); ok {
+		shown = fmt.Sprintf("%.40q", b)
+	}
+	return fmt.Errorf("%w to %s: %T %s", ErrReply, s.name, v, shown)
+}
