@@ -56,7 +56,7 @@ func (p *pipe) write(l *link) {
 
 func (l *link) send(r *request, scratch []any) error {
 	by := l.carrier
-	if !r.tombstone {
+	if !r.tombstone || !r.call.Frees() { // an owner that only lowers its level goes on holding
 		by.Tombstone = scripts.NoTombstone
 	}
 	command, args := r.call.Command(scratch[:0], r.source, by)
@@ -153,11 +153,16 @@ func receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 	} else {
 		value, err = c.Receive()
 	}
-	var late net.Error
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &late) && late.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && isTimeout(err) {
 		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
 	}
 	return value, err
+}
+
+func isTimeout(err error) bool {
+	var late net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &late) && late.Timeout()
 }
 
 // kill makes sure that a connection is dead before it is closed: closing one with replies outstanding waits for them.

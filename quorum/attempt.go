@@ -37,7 +37,7 @@ func (l *Locker) attempt(ctx context.Context, names []string) (*Lock, time.Durat
 // ask sends the request for a grant to all nodes.
 func (h *hold) ask() {
 	call := scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.lease, MaxLease: h.core.maxLease, Seed: seed(),
+		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, MaxLease: h.core.maxLeaseMillis, Seed: seed(),
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,12 +134,9 @@ func (h *hold) decideLocked() {
 	if verdict == pending {
 		return
 	}
-	if verdict == won {
-		for i := range h.votes {
-			if h.votes[i].answer == granted {
-				h.read = append(h.read, i)
-			}
-		}
+	h.won = verdict == won
+	for i := range h.votes {
+		h.votes[i].read = h.won && h.votes[i].answer == granted
 	}
 	close(h.decided)
 }
@@ -147,30 +144,29 @@ func (h *hold) decideLocked() {
 func (h *hold) isWon() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.read != nil
+	return h.won
 }
 
 // settleToken chooses the fencing token out of the grants that were read when the rule was met, and has the nodes among them
 // that stand lower raise their counters to it. When one of them does not confirm, the attempt has failed.
 func (h *hold) settleToken(ctx context.Context) {
 	h.mu.Lock()
-	counters := make([]uint64, 0, 8)
-	for _, i := range h.read {
-		counters = append(counters, h.votes[i].token)
-	}
-	token, behind := chooseToken(counters)
+	token, behind := chooseToken(h.votes)
 	h.token = token
 	h.mu.Unlock()
-	if behind == 0 {
-		return
+	if behind > 0 {
+		h.writeBack(ctx, token)
 	}
+}
 
-	// The waiting ends with the caller's context; the commands do not. Exactly as many grants were read as the rule needs, so
-	// every one of them must confirm.
+// writeBack raises the counters that stand lower. The waiting ends with the caller's context; the commands do not. Exactly as many
+// grants were read as the rule needs, so every one of them must confirm.
+func (h *hold) writeBack(ctx context.Context, token uint64) {
 	call := scripts.Raise(h.names, h.owner, token)
 	group, ctx := errgroup.WithContext(ctx)
-	for at, i := range h.read {
-		if counters[at] == token {
+	h.mu.Lock()
+	for i := range h.votes {
+		if v := &h.votes[i]; !v.read || v.token == token {
 			continue
 		}
 		group.Go(func() error {
@@ -185,6 +181,7 @@ func (h *hold) settleToken(ctx context.Context) {
 			return h.core.blame(i, "raise", err)
 		})
 	}
+	h.mu.Unlock()
 	if err := group.Wait(); err != nil {
 		h.mu.Lock()
 		h.reason = err
@@ -195,11 +192,11 @@ func (h *hold) settleToken(ctx context.Context) {
 // take makes the attempt a held lock, if it was won and all else is well. Reading the clock is its last check.
 func (h *hold) take(ctx context.Context) bool {
 	h.mu.Lock()
-	if h.read == nil || h.reason != nil || ctx.Err() != nil {
+	if !h.won || h.reason != nil || ctx.Err() != nil {
 		h.mu.Unlock()
 		return false
 	}
-	h.first.ctx, h.first.cancel = context.WithCancelCause(context.WithValue(ctx, lockKey{}, &h.first))
+	h.first.begin(ctx)
 	if h.set.maxHold > 0 {
 		h.limit = h.begun.Add(h.set.maxHold)
 	}
@@ -258,12 +255,13 @@ func (h *hold) failureLocked(ctx context.Context) *Error {
 	}
 	var failed *node.Error
 	switch {
+	case h.won && ctx.Err() != nil: // won, but too late for the caller
 	case errors.As(h.reason, &failed): // the token could not be written back
 		e.causes = append(e.causes, ErrUnavailable)
 		e.Nodes = multierror.Append(e.Nodes, h.reason)
 	case h.reason != nil:
 		e.causes = append(e.causes, h.reason)
-	case h.read != nil: // won, but the context ended or the locker was closed
+	case h.won: // won, but the locker was closed
 	case undecided && !errors.Is(ctx.Err(), context.DeadlineExceeded): // nobody can tell
 	case undecided:
 		e.causes = append(e.causes, ErrUnavailable)

@@ -43,7 +43,7 @@ type hold struct {
 	phase  phase
 	votes  []vote
 	token  uint64
-	read   []int // the grants read when the rule was met, by node
+	won    bool // the rule was met
 	level  int
 	inner  []*Lock       // handles of levels above 1
 	until  clock.Instant // the deadline: no answer after it revives the hold
@@ -66,6 +66,7 @@ type vote struct {
 	wait   time.Duration // of a refusal: when the node may grant; −1 when it will not by itself
 	err    error         // of answer failure
 	token  uint64
+	read   bool // it is one of the grants that were read when the rule was met
 	runID  string
 
 	until  clock.Instant // d_i: how long the node keeps the grant, by our clock; raised only by a confirmed success
@@ -153,9 +154,10 @@ func (h *hold) denyLocked(v *vote) {
 // The answers of the nodes that awaited names (all of them, when it is nil) come to r.
 func (h *hold) releaseLocked(r *round, level int, awaited func(*vote) bool) {
 	call := scripts.Release(h.names, h.owner, level)
+	all := make([]leaving, len(h.votes))
 	for i := range h.votes {
-		v := &h.votes[i]
-		to := &leaving{round: r, hold: h, node: i}
+		v, to := &h.votes[i], &all[i]
+		*to = leaving{round: r, hold: h, node: i}
 		if !v.asked || awaited != nil && !awaited(v) {
 			r.answer(i, reply{counts: true})
 			to.round = nil

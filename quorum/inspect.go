@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -130,12 +129,12 @@ func (l *Locker) force(ctx context.Context, name scripts.Name) error {
 		defer mu.Unlock()
 		if err == nil && reply.Owner != "" && !seen[reply.Owner] {
 			seen[reply.Owner] = true
-			owners = append(owners, scripts.NewOwner(reply.Owner))
+			owners = append(owners, scripts.OwnerOf(reply.Owner))
 		}
 		return err
 	})
 	call := scripts.Force(name, owners, c.maxLease)
-	var failed *multierror.Error = c.each("force", func(i int, n *node.Node) error {
+	failed := c.each("force", func(i int, n *node.Node) error {
 		r := n.Do(ctx, name.String(), call)
 		if r.Err != nil {
 			return r.Err

@@ -18,12 +18,33 @@ type Lock struct {
 	names    []string
 	level    int // 1 for the handle that releases the lock, more for those that entered again
 	outer    *Lock
+	scope    lockContext
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	unlocked atomic.Bool
 }
 
+// begin makes the lock's context.
+func (l *Lock) begin(parent context.Context) {
+	l.scope = lockContext{parent, l}
+	l.ctx, l.cancel = context.WithCancelCause(&l.scope)
+}
+
+// lockContext is a context that knows the lock whose context it becomes. It is part of the Lock: context.WithValue would
+// allocate.
+type lockContext struct {
+	context.Context
+	lock *Lock
+}
+
 type lockKey struct{}
+
+func (c *lockContext) Value(key any) any {
+	if key == (lockKey{}) {
+		return c.lock
+	}
+	return c.Context.Value(key)
+}
 
 // innermost returns the handle whose context this is, or is derived from.
 func innermost(ctx context.Context) *Lock {
@@ -115,7 +136,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 		return err
 	}
 	r := newRound(len(h.votes), h.core.need)
-	batch := []scripts.Renewal{{Names: h.names, Owner: h.owner, Token: h.token, Lease: lease}}
+	batch := []scripts.Renewal{{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}}
 	call := scripts.Renew(batch)
 	sent := h.core.clock.Now()
 	for i, n := range h.core.nodes {

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,9 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
+
+// maxNodes is the size of a bit set (round, Unlock).
+const maxNodes = 64
 
 // Locker locks names on its nodes. It is safe for concurrent use.
 type Locker struct {
@@ -33,6 +35,8 @@ type core struct {
 	owned    bool // the nodes are ours to close
 	clock    clock.Clock
 	maxLease time.Duration
+
+	maxLeaseMillis scripts.Millis
 
 	uuid       string
 	lastOwner  atomic.Uint64
@@ -84,8 +88,13 @@ func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 		return nil, fmt.Errorf("quorumlock: %w: the rule is nil", ErrInvalid)
 	}
 	need, err := rule(len(nodes))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("quorumlock: %w", err)
+	case len(nodes) > maxNodes:
+		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), maxNodes)
+	case need < 1 || need > len(nodes) || 2*need <= len(nodes):
+		return nil, fmt.Errorf("quorumlock: %w: by the rule %d of %d nodes make a lock: two could be made at once", ErrInvalid, need, len(nodes))
 	}
 	for i, n := range nodes {
 		switch {
@@ -104,7 +113,8 @@ func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	}
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
-		uuid: newUUID(), closed: make(chan struct{}),
+		maxLeaseMillis: scripts.ToMillis(nodes[0].MaxLease()),
+		uuid:           newUUID(), closed: make(chan struct{}),
 	}
 	c.schedule = newSchedule(c)
 	return &Locker{core: c, set: &set}, nil
@@ -206,13 +216,16 @@ func (c *core) isClosed() bool {
 }
 
 func (c *core) newOwner() scripts.Owner {
-	return scripts.NewOwner(c.uuid + ":" + strconv.FormatUint(c.lastOwner.Add(1), 10))
+	return scripts.NewOwner(c.uuid, c.lastOwner.Add(1))
 }
 
 // blame names the node of an error that does not; nil stays nil.
 func (c *core) blame(i int, op string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var known *node.Error
-	if err == nil || errors.As(err, &known) {
+	if errors.As(err, &known) {
 		return err
 	}
 	return &node.Error{Node: c.nodes[i].Name(), Op: op, Err: err}

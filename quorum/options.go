@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // DefaultLease is how long one grant lasts without renewal, where the nodes' max lease is no shorter.
@@ -34,7 +35,8 @@ type settings struct {
 	clock    clock.Clock
 	nodeOpts []node.Option
 
-	leaseSet bool
+	leaseSet    bool
+	leaseMillis scripts.Millis // of lease
 }
 
 // Option changes how a Locker works.
@@ -90,6 +92,7 @@ func (s *settings) check(maxLease time.Duration) error {
 	if !s.leaseSet {
 		s.lease = min(s.lease, maxLease)
 	}
+	s.leaseMillis = scripts.ToMillis(s.lease)
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("quorumlock: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 	}

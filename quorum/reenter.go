@@ -19,7 +19,7 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 	}
 	h.level++
 	inner := &Lock{hold: h, names: names, level: h.level, outer: innermost(ctx)}
-	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(ctx, lockKey{}, inner))
+	inner.begin(ctx)
 	h.inner = append(h.inner, inner)
 
 	r := newRound(len(h.votes), h.core.need)

@@ -75,14 +75,14 @@ func (r *renewal) planLocked(h *hold) {
 			r.batches[key] = b
 		}
 		b.votes = append(b.votes, v)
-		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.lease})
+		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
 	}
 }
 
 // acquireAgainLocked is the call by which a holder asks for its own lock: to enter again, or to repair.
 func (h *hold) acquireAgainLocked(level int) scripts.Call {
 	return scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: level, Lease: h.set.lease, MaxLease: h.core.maxLease, Token: h.token,
+		Names: h.names, Owner: h.owner, Level: level, Lease: h.set.leaseMillis, MaxLease: h.core.maxLeaseMillis, Token: h.token,
 	})
 }
 
@@ -112,7 +112,7 @@ func (b *batch) Done(r node.Result) {
 		err = b.core.blame(b.node, "renew", err)
 	}
 	for i, v := range b.votes {
-		until := clock.Deadline(b.sent, b.locks[i].Lease, v.hold.set.drift)
+		until := clock.Deadline(b.sent, v.hold.set.lease, v.hold.set.drift)
 		if err != nil {
 			v.hold.hear(v, func() { v.busy, v.err = false, err })
 			continue

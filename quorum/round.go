@@ -16,7 +16,7 @@ type round struct {
 	mu     sync.Mutex
 	left   int // answers still to come
 	count  int
-	denied []bool // by node: it answered, and the owner was not there
+	denied uint64 // bit by node: it answered, and the owner was not there
 	failed *multierror.Error
 }
 
@@ -28,7 +28,7 @@ type reply struct {
 }
 
 func newRound(nodes, need int) *round {
-	return &round{need: need, left: nodes, denied: make([]bool, nodes), decided: make(chan struct{})}
+	return &round{need: need, left: nodes, decided: make(chan struct{})}
 }
 
 func (r *round) answer(node int, a reply) {
@@ -39,7 +39,9 @@ func (r *round) answer(node int, a reply) {
 	defer r.mu.Unlock()
 	before := r.overLocked()
 	r.left--
-	r.denied[node] = a.counts && !a.found
+	if a.counts && !a.found {
+		r.denied |= 1 << node
+	}
 	if a.counts {
 		r.count++
 	}
@@ -54,11 +56,11 @@ func (r *round) answer(node int, a reply) {
 func (r *round) overLocked() bool { return judge(r.count+r.left, r.need, r.count, 0) != pending }
 
 // outcome returns what is known by now.
-func (r *round) outcome() (enough bool, denied []bool, failed *multierror.Error) {
+func (r *round) outcome() (enough bool, denied uint64, failed *multierror.Error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failed != nil {
 		failed = &multierror.Error{Errors: slices.Clone(r.failed.Errors)}
 	}
-	return r.count >= r.need, slices.Clone(r.denied), failed
+	return r.count >= r.need, r.denied, failed
 }

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -40,10 +41,12 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	h.phase = released
 	h.over.Store(true)
 	r := newRound(len(h.votes), h.core.need)
-	believed := make([]bool, len(h.votes))
+	var believed uint64 // bit by node
 	now := h.core.clock.Now()
 	for i := range h.votes {
-		believed[i] = now.Before(h.votes[i].until)
+		if now.Before(h.votes[i].until) {
+			believed |= 1 << i
+		}
 	}
 	h.releaseLocked(r, 0, nil)
 	h.mu.Unlock()
@@ -56,23 +59,11 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if err != nil && wasClosed {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	if err == nil && !wasClosed && !h.stood(r, believed) {
+	// Nodes that were believed to hold it, and did not: without them, was it held by the rule?
+	if _, denied, _ := r.outcome(); err == nil && !wasClosed && bits.OnesCount64(believed&^denied) < h.core.need {
 		return &Error{Op: "unlock", Names: l.names, causes: []error{ErrLost, wordsOnly("nodes had forgotten it, or given it to another")}}
 	}
 	return err
-}
-
-// stood tells whether the lock was held by the rule when it was released: whether, without the nodes that were believed to hold
-// it and did not, enough were left.
-func (h *hold) stood(r *round, believed []bool) bool {
-	_, denied, _ := r.outcome()
-	standing := 0
-	for i := range believed {
-		if believed[i] && !denied[i] {
-			standing++
-		}
-	}
-	return standing >= h.core.need
 }
 
 // leave is Unlock of a handle that entered a held lock again.

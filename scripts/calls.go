@@ -7,8 +7,8 @@ type AcquireArgs struct {
 	Names    []Name
 	Owner    Owner
 	Level    int
-	Lease    time.Duration
-	MaxLease time.Duration // the deployment's: a node whose marker says otherwise refuses
+	Lease    Millis
+	MaxLease Millis // the deployment's: a node whose marker says otherwise refuses
 	Token    uint64        // 0 for a fresh grant; what the owner holds for a re-entry or a repair
 	Seed     uint64        // where a counter that was lost starts again: the client's clock in µs
 }
@@ -20,8 +20,8 @@ func Acquire(a AcquireArgs) Call {
 	for _, n := range a.Names {
 		args = append(args, n.key, n.counter)
 	}
-	args = append(args, a.Owner.id, a.Level, millis(a.Lease), int64(a.Token), int64(a.Seed),
-		any(CounterTTLMillis), millis(a.MaxLease), "")
+	args = append(args, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed),
+		any(CounterTTLMillis), a.MaxLease.boxed, "")
 	return Call{script: acquireScript, args: args}
 }
 
@@ -30,7 +30,7 @@ type Renewal struct {
 	Names []Name
 	Owner Owner
 	Token uint64
-	Lease time.Duration
+	Lease Millis
 }
 
 // Renew raises the time to live of many locks, each where its owner is still there. ParseRenew reads the reply.
@@ -48,9 +48,9 @@ func Renew(batch []Renewal) Call {
 	}
 	args = append(args, any(CounterTTLMillis))
 	for _, r := range batch {
-		token, lease := any(int64(r.Token)), millis(r.Lease)
+		token := any(int64(r.Token))
 		for range r.Names {
-			args = append(args, r.Owner.id, token, lease)
+			args = append(args, r.Owner.id, token, r.Lease.boxed)
 		}
 	}
 	return Call{script: renewScript, args: args}
@@ -92,7 +92,7 @@ func Force(name Name, owners []Owner, ban time.Duration) Call {
 	for _, o := range owners {
 		args = append(args, o.buried)
 	}
-	return Call{script: forceScript, args: append(args, name.channel, millis(ban))}
+	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed)}
 }
 
 // AdmitArgs says how careful to be with a node. Which process it is, the connection adds (Carrier).
@@ -105,10 +105,13 @@ type AdmitArgs struct {
 // Admit keeps the node's marker. ParseAdmit reads the reply.
 func Admit(a AdmitArgs) Call {
 	return Call{script: admitScript, args: []any{admitScript.sha, 1, any(markerKey),
-		millis(a.MaxLease), millis(a.Quarantine), a.ByOperator, ""}}
+		ToMillis(a.MaxLease).boxed, ToMillis(a.Quarantine).boxed, a.ByOperator, ""}}
 }
 
-// millis rounds up: a lease is never shorter on the server than was asked for.
-func millis(d time.Duration) any {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+// Millis is a time as the scripts take it, made once for many calls.
+type Millis struct{ boxed any }
+
+// ToMillis rounds up: a lease is never shorter on the server than was asked for.
+func ToMillis(d time.Duration) Millis {
+	return Millis{int64((d + time.Millisecond - 1) / time.Millisecond)}
 }

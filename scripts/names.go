@@ -1,6 +1,9 @@
 package scripts
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Name is what is locked, with the keys and the channel that follow from it, ready to be sent.
 type Name struct {
@@ -31,9 +34,17 @@ type Owner struct {
 	id, buried any
 }
 
-// NewOwner returns the owner with that id.
-func NewOwner(id string) Owner {
-	buried := tombPrefix + id
+// NewOwner returns an owner of the given locker.
+func NewOwner(locker string, number uint64) Owner {
+	b := make([]byte, 0, 96)
+	b = append(append(append(b, tombPrefix...), locker...), ':')
+	return newOwner(string(strconv.AppendUint(b, number, 10)))
+}
+
+// OwnerOf returns the owner with an id that was read from a node.
+func OwnerOf(id string) Owner { return newOwner(tombPrefix + id) }
+
+func newOwner(buried string) Owner {
 	text := buried[len(tombPrefix):]
 	return Owner{text: text, id: text, buried: buried}
 }

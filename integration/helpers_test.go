@@ -1,0 +1,197 @@
+// Package integration_test shows what users of the library see, on real redis-server processes.
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"go.uber.org/goleak"
+)
+
+const (
+	// nodeTimeout is the nodes' time-out in lockers that open makes.
+	nodeTimeout = 300 * time.Millisecond
+	// soon bounds what should happen at once, on a machine that is busy.
+	soon = 2 * time.Second
+)
+
+// childRole names, in the environment, what a copy of the test binary is to do instead of testing.
+const childRole = "QUORUMLOCK_TEST_CHILD"
+
+// children are what a copy of the test binary can do: each returns the exit code.
+var children = map[string]func() int{}
+
+func TestMain(m *testing.M) {
+	if child := children[os.Getenv(childRole)]; child != nil {
+		os.Exit(child())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// fleet starts n redis-server processes and stops them when the test ends. Without redis-server the test is skipped.
+func fleet(t *testing.T, n int, args ...string) *masters.Fleet {
+	t.Helper()
+	f, err := masters.StartReal(n, args...)
+	if errors.Is(err, masters.ErrNoServer) {
+		t.Skipf("SKIPPED, needs real servers: %v", err)
+	}
+	must(t, err)
+	t.Cleanup(func() {
+		if err := f.Stop(); err != nil {
+			t.Errorf("stopping the masters: %v", err)
+		}
+	})
+	return f
+}
+
+// addressed is a set of nodes to open: a *masters.Fleet, or a network of proxies in front of one.
+type addressed interface{ URLs() []string }
+
+// opener is redlock.Open or multilock.Open.
+type opener func(urls []string, opts ...quorum.Option) (*quorum.Locker, error)
+
+// open opens a Locker without quarantine and with nodeTimeout, unless opts say otherwise, and closes it when the test ends.
+func open(t *testing.T, nodes addressed, by opener, opts ...quorum.Option) *quorum.Locker {
+	t.Helper()
+	usual := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
+	locker, err := by(nodes.URLs(), append([]quorum.Option{usual}, opts...)...)
+	must(t, err)
+	t.Cleanup(func() { must(t, locker.Close()) })
+	return locker
+}
+
+// lock locks the names within soon, with a context that lasts as long as the test.
+func lock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
+	t.Helper()
+	return lockWithin(t, t.Context(), l, names...)
+}
+
+// lockWithin is lock in the flow of ctx.
+func lockWithin(t *testing.T, ctx context.Context, l *quorum.Locker, names ...string) *quorum.Lock {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(soon, cancel)
+	held, err := l.Lock(ctx, names...)
+	if err != nil {
+		cancel()
+		t.Fatalf("lock %v: %v", names, err)
+	}
+	late.Stop()
+	t.Cleanup(cancel)
+	return held
+}
+
+// unlock unlocks within soon.
+func unlock(t *testing.T, held *quorum.Lock) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	if err := held.Unlock(ctx); err != nil {
+		t.Fatalf("unlock %v: %v", held.Names(), err)
+	}
+}
+
+// keys reads the hash at a name from each master: nil where there is none. All of them have to answer.
+func keys(t *testing.T, ms []*masters.Master, name string) []map[string]string {
+	t.Helper()
+	all := make([]map[string]string, len(ms))
+	for i, m := range ms {
+		hash, err := redis.StringMap(m.Do("HGETALL", name))
+		must(t, err)
+		if len(hash) > 0 {
+			all[i] = hash
+		}
+	}
+	return all
+}
+
+// leftOver lists the names that are still locked on some of the masters.
+func leftOver(t *testing.T, ms []*masters.Master, names ...string) []string {
+	t.Helper()
+	var left []string
+	for _, name := range names {
+		for i, hash := range keys(t, ms, name) {
+			if hash != nil {
+				left = append(left, fmt.Sprintf("%s on %s: %v", name, ms[i].Addr(), hash))
+			}
+		}
+	}
+	return left
+}
+
+// noKeys fails the test unless soon nothing is left of the names on any of the masters.
+func noKeys(t *testing.T, ms []*masters.Master, names ...string) {
+	t.Helper()
+	var left []string
+	if !within(soon, func() bool { left = leftOver(t, ms, names...); return len(left) == 0 }) {
+		t.Errorf("keys left behind: %v", left)
+	}
+}
+
+// eventually fails the test unless cond holds within bound.
+func eventually(t *testing.T, bound time.Duration, cond func() bool, msg string) {
+	t.Helper()
+	if !within(bound, cond) {
+		t.Fatalf("not within %v: %s", bound, msg)
+	}
+}
+
+// within polls cond until it holds, for at most bound.
+func within(bound time.Duration, cond func() bool) bool {
+	late := time.NewTimer(bound)
+	defer late.Stop()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !cond() {
+		select {
+		case <-again.C:
+		case <-late.C:
+			return cond()
+		}
+	}
+	return true
+}
+
+// pass lets time pass, where that is what the test is about.
+func pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// do sends one command to a master.
+func do(t *testing.T, m *masters.Master, args ...any) any {
+	t.Helper()
+	reply, err := m.Do(args...)
+	must(t, err)
+	return reply
+}
+
+// wantErr fails the test unless err wraps all the targets.
+func wantErr(t *testing.T, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("error %v: does not wrap %q", err, target)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
