@@ -134,7 +134,7 @@ func (n *Node) newLink(c redis.Conn, runID string) *link {
 
 // do runs one call on a link that no pipe uses yet.
 func (l *link) do(ctx context.Context, call scripts.Call, timeout time.Duration) (any, error) {
-	r := request{call: call, tombstone: true}
+	r := request{call: call}
 	for {
 		if err := l.send(&r, nil); err != nil {
 			return nil, err

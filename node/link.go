@@ -56,7 +56,8 @@ func (p *pipe) write(l *link) {
 
 func (l *link) send(r *request, scratch []any) error {
 	by := l.carrier
-	if !r.tombstone || !r.call.Frees() { // an owner that only lowers its level goes on holding
+	// The owner needs a tombstone only where a request of its may still be on the way; one that lowers its level goes on holding.
+	if r.claim == nil || !r.claim.stray.Load() || !r.call.Frees() {
 		by.Tombstone = scripts.NoTombstone
 	}
 	command, args := r.call.Command(scratch[:0], r.source, by)
@@ -102,12 +103,12 @@ func (p *pipe) settle(l *link, r request, value any, err error) {
 		if reply, bad := scripts.ParseAcquire(value); bad == nil && reply.Outcome == scripts.Stale {
 			r.admitted = true
 			// In the pipeline, so that the marker stands before the request comes again.
-			if p.again(request{call: p.node.admitCall(false), to: &readmission{pipe: p, link: l, request: r}}) {
+			if p.again(request{call: p.node.admitCall(false), claim: r.claim, to: &readmission{pipe: p, request: r}}) {
 				return
 			}
 		}
 	}
-	result := Result{Value: value, RunID: l.runID, Sent: true, Stray: r.resent}
+	result := Result{Value: value, RunID: l.runID, Sent: true}
 	if err != nil {
 		result.Err = &Error{p.node.Name(), r.call.Op(), err}
 	}
@@ -117,11 +118,8 @@ func (p *pipe) settle(l *link, r request, value any, err error) {
 // readmission asks again for a grant that found the marker stale, once the marker has been written.
 type readmission struct {
 	pipe    *pipe
-	link    *link
 	request request
 }
-
-func (a *readmission) Abandoned() bool { return a.request.to.Abandoned() }
 
 func (a *readmission) Done(r Result) {
 	if r.Err == nil {

@@ -90,31 +90,37 @@ type Result struct {
 	Err   error  // a *Error
 	RunID string // of the process that replied
 	Sent  bool   // the call reached the wire: with an error, it may have been carried out
-	Stray bool   // a copy of it went out on a connection that died: it may be carried out once more, however late
 }
 
-// Receiver is told what became of a call. Its methods are called by the node's goroutines, so they must not block.
+// Receiver is told what became of a call.
 type Receiver interface {
-	// Done is called once, for each call that Start accepted, at the latest about two time-outs after.
+	// Done is called once, for each call that Start accepted, at the latest about two time-outs after. It is called by the
+	// node's goroutines, so it must not block.
 	Done(Result)
-	// Abandoned tells that the call is not wanted any more. It is asked before the call goes out a second time, with the
-	// pipeline locked: it must not take a lock. After it has told so, a release may be in the pipeline already, and a
-	// request for a grant must not be put behind it.
-	Abandoned() bool
 }
+
+// Claim is what the pipeline must know of one owner's calls on one node. The zero value is ready for use.
+type Claim struct {
+	abandoned atomic.Bool // nothing may be granted any more
+	stray     atomic.Bool // a request for a grant was on a connection that died: it may be carried out however late
+}
+
+// Abandon tells that nothing may be granted to the owner any more: a request that would have to go out once more does not. It
+// must be called before the owner's release is started, so that none can come to stand behind it.
+func (c *Claim) Abandon() { c.abandoned.Store(true) }
 
 // Start puts a call into the pipeline and returns at once. Calls with the same key are carried out in the order of their
-// Starts. A release with tombstone bars its owner from grants that arrive late. An error, a *Error, says that the call
-// was not sent and that to will not hear of it; a release that was refused so because the node is down is kept, and goes
-// out as soon as the node answers again.
-func (n *Node) Start(key string, call scripts.Call, tombstone bool, to Receiver) error {
-	return n.pipe(key).start(request{call: call, tombstone: tombstone, to: to})
+// Starts. The claim is the owner's, nil for calls that can grant nothing. An error, a *Error, says that the call was not sent
+// and that to will not hear of it; a release that was refused so because the node is down is kept, and goes out as soon as the
+// node answers again.
+func (n *Node) Start(key string, call scripts.Call, claim *Claim, to Receiver) error {
+	return n.pipe(key).start(request{call: call, claim: claim, to: to})
 }
 
 // Do runs one call and waits for it, or for ctx, which ends only the waiting.
 func (n *Node) Do(ctx context.Context, key string, call scripts.Call) Result {
 	w := waiter{done: make(chan Result, 1)}
-	if err := n.Start(key, call, false, w); err != nil {
+	if err := n.Start(key, call, nil, w); err != nil {
 		return Result{Err: err}
 	}
 	select {
@@ -127,8 +133,7 @@ func (n *Node) Do(ctx context.Context, key string, call scripts.Call) Result {
 
 type waiter struct{ done chan Result }
 
-func (w waiter) Done(r Result)   { w.done <- r }
-func (w waiter) Abandoned() bool { return false }
+func (w waiter) Done(r Result) { w.done <- r }
 
 // Lane tells which of the node's connections carries the calls with that key: 0 to the number of WithConns − 1. Calls of
 // one lane may travel together.

@@ -18,13 +18,15 @@ const (
 
 // request is one call on its way through a pipe.
 type request struct {
-	call      scripts.Call
-	to        Receiver // nil where nobody waits
-	tombstone bool
-	resent    bool // it went out on a connection that died
-	source    bool // the server did not know the script by its hash
-	admitted  bool // it found the marker stale once, and the marker has been written since
+	call     scripts.Call
+	claim    *Claim   // nil for a call that can grant nothing
+	to       Receiver // nil where nobody waits
+	resent   bool     // it went out on a connection that died
+	source   bool     // the server did not know the script by its hash
+	admitted bool     // it found the marker stale once, and the marker has been written since
 }
+
+func (r request) abandoned() bool { return r.claim != nil && r.claim.abandoned.Load() }
 
 type state int
 
@@ -82,12 +84,12 @@ func (p *pipe) start(r request) error {
 	return nil
 }
 
-// again queues a request once more, unless it was abandoned. Whoever abandons a request queues its release afterwards:
+// again queues a request once more, unless its claim was abandoned. Whoever abandons a claim starts the release afterwards:
 // asking under the mutex keeps the two in order.
 func (p *pipe) again(r request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r.to != nil && r.to.Abandoned() {
+	if r.abandoned() {
 		return false
 	}
 	p.queue = append(p.queue, r)
@@ -97,7 +99,7 @@ func (p *pipe) again(r request) bool {
 
 func (p *pipe) oweLocked(r request) {
 	if r.call.Frees() {
-		p.owed = append(p.owed, request{call: r.call, tombstone: true})
+		p.owed = append(p.owed, request{call: r.call, claim: r.claim})
 	}
 }
 
@@ -165,7 +167,7 @@ func (p *pipe) goDown(err error) {
 	}
 	p.mu.Unlock()
 	for _, r := range failed {
-		r.finish(Result{Err: why, Sent: r.resent, Stray: r.resent})
+		r.finish(Result{Err: why, Sent: r.resent})
 	}
 }
 
@@ -202,13 +204,12 @@ func (p *pipe) serve(l *link) error {
 	p.mu.Lock()
 	lost := append(unread, p.written...)
 	p.written = nil
-	var failed []request
-	var again []request
+	var failed, again []request
 	for _, r := range lost {
-		if r.call.Frees() {
-			r.tombstone = true
+		if r.call.IsAcquire() && r.claim != nil {
+			r.claim.stray.Store(true)
 		}
-		if errors.Is(err, ErrTimeout) || r.resent || r.to != nil && r.to.Abandoned() {
+		if errors.Is(err, ErrTimeout) || r.resent || r.call.IsAcquire() && r.abandoned() {
 			p.oweLocked(r)
 			failed = append(failed, r)
 			continue
@@ -216,15 +217,12 @@ func (p *pipe) serve(l *link) error {
 		r.resent = true
 		again = append(again, r)
 	}
-	for i := range p.queue {
-		p.queue[i].tombstone = true // its owner's request may have been on the connection that died
-	}
 	p.queue = append(again, p.queue...)
 	p.state = connecting
 	p.mu.Unlock()
 
 	for _, r := range failed {
-		r.finish(Result{Err: &Error{p.node.Name(), r.call.Op(), err}, Sent: true, Stray: true})
+		r.finish(Result{Err: &Error{p.node.Name(), r.call.Op(), err}, Sent: true})
 	}
 	if errors.Is(err, ErrTimeout) {
 		p.goDown(err)

@@ -45,7 +45,7 @@ func (h *hold) ask() {
 	for i, n := range h.core.nodes {
 		v := &h.votes[i]
 		v.asked = true
-		if err := n.Start(h.lane(), call, false, v); err != nil {
+		if err := n.Start(h.lane(), call, &v.claim, v); err != nil {
 			v.asked = false
 			v.answer, v.err = failure, err
 		}
@@ -62,16 +62,12 @@ func seed() uint64 {
 	return uint64(micros)
 }
 
-// Abandoned is called by the node (node.Receiver).
-func (v *vote) Abandoned() bool { return v.hold.over.Load() }
-
 // Done takes a node's answer to the request for a grant (node.Receiver). It may come while others are awaited, after the rule
 // was met (then it counts for the deadline only), or after the end (then its release is on the way).
 func (v *vote) Done(r node.Result) {
 	h := v.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v.stray = v.stray || r.Stray
 	answer, err := h.readGrant(v, r)
 	v.answer, v.err = answer, err
 	if answer == failure && !r.Sent {
@@ -227,9 +223,8 @@ func (h *hold) undo(ctx context.Context) *Error {
 	h.mu.Lock()
 	err := h.failureLocked(ctx)
 	h.phase = failed
-	h.over.Store(true)
 	r := newRound(len(h.votes), len(h.votes))
-	h.releaseLocked(r, 0, func(v *vote) bool { return v.answer == granted })
+	h.abandonLocked(r, func(v *vote) bool { return v.answer == granted })
 	h.mu.Unlock()
 	select {
 	case <-r.decided:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -33,12 +32,9 @@ type hold struct {
 	names []scripts.Name
 	first Lock // the handle of level 1
 
-	// over tells that nothing may be granted to the owner any more. It is set before the releases go out, and read by the
-	// nodes, which must not wait for mu.
-	over    atomic.Bool
 	decided chan struct{} // closed when the attempt is won or lost
 
-	// mu orders what is sent for the owner: whatever could bring a key back is sent under it, and never after over.
+	// mu orders what is sent for the owner: whatever could bring a key back is sent under it, and never after a release.
 	mu     sync.Mutex
 	phase  phase
 	votes  []vote
@@ -71,7 +67,7 @@ type vote struct {
 
 	until  clock.Instant // d_i: how long the node keeps the grant, by our clock; raised only by a confirmed success
 	asked  bool          // something was sent that may have been applied: it needs a release
-	stray  bool          // a copy of it may arrive late, on a dead connection: the release leaves a tombstone
+	claim  node.Claim    // the same, for the node's pipeline
 	busy   bool          // a renewal or repair has not been answered
 	forgot bool          // the node lost the grant, and no repair was tried yet
 }
@@ -150,6 +146,14 @@ func (h *hold) denyLocked(v *vote) {
 	}
 }
 
+// abandonLocked sees that nothing is granted any more, and sends the release. See releaseLocked.
+func (h *hold) abandonLocked(r *round, awaited func(*vote) bool) {
+	for i := range h.votes {
+		h.votes[i].claim.Abandon()
+	}
+	h.releaseLocked(r, 0, awaited)
+}
+
 // releaseLocked sends a release to every node where something of the owner's may be, also to those that have not answered.
 // The answers of the nodes that awaited names (all of them, when it is nil) come to r.
 func (h *hold) releaseLocked(r *round, level int, awaited func(*vote) bool) {
@@ -166,7 +170,7 @@ func (h *hold) releaseLocked(r *round, level int, awaited func(*vote) bool) {
 			continue
 		}
 		h.core.background.add()
-		if err := h.core.nodes[i].Start(h.lane(), call, v.stray, to); err != nil {
+		if err := h.core.nodes[i].Start(h.lane(), call, &v.claim, to); err != nil {
 			to.Done(node.Result{Err: err})
 		}
 	}
@@ -178,8 +182,6 @@ type leaving struct {
 	hold  *hold
 	node  int
 }
-
-func (l *leaving) Abandoned() bool { return false }
 
 func (l *leaving) Done(r node.Result) {
 	defer l.hold.core.background.done()
@@ -194,9 +196,8 @@ func (l *leaving) Done(r node.Result) {
 // calls tellLost.
 func (h *hold) loseLocked(why string) {
 	h.phase = expired
-	h.over.Store(true)
 	h.reason = h.errorLocked("hold", ErrLost, why)
-	h.releaseLocked(nil, 0, nil)
+	h.abandonLocked(nil, nil)
 }
 
 // tellLost ends the contexts of a hold that was lost.

@@ -141,7 +141,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 	sent := h.core.clock.Now()
 	for i, n := range h.core.nodes {
 		to := &extending{round: r, vote: &h.votes[i], batch: batch, until: clock.Deadline(sent, lease, h.set.drift)}
-		if err := n.Start(h.lane(), call, false, to); err != nil {
+		if err := n.Start(h.lane(), call, nil, to); err != nil {
 			r.answer(i, reply{err: err})
 		}
 	}
@@ -156,8 +156,6 @@ type extending struct {
 	batch []scripts.Renewal
 	until clock.Instant
 }
-
-func (e *extending) Abandoned() bool { return e.vote.hold.over.Load() }
 
 func (e *extending) Done(r node.Result) {
 	h, i := e.vote.hold, e.vote.node

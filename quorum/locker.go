@@ -187,7 +187,7 @@ func (l *Locker) Close() error {
 	c.closeOnce.Do(func() {
 		close(c.closed)
 		for _, h := range c.schedule.close() {
-			h.abandon()
+			h.orphan()
 		}
 		bound := time.NewTimer(2 * c.nodes[0].Timeout())
 		defer bound.Stop()

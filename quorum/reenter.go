@@ -28,7 +28,7 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 	for i, n := range h.core.nodes {
 		v := &h.votes[i]
 		to := &entering{repairing{vote: v, sent: sent}, r}
-		if err := n.Start(h.lane(), call, false, to); err != nil {
+		if err := n.Start(h.lane(), call, &v.claim, to); err != nil {
 			r.answer(i, reply{err: err})
 		} else {
 			v.asked = true
@@ -72,7 +72,6 @@ func (e *entering) Done(r node.Result) {
 	var a reply
 	v := e.vote
 	v.hold.hear(v, func() {
-		v.stray = v.stray || r.Stray
 		a.counts = v.regrantedLocked(r, e.sent) == granted
 		a.err = v.err
 	})

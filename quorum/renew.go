@@ -57,7 +57,7 @@ func (r *renewal) planLocked(h *hold) {
 				repair = h.acquireAgainLocked(h.level)
 			}
 			v.forgot = false
-			if err := n.Start(h.lane(), repair, false, &repairing{vote: v, sent: r.sent}); err != nil {
+			if err := n.Start(h.lane(), repair, &v.claim, &repairing{vote: v, sent: r.sent}); err != nil {
 				v.err = err
 			} else {
 				v.busy, v.asked = true, true
@@ -93,15 +93,12 @@ func (r *renewal) send() (refused []func()) {
 		r.full = append(r.full, b)
 	}
 	for _, b := range r.full {
-		if err := r.core.nodes[b.node].Start(b.lane, scripts.Renew(b.locks), false, b); err != nil {
+		if err := r.core.nodes[b.node].Start(b.lane, scripts.Renew(b.locks), nil, b); err != nil {
 			refused = append(refused, func() { b.Done(node.Result{Err: err}) })
 		}
 	}
 	return refused
 }
-
-// Abandoned is called by the node: a renewal sent twice does no harm, and finds nothing once the lock is released.
-func (b *batch) Abandoned() bool { return false }
 
 // Done takes a node's answer to a batch.
 func (b *batch) Done(r node.Result) {
@@ -140,13 +137,10 @@ type repairing struct {
 	sent clock.Instant
 }
 
-func (a *repairing) Abandoned() bool { return a.vote.hold.over.Load() }
-
 func (a *repairing) Done(r node.Result) {
 	v := a.vote
 	v.hold.hear(v, func() {
 		v.busy = false
-		v.stray = v.stray || r.Stray
 		v.regrantedLocked(r, a.sent)
 	})
 }

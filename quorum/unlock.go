@@ -39,7 +39,6 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 	l.unlocked.Store(true)
 	h.phase = released
-	h.over.Store(true)
 	r := newRound(len(h.votes), h.core.need)
 	var believed uint64 // bit by node
 	now := h.core.clock.Now()
@@ -48,7 +47,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			believed |= 1 << i
 		}
 	}
-	h.releaseLocked(r, 0, nil)
+	h.abandonLocked(r, nil)
 	h.mu.Unlock()
 	h.endContexts(ErrReleased)
 	if hook := h.set.hooks.Released; hook != nil {
@@ -97,8 +96,8 @@ func (l *Lock) leave(ctx context.Context) error {
 	return nil
 }
 
-// abandon ends a hold over which the locker was closed.
-func (h *hold) abandon() {
+// orphan ends a hold over which the locker was closed.
+func (h *hold) orphan() {
 	h.mu.Lock()
 	if h.phase == held {
 		h.phase = closed
