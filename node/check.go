@@ -19,9 +19,10 @@ type Report struct {
 	EvictionPolicy string        // maxmemory-policy; it matters when MaxMemory is not 0
 	MaxMemory      uint64        // bytes, 0 for no bound
 	Persistence    string        // "none", "rdb", "aof", "rdb+aof"
-	MaxLease       time.Duration // as this client was told
+	MaxLease       time.Duration // of the deployment, as the server's marker says; 0 where there is none yet
 	Quarantine     time.Duration // left before the node grants
 	RoundTrip      time.Duration // of one command
+	Refused        error         // why Lock would not use the node: ErrReplica, ErrEvicts, ErrMaxLease, ...; nil when it would
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
 }
 
@@ -54,7 +55,11 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 		if err != nil {
 			return report, err
 		}
-		report.Name, report.MaxLease = n.Name(), n.opts.maxLease
+		maxLease, err := redis.Int64(n.command(ctx, c, "HGET", scripts.MarkerKey, scripts.MarkerMaxLease))
+		if err != nil && err != redis.ErrNil {
+			return report, err
+		}
+		report.Name, report.MaxLease = n.Name(), time.Duration(maxLease)*time.Millisecond
 		report.fill(f, save, marker, n.opts)
 		return report, nil
 	})
@@ -65,9 +70,9 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 func (n *Node) Admit(ctx context.Context) error {
 	_, err := alone(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (time.Duration, error) {
 		var f info
-		for _, section := range []string{"server", "replication"} {
+		for _, section := range []string{"server", "replication", "memory"} {
 			value, err := n.command(ctx, c, "INFO", section)
-			if err != nil {
+			if err != nil && (c.Err() != nil || section == "server") {
 				return 0, fmt.Errorf("reading INFO %s: %w", section, err)
 			}
 			text, _ := value.([]byte)
@@ -161,8 +166,12 @@ func (r *Report) fill(f info, save bool, marker scripts.InspectReply, o options)
 	}
 	hazard := func(format string, args ...any) { r.Hazards = append(r.Hazards, fmt.Sprintf(format, args...)) }
 
-	if err := f.refuse(); err != nil {
-		hazard("refused as a node: %v", err)
+	r.Refused = f.refuse()
+	if r.Refused == nil && r.MaxLease != 0 && r.MaxLease != o.maxLease {
+		r.Refused = differentMaxLease(r.MaxLease, o.maxLease)
+	}
+	if r.Refused != nil {
+		hazard("refused as a node: %v", r.Refused)
 	}
 	if f.role == "" {
 		hazard("the server does not say whether it is a master")
@@ -171,7 +180,7 @@ func (r *Report) fill(f info, save bool, marker scripts.InspectReply, o options)
 		hazard("maxmemory is set: when it is reached, no lock is granted until memory is free")
 	}
 	if f.replicas > 0 {
-		hazard("%d replicas are attached: one promoted in this master's place waits in quarantine, but a resync of this master "+
+		hazard("replicas are attached (%d): one promoted in this master's place waits in quarantine, but a resync of this master "+
 			"from its own replica takes back what the replica had not heard of, unnoticed", f.replicas)
 	}
 	switch {

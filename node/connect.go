@@ -205,9 +205,13 @@ func (n *Node) admitCall(byOperator bool) scripts.Call {
 func (n *Node) parseAdmission(value any) (left time.Duration, err error) {
 	reply, err := scripts.ParseAdmit(value)
 	if err == nil && reply.MaxLease != 0 {
-		err = fmt.Errorf("%w: the deployment's is %v, this client's %v", ErrMaxLease, reply.MaxLease, n.opts.maxLease)
+		err = differentMaxLease(reply.MaxLease, n.opts.maxLease)
 	}
 	return reply.Left, err
+}
+
+func differentMaxLease(deployment, client time.Duration) error {
+	return fmt.Errorf("%w: the deployment's is %v, this client's %v", ErrMaxLease, deployment, client)
 }
 
 // learnName takes the name of a node over a pool from CLIENT INFO, where the server knows it.

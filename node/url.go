@@ -75,7 +75,8 @@ func parseURL(raw string) (endpoint, error) {
 	}
 	if database != "" {
 		if e.database, err = strconv.Atoi(database); err != nil || e.database < 0 {
-			return endpoint{}, invalidf("the URL's database %q is not a number", database)
+			// Not repeated: an unescaped / in a password makes the rest of it look like a database.
+			return endpoint{}, invalidf("the URL's path is not a database number (a / in a password must be written %%2F)")
 		}
 	}
 	return e, nil

@@ -16,7 +16,7 @@ type AcquireArgs struct {
 // Acquire asks for a grant of all names or none. ParseAcquire reads the reply. The connection adds its run id (Carrier).
 func Acquire(a AcquireArgs) Call {
 	args := make([]any, 0, 12+2*len(a.Names))
-	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(markerKey), a.Owner.buried)
+	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.buried)
 	for _, n := range a.Names {
 		args = append(args, n.key, n.counter)
 	}
@@ -83,7 +83,7 @@ func Raise(names []Name, owner Owner, token uint64) Call {
 
 // Inspect reads what a node knows of a name. ParseInspect reads the reply.
 func Inspect(name Name) Call {
-	return Call{script: inspectScript, args: []any{inspectScript.sha, 3, any(markerKey), name.key, name.counter}}
+	return Call{script: inspectScript, args: []any{inspectScript.sha, 3, any(MarkerKey), name.key, name.counter}}
 }
 
 // Force deletes the lock at a name, and bars the owners from coming back for as long as ban. ParseForce reads the reply.
@@ -104,7 +104,7 @@ type AdmitArgs struct {
 
 // Admit keeps the node's marker. ParseAdmit reads the reply.
 func Admit(a AdmitArgs) Call {
-	return Call{script: admitScript, args: []any{admitScript.sha, 1, any(markerKey),
+	return Call{script: admitScript, args: []any{admitScript.sha, 1, any(MarkerKey),
 		ToMillis(a.MaxLease).boxed, ToMillis(a.Quarantine).boxed, a.ByOperator, ""}}
 }
 

@@ -15,8 +15,14 @@ import (
 // Prefix starts every key that is ours: a lock's name must not.
 const Prefix = "quorumlock:"
 
+// MarkerKey is the hash that tells which process a node is and from when on it may grant; MarkerMaxLease is its field for the
+// deployment's max lease in ms. Only the scripts write it.
 const (
-	markerKey     = Prefix + "node"
+	MarkerKey      = Prefix + "node"
+	MarkerMaxLease = "max"
+)
+
+const (
 	tokenPrefix   = Prefix + "token:"
 	tombPrefix    = Prefix + "released:"
 	channelPrefix = "redisson_lock__channel:"

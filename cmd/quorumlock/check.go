@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// What becomes of a master that is looked at.
+const (
+	stateOK         = "ok"
+	stateQuarantine = "quarantine" // it will grant by itself when that is over
+	stateRefused    = "REFUSED"
+	stateFailed     = "FAILED"
+)
+
+// finding is what became of looking at one node.
+type finding struct {
+	name   string
+	report node.Report
+	err    error
+	twin   string // another node that is the same process; none when empty
+}
+
+// check looks at masters and prints what it found. It fails when one of them cannot be used.
+func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	line, ok := parse("check", args, stderr)
+	if !ok {
+		return exitUsage
+	}
+	defer closeAll(line.nodes)
+
+	found := each(ctx, line.nodes, look)
+	if ctx.Err() != nil {
+		return exitInterrupted
+	}
+	findTwins(found)
+	printFindings(stdout, found)
+	fit, waiting := 0, 0
+	for _, f := range found {
+		switch f.state() {
+		case stateOK:
+			fit++
+		case stateQuarantine:
+			fit++
+			waiting++
+		}
+	}
+	fmt.Fprintf(stdout, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
+	if fit < len(found) {
+		return exitFailed
+	}
+	return exitOK
+}
+
+func look(ctx context.Context, n *node.Node) finding {
+	report, err := n.Check(ctx)
+	return finding{name: n.Name(), report: report, err: err}
+}
+
+// findTwins marks nodes that are one process under two addresses: two votes of it would count for one.
+func findTwins(found []finding) {
+	for i := range found {
+		for j := range found {
+			if i != j && found[i].report.RunID != "" && found[i].report.RunID == found[j].report.RunID {
+				found[i].twin = found[j].name
+			}
+		}
+	}
+}
+
+func (f finding) state() string {
+	switch {
+	case f.err != nil:
+		return stateFailed
+	case f.twin != "" || f.report.Refused != nil:
+		return stateRefused
+	case f.report.Quarantine > 0:
+		return stateQuarantine
+	default:
+		return stateOK
+	}
+}
+
+// printFindings prints a table, and below it all that does not fit into one.
+func printFindings(out io.Writer, found []finding) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "MASTER\tSTATE\tROLE\tVERSION\tUP\tROUND TRIP\tPERSISTENCE\tMAXMEMORY\tQUARANTINE")
+	for _, f := range found {
+		r := f.report
+		if f.err != nil {
+			fmt.Fprintf(table, "%s\t%s\n", f.name, f.state())
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\t%s\t%s\n", f.name, f.state(), r.Role, r.Version, r.Uptime,
+			r.RoundTrip.Round(10*time.Microsecond), r.Persistence, memory(r), left(r.Quarantine))
+	}
+	table.Flush()
+
+	for _, f := range found {
+		notes := f.report.Hazards
+		if f.err != nil {
+			notes = append(notes, reason(f.err))
+		}
+		if f.twin != "" {
+			notes = append(notes, "it is one process with "+f.twin+": together they are one vote")
+		}
+		if len(notes) > 0 {
+			fmt.Fprintf(out, "\n%s\n", f.name)
+		}
+		for _, note := range notes {
+			fmt.Fprintf(out, "  - %s\n", note)
+		}
+	}
+}
+
+func memory(r node.Report) string {
+	if r.MaxMemory == 0 {
+		return "no bound"
+	}
+	return fmt.Sprintf("%d MB, %s", r.MaxMemory>>20, r.EvictionPolicy)
+}
+
+func left(quarantine time.Duration) string {
+	if quarantine == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.1fs", quarantine.Seconds())
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+)
+
+func do(t *testing.T, m *masters.Master, args ...any) any {
+	t.Helper()
+	reply, err := m.Do(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// lineOf returns the table's line about a master.
+func lineOf(t *testing.T, printed string, addr string) string {
+	t.Helper()
+	for line := range strings.Lines(printed) {
+		if strings.HasPrefix(line, addr+" ") {
+			return strings.Join(strings.Fields(line), " ")
+		}
+	}
+	t.Fatalf("nothing about %s in:\n%s", addr, printed)
+	return ""
+}
+
+func TestCheckAndAdmit(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	addr := fleet.Masters[0].Addr()
+
+	printed, _ := command(t, exitOK, append([]string{"check"}, urls...)...)
+	contains(t, lineOf(t, printed, addr), "quarantine master", "none no bound 30.0s")
+	contains(t, printed, "carries no marker", "3 of 3 masters are fit for locks, 3 of these in quarantine")
+	for _, m := range fleet.Masters {
+		if keys := do(t, m, "DBSIZE"); keys != int64(0) {
+			t.Errorf("check wrote %v keys", keys)
+		}
+	}
+
+	printed, explained := command(t, exitUsage, append([]string{"admit"}, urls...)...)
+	contains(t, explained, "your word", "-yes")
+	if printed != "" || strings.Count(explained, "\n") != 2 || do(t, fleet.Masters[0], "DBSIZE") != int64(0) {
+		t.Errorf("admit without -yes: printed %q and %q", printed, explained)
+	}
+
+	printed, _ = command(t, exitOK, append([]string{"admit", "-yes", "-max-lease", "20s"}, urls...)...)
+	contains(t, lineOf(t, printed, addr), "admitted quarantine ended, 20.0s before its time; max lease 20s")
+	printed, _ = command(t, exitOK, append([]string{"check", "-max-lease", "20s"}, urls...)...)
+	contains(t, lineOf(t, printed, addr), "ok master", "none no bound none")
+	contains(t, printed, "3 of 3 masters are fit for locks, 0 of these in quarantine")
+	printed, _ = command(t, exitOK, append([]string{"admit", "-yes", "-max-lease", "20s"}, urls...)...)
+	contains(t, lineOf(t, printed, addr), "admitted was not in quarantine")
+}
+
+func TestCheckFindsUnfitMasters(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 6)
+	evicts, replica, twin, gone, frozen, well := fleet.Masters[0], fleet.Masters[1], fleet.Masters[2], fleet.Masters[3], fleet.Masters[4], fleet.Masters[5]
+	do(t, evicts, "CONFIG", "SET", "maxmemory", "64mb")
+	do(t, evicts, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	host, port, _ := strings.Cut(well.Addr(), ":")
+	do(t, replica, "REPLICAOF", host, port)
+	if err := gone.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := frozen.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Replace(twin.Addr(), "127.0.0.1", "localhost", 1)
+
+	urls := append(fleet.URLs(), "redis://"+other)
+	printed, _ := command(t, exitFailed, append([]string{"check"}, urls...)...)
+	contains(t, lineOf(t, printed, evicts.Addr()), "REFUSED master", "64 MB, allkeys-lru")
+	contains(t, lineOf(t, printed, replica.Addr()), "REFUSED slave")
+	contains(t, lineOf(t, printed, twin.Addr()), "REFUSED master")
+	contains(t, lineOf(t, printed, other), "REFUSED master")
+	contains(t, lineOf(t, printed, gone.Addr()), "FAILED")
+	contains(t, lineOf(t, printed, frozen.Addr()), "FAILED")
+	contains(t, lineOf(t, printed, well.Addr()), "quarantine master")
+	contains(t, printed, "may evict locks", "is a replica", "it is one process with", "refused", "timed out", "1 of 7 masters are fit")
+
+	printed, _ = command(t, exitFailed, append([]string{"admit", "-yes"}, urls...)...)
+	contains(t, lineOf(t, printed, evicts.Addr()), "NOT ADMITTED", "may evict locks")
+	contains(t, lineOf(t, printed, replica.Addr()), "NOT ADMITTED")
+	contains(t, lineOf(t, printed, gone.Addr()), "NOT ADMITTED")
+	contains(t, lineOf(t, printed, well.Addr()), " admitted ")
+}
+
+func TestPasswordsAreNotPrinted(t *testing.T) {
+	t.Parallel()
+	master := startReal(t, 1).Masters[0]
+	const right, wrong = "right-pw-never-shown", "wrong-pw-never-shown"
+	do(t, master, "CONFIG", "SET", "requirepass", right)
+	for _, test := range []struct {
+		password string
+		code     int
+		says     string
+	}{{right, exitOK, "master"}, {wrong, exitFailed, "WRONGPASS"}} {
+		url := "redis://:" + test.password + "@" + master.Addr()
+		for _, args := range [][]string{{"check", url}, {"admit", "-yes", url}} {
+			printed, errs := command(t, test.code, args...)
+			if args[0] == "check" || test.code != exitOK {
+				contains(t, printed, test.says)
+			}
+			if strings.Contains(printed+errs, "never-shown") {
+				t.Errorf("a password was printed:\n%s\n%s", printed, errs)
+			}
+		}
+	}
+	printed, _ := command(t, exitFailed, "check", master.URL())
+	contains(t, printed, "FAILED", "NOAUTH")
+}
+
+func TestInterruptedCheck(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, args := range [][]string{{"check", "redis://127.0.0.1:1"}, {"admit", "-yes", "redis://127.0.0.1:1"}} {
+		if code := run(ctx, args, &output{}, &output{}); code != exitInterrupted {
+			t.Errorf("%s: exit code %d", args[0], code)
+		}
+	}
+}

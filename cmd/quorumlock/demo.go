@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+const (
+	masterCount = 5
+	// lease is the demo's max lease too: how long a master that forgot stays in quarantine.
+	lease = 2500 * time.Millisecond
+	// patience is long for loopback: the demo is about masters that are dead, not about a machine that is busy.
+	patience = lease / 2
+	resource = "invoice:42"
+)
+
+// demo is what the steps of the story share.
+type demo struct {
+	*narrator
+	fleet *masters.Fleet
+	a, b  *worker
+
+	lock    *quorum.Lock       // worker A's, over the loss of masters
+	ended   <-chan time.Time   // when lock's context ended
+	next    <-chan acquisition // worker B's, who waits for it
+	waiting sync.WaitGroup     // worker B, while it does
+}
+
+// worker stands for a process of its own: it has its own connections to the masters.
+type worker struct {
+	name   string
+	nodes  []*node.Node
+	locker *quorum.Locker
+}
+
+// demonstrate tells the story on masters that it starts and ends itself.
+func demonstrate(ctx context.Context, start func(n int, args ...string) (*masters.Fleet, error), stdout, stderr io.Writer) int {
+	outer := ctx
+	ctx, cancel := context.WithCancelCause(outer)
+	defer cancel(nil)
+	story := newNarrator(stdout, cancel)
+
+	story.print("One lock over five Redis masters: it holds while a majority, three of them, granted it.\n\n")
+	fleet, err := start(masterCount)
+	if err != nil {
+		fmt.Fprintf(stderr, "quorumlock: demo: %v\n", err)
+		return exitFailed
+	}
+	d := &demo{narrator: story, fleet: fleet}
+	err = d.tell(ctx, cancel)
+	switch {
+	case outer.Err() != nil:
+		fmt.Fprintln(stderr, "quorumlock: demo: interrupted; its masters and their files are gone")
+		return exitInterrupted
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "quorumlock: demo: %v\n", err)
+	}
+	if held := story.verdict(); !held || err != nil {
+		return exitFailed
+	}
+	return exitOK
+}
+
+// tell runs the steps, and ends the masters however that ends, a panic included.
+func (d *demo) tell(ctx context.Context, cancel context.CancelCauseFunc) (err error) {
+	steps, stop := context.WithCancel(ctx)
+	defer func() {
+		stop()
+		// The masters first: whatever may go wrong with the rest, they must not stay.
+		err = errors.Join(err, d.fleet.Stop())
+		d.a.close()
+		d.b.close()
+		d.waiting.Wait()
+	}()
+	for i, m := range d.fleet.Masters {
+		d.say("%s is %s", masterName(i), m.Addr())
+	}
+	d.say("they are %s, ended with all their files when the demo ends", d.fleet.Kind)
+	if d.a, err = d.hire("worker A"); err != nil {
+		return err
+	}
+	if d.b, err = d.hire("worker B"); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{
+		d.deploy, d.contend, d.hold, d.loseMinority, d.loseMajority, d.comeBack,
+	} {
+		if err := step(steps); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hire returns a worker to be closed also when there is an error.
+func (d *demo) hire(name string) (*worker, error) {
+	w := &worker{name: name}
+	for i, url := range d.fleet.URLs() {
+		n, err := node.Open(url, node.WithName(masterName(i)), node.WithMaxLease(lease), node.WithTimeout(patience))
+		if err != nil {
+			return w, err
+		}
+		w.nodes = append(w.nodes, n)
+	}
+	var err error
+	w.locker, err = redlock.New(w.nodes, quorum.WithLease(lease))
+	return w, err
+}
+
+func (w *worker) close() {
+	if w == nil {
+		return
+	}
+	if w.locker != nil {
+		w.locker.Close()
+	}
+	closeAll(w.nodes)
+}
+
+// deploy shows that new masters grant nothing until their max lease is over or somebody gives his word.
+func (d *demo) deploy(ctx context.Context) error {
+	d.chapter("1. New masters")
+	d.say("an empty master may be new, or one that crashed and forgot whom it had granted a lock: nobody can tell,")
+	d.say("so it grants nothing until every lease from before must be over: quarantine, for one max lease, here %v", lease)
+	lock, err := d.a.locker.TryLock(ctx, resource)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	d.claim(lock == nil && errors.Is(err, quorum.ErrQuarantined), "worker A asks for the lock on %s and is refused: %v", resource, err)
+	for _, n := range d.a.nodes {
+		if err := n.Admit(ctx); err != nil {
+			return err
+		}
+	}
+	d.say("this demo started the masters itself, so it knows that no lock is held: on its word (Node.Admit) they grant at once")
+	return nil
+}
+
+// names joins the names of masters.
+func names(indexes ...int) string {
+	var all []string
+	for _, i := range indexes {
+		all = append(all, masterName(i))
+	}
+	return strings.Join(all, ", ")
+}
+
+func masterName(i int) string { return fmt.Sprintf("m%d", i+1) }
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// guard turns a panic of a goroutine into an error: it would end the process with the masters still there.
+func guard(err *error) {
+	if x := recover(); x != nil {
+		*err = errors.Join(*err, fmt.Errorf("panic: %v\n%s", x, debug.Stack()))
+	}
+}

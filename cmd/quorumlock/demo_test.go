@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+)
+
+type startFunc func(n int, args ...string) (*masters.Fleet, error)
+
+func startEmbedded(n int, _ ...string) (*masters.Fleet, error) { return masters.StartEmbedded(n) }
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	kinds := []struct {
+		name  string
+		start startFunc
+	}{{"redis-server", masters.StartReal}, {"embedded miniredis", startEmbedded}}
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			var out, errs output
+			began := time.Now()
+			code := demonstrate(context.Background(), kind.start, &out, &errs)
+			if strings.Contains(errs.String(), masters.ErrNoServer.Error()) {
+				t.Skip(errs.String())
+			}
+			if code != exitOK || errs.String() != "" || strings.Contains(out.String(), "FALSE") {
+				t.Errorf("exit code %d:\n%s\n%s", code, &out, &errs)
+			}
+			if took := time.Since(began); took > 40*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			contains(t, out.String(), kind.name,
+				"ok     worker A asks for the lock on invoice:42 and is refused: quorumlock: lock \"invoice:42\": not acquired: nodes in quarantine",
+				"Node.Admit",
+				"ok     6 turns",
+				"ok     every token is higher than the one before",
+				"ok     3s later, more than a lease, worker A still holds",
+				"4 masters of 5 go on renewing",
+				"3 masters of 5 go on renewing",
+				"the context of the lock has ended",
+				"ok     that was in time",
+				"m3  connect: down",
+				"ok     the reason names the masters that failed, and no other",
+				"quarantine left: m1 ",
+				"ok     worker B holds invoice:42",
+				"is higher than worker A's",
+				"All 14 claims held")
+		})
+	}
+}
+
+// TestDemoInterrupted ends the context at several points of the story.
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"One lock", "m5 is", "Node.Admit", "holds it, token", "worker B asks", "m2 is killed"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			var cancelled time.Time
+			out := &output{sees: onceSeen(at, func() error {
+				cancelled = time.Now()
+				cancel()
+				return nil
+			})}
+			var errs output
+			if code := run(ctx, []string{"demo"}, out, &errs); code != exitInterrupted {
+				t.Errorf("exit code %d, want %d:\n%s\n%s", code, exitInterrupted, out, &errs)
+			}
+			if took := time.Since(cancelled); took > 5*time.Second {
+				t.Errorf("it took %v to clean up", took)
+			}
+			if strings.Contains(out.String(), "FALSE") {
+				t.Errorf("it claims what it could not see:\n%s", out)
+			}
+			contains(t, errs.String(), "interrupted")
+		})
+	}
+}
+
+// TestDemoFindsFalseClaims loses a master that the story knows nothing of.
+func TestDemoFindsFalseClaims(t *testing.T) {
+	t.Parallel()
+	var fleet *masters.Fleet
+	start := func(n int, args ...string) (_ *masters.Fleet, err error) {
+		fleet, err = startEmbedded(n, args...)
+		return fleet, err
+	}
+	out := &output{sees: onceSeen("m1 is killed", func() error { return fleet.Masters[3].Kill() })}
+	var errs output
+	if code := demonstrate(context.Background(), start, out, &errs); code != exitFailed {
+		t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
+	}
+	_, summary, found := strings.Cut(out.String(), "claims did not hold:\n")
+	if !found {
+		t.Fatalf("no summary of what did not hold:\n%s\n%s", out, &errs)
+	}
+	contains(t, summary, "  - 3s later, more than a lease, worker A still holds")
+}
+
+func TestDemoWithoutOutput(t *testing.T) {
+	t.Parallel()
+	out := &output{sees: onceSeen("worker B asks", func() error { return errors.New("the pipe is closed") })}
+	var errs output
+	if code := run(context.Background(), []string{"demo"}, out, &errs); code != exitFailed {
+		t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
+	}
+	contains(t, errs.String(), "the pipe is closed")
+}
+
+func TestDemoWithoutMasters(t *testing.T) {
+	t.Parallel()
+	start := func(int, ...string) (*masters.Fleet, error) { return nil, errors.New("no room") }
+	var out, errs output
+	if code := demonstrate(context.Background(), start, &out, &errs); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	contains(t, errs.String(), "no room")
+}
+
+// TestDemoPanics: what is left behind, if anything, TestMain finds.
+func TestDemoPanics(t *testing.T) {
+	t.Parallel()
+	t.Run("in the story", func(t *testing.T) {
+		t.Parallel()
+		out := &output{sees: onceSeen("m1 is killed", func() error { panic("on purpose") })}
+		defer func() {
+			if recover() != "on purpose" {
+				t.Error("the panic did not come through")
+			}
+		}()
+		run(context.Background(), []string{"demo"}, out, &output{})
+	})
+	t.Run("in a worker", func(t *testing.T) {
+		t.Parallel()
+		out := &output{sees: onceSeen("holds it, token", func() error { panic("on purpose") })}
+		var errs output
+		if code := run(context.Background(), []string{"demo"}, out, &errs); code != exitFailed {
+			t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
+		}
+		contains(t, errs.String(), "panic: on purpose", "demo_contend.go")
+	})
+}

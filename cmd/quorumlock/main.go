@@ -1,0 +1,75 @@
+// Command quorumlock shows the lock at work on masters of its own, and looks after the masters of a deployment.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+)
+
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+const usage = `quorumlock: one lock over several independent Redis masters
+
+  quorumlock demo
+        start five masters, lock, kill masters one after another, bring them back; about 12 seconds
+  quorumlock check [-max-lease D] [-timeout D] URL...
+        look at masters and list what makes them unfit for locks; writes nothing
+  quorumlock admit -yes [-max-lease D] [-timeout D] URL...
+        end the quarantine of masters, on your word that no lock from before can still be held
+
+A URL is redis://[user]:[password]@host:port[/database], or with rediss, valkey, valkeys or unix. -max-lease (default 30s) is
+what every client of the deployment was given as its max lease. -timeout (default 500ms) bounds what is asked of each master.
+
+Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
+`
+
+func main() {
+	// Writing to a closed pipe then fails instead of ending the process before it has cleaned up (quorumlock demo | head).
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run carries out a command line and returns the exit code. When ctx ends it cleans up and returns exitInterrupted.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		return misused(stderr, "")
+	}
+	switch command, args := args[0], args[1:]; command {
+	case "demo":
+		if len(args) > 0 {
+			return misused(stderr, "demo takes no arguments")
+		}
+		return demonstrate(ctx, masters.Start, stdout, stderr)
+	case "check":
+		return check(ctx, args, stdout, stderr)
+	case "admit":
+		return admit(ctx, args, stdout, stderr)
+	case "help":
+		return misused(stderr, "")
+	default:
+		return misused(stderr, "there is no such command") // unnamed: it may be a URL, and hold a password
+	}
+}
+
+// misused prints what is wrong with the command line, if anything, and how it should be.
+func misused(stderr io.Writer, wrong string) int {
+	if wrong != "" {
+		fmt.Fprintf(stderr, "quorumlock: %s\n\n", wrong)
+	}
+	fmt.Fprint(stderr, usage)
+	return exitUsage
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+)
+
+// commandVariable makes the test binary the command itself.
+const commandVariable = "QUORUMLOCK_TEST_COMMAND"
+
+// TestMain also checks, once all tests are over, that nothing of theirs is left: no goroutine, server or file.
+func TestMain(m *testing.M) {
+	if os.Getenv(commandVariable) != "" {
+		main()
+		return
+	}
+	dir, err := os.MkdirTemp("", "quorumlock-command-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := errors.Join(goleak.Find(), noChildren(), empty(dir), os.RemoveAll(dir)); err != nil {
+		fmt.Fprintln(os.Stderr, "left behind:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// noChildren finds processes that this one started and that still run, where there is a /proc.
+func noChildren() error {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == fmt.Sprint(os.Getpid()) {
+			return fmt.Errorf("a process: %.60q", stat)
+		}
+	}
+	return nil
+}
+
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if len(entries) > 0 {
+		return fmt.Errorf("files: %v", entries)
+	}
+	return err
+}
+
+// output is what a command prints. Sees, if set, is given each piece before it is taken.
+type output struct {
+	sees func(text string) error
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.sees != nil {
+		if err := o.sees(string(p)); err != nil {
+			return 0, err
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// onceSeen calls do when the text is printed for the first time.
+func onceSeen(text string, do func() error) func(string) error {
+	var seen bool
+	var mu sync.Mutex
+	return func(printed string) error {
+		mu.Lock()
+		first := !seen && strings.Contains(printed, text)
+		seen = seen || first
+		mu.Unlock()
+		if first {
+			return do()
+		}
+		return nil
+	}
+}
+
+// command runs a command line and checks its exit code.
+func command(t *testing.T, wantCode int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs output
+	if code := run(context.Background(), args, &out, &errs); code != wantCode {
+		t.Errorf("exit code %d, want %d\nstdout:\n%s\nstderr:\n%s", code, wantCode, &out, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+// contains checks that all the texts are there.
+func contains(t *testing.T, in string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(in, text) {
+			t.Errorf("no %q in:\n%s", text, in)
+		}
+	}
+}
+
+// startReal starts n redis-server processes that end with the test, or skips it.
+func startReal(t *testing.T, n int) *masters.Fleet {
+	t.Helper()
+	fleet, err := masters.StartReal(n)
+	if errors.Is(err, masters.ErrNoServer) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := fleet.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return fleet
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	const secret = "pw-never-shown"
+	for _, args := range [][]string{
+		{},
+		{"help"},
+		{"-h"},
+		{"lock"},
+		{"redis://:" + secret + "@127.0.0.1"},
+		{"demo", "now"},
+		{"check"},
+		{"check", "-h"},
+		{"check", "-yes", "redis://127.0.0.1"},
+		{"check", "-timeout", "redis://:" + secret + "@127.0.0.1"},
+		{"admit"},
+		{"admit", "-yes"},
+	} {
+		stdout, stderr := command(t, exitUsage, args...)
+		contains(t, stderr, "quorumlock demo", "quorumlock check", "quorumlock admit")
+		if stdout != "" || strings.Contains(stderr, secret) {
+			t.Errorf("%q: stdout %q, stderr %q", args, stdout, stderr)
+		}
+	}
+}
+
+func TestUnusableURLs(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"check", "redis://127.0.0.1", "127.0.0.1:6379"},
+		{"check", "redis://127.0.0.1", "-timeout", "1s"},
+		{"admit", "-yes", "redis://127.0.0.1", "http://127.0.0.1"},
+	} {
+		stdout, stderr := command(t, exitUsage, args...)
+		contains(t, stderr, "URL 2: ")
+		if stdout != "" {
+			t.Errorf("%q: printed %q", args, stdout)
+		}
+	}
+	_, stderr := command(t, exitUsage, "check", "-max-lease", "1ns", "redis://127.0.0.1")
+	contains(t, stderr, "max lease 1ns")
+}
+
+// TestSignals sends signals to the command as a process of its own.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := exec.Command(os.Args[0], "demo")
+			cmd.Env = append(os.Environ(), commandVariable+"=1", "TMPDIR="+dir)
+			out := &output{sees: onceSeen("m1 is killed", func() error { return cmd.Process.Signal(signal) })}
+			cmd.Stdout, cmd.Stderr = out, out
+			var ended *exec.ExitError
+			if err := cmd.Run(); !errors.As(err, &ended) || ended.ExitCode() != exitInterrupted {
+				t.Errorf("ended with %v, want exit status %d:\n%s", err, exitInterrupted, out)
+			}
+			contains(t, out.String(), "interrupted")
+			if err := empty(dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
