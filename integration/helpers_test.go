@@ -3,9 +3,11 @@ package integration_test
 
 import (
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/integration/masters"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
 	"go.uber.org/goleak"
 )
 
@@ -27,7 +30,7 @@ const (
 const childRole = "QUORUMLOCK_TEST_CHILD"
 
 // children are what a copy of the test binary can do: each returns the exit code.
-var children = map[string]func() int{}
+var children = map[string]func() int{"holder": holderProcess}
 
 func TestMain(m *testing.M) {
 	if child := children[os.Getenv(childRole)]; child != nil {
@@ -125,6 +128,47 @@ func leftOver(t *testing.T, ms []*masters.Master, names ...string) []string {
 		}
 	}
 	return left
+}
+
+// allLocks lists every lock on the masters, whatever its name: all keys that are not the library's own.
+func allLocks(t *testing.T, ms []*masters.Master) []string {
+	t.Helper()
+	var locks []string
+	for _, m := range ms {
+		names, err := redis.Strings(m.Do("KEYS", "*"))
+		must(t, err)
+		for _, name := range names {
+			if !strings.HasPrefix(name, scripts.Prefix) {
+				locks = append(locks, name+" on "+m.Addr())
+			}
+		}
+	}
+	return locks
+}
+
+// noLocks fails the test unless soon no lock is left on any of the masters, and none comes back for a while.
+func noLocks(t *testing.T, ms []*masters.Master) {
+	t.Helper()
+	var left []string
+	if !within(soon, func() bool { left = allLocks(t, ms); return len(left) == 0 }) {
+		t.Errorf("%d locks left behind: %q", len(left), left[:min(len(left), 10)])
+		return
+	}
+	if within(100*time.Millisecond, func() bool { left = allLocks(t, ms); return len(left) != 0 }) {
+		t.Errorf("%d locks came back: %q", len(left), left[:min(len(left), 10)])
+	}
+}
+
+// sha is the hash by which a script of the library is called: it marks the call on the wire.
+func sha(t *testing.T, script string) string {
+	t.Helper()
+	for _, s := range scripts.All() {
+		if s.Name() == script {
+			return fmt.Sprintf("%x", sha1.Sum([]byte(s.Source())))
+		}
+	}
+	t.Fatalf("there is no script %q", script)
+	return ""
 }
 
 // noKeys fails the test unless soon nothing is left of the names on any of the masters.

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"bytes"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -80,7 +79,10 @@ type proxy struct {
 	changed chan struct{} // closed when now changes
 	conns   []*carried
 	sent    bytes.Buffer // all that clients sent
+	trap    string       // a request that contains it springs the trap:
+	trapped direction    // what goes in this direction is held from then on
 	lost    int          // pieces dropped
+	flying  int          // pieces on their way
 }
 
 // carried is one connection: its two ends.
@@ -108,10 +110,34 @@ func (p *proxy) set(d direction, w weather) {
 	p.changed = make(chan struct{})
 }
 
+// holdAt holds what goes in one direction from the first request on that contains the text: that request, or its reply.
+func (p *proxy) holdAt(text string, d direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trap, p.trapped = text, d
+}
+
 // heal ends all faults.
 func (p *proxy) heal() {
+	p.holdAt("", requests)
 	p.set(requests, weather{})
 	p.set(replies, weather{})
+}
+
+// hangUp ends every connection on the clients' side. What they had sent still arrives, even if new connections are faster.
+func (p *proxy) hangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.ends[replies].Close()
+	}
+}
+
+// arrived tells that nothing is on its way.
+func (p *proxy) arrived() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.flying == 0
 }
 
 // cut ends every connection, as a reset of the path would.
@@ -196,27 +222,38 @@ func (p *proxy) carry(c *carried, d direction, from net.Conn) {
 		if p.await(d, piece.due) && !p.drop(c, d) {
 			to.Write(piece.bytes) // when it fails the rest is of no interest, but is read to the end
 		}
+		p.land()
 	}
 	if half, ok := to.(*net.TCPConn); ok && d == requests {
 		half.CloseWrite() // the master answers what it has heard, then closes its end
 		return
 	}
 	to.Close()
-	io.Closer(from).Close()
+	from.Close()
 }
 
 // take notes what a client sent, and decides when it arrives.
 func (p *proxy) take(d direction, text []byte) piece {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.flying++
 	if d == requests {
 		p.sent.Write(text)
+		if p.trap != "" && bytes.Contains(text, []byte(p.trap)) {
+			p.now[p.trapped].held = true
+		}
 	}
 	late := p.now[d].latency
 	if jitter := p.now[d].jitter; jitter > 0 {
 		late += rand.N(jitter)
 	}
 	return piece{text, time.Now().Add(late)}
+}
+
+func (p *proxy) land() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flying--
 }
 
 // await returns when a piece may arrive; false when the proxy was closed.

@@ -123,7 +123,11 @@ func alone[T any](ctx context.Context, n *Node, op string, fn func(context.Conte
 	select {
 	case o = <-done:
 	case <-bounded.Done():
-		o.err = bounded.Err()
+		select {
+		case o = <-done: // it ended, and its end is what ended the context
+		default:
+			o.err = bounded.Err()
+		}
 	}
 	switch {
 	case o.err == nil:
@@ -136,10 +140,7 @@ func alone[T any](ctx context.Context, n *Node, op string, fn func(context.Conte
 }
 
 func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
-	if err := c.Send(name, args...); err != nil {
-		return nil, err
-	}
-	if err := c.Flush(); err != nil {
+	if err := writeWithin(c, n.opts.timeout, func() error { return c.Send(name, args...) }); err != nil {
 		return nil, err
 	}
 	return receiveBy(ctx, c, n.opts.timeout)

@@ -71,21 +71,21 @@ func timedOut(err error, timeout time.Duration) error {
 // handshake learns who is at the other end and refuses who must not be: a replica, a server that evicts, one of another
 // deployment. It loads the scripts, and keeps the marker.
 func (n *Node) handshake(ctx context.Context, c redis.Conn) (*link, error) {
-	for _, section := range []string{"server", "replication", "memory"} {
-		if err := c.Send("INFO", section); err != nil {
-			return nil, err
-		}
-	}
 	all := scripts.All()
-	for _, s := range all {
-		if err := c.Send("SCRIPT", "LOAD", s.Source()); err != nil {
-			return nil, err
+	err := writeWithin(c, n.opts.timeout, func() error {
+		for _, section := range []string{"server", "replication", "memory"} {
+			if err := c.Send("INFO", section); err != nil {
+				return err
+			}
 		}
-	}
-	if err := c.Send("CLIENT", "INFO"); err != nil {
-		return nil, err
-	}
-	if err := c.Flush(); err != nil {
+		for _, s := range all {
+			if err := c.Send("SCRIPT", "LOAD", s.Source()); err != nil {
+				return err
+			}
+		}
+		return c.Send("CLIENT", "INFO")
+	})
+	if err != nil {
 		return nil, err
 	}
 
@@ -136,10 +136,7 @@ func (n *Node) newLink(c redis.Conn, runID string) *link {
 func (l *link) do(ctx context.Context, call scripts.Call, timeout time.Duration) (any, error) {
 	r := request{call: call}
 	for {
-		if err := l.send(&r, nil); err != nil {
-			return nil, err
-		}
-		if err := l.conn.Flush(); err != nil {
+		if err := writeWithin(l.conn, timeout, func() error { return l.send(&r, nil) }); err != nil {
 			return nil, err
 		}
 		value, err := receiveBy(ctx, l.conn, timeout)
@@ -154,18 +151,26 @@ func (l *link) do(ctx context.Context, call scripts.Call, timeout time.Duration)
 // asked of it, so that what is owed cannot grow from one time it is down to the next.
 func (p *pipe) payOwed(l *link) error {
 	for {
+		var chunk []*request
 		p.mu.Lock()
-		chunk := p.owed[:min(len(p.owed), 128)]
+		for _, r := range p.owed {
+			if chunk = append(chunk, r); len(chunk) == 128 {
+				break
+			}
+		}
 		p.mu.Unlock()
 		if len(chunk) == 0 {
 			return nil
 		}
-		for i := range chunk {
-			if err := l.send(&chunk[i], nil); err != nil {
-				return err
+		err := writeWithin(l.conn, p.node.opts.timeout, func() error {
+			for _, r := range chunk {
+				if err := l.send(r, nil); err != nil {
+					return err
+				}
 			}
-		}
-		if err := l.conn.Flush(); err != nil {
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 		for range chunk {
@@ -174,8 +179,10 @@ func (p *pipe) payOwed(l *link) error {
 			}
 		}
 		p.mu.Lock()
-		if p.owed = p.owed[len(chunk):]; len(p.owed) == 0 {
-			p.owed = nil
+		for _, r := range chunk {
+			if p.owed[r.claim] == r { // not replaced by a later release meanwhile
+				delete(p.owed, r.claim)
+			}
 		}
 		p.mu.Unlock()
 	}

@@ -12,6 +12,7 @@ const (
 	maxArray = 1 << 12
 	maxDepth = 8
 	maxLine  = 1 << 14
+	maxInt   = 1 + 19 // a sign and the digits of an int64: redigo lets longer numbers overflow
 )
 
 var errTooLarge = errors.New("the reply is larger than any to our commands")
@@ -57,7 +58,7 @@ func (c *limitedConn) scan(p []byte) error {
 			}
 			continue
 		}
-		if c.line++; c.line > maxLine {
+		if c.line++; c.line > maxLine || c.kind == ':' && b != '\r' && c.line > 1+maxInt {
 			return errTooLarge
 		}
 		switch {

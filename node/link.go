@@ -108,7 +108,7 @@ func (p *pipe) settle(l *link, r request, value any, err error) {
 			}
 		}
 	}
-	result := Result{Value: value, RunID: l.runID, Sent: true}
+	result := Result{Value: value, RunID: l.runID, Sent: true, Twice: r.resent}
 	if err != nil {
 		result.Err = &Error{p.node.Name(), r.call.Op(), err}
 	}
@@ -126,7 +126,7 @@ func (a *readmission) Done(r Result) {
 		left, err := a.pipe.node.parseAdmission(r.Value)
 		switch {
 		case err != nil:
-			r.Err = err
+			r.Err = &Error{a.pipe.node.Name(), "admit", err}
 		case left > 0:
 			r.Value = []any{[]byte("quarantined"), left.Milliseconds()}
 		case a.pipe.again(a.request):
@@ -161,6 +161,24 @@ func isTimeout(err error) bool {
 	var late net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.As(err, &late) && late.Timeout()
+}
+
+// writeWithin bounds a write by a caller that is the connection's only user: a pool of the caller's may have no time-out for writes.
+func writeWithin(c redis.Conn, timeout time.Duration, write func() error) error {
+	killed := make(chan struct{})
+	overdue := time.AfterFunc(timeout, func() {
+		defer close(killed)
+		killConn(c)
+	})
+	err := write()
+	if err == nil {
+		err = c.Flush()
+	}
+	if !overdue.Stop() {
+		<-killed
+		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
+	}
+	return err
 }
 
 // kill makes sure that a connection is dead before it is closed: closing one with replies outstanding waits for them.

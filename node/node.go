@@ -90,6 +90,7 @@ type Result struct {
 	Err   error  // a *Error
 	RunID string // of the process that replied
 	Sent  bool   // the call reached the wire: with an error, it may have been carried out
+	Twice bool   // it went out on a connection that died, and again: it may have been carried out before
 }
 
 // Receiver is told what became of a call.
@@ -116,6 +117,9 @@ func (c *Claim) Abandon() { c.abandoned.Store(true) }
 func (n *Node) Start(key string, call scripts.Call, claim *Claim, to Receiver) error {
 	return n.pipe(key).start(request{call: call, claim: claim, to: to})
 }
+
+// Down returns why calls with that key are refused now, a *Error; nil while they are not.
+func (n *Node) Down(key string) error { return n.pipe(key).refuses() }
 
 // Do runs one call and waits for it, or for ctx, which ends only the waiting.
 func (n *Node) Do(ctx context.Context, key string, call scripts.Call) Result {

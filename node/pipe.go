@@ -26,7 +26,10 @@ type request struct {
 	admitted bool     // it found the marker stale once, and the marker has been written since
 }
 
-func (r request) abandoned() bool { return r.claim != nil && r.claim.abandoned.Load() }
+// abandoned tells a request for a grant that must not go out any more.
+func (r request) abandoned() bool {
+	return r.call.IsAcquire() && r.claim != nil && r.claim.abandoned.Load()
+}
 
 type state int
 
@@ -56,11 +59,13 @@ type pipe struct {
 	why      *Error    // when down
 	queue    []request // accepted, not written
 	written  []request // written, the reply not read
-	owed     []request // releases that the master must still hear: bounded by what it had heard of before it went down
+	// owed holds, for each owner, the last release that the master must still hear: bounded by the owners that it had heard of
+	// before it went down.
+	owed map[*Claim]*request
 }
 
 func newPipe(n *Node) *pipe {
-	p := &pipe{node: n, ended: make(chan struct{})}
+	p := &pipe{node: n, ended: make(chan struct{}), owed: map[*Claim]*request{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.canWrite.L, p.canRead.L = &p.mu, &p.mu
 	return p
@@ -97,10 +102,25 @@ func (p *pipe) again(r request) bool {
 	return true
 }
 
-func (p *pipe) oweLocked(r request) {
-	if r.call.Frees() {
-		p.owed = append(p.owed, request{call: r.call, claim: r.claim})
+// refuses returns why a request would be refused, if so.
+func (p *pipe) refuses() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == down {
+		return p.why
 	}
+	return nil
+}
+
+func (p *pipe) oweLocked(r request) {
+	if !r.call.IsRelease() {
+		return
+	}
+	if r.claim == nil {
+		r.claim = new(Claim)
+	}
+	// With its source: nobody will ask once more for a script that the server does not know.
+	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true}
 }
 
 func (p *pipe) close() {
@@ -167,7 +187,7 @@ func (p *pipe) goDown(err error) {
 	}
 	p.mu.Unlock()
 	for _, r := range failed {
-		r.finish(Result{Err: why, Sent: r.resent})
+		r.finish(Result{Err: why, Sent: r.resent, Twice: r.resent})
 	}
 }
 
@@ -209,7 +229,7 @@ func (p *pipe) serve(l *link) error {
 		if r.call.IsAcquire() && r.claim != nil {
 			r.claim.stray.Store(true)
 		}
-		if errors.Is(err, ErrTimeout) || r.resent || r.call.IsAcquire() && r.abandoned() {
+		if errors.Is(err, ErrTimeout) || r.resent || r.abandoned() {
 			p.oweLocked(r)
 			failed = append(failed, r)
 			continue
@@ -222,7 +242,7 @@ func (p *pipe) serve(l *link) error {
 	p.mu.Unlock()
 
 	for _, r := range failed {
-		r.finish(Result{Err: &Error{p.node.Name(), r.call.Op(), err}, Sent: true})
+		r.finish(Result{Err: &Error{p.node.Name(), r.call.Op(), err}, Sent: true, Twice: r.resent})
 	}
 	if errors.Is(err, ErrTimeout) {
 		p.goDown(err)

@@ -24,6 +24,9 @@ func parseURL(raw string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, invalidf("the URL cannot be parsed (special characters in a password must be percent-encoded)")
 	}
+	if strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
+		return endpoint{}, invalidf("the URL has an @ behind its host (in a password, @ must be written %%40, / %%2F, ? %%3F, # %%23)")
+	}
 	var e endpoint
 	database := strings.TrimPrefix(u.Path, "/")
 	switch u.Scheme {
@@ -39,11 +42,14 @@ func parseURL(raw string) (endpoint, error) {
 		if e.host == "" {
 			return endpoint{}, invalidf("the URL names no host")
 		}
+		if strings.Contains(e.host, ":") && !strings.HasPrefix(u.Host, "[") {
+			return endpoint{}, invalidf("the URL's host has more than one colon")
+		}
 		if port == "" {
 			port = defaultPort
 		}
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return endpoint{}, invalidf("the URL's port %q is not between 1 and 65535", port)
+			return endpoint{}, invalidf("the URL's port is not between 1 and 65535")
 		}
 		e.address = net.JoinHostPort(e.host, port)
 	case "unix":
@@ -64,7 +70,11 @@ func parseURL(raw string) (endpoint, error) {
 			return endpoint{}, invalidf("the URL has a user name but no password (a password alone is written :password@host)")
 		}
 	}
-	for key, values := range u.Query() {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return endpoint{}, invalidf("the URL's query cannot be parsed")
+	}
+	for key, values := range query {
 		if key != "db" || len(values) != 1 || database != "" {
 			return endpoint{}, invalidf("the URL's query may hold one db=N, and only where the path names no database")
 		}

@@ -42,6 +42,10 @@ func (h *hold) ask() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.begun = h.core.clock.Now()
+	if h.isHopelessLocked() {
+		h.decideLocked()
+		return
+	}
 	for i, n := range h.core.nodes {
 		v := &h.votes[i]
 		v.asked = true
@@ -51,6 +55,28 @@ func (h *hold) ask() {
 		}
 	}
 	h.decideLocked()
+}
+
+// isHopelessLocked tells that too many nodes are known to be down: the others need not be troubled then.
+func (h *hold) isHopelessLocked() bool {
+	refusing := 0
+	for i, n := range h.core.nodes {
+		v := &h.votes[i]
+		if v.err = n.Down(h.lane()); v.err != nil {
+			refusing++
+		}
+	}
+	hopeless := judge(len(h.votes), h.core.need, 0, refusing) == lost
+	for i := range h.votes {
+		v := &h.votes[i]
+		switch {
+		case !hopeless:
+			v.err = nil
+		case v.err != nil:
+			v.answer = failure
+		}
+	}
+	return hopeless
 }
 
 // seed is where a token counter that was lost starts again: above all that this clock ever gave it.
@@ -229,6 +255,9 @@ func (h *hold) undo(ctx context.Context) *Error {
 	select {
 	case <-r.decided:
 	case <-ctx.Done():
+		if !errors.Is(err, ctx.Err()) {
+			err.causes = append(err.causes, contextError(ctx)...)
+		}
 	}
 	return err
 }
@@ -261,18 +290,23 @@ func (h *hold) failureLocked(ctx context.Context) *Error {
 	case undecided:
 		e.causes = append(e.causes, ErrUnavailable)
 	default:
-		e.causes = append(e.causes, e.reason())
+		e.causes = append(e.causes, h.obstacleLocked())
 	}
 	return e
 }
 
-// reason is the least that would have to change for the lock to be had: a holder's release, the end of a quarantine, or nodes
-// that answer.
-func (e *Error) reason() error {
+// obstacleLocked is the least that would have to change for the lock to be had, if the nodes that have not answered grant it: a
+// holder's release, the end of a quarantine, or nodes that answer.
+func (h *hold) obstacleLocked() error {
+	var count [failure + 1]int
+	for i := range h.votes {
+		count[h.votes[i].answer]++
+	}
+	willing := count[granted] + count[unanswered]
 	switch {
-	case e.Granted+e.Refused >= e.Need:
+	case willing+count[refused] >= h.core.need:
 		return ErrHeld
-	case e.Granted+e.Refused+e.Quarantined >= e.Need:
+	case willing+count[refused]+count[quarantined] >= h.core.need:
 		return ErrQuarantined
 	default:
 		return ErrUnavailable

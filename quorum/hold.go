@@ -176,7 +176,8 @@ func (h *hold) releaseLocked(r *round, level int, awaited func(*vote) bool) {
 	}
 }
 
-// leaving hears what became of one release. Where the owner was not found counts too: nothing of it is left there.
+// leaving hears what became of one release. Where the owner was not found counts too: nothing of it is left there. A release
+// that went out twice may have found what it does not find any more.
 type leaving struct {
 	round *round
 	hold  *hold
@@ -189,36 +190,40 @@ func (l *leaving) Done(r node.Result) {
 	if err == nil {
 		found, err = scripts.ParseRelease(r.Value, len(l.hold.names))
 	}
-	l.round.answer(l.node, reply{counts: err == nil, found: found == len(l.hold.names), err: l.hold.core.blame(l.node, "release", err)})
+	l.round.answer(l.node, reply{counts: err == nil, found: r.Twice || found == len(l.hold.names), err: l.hold.core.blame(l.node, "release", err)})
 }
 
-// loseLocked ends a hold that can no longer be trusted, and lets go of what is left of it. The caller unlocks mu and then
-// calls tellLost.
+// loseLocked ends a hold that can no longer be trusted, and its contexts, before anything else is done about it. The caller
+// unlocks mu and then calls letGo and tell.
 func (h *hold) loseLocked(why string) {
 	h.phase = expired
 	h.reason = h.errorLocked("hold", ErrLost, why)
+	h.endContextsLocked(h.reason)
+}
+
+// letGo releases what is left of a hold that was lost.
+func (h *hold) letGo() {
+	h.core.schedule.remove(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.abandonLocked(nil, nil)
 }
 
-// tellLost ends the contexts of a hold that was lost.
-func (h *hold) tellLost() {
-	h.core.schedule.remove(h)
-	h.endContexts(h.reason)
+// tell lets those know of a loss who want to. A log may be slow: the release is on its way by now.
+func (h *hold) tell() {
 	h.set.logger.Warn("quorumlock: lock lost", "names", quoted(h.first.names), "owner", h.owner.String(), "error", h.reason)
 	if lost := h.set.hooks.Lost; lost != nil {
 		go lost(&h.first, h.reason)
 	}
 }
 
-func (h *hold) endContexts(cause error) {
-	h.mu.Lock()
-	inner := h.inner
-	h.inner = nil
-	h.mu.Unlock()
-	for _, l := range inner {
+// endContextsLocked may be called with mu: what waits for a context runs in goroutines of its own.
+func (h *hold) endContextsLocked(cause error) {
+	h.first.cancel(cause)
+	for _, l := range h.inner {
 		l.cancel(cause)
 	}
-	h.first.cancel(cause)
+	h.inner = nil
 }
 
 // errorLocked describes the votes as they stand.

@@ -180,7 +180,8 @@ func (h *hold) hear(v *vote, apply func()) {
 	if !now.Before(h.until) {
 		h.loseLocked(h.overdueLocked(now))
 		h.mu.Unlock()
-		h.tellLost()
+		h.letGo()
+		h.tell()
 		return
 	}
 	soon := !h.set.fixed && h.needsRetryLocked()

@@ -119,24 +119,30 @@ func (s *schedule) run() {
 func (s *schedule) tick() (more bool) {
 	s.mu.Lock()
 	now := s.core.clock.Now()
-	r := newRenewal(s.core, now)
-	var lost []*hold
-	seen := 0
-	for ; seen < tickSize && len(s.queue) > 0 && s.queue[0].due(now); seen++ {
+	// Contexts that must end come first: every lock that is seen to before them is time in which another may be granted.
+	var lost, kept []*hold
+	for len(lost)+len(kept) < tickSize && len(s.queue) > 0 && s.queue[0].due(now) {
 		h := s.queue[0]
 		h.mu.Lock()
-		if h.phase == held && !now.Before(h.until) {
+		switch {
+		case h.phase != held:
+			heap.Pop(&s.queue)
+		case !now.Before(h.until):
 			h.loseLocked(h.overdueLocked(now))
+			heap.Pop(&s.queue)
 			lost = append(lost, h)
-		}
-		if h.phase == held {
-			if !h.set.fixed {
-				r.planLocked(h)
-			}
+		default:
 			h.next = h.nextLocked(now)
 			heap.Fix(&s.queue, 0)
-		} else {
-			heap.Pop(&s.queue)
+			kept = append(kept, h)
+		}
+		h.mu.Unlock()
+	}
+	r := newRenewal(s.core, now)
+	for _, h := range kept {
+		h.mu.Lock()
+		if h.phase == held && !h.set.fixed {
+			r.planLocked(h)
 		}
 		h.mu.Unlock()
 	}
@@ -145,12 +151,15 @@ func (s *schedule) tick() (more bool) {
 	s.mu.Unlock()
 
 	for _, h := range lost {
-		h.tellLost()
+		h.letGo()
+	}
+	for _, h := range lost {
+		h.tell()
 	}
 	for _, answer := range refused {
 		answer()
 	}
-	return seen == tickSize
+	return len(lost)+len(kept) == tickSize
 }
 
 // due tells whether the hold is to be seen to: when its time has come, or, for a renewal, a little before.

@@ -32,7 +32,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			l.unlocked.Store(true)
 			h.mu.Unlock()
 			if justLost {
-				h.tellLost()
+				h.letGo()
+				h.tell()
 			}
 			return err
 		}
@@ -47,9 +48,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			believed |= 1 << i
 		}
 	}
+	h.endContextsLocked(ErrReleased)
 	h.abandonLocked(r, nil)
 	h.mu.Unlock()
-	h.endContexts(ErrReleased)
 	if hook := h.set.hooks.Released; hook != nil {
 		hook(l)
 	}
@@ -99,10 +100,10 @@ func (l *Lock) leave(ctx context.Context) error {
 // orphan ends a hold over which the locker was closed.
 func (h *hold) orphan() {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.phase == held {
 		h.phase = closed
 		h.until = clock.Never
+		h.endContextsLocked(ErrClosed)
 	}
-	h.mu.Unlock()
-	h.endContexts(ErrClosed)
 }

@@ -9,8 +9,8 @@ type AcquireArgs struct {
 	Level    int
 	Lease    Millis
 	MaxLease Millis // the deployment's: a node whose marker says otherwise refuses
-	Token    uint64        // 0 for a fresh grant; what the owner holds for a re-entry or a repair
-	Seed     uint64        // where a counter that was lost starts again: the client's clock in µs
+	Token    uint64 // 0 for a fresh grant; what the owner holds for a re-entry or a repair
+	Seed     uint64 // where a counter that was lost starts again: the client's clock in µs
 }
 
 // Acquire asks for a grant of all names or none. ParseAcquire reads the reply. The connection adds its run id (Carrier).

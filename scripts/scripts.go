@@ -94,7 +94,10 @@ func (c Call) Op() string { return c.script.name }
 // IsAcquire tells a request for a grant.
 func (c Call) IsAcquire() bool { return c.script == acquireScript }
 
-// Frees tells a release that lets go of the lock: it must reach its node sooner or later.
+// IsRelease tells a release, to whatever level: it must reach its node sooner or later.
+func (c Call) IsRelease() bool { return c.script == releaseScript }
+
+// Frees tells a release that lets go of the lock.
 func (c Call) Frees() bool { return c.frees }
 
 // Carrier is what only the connection that carries a call can tell, boxed for sending.

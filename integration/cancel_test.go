@@ -1,0 +1,306 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// atOnce bounds how long a call goes on after its context was cancelled.
+const atOnce = 50 * time.Millisecond
+
+// scene is where a call is cancelled: masters, the network to them, and a locker whose nodes wait so long that no time-out can
+// be what ends the call.
+type scene struct {
+	t      *testing.T
+	f      *masters.Fleet
+	net    *network
+	locker *quorum.Locker
+	name   string
+}
+
+// cancelled calls fn, cancels its context once it is under way, and judges how it ends.
+func (s *scene) cancelled(fn func(context.Context) error, underWay func() bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- fn(ctx) }()
+	eventually(s.t, soon, func() bool {
+		select {
+		case err := <-done:
+			s.t.Fatalf("it ended before it was cancelled: %v", err)
+		default:
+		}
+		return underWay()
+	}, "the call comes to the step at which it is to be cancelled")
+	began := time.Now()
+	cancel()
+	select {
+	case err := <-done:
+		d := time.Since(began)
+		s.t.Logf("returned %v after it was cancelled: %v", d.Round(10*time.Microsecond), err)
+		if d > atOnce {
+			s.t.Errorf("it went on for %v after it was cancelled", d)
+		}
+		wantErr(s.t, err, context.Canceled)
+	case <-time.After(soon):
+		s.t.Fatal("it does not return after it was cancelled")
+	}
+}
+
+func (s *scene) tryLock(ctx context.Context) error {
+	return notHeld(s.locker.TryLock(ctx, s.name))
+}
+
+func (s *scene) lock(ctx context.Context) error {
+	return notHeld(s.locker.Lock(ctx, s.name))
+}
+
+// notHeld is the error of an attempt that must not succeed.
+func notHeld(held *quorum.Lock, err error) error {
+	switch {
+	case err == nil && held != nil:
+		return errors.New("the lock was acquired")
+	case err == nil:
+		return errors.New("neither a lock nor an error")
+	case held != nil:
+		return fmt.Errorf("a lock and an error: %w", err)
+	case !errors.Is(err, quorum.ErrNotAcquired):
+		return fmt.Errorf("not ErrNotAcquired: %w", err)
+	}
+	return err
+}
+
+// asked counts the masters that were sent a call of the script.
+func (s *scene) asked(script string) int {
+	n := 0
+	for _, p := range s.net.proxies {
+		if p.saw(sha(s.t, script)) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// ran counts the masters that carried out an acquire of the name: it left the token counter there.
+func (s *scene) ran() int {
+	n := 0
+	for _, m := range s.f.Masters {
+		if do(s.t, m, "EXISTS", "quorumlock:token:"+s.name) == int64(1) {
+			n++
+		}
+	}
+	return n
+}
+
+// occupy gives the name to a stranger on some masters.
+func (s *scene) occupy(ms ...*masters.Master) {
+	for _, m := range ms {
+		do(s.t, m, "HSET", s.name, "stranger:1", "1")
+		do(s.t, m, "PEXPIRE", s.name, 30_000)
+	}
+}
+
+func (s *scene) leave(ms ...*masters.Master) {
+	for _, m := range ms {
+		if do(s.t, m, "HDEL", s.name, "stranger:1") != int64(1) {
+			s.t.Errorf("the stranger's grant on %s was taken away", m.Addr())
+		}
+	}
+}
+
+func (s *scene) hold(d direction) {
+	s.net.each(func(p *proxy) { p.set(d, weather{held: true}) })
+}
+
+func TestCancel(t *testing.T) {
+	steps := map[string]func(*scene){
+		"before": func(s *scene) {
+			ctx, cancel := context.WithCancel(s.t.Context())
+			cancel()
+			for what, call := range map[string]func(context.Context) error{"Lock": s.lock, "TryLock": s.tryLock} {
+				took(s.t, what, atOnce, func() { wantErr(s.t, call(ctx), context.Canceled, quorum.ErrNotAcquired) })
+			}
+			if n := s.net.saw(s.name); n != 0 {
+				s.t.Errorf("%d requests were sent", n)
+			}
+		},
+		"while connecting": func(s *scene) {
+			s.hold(replies)
+			before := s.net.saw("SCRIPT")
+			s.net.each((*proxy).cut)
+			s.cancelled(s.lock, func() bool { return s.net.saw("SCRIPT") >= before+3 })
+			s.net.each((*proxy).heal)
+		},
+		"acquires on their way there": func(s *scene) {
+			s.hold(requests)
+			s.cancelled(s.tryLock, func() bool { return s.asked("acquire") == 3 })
+			s.net.each((*proxy).heal)
+			eventually(s.t, soon, func() bool { return s.ran() == 3 }, "the late acquires are carried out, so that there is something to undo")
+		},
+		"acquires late by 100 ms": func(s *scene) {
+			s.net.each(func(p *proxy) { p.set(requests, weather{latency: 100 * time.Millisecond}) })
+			s.cancelled(s.lock, func() bool { return s.asked("acquire") == 3 })
+			eventually(s.t, soon, func() bool { return s.ran() == 3 }, "the late acquires are carried out, so that there is something to undo")
+		},
+		"grants on their way back": func(s *scene) {
+			s.hold(replies)
+			s.cancelled(s.lock, func() bool { return len(leftOver(s.t, s.f.Masters, s.name)) == 3 })
+			noKeys(s.t, s.f.Masters, s.name) // the releases need no reply
+			s.net.each((*proxy).heal)
+		},
+		"some grants read, others not": func(s *scene) {
+			for _, p := range s.net.proxies[1:] {
+				p.set(replies, weather{held: true})
+			}
+			s.cancelled(s.lock, func() bool { return len(leftOver(s.t, s.f.Masters, s.name)) == 3 })
+			s.net.each((*proxy).heal)
+		},
+		"token write-back on its way there": func(s *scene) {
+			s.spread()
+			s.net.each(func(p *proxy) { p.holdAt(sha(s.t, "raise"), requests) })
+			s.cancelled(s.tryLock, func() bool { return s.asked("raise") > 0 })
+			s.net.each((*proxy).heal)
+		},
+		"token write-back on its way back": func(s *scene) {
+			s.spread()
+			s.net.each(func(p *proxy) { p.holdAt(sha(s.t, "raise"), replies) })
+			s.cancelled(s.tryLock, func() bool { return s.asked("raise") > 0 })
+			s.net.each((*proxy).heal)
+		},
+		"waiting for a held lock": func(s *scene) {
+			s.occupy(s.f.Masters...)
+			s.cancelled(s.lock, func() bool { return s.net.saw(sha(s.t, "acquire")) >= 3 })
+			for _, hash := range keys(s.t, s.f.Masters, s.name) {
+				if len(hash) != 1 || hash["stranger:1"] != "1" {
+					s.t.Errorf("a master says %v, want the stranger's grant alone", hash)
+				}
+			}
+			s.leave(s.f.Masters...)
+		},
+		"rollback of Lock": func(s *scene) {
+			s.loseAfterOneGrant()
+			s.cancelled(s.lock, func() bool { return s.asked("release") > 0 })
+			s.net.each((*proxy).heal)
+			s.leave(s.f.Masters[1:]...)
+		},
+		"rollback of TryLock": func(s *scene) {
+			s.loseAfterOneGrant()
+			s.cancelled(s.tryLock, func() bool { return s.asked("release") > 0 })
+			s.net.each((*proxy).heal)
+			s.leave(s.f.Masters[1:]...)
+		},
+		"Unlock": func(s *scene) {
+			held := lock(s.t, s.locker, s.name)
+			eventually(s.t, soon, func() bool { return len(leftOver(s.t, s.f.Masters, s.name)) == 3 }, "the lock stands on every master")
+			s.hold(requests)
+			s.cancelled(held.Unlock, func() bool { return s.asked("release") == 3 })
+			if held.Valid() || held.Context().Err() == nil {
+				s.t.Error("valid after Unlock")
+			}
+			s.net.each((*proxy).heal)
+		},
+		"Unlock, cancelled before": func(s *scene) {
+			held := lock(s.t, s.locker, s.name)
+			s.hold(requests)
+			ctx, cancel := context.WithCancel(s.t.Context())
+			cancel()
+			took(s.t, "Unlock", atOnce, func() { wantErr(s.t, held.Unlock(ctx), context.Canceled) })
+			s.net.each((*proxy).heal)
+		},
+		"nested acquire": func(s *scene) {
+			held := lock(s.t, s.locker, s.name)
+			s.hold(requests)
+			before := s.net.saw(sha(s.t, "acquire"))
+			s.cancelled(func(ctx context.Context) error {
+				flow, cancel := context.WithCancel(held.Context())
+				defer context.AfterFunc(ctx, cancel)()
+				return notHeld(s.locker.Lock(flow, s.name))
+			}, func() bool { return s.net.saw(sha(s.t, "acquire")) >= before+3 })
+			s.net.each((*proxy).heal)
+			levelIs(s.t, s.f.Masters, held, 1)
+			unlock(s.t, held)
+		},
+	}
+	f := map[string]*masters.Fleet{}
+	openers := map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open}
+	for kind := range openers {
+		f[kind] = fleet(t, 3)
+	}
+	for kind, by := range openers {
+		for step, run := range steps {
+			t.Run(kind+", "+step, func(t *testing.T) {
+				s := &scene{t: t, f: f[kind], net: proxied(t, f[kind]), name: "cancelled: " + step}
+				s.locker = open(t, s.net, by, quorum.WithNodeOptions(node.WithTimeout(2*soon)))
+				run(s)
+				noLocks(t, s.f.Masters)
+				s.net.each((*proxy).heal)
+				unlock(t, lock(t, s.locker, s.name))
+				noKeys(t, s.f.Masters, s.name)
+			})
+		}
+	}
+}
+
+// loseAfterOneGrant makes attempts lose, after one master's grant was read, and holds their rollback back.
+func (s *scene) loseAfterOneGrant() {
+	s.occupy(s.f.Masters[1:]...)
+	for _, p := range s.net.proxies[1:] {
+		p.set(replies, weather{latency: 30 * time.Millisecond})
+	}
+	s.net.each(func(p *proxy) { p.holdAt(sha(s.t, "release"), requests) })
+}
+
+// spread makes the masters' token counters differ, so that no two grants agree and a write-back is needed.
+func (s *scene) spread() {
+	for i, m := range s.f.Masters {
+		do(s.t, m, "SET", "quorumlock:token:"+s.name, 3_000_000_000_000_000+1000*i)
+	}
+}
+
+// The same with the context's deadline, at a random moment of an attempt, many times over.
+func TestDeadlineAtAnyMoment(t *testing.T) {
+	f := fleet(t, 3)
+	net := proxied(t, f)
+	locker := open(t, net, redlock.Open)
+	net.each(func(p *proxy) {
+		p.set(requests, weather{jitter: 4 * time.Millisecond})
+		p.set(replies, weather{jitter: 4 * time.Millisecond})
+	})
+	ended, slow, slowest := 0, 0, time.Duration(0)
+	for i := range 200 {
+		patience := time.Duration(i%40) * 300 * time.Microsecond
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		held, err := locker.Lock(ctx, fmt.Sprintf("job %d", i))
+		deadline, _ := ctx.Deadline()
+		over := time.Since(deadline)
+		slowest = max(slowest, over)
+		if over > atOnce {
+			slow++
+		}
+		if err != nil {
+			ended++
+			wantErr(t, err, context.DeadlineExceeded, quorum.ErrNotAcquired)
+		} else {
+			held.Unlock(ctx) // which may be over: the release goes out all the same
+		}
+		cancel()
+	}
+	t.Logf("%d of 200 ended by their deadline, the slowest %v after it", ended, slowest)
+	if slow > 4 { // a busy machine may stall for longer than atOnce, a few times; a call that waits for something does so often
+		t.Errorf("%d of 200 went on for more than %v after their deadline, the slowest for %v", slow, atOnce, slowest)
+	}
+	if ended < 20 || ended > 180 {
+		t.Errorf("%d of 200 ended by their deadline: the test shows too little", ended)
+	}
+	noLocks(t, f.Masters)
+}

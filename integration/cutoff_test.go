@@ -1,0 +1,279 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// faults cut one client off from its masters.
+var faults = []struct {
+	name string
+	cut  func(*proxy)
+}{
+	{"refused", refuse},
+	{"black hole", func(p *proxy) {
+		p.set(requests, weather{dropped: true})
+		p.set(replies, weather{dropped: true})
+	}},
+	// The renewals arrive and keep the locks on the masters, but the holder hears of none: then its release lets the next one in.
+	{"replies lost", func(p *proxy) { p.set(replies, weather{dropped: true}) }},
+}
+
+// refuse ends the connections, and any new one, for good.
+func refuse(p *proxy) {
+	p.listener.Close()
+	p.cut()
+}
+
+// A holder that hears nothing any more stops before anybody else can start, by its own clock. Not parallel: the time between the
+// two is 1 % of the lease and 2 ms.
+func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for _, fault := range faults {
+			t.Run(fmt.Sprintf("%d masters, %s", n, fault.name), func(t *testing.T) {
+				f := fleet(t, n)
+				net := proxied(t, f)
+				cutOff := open(t, net, redlock.Open, quorum.WithLease(time.Second))
+				other := open(t, f, redlock.Open)
+
+				var race sync.WaitGroup
+				held := make([]*quorum.Lock, 3)
+				for i := range held {
+					held[i] = lock(t, cutOff, fmt.Sprintf("bridge %d", i))
+				}
+				net.each(fault.cut)
+				for _, first := range held {
+					race.Go(func() { contend(t, first, other, n) })
+				}
+				race.Wait()
+				for _, first := range held {
+					wantReasons(t, first, net)
+				}
+			})
+		}
+	}
+}
+
+// contend asks for a lock in a tight loop until it is granted, and fails the test if its holder had not stopped by then.
+func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int) {
+	var stopped time.Time
+	ended := make(chan struct{})
+	go func() {
+		<-first.Context().Done()
+		stopped = time.Now()
+		close(ended)
+	}()
+	refused := 0
+	giveUp := time.Now().Add(5 * time.Second)
+	for {
+		second, err := other.TryLock(t.Context(), first.Names()...)
+		if err != nil {
+			refused++
+			if !errors.Is(err, quorum.ErrHeld) || time.Now().After(giveUp) {
+				t.Errorf("%q, attempt %d: %v", first.Names(), refused, err)
+				return
+			}
+			continue
+		}
+		granted, valid, live := time.Now(), first.Valid(), first.Context().Err() == nil
+		if valid || live {
+			t.Errorf("%q: two holders: the one that is cut off: Valid %v, context alive %v", first.Names(), valid, live)
+		}
+		<-ended
+		if !stopped.Before(granted) {
+			t.Errorf("%q: the context ended %v after the next holder was granted", first.Names(), stopped.Sub(granted))
+		}
+		if second.Token() <= first.Token() {
+			t.Errorf("%q: token %d after %d", first.Names(), second.Token(), first.Token())
+		}
+		t.Logf("%q: next holder %v after the end of the first, %d attempts refused", first.Names(), granted.Sub(stopped), refused)
+		if refused == 0 {
+			t.Errorf("%q: nobody contended", first.Names())
+		}
+		if err := second.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+}
+
+// slowHandler is a log that takes its time, as one does that goes to a disk or a pipe.
+type slowHandler struct{ slog.Handler }
+
+func (slowHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (slowHandler) Handle(context.Context, slog.Record) error {
+	<-time.After(time.Millisecond)
+	return nil
+}
+
+// Many locks that are lost together: the context of each ends before its release lets the next holder in. Not parallel, as above.
+func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
+	const lease, many = time.Second, 250
+	f := fleet(t, 3)
+	net := proxied(t, f)
+	// The time-out outlasts the lease: the way to the masters is open when the locks are lost, and the releases arrive at once.
+	cutOff := open(t, net, redlock.Open, quorum.WithLease(lease), quorum.WithNodeOptions(node.WithTimeout(3*lease/2)),
+		quorum.WithLogger(slog.New(slowHandler{slog.DiscardHandler})))
+	other := open(t, f, redlock.Open)
+	held := make([]*quorum.Lock, many)
+	var all sync.WaitGroup
+	for i := range held {
+		all.Go(func() {
+			var err error
+			if held[i], err = cutOff.TryLock(t.Context(), fmt.Sprintf("bridge %d", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	pass(t, lease/2) // by now they were renewed together, and have one deadline
+	net.each(func(p *proxy) { p.set(replies, weather{dropped: true}) })
+
+	// Whoever waits for the releases tries as soon as the masters publish them.
+	granted, early, worst := 0, 0, time.Duration(0)
+	for i := range freed(t, f, many) {
+		if _, err := other.TryLock(t.Context(), held[i].Names()...); err != nil {
+			continue
+		}
+		granted++
+		if at := time.Now(); held[i].Context().Err() == nil {
+			early++
+			<-held[i].Context().Done()
+			worst = max(worst, time.Since(at))
+		}
+	}
+	net.each((*proxy).heal)
+	if early > 0 || granted < many/2 {
+		t.Errorf("%d of %d locks were granted while their former holder's context was alive, for up to %v more", early, granted, worst)
+	}
+}
+
+// freed tells which of the bridges the first two masters have published as free.
+func freed(t *testing.T, f *masters.Fleet, bridges int) iter.Seq[int] {
+	t.Helper()
+	names := make(chan string, 2*bridges)
+	var closing sync.Once
+	for _, m := range f.Masters[:2] {
+		conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(2*soon))
+		must(t, err)
+		sub := redis.PubSubConn{Conn: conn}
+		must(t, sub.PSubscribe(scripts.Channel("bridge *")))
+		go func() {
+			defer conn.Close()
+			for range bridges + 1 {
+				switch got := sub.Receive().(type) {
+				case redis.Message:
+					names <- got.Channel
+				case error:
+					closing.Do(func() { close(names) })
+					return
+				}
+			}
+		}()
+	}
+	return func(yield func(int) bool) {
+		seen := map[string]int{}
+		for range 2 * bridges {
+			channel := <-names
+			if seen[channel]++; seen[channel] < 2 {
+				continue
+			}
+			var i int
+			if _, err := fmt.Sscanf(channel, scripts.Channel("bridge %d"), &i); err != nil {
+				t.Error(err)
+			} else if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// wantReasons fails the test unless a lock was lost for the reason that no node answered.
+func wantReasons(t *testing.T, lost *quorum.Lock, net *network) {
+	t.Helper()
+	cause := context.Cause(lost.Context())
+	wantErr(t, cause, quorum.ErrLost)
+	wantErr(t, lost.Err(), quorum.ErrLost)
+	wantErr(t, lost.Unlock(t.Context()), quorum.ErrLost)
+	var why *quorum.Error
+	if !errors.As(cause, &why) || why.Nodes == nil || len(why.Nodes.Errors) != len(net.proxies) {
+		t.Fatalf("%v: no reason for each node", cause)
+	}
+	for i, p := range net.proxies {
+		var failed *node.Error
+		if err := why.Nodes.Errors[i]; !errors.As(err, &failed) || failed.Node != p.listener.Addr().String() ||
+			!errors.Is(err, node.ErrDown) && !errors.Is(err, node.ErrTimeout) {
+			t.Errorf("reason of node %d: %v", i+1, err)
+		}
+	}
+	if text := cause.Error(); !strings.Contains(text, lost.Names()[0]) {
+		t.Errorf("%s: does not name the lock", text)
+	}
+}
+
+// What a holder that was cut off still says, late, takes nothing from the next one, and leaves nothing behind.
+func TestHolderThatWasCutOffComesBack(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	net := proxied(t, f)
+	cutOff := open(t, net, redlock.Open, quorum.WithLease(400*time.Millisecond))
+	other := open(t, f, redlock.Open, quorum.WithLease(400*time.Millisecond))
+
+	first := lock(t, cutOff, "bridge")
+	net.each(func(p *proxy) { p.set(requests, weather{held: true}) })
+	second := lock(t, other, "bridge")
+	net.each((*proxy).heal)
+	lock(t, cutOff, "something else") // by now all that was held back has arrived
+
+	// Time passing is the point: two leases, in which a renewal or a repair of the first would do its harm.
+	pass(t, 800*time.Millisecond)
+	if !second.Valid() || first.Valid() {
+		t.Errorf("second valid %v, first valid %v", second.Valid(), first.Valid())
+	}
+	for i, hash := range keys(t, f.Masters, "bridge") {
+		if _, ok := hash[second.Owner()]; !ok || len(hash) != 1 {
+			t.Errorf("master %d: %v, want the owner %s", i+1, hash, second.Owner())
+		}
+	}
+	unlock(t, second)
+	noKeys(t, f.Masters, "bridge")
+}
+
+// A cut that ends within the lease costs nothing.
+func TestShortCutCostsNoLock(t *testing.T) {
+	t.Parallel()
+	for _, fault := range faults[1:] {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			net := proxied(t, f)
+			l := open(t, net, redlock.Open, quorum.WithLease(2*time.Second))
+			held := lock(t, l, "bridge")
+			before := held.Deadline()
+			net.each(fault.cut)
+			pass(t, 900*time.Millisecond) // a renewal falls into the cut
+			net.each((*proxy).heal)
+			eventually(t, 2*time.Second, func() bool { return held.Deadline().After(before.Add(time.Second)) },
+				"the deadline moves on after the cut")
+			unlock(t, held)
+			noKeys(t, f.Masters, "bridge")
+		})
+	}
+}

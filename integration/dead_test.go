@@ -1,0 +1,201 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// deaths are the ways in which a master stops to answer: one refuses connections, the other takes them and says nothing.
+var deaths = map[string]func(*masters.Master) error{
+	"killed": (*masters.Master).Kill,
+	"frozen": (*masters.Master).Freeze,
+}
+
+// revive makes a master answer again, whichever way it had stopped.
+func revive(t *testing.T, m *masters.Master, death string) {
+	t.Helper()
+	if death == "killed" {
+		must(t, m.Start())
+	} else {
+		must(t, m.Thaw())
+	}
+}
+
+// quick bounds a call that waits for nobody.
+const quick = 100 * time.Millisecond
+
+// took fails the test when fn takes longer than bound.
+func took(t *testing.T, what string, bound time.Duration, fn func()) {
+	t.Helper()
+	began := time.Now()
+	fn()
+	if d := time.Since(began); d > bound {
+		t.Errorf("%s took %v, more than %v", what, d, bound)
+	}
+}
+
+// goneAtOnce fails the test unless, at most a moment after an attempt has failed, nothing is left of it. An attempt that cannot be
+// won, because too many masters are known to be down, does not wait for those that have not answered: its releases follow its
+// requests, in order, while it returns.
+func goneAtOnce(t *testing.T, ms []*masters.Master, name string) {
+	t.Helper()
+	began := time.Now()
+	left := leftOver(t, ms, name)
+	if len(left) == 0 {
+		return
+	}
+	if !within(quick, func() bool { return len(leftOver(t, ms, name)) == 0 }) {
+		t.Errorf("left %v after the attempt failed: %v", quick, left)
+	}
+	t.Logf("the attempt returned while its releases were on their way; they had arrived %v later", time.Since(began).Round(time.Millisecond))
+}
+
+func TestMinorityDead(t *testing.T) {
+	for death, die := range deaths {
+		t.Run(death, func(t *testing.T) {
+			f := fleet(t, 5)
+			locker := open(t, f, redlock.Open)
+			held := lock(t, locker, "held before")
+			must(t, die(f.Masters[1]))
+			must(t, die(f.Masters[3]))
+
+			began := time.Now()
+			for calls := 0; time.Since(began) < 2*nodeTimeout; calls++ {
+				what := fmt.Sprintf("call %d, %v after the deaths", calls, time.Since(began).Round(time.Millisecond))
+				var fresh *quorum.Lock
+				took(t, "Lock, "+what, quick, func() { fresh = lock(t, locker, "fresh") })
+				took(t, "Extend, "+what, quick, func() { must(t, fresh.Extend(t.Context(), 20*time.Second)) })
+				took(t, "Extend of the one held before, "+what, quick, func() { must(t, held.Extend(t.Context(), 20*time.Second)) })
+				took(t, "Unlock, "+what, quick, func() { unlock(t, fresh) })
+			}
+			took(t, "Unlock of the one held before", quick, func() { unlock(t, held) })
+
+			revive(t, f.Masters[1], death)
+			revive(t, f.Masters[3], death)
+			noLocks(t, f.Masters)
+		})
+	}
+}
+
+func TestMajorityDead(t *testing.T) {
+	for death, die := range deaths {
+		t.Run(death, func(t *testing.T) {
+			f := fleet(t, 5)
+			locker := open(t, f, redlock.Open)
+			unlock(t, lock(t, locker, "warm"))
+			living := f.Masters[3:]
+			for _, m := range f.Masters[:3] {
+				must(t, die(m))
+			}
+			bound := nodeTimeout + quick // the first has to find out; those after it know
+			for range 3 {
+				took(t, "TryLock", bound, func() {
+					_, err := locker.TryLock(t.Context(), "unavailable")
+					wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrUnavailable)
+				})
+				goneAtOnce(t, living, "unavailable")
+				bound = quick
+			}
+			for _, m := range f.Masters[:3] {
+				revive(t, m, death)
+			}
+			noLocks(t, f.Masters)
+			unlock(t, lock(t, locker, "unavailable"))
+		})
+	}
+}
+
+func TestMultilockWithOneDead(t *testing.T) {
+	for death, die := range deaths {
+		t.Run(death, func(t *testing.T) {
+			f := fleet(t, 3)
+			locker := open(t, f, multilock.Open)
+			unlock(t, lock(t, locker, "warm"))
+			must(t, die(f.Masters[2]))
+			bound := nodeTimeout + quick
+			for range 3 {
+				took(t, "TryLock", bound, func() {
+					_, err := locker.TryLock(t.Context(), "unavailable")
+					wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrUnavailable)
+				})
+				goneAtOnce(t, f.Masters[:2], "unavailable")
+				bound = quick
+			}
+			revive(t, f.Masters[2], death)
+			noLocks(t, f.Masters)
+			unlock(t, lock(t, locker, "unavailable"))
+		})
+	}
+}
+
+// What a frozen server has in its socket buffers it runs when it thaws, however late, and after the attempts have been given up.
+func TestThawedServersHoldNothing(t *testing.T) {
+	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 5)
+			lockers := []*quorum.Locker{open(t, f, by), open(t, f, by)}
+			for round := range 3 {
+				ctx, stop := context.WithCancel(t.Context())
+				var working sync.WaitGroup
+				var mu sync.Mutex
+				attempts, failures := 0, 0
+				for worker := range 64 {
+					working.Go(func() {
+						// Each name has two contenders, one from each locker.
+						name := fmt.Sprintf("round %d, job %d", round, worker/2)
+						for ctx.Err() == nil {
+							held, err := lockers[worker%2].TryLock(ctx, name)
+							mu.Lock()
+							attempts++
+							if err != nil {
+								failures++
+							}
+							mu.Unlock()
+							if err == nil {
+								held.Unlock(ctx) // nodes are frozen: it may have to report that
+							}
+						}
+					})
+				}
+				count := func() int { mu.Lock(); defer mu.Unlock(); return attempts }
+				eventually(t, soon, func() bool { return count() > 200 }, "the workers are at it")
+				for _, m := range f.Masters[:3] {
+					must(t, m.Freeze())
+				}
+				frozenAt := count()
+				eventually(t, soon, func() bool { return count() > frozenAt+200 }, "attempts fail while three of five are frozen")
+				stop()
+				working.Wait()
+				for _, m := range f.Masters[:3] {
+					must(t, m.Thaw())
+				}
+				noLocks(t, f.Masters)
+				if failures == 0 {
+					t.Error("no attempt failed: the test shows nothing")
+				}
+				// The nodes are to be found alive again before the next round.
+				eventually(t, soon, func() bool {
+					held, err := lockers[0].TryLock(t.Context(), "again")
+					if err != nil {
+						return false
+					}
+					unlock(t, held)
+					held, err = lockers[1].TryLock(t.Context(), "again")
+					if err == nil {
+						unlock(t, held)
+					}
+					return err == nil
+				}, "both lockers work after the thaw")
+			}
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// maxToken is the highest token: servers count in float64.
+const maxToken = 1<<53 - 1
+
+// Violation is something that must not happen.
+type Violation struct {
+	Rule   string // "overlap", "token", "porcupine", "register", or "log" for events that make no sense
+	Detail string // for people: the name, and the holds with owner, token and times since the first call of the history
+}
+
+func (v Violation) String() string { return v.Rule + ": " + v.Detail }
+
+// Options says how to judge.
+type Options struct {
+	// HonestClocks tells that no clock strayed beyond the drift that leases allow for. Without it two may believe to hold at
+	// once, and only the tokens are judged.
+	HonestClocks bool
+	// PictureDir is where porcupine's picture of each name with a violation goes, as an HTML file; "" for no pictures. The
+	// directory is made if need be.
+	PictureDir string
+	// Timeout bounds porcupine's search for each name; 0 is DefaultTimeout. In a testing/synctest bubble it never ends: Check
+	// keeps the bubble's clock from moving. A search that is cut off is a violation, of "porcupine".
+	Timeout time.Duration
+}
+
+// DefaultTimeout is the Timeout of zero Options.
+const DefaultTimeout = 30 * time.Second
+
+// Check returns what is wrong with a history, nothing when all is well:
+//
+//   - overlap (with honest clocks): a lock is held from the instant that Lock returned until Unlock was called, the deadline
+//     passed or the context ended, whichever came first. Two owners of one name must not hold at the same time. Where two
+//     share only the instant in which one ends and the other begins, the order of both within it is unknown, and they do not
+//     overlap. Where Lock returned after the deadline nothing was held.
+//   - token: when Lock had returned to one owner before another called it, the other's token is strictly higher. No token is
+//     given to two owners of a name, ever. An owner that enters again keeps its token. Tokens are 1 to 2^53−1.
+//   - porcupine (with honest clocks): some order of all that happened, each within its call and return, explains what was
+//     seen; see model. This alone finds that of two who called Lock at about the same time, the later holder has the lower token.
+//   - log: a release without an acquire, an owner used twice, a call that returned before it began.
+//
+// Forcing a lock open, by an operator, ends a hold: record it as Lost.
+func Check(events []Event, opts Options) []Violation {
+	var all []Violation
+	for _, h := range gather(events) {
+		h.checkTokens()
+		if opts.HonestClocks {
+			h.checkOverlap()
+		}
+		h.checkModel(opts)
+		all = append(all, h.violations...)
+	}
+	return all
+}
+
+func (h *history) checkTokens() {
+	owners := map[uint64]*hold{}
+	var returned []*hold
+	for _, of := range h.holds {
+		if of.Return == Unknown && of.Token == 0 {
+			continue
+		}
+		if of.Token < 1 || of.Token > maxToken {
+			h.report("token", "%s: not between 1 and 2^53−1", h.describe(of))
+		}
+		if other := owners[of.Token]; other != nil {
+			h.report("token", "given twice: to %s and to %s", h.describe(other), h.describe(of))
+		} else {
+			owners[of.Token] = of
+		}
+		if of.Return != Unknown {
+			returned = append(returned, of)
+		}
+		for _, e := range of.inner {
+			if e.Kind == Acquired && e.Token != of.Token && (e.Return != Unknown || e.Token != 0) {
+				h.report("token", "changed to %d when entered again (level %d, Lock called %s, returned %s): %s",
+					e.Token, e.Level, h.at(e.Call), h.at(e.Return), h.describe(of))
+			}
+		}
+	}
+	slices.SortFunc(returned, func(a, b *hold) int { return cmp.Compare(a.Return, b.Return) })
+	var highest *hold // among those that returned before the call that is looked at
+	for _, of := range h.holds {
+		for len(returned) > 0 && returned[0].Return < of.Call {
+			if highest == nil || returned[0].Token > highest.Token {
+				highest = returned[0]
+			}
+			returned = returned[1:]
+		}
+		if highest != nil && of.Token < highest.Token && (of.Token != 0 || of.Return != Unknown) {
+			h.report("token", "not higher than before: first %s, then %s", h.describe(highest), h.describe(of))
+		}
+	}
+}
+
+func (h *history) checkOverlap() {
+	var began []*hold
+	for _, of := range h.holds {
+		if of.began() {
+			began = append(began, of)
+		}
+	}
+	slices.SortFunc(began, func(a, b *hold) int { return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end, b.end)) })
+	var last *hold // of those that began so far, the one that ends last
+	for _, of := range began {
+		if last != nil && of.Return < last.end && last.Return < of.end {
+			h.report("overlap", "for %v: %s and %s", time.Duration(min(last.end, of.end)-of.Return), h.describe(last), h.describe(of))
+		}
+		if last == nil || of.end > last.end {
+			last = of
+		}
+	}
+}
+
+func (o Options) timeout() time.Duration {
+	if o.Timeout <= 0 {
+		return DefaultTimeout
+	}
+	return o.Timeout
+}

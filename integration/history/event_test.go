@@ -1,0 +1,82 @@
+package history
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var samples = []Event{
+	{Client: 3, Name: "k", Owner: "a:1", Level: 1, Kind: Acquired, Token: 1<<53 - 1, Call: -5, Return: 1<<62 + 1, Deadline: Unknown},
+	{Name: "a\x00b\xff\n", Owner: "b:2", Kind: Released, Return: Unknown},
+	{Name: "a\x00b\xfe\n", Owner: "\"", Level: 2, Kind: Lost},
+	{},
+}
+
+func TestEventsSurviveJSON(t *testing.T) {
+	valid := samples[:3]
+	var file bytes.Buffer
+	if err := WriteJSON(&file, valid...); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(file.String(), "\n"); got != len(valid) {
+		t.Errorf("%d events make %d lines:\n%s", len(valid), got, &file)
+	}
+	whole := file.String()
+	got, err := ReadJSON(&file)
+	if err != nil || !slices.Equal(got, valid) {
+		t.Errorf("read back %+v (%v), want %+v", got, err, valid)
+	}
+
+	// A process that is killed leaves a line without an end, whole or not.
+	for cut := range len(whole) {
+		got, err := ReadJSON(strings.NewReader(whole[:cut]))
+		if want := strings.Count(whole[:cut], "\n"); err != nil || !slices.Equal(got, valid[:want]) {
+			t.Fatalf("cut at %d: %d events (%v), want %d", cut, len(got), err, want)
+		}
+	}
+}
+
+func TestJSONOfNoEvent(t *testing.T) {
+	if err := WriteJSON(&bytes.Buffer{}, samples[3]); err == nil {
+		t.Error("an event without a kind was written")
+	}
+	var first bytes.Buffer
+	if err := WriteJSON(&first, samples[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"\n", "{}{}\n", `{"Kind":"gained"}` + "\n", `{"Token":-1}` + "\n", "[]\n"} {
+		got, err := ReadJSON(strings.NewReader(first.String() + bad + first.String()))
+		if err == nil || !strings.Contains(err.Error(), "line 2") || len(got) != 1 {
+			t.Errorf("%q: %d events and %v, want 1 and an error that names line 2", bad, len(got), err)
+		}
+	}
+}
+
+func TestLogIsSafeForConcurrentUse(t *testing.T) {
+	var log Log
+	var clients sync.WaitGroup
+	for client := range 8 {
+		clients.Go(func() {
+			for i := range 100 {
+				log.Add(Event{Client: client, Call: int64(i)})
+				log.Events()
+			}
+		})
+	}
+	clients.Wait()
+	seen := make([]int64, 8)
+	for _, e := range log.Events() {
+		if e.Call != seen[e.Client] {
+			t.Fatalf("client %d: event %d comes in place of %d", e.Client, e.Call, seen[e.Client])
+		}
+		seen[e.Client]++
+	}
+	events := log.Events()
+	events[0].Name = "changed"
+	if len(events) != 800 || log.Events()[0].Name != "" {
+		t.Errorf("%d events, and the log is its reader's to change", len(events))
+	}
+}

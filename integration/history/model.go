@@ -1,0 +1,175 @@
+package history
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A lock that is held by lease is no plain mutex: a hold ends by itself, and nobody calls anything. So its end is an operation
+// of the model, one for every hold, which may take effect from the instant that the holder stopped believing (Unlock called,
+// deadline, context ended) to the instant that this had been seen (Unlock returned, the loss noticed), or at any time later
+// when nobody saw it. The state is one name's:
+//
+//   - enter, level 1, with a token: only when nobody holds, only with a token above the last one.
+//   - enter, level n > 1: only by the owner, with its token, at level n − 1.
+//   - leave, of a level above 1: lowers the owner's level; changes nothing where the lock has ended.
+//   - end: the owner's lock is over, at whatever level it stands. The last token stays.
+//
+// An acquire that was not seen to return, and whose token nobody learned, is left out: what it may have granted ended by
+// itself, and tokens may skip values, so any history that it explains is explained without it. One whose token is known may
+// take effect at any time after its call, and end at any time after that.
+//
+// With dishonest clocks two may hold at once, and only the order of the tokens is left of the model: enter of level 1.
+// checkTokens decides that completely, so the search is then made for its picture only.
+
+type opKind int
+
+const (
+	enter opKind = iota
+	leave
+	end
+)
+
+// op is an operation; all that is known of its outcome is in it, so that operations have no output.
+type op struct {
+	kind  opKind
+	owner string
+	level int
+	token uint64
+	how   string // the hold ended
+}
+
+// state is a name's. The zero value is a name that nobody ever held.
+type state struct {
+	owner string // "" for nobody: level 0
+	level int
+	last  uint64 // token
+}
+
+func (s state) step(o op, exclusive bool) (bool, state) {
+	switch {
+	case o.kind == enter && o.level == 1:
+		free := s.level == 0 || !exclusive
+		return free && o.token > s.last, state{o.owner, 1, o.token}
+	case o.kind == enter:
+		mine := s.level > 0 && s.owner == o.owner && o.token == s.last
+		return mine && o.level == s.level+1, state{s.owner, s.level + 1, s.last}
+	case o.kind == leave && s.owner == o.owner && s.level > 1:
+		return true, state{s.owner, s.level - 1, s.last}
+	case o.kind == leave:
+		return true, s
+	default:
+		return s.level > 0 && s.owner == o.owner, state{last: s.last}
+	}
+}
+
+func (o op) String() string {
+	switch o.kind {
+	case enter:
+		return fmt.Sprintf("%s enters, level %d, token %d", o.owner, o.level, o.token)
+	case leave:
+		return fmt.Sprintf("%s leaves level %d", o.owner, o.level)
+	default:
+		return fmt.Sprintf("%s ends: %s", o.owner, o.how)
+	}
+}
+
+func (s state) String() string {
+	if s.level == 0 {
+		return fmt.Sprintf("free, last token %d", s.last)
+	}
+	return fmt.Sprintf("%s holds, level %d, token %d", s.owner, s.level, s.last)
+}
+
+func model(exclusive bool) porcupine.Model {
+	return porcupine.Model{
+		Init:              func() any { return state{} },
+		Step:              func(s, o, _ any) (bool, any) { return s.(state).step(o.(op), exclusive) },
+		DescribeOperation: func(o, _ any) string { return o.(op).String() },
+		DescribeState:     func(s any) string { return s.(state).String() },
+	}
+}
+
+func (h *history) operations(exclusive bool) []porcupine.Operation {
+	var all []porcupine.Operation
+	add := func(client int, call, ret int64, o op) {
+		all = append(all, porcupine.Operation{ClientId: client, Input: o, Call: call, Return: max(call, ret)})
+	}
+	for _, of := range h.holds {
+		if of.Return == Unknown && of.Token == 0 {
+			continue
+		}
+		add(of.Client, of.Call, of.Return, op{kind: enter, owner: of.Owner, level: 1, token: of.Token})
+		if !exclusive {
+			continue
+		}
+		for _, e := range of.inner {
+			switch {
+			case e.Kind == Released:
+				add(e.Client, e.Call, e.Return, op{kind: leave, owner: e.Owner, level: e.Level})
+			case e.Kind == Acquired && e.Return != Unknown:
+				add(e.Client, e.Call, e.Return, op{kind: enter, owner: e.Owner, level: e.Level, token: e.Token})
+			}
+		}
+		switch {
+		case of.Return == Unknown:
+			add(of.Client, of.Call, Unknown, op{kind: end, owner: of.Owner, how: "unseen"})
+		case of.end != never:
+			add(of.Client, max(of.end, of.Call), of.over, op{kind: end, owner: of.Owner, how: of.how})
+		}
+	}
+	return all
+}
+
+// checkModel has porcupine look for an order that explains the history, and draws a picture when something is wrong with it.
+func (h *history) checkModel(opts Options) {
+	picture := opts.PictureDir != "" && len(h.violations) > 0
+	model, operations := model(opts.HonestClocks), h.operations(opts.HonestClocks)
+	if opts.HonestClocks {
+		switch porcupine.CheckOperationsTimeout(model, operations, opts.timeout()) {
+		case porcupine.Illegal:
+			h.report("porcupine", "no order of its %d operations explains what was seen", len(operations))
+			picture = opts.PictureDir != ""
+		case porcupine.Unknown:
+			h.report("porcupine", "undecided after %v, with %d operations", opts.timeout(), len(operations))
+			picture = opts.PictureDir != ""
+		}
+	}
+	if !picture {
+		return
+	}
+	_, info := porcupine.CheckOperationsVerbose(model, operations, opts.timeout())
+	path, err := draw(opts.PictureDir, h.name, func(f *os.File) error { return porcupine.Visualize(model, info, f) })
+	last := &h.violations[len(h.violations)-1]
+	if err != nil {
+		last.Detail += fmt.Sprintf(" (no picture: %v)", err)
+		return
+	}
+	last.Detail += fmt.Sprintf(" (picture: %s)", path)
+}
+
+// draw makes a file of its own for a name's picture: one directory may gather those of many runs.
+func draw(dir, name string, write func(*os.File) error) (path string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+	f, err := os.CreateTemp(dir, "history-"+safe[:min(len(safe), 40)]+"-*.html")
+	if err != nil {
+		return "", err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return "", err
+	}
+	return filepath.Clean(f.Name()), f.Close()
+}

@@ -1,0 +1,631 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"go.uber.org/goleak"
+)
+
+// want fails the test unless err wraps the target, its text holds all the words, and it neither is endless nor tells a secret.
+func want(t *testing.T, err error, target error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("error %v: does not wrap %q", err, target)
+		return
+	}
+	text := err.Error()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("error %q: does not say %q", text, word)
+		}
+	}
+	if len(text) > 1500 {
+		t.Errorf("the error has %d bytes: %.200q...", len(text), text)
+	}
+	if strings.Contains(text, "s3cret") {
+		t.Errorf("error %q: tells the password", text)
+	}
+}
+
+// onlyKeys fails the test unless the masters hold no other keys than the library's marker and those allowed.
+func onlyKeys(t *testing.T, ms []*masters.Master, allowed ...string) {
+	t.Helper()
+	allowed = append(allowed, "quorumlock:node")
+	for _, m := range ms {
+		var other []string
+		if !within(soon, func() bool {
+			all, err := redis.Strings(m.Do("KEYS", "*"))
+			must(t, err)
+			other = slices.DeleteFunc(all, func(key string) bool { return slices.Contains(allowed, key) })
+			return len(other) == 0
+		}) {
+			t.Errorf("left behind on %s: %q", m.Addr(), other)
+		}
+	}
+}
+
+// noGoroutines fails the test at its end if goroutines are left that were not there now. For tests that are not parallel.
+func noGoroutines(t *testing.T) {
+	t.Helper()
+	now := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, now) })
+}
+
+// short bounds a call that should return at once, and would wait for ever.
+func short(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// calls are all that takes names.
+func calls(ctx context.Context, l *quorum.Locker) map[string]func(names ...string) error {
+	return map[string]func(names ...string) error{
+		"Lock":    func(names ...string) error { _, err := l.Lock(ctx, names...); return err },
+		"TryLock": func(names ...string) error { _, err := l.TryLock(ctx, names...); return err },
+		"Do": func(names ...string) error {
+			return l.Do(ctx, func(context.Context) error { return errors.New("fn was called") }, names...)
+		},
+		"ForceUnlock": func(names ...string) error { return l.ForceUnlock(ctx, names...) },
+	}
+}
+
+func TestNamesThatCannotBeLocked(t *testing.T) {
+	f := fleet(t, 3)
+	noGoroutines(t)
+	l := open(t, f, redlock.Open)
+	many := make([]string, 65)
+	for i := range many {
+		many[i] = fmt.Sprintf("name %d", i)
+	}
+	for _, c := range []struct {
+		what  string
+		names []string
+		words []string
+	}{
+		{"none", nil, []string{"no names"}},
+		{"empty", []string{""}, []string{"name 1 is empty"}},
+		{"one of them empty", []string{"a", ""}, []string{"name 2 is empty"}},
+		{"twice", []string{"a", "b", "a"}, []string{"name 3", "twice", `"a"`}},
+		{"1 MB", []string{strings.Repeat("x", 1<<20)}, []string{"name 1", "1048576", "4096"}},
+		{"one byte too long", []string{strings.Repeat("x", 4097)}, []string{"4097"}},
+		{"ours", []string{"quorumlock:"}, []string{`"quorumlock:"`, "name 1"}},
+		{"the marker", []string{"a", "quorumlock:node"}, []string{`"quorumlock:node"`, "name 2"}},
+		{"a counter", []string{"quorumlock:token:a"}, []string{`"quorumlock:token:a"`}},
+		{"65", many, []string{"65", "64"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			for call, do := range calls(short(t), l) {
+				if err := do(c.names...); !errors.Is(err, quorum.ErrInvalid) {
+					t.Errorf("%s: %v", call, err)
+				} else {
+					want(t, err, quorum.ErrInvalid, c.words...)
+				}
+			}
+			if len(c.names) == 1 {
+				_, err := l.Inspect(short(t), c.names[0])
+				want(t, err, quorum.ErrInvalid, c.words...)
+			}
+		})
+	}
+	onlyKeys(t, f.Masters)
+
+	unlock(t, lock(t, l, many[:64]...))
+	unlock(t, lock(t, l, strings.Repeat("x", 4096)))
+}
+
+func TestNamesAreTakenByteForByte(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open)
+	names := []string{
+		"a\x00b", "a\x00c", "a", "\x00", "{", "}", "{}", "{a}b", "{a", "a}", "a{b}c", "\xff\xfe", "\r\n", " ", "*", "naïve", "%d%s",
+		"Quorumlock:node", "redisson_lock__channel:{a}", strings.Repeat("x", 4096),
+	}
+	held := map[string]*quorum.Lock{}
+	for _, name := range names {
+		one, err := l.TryLock(short(t), name)
+		if err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+		held[name] = one
+	}
+	for _, name := range names {
+		for i, hash := range keys(t, f.Masters, name) {
+			if len(hash) != 1 || hash[held[name].Owner()] != "1" {
+				t.Errorf("%q on master %d: %v", name, i+1, hash)
+			}
+		}
+		_, err := l.TryLock(short(t), name)
+		want(t, err, quorum.ErrHeld, strconv.Quote(name)[1:min(len(name), 20)])
+		state, err := l.Inspect(short(t), name)
+		if err != nil || state.Name != name || state.Owner != held[name].Owner() {
+			t.Errorf("%q: %+v, %v", name, state, err)
+		}
+	}
+	for _, name := range names {
+		unlock(t, held[name])
+	}
+	noKeys(t, f.Masters, names...)
+}
+
+func TestNumbersOfNodes(t *testing.T) {
+	f := fleet(t, 4)
+	noGoroutines(t)
+	for _, n := range []int{2, 4} {
+		_, err := redlock.Open(f.URLs()[:n])
+		want(t, err, quorum.ErrInvalid, "odd", strconv.Itoa(n))
+	}
+	for name, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		for _, none := range [][]string{nil, {}} {
+			_, err := by(none)
+			if want(t, err, quorum.ErrInvalid, "at least one"); t.Failed() {
+				t.Fatal(name)
+			}
+		}
+	}
+	_, err := redlock.New(nil)
+	want(t, err, quorum.ErrInvalid, "at least one")
+	_, err = multilock.New([]*node.Node{})
+	want(t, err, quorum.ErrInvalid, "at least one")
+	_, err = quorum.Open(f.URLs(), nil)
+	want(t, err, quorum.ErrInvalid, "rule")
+
+	good := nodes(t, f.URLs()[:2]...)
+	_, err = redlock.New([]*node.Node{good[0], nil, good[1]})
+	want(t, err, quorum.ErrInvalid, "node 2 is nil")
+	_, err = multilock.New([]*node.Node{nil})
+	want(t, err, quorum.ErrInvalid, "node 1 is nil")
+	for _, m := range f.Masters {
+		if all := do(t, m, "KEYS", "*").([]any); len(all) > 0 {
+			t.Errorf("%s was touched: %s", m.Addr(), all)
+		}
+	}
+}
+
+// nodes opens nodes that the test owns.
+func nodes(t *testing.T, urls ...string) []*node.Node {
+	t.Helper()
+	all := make([]*node.Node, len(urls))
+	for i, url := range urls {
+		n, err := node.Open(url, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
+		must(t, err)
+		t.Cleanup(func() { must(t, n.Close()) })
+		all[i] = n
+	}
+	return all
+}
+
+func TestSameMasterTwice(t *testing.T) {
+	f := fleet(t, 2)
+	noGoroutines(t)
+	same, other := f.Masters[0], f.Masters[1]
+	byName := strings.Replace(same.URL(), "127.0.0.1", "localhost", 1)
+	pool := func() *redis.Pool {
+		p := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", same.Addr()) }}
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	overPool := func() *node.Node {
+		n, err := node.New(pool(), node.WithoutQuarantine())
+		must(t, err)
+		t.Cleanup(func() { must(t, n.Close()) })
+		return n
+	}
+	ours := nodes(t, same.URL(), same.URL(), other.URL())
+
+	for _, c := range []struct {
+		what  string
+		make  func() (*quorum.Locker, error)
+		words []string
+	}{
+		{"one URL", func() (*quorum.Locker, error) { return redlock.Open([]string{same.URL(), other.URL(), same.URL()}) },
+			[]string{same.Addr(), "one process"}},
+		{"two names", func() (*quorum.Locker, error) { return redlock.Open([]string{same.URL(), byName, other.URL()}) },
+			[]string{same.Addr(), strings.TrimPrefix(byName, "redis://"), "one process"}},
+		{"two databases", func() (*quorum.Locker, error) { return multilock.Open([]string{same.URL() + "/0", same.URL() + "/1"}) },
+			[]string{same.Addr(), "one process"}},
+		{"two names, multilock", func() (*quorum.Locker, error) { return multilock.Open([]string{same.URL(), byName}) },
+			[]string{same.Addr(), "one process"}},
+		{"one node", func() (*quorum.Locker, error) { return redlock.New([]*node.Node{ours[0], ours[2], ours[0]}) },
+			[]string{same.Addr(), "twice"}},
+		{"two nodes", func() (*quorum.Locker, error) { return multilock.New(ours[:2]) }, []string{same.Addr(), "one process"}},
+		{"two pools", func() (*quorum.Locker, error) { return multilock.New([]*node.Node{overPool(), overPool()}) },
+			[]string{same.Addr(), "one process"}},
+		{"a pool and a URL", func() (*quorum.Locker, error) { return redlock.New([]*node.Node{overPool(), ours[0], ours[2]}) },
+			[]string{same.Addr(), "one process"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			_, err := c.make()
+			want(t, err, quorum.ErrInvalid, c.words...)
+		})
+	}
+	onlyKeys(t, f.Masters)
+}
+
+// Two addresses of one master that cannot be told at first, since one of them does not answer, never count as two grants.
+func TestSameMasterTwiceComesOut(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 2)
+	net := proxied(t, f)
+	second := net.proxies[0] // also leads to the first master
+	urls := []string{f.Masters[0].URL(), net.URLs()[0], f.Masters[1].URL()}
+	second.set(requests, weather{dropped: true})
+	all := open(t, addresses(urls[:2]), multilock.Open)
+	most := open(t, addresses(urls), redlock.Open)
+	second.heal()
+
+	var err error
+	eventually(t, soon, func() bool {
+		_, err = all.TryLock(t.Context(), "bridge")
+		return !errors.Is(err, node.ErrDown)
+	}, "the second address answers")
+	want(t, err, quorum.ErrInvalid, "one process", f.Masters[0].Addr(), second.listener.Addr().String())
+	_, err = all.Lock(short(t), "bridge")
+	want(t, err, quorum.ErrNotAcquired, "one process")
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock waited for what waiting does not change: %v", err)
+	}
+
+	held := lock(t, most, "bridge") // two processes: a majority
+	// Whichever way the first master hears of the release first, the other way finds nothing: Unlock may take that for a loss.
+	if err := held.Unlock(short(t)); err != nil && !errors.Is(err, quorum.ErrLost) {
+		t.Error(err)
+	}
+	noKeys(t, f.Masters, "bridge")
+	must(t, f.Masters[1].Kill())
+	if one, err := most.TryLock(t.Context(), "bridge"); err == nil {
+		t.Errorf("one process granted a majority of three: %v", one.Names())
+	}
+	noKeys(t, f.Masters[:1], "bridge")
+}
+
+type addresses []string
+
+func (a addresses) URLs() []string { return a }
+
+func TestSettingsThatCannotBe(t *testing.T) {
+	f := fleet(t, 1)
+	noGoroutines(t)
+	const maxLease = 10 * time.Second
+	ms := nodes(t, f.Masters[0].URL())
+	maxed, err := node.Open(f.Masters[0].URL(), node.WithMaxLease(maxLease), node.WithoutQuarantine())
+	must(t, err)
+	t.Cleanup(func() { must(t, maxed.Close()) })
+	good := careful(t, f, redlock.Open, maxLease, quorum.WithNodeOptions(node.WithoutQuarantine()))
+	for _, c := range []struct {
+		what  string
+		opt   quorum.Option
+		words []string
+	}{
+		{"lease 0", quorum.WithLease(0), []string{"lease 0s", "10ms"}},
+		{"lease negative", quorum.WithLease(-time.Second), []string{"lease -1s"}},
+		{"lease tiny", quorum.WithLease(time.Millisecond), []string{"lease 1ms", "10ms"}},
+		{"lease above max", quorum.WithLease(maxLease + 1), []string{"lease 10.000000001s", "max lease 10s"}},
+		{"lease endless", quorum.WithLease(math.MaxInt64), []string{"max lease 10s"}},
+		{"fixed lease 0", quorum.WithFixedLease(0), []string{"lease 0s"}},
+		{"fixed lease negative", quorum.WithFixedLease(-1), []string{"lease -1ns"}},
+		{"fixed lease above max", quorum.WithFixedLease(time.Minute), []string{"lease 1m0s", "max lease 10s"}},
+		{"drift negative", quorum.WithDrift(-0.01), []string{"drift", "-0.01"}},
+		{"drift 1", quorum.WithDrift(1), []string{"drift", "1"}},
+		{"drift NaN", quorum.WithDrift(math.NaN()), []string{"drift", "NaN"}},
+		{"drift infinite", quorum.WithDrift(math.Inf(1)), []string{"drift", "Inf"}},
+		{"drift eats the lease", quorum.WithDrift(0.9999), []string{"0.9999", "10s"}},
+		{"retry 0", quorum.WithRetry(0, time.Second), []string{"retry", "0s", "1s"}},
+		{"retry negative", quorum.WithRetry(-1, time.Second), []string{"retry", "-1ns"}},
+		{"retry turned round", quorum.WithRetry(2*time.Second, time.Second), []string{"retry", "2s", "1s"}},
+		{"max hold negative", quorum.WithMaxHold(-1), []string{"max hold", "-1ns"}},
+		{"no logger", quorum.WithLogger(nil), []string{"logger"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			_, err := redlock.Open(f.URLs(), quorum.WithNodeOptions(node.WithMaxLease(maxLease)), c.opt)
+			want(t, err, quorum.ErrInvalid, c.words...)
+			_, err = multilock.New([]*node.Node{maxed}, c.opt)
+			want(t, err, quorum.ErrInvalid, c.words...)
+			bad := good.With(c.opt)
+			for call, do := range calls(short(t), bad) {
+				if err := do("bridge"); !errors.Is(err, quorum.ErrInvalid) {
+					t.Errorf("With, %s: %v", call, err)
+				} else {
+					want(t, err, quorum.ErrInvalid, c.words...)
+				}
+			}
+			_, err = bad.Inspect(short(t), "bridge")
+			want(t, err, quorum.ErrInvalid, c.words...)
+			_, err = bad.With(quorum.WithHooks(quorum.Hooks{})).TryLock(short(t), "bridge")
+			want(t, err, quorum.ErrInvalid, c.words...)
+		})
+	}
+	for what, opt := range map[string]quorum.Option{
+		"clock":   quorum.WithClock(nil),
+		"lease":   quorum.WithLease(31 * time.Second),
+		"timeout": quorum.WithNodeOptions(node.WithTimeout(0)),
+		"max":     quorum.WithNodeOptions(node.WithMaxLease(0)),
+		"whole":   quorum.WithNodeOptions(node.WithMaxLease(1500 * time.Microsecond * 9)),
+		"65":      quorum.WithNodeOptions(node.WithConns(65)),
+		"0 conn":  quorum.WithNodeOptions(node.WithConns(0)),
+	} {
+		_, err := redlock.Open(f.URLs(), opt)
+		want(t, err, quorum.ErrInvalid)
+		t.Logf("%s: %v", what, err)
+	}
+	_, err = node.New(nil)
+	want(t, err, quorum.ErrInvalid, "pool")
+	_, err = redlock.New([]*node.Node{ms[0], maxed, ms[0]})
+	want(t, err, quorum.ErrInvalid, "max lease", "30s", "10s")
+	_, err = good.With(quorum.WithNodeOptions(node.WithConns(2))).TryLock(short(t), "bridge")
+	want(t, err, quorum.ErrInvalid, "nodes' options")
+	onlyKeys(t, f.Masters)
+
+	held := lock(t, good, "bridge")
+	for _, lease := range []time.Duration{0, -time.Second, time.Millisecond, maxLease + 1} {
+		want(t, held.Extend(short(t), lease), quorum.ErrInvalid, lease.String())
+	}
+	if !held.Valid() {
+		t.Errorf("after Extend with leases that cannot be: %v", held.Err())
+	}
+	unlock(t, held)
+}
+
+// The max lease is the deployment's: who has another one is refused at once, and changes nothing.
+func TestTwoMaxLeases(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	trust := quorum.WithNodeOptions(node.WithoutQuarantine())
+	first := careful(t, f, redlock.Open, 10*time.Second, trust)
+	held := lock(t, first, "bridge")
+	for _, maxLease := range []time.Duration{time.Second, 20 * time.Second} {
+		second := careful(t, f, redlock.Open, maxLease, trust)
+		for name, call := range calls(short(t), second) {
+			if err := call("another bridge"); !errors.Is(err, node.ErrMaxLease) {
+				t.Errorf("%s: %v", name, err)
+			} else {
+				want(t, err, node.ErrMaxLease, "node 127.0.0.1:", "10s", maxLease.String())
+			}
+		}
+	}
+	for _, m := range f.Masters {
+		if kept := string(do(t, m, "HGET", "quorumlock:node", "max").([]byte)); kept != "10000" {
+			t.Errorf("%s: the marker's max lease is %s now", m.Addr(), kept)
+		}
+	}
+	if !held.Valid() {
+		t.Error(held.Err())
+	}
+	unlock(t, held)
+	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+}
+
+func TestURLsThatCannotBe(t *testing.T) {
+	noGoroutines(t)
+	for _, c := range []struct{ url, word string }{
+		{"", "scheme"},
+		{"127.0.0.1", "scheme"},
+		{"127.0.0.1:6379", ""},
+		{"localhost:6379", "localhost"},
+		{"http://s3cret@127.0.0.1", "http"},
+		{"redis:127.0.0.1", "//"},
+		{"redis://", "host"},
+		{"redis:///1", "host"},
+		{"redis://:s3cret@", "host"},
+		{"redis://:s3cret@:6379", "host"},
+		{"redis://:s3cret@127.0.0.1:0", "port"},
+		{"redis://:s3cret@127.0.0.1:65536", "port"},
+		{"redis://:s3cret@127.0.0.1:x", ""},
+		{"redis://s3cret@127.0.0.1", "no password"},
+		{"redis://user:@127.0.0.1", "no password"},
+		{"redis://:s3cret@127.0.0.1/x", "database"},
+		{"redis://:s3cret@127.0.0.1/-1", "database"},
+		{"redis://:s3cret@127.0.0.1/1/2", "database"},
+		{"redis://:s3cret@127.0.0.1?database=1", "db=N"},
+		{"redis://:s3cret@127.0.0.1/1?db=2", "db=N"},
+		{"redis://:s3cret@127.0.0.1?db=1&db=2", "db=N"},
+		{"redis://:s3cret@127.0.0.1#1", "fragment"},
+		{"redis://:s3cret%zz@127.0.0.1", "parsed"},
+		{"redis://:s3cret word@127.0.0.1", "parsed"},
+		{"redis://:s3cret#@127.0.0.1", ""},
+		{"redis://:s3cret?@127.0.0.1", ""},
+		{"redis://:/s3cret@127.0.0.1", ""},
+		{"unix://tmp/redis.sock", "unix:///path"},
+		{"unix://", "unix:///path"},
+		{"\x00", ""},
+		{"redis://127.0.0.1\n", ""},
+	} {
+		_, err := redlock.Open([]string{"redis://127.0.0.1:1", c.url, "redis://127.0.0.1:2"})
+		if err == nil {
+			t.Errorf("%q: no error", c.url)
+			continue
+		}
+		want(t, err, quorum.ErrInvalid, c.word, "node 2", "URL")
+	}
+}
+
+// A password that was not percent-encoded ends where the URL's host is taken to end. What follows must not be told either.
+func TestURLWithAnUnescapedPasswordTellsNothing(t *testing.T) {
+	for _, url := range []string{
+		"redis://default:1/s3cret@127.0.0.1:6379",
+		"redis://default:12345678/s3cret@127.0.0.1:6379",
+		"redis://default:1?s3cret@127.0.0.1:6379",
+		"redis://default:1?db=s3cret@127.0.0.1:6379",
+		"redis://default:1#s3cret@127.0.0.1:6379",
+		"redis://default:s3cret/s3cret@127.0.0.1:6379",
+	} {
+		_, err := redlock.Open([]string{url})
+		want(t, err, quorum.ErrInvalid, "node 1")
+		if err != nil && strings.Contains(err.Error(), "12345678") {
+			t.Errorf("error %q: tells the beginning of the password", err)
+		}
+	}
+}
+
+// permanently fails the test unless Lock returns at once with a node's permanent error, as TryLock does.
+func permanently(t *testing.T, l *quorum.Locker, words ...string) {
+	t.Helper()
+	for name, call := range calls(t.Context(), l) {
+		if name == "ForceUnlock" {
+			continue
+		}
+		done := make(chan error, 1)
+		go func() { done <- call("bridge") }()
+		select {
+		case err := <-done:
+			var failed *node.Error
+			if !errors.As(err, &failed) || !failed.Permanent() {
+				t.Errorf("%s: %v", name, err)
+			} else {
+				want(t, err, quorum.ErrNotAcquired, append(words, `"bridge"`)...)
+			}
+		case <-time.After(soon):
+			t.Fatalf("%s waits where waiting does not help", name)
+		}
+	}
+}
+
+func TestCredentialsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	for _, m := range f.Masters {
+		do(t, m, "ACL", "SETUSER", "app", "on", ">right", "~*", "&*", "+@all")
+		do(t, m, "ACL", "SETUSER", "reader", "on", ">right", "~*", "&*", "+@read", "+info", "+script", "+client")
+		do(t, m, "ACL", "SETUSER", "fenced", "on", ">right", "~quorumlock:*", "&*", "+@all")
+	}
+	as := func(user string, ms ...*masters.Master) []string {
+		urls := make([]string, len(ms))
+		for i, m := range ms {
+			urls[i] = "redis://" + user + "@" + m.Addr()
+		}
+		return urls
+	}
+	addr := f.Masters[0].Addr()
+	for _, c := range []struct{ user, word string }{
+		{"app:s3cret", "WRONGPASS"},
+		{"nobody:s3cret", "WRONGPASS"},
+		{":s3cret", "AUTH"}, // a password where none is set
+		{"reader:right", "NOPERM"},
+		{"fenced:right", "NOPERM"},
+	} {
+		t.Run("all, "+c.user, func(t *testing.T) {
+			permanently(t, open(t, addresses(as(c.user, f.Masters...)), redlock.Open), c.word, "node 127.0.0.1:")
+		})
+		t.Run("most, "+c.user, func(t *testing.T) {
+			urls := append(as(c.user, f.Masters[:2]...), f.URLs()[2])
+			permanently(t, open(t, addresses(urls), redlock.Open), addr, c.word)
+		})
+		t.Run("one, "+c.user, func(t *testing.T) {
+			urls := append(as(c.user, f.Masters[0]), f.URLs()[1:]...)
+			permanently(t, open(t, addresses(urls), multilock.Open), addr, c.word)
+			minority := open(t, addresses(urls), redlock.Open)
+			unlock(t, lock(t, minority, "bridge"))
+			state, err := minority.Inspect(short(t), "bridge")
+			must(t, err)
+			if c.word != "NOPERM" {
+				want(t, state.Nodes[0].Err, state.Nodes[0].Err, c.word, addr)
+			}
+		})
+	}
+	unlock(t, lock(t, open(t, addresses(as("app:right", f.Masters...)), redlock.Open), "bridge"))
+	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+}
+
+func TestNoPasswordWhereOneIsNeeded(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	for _, m := range f.Masters {
+		do(t, m, "CONFIG", "SET", "requirepass", "right")
+	}
+	permanently(t, open(t, f, redlock.Open), "node 127.0.0.1:", "NOAUTH")
+	for _, m := range f.Masters {
+		conn, err := redis.Dial("tcp", m.Addr(), redis.DialPassword("right"))
+		must(t, err)
+		if all, err := redis.Strings(conn.Do("KEYS", "*")); err != nil || len(all) > 0 {
+			t.Errorf("%s: %q, %v", m.Addr(), all, err)
+		}
+		must(t, conn.Close())
+	}
+}
+
+func TestReplicasAreNoNodes(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 4, "--repl-diskless-sync-delay", "0")
+	follow := func(i int) {
+		host, port, _ := strings.Cut(f.Masters[3].Addr(), ":")
+		do(t, f.Masters[i], "REPLICAOF", host, port)
+	}
+	three := addresses(f.URLs()[:3])
+	before := open(t, three, redlock.Open) // has connections to what is a master yet
+	unlock(t, lock(t, before, "bridge"))
+
+	follow(0)
+	l := open(t, three, redlock.Open)
+	held := lock(t, l, "bridge")
+	unlock(t, held)
+	unlock(t, lock(t, before, "bridge"))
+	all := open(t, three, multilock.Open)
+	permanently(t, all, f.Masters[0].Addr(), "replica")
+	_, err := all.TryLock(short(t), "bridge")
+	want(t, err, node.ErrReplica)
+	report, err := nodes(t, f.URLs()[0])[0].Check(short(t))
+	if err != nil || report.Role != "slave" || !strings.Contains(strings.Join(report.Hazards, "\n"), "replica") {
+		t.Errorf("Check: %+v, %v", report, err)
+	}
+
+	follow(1)
+	permanently(t, open(t, three, redlock.Open), f.Masters[1].Addr(), "replica")
+	permanently(t, before, f.Masters[1].Addr())
+	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+}
+
+func TestKeyOfAnotherTypeAtTheName(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open, quorum.WithLease(300*time.Millisecond))
+	all := open(t, f, multilock.Open)
+	spoil := func(i int) { do(t, f.Masters[i], "SET", "bridge", "precious") }
+	intact := func(n int) {
+		t.Helper()
+		for i, m := range f.Masters[:n] {
+			if kept, err := redis.String(m.Do("GET", "bridge")); err != nil || kept != "precious" {
+				t.Errorf("master %d: %q, %v", i+1, kept, err)
+			}
+		}
+		for i, m := range f.Masters[n:] {
+			eventually(t, soon, func() bool { return do(t, m, "EXISTS", "bridge").(int64) == 0 }, fmt.Sprintf("nothing on master %d", n+i+1))
+		}
+	}
+
+	spoil(0)
+	held := lock(t, l, "bridge")
+	pass(t, 600*time.Millisecond) // two leases: renewals and repairs meet the key
+	if !held.Valid() {
+		t.Errorf("one key of another type: %v", held.Err())
+	}
+	unlock(t, held)
+	intact(1)
+	permanently(t, all, f.Masters[0].Addr(), "WRONGTYPE")
+	intact(1)
+
+	spoil(1)
+	permanently(t, l, "WRONGTYPE", f.Masters[1].Addr())
+	intact(2)
+	spoil(2)
+	permanently(t, l, "WRONGTYPE")
+	want(t, l.ForceUnlock(short(t), "bridge"), quorum.ErrUnavailable, "WRONGTYPE", f.Masters[0].Addr())
+	_, err := l.Inspect(short(t), "bridge")
+	want(t, err, quorum.ErrUnavailable, "WRONGTYPE")
+	intact(3)
+	onlyKeys(t, f.Masters, "bridge", "quorumlock:token:bridge")
+}

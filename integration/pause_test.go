@@ -1,0 +1,85 @@
+//go:build unix
+
+package integration_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// A process that was stopped for longer than its lease must not believe for a moment that it still holds the lock.
+func TestPausedHolder(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	self, err := os.Executable()
+	must(t, err)
+	holder := exec.Command(self)
+	holder.Env = append(os.Environ(), "GOMAXPROCS=1", childRole+"=holder", holderURLs+"="+strings.Join(f.URLs(), " "))
+	holder.Stderr = os.Stderr
+	orders, err := holder.StdinPipe()
+	must(t, err)
+	out, err := holder.StdoutPipe()
+	must(t, err)
+	must(t, holder.Start())
+	t.Cleanup(func() {
+		orders.Close()
+		holder.Process.Kill()
+		holder.Wait()
+	})
+	said := bufio.NewScanner(out)
+	say := func(format string, values ...any) {
+		t.Helper()
+		said.Scan()
+		if n, err := fmt.Sscanf(said.Text(), format, values...); n != len(values) || err != nil {
+			t.Fatalf("the holder said %q, want %q", said.Text(), format)
+		}
+	}
+
+	var token uint64
+	say("held %d", &token)
+	pass(t, 3*holderLease/2) // it renews
+	if left := leftOver(t, f.Masters, "job"); len(left) != 3 {
+		t.Fatalf("the holder runs, and only %v is left of its lock", left)
+	}
+	_, err = orders.Write([]byte("\n"))
+	must(t, err)
+	say("watching")
+	pass(t, 30*time.Millisecond) // so that the pause does not find it still at saying that
+	must(t, holder.Process.Signal(syscall.SIGSTOP))
+	others := open(t, f, redlock.Open)
+	stopped := time.Now()
+	next := lock(t, others, "job")
+	t.Logf("another got the lock %v after the holder was stopped", time.Since(stopped).Round(time.Millisecond))
+	if next.Token() <= token {
+		t.Errorf("token %d then %d", token, next.Token())
+	}
+	pass(t, holderLease/2)
+	must(t, holder.Process.Signal(syscall.SIGCONT))
+
+	var valid, lost, unlockSaysLost bool
+	var level, microseconds int
+	say("resumed %t %d %d %t %t", &valid, &level, &microseconds, &lost, &unlockSaysLost)
+	t.Logf("the holder's context ended %d µs after it ran again", microseconds)
+	if valid || level != 0 {
+		t.Errorf("the holder found valid %v and level %d after a pause longer than its lease", valid, level)
+	}
+	if !lost || !unlockSaysLost {
+		t.Errorf("lost %v, and by Unlock %v: want ErrLost", lost, unlockSaysLost)
+	}
+	if microseconds > 50_000 {
+		t.Errorf("the holder's context ended %d µs after it ran again", microseconds)
+	}
+	levelIs(t, f.Masters, next, 1)
+	if !next.Valid() {
+		t.Errorf("the holder that came back took the lock from the next one: %v", next.Err())
+	}
+	unlock(t, next)
+}

@@ -1,0 +1,268 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// levelIs fails the test unless the owner stands at that level on every master, soon and from then on.
+func levelIs(t *testing.T, ms []*masters.Master, held *quorum.Lock, level int) {
+	t.Helper()
+	var seen []map[string]string
+	everywhere := func() bool {
+		seen = keys(t, ms, held.Names()[0])
+		for _, hash := range seen {
+			if len(hash) != 1 || hash[held.Owner()] != strconv.Itoa(level) {
+				return false
+			}
+		}
+		return true
+	}
+	if !within(soon, everywhere) {
+		t.Errorf("the masters say %v, want %s = %d on each", seen, held.Owner(), level)
+		return
+	}
+	if within(50*time.Millisecond, func() bool { return !everywhere() }) {
+		t.Errorf("the masters came to say %v, want %s = %d on each", seen, held.Owner(), level)
+	}
+}
+
+func TestReenter(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	locker := open(t, f, redlock.Open)
+	const name = "account"
+	outer := lock(t, locker, name)
+	inner := lockWithin(t, outer.Context(), locker, name)
+	levelIs(t, f.Masters, outer, 2)
+	if outer.Level() != 2 || inner.Level() != 2 || inner.Token() != outer.Token() || inner.Owner() != outer.Owner() {
+		t.Errorf("outer: level %d, token %d, owner %s; inner: level %d, token %d, owner %s: want level 2 of one lock",
+			outer.Level(), outer.Token(), outer.Owner(), inner.Level(), inner.Token(), inner.Owner())
+	}
+	innermost := lockWithin(t, inner.Context(), locker, name)
+	levelIs(t, f.Masters, outer, 3)
+
+	// The flow is what counts, not the process or the handle.
+	fresh := make(chan error, 1)
+	go func() {
+		_, err := locker.TryLock(t.Context(), name)
+		fresh <- err
+	}()
+	wantErr(t, <-fresh, quorum.ErrNotAcquired, quorum.ErrHeld)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := locker.Lock(ctx, name); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock in another flow while the lock is held: %v", err)
+	}
+	levelIs(t, f.Masters, outer, 3)
+
+	unlock(t, innermost)
+	levelIs(t, f.Masters, outer, 2)
+	unlock(t, inner)
+	levelIs(t, f.Masters, outer, 1)
+	if !outer.Valid() || inner.Valid() || outer.Context().Err() != nil || inner.Context().Err() == nil {
+		t.Errorf("outer valid %v (%v), inner %v (%v): want the outer one only",
+			outer.Valid(), outer.Context().Err(), inner.Valid(), inner.Context().Err())
+	}
+	unlock(t, outer)
+	noLocks(t, f.Masters)
+}
+
+func TestOuterUnlockedFirst(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	locker := open(t, f, redlock.Open)
+	outer := lock(t, locker, "account")
+	inner := lockWithin(t, outer.Context(), locker, "account")
+	unlock(t, outer)
+	noLocks(t, f.Masters)
+	if inner.Valid() || inner.Context().Err() == nil {
+		t.Error("the inner handle is valid after the outer one was unlocked")
+	}
+	next := lock(t, locker, "account")
+	wantErr(t, inner.Unlock(t.Context()), quorum.ErrNotHeld)
+	wantErr(t, outer.Unlock(t.Context()), quorum.ErrNotHeld)
+	levelIs(t, f.Masters, next, 1)
+	unlock(t, next)
+}
+
+func TestFlowThatHoldsSomeOfTheNames(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	locker := open(t, f, redlock.Open)
+	outer := lock(t, locker, "held")
+	for _, names := range [][]string{{"held", "free"}, {"free", "held"}, {"free", "held", "free too"}} {
+		took(t, "Lock", quick, func() {
+			_, err := locker.Lock(outer.Context(), names...)
+			wantErr(t, err, quorum.ErrInvalid)
+		})
+		took(t, "TryLock", quick, func() {
+			_, err := locker.TryLock(outer.Context(), names...)
+			wantErr(t, err, quorum.ErrInvalid)
+		})
+	}
+	noKeys(t, f.Masters, "free", "free too")
+	levelIs(t, f.Masters, outer, 1)
+
+	// Names that it holds none of are another lock, held beside the first.
+	beside := lockWithin(t, outer.Context(), locker, "free", "free too")
+	both := lockWithin(t, beside.Context(), locker, "held")
+	levelIs(t, f.Masters, outer, 2)
+	unlock(t, both)
+	unlock(t, beside)
+	unlock(t, outer)
+	noLocks(t, f.Masters)
+}
+
+func TestFromContext(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	locker := open(t, f, redlock.Open)
+	if _, ok := quorum.FromContext(t.Context(), "a"); ok {
+		t.Error("found a lock in a context without one")
+	}
+	a := lock(t, locker, "a")
+	b := lockWithin(t, a.Context(), locker, "b")
+	again := lockWithin(t, b.Context(), locker, "a")
+	derived, cancel := context.WithCancel(again.Context())
+	defer cancel()
+	for _, want := range []struct {
+		in   context.Context
+		name string
+		lock *quorum.Lock
+	}{{a.Context(), "a", a}, {a.Context(), "b", nil}, {b.Context(), "a", a}, {b.Context(), "b", b}, {derived, "a", again}, {derived, "b", b}, {derived, "c", nil}} {
+		got, ok := quorum.FromContext(want.in, want.name)
+		if got != want.lock || ok != (want.lock != nil) {
+			t.Errorf("%s: found %p, %v, want %p", want.name, got, ok, want.lock)
+		}
+	}
+	unlock(t, again)
+	if got, _ := quorum.FromContext(derived, "a"); got != a {
+		t.Errorf("found %p after the inner one was unlocked, want the outer one %p", got, a)
+	}
+	unlock(t, b)
+	unlock(t, a)
+	if _, ok := quorum.FromContext(derived, "a"); ok {
+		t.Error("found a lock that was unlocked")
+	}
+}
+
+// A server that ran a nested acquire whose reply was lost says level 2; once it is reached again it must say 1, and the
+// outer lock must have stood all the time.
+func TestLostReplyToNestedAcquire(t *testing.T) {
+	for kind, patience := range map[string]time.Duration{
+		"given up before the time-out": nodeTimeout / 3,
+		"until the time-out":           soon,
+	} {
+		for _, lost := range []int{2, 3} {
+			t.Run(kind+", "+strconv.Itoa(lost)+" of 3 lost", func(t *testing.T) {
+				t.Parallel()
+				f := fleet(t, 3)
+				net := proxied(t, f)
+				locker := open(t, net, redlock.Open)
+				outer := lock(t, locker, "account")
+				levelIs(t, f.Masters, outer, 1)
+				for _, p := range net.proxies[:lost] {
+					p.set(replies, weather{dropped: true})
+				}
+				ctx, cancel := context.WithTimeout(outer.Context(), patience)
+				defer cancel()
+				_, err := locker.Lock(ctx, "account")
+				wantErr(t, err, quorum.ErrNotAcquired)
+				for i, p := range net.proxies[:lost] {
+					if p.drops() == 0 {
+						t.Errorf("proxy %d lost no reply: the test shows nothing", i)
+					}
+				}
+				if !outer.Valid() || outer.Level() != 1 {
+					t.Errorf("outer lock: valid %v, level %d, %v", outer.Valid(), outer.Level(), outer.Err())
+				}
+				net.each((*proxy).heal)
+				levelIs(t, f.Masters, outer, 1)
+
+				eventually(t, soon, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil }, "the nodes answer again")
+				inner := lockWithin(t, outer.Context(), locker, "account")
+				levelIs(t, f.Masters, outer, 2)
+				unlock(t, inner)
+				levelIs(t, f.Masters, outer, 1)
+				unlock(t, outer)
+				noLocks(t, f.Masters)
+			})
+		}
+	}
+}
+
+// The release of an inner level that the servers ran, but whose reply was lost, lets go of that level only, and once.
+func TestLostReplyToNestedRelease(t *testing.T) {
+	for kind, spoil := range map[string]func(*proxy){
+		"dropped":            func(p *proxy) { p.set(replies, weather{dropped: true}) },
+		"connection cut off": func(p *proxy) { p.set(replies, weather{held: true}) },
+	} {
+		for _, lost := range []int{1, 2, 3} {
+			t.Run(kind+", "+strconv.Itoa(lost)+" of 3 lost", func(t *testing.T) {
+				t.Parallel()
+				f := fleet(t, 3)
+				net := proxied(t, f)
+				locker := open(t, net, redlock.Open)
+				outer := lock(t, locker, "account")
+				middle := lockWithin(t, outer.Context(), locker, "account")
+				inner := lockWithin(t, middle.Context(), locker, "account")
+				levelIs(t, f.Masters, outer, 3)
+				for _, p := range net.proxies[:lost] {
+					spoil(p)
+				}
+				done := make(chan error, 1)
+				go func() { done <- inner.Unlock(context.Background()) }()
+				levelIs(t, f.Masters, outer, 2) // the servers ran it
+				if kind == "connection cut off" {
+					net.each((*proxy).cut)
+					net.each((*proxy).heal)
+				}
+				select {
+				case err := <-done:
+					must(t, err) // the handle's own count decides
+				case <-time.After(soon):
+					t.Fatal("Unlock of the inner level did not return")
+				}
+				net.each((*proxy).heal)
+				levelIs(t, f.Masters, outer, 2)
+				if !outer.Valid() || !middle.Valid() || outer.Level() != 2 {
+					t.Errorf("valid: outer %v, middle %v; level %d: want 2", outer.Valid(), middle.Valid(), outer.Level())
+				}
+				unlock(t, middle)
+				levelIs(t, f.Masters, outer, 1)
+				unlock(t, outer)
+				noLocks(t, f.Masters)
+			})
+		}
+	}
+}
+
+// A nested release that never reached the servers must not leave them one level high for ever: Redisson clients and people read
+// it there.
+func TestNestedReleaseThatDidNotArrive(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	net := proxied(t, f)
+	locker := open(t, net, redlock.Open)
+	outer := lock(t, locker, "account")
+	inner := lockWithin(t, outer.Context(), locker, "account")
+	levelIs(t, f.Masters, outer, 2)
+	net.each(func(p *proxy) { p.set(requests, weather{dropped: true}) })
+	unlock(t, inner)
+	net.each((*proxy).heal)
+	if !outer.Valid() || outer.Level() != 1 {
+		t.Errorf("outer lock: valid %v, level %d", outer.Valid(), outer.Level())
+	}
+	levelIs(t, f.Masters, outer, 1)
+	eventually(t, soon, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil }, "the nodes answer again")
+	unlock(t, outer)
+	noLocks(t, f.Masters)
+}

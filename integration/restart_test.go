@@ -1,0 +1,324 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// careful opens a Locker that keeps nodes which forgot in quarantine, and closes it when the test ends.
+func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, opts ...quorum.Option) *quorum.Locker {
+	t.Helper()
+	usual := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithMaxLease(maxLease))
+	locker, err := by(nodes.URLs(), append([]quorum.Option{usual}, opts...)...)
+	must(t, err)
+	t.Cleanup(func() { must(t, locker.Close()) })
+	return locker
+}
+
+// admit gives the operator's word for the masters.
+func admit(t *testing.T, maxLease time.Duration, ms ...*masters.Master) {
+	t.Helper()
+	for _, m := range ms {
+		n, err := node.Open(m.URL(), node.WithMaxLease(maxLease), node.WithTimeout(soon))
+		must(t, err)
+		must(t, n.Admit(t.Context()))
+		must(t, n.Close())
+	}
+}
+
+// restart is a crash and a new start.
+func restart(t *testing.T, m *masters.Master) {
+	t.Helper()
+	must(t, m.Kill())
+	must(t, m.Start())
+}
+
+// resync has a master take over the dataset of an empty one, over the connections that it has.
+func resync(t *testing.T, m *masters.Master) {
+	t.Helper()
+	empty := fleet(t, 1, "--repl-diskless-sync-delay", "0").Masters[0]
+	host, port, err := net.SplitHostPort(empty.Addr())
+	must(t, err)
+	do(t, m, "REPLICAOF", host, port)
+	eventually(t, 5*time.Second, func() bool {
+		role, err := redis.Values(m.Do("ROLE"))
+		return err == nil && string(role[3].([]byte)) == "connected"
+	}, "the resync is done")
+	do(t, m, "REPLICAOF", "NO", "ONE")
+}
+
+// ways in which a master forgets.
+var ways = []struct {
+	name     string
+	maxLease time.Duration // longer than it takes
+	forget   func(*testing.T, *masters.Master)
+}{
+	{"restart", 2 * time.Second, restart},
+	{"flush", 2 * time.Second, func(t *testing.T, m *masters.Master) { do(t, m, "FLUSHALL") }},
+	{"resync", 2 * time.Second, resync},
+}
+
+// A holds on masters 1 and 2 since 3 is another's, 2 forgets and 3 becomes free: then B could have 2 and 3. It does not, while A
+// holds, because of the quarantine; without, the same schedule shows two holders.
+func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			admit(t, way.maxLease, f.Masters...)
+			a := careful(t, f, redlock.Open, way.maxLease)
+			b := careful(t, f, redlock.Open, way.maxLease)
+			first, second, quarantines := voteTwice(t, f, a, b, way.maxLease, way.forget)
+			if second != nil {
+				t.Fatalf("two holders: A until %v, B until %v, now %v", first.Deadline(), second.Deadline(), time.Now())
+			}
+			if quarantines == 0 {
+				t.Error("B never met the quarantine: it did not ask in time")
+			}
+			ended := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*way.maxLease)
+			defer cancel()
+			second, err := b.Lock(ctx, "bridge")
+			must(t, err)
+			t.Logf("%d attempts of B met the quarantine; B was granted %v after A's end", quarantines, time.Since(ended))
+			if second.Token() <= first.Token() {
+				t.Errorf("token %d after %d", second.Token(), first.Token())
+			}
+			unlock(t, second)
+		})
+		t.Run(way.name+" without quarantine", func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			trusting := quorum.WithNodeOptions(node.WithoutQuarantine())
+			a := careful(t, f, redlock.Open, way.maxLease, trusting)
+			b := careful(t, f, redlock.Open, way.maxLease, trusting)
+			if _, second, _ := voteTwice(t, f, a, b, way.maxLease, way.forget); second == nil {
+				t.Error("one holder at a time: the schedule proves nothing about the quarantine")
+			}
+		})
+	}
+}
+
+// voteTwice runs that schedule until A's end. Second is not nil when B was granted while A held: both were Valid at one time.
+func voteTwice(t *testing.T, f *masters.Fleet, a, b *quorum.Locker, lease time.Duration, forget func(*testing.T, *masters.Master)) (
+	first, second *quorum.Lock, quarantines int) {
+	t.Helper()
+	unlock(t, lock(t, b, "warm up")) // B has its connections
+	do(t, f.Masters[2], "HSET", "bridge", "somebody:1", "1")
+	do(t, f.Masters[2], "PEXPIRE", "bridge", "60000")
+	// Not renewed: it hears nothing of what its masters do.
+	first = lock(t, a.With(quorum.WithFixedLease(lease)), "bridge")
+	for i, hash := range keys(t, f.Masters, "bridge") {
+		if _, ok := hash[first.Owner()]; ok != (i < 2) {
+			t.Fatalf("master %d: %v", i+1, hash)
+		}
+	}
+
+	forget(t, f.Masters[1])
+	do(t, f.Masters[2], "DEL", "bridge")
+	if !first.Valid() {
+		t.Fatal("A's lease is over already: the schedule was too slow")
+	}
+	b = b.With(quorum.WithFixedLease(lease))
+	for first.Valid() {
+		lock, err := b.TryLock(t.Context(), "bridge")
+		var why *quorum.Error
+		switch {
+		case err == nil && lock.Valid() && first.Valid() && lock.Valid():
+			return first, lock, quarantines
+		case err == nil:
+			unlock(t, lock)
+		case errors.As(err, &why) && why.Quarantined > 0:
+			quarantines++
+		}
+	}
+	return first, nil, quarantines
+}
+
+// vow is what a master says at one instant: whether the key is there, and how long it is in quarantine.
+func vow(t *testing.T, m *masters.Master, name string) (there bool, quarantine time.Duration, known bool) {
+	t.Helper()
+	reply, err := redis.Ints(m.Do("EVAL", `local t = redis.call('TIME')
+		local admitted = redis.call('HGET', 'quorumlock:node', 'admitted')
+		local left = admitted and admitted - (t[1] * 1000 + math.floor(t[2] / 1000)) or 0
+		return {redis.call('EXISTS', KEYS[1]), left, admitted and 1 or 0}`, "1", name))
+	must(t, err)
+	return reply[0] == 1, time.Duration(reply[1]) * time.Millisecond, reply[2] == 1
+}
+
+// A holder's renewals put its key back on a master that forgot, but only when that is admitted.
+func TestRepairWaitsForTheEndOfQuarantine(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways[:2] {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			const maxLease = 1200 * time.Millisecond
+			f := fleet(t, 3)
+			admit(t, maxLease, f.Masters...)
+			a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(300*time.Millisecond))
+			held := lock(t, a, "bridge")
+			third := f.Masters[2]
+			eventually(t, soon, func() bool { there, _, _ := vow(t, third, "bridge"); return there }, "A is on all masters")
+			way.forget(t, third)
+
+			began, looks := time.Now(), 0
+			eventually(t, maxLease+soon, func() bool {
+				there, left, known := vow(t, third, "bridge")
+				if known && left > 0 || !known {
+					looks++
+				}
+				if there && (left > 0 || !known) {
+					t.Fatalf("the key is there with %v of the quarantine left", left)
+				}
+				return there
+			}, "the key is there again")
+			if looks < 20 || time.Since(began) < maxLease/2 {
+				t.Errorf("only %d looks in %v", looks, time.Since(began))
+			}
+			t.Logf("repaired %v after, %d looks before", time.Since(began), looks)
+			if hash := keys(t, f.Masters, "bridge")[2]; hash[held.Owner()] != "1" {
+				t.Errorf("the repaired key: %v", hash)
+			}
+			if !held.Valid() {
+				t.Errorf("A: %v", held.Err())
+			}
+			unlock(t, held)
+			noKeys(t, f.Masters, "bridge")
+		})
+	}
+}
+
+func TestRepairFollowsTheOperatorsWord(t *testing.T) {
+	t.Parallel()
+	const maxLease = time.Minute
+	f := fleet(t, 3)
+	admit(t, maxLease, f.Masters...)
+	a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(600*time.Millisecond))
+	held := lock(t, a, "bridge")
+	restart(t, f.Masters[2])
+	// Time passing is the point: two rounds of renewal find the master in quarantine.
+	pass(t, 500*time.Millisecond)
+	if there, left, _ := vow(t, f.Masters[2], "bridge"); there || left < maxLease/2 {
+		t.Fatalf("in quarantine: key there %v, %v left", there, left)
+	}
+	admit(t, maxLease, f.Masters[2])
+	began := time.Now()
+	eventually(t, soon, func() bool { there, _, _ := vow(t, f.Masters[2], "bridge"); return there }, "repair after Admit")
+	t.Logf("repaired %v after Admit", time.Since(began))
+	if counter := string(do(t, f.Masters[2], "GET", "quorumlock:token:bridge").([]byte)); counter != strconv.FormatUint(held.Token(), 10) {
+		t.Errorf("token counter %s, want the token carried, %d", counter, held.Token())
+	}
+	unlock(t, held)
+}
+
+// A lock outlives all of its masters, as long as they restart one after another and each has time to be repaired.
+func TestLockOutlivesItsMasters(t *testing.T) {
+	t.Parallel()
+	const maxLease = 800 * time.Millisecond
+	f := fleet(t, 3)
+	admit(t, maxLease, f.Masters...)
+	a := careful(t, f, redlock.Open, maxLease)
+	b := careful(t, f, redlock.Open, maxLease)
+	held := lock(t, a, "bridge")
+	owner, token := held.Owner(), held.Token()
+
+	stop, contended := make(chan struct{}), make(chan int)
+	go func() {
+		tries := 0
+		defer func() { contended <- tries }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if second, err := b.TryLock(t.Context(), "bridge"); err == nil {
+				t.Errorf("B was granted with token %d while A, with %d, was valid: %v", second.Token(), token, held.Valid())
+				return
+			}
+			tries++
+			pass(t, 5*time.Millisecond) // in a loop without a pause its passing votes keep the repair out for many rounds
+		}
+	}()
+	for i, m := range f.Masters {
+		restart(t, m)
+		if !within(maxLease+2*soon, func() bool { return keys(t, f.Masters, "bridge")[i][owner] != "" }) {
+			t.Fatalf("master %d was not repaired; A: valid %v, %v; keys %v", i+1, held.Valid(), held.Err(), keys(t, f.Masters, "bridge"))
+		}
+	}
+	if !held.Valid() || held.Owner() != owner || held.Token() != token {
+		t.Errorf("A: valid %v, owner %s, token %d: %v", held.Valid(), held.Owner(), held.Token(), held.Err())
+	}
+	close(stop)
+	if tries := <-contended; tries < 10 {
+		t.Errorf("B tried only %d times", tries)
+	}
+	unlock(t, held)
+	unlock(t, lock(t, b, "bridge"))
+}
+
+// A master that kept its data goes on renewing, though it grants nothing new.
+func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
+	t.Parallel()
+	const lease, maxLease = 700 * time.Millisecond, 3 * time.Second
+	f := fleet(t, 3, "--appendonly", "yes", "--appendfsync", "always")
+	admit(t, maxLease, f.Masters...)
+	must(t, f.Masters[2].Kill())
+	a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(lease))
+	b := careful(t, f, redlock.Open, maxLease)
+	held := lock(t, a, "bridge")
+	restart(t, f.Masters[1])
+
+	// Time passing is the point: A would end within one lease if the restarted master did not renew it.
+	pass(t, 2*lease)
+	if !held.Valid() {
+		t.Fatalf("A: %v", held.Err())
+	}
+	state, err := b.Inspect(t.Context(), "bridge")
+	must(t, err)
+	if second := state.Nodes[1]; state.Owner != held.Owner() || second.Owner != held.Owner() || second.Quarantine <= 0 {
+		t.Errorf("state %+v", state)
+	}
+	_, err = b.TryLock(t.Context(), "another bridge")
+	want(t, err, quorum.ErrNotAcquired, "1 in quarantine")
+
+	ctx, cancel := context.WithTimeout(t.Context(), maxLease+soon)
+	defer cancel()
+	other, err := b.Lock(ctx, "another bridge")
+	must(t, err)
+	if !held.Valid() {
+		t.Errorf("A at the end of the quarantine: %v", held.Err())
+	}
+	unlock(t, other)
+	unlock(t, held)
+	noKeys(t, f.Masters[:2], "bridge", "another bridge")
+}
+
+// A new deployment grants nothing before one max lease has passed, and says so.
+func TestNewDeploymentWaitsOneMaxLease(t *testing.T) {
+	t.Parallel()
+	const maxLease = time.Second
+	f := fleet(t, 3)
+	began := time.Now()
+	l := careful(t, f, redlock.Open, maxLease)
+	_, err := l.TryLock(t.Context(), "bridge")
+	wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrQuarantined)
+	held := lockWithin(t, t.Context(), l, "bridge")
+	if waited := time.Since(began); waited < maxLease-10*time.Millisecond {
+		t.Errorf("granted after %v", waited)
+	} else {
+		t.Logf("granted after %v", waited)
+	}
+	unlock(t, held)
+}

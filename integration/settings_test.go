@@ -1,0 +1,261 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+func TestMaxHoldEndsALockThatRenewsWell(t *testing.T) {
+	t.Parallel()
+	const lease, maxHold = 300 * time.Millisecond, 800 * time.Millisecond
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open, quorum.WithLease(lease), quorum.WithMaxHold(maxHold))
+	began := time.Now()
+	held := lock(t, l, "bridge")
+	acquired := time.Now()
+	if err := held.Extend(short(t), 20*time.Second); err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	if at := held.Deadline(); at.After(acquired.Add(maxHold)) {
+		t.Errorf("the deadline is %v after the start, past the max hold of %v", at.Sub(acquired), maxHold)
+	}
+	cause := ended(t, held, maxHold+soon)
+	if after := time.Since(began); after < maxHold || after > maxHold+soon {
+		t.Errorf("ended after %v, want %v", after, maxHold)
+	}
+	want(t, cause, quorum.ErrLost, "as long as it may")
+	noKeys(t, f.Masters, "bridge") // at once, not with the 20 s
+	unlock(t, lock(t, l, "bridge"))
+}
+
+func TestDo(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open, quorum.WithLease(300*time.Millisecond))
+	must(t, l.Do(t.Context(), func(ctx context.Context) error {
+		held, ok := quorum.FromContext(ctx, "bridge")
+		if !ok || !held.Valid() || ctx != held.Context() {
+			t.Errorf("fn's context: %v, %v", held, ok)
+		}
+		return nil
+	}, "bridge"))
+	noKeys(t, f.Masters, "bridge")
+
+	ours := errors.New("ours")
+	err := l.Do(t.Context(), func(context.Context) error { return ours }, "bridge")
+	wantErr(t, err, ours)
+	if errors.Is(err, quorum.ErrLost) {
+		t.Errorf("not lost: %v", err)
+	}
+	noKeys(t, f.Masters, "bridge")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	err = l.Do(ctx, func(ctx context.Context) error { cancel(); return ctx.Err() }, "bridge")
+	wantErr(t, err, context.Canceled)
+	noKeys(t, f.Masters, "bridge")
+
+	func() {
+		defer func() {
+			if recover() != "fn" {
+				t.Error("fn's panic was lost")
+			}
+		}()
+		l.Do(t.Context(), func(context.Context) error { panic("fn") }, "bridge")
+	}()
+	noKeys(t, f.Masters, "bridge")
+
+	err = l.Do(t.Context(), func(ctx context.Context) error {
+		must(t, l.ForceUnlock(t.Context(), "bridge"))
+		<-ctx.Done()
+		return ours
+	}, "bridge")
+	wantErr(t, err, ours, quorum.ErrLost)
+	err = l.Do(t.Context(), func(ctx context.Context) error {
+		must(t, l.ForceUnlock(t.Context(), "bridge"))
+		return nil // before the holder can have noticed
+	}, "bridge")
+	wantErr(t, err, quorum.ErrLost)
+
+	somebody := lock(t, open(t, f, redlock.Open), "bridge")
+	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err = l.Do(brief, func(context.Context) error { t.Error("fn was called without the lock"); return nil }, "bridge")
+	wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrHeld, context.DeadlineExceeded)
+	unlock(t, somebody)
+}
+
+func TestSeveralNamesAllOrNoneOneToken(t *testing.T) {
+	t.Parallel()
+	for name, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			need := map[string]int{"redlock": 2, "multilock": 3}[name]
+			f := fleet(t, 3)
+			a, b := open(t, f, by), open(t, f, by)
+			for range 3 { // the counters of the names drift apart
+				unlock(t, lock(t, a, "y"))
+			}
+			middle := lock(t, a, "y")
+			_, err := b.TryLock(t.Context(), "x", "y", "z")
+			want(t, err, quorum.ErrNotAcquired, `"x"`, `"y"`, `"z"`)
+			noKeys(t, f.Masters, "x", "z")
+			unlock(t, lock(t, a, "x"))
+			unlock(t, middle)
+
+			all := lock(t, b, "x", "y", "z")
+			if all.Token() <= middle.Token() {
+				t.Errorf("token %d after %d", all.Token(), middle.Token())
+			}
+			for _, name := range all.Names() {
+				raised := 0
+				for i, m := range f.Masters {
+					counter, err := redis.Uint64(m.Do("GET", "quorumlock:token:"+name))
+					if err == nil && counter == all.Token() {
+						raised++
+					} else if counter > all.Token() {
+						t.Errorf("counter of %s on master %d: %d, above the token %d", name, i+1, counter, all.Token())
+					}
+				}
+				if raised < need {
+					t.Errorf("the counter of %s is the token on %d masters, want %d", name, raised, need)
+				}
+				if _, err := a.TryLock(t.Context(), name); err == nil {
+					t.Errorf("%s was granted twice", name)
+				}
+			}
+			unlock(t, all)
+			noKeys(t, f.Masters, "x", "y", "z")
+			for _, name := range []string{"x", "y", "z"} {
+				next := lock(t, a, name)
+				if next.Token() <= all.Token() {
+					t.Errorf("%s: token %d after %d", name, next.Token(), all.Token())
+				}
+				unlock(t, next)
+			}
+		})
+	}
+}
+
+// Two that want the same two names in different order neither deadlock nor get in together.
+func TestNamesInDifferentOrder(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	var both sync.WaitGroup
+	var inside atomic.Int32
+	var lastToken atomic.Uint64
+	const rounds = 25
+	began := time.Now()
+	for _, names := range [][]string{{"a", "b"}, {"b", "a"}} {
+		l := open(t, f, redlock.Open, quorum.WithNodeOptions(node.WithConns(4)))
+		both.Go(func() {
+			for range rounds {
+				held, err := l.Lock(ctx, names...)
+				if err != nil {
+					t.Errorf("%v: %v", names, err)
+					return
+				}
+				if n := inside.Add(1); n > 1 {
+					t.Errorf("%d inside", n)
+				}
+				if last := lastToken.Swap(held.Token()); last >= held.Token() {
+					t.Errorf("token %d after %d", held.Token(), last)
+				}
+				inside.Add(-1)
+				if err := held.Unlock(ctx); err != nil {
+					t.Errorf("%v: %v", names, err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	t.Logf("%d rounds each took %v", rounds, time.Since(began))
+	noKeys(t, f.Masters, "a", "b")
+}
+
+func TestWith(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	told := make(chan string, 4)
+	l := open(t, f, redlock.Open)
+	brief := l.With(quorum.WithFixedLease(200*time.Millisecond),
+		quorum.WithHooks(quorum.Hooks{Acquired: func(l *quorum.Lock) { told <- fmt.Sprint(l.Names()) }}))
+	long := lock(t, l, "long")
+	held := lock(t, brief, "brief")
+	if got := <-told; got != "[brief]" || len(told) > 0 {
+		t.Errorf("the hook of With heard %s", got)
+	}
+	for name, bounds := range map[string][2]int64{"long": {20_000, 30_000}, "brief": {1, 200}} {
+		for i, m := range f.Masters {
+			if left := do(t, m, "PTTL", name).(int64); left < bounds[0] || left > bounds[1] {
+				t.Errorf("%s on master %d: %d ms left, want %v", name, i+1, left, bounds)
+			}
+		}
+	}
+	if _, err := brief.TryLock(t.Context(), "long"); !errors.Is(err, quorum.ErrHeld) {
+		t.Errorf("With is another holder's namespace: %v", err)
+	}
+	unlock(t, lockWithin(t, long.Context(), brief, "long")) // one flow: it enters
+	want(t, ended(t, held, soon), quorum.ErrLost, "lease is over")
+	noKeys(t, f.Masters, "brief")
+	again := lock(t, brief.With(quorum.WithLease(time.Second)), "brief")
+	if left := time.Until(again.Deadline()); left < 500*time.Millisecond || left > time.Second {
+		t.Errorf("With of With: %v left", left)
+	}
+	unlock(t, again)
+	unlock(t, long)
+	must(t, brief.Close())
+	_, err := l.TryLock(t.Context(), "long")
+	wantErr(t, err, quorum.ErrClosed)
+}
+
+// Whoever finds a lock held hears that it is held: a dead master that the rule does not need changes nothing of it, and nor does
+// an attempt that is over with the first refusal.
+func TestHeldIsTheReason(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		by   opener
+		n    int
+		dead int
+	}{
+		{"redlock of 3", redlock.Open, 3, 0},
+		{"redlock of 3, one dead", redlock.Open, 3, 1},
+		{"redlock of 5, two dead", redlock.Open, 5, 2},
+		{"multilock of 3", multilock.Open, 3, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := fleet(t, c.n)
+			a, b := open(t, f, c.by), open(t, f, c.by)
+			held := lock(t, a, "bridge")
+			for _, m := range f.Masters[:c.dead] {
+				must(t, m.Kill())
+			}
+			wrong, first := 0, error(nil)
+			for range 100 {
+				_, err := b.TryLock(t.Context(), "bridge")
+				if !errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrUnavailable) {
+					if wrong++; first == nil {
+						first = err
+					}
+				}
+			}
+			if wrong > 0 {
+				t.Errorf("%d of 100 name another reason, first: %v", wrong, first)
+			}
+			unlock(t, held)
+		})
+	}
+}

@@ -1,0 +1,287 @@
+package integration_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// admitted opens a Locker with quarantine, on the operator's word that no lease from before is alive.
+func admitted(t *testing.T, f *masters.Fleet, by opener, opts ...quorum.Option) *quorum.Locker {
+	t.Helper()
+	for _, url := range f.URLs() {
+		n, err := node.Open(url)
+		must(t, err)
+		must(t, n.Admit(t.Context()))
+		must(t, n.Close())
+	}
+	locker, err := by(f.URLs(), append([]quorum.Option{quorum.WithNodeOptions(node.WithTimeout(nodeTimeout))}, opts...)...)
+	must(t, err)
+	t.Cleanup(func() { must(t, locker.Close()) })
+	return locker
+}
+
+// flush makes a master forget everything except that it is admitted, in one step.
+func flush(t *testing.T, m *masters.Master) {
+	t.Helper()
+	do(t, m, "EVAL", `local marker = redis.call('HGETALL', KEYS[1])
+		redis.call('FLUSHALL')
+		return redis.call('HSET', KEYS[1], unpack(marker))`, 1, "quorumlock:node")
+}
+
+func TestLockOutlivesItsLeaseAndMastersThatForget(t *testing.T) {
+	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			locker := admitted(t, f, by, quorum.WithLease(time.Second))
+			others := admitted(t, f, by, quorum.WithLease(time.Second))
+			held := lock(t, locker, "job")
+			began := time.Now()
+			everywhere := func() bool {
+				for _, hash := range keys(t, f.Masters, "job") {
+					if len(hash) != 1 || hash[held.Owner()] != "1" {
+						return false
+					}
+				}
+				return true
+			}
+			for i := 0; time.Since(began) < 5*time.Second; i++ {
+				pass(t, 1200*time.Millisecond) // more than a lease, five times
+				if !held.Valid() || held.Context().Err() != nil {
+					t.Fatalf("lost after %v: %v", time.Since(began), held.Err())
+				}
+				if !everywhere() {
+					t.Errorf("after %v the masters say %v", time.Since(began), keys(t, f.Masters, "job"))
+				}
+				if i < len(f.Masters) && kind == "redlock" {
+					flush(t, f.Masters[i])
+					repaired := time.Now()
+					eventually(t, 900*time.Millisecond, everywhere, "the flushed master is repaired before a lease is over")
+					t.Logf("master %d was repaired %v after it forgot", i, time.Since(repaired).Round(time.Millisecond))
+				}
+				_, err := others.TryLock(t.Context(), "job")
+				wantErr(t, err, quorum.ErrNotAcquired)
+			}
+			if !held.Valid() || held.Level() != 1 {
+				t.Errorf("after %v: valid %v, level %d, %v", time.Since(began), held.Valid(), held.Level(), held.Err())
+			}
+			unlock(t, held)
+			noLocks(t, f.Masters)
+			next := lock(t, others, "job")
+			if next.Token() <= held.Token() {
+				t.Errorf("token %d then %d: the counters must survive a flush through the renewals", held.Token(), next.Token())
+			}
+			unlock(t, next)
+		})
+	}
+}
+
+// Where fewer nodes than the rule needs keep it the lock is lost, and the holder learns of it from its next renewal.
+func TestTooManyMastersForget(t *testing.T) {
+	for kind, c := range map[string]struct {
+		by     opener
+		forget int
+	}{"redlock": {redlock.Open, 2}, "multilock": {multilock.Open, 1}} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			locker := admitted(t, f, c.by, quorum.WithLease(time.Second))
+			held := lock(t, locker, "job")
+			for _, m := range f.Masters[:c.forget] {
+				flush(t, m)
+			}
+			select {
+			case <-held.Context().Done():
+			case <-time.After(soon):
+				t.Fatal("its context goes on")
+			}
+			wantErr(t, context.Cause(held.Context()), quorum.ErrLost)
+			wantErr(t, held.Unlock(t.Context()), quorum.ErrLost)
+			noLocks(t, f.Masters)
+		})
+	}
+}
+
+func TestFixedLeaseEndsByItself(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	net := proxied(t, f)
+	const lease = 600 * time.Millisecond
+	locker := open(t, net, redlock.Open, quorum.WithFixedLease(lease))
+	began := time.Now()
+	held := lock(t, locker, "job")
+	eventually(t, soon, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 }, "the lock stands on every master")
+	renewals := net.saw(sha(t, "renew"))
+	// No packet gets through from here on: the context needs none to end, the keys none to expire.
+	net.each(func(p *proxy) { p.set(requests, weather{dropped: true}) })
+	select {
+	case <-held.Context().Done():
+	case <-time.After(soon):
+		t.Fatal("the lease is over and the context goes on")
+	}
+	if after := time.Since(began); after < lease*9/10 || after > lease+50*time.Millisecond {
+		t.Errorf("the context ended %v after the request for a lease of %v", after, lease)
+	}
+	wantErr(t, context.Cause(held.Context()), quorum.ErrLost)
+	wantErr(t, held.Err(), quorum.ErrLost)
+	if held.Valid() {
+		t.Error("valid after its lease")
+	}
+	eventually(t, lease/2, func() bool { return len(leftOver(t, f.Masters, "job")) == 0 }, "the keys expire by themselves")
+	if n := net.saw(sha(t, "renew")) - renewals; n != 0 {
+		t.Errorf("%d renewals of a fixed lease", n)
+	}
+	wantErr(t, held.Unlock(t.Context()), quorum.ErrLost)
+	net.each((*proxy).heal)
+	noLocks(t, f.Masters)
+}
+
+// Locks are unlocked all the time around the moments when their renewals are due. What the masters hear of an owner after its
+// release is nothing.
+func TestNoRenewalAfterUnlock(t *testing.T) {
+	f := fleet(t, 3)
+	const lease, locks = 900 * time.Millisecond, 400
+	locker := open(t, f, redlock.Open, quorum.WithLease(lease))
+	logs := make([]func() []string, len(f.Masters))
+	for i, m := range f.Masters {
+		logs[i] = monitor(t, m)
+	}
+	var working sync.WaitGroup
+	for i := range locks {
+		working.Go(func() {
+			held, err := locker.Lock(t.Context(), fmt.Sprintf("job %d", i))
+			if err != nil {
+				t.Errorf("lock: %v", err)
+				return
+			}
+			// Renewals are due a third, then two thirds of a lease after the lock was asked for.
+			due := time.Duration(1+i%2) * lease / 3
+			pass(t, due-20*time.Millisecond+rand.N(25*time.Millisecond))
+			if err := held.Unlock(context.Background()); err != nil {
+				t.Errorf("unlock: %v", err)
+			}
+		})
+	}
+	working.Wait()
+	pass(t, lease) // renewals that were still to come would come now
+
+	renew, release := sha(t, "renew"), sha(t, "release")
+	for i, log := range logs {
+		released := map[string]bool{}
+		renewals := 0
+		for _, line := range log() {
+			words := strings.Split(line, `" "`)
+			for _, word := range words[1:] {
+				owner, isOwner := strings.CutPrefix(word, "quorumlock:released:")
+				switch {
+				case !strings.Contains(line, release) && !strings.Contains(line, renew):
+				case isOwner && words[1] == release:
+					released[owner] = true
+				case words[1] == renew && released[strings.Trim(word, `"`)]:
+					t.Errorf("master %d: renewal after the release of %s: %.200s", i, word, line)
+				}
+			}
+			if strings.Contains(line, renew) {
+				renewals += strings.Count(line, "job ") / 2
+			}
+		}
+		t.Logf("master %d: %d releases, %d renewals before them", i, len(released), renewals)
+		if len(released) < locks || renewals < locks/4 {
+			t.Errorf("master %d: %d releases, want %d; %d renewals, want many: the test shows nothing", i, len(released), locks, renewals)
+		}
+	}
+	noLocks(t, f.Masters)
+}
+
+// monitor notes every command that a master runs for a client, in order. What it returns ends that.
+func monitor(t *testing.T, m *masters.Master) (log func() []string) {
+	t.Helper()
+	c, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(soon))
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	_, err = c.Do("MONITOR")
+	must(t, err)
+	const last = "nothing comes after this"
+	lines := make(chan []string, 1)
+	go func() {
+		var all []string
+		for {
+			line, err := redis.String(c.Receive())
+			if err != nil || strings.Contains(line, last) {
+				lines <- all
+				return
+			}
+			if !strings.Contains(line, " lua] ") {
+				all = append(all, line)
+			}
+		}
+	}()
+	return func() []string {
+		do(t, m, "ECHO", last)
+		return <-lines
+	}
+}
+
+const (
+	holderURLs  = "QUORUMLOCK_TEST_URLS"
+	holderLease = time.Second
+)
+
+// holderProcess holds a lock until it reads a byte. Then it watches the clock, to say what it finds the moment it runs again after
+// a pause. With GOMAXPROCS=1 nothing else in it, no timer, gets to run before that.
+func holderProcess() int {
+	fail := func(err error) int { fmt.Println("failed:", err); return 1 }
+	locker, err := redlock.Open(strings.Split(os.Getenv(holderURLs), " "), quorum.WithLease(holderLease),
+		quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithoutQuarantine()))
+	if err != nil {
+		return fail(err)
+	}
+	defer locker.Close()
+	held, err := locker.Lock(context.Background(), "job")
+	if err != nil {
+		return fail(err)
+	}
+	fmt.Println("held", held.Token())
+	if _, err := bufio.NewReader(os.Stdin).ReadByte(); err != nil {
+		return fail(err)
+	}
+	began := time.Now() // before it says so: the pause may come at once
+	last := began
+	fmt.Println("watching")
+	for {
+		now := time.Now()
+		if now.Sub(last) > holderLease {
+			break
+		}
+		if now.Sub(began) > 10*time.Second {
+			return fail(errors.New("nobody stopped this process"))
+		}
+		last = now
+	}
+	resumed := time.Now()
+	valid, level := held.Valid(), held.Level()
+	select {
+	case <-held.Context().Done():
+	case <-time.After(soon):
+	}
+	ended := time.Since(resumed)
+	lost := errors.Is(context.Cause(held.Context()), quorum.ErrLost)
+	unlockSaysLost := errors.Is(held.Unlock(context.Background()), quorum.ErrLost)
+	fmt.Println("resumed", valid, level, ended.Microseconds(), lost, unlockSaysLost)
+	return 0
+}

@@ -1,0 +1,211 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+func check(t *testing.T, n *node.Node) node.Report {
+	t.Helper()
+	report, err := n.Check(t.Context())
+	must(t, err)
+	return report
+}
+
+// warns wants just these hazards, each named by a part of its sentence.
+func warns(t *testing.T, report node.Report, parts ...string) {
+	t.Helper()
+	if len(report.Hazards) != len(parts) {
+		t.Errorf("hazards %q, want %d: %q", report.Hazards, len(parts), parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(strings.Join(report.Hazards, "\n"), part) {
+			t.Errorf("hazards %q: none says %q", report.Hazards, part)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *masters.Master) {
+		n := openCareful(t, m.URL(), time.Hour)
+		before, err := redis.Strings(m.Do("KEYS", "*"))
+		must(t, err)
+		report := check(t, n)
+		if after, err := redis.Strings(m.Do("KEYS", "*")); err != nil || len(after) != len(before) {
+			t.Errorf("Check wrote %q (%v)", after, err)
+		}
+		if report.Name != m.Addr() || report.Role != "master" || report.Version != stat(t, m, "server", "redis_version") ||
+			report.RunID != stat(t, m, "server", "run_id") || report.Uptime > time.Minute || report.EvictionPolicy != "noeviction" ||
+			report.MaxMemory != 0 || report.Persistence != "none" || report.Quarantine != time.Hour || report.MaxLease != 0 || report.Refused != nil ||
+			report.RoundTrip <= 0 || report.RoundTrip > timeout {
+			t.Errorf("a master not in use: %+v", report)
+		}
+		warns(t, report, "no marker of this process")
+
+		quarantined(t, n, time.Hour, "k", "o:1")
+		report = check(t, n)
+		if report.Quarantine <= time.Hour-time.Minute || report.Quarantine > time.Hour || report.MaxLease != time.Hour {
+			t.Errorf("quarantine of %v is left, max lease %v", report.Quarantine, report.MaxLease)
+		}
+		warns(t, report, "in quarantine")
+
+		must(t, n.Admit(t.Context()))
+		if report = check(t, n); report.Quarantine != 0 {
+			t.Errorf("admitted, quarantine of %v is left", report.Quarantine)
+		}
+		warns(t, report)
+		warns(t, check(t, open(t, m.URL(), node.WithMaxLease(time.Hour))), "quarantine is switched off")
+
+		report = check(t, openCareful(t, m.URL(), time.Minute))
+		if !errors.Is(report.Refused, node.ErrMaxLease) || report.MaxLease != time.Hour {
+			t.Errorf("to a client with another max lease: refused %v, max lease %v", report.Refused, report.MaxLease)
+		}
+		warns(t, report, "max lease differs")
+	})
+}
+
+func TestCheckOfAServerWithHazards(t *testing.T) {
+	m, master := startReal(t, "--appendonly", "yes"), startReal(t)
+	n := openCareful(t, m.URL(), time.Hour)
+	must(t, n.Admit(t.Context()))
+	if report := check(t, n); report.Persistence != "aof" {
+		t.Errorf("persistence %q", report.Persistence)
+	}
+	mustDo(t, m, "CONFIG", "SET", "save", "60 1000")
+	mustDo(t, m, "CONFIG", "SET", "maxmemory", "100mb")
+	report := check(t, n)
+	if report.Persistence != "rdb+aof" || report.MaxMemory != 100<<20 {
+		t.Errorf("persistence %q, maxmemory %d", report.Persistence, report.MaxMemory)
+	}
+	warns(t, report, "maxmemory is set")
+	mustDo(t, m, "CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+	mustDo(t, m, "CONFIG", "SET", "appendonly", "no")
+	report = check(t, n)
+	if report.EvictionPolicy != "volatile-ttl" || report.Persistence != "rdb" {
+		t.Errorf("persistence %q, policy %q", report.Persistence, report.EvictionPolicy)
+	}
+	warns(t, report, "may evict locks")
+	if !errors.Is(report.Refused, node.ErrEvicts) {
+		t.Errorf("refused %v, want ErrEvicts", report.Refused)
+	}
+	mustDo(t, m, "CONFIG", "SET", "maxmemory", "0")
+	warns(t, check(t, n))
+
+	mustDo(t, master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+	of := openCareful(t, master.URL(), time.Hour)
+	must(t, of.Admit(t.Context()))
+	host, port := hostPort(t, master)
+	mustDo(t, m, "REPLICAOF", host, port)
+	eventually(t, "the replica in step", func() bool { return stat(t, m, "replication", "master_link_status") == "up" })
+	warns(t, check(t, of), "replicas are attached")
+	report = check(t, n)
+	if report.Role != "slave" || !errors.Is(report.Refused, node.ErrReplica) || !strings.Contains(strings.Join(report.Hazards, "\n"), "is a replica") {
+		t.Errorf("of a replica: %+v", report)
+	}
+}
+
+func TestCheckWithoutTheRightToAskMuch(t *testing.T) {
+	m := startReal(t)
+	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-config")
+	report := check(t, open(t, "redis://app:secret@"+m.Addr()))
+	if report.Role != "master" || report.Persistence != "none" {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestCheckIsBounded(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	must(t, m.Freeze())
+	defer func() { must(t, m.Thaw()) }()
+
+	began := time.Now()
+	_, err := n.Check(t.Context())
+	mustFail(t, n, err, node.ErrTimeout)
+	took(t, "Check", began, timeout, timeout)
+	began = time.Now()
+	mustFail(t, n, n.Admit(t.Context()), node.ErrTimeout)
+	took(t, "Admit", began, timeout, timeout)
+}
+
+func TestOptions(t *testing.T) {
+	for what, opt := range map[string]node.Option{
+		"no time-out":         node.WithTimeout(0),
+		"a negative time-out": node.WithTimeout(-time.Second),
+		"no max lease":        node.WithMaxLease(0),
+		"a short max lease":   node.WithMaxLease(9 * time.Millisecond),
+		"a long max lease":    node.WithMaxLease(366 * 24 * time.Hour),
+		"an odd max lease":    node.WithMaxLease(time.Second + time.Microsecond),
+		"no connections":      node.WithConns(0),
+		"many connections":    node.WithConns(65),
+	} {
+		if n, err := node.Open("redis://h", opt); !errors.Is(err, node.ErrInvalid) || n != nil {
+			t.Errorf("%s: Open gives %v", what, err)
+		}
+		if n, err := node.New(&redis.Pool{}, opt); !errors.Is(err, node.ErrInvalid) || n != nil {
+			t.Errorf("%s: New gives %v", what, err)
+		}
+	}
+	if n, err := node.New(nil); !errors.Is(err, node.ErrInvalid) || n != nil {
+		t.Errorf("New(nil) gives %v", err)
+	}
+	n := open(t, "redis://:secret@h", node.WithName("north"), node.WithTimeout(time.Second), node.WithMaxLease(time.Hour), node.WithConns(64))
+	if n.Name() != "north" || n.Timeout() != time.Second || n.MaxLease() != time.Hour {
+		t.Errorf("%q, %v, %v", n.Name(), n.Timeout(), n.MaxLease())
+	}
+	defaults, err := node.Open("redis://h")
+	must(t, err)
+	if defaults.Timeout() != node.DefaultTimeout || defaults.MaxLease() != node.DefaultMaxLease {
+		t.Errorf("by default %v, %v", defaults.Timeout(), defaults.MaxLease())
+	}
+}
+
+// What came of it is told, whichever of that and the end of Check's own context is seen first.
+func TestCheckTellsWhatCameOfIt(t *testing.T) {
+	// More threads than processors: one may be halted in any place.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16 * runtime.NumCPU()))
+	reason := errors.New("no route")
+	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }})
+	var running sync.WaitGroup
+	var wrong atomic.Int64
+	for range 64 {
+		running.Go(func() {
+			for range 500 {
+				if _, err := n.Check(t.Context()); !errors.Is(err, reason) {
+					wrong.Add(1)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if wrong.Load() > 0 {
+		t.Errorf("%d of 32000 calls of Check do not tell why they failed", wrong.Load())
+	}
+}
+
+// The caller's deadline is the caller's to hear of, also when the connection, which has the same, ends first.
+func TestCheckReportsTheCallersDeadline(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	check(t, n)
+	must(t, m.Freeze())
+	defer func() { must(t, m.Thaw()) }()
+	for range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		_, err := n.Check(ctx)
+		cancel()
+		mustFail(t, n, err, context.DeadlineExceeded)
+	}
+}

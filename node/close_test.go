@@ -1,0 +1,177 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// closes closes the node, twice, and wants it done in time and to refuse calls from then on.
+func closes(t *testing.T, n *node.Node, atMost time.Duration) {
+	t.Helper()
+	began := time.Now()
+	must(t, n.Close())
+	took(t, "Close", began, 0, atMost)
+	began = time.Now()
+	must(t, n.Close())
+	took(t, "Close, once more", began, 0, 0)
+	claim := new(node.Claim)
+	mustFail(t, n, await(t, start(n, "key", acquire("k", "o:1"), claim)).Err, node.ErrClosed)
+	mustFail(t, n, await(t, start(n, "key", release("k", "o:1"), claim)).Err, node.ErrClosed)
+	_, err := n.Check(t.Context())
+	mustFail(t, n, err, node.ErrClosed)
+	mustFail(t, n, n.Admit(t.Context()), node.ErrClosed)
+	_, err = n.Identify(t.Context())
+	mustFail(t, n, err, node.ErrClosed)
+}
+
+func TestCloseOfAnIdleNode(t *testing.T) {
+	m := startReal(t)
+	closes(t, open(t, m.URL(), node.WithConns(4)), 0)
+	used := open(t, m.URL(), node.WithConns(4))
+	for i := range 16 {
+		key := fmt.Sprint(i)
+		mustGrant(t, await(t, start(used, key, acquire(key, "o:1"), nil)))
+	}
+	closes(t, used, 0)
+	eventually(t, "the connections closed", func() bool { return clients(t, m) == 0 })
+}
+
+// Calls that were accepted are carried out.
+func TestCloseWithCallsUnderWay(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL(), node.WithConns(2))
+	for round := range 2 { // the first is accepted before there is a connection
+		if round == 1 {
+			n = open(t, m.URL())
+			mustGrant(t, do(t, n, acquire("first", "o:1")))
+		}
+		var answers []answer
+		for i := range 500 {
+			key := fmt.Sprintf("k%d.%d", round, i)
+			answers = append(answers, start(n, key, acquire(key, "o:1"), nil))
+		}
+		closes(t, n, timeout)
+		for _, a := range answers {
+			mustGrant(t, await(t, a))
+		}
+	}
+}
+
+func TestCloseWhileCallersGoOn(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	var running sync.WaitGroup
+	for i := range 32 {
+		running.Go(func() {
+			for round := 0; ; round++ {
+				r := <-start(n, "key", acquire(fmt.Sprintf("k%d.%d", i, round), "o:1"), nil)
+				if r.Err != nil {
+					mustFailLater(t, r.Err)
+					return
+				}
+			}
+		})
+	}
+	eventually(t, "locks", func() bool { return len(keys(t, m)) > 100 })
+	closes(t, n, timeout)
+	running.Wait()
+}
+
+func TestCloseWhileFrozen(t *testing.T) {
+	m := startReal(t)
+	n, fresh := open(t, m.URL()), open(t, m.URL(), node.WithConns(8))
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	must(t, m.Freeze())
+	defer func() { must(t, m.Thaw()) }()
+	asked := start(n, "key", acquire("l", "o:2"), nil)
+	var many []answer
+	for i := range 64 {
+		many = append(many, start(fresh, fmt.Sprint(i), acquire("m", "o:3"), nil))
+	}
+	closes(t, fresh, 2*timeout)
+	closes(t, n, 2*timeout)
+	if r := await(t, asked); r.Err == nil {
+		t.Errorf("answered by a frozen master: %v", r.Value)
+	}
+	for _, a := range many {
+		if r := await(t, a); r.Err == nil {
+			t.Errorf("answered by a frozen master: %v", r.Value)
+		}
+	}
+}
+
+func TestCloseWhileDown(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL(), node.WithConns(3))
+	must(t, m.Kill())
+	for i := range 10 {
+		mustFail(t, n, await(t, start(n, fmt.Sprint(i), acquire("k", "o:1"), nil)).Err, node.ErrDown)
+	}
+	closes(t, n, timeout/2)
+}
+
+// A listener whose connections nobody accepts answers nothing, for ever.
+func TestCloseWhileConnecting(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	n := open(t, "redis://"+listener.Addr().String())
+	asked := start(n, "key", acquire("k", "o:1"), nil)
+	closes(t, n, 2*timeout)
+	if r := await(t, asked); r.Err == nil {
+		t.Errorf("answered by nobody: %v", r.Value)
+	}
+}
+
+func TestCloseWhileADialHangs(t *testing.T) {
+	free := make(chan struct{})
+	defer close(free)
+	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, fmt.Errorf("hung") }})
+	asked := start(n, "key", acquire("k", "o:1"), nil)
+	closes(t, n, 2*timeout)
+	if r := await(t, asked); r.Err == nil {
+		t.Errorf("answered by nobody: %v", r.Value)
+	}
+}
+
+// The caller's pool is the caller's to close.
+func TestCloseLeavesAPoolOpen(t *testing.T) {
+	m := startReal(t)
+	pool := poolOf(m.Addr())
+	defer pool.Close()
+	n := over(t, pool)
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	closes(t, n, 0)
+	conn := pool.Get()
+	defer conn.Close()
+	if _, err := conn.Do("PING"); err != nil {
+		t.Errorf("the pool after the node is closed: %v", err)
+	}
+}
+
+// Do ends with its context; the call goes on.
+func TestAContextEndsOnlyTheWaiting(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	mustGrant(t, do(t, n, acquire("first", "o:1")))
+	must(t, m.Freeze())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	r := n.Do(ctx, "key", acquire("k", "o:1"))
+	took(t, "Do", began, 0, timeout/2)
+	must(t, m.Thaw())
+	mustFail(t, n, r.Err, context.DeadlineExceeded)
+	if !r.Sent {
+		t.Error("not sent, says the answer: it may be carried out")
+	}
+	eventually(t, "the call carried out", func() bool { return exists(t, m, "k") })
+}

@@ -1,0 +1,154 @@
+package node_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fake is a server that says what a test wants it to.
+type fake struct {
+	listener net.Listener
+	handle   func(args []string) string
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+	heard [][]string
+}
+
+const (
+	hangUp = "hang up" // a reply that closes the connection
+	silent = ""        // no reply at all
+)
+
+// startFake starts a server that answers with what handle returns. It ends with the test.
+func startFake(t *testing.T, handle func(args []string) string) *fake {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	f := &fake{listener: listener, handle: handle}
+	f.running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			f.mu.Lock()
+			f.conns = append(f.conns, conn)
+			f.mu.Unlock()
+			f.running.Go(func() { f.serve(conn) })
+		}
+	})
+	t.Cleanup(f.stop)
+	return f
+}
+
+func (f *fake) stop() {
+	f.listener.Close()
+	f.mu.Lock()
+	for _, conn := range f.conns {
+		conn.Close()
+	}
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+func (f *fake) url() string { return "redis://" + f.listener.Addr().String() }
+
+func (f *fake) serve(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for {
+		args, err := readCommand(r)
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		f.heard = append(f.heard, args)
+		f.mu.Unlock()
+		reply := f.handle(args)
+		if reply == hangUp {
+			return
+		}
+		if _, err := io.WriteString(conn, reply); err != nil {
+			return
+		}
+	}
+}
+
+// commands returns those heard so far that run a script of a lock, each as its name and its arguments.
+func (f *fake) commands() (list [][]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, args := range f.heard {
+		if strings.HasPrefix(args[0], "EVAL") && !isAdmit(args) {
+			list = append(list, args)
+		}
+	}
+	return list
+}
+
+func readCommand(r *bufio.Reader) ([]string, error) {
+	number := func(kind byte) (int, error) {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		if line[0] != kind {
+			return 0, fmt.Errorf("%q does not start with %c", line, kind)
+		}
+		return strconv.Atoi(strings.TrimSpace(line[1:]))
+	}
+	n, err := number('*')
+	args := make([]string, n)
+	for i := 0; i < n && err == nil; i++ {
+		var size int
+		if size, err = number('$'); err != nil {
+			break
+		}
+		text := make([]byte, size+2)
+		_, err = io.ReadFull(r, text)
+		args[i] = string(text[:size])
+	}
+	return args, err
+}
+
+// greeting answers what a node asks when it connects, as an admitted master; ok is false for all else.
+func greeting(args []string) (reply string, ok bool) {
+	switch {
+	case args[0] == "INFO" && args[1] == "server":
+		return bulk("run_id:" + strings.Repeat("0", 40) + "\r\n"), true
+	case args[0] == "INFO":
+		return bulk("role:master\r\n"), true
+	case args[0] == "SCRIPT" || args[0] == "CLIENT":
+		return bulk(""), true
+	case isAdmit(args):
+		return ":0\r\n", true
+	}
+	return "", false
+}
+
+// polite greets, and answers all else with what handle returns.
+func polite(handle func(args []string) string) func([]string) string {
+	return func(args []string) string {
+		if reply, ok := greeting(args); ok {
+			return reply
+		}
+		return handle(args)
+	}
+}
+
+func isAdmit(args []string) bool {
+	return strings.HasPrefix(args[0], "EVAL") && args[2] == "1" && args[3] == "quorumlock:node"
+}
+
+// isRelease tells a release from an acquire, of one name each.
+func isRelease(args []string) bool { return strings.HasPrefix(args[3], "quorumlock:released:") }
+
+func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }

@@ -1,0 +1,205 @@
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// Connections that are cut cost no call: what was under way goes out once more.
+func TestCutConnectionsFailNoCall(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL(), node.WithConns(2))
+	const calls = 500
+	for round := range 10 {
+		var acquired, released []answer
+		for i := range calls {
+			key, owner := fmt.Sprint("k", i), fmt.Sprintf("o:%d.%d", round, i)
+			claim := new(node.Claim)
+			acquired = append(acquired, start(n, key, acquire(key, owner), claim))
+			if i == calls/2 {
+				await(t, acquired[0]) // so that there is something to kill, in the middle of it all
+				killed, err := redis.Int(m.Do("CLIENT", "KILL", "TYPE", "normal"))
+				if err != nil || killed < 1 {
+					t.Fatalf("killed %d connections: %v", killed, err)
+				}
+			}
+			released = append(released, start(n, key, release(key, owner), claim))
+		}
+		for i := range calls {
+			if i > 0 {
+				mustGrant(t, await(t, acquired[i]))
+			}
+			must(t, await(t, released[i]).Err)
+		}
+		if left := keys(t, m); len(left) != 0 {
+			t.Fatalf("round %d leaves %d keys behind: %.20q", round, len(left), left[:min(10, len(left))])
+		}
+	}
+}
+
+// A call is sent twice at most: a server that ends the connection at each call would have it for ever.
+func TestACallThatIsCutTwiceFails(t *testing.T) {
+	f := startFake(t, polite(func([]string) string { return hangUp }))
+	n := open(t, f.url())
+	r := do(t, n, acquire("k", "o:1"))
+	if r.Err == nil || !r.Sent {
+		t.Errorf("answered %v, %v, sent %v: want an error, sent", r.Value, r.Err, r.Sent)
+	}
+	if heard := f.commands(); len(heard) != 2 {
+		t.Errorf("sent %d times, want twice", len(heard))
+	}
+}
+
+func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	must(t, m.Kill())
+	mustFail(t, n, do(t, n, acquire("l", "o:2")).Err, node.ErrDown)
+
+	// Callers go on asking while it is dead and while it comes back.
+	var slowest time.Duration
+	var mu sync.Mutex
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	for i := range 8 {
+		running.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				began := time.Now()
+				r := <-start(n, "key", acquire("m", fmt.Sprint("caller:", i)), nil)
+				mu.Lock()
+				slowest = max(slowest, time.Since(began))
+				mu.Unlock()
+				if r.Err != nil && !errors.Is(r.Err, node.ErrDown) {
+					t.Errorf("an error other than that it is down: %v", r.Err)
+				}
+			}
+		})
+	}
+	must(t, m.Start())
+	began := time.Now()
+	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
+	took(t, "finding it again", began, 0, timeout)
+	close(stop)
+	running.Wait()
+	if slowest > timeout+busy {
+		t.Errorf("a call waited %v, with a time-out of %v", slowest, timeout)
+	}
+}
+
+func TestAMasterThatNeverWas(t *testing.T) {
+	m := startReal(t)
+	must(t, m.Kill())
+	n := open(t, m.URL())
+	began := time.Now()
+	r := do(t, n, acquire("k", "o:1"))
+	mustFail(t, n, r.Err, node.ErrDown)
+	if r.Sent {
+		t.Error("sent, to nobody")
+	}
+	took(t, "a refused connection", began, 0, timeout/2)
+}
+
+func TestAFrozenMaster(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	var mine, late, never node.Claim
+	mustGrant(t, await(t, start(n, "key", acquire("mine", "o:1"), &mine)))
+	must(t, m.Freeze())
+	thawed := false
+	defer func() {
+		if !thawed {
+			must(t, m.Thaw())
+		}
+	}()
+
+	began := time.Now()
+	r := await(t, start(n, "key", acquire("late", "o:2"), &late)) // stays in the server's socket buffer
+	mustFail(t, n, r.Err, node.ErrTimeout)
+	if !r.Sent {
+		t.Error("not sent, says the answer: it may be carried out")
+	}
+	took(t, "the first call", began, timeout, timeout)
+
+	began = time.Now()
+	for range 100 {
+		r := await(t, start(n, "key", acquire("never", "o:3"), &never))
+		mustFail(t, n, r.Err, node.ErrDown)
+		if r.Sent {
+			t.Fatal("a call was sent to a node that is down")
+		}
+	}
+	took(t, "a hundred later calls", began, 0, timeout/2)
+
+	for owner, claim := range map[string]*node.Claim{"o:1": &mine, "o:2": &late} {
+		claim.Abandon()
+		name := map[string]string{"o:1": "mine", "o:2": "late"}[owner]
+		mustFail(t, n, await(t, start(n, "key", release(name, owner), claim)).Err, node.ErrDown)
+	}
+
+	must(t, m.Thaw())
+	thawed = true
+	eventually(t, "the releases delivered", func() bool {
+		return exists(t, m, "quorumlock:released:o:2") && len(keys(t, m)) == 0
+	})
+	mustGrant(t, do(t, n, acquire("next", "o:4")))
+	if left := keys(t, m); len(left) != 1 {
+		t.Errorf("left behind: %q", left)
+	}
+	if reply := outcome(do(t, n, acquire("late", "o:2"))); reply.Token != 0 {
+		t.Errorf("the owner that released is granted again: %+v", reply)
+	}
+}
+
+// A release that was on its way when the master froze is delivered, although its caller heard of a time-out.
+func TestAReleaseSentToAFrozenMasterIsDelivered(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	var claim node.Claim
+	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), &claim)))
+	must(t, m.Freeze())
+	claim.Abandon()
+	r := await(t, start(n, "key", release("k", "o:1"), &claim))
+	must(t, m.Thaw())
+	mustFail(t, n, r.Err, node.ErrTimeout)
+	eventually(t, "the key gone", func() bool { return len(keys(t, m)) == 0 })
+}
+
+// The master freezes and thaws again and again under many callers, who give up what they did not get: nothing stays.
+func TestNothingIsLeftOfManyFrozenAttempts(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL(), node.WithTimeout(50*time.Millisecond))
+	mustGrant(t, do(t, n, acquire("first", "o:0")))
+	must(t, do(t, n, release("first", "o:0")).Err)
+	for round := range 5 {
+		var answers []answer
+		for i := range 200 {
+			if i == 100 {
+				must(t, m.Freeze())
+			}
+			key, owner := fmt.Sprintf("k%d.%d", round, i), fmt.Sprintf("o:%d.%d", round, i)
+			claim := new(node.Claim)
+			answers = append(answers, start(n, "key", acquire(key, owner), claim))
+			claim.Abandon()
+			start(n, "key", release(key, owner), claim)
+		}
+		for _, a := range answers {
+			await(t, a)
+		}
+		must(t, m.Thaw())
+		eventually(t, "found again", func() bool { return do(t, n, release("none", "o:0")).Err == nil })
+		eventually(t, "nothing left", func() bool { return len(keys(t, m)) == 0 })
+	}
+}

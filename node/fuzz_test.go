@@ -1,0 +1,428 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// How a hostile server behaves beside what it says.
+const (
+	hangsUp  = 1 << iota // it closes the connection when it has said everything, in place of being silent
+	dribbles             // it says one byte at a time, a quarter of the time-out apart
+	rude                 // what it says begins with the connection; else it greets as it should, and then says it to the first call
+)
+
+const fuzzTimeout = 100 * time.Millisecond
+
+// fuzzCalls are one of each; those that come last are made over a connection of their own.
+var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "admit", "Check", "Admit", "Identify"}
+
+// FuzzReplies has a server say anything to every call, over connections as Open makes them. Nothing panics; nothing is a grant
+// but a reply that says so in well-formed RESP; the caller hears of its call, and the node closes, in time; no goroutine is
+// left (the bubble would not end).
+func FuzzReplies(f *testing.F) {
+	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
+	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", 7) + "$16\r\nladdr=10.0.0.1:1\r\n" + ":0\r\n"
+	inspected := "*6\r\n$3\r\nme:\r\n$1\r\n1\r\n:5000\r\n$1\r\n7\r\n$3\r\nabc\r\n:0\r\n"
+	for call := range fuzzCalls {
+		for _, mode := range []int{0, hangsUp} {
+			for _, said := range []string{
+				"", ":1\r\n", ":9007199254740991\r\n", ":9007199254740992\r\n", ":0\r\n", ":-1\r\n", ":\r\n", ":1", ":1\n", ":1 \r\n", "1\r\n",
+				"+1\r\n", "$1\r\n1\r\n", "*1\r\n:1\r\n", "*-1\r\n", "$-1\r\n", "*0\r\n", "#t\r\n", "_\r\n",
+				":9223372036854775807\r\n", "*2\r\n$4\r\nheld\r\n:1500\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
+				"-NOSCRIPT no\r\n:5\r\n", "-NOSCRIPT no\r\n-NOSCRIPT no\r\n:5\r\n", "-ERR no\r\n:5\r\n", "-\r\n",
+				"$4\r\nRRRR\r\n", "$1\r\nR\r\n:1\r\n", inspected, "$1048577\r\n", "*4097\r\n", "$99999999999999999999\r\n", strings.Repeat("*1\r\n", 9),
+				"$1\r\nab\r\n:1\r\n", "\r\n:1\r\n", "*1\r\n-ERR nested\r\n",
+			} {
+				f.Add([]byte(said), byte(call), byte(mode))
+			}
+			for _, said := range []string{ // from the first byte on
+				"", "-ERR no\r\n", greeting, greeting + ":5\r\n",
+				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + ":0\r\n",
+				strings.Replace(greeting, "role:master", "role:slave\r", 1),
+			} {
+				f.Add([]byte(said), byte(call), byte(mode|rude))
+			}
+		}
+		f.Add([]byte(":5\r\n"), byte(call), byte(dribbles))
+		f.Add([]byte(greeting+":5\r\n"), byte(call), byte(dribbles|rude))
+	}
+	f.Fuzz(func(t *testing.T, said []byte, call, mode byte) {
+		if len(said) > 1<<14 {
+			return
+		}
+		synctest.Test(t, func(t *testing.T) {
+			h := &hostile{said: said, mode: int(mode)}
+			h.face(t, fuzzCalls[int(call)%len(fuzzCalls)])
+		})
+	})
+}
+
+type hostile struct {
+	said    []byte
+	mode    int
+	dials   atomic.Int32
+	serving sync.WaitGroup
+}
+
+// dial connects twice, so that what was cut off is asked once more, and fails then.
+func (h *hostile) dial(context.Context) (redis.Conn, error) {
+	if h.dials.Add(1) > 2 {
+		return nil, errors.New("no more connections")
+	}
+	ours, theirs := net.Pipe()
+	h.serving.Go(func() { h.serve(theirs) })
+	return redis.NewConn(limitReplies(ours), fuzzTimeout, fuzzTimeout), nil
+}
+
+func (h *hostile) serve(c net.Conn) {
+	defer c.Close()
+	heard := make(chan string, 1024) // what the commands begin with: reading must not wait for writing, a pipe has no buffer
+	go hear(c, heard)
+	if h.mode&rude == 0 {
+		for range 3 + len(scripts.All()) + 1 + 1 {
+			reply := "+OK\r\n"
+			switch command, ok := <-heard; {
+			case !ok:
+				return
+			case command == "INFO":
+				reply = "$12\r\nrun_id:abc\r\n\r\n"
+			case command == "EVALSHA":
+				reply = ":0\r\n"
+			}
+			if _, err := c.Write([]byte(reply)); err != nil {
+				return
+			}
+		}
+		if _, ok := <-heard; !ok {
+			return
+		}
+	}
+	for rest := h.said; len(rest) > 0; {
+		n := len(rest)
+		if h.mode&dribbles != 0 {
+			n = 1
+			time.Sleep(fuzzTimeout / 4)
+		}
+		if _, err := c.Write(rest[:n]); err != nil {
+			return
+		}
+		rest = rest[n:]
+	}
+	if h.mode&hangsUp != 0 {
+		return
+	}
+	for range heard {
+	}
+}
+
+// hear reads commands until the connection is closed.
+func hear(c net.Conn, heard chan<- string) {
+	defer close(heard)
+	in := bytes.Buffer{}
+	chunk := make([]byte, 4096)
+	for {
+		n, err := c.Read(chunk)
+		if err != nil {
+			return
+		}
+		in.Write(chunk[:n])
+		for {
+			value, rest, ok := strictReply(in.Bytes())
+			if !ok {
+				break
+			}
+			in.Next(in.Len() - len(rest))
+			command, _ := value.([]any)[0].([]byte)
+			select {
+			case heard <- string(command):
+			default: // a burst that no test of these makes
+			}
+		}
+	}
+}
+
+// face makes one call to the hostile server.
+func (h *hostile) face(t *testing.T, call string) {
+	h.serving.Add(1)
+	defer func() { // the server ends with the last of its connections
+		h.serving.Done()
+		h.serving.Wait()
+	}()
+	pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
+	defer pool.Close()
+	n, err := New(pool, WithTimeout(fuzzTimeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	patience := 5 * fuzzTimeout
+	if h.mode&dribbles != 0 {
+		patience *= 3 // each of the replies to one call, if it has several, may take a time-out
+	}
+	began := time.Now()
+	switch call {
+	case "Check":
+		report, err := n.Check(t.Context())
+		h.failsWell(t, n, call, err)
+		if err == nil && (report.RunID == "" && h.mode&rude == 0 || report.Quarantine < 0 || report.Uptime < 0) {
+			t.Errorf("%q: the report is %+v", h.said, report)
+		}
+	case "Admit":
+		h.failsWell(t, n, call, n.Admit(t.Context()))
+	case "Identify":
+		id, err := n.Identify(t.Context())
+		h.failsWell(t, n, call, err)
+		if err == nil && id == "" {
+			t.Errorf("%q: a run id of nothing", h.said)
+		}
+	default:
+		h.ask(t, n, call)
+	}
+	if d := time.Since(began); d > patience {
+		t.Errorf("%q, mode %b: %s took %v", h.said, h.mode, call, d)
+	}
+	began = time.Now()
+	n.Close()
+	if d := time.Since(began); d > 2*fuzzTimeout {
+		t.Errorf("%q, mode %b: closing took %v after %s", h.said, h.mode, d, call)
+	}
+}
+
+func (h *hostile) failsWell(t *testing.T, n *Node, call string, err error) {
+	t.Helper()
+	var typed *Error
+	if err != nil && (!errors.As(err, &typed) || typed.Node == "") {
+		t.Errorf("%q, mode %b: %s failed with %#v, want an *Error that names its node", h.said, h.mode, call, err)
+	}
+}
+
+// results hears of one call; it must hear once.
+type results chan Result
+
+func (r results) Done(result Result) { r <- result }
+
+// ask makes one of the scripts' calls, and judges what comes of it.
+func (h *hostile) ask(t *testing.T, n *Node, op string) {
+	k, owner, ms := []scripts.Name{scripts.NewName("k"), scripts.NewName("l")}, scripts.NewOwner("locker", 1), scripts.ToMillis(time.Second)
+	batch := []scripts.Renewal{{Names: k, Owner: owner, Token: 5, Lease: ms}, {Names: k, Owner: owner, Token: 5, Lease: ms}}
+	var call scripts.Call
+	var parse func(any) (any, error)
+	switch op {
+	case "acquire":
+		call = scripts.Acquire(scripts.AcquireArgs{Names: k, Owner: owner, Level: 1, Lease: ms, MaxLease: scripts.ToMillis(DefaultMaxLease), Seed: 1})
+		parse = func(v any) (any, error) { return scripts.ParseAcquire(v) }
+	case "renew":
+		call = scripts.Renew(batch)
+		parse = func(v any) (any, error) { return scripts.ParseRenew(v, batch) }
+	case "release":
+		call = scripts.Release(k, owner, 0)
+		parse = func(v any) (any, error) { return scripts.ParseRelease(v, len(k)) }
+	case "raise":
+		call = scripts.Raise(k, owner, 5)
+		parse = func(v any) (any, error) { return scripts.ParseRaise(v) }
+	case "inspect":
+		call = scripts.Inspect(k[0])
+		parse = func(v any) (any, error) { return scripts.ParseInspect(v) }
+	case "force":
+		call = scripts.Force(k[0], []scripts.Owner{owner}, time.Second)
+		parse = func(v any) (any, error) { return scripts.ParseForce(v) }
+	case "admit":
+		call = n.admitCall(false)
+		parse = func(v any) (any, error) { return scripts.ParseAdmit(v) }
+	}
+	var claim Claim
+	heard := make(results, 4)
+	if err := n.Start("k", call, &claim, heard); err != nil {
+		t.Fatal(err)
+	}
+	r := <-heard
+	h.failsWell(t, n, op, r.Err)
+	if r.Err == nil {
+		reply, err := parse(r.Value)
+		if err != nil && !errors.Is(err, scripts.ErrReply) {
+			t.Errorf("%q, mode %b: %s: %v, want ErrReply", h.said, h.mode, op, err)
+		}
+		if granted, ok := reply.(scripts.AcquireReply); ok && err == nil && granted.Outcome == scripts.Granted {
+			if !h.mayGrant(int64(granted.Token)) {
+				t.Errorf("%q, mode %b: the node granted token %d", h.said, h.mode, granted.Token)
+			}
+		}
+	}
+	if r.Err == nil && (!r.Sent || r.RunID == "") {
+		t.Errorf("%q, mode %b: %s: a reply of nobody's, %+v", h.said, h.mode, op, r)
+	}
+	h.passesOn(t, op, r)
+
+	if op == "acquire" { // as a locker goes on when it is not granted enough
+		claim.Abandon()
+		if err := n.Start("k", scripts.Release(k, owner, 0), &claim, heard); err == nil {
+			h.failsWell(t, n, "release", (<-heard).Err)
+		}
+	}
+	synctest.Wait()
+	if len(heard) > 0 {
+		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.said, h.mode, op, <-heard)
+	}
+}
+
+// mayGrant tells whether what the server says can mean that token to an acquire.
+func (h *hostile) mayGrant(token int64) bool {
+	replies := strictReplies(h.said)
+	if h.mode&rude != 0 { // the greeting is among them
+		return slices.ContainsFunc(replies, func(v any) bool { return v == token })
+	}
+	source, admitted := false, false
+	for i := 0; i < len(replies); i++ {
+		reason, _ := replies[i].(redis.Error)
+		word, _ := replies[i].([]any)
+		switch {
+		case !source && strings.HasPrefix(string(reason), "NOSCRIPT"):
+			source = true
+		case !admitted && len(word) == 2 && bytes.Equal(asBytes(word[0]), []byte("stale")):
+			admitted = true
+			i++ // the next is the reply to admit, which may not know its script either
+			if i < len(replies) && strings.HasPrefix(asError(replies[i]), "NOSCRIPT") {
+				i++
+			}
+			if i >= len(replies) || replies[i] != int64(0) {
+				return false
+			}
+		default:
+			return replies[i] == token
+		}
+	}
+	return false
+}
+
+func asBytes(v any) []byte { b, _ := v.([]byte); return b }
+
+func asError(v any) string { e, _ := v.(redis.Error); return string(e) }
+
+// passesOn wants the one reply of a well-behaved server as it was said.
+func (h *hostile) passesOn(t *testing.T, op string, r Result) {
+	value, rest, ok := strictReply(h.said)
+	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.said, []byte("NOSCRIPT")) ||
+		bytes.Contains(h.said, []byte("stale")) || bytes.Count(h.said, []byte("*")) > maxDepth || len(h.said) > 1<<12 {
+		return
+	}
+	if reason, bad := value.(redis.Error); bad {
+		if !errors.Is(r.Err, reason) {
+			t.Errorf("%q, mode %b: %s failed with %v", h.said, h.mode, op, r.Err)
+		}
+	} else if r.Err != nil || !reflect.DeepEqual(r.Value, value) {
+		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.said, h.mode, op, r.Value, r.Err)
+	}
+}
+
+// strictReplies reads RESP up to where it is cut off or malformed.
+func strictReplies(said []byte) (replies []any) {
+	for {
+		value, rest, ok := strictReply(said)
+		if !ok {
+			return replies
+		}
+		replies, said = append(replies, value), rest
+	}
+}
+
+// strictReply reads one reply, by the letter of RESP 2, into what redigo makes of it.
+func strictReply(said []byte) (value any, rest []byte, ok bool) {
+	line, rest, ok := bytes.Cut(said, []byte("\n"))
+	if !ok || len(line) < 2 || line[len(line)-1] != '\r' {
+		return nil, nil, false
+	}
+	kind, text := line[0], string(line[1:len(line)-1])
+	if kind == '+' {
+		return text, rest, true
+	}
+	if kind == '-' {
+		return redis.Error(text), rest, true
+	}
+	number, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil || strings.HasPrefix(text, "+") || len(text) > len("-9223372036854775808"):
+		return nil, nil, false
+	case kind == ':':
+		return number, rest, true
+	case text == "-1" && (kind == '$' || kind == '*'):
+		return nil, rest, true
+	case strings.HasPrefix(text, "-"):
+		return nil, nil, false
+	case kind == '$':
+		if number > int64(len(rest))-2 || rest[number] != '\r' || rest[number+1] != '\n' {
+			return nil, nil, false
+		}
+		return append([]byte{}, rest[:number]...), rest[number+2:], true
+	case kind == '*':
+		list := []any{}
+		for range number {
+			var v any
+			if v, rest, ok = strictReply(rest); !ok {
+				return nil, nil, false
+			}
+			list = append(list, v)
+		}
+		return list, rest, true
+	}
+	return nil, nil, false
+}
+
+// FuzzURL writes URLs well and badly: what is refused is ErrInvalid, and neither an error nor a node's name tells anything of
+// the password, which the mark stands in, also where something else was made of it because it was not percent-encoded.
+func FuzzURL(f *testing.F) {
+	const mark = "Zq9xK7"
+	for _, seed := range [][5]string{
+		{"redis", "user", "", "", "host"}, {"rediss", "", "pass", "word", "host:6379/1"}, {"unix", "user", "", "", "/run/redis.sock?db=3"},
+		{"valkeys", "u", "12/", "", "host"}, {"redis", "u", "12?", "", "host"}, {"redis", "u", "12?db=", "", "host"},
+		{"redis", "u", "12#", "", "host"}, {"redis", "u", "a@", "", "host"},
+		{"redis", "u", "a@", "/", "host"}, {"redis", "u", "%", "", "host"}, {"redis", "u", "[", "]", "host"}, {"http", "", "", "", ""}, {"", "", "", "", ""},
+		{"redis", "u", " ", "\n", "host"}, {"redis", "u", "", "", "host:70000"}, {"unix", "u", "a/", "", "/run/s"}, {"unix", "u", "a@", "/", "run/s"},
+	} {
+		f.Add(seed[0], seed[1], seed[2], seed[3], seed[4])
+	}
+	f.Fuzz(func(t *testing.T, scheme, user, head, tail, rest string) {
+		password := head + mark + tail
+		wellWritten := (&url.URL{Scheme: "redis", User: url.UserPassword(user, password), Host: "h:1"}).String()
+		if e, err := parseURL(wellWritten); err != nil || e.username != user || e.password != password || e.address != "h:1" {
+			t.Errorf("%q is %+v (%v)", wellWritten, e, err)
+		}
+		for _, raw := range []string{scheme + "://" + user + ":" + password + "@" + rest, scheme + ":" + user + ":" + password + "@" + rest,
+			user + ":" + password + "@" + rest, scheme + head + tail + rest} {
+			n, err := Open(raw)
+			if err == nil {
+				if strings.Contains(n.Name(), mark) {
+					t.Errorf("%q: the node's name %q tells of the password", raw, n.Name())
+				}
+				if err := n.Close(); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
+			if !errors.Is(err, ErrInvalid) || n != nil {
+				t.Errorf("%q: %v, want ErrInvalid", raw, err)
+			}
+			digits := head[:len(head)-len(strings.TrimLeft(head, "0123456789"))]
+			repeats := len(digits) > 2 && !strings.Contains("65535", digits) && !strings.Contains(scheme+user+rest, digits) &&
+				strings.Contains(err.Error(), digits)
+			if strings.Contains(err.Error(), mark) && !strings.Contains(scheme+user+rest, mark) || repeats {
+				t.Errorf("%q: %v", raw, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package node_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// garbage is what no server of ours says.
+var garbage = map[string]string{
+	"a huge bulk":        "$999999999999\r\n",
+	"a bulk too long":    "$2000000\r\n",
+	"a negative bulk":    "$-2\r\n",
+	"a huge array":       "*999999999\r\n",
+	"arrays for ever":    strings.Repeat("*1\r\n", 100_000),
+	"a line for ever":    "+" + strings.Repeat("x", 1<<20),
+	"another protocol":   "HTTP/1.1 400 Bad Request\r\n\r\n",
+	"RESP3":              "%1\r\n+a\r\n+b\r\n",
+	"zero bytes":         strings.Repeat("\x00", 5000),
+	"half a bulk":        "$100\r\nabc",
+	"an end of line":     "\n",
+	"empty lines":        "\r\n\r\n\r\n",
+	"nothing":            silent,
+	"the end":            hangUp,
+	"a bulk without end": "$2\r\nabcd\r\n",
+}
+
+// answersOdd are well-formed and yet not a reply to acquire.
+var answersOdd = map[string]string{
+	"OK":               "+OK\r\n",
+	"null":             "$-1\r\n",
+	"no array":         "*-1\r\n",
+	"an empty array":   "*0\r\n",
+	"zero":             ":0\r\n",
+	"a negative token": ":-1\r\n",
+	"a token too high": ":9007199254740992\r\n",
+	"a huge number":    ":99999999999999999999999\r\n",
+	"a token as text":  "$1\r\n5\r\n",
+	"granted":          "*2\r\n$7\r\ngranted\r\n:5\r\n",
+	"a nested array":   "*1\r\n*1\r\n:5\r\n",
+	"errors in arrays": "*2\r\n-ERR a\r\n-ERR b\r\n",
+	"an error":         "-ERR something\r\n",
+}
+
+func TestGarbageInsteadOfAnAnswer(t *testing.T) {
+	for what, reply := range garbage {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := startFake(t, polite(func([]string) string { return reply }))
+			n := open(t, f.url())
+			began := time.Now()
+			r := do(t, n, acquire("k", "o:1"))
+			var typed *node.Error
+			if !errors.As(r.Err, &typed) || typed.Node != n.Name() {
+				t.Errorf("answered %v, %v: want an error", r.Value, r.Err)
+			}
+			took(t, "the call", began, 0, 2*timeout)
+			closes(t, n, 2*timeout)
+		})
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	for what, reply := range answersOdd {
+		t.Run(what, func(t *testing.T) {
+			f := startFake(t, polite(func([]string) string { return reply }))
+			if r := do(t, open(t, f.url()), acquire("k", "o:1")); outcome(r).Outcome != 0 {
+				t.Errorf("%v passes for %+v", r.Value, outcome(r))
+			}
+		})
+	}
+}
+
+func TestGarbageInsteadOfAGreeting(t *testing.T) {
+	all := map[string]string{"a number": ":1\r\n", "an empty INFO": "$0\r\n\r\n", "an error": "-ERR no\r\n", "null": "$-1\r\n"}
+	for what, reply := range garbage {
+		all[what] = reply
+	}
+	for what, reply := range all {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := startFake(t, func([]string) string { return reply })
+			n := open(t, f.url())
+			r := do(t, n, acquire("k", "o:1"))
+			mustFail(t, n, r.Err, node.ErrDown)
+			if r.Sent {
+				t.Error("sent, to such a server")
+			}
+			_, err := n.Check(t.Context())
+			var typed *node.Error
+			if !errors.As(err, &typed) {
+				t.Errorf("Check: %v", err)
+			}
+			closes(t, n, 2*timeout)
+		})
+	}
+}
+
+// The marker is what keeps a node that forgot from granting: what is no answer to its script lets nobody in.
+func TestGarbageInsteadOfAnAdmission(t *testing.T) {
+	for what, reply := range map[string]string{"OK": "+OK\r\n", "null": "$-1\r\n", "negative": ":-5\r\n", "an error": "-ERR no\r\n", "text": "$1\r\n0\r\n"} {
+		t.Run(what, func(t *testing.T) {
+			f := startFake(t, func(args []string) string {
+				if isAdmit(args) {
+					return reply
+				}
+				if reply, ok := greeting(args); ok {
+					return reply
+				}
+				return ":1\r\n"
+			})
+			n := open(t, f.url())
+			mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+			if err := n.Admit(t.Context()); err == nil {
+				t.Error("Admit believes it")
+			}
+		})
+	}
+}
+
+// Over a pool of the caller's, redigo panics where it is to allocate what cannot be.
+func TestAHugeReplyOverAPool(t *testing.T) {
+	f := startFake(t, polite(func([]string) string { return "$9223372036854775807\r\n" }))
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+		conn, err := net.Dial("tcp", f.listener.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewConn(conn, time.Second, time.Second), nil
+	}}
+	defer pool.Close()
+	n := over(t, pool)
+	if r := do(t, n, acquire("k", "o:1")); r.Err == nil {
+		t.Errorf("answered %v", r.Value)
+	}
+}
+
+// A server that goes on talking when nothing was asked does not keep a node from being closed.
+func TestAServerThatTalksOn(t *testing.T) {
+	f := startFake(t, polite(func([]string) string { return strings.Repeat(":7\r\n", 100_000) }))
+	n := open(t, f.url())
+	if r := do(t, n, acquire("k", "o:1")); r.Err != nil {
+		t.Errorf("answered %v", r.Err)
+	}
+	closes(t, n, 2*timeout)
+}

@@ -1,0 +1,232 @@
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	timeout = 400 * time.Millisecond // of the nodes in these tests
+	lease   = 10 * time.Second
+	bound   = 5 * time.Second        // for what should take no time at all
+	busy    = 300 * time.Millisecond // how much later than it should a busy machine may be
+)
+
+// startReal starts one redis-server, or skips the test.
+func startReal(t *testing.T, args ...string) *masters.Master {
+	t.Helper()
+	fleet, err := masters.StartReal(1, args...)
+	if errors.Is(err, masters.ErrNoServer) {
+		t.Skipf("needs a real server: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { must(t, fleet.Stop()) })
+	return fleet.Masters[0]
+}
+
+func startEmbedded(t *testing.T) *masters.Master {
+	t.Helper()
+	fleet, err := masters.StartEmbedded(1)
+	must(t, err)
+	t.Cleanup(func() { must(t, fleet.Stop()) })
+	return fleet.Masters[0]
+}
+
+// onBoth runs a test on both kinds of master.
+func onBoth(t *testing.T, test func(*testing.T, *masters.Master)) {
+	t.Run("real", func(t *testing.T) { test(t, startReal(t)) })
+	t.Run("embedded", func(t *testing.T) { test(t, startEmbedded(t)) })
+}
+
+// open opens a node that trusts its master, until the options say otherwise, and is closed with the test.
+func open(t *testing.T, url string, opts ...node.Option) *node.Node {
+	t.Helper()
+	n, err := node.Open(url, append([]node.Option{node.WithTimeout(timeout), node.WithoutQuarantine()}, opts...)...)
+	must(t, err)
+	t.Cleanup(func() { must(t, n.Close()) })
+	return n
+}
+
+func over(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
+	t.Helper()
+	n, err := node.New(pool, append([]node.Option{node.WithTimeout(timeout), node.WithoutQuarantine()}, opts...)...)
+	must(t, err)
+	t.Cleanup(func() { must(t, n.Close()) })
+	return n
+}
+
+// openCareful opens a node with the quarantine that open switches off.
+func openCareful(t *testing.T, url string, maxLease time.Duration) *node.Node {
+	t.Helper()
+	n, err := node.Open(url, node.WithTimeout(timeout), node.WithMaxLease(maxLease))
+	must(t, err)
+	t.Cleanup(func() { must(t, n.Close()) })
+	return n
+}
+
+func names(texts ...string) []scripts.Name {
+	list := make([]scripts.Name, len(texts))
+	for i, text := range texts {
+		list[i] = scripts.NewName(text)
+	}
+	return list
+}
+
+func acquireFor(maxLease time.Duration, name, owner string) scripts.Call {
+	return scripts.Acquire(scripts.AcquireArgs{Names: names(name), Owner: scripts.OwnerOf(owner), Level: 1,
+		Lease: scripts.ToMillis(min(lease, maxLease)), MaxLease: scripts.ToMillis(maxLease), Seed: 1})
+}
+
+func acquire(name, owner string) scripts.Call { return acquireFor(node.DefaultMaxLease, name, owner) }
+
+func release(name, owner string) scripts.Call {
+	return scripts.Release(names(name), scripts.OwnerOf(owner), 0)
+}
+
+// answer receives the result of one call.
+type answer chan node.Result
+
+func (a answer) Done(r node.Result) { a <- r }
+
+// start starts a call, whose answer is awaited with await.
+func start(n *node.Node, key string, call scripts.Call, claim *node.Claim) answer {
+	a := make(answer, 2) // a second answer must not block the node, and is a failure
+	if err := n.Start(key, call, claim, a); err != nil {
+		a <- node.Result{Err: err}
+	}
+	return a
+}
+
+func await(t *testing.T, a answer) node.Result {
+	t.Helper()
+	select {
+	case r := <-a:
+		return r
+	case <-time.After(bound):
+		t.Fatalf("no answer within %v", bound)
+		panic("unreachable")
+	}
+}
+
+// do runs one call to its end.
+func do(t *testing.T, n *node.Node, call scripts.Call) node.Result {
+	t.Helper()
+	return await(t, start(n, "key", call, nil))
+}
+
+// outcome reads the answer to an acquire: 0 when it is an error of any kind.
+func outcome(r node.Result) scripts.AcquireReply {
+	if r.Err != nil {
+		return scripts.AcquireReply{}
+	}
+	reply, err := scripts.ParseAcquire(r.Value)
+	if err != nil {
+		return scripts.AcquireReply{}
+	}
+	return reply
+}
+
+func isGranted(r node.Result) bool { return outcome(r).Outcome == scripts.Granted }
+
+func mustGrant(t *testing.T, r node.Result) {
+	t.Helper()
+	if !isGranted(r) {
+		t.Fatalf("not granted: %q, %v", r.Value, r.Err)
+	}
+}
+
+// mustFail wants an error that wraps target, and is a *node.Error that says which node.
+func mustFail(t *testing.T, n *node.Node, err error, target error) {
+	t.Helper()
+	var typed *node.Error
+	if !errors.Is(err, target) || !errors.As(err, &typed) || typed.Node != n.Name() || !strings.Contains(err.Error(), n.Name()) {
+		t.Fatalf("the error is %#v, %v: want one of %s that wraps %q", err, err, n.Name(), target)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustDo runs a command on the master beside the node.
+func mustDo(t *testing.T, m *masters.Master, args ...any) any {
+	t.Helper()
+	reply, err := m.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// keys are those of locks: without our own.
+func keys(t *testing.T, m *masters.Master) (locks []string) {
+	t.Helper()
+	all, err := redis.Strings(m.Do("KEYS", "*"))
+	must(t, err)
+	for _, key := range all {
+		if !strings.HasPrefix(key, scripts.Prefix) {
+			locks = append(locks, key)
+		}
+	}
+	return locks
+}
+
+func exists(t *testing.T, m *masters.Master, key string) bool {
+	t.Helper()
+	return fmt.Sprint(mustDo(t, m, "EXISTS", key)) == "1"
+}
+
+// stat is a field of INFO.
+func stat(t *testing.T, m *masters.Master, section, field string) string {
+	t.Helper()
+	text, err := redis.String(m.Do("INFO", section))
+	must(t, err)
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if value, found := strings.CutPrefix(line, field+":"); found {
+			return value
+		}
+	}
+	t.Fatalf("no %s in INFO %s", field, section)
+	return ""
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	late := time.NewTimer(bound)
+	defer late.Stop()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-again.C:
+		case <-late.C:
+			t.Fatalf("not within %v: %s", bound, what)
+		}
+	}
+}
+
+// took fails the test when less or (much) more time than that has passed.
+func took(t *testing.T, what string, began time.Time, atLeast, atMost time.Duration) {
+	t.Helper()
+	if d := time.Since(began); d < atLeast || d > atMost+busy {
+		t.Errorf("%s took %v, want %v to %v", what, d, atLeast, atMost)
+	}
+}

@@ -1,0 +1,257 @@
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// A release that came before its acquire, or after the next owner's, would show: somebody were refused.
+func TestCallsOfAKeyArriveInOrder(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *masters.Master) {
+		n := open(t, m.URL(), node.WithConns(3))
+		const owners, keysN = 200, 4
+		var all [keysN][]answer
+		for i := range owners {
+			owner := fmt.Sprint("o:", i)
+			for k := range keysN {
+				key := fmt.Sprint("k", k)
+				all[k] = append(all[k], start(n, key, acquire(key, owner), nil), start(n, key, release(key, owner), nil))
+			}
+		}
+		for k, answers := range all {
+			token := uint64(0)
+			for i := 0; i < len(answers); i += 2 {
+				reply := outcome(await(t, answers[i]))
+				if reply.Outcome != scripts.Granted || reply.Token <= token {
+					t.Fatalf("key %d, owner %d: %+v after token %d", k, i/2, reply, token)
+				}
+				token = reply.Token
+				if r := await(t, answers[i+1]); r.Err != nil || r.Value != int64(1) {
+					t.Fatalf("key %d, owner %d: release: %v %v", k, i/2, r.Value, r.Err)
+				}
+			}
+		}
+		if left := keys(t, m); len(left) != 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+}
+
+func TestManyCallersShareAConnection(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	mustGrant(t, do(t, n, acquire("first", "o:0")))
+	before := reads(t, m)
+	const callers, rounds = 256, 20
+	var running sync.WaitGroup
+	for i := range callers {
+		running.Go(func() {
+			key, owner := fmt.Sprint("k", i), fmt.Sprint("o:", i)
+			for range rounds {
+				if r := <-start(n, key, acquire(key, owner), nil); !isGranted(r) {
+					t.Errorf("%s: %v %v", key, r.Value, r.Err)
+				}
+				if r := <-start(n, key, release(key, owner), nil); r.Err != nil || r.Value != int64(1) {
+					t.Errorf("%s: release: %v %v", key, r.Value, r.Err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if got := reads(t, m) - before; got > callers*rounds*2/2 {
+		t.Errorf("the server read %d times for %d calls: they do not travel together", got, callers*rounds*2)
+	}
+	if got := clients(t, m); got != 1 {
+		t.Errorf("%d connections, want 1", got)
+	}
+}
+
+func reads(t *testing.T, m *masters.Master) int {
+	t.Helper()
+	count, err := strconv.Atoi(stat(t, m, "stats", "total_reads_processed"))
+	must(t, err)
+	return count
+}
+
+// clients is the number of connections beside the one that asks.
+func clients(t *testing.T, m *masters.Master) int {
+	t.Helper()
+	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
+	must(t, err)
+	return strings.Count(list, "\n") - 1
+}
+
+func TestAKeyKeepsItsLane(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL(), node.WithConns(4))
+	lanes := map[int]int{}
+	for i := range 400 {
+		key := fmt.Sprint("k", i)
+		lanes[n.Lane(key)]++
+		if n.Lane(key) != n.Lane(key) {
+			t.Fatalf("%s has two lanes", key)
+		}
+		mustGrant(t, await(t, start(n, key, acquire(key, "o:1"), nil)))
+	}
+	for lane := range 4 {
+		if lanes[lane] < 50 {
+			t.Errorf("lanes of 400 keys: %v: want them spread over 4", lanes)
+		}
+	}
+	if got := clients(t, m); got != 4 {
+		t.Errorf("%d connections, want 4", got)
+	}
+	if one := open(t, m.URL()); one.Lane("a") != 0 || one.Lane("b") != 0 {
+		t.Error("a node of one connection has several lanes")
+	}
+}
+
+func TestFlushedScriptsFailNoCall(t *testing.T) {
+	m := startReal(t) // miniredis knows no SCRIPT FLUSH beside a script that runs
+	n := open(t, m.URL())
+	calls := []scripts.Call{
+		acquire("k", "o:1"),
+		scripts.Renew([]scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}),
+		scripts.Raise(names("k"), scripts.OwnerOf("o:1"), 1),
+		scripts.Inspect(scripts.NewName("k")),
+		release("k", "o:1"),
+		scripts.Force(scripts.NewName("k"), nil, lease),
+	}
+	for _, call := range calls {
+		mustDo(t, m, "SCRIPT", "FLUSH")
+		if r := do(t, n, call); r.Err != nil {
+			t.Errorf("%s: %v", call.Op(), r.Err)
+		}
+	}
+}
+
+// In a burst, where calls are on their way when the scripts go, none fails either, and nothing of what was given up stays.
+func TestFlushedScriptsInABurst(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	mustGrant(t, do(t, n, acquire("first", "o:0")))
+	must(t, n.Do(t.Context(), "key", release("first", "o:0")).Err)
+	const locks = 3000
+	flushed := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-flushed:
+				return
+			default:
+				if _, err := m.Do("SCRIPT", "FLUSH"); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	var kept, givenUp, releases []answer
+	var failed []error
+	claims := make([]node.Claim, locks)
+	for i := range locks {
+		key, owner := fmt.Sprint("given up ", i), fmt.Sprint("o:", i)
+		givenUp = append(givenUp, start(n, "key", acquire(key, owner), &claims[i]))
+		claims[i].Abandon()
+		releases = append(releases, start(n, "key", release(key, owner), &claims[i]))
+		kept = append(kept, start(n, "key", acquire(fmt.Sprint("kept ", i), owner), nil))
+	}
+	for i := range locks {
+		if r := await(t, kept[i]); !isGranted(r) {
+			failed = append(failed, r.Err)
+		}
+		await(t, givenUp[i])
+		if r := await(t, releases[i]); r.Err != nil {
+			failed = append(failed, r.Err)
+		}
+	}
+	if len(failed) > 0 {
+		t.Errorf("%d calls failed, the first with %v", len(failed), failed[0])
+	}
+	close(flushed)
+	running.Wait()
+	left := keys(t, m)
+	if i := slices.IndexFunc(left, func(key string) bool { return strings.HasPrefix(key, "given up") }); i >= 0 || len(left) != locks {
+		t.Errorf("%d keys are left, want the %d kept: %.20q", len(left), locks, left[:min(10, len(left))])
+	}
+}
+
+// The release of an acquire that was given up is in the pipeline before the server says that it does not know the script:
+// asked again, the acquire would stand behind it.
+func TestAnAbandonedAcquireIsNotAskedAgain(t *testing.T) {
+	for what, refusal := range map[string]string{
+		"script not known": "-NOSCRIPT No matching script\r\n",
+		"marker stale":     "*2\r\n$5\r\nstale\r\n:0\r\n",
+	} {
+		t.Run(what, func(t *testing.T) {
+			released := make(chan struct{})
+			f := startFake(t, polite(func(args []string) string {
+				if isRelease(args) {
+					return ":0\r\n"
+				}
+				<-released
+				return refusal
+			}))
+			n := open(t, f.url())
+			var claim node.Claim
+			asked := start(n, "key", acquire("k", "o:1"), &claim)
+			eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
+			claim.Abandon()
+			given := start(n, "key", release("k", "o:1"), &claim)
+			close(released)
+			if r := await(t, asked); isGranted(r) {
+				t.Errorf("granted: %v", r.Value)
+			}
+			must(t, await(t, given).Err)
+			must(t, n.Close())
+			if heard := f.commands(); len(heard) != 2 || !isRelease(heard[1]) {
+				t.Errorf("the server heard %q, want the acquire and then the release", heard)
+			}
+		})
+	}
+}
+
+func TestAnAcquireOfUseIsAskedAgain(t *testing.T) {
+	for what, refusal := range map[string]string{
+		"script not known": "-NOSCRIPT No matching script\r\n",
+		"marker stale":     "*2\r\n$5\r\nstale\r\n:0\r\n",
+	} {
+		t.Run(what, func(t *testing.T) {
+			var again atomic.Bool
+			f := startFake(t, polite(func([]string) string {
+				if !again.Swap(true) {
+					return refusal
+				}
+				return ":5\r\n"
+			}))
+			n := open(t, f.url())
+			if reply := outcome(await(t, start(n, "key", acquire("k", "o:1"), new(node.Claim)))); reply.Token != 5 {
+				t.Errorf("answered %+v, want a grant with token 5", reply)
+			}
+		})
+	}
+}
+
+// A marker that is stale again right after it was written is the caller's to hear of: the node does not ask for ever.
+func TestAMarkerThatStaysStaleIsReported(t *testing.T) {
+	f := startFake(t, polite(func([]string) string { return "*2\r\n$5\r\nstale\r\n:0\r\n" }))
+	n := open(t, f.url())
+	if reply := outcome(do(t, n, acquire("k", "o:1"))); reply.Outcome != scripts.Stale {
+		t.Errorf("answered %+v, want Stale", reply)
+	}
+	if heard := f.commands(); len(heard) != 2 {
+		t.Errorf("asked %d times, want twice", len(heard))
+	}
+}

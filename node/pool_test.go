@@ -1,0 +1,183 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/node"
+)
+
+func poolOf(address string) *redis.Pool {
+	return &redis.Pool{Dial: func() (redis.Conn, error) {
+		return redis.Dial("tcp", address, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second), redis.DialWriteTimeout(time.Second))
+	}}
+}
+
+func mustFailLater(t *testing.T, err error) {
+	t.Helper()
+	var typed *node.Error
+	if !errors.Is(err, node.ErrClosed) || !errors.As(err, &typed) {
+		t.Errorf("the error is %v, want one that wraps ErrClosed", err)
+	}
+}
+
+func TestAPoolOfTheCallers(t *testing.T) {
+	m := startReal(t)
+	pool := poolOf(m.Addr())
+	defer pool.Close()
+	n := over(t, pool)
+	if n.Name() != node.Unnamed {
+		t.Errorf("named %q before it was reached", n.Name())
+	}
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	if n.Name() != m.Addr() {
+		t.Errorf("named %q, want %q", n.Name(), m.Addr())
+	}
+	if named := over(t, pool, node.WithName("north")); named.Name() != "north" {
+		t.Errorf("named %q, want north", named.Name())
+	}
+}
+
+// A pool without any time-outs, as New's callers may have: the node's own holds.
+func TestAPoolWithoutTimeouts(t *testing.T) {
+	m := startReal(t)
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
+	defer pool.Close()
+	n := over(t, pool)
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	must(t, m.Freeze())
+	defer func() { must(t, m.Thaw()) }()
+	began := time.Now()
+	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrTimeout)
+	took(t, "a call to a frozen master", began, timeout, timeout)
+	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrDown)
+	closes(t, n, 2*timeout)
+}
+
+// More is written than the frozen server's socket takes: the writer must not stay behind in it.
+func TestAFullSocket(t *testing.T) {
+	m := startReal(t)
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
+	defer pool.Close()
+	n := over(t, pool)
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	must(t, m.Freeze())
+	defer func() { must(t, m.Thaw()) }()
+	long := strings.Repeat("x", 1<<20)
+	var answers []answer
+	for range 16 {
+		answers = append(answers, start(n, "key", acquire(long, "o:1"), nil))
+	}
+	for _, a := range answers {
+		if r := await(t, a); !errors.Is(r.Err, node.ErrTimeout) && !errors.Is(r.Err, node.ErrDown) {
+			t.Errorf("answered %v", r.Err)
+		}
+	}
+	closes(t, n, 2*timeout)
+}
+
+func TestADialThatHangs(t *testing.T) {
+	free := make(chan struct{})
+	defer close(free)
+	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }})
+	began := time.Now()
+	var answers []answer
+	for i := range 10 {
+		answers = append(answers, start(n, "key", acquire(fmt.Sprint(i), "o:1"), nil))
+	}
+	for _, a := range answers {
+		r := await(t, a)
+		mustFail(t, n, r.Err, node.ErrDown)
+		mustFail(t, n, r.Err, node.ErrTimeout)
+	}
+	took(t, "the calls", began, timeout, timeout)
+	began = time.Now()
+	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+	took(t, "a later call", began, 0, timeout/2)
+	began = time.Now()
+	_, err := n.Check(t.Context())
+	mustFail(t, n, err, node.ErrTimeout)
+	took(t, "Check", began, timeout, timeout)
+}
+
+// When the dial that hung comes to an end, the node is found again.
+func TestADialThatHungAndWorks(t *testing.T) {
+	m := startReal(t)
+	free := make(chan struct{})
+	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.Dial("tcp", m.Addr()) }})
+	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+	close(free)
+	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+}
+
+func TestADialThatFails(t *testing.T) {
+	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, errors.New("no route") }})
+	r := do(t, n, acquire("k", "o:1"))
+	mustFail(t, n, r.Err, node.ErrDown)
+	if !strings.Contains(r.Err.Error(), "no route") || r.Sent {
+		t.Errorf("the error is %v, sent %v", r.Err, r.Sent)
+	}
+}
+
+// redigo panics ("send on closed channel") in a pool that waits and is closed, when the context is done.
+func TestAClosedPoolThatWaits(t *testing.T) {
+	m := startReal(t)
+	pool := poolOf(m.Addr())
+	pool.MaxActive, pool.Wait = 1, true
+	n := over(t, pool, node.WithTimeout(50*time.Millisecond))
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	must(t, pool.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // select picks the way into the panic by chance
+		if _, err := n.Check(ctx); err == nil {
+			t.Fatal("Check over a closed pool")
+		}
+	}
+	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal") // so that the node must turn to its pool
+	eventually(t, "the node down", func() bool { return errors.Is(do(t, n, acquire("k", "o:1")).Err, node.ErrDown) })
+	closes(t, n, 100*time.Millisecond)
+}
+
+// An exhausted pool costs the node's time-out and no more.
+func TestAnExhaustedPool(t *testing.T) {
+	m := startReal(t)
+	pool := poolOf(m.Addr())
+	defer pool.Close()
+	pool.MaxActive, pool.Wait = 1, true
+	taken := pool.Get()
+	defer taken.Close()
+	n := over(t, pool)
+	began := time.Now()
+	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+	took(t, "a call", began, timeout, timeout)
+}
+
+// A server that takes connections and reads nothing, behind a pool without a write time-out, holds the node up no longer than
+// one that does not answer: the next connection is tried.
+func TestAServerThatDoesNotRead(t *testing.T) {
+	m := startReal(t)
+	ours, theirs := net.Pipe() // has no buffer, so that the first byte is one too many
+	defer theirs.Close()
+	var again atomic.Bool
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+		if !again.Swap(true) {
+			return redis.NewConn(ours, 0, 0), nil
+		}
+		return redis.Dial("tcp", m.Addr())
+	}}
+	defer pool.Close()
+	n := over(t, pool)
+	began := time.Now()
+	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+	took(t, "the call", began, timeout, timeout)
+	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+}

@@ -1,0 +1,178 @@
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const short = 300 * time.Millisecond // max lease, where a test waits for it to pass
+
+// quarantined wants the node to grant nothing, and to say for how long.
+func quarantined(t *testing.T, n *node.Node, maxLease time.Duration, name, owner string) {
+	t.Helper()
+	r := do(t, n, acquireFor(maxLease, name, owner))
+	reply := outcome(r)
+	if reply.Outcome != scripts.Quarantined || reply.Wait <= 0 || reply.Wait > maxLease {
+		t.Fatalf("answered %+v, %v: want quarantined for up to %v", reply, r.Err, maxLease)
+	}
+}
+
+// grantsAfter wants the node to grant nothing until that moment, and soon after.
+func grantsAfter(t *testing.T, n *node.Node, end time.Time, name, owner string) {
+	t.Helper()
+	eventually(t, "the end of quarantine", func() bool { return isGranted(do(t, n, acquireFor(short, name, owner))) })
+	took(t, "quarantine", end.Add(-short), short, short)
+}
+
+func TestARestartMeansQuarantine(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *masters.Master) {
+		n := openCareful(t, m.URL(), short)
+		began := time.Now()
+		quarantined(t, n, short, "k", "o:1") // a new deployment waits, once
+		grantsAfter(t, n, began.Add(short), "k", "o:1")
+
+		must(t, m.Kill())
+		must(t, m.Start())
+		began = time.Now()
+		var r node.Result
+		eventually(t, "found again", func() bool { r = do(t, n, acquireFor(short, "k", "o:2")); return r.Err == nil })
+		if reply := outcome(r); reply.Outcome != scripts.Quarantined {
+			t.Fatalf("after a restart it answers %+v", reply)
+		}
+		eventually(t, "the end of quarantine", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:2"))) })
+		if waited := time.Since(began); waited < short {
+			t.Errorf("in quarantine for %v, want %v", waited, short)
+		}
+	})
+}
+
+// With an append-only file the keys survive, and the marker with them: what may be lost is the last of them.
+func TestARestartThatKeepsItsKeysMeansQuarantineToo(t *testing.T) {
+	m := startReal(t, "--appendonly", "yes", "--appendfsync", "always")
+	n := openCareful(t, m.URL(), short)
+	eventually(t, "admitted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
+	must(t, do(t, n, scripts.Release(names("k"), scripts.OwnerOf("o:1"), 0)).Err)
+	must(t, m.Kill())
+	must(t, m.Start())
+	eventually(t, "found again", func() bool { return do(t, n, scripts.Inspect(scripts.NewName("k"))).Err == nil })
+	quarantined(t, n, short, "k", "o:2")
+}
+
+func TestASecondClientDoesNotProlongQuarantine(t *testing.T) {
+	m := startReal(t)
+	first := openCareful(t, m.URL(), short)
+	began := time.Now()
+	quarantined(t, first, short, "k", "o:1")
+	eventually(t, "half of it over", func() bool { return time.Since(began) > short/2 })
+	second := openCareful(t, m.URL(), short)
+	if reply := outcome(do(t, second, acquireFor(short, "k", "o:2"))); reply.Outcome != scripts.Quarantined || reply.Wait > short*3/4 {
+		t.Errorf("a second client hears %+v", reply)
+	}
+	grantsAfter(t, second, began.Add(short), "k", "o:2")
+}
+
+func TestWithoutQuarantine(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *masters.Master) {
+		n := open(t, m.URL())
+		mustGrant(t, do(t, n, acquire("k", "o:1")))
+		must(t, m.Kill())
+		must(t, m.Start())
+		var r node.Result
+		eventually(t, "found again", func() bool { r = do(t, n, acquire("k", "o:2")); return r.Err == nil })
+		mustGrant(t, r)
+		mustDo(t, m, "FLUSHALL")
+		mustGrant(t, do(t, n, acquire("k", "o:3")))
+	})
+}
+
+func TestAdmitEndsQuarantine(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *masters.Master) {
+		n := openCareful(t, m.URL(), time.Hour)
+		quarantined(t, n, time.Hour, "k", "o:1")
+		must(t, n.Admit(t.Context()))
+		mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
+
+		fresh := startEmbedded(t)
+		unused := openCareful(t, fresh.URL(), time.Hour)
+		must(t, unused.Admit(t.Context()))
+		mustGrant(t, do(t, unused, acquireFor(time.Hour, "k", "o:1")))
+	})
+}
+
+// Who holds may stay, and leave, and nobody else comes in.
+func TestInQuarantineHoldersGoOn(t *testing.T) {
+	m := startReal(t)
+	n := openCareful(t, m.URL(), time.Hour)
+	must(t, n.Admit(t.Context()))
+	mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
+	mustDo(t, m, "DEL", scripts.Prefix+"node")
+	quarantined(t, n, time.Hour, "l", "o:2")
+
+	again := scripts.AcquireArgs{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Level: 2, Token: 7,
+		Lease: scripts.ToMillis(time.Minute), MaxLease: scripts.ToMillis(time.Hour)}
+	mustGrant(t, do(t, n, scripts.Acquire(again)))
+	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 7, Lease: scripts.ToMillis(time.Minute)}}
+	r := do(t, n, scripts.Renew(batch))
+	if renewed, err := scripts.ParseRenew(r.Value, batch); err != nil || renewed[0] != scripts.Kept {
+		t.Errorf("renewed %q, %v", r.Value, r.Err)
+	}
+	if r := do(t, n, release("k", "o:1")); r.Value != int64(1) {
+		t.Errorf("released %v, %v", r.Value, r.Err)
+	}
+}
+
+// The data is swapped under a live connection, and the process stays the same.
+func TestDataSwappedUnderALiveConnection(t *testing.T) {
+	for what, swap := range map[string]func(*testing.T, *masters.Master){
+		"FLUSHALL": func(t *testing.T, m *masters.Master) { mustDo(t, m, "FLUSHALL") },
+		"a resync": func(t *testing.T, m *masters.Master) {
+			other := startReal(t) // is in use itself, with the same max lease, and admitted
+			n := openCareful(t, other.URL(), time.Hour)
+			must(t, n.Admit(t.Context()))
+			resync(t, m, other)
+		},
+		"a resync from a master not in use": func(t *testing.T, m *masters.Master) { resync(t, m, startReal(t)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			m := startReal(t)
+			n := openCareful(t, m.URL(), time.Hour)
+			must(t, n.Admit(t.Context()))
+			mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
+			before := stat(t, m, "server", "run_id")
+			swap(t, m)
+			if stat(t, m, "server", "run_id") != before || exists(t, m, "k") {
+				t.Fatal("the data was not swapped, or the process was")
+			}
+			quarantined(t, n, time.Hour, "k", "o:2")
+			must(t, n.Admit(t.Context()))
+			mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:2")))
+		})
+	}
+}
+
+func resync(t *testing.T, m, from *masters.Master) {
+	t.Helper()
+	mustDo(t, from, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+	host, port := hostPort(t, from)
+	mustDo(t, m, "REPLICAOF", host, port)
+	eventually(t, "the replica in step", func() bool { return stat(t, m, "replication", "master_link_status") == "up" })
+	mustDo(t, m, "REPLICAOF", "NO", "ONE")
+}
+
+func TestIdentify(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *masters.Master) {
+		n := openCareful(t, m.URL(), time.Hour)
+		id, err := n.Identify(t.Context())
+		if want := stat(t, m, "server", "run_id"); err != nil || id != want {
+			t.Errorf("identified as %q, %v; want %q", id, err, want)
+		}
+		if r := do(t, n, scripts.Inspect(scripts.NewName("k"))); r.RunID != id {
+			t.Errorf("a result comes from %q", r.RunID)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// refuses wants a call to fail for that reason, once and for all.
+func refuses(t *testing.T, n *node.Node, target error) {
+	t.Helper()
+	err := do(t, n, acquire("k", "o:1")).Err
+	mustFail(t, n, err, target)
+	mustFail(t, n, err, node.ErrDown)
+	isPermanent(t, err)
+}
+
+func isPermanent(t *testing.T, err error) {
+	t.Helper()
+	var typed *node.Error
+	if !errors.As(err, &typed) || !typed.Permanent() {
+		t.Errorf("not permanent: %v", err)
+	}
+}
+
+func hostPort(t *testing.T, m *masters.Master) (string, string) {
+	t.Helper()
+	host, port, ok := strings.Cut(m.Addr(), ":")
+	if !ok {
+		t.Fatal(m.Addr())
+	}
+	return host, port
+}
+
+func TestAReplicaIsRefused(t *testing.T) {
+	master, m := startReal(t), startReal(t)
+	host, port := hostPort(t, master)
+	mustDo(t, m, "REPLICAOF", host, port)
+	n := open(t, m.URL())
+	refuses(t, n, node.ErrReplica)
+	mustFail(t, n, n.Admit(t.Context()), node.ErrReplica)
+	mustDo(t, m, "REPLICAOF", "NO", "ONE")
+	eventually(t, "a master is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+}
+
+// A master that is demoted under a live connection can grant nothing any more.
+func TestAMasterThatBecomesAReplica(t *testing.T) {
+	master, m := startReal(t), startReal(t)
+	n := open(t, m.URL())
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	host, port := hostPort(t, master)
+	mustDo(t, m, "REPLICAOF", host, port)
+	r := do(t, n, acquire("l", "o:1"))
+	if isGranted(r) {
+		t.Fatal("granted by a replica")
+	}
+	isPermanent(t, r.Err)
+}
+
+func TestAServerThatEvictsIsRefused(t *testing.T) {
+	m := startReal(t)
+	mustDo(t, m, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	n := open(t, m.URL())
+	refuses(t, n, node.ErrEvicts)
+	mustFail(t, n, n.Admit(t.Context()), node.ErrEvicts)
+	mustDo(t, m, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	eventually(t, "it is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+}
+
+func TestAnotherMaxLeaseIsRefused(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *masters.Master) {
+		first := open(t, m.URL(), node.WithMaxLease(time.Minute))
+		mustGrant(t, do(t, first, acquireFor(time.Minute, "k", "o:1")))
+		second := open(t, m.URL())
+		refuses(t, second, node.ErrMaxLease)
+		err := do(t, second, acquire("l", "o:2")).Err
+		if !strings.Contains(err.Error(), "1m0s") || !strings.Contains(err.Error(), "30s") {
+			t.Errorf("the error does not name both: %v", err)
+		}
+
+		must(t, second.Admit(t.Context())) // the operator's word: the deployment changes
+		eventually(t, "the second works", func() bool { return isGranted(do(t, second, acquire("l", "o:2"))) })
+		r := do(t, first, acquireFor(time.Minute, "m", "o:1")) // over the live connection
+		mustFail(t, first, r.Err, node.ErrMaxLease)
+		isPermanent(t, r.Err)
+	})
+}
+
+// withUser gives the server a user for database 3 and all else, and no use of the default one beside the test's.
+func withUser(t *testing.T, m *masters.Master, rules ...any) {
+	t.Helper()
+	mustDo(t, m, append([]any{"ACL", "SETUSER", "app", "on", ">se/cr@et %", "~*", "&*", "+@all"}, rules...)...)
+}
+
+func TestAUserWithPasswordAndDatabase(t *testing.T) {
+	m := startReal(t)
+	withUser(t, m)
+	mustDo(t, m, "ACL", "SETUSER", "default", "resetpass", ">other")
+	n := open(t, "redis://app:se%2Fcr%40et%20%25@"+m.Addr()+"/3", node.WithTLS(nil))
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	c, err := redis.Dial("tcp", m.Addr(), redis.DialUsername("default"), redis.DialPassword("other"), redis.DialDatabase(3))
+	must(t, err)
+	defer c.Close()
+	if there, err := redis.Bool(c.Do("EXISTS", "k")); !there || err != nil {
+		t.Errorf("the key is not in database 3: %v", err)
+	}
+}
+
+func TestAPasswordAlone(t *testing.T) {
+	m := startReal(t)
+	mustDo(t, m, "CONFIG", "SET", "requirepass", "secret")
+	mustGrant(t, do(t, open(t, "redis://:secret@"+m.Addr()), acquire("k", "o:1")))
+}
+
+func TestBadCredentials(t *testing.T) {
+	m := startReal(t)
+	withUser(t, m, "-eval", "-evalsha")
+	for what, test := range map[string]struct{ user, reason string }{
+		"wrong password":        {"app:wrong%2Fpass@", "WRONGPASS"},
+		"wrong user":            {"wrong%2Fpass:wrong%2Fpass@", "WRONGPASS"},
+		"no right to scripts":   {"app:se%2Fcr%40et%20%25@", "NOPERM"},
+		"a password not wanted": {":wrong%2Fpass@", "ERR AUTH"},
+	} {
+		n := open(t, "redis://"+test.user+m.Addr())
+		err := do(t, n, acquire("k", "o:1")).Err
+		mustFail(t, n, err, node.ErrDown)
+		isPermanent(t, err)
+		if !strings.Contains(err.Error(), test.reason) {
+			t.Errorf("%s: %v, want it to say %s", what, err, test.reason)
+		}
+		_, checkErr := n.Check(t.Context())
+		for _, text := range []string{err.Error(), n.Name(), errorText(checkErr)} {
+			for _, secret := range []string{"wrong/pass", "wrong%2Fpass", "se/cr@et", "se%2Fcr"} {
+				if strings.Contains(text, secret) {
+					t.Errorf("%s: %q tells the password", what, text)
+				}
+			}
+		}
+	}
+
+	mustDo(t, m, "CONFIG", "SET", "requirepass", "secret")
+	n := open(t, m.URL())
+	err := do(t, n, acquire("k", "o:1")).Err
+	if !strings.Contains(errorText(err), "NOAUTH") {
+		t.Errorf("no password: %v", err)
+	}
+	isPermanent(t, err)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestADatabaseThatIsNot(t *testing.T) {
+	m := startReal(t)
+	isPermanent(t, do(t, open(t, m.URL()+"/99"), acquire("k", "o:1")).Err)
+}
+
+func TestAKeyOfAnotherTypeIsPermanent(t *testing.T) {
+	m := startReal(t)
+	mustDo(t, m, "SET", "k", "text")
+	n := open(t, m.URL())
+	isPermanent(t, do(t, n, acquire("k", "o:1")).Err)
+	mustGrant(t, do(t, n, acquire("l", "o:1"))) // and it is of that key only
+}
+
+func TestTransientErrorsAreNotPermanent(t *testing.T) {
+	for _, reply := range []string{"-LOADING Redis is loading\r\n", "-BUSY a script runs\r\n", "-OOM command not allowed\r\n"} {
+		f := startFake(t, polite(func([]string) string { return reply }))
+		var typed *node.Error
+		if err := do(t, open(t, f.url()), acquire("k", "o:1")).Err; !errors.As(err, &typed) || typed.Permanent() {
+			t.Errorf("%q: permanent: %v", reply, err)
+		}
+	}
+	down := &node.Error{Node: "n", Op: "acquire", Err: node.ErrTimeout}
+	if down.Permanent() {
+		t.Error("a time-out is permanent")
+	}
+}

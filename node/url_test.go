@@ -1,0 +1,130 @@
+package node
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestURLs(t *testing.T) {
+	tcp := func(address, host string) endpoint { return endpoint{network: "tcp", address: address, host: host} }
+	with := func(e endpoint, change func(*endpoint)) endpoint { change(&e); return e }
+	plain := tcp("h:6379", "h")
+	for url, want := range map[string]endpoint{
+		"redis://h":                    plain,
+		"redis://h/":                   plain,
+		"valkey://h":                   plain,
+		"REDIS://h":                    plain,
+		"redis://h:1234":               tcp("h:1234", "h"),
+		"redis://10.0.0.1:65535":       tcp("10.0.0.1:65535", "10.0.0.1"),
+		"redis://[::1]":                tcp("[::1]:6379", "::1"),
+		"redis://[::1]:1234":           tcp("[::1]:1234", "::1"),
+		"rediss://h":                   with(plain, func(e *endpoint) { e.tls = true }),
+		"valkeys://h":                  with(plain, func(e *endpoint) { e.tls = true }),
+		"redis://h/5":                  with(plain, func(e *endpoint) { e.database = 5 }),
+		"redis://h?db=5":               with(plain, func(e *endpoint) { e.database = 5 }),
+		"redis://h/?db=5":              with(plain, func(e *endpoint) { e.database = 5 }),
+		"redis://:secret@h":            with(plain, func(e *endpoint) { e.password = "secret" }),
+		"redis://app:secret@h":         with(plain, func(e *endpoint) { e.username, e.password = "app", "secret" }),
+		"redis://app:se:cr@et@h":       with(plain, func(e *endpoint) { e.username, e.password = "app", "se:cr@et" }),
+		"redis://a%40b:%2F%3F%23%25@h": with(plain, func(e *endpoint) { e.username, e.password = "a@b", "/?#%" }),
+		"unix:///run/redis.sock":       {network: "unix", address: "/run/redis.sock"},
+		"unix:///run/redis.sock?db=2":  {network: "unix", address: "/run/redis.sock", database: 2},
+		"unix://app:secret@/run/r":     {network: "unix", address: "/run/r", username: "app", password: "secret"},
+		"unix:///run/with%20space":     {network: "unix", address: "/run/with space"},
+	} {
+		got, err := parseURL(url)
+		if err != nil || got != want {
+			t.Errorf("%s is %+v (%v), want %+v", url, got, err, want)
+			continue
+		}
+		n, err := Open(url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+		} else if n.Name() != want.address {
+			t.Errorf("%s is named %q, want %q", url, n.Name(), want.address)
+		}
+	}
+}
+
+// Nothing of a password may be in an error, nor in what is logged of it: also not where somebody forgot to percent-encode
+// it, and the URL means something else than it was to.
+func TestBadURLs(t *testing.T) {
+	for url, secrets := range map[string][]string{
+		"":                               nil,
+		"h":                              nil,
+		"h:6379":                         nil,
+		"10.0.0.1:6379":                  nil,
+		"http://h":                       nil,
+		"redis:h":                        nil,
+		"redis:":                         nil,
+		"redis://":                       nil,
+		"redis:///0":                     nil,
+		"redis://:6379":                  nil,
+		"redis://h:0":                    nil,
+		"redis://h:65536":                nil,
+		"redis://h:port":                 nil,
+		"redis://h/x":                    nil,
+		"redis://h/-1":                   nil,
+		"redis://h/1/2":                  nil,
+		"redis://h/99999999999999999999": nil,
+		"redis://h?db=x":                 nil,
+		"redis://h?db=1&db=2":            nil,
+		"redis://h/1?db=2":               nil,
+		"redis://h?timeout=5s":           nil,
+		"redis://h#fragment":             nil,
+		"unix://":                        nil,
+		"unix:///":                       nil,
+		"unix://relative/path":           nil,
+
+		"redis://secret@h":               nil, // a user name, or a password that was meant to be one
+		"redis://app:@h":                 nil,
+		"redis://app:secret@":            {"secret"},
+		"redis://app:secret@h:port":      {"secret"},
+		"redis://app:secret@h:70000":     {"secret"},
+		"redis://app:secret@h/x":         {"secret"},
+		"redis://app:secret@h/x?db=1":    {"secret"},
+		"redis://app:secret@h?user=app":  {"secret"},
+		"redis://app:secret@h#x":         {"secret"},
+		"http://app:secret@h":            {"secret"},
+		"app:secret@h":                   {"secret"},
+		":secret@h":                      {"secret"},
+		"redis:app:secret@h":             {"secret"},
+		"redis:/app:secret@h":            {"secret"},
+		"//app:secret@h":                 {"secret"},
+		"unix://app:secret@h/run/r":      {"secret"},
+		"redis://app:se%cret@h":          {"se%", "cret"},
+		"redis://app:se cret@h":          {"cret"},
+		"redis://app:se\ncret@h":         {"cret"},
+		"redis://app:se/cret@h":          {"cret"},
+		"redis://app:12/cret@h":          {"cret"},
+		"redis://app:99999/cret@h":       {"99999", "cret"},
+		"redis://app:se?cret@h":          {"cret"},
+		"redis://app:12?cret@h":          {"cret"},
+		"redis://app:12?db=cret@h":       {"cret"},
+		"redis://app:se#cret@h":          {"cret"},
+		"redis://app:12#cret@h":          {"cret"},
+		"redis://app:sec@ret/cret@h":     {"sec", "cret"},
+		"redis://app:sec@ret:99999/x@h":  {"sec", "99999", "x@h"},
+		"redis://app:sec@ret?db=cret@h":  {"sec", "cret"},
+		"redis://app:sec@ret#cret@h":     {"sec", "cret"},
+		"unix://app:sec@ret/cret@/run/r": {"sec", "cret"},
+		"redis://app:secret@h:6379:6379": {"secret"},
+		"redis://app:secret@[::1":        {"secret"},
+		"redis://app:secret@h\x7f":       {"secret"},
+	} {
+		n, err := Open(url)
+		if !errors.Is(err, ErrInvalid) || n != nil {
+			t.Errorf("%q: %v, want ErrInvalid", url, err)
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), "node: ") {
+			t.Errorf("%q: the error %q does not say whose it is", url, err)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%q: the error tells %q of the password: %v", url, secret, err)
+			}
+		}
+	}
+}

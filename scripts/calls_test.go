@@ -1,0 +1,72 @@
+package scripts_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// A call goes to many nodes, and twice to one, each time with what only that connection knows.
+func TestACallDoesNotChangeByBeingSent(t *testing.T) {
+	call := acquire()
+	_, first := call.Command(nil, true, scripts.Carrier{RunID: "first", Tombstone: scripts.NoTombstone})
+	_, second := call.Command(nil, false, scripts.Carrier{RunID: "second", Tombstone: scripts.NoTombstone})
+	if first[len(first)-1] != "first" || second[len(second)-1] != "second" {
+		t.Errorf("the run ids sent are %v and %v", first[len(first)-1], second[len(second)-1])
+	}
+	if source, sha := first[0].(string), second[0].(string); len(sha) != 40 || len(source) < 100 {
+		t.Errorf("EVAL is sent %q, EVALSHA %q", source, sha)
+	}
+
+	release := scripts.Release(names("k"), scripts.OwnerOf(me), 0)
+	_, barred := release.Command(nil, false, scripts.Carrier{Tombstone: int64(5)})
+	_, plain := release.Command(nil, false, scripts.Carrier{Tombstone: scripts.NoTombstone})
+	if barred[len(barred)-1] != int64(5) || plain[len(plain)-1] != "0" {
+		t.Errorf("the tombstones' times are %v and %v", barred[len(barred)-1], plain[len(plain)-1])
+	}
+	dst := append(make([]any, 0, 40), "before")
+	if _, args := release.Command(dst, true, scripts.Carrier{Tombstone: int64(5)}); args[0] != "before" || args[1] == plain[0] {
+		t.Errorf("appended to what was there: %v", args[:2])
+	}
+}
+
+func TestKindsOfCalls(t *testing.T) {
+	for want, call := range map[string]scripts.Call{
+		"acquire": acquire(),
+		"renew":   scripts.Renew(threeLocks),
+		"release": scripts.Release(names("k"), scripts.OwnerOf(me), 0),
+		"raise":   scripts.Raise(names("k"), scripts.OwnerOf(me), 1),
+		"inspect": scripts.Inspect(scripts.NewName("k")),
+		"force":   scripts.Force(scripts.NewName("k"), nil, time.Second),
+		"admit":   scripts.Admit(scripts.AdmitArgs{}),
+	} {
+		if call.Op() != want || call.IsAcquire() != (want == "acquire") || call.Frees() != (want == "release") {
+			t.Errorf("%s: Op %q, IsAcquire %v, Frees %v", want, call.Op(), call.IsAcquire(), call.Frees())
+		}
+	}
+	if scripts.Release(names("k"), scripts.OwnerOf(me), 2).Frees() {
+		t.Error("a release that leaves a level frees the lock")
+	}
+}
+
+func TestOwners(t *testing.T) {
+	if owner := scripts.NewOwner("locker", 1<<63); owner.String() != "locker:9223372036854775808" {
+		t.Errorf("the owner is %q", owner)
+	}
+	if made, read := scripts.NewOwner("locker", 1), scripts.OwnerOf("locker:1"); made != read {
+		t.Errorf("%+v read back is %+v", made, read)
+	}
+}
+
+// Rounded down, a lease would end on the node before its holder thinks.
+func TestLeasesAreRoundedUp(t *testing.T) {
+	for asked, want := range map[time.Duration]int64{
+		5 * time.Millisecond: 5, 5*time.Millisecond + 1: 6, 6*time.Millisecond - 1: 6, 1: 1, 0: 0,
+	} {
+		call := acquire(func(a *scripts.AcquireArgs) { a.Lease = scripts.ToMillis(asked) })
+		if _, args := call.Command(nil, false, scripts.Carrier{}); args[8] != want { // sha, 4, four keys, owner, level
+			t.Errorf("%v is sent as %v ms, want %d", asked, args[8], want)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package scripts_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// FuzzParse feeds every parser every value that redigo can make of a reply: nothing panics, what is no reply of ours is
+// ErrReply, and nothing but a whole number from 1 to 2^53−1 is a grant.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("n"))
+	for _, number := range []int64{1, 0, -1, 2, 3, 4, 5, 1<<53 - 1, 1 << 53, -1 << 63, 1<<63 - 1, (1<<63 - 1) / 1_000_000} {
+		f.Add(number64(number))
+		for _, word := range []string{"held", "quarantined", "stale", "released", "maxlease"} {
+			f.Add(slices.Concat([]byte("*\x02"), text8('$', word), number64(number)))
+			f.Add(slices.Concat([]byte("*\x02"), text8('+', word), number64(number)))
+		}
+	}
+	for _, letters := range []string{"RRRR", "RGTR", "RRR", "RRRRR", "rrrr", ""} {
+		f.Add(text8('$', letters))
+	}
+	f.Add(slices.Concat([]byte("*\x06"), text8('$', me), text8('$', "1"), number64(5000), text8('$', "7"), text8('$', runID), number64(0)))
+	f.Add(slices.Concat([]byte("*\x06"), text8('$', ""), text8('$', ""), number64(-1), text8('$', "18446744073709551616"), text8('$', ""), number64(-1)))
+	f.Add(slices.Concat([]byte("*\x01"), text8('-', "ERR in an array")))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		value, _ := decode(data, 8)
+		for script, parse := range parsers {
+			got, err := parse(value)
+			if err != nil {
+				if !errors.Is(err, scripts.ErrReply) || len(err.Error()) > 300 {
+					t.Errorf("%s: %#v: %v, want ErrReply, in short", script, value, err)
+				}
+			} else if !possible(script, value, got) {
+				t.Errorf("%s: %#v is read as %+v", script, value, got)
+			}
+			if reply, ok := got.(scripts.AcquireReply); ok && err != nil && reply != (scripts.AcquireReply{}) {
+				t.Errorf("%s: %#v is %+v beside %v", script, value, got, err)
+			}
+			number, whole := value.(int64)
+			grants := err == nil && script == "acquire" && got.(scripts.AcquireReply).Outcome == scripts.Granted
+			if wants := script == "acquire" && whole && number >= 1 && number < 1<<53; grants != wants {
+				t.Errorf("%s: %#v is a grant: %v, want %v", script, value, grants, wants)
+			}
+		}
+	})
+}
+
+// possible tells whether a script could have meant that; grants are judged by the caller.
+func possible(script string, value, got any) bool {
+	wait := func(d time.Duration) bool { return d == -1 || d >= 0 && d%time.Millisecond == 0 }
+	switch got := got.(type) {
+	case scripts.AcquireReply:
+		number, _ := value.(int64)
+		return wait(got.Wait) && (got.Wait != -1 || got.Outcome == scripts.Held) && got.Token == uint64(number) &&
+			(got.Outcome == scripts.Granted) == (got.Token != 0)
+	case []scripts.Renewed:
+		if len(got) != len(threeLocks) {
+			return false
+		}
+		for _, r := range got {
+			if r != scripts.Kept && r != scripts.Gone && r != scripts.Taken {
+				return false
+			}
+		}
+		kept := !slices.ContainsFunc(got, func(r scripts.Renewed) bool { return r != scripts.Kept })
+		return kept == bytes.Equal(value.([]byte), []byte("RRRR"))
+	case int:
+		return got >= 0 && got <= 3 && value == int64(got)
+	case bool:
+		return value == int64(1) && got || value == int64(0) && !got
+	case scripts.InspectReply:
+		return got.Level >= 0 && got.Token < 1<<53 && wait(got.TTL) && got.Quarantine >= 0
+	case scripts.AdmitReply:
+		return got.Left >= 0 && got.MaxLease >= 0 && (got.Left == 0 || got.MaxLease == 0)
+	}
+	return false
+}
+
+// decode makes a value as redigo would give it of any bytes: a kind as in RESP, then a length or a number in binary.
+func decode(data []byte, depth int) (value any, rest []byte) {
+	if len(data) < 2 {
+		return nil, nil
+	}
+	kind, length := data[0], int(data[1])
+	switch kind {
+	case ':':
+		var number [8]byte
+		n := copy(number[:], data[1:])
+		return int64(binary.BigEndian.Uint64(number[:])), data[1+n:]
+	case '$', '+', '-':
+		text := data[2:][:min(length, len(data)-2)]
+		rest = data[2+len(text):]
+		switch kind {
+		case '+':
+			return string(text), rest
+		case '-':
+			return redis.Error(text), rest
+		}
+		return text, rest
+	case '*':
+		rest = data[2:]
+		if depth == 0 {
+			return []any{}, rest
+		}
+		list := make([]any, length)
+		for i := range list {
+			list[i], rest = decode(rest, depth-1)
+		}
+		return list, rest
+	}
+	return nil, data[1:]
+}
+
+func number64(n int64) []byte { return binary.BigEndian.AppendUint64([]byte(":"), uint64(n)) }
+
+func text8(kind byte, s string) []byte { return append([]byte{kind, byte(len(s))}, s...) }
+
+// FuzzNames takes any names through every call and over the wire: every byte arrives, as part of the keys and the channel that
+// are the name's, and as nothing else.
+func FuzzNames(f *testing.F) {
+	for _, name := range []string{"", "k", "a{b}c", "a{b", "a}b", "{", "a\x00b", "a\r\nb", "\xff\xfe", "$3\r\nabc\r\n", "*1\r\n", " ", "%", "{}{}",
+		"quorumlock:node", "quorumlock:token:k", "redisson_lock__channel:{k}", strings.Repeat("x", 5000)} {
+		f.Add(name, "other", "locker:1", uint64(1))
+		f.Add("other", name, name, uint64(1<<64-1))
+	}
+	f.Fuzz(func(t *testing.T, first, second, id string, number uint64) {
+		channel := func(name string) string {
+			if strings.Contains(name, "{") {
+				return "redisson_lock__channel:" + name
+			}
+			return "redisson_lock__channel:{" + name + "}"
+		}
+		counter := func(name string) string { return "quorumlock:token:" + name }
+		for _, name := range []string{first, second} {
+			if got := scripts.NewName(name).String(); got != name {
+				t.Errorf("the name %q is %q", name, got)
+			}
+			if got := scripts.Channel(name); got != channel(name) {
+				t.Errorf("the channel of %q is %q", name, got)
+			}
+		}
+		if made, want := scripts.NewOwner(id, number), id+":"+strconv.FormatUint(number, 10); made.String() != want || made != scripts.OwnerOf(want) {
+			t.Errorf("the owner %q is %+v", want, made)
+		}
+
+		owner, both := scripts.OwnerOf(id), names(first, second)
+		ms, token := scripts.ToMillis(1500*time.Microsecond), number%(1<<53)
+		digits, tomb, day := strconv.FormatUint(token, 10), "quorumlock:released:"+id, "86400000"
+		for _, test := range []struct {
+			call scripts.Call
+			want []string // after the script
+		}{
+			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Level: 3, Lease: ms, MaxLease: ms, Token: token, Seed: token}),
+				[]string{"6", "quorumlock:node", tomb, first, counter(first), second, counter(second), id, "3", "2", digits, digits, day, "2", first}},
+			{scripts.Renew([]scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: names(second), Owner: owner, Lease: ms}}),
+				[]string{"6", first, counter(first), second, counter(second), second, counter(second), day,
+					id, digits, "2", id, digits, "2", id, "0", "2"}},
+			{scripts.Release(both, owner, 0), []string{"3", tomb, first, second, id, "0", channel(first), channel(second), second}},
+			{scripts.Raise(both, owner, token), []string{"4", first, counter(first), second, counter(second), id, digits, day}},
+			{scripts.Inspect(both[0]), []string{"3", "quorumlock:node", first, counter(first)}},
+			{scripts.Force(both[0], []scripts.Owner{owner}, time.Millisecond), []string{"2", first, tomb, channel(first), "1"}},
+			{scripts.Admit(scripts.AdmitArgs{ByOperator: true}), []string{"1", "quorumlock:node", "0", "0", "1", first}},
+		} {
+			name, args := test.call.Command(nil, true, scripts.Carrier{RunID: first, Tombstone: second})
+			got := overTheWire(t, name, args)
+			if len(got) < 2 || got[0] != "EVAL" || !slices.Equal(got[2:], test.want) {
+				t.Errorf("%s of %q and %q by %q: %.400q, want %.400q", test.call.Op(), first, second, id, got, test.want)
+			}
+		}
+	})
+}
+
+// written is a connection that keeps what is written to it.
+type written struct {
+	net.Conn
+	bytes.Buffer
+}
+
+func (w *written) Write(p []byte) (int, error) { return w.Buffer.Write(p) }
+func (w *written) Read([]byte) (int, error)    { return 0, net.ErrClosed }
+
+// overTheWire sends a command as redigo does, and reads it as a server does.
+func overTheWire(t *testing.T, name string, args []any) (command []string) {
+	t.Helper()
+	var wire written
+	c := redis.NewConn(&wire, 0, 0)
+	if err := errors.Join(c.Send(name, args...), c.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	number := func(kind byte) int {
+		line, err := wire.ReadString('\n')
+		n, bad := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(line, string(kind)), "\r\n"))
+		if err != nil || bad != nil {
+			t.Fatalf("%q is no length", line)
+		}
+		return n
+	}
+	for range number('*') {
+		n := number('$')
+		arg := wire.Next(n + 2)
+		if len(arg) != n+2 || string(arg[n:]) != "\r\n" {
+			t.Fatalf("%q is no argument of %d bytes", arg, n)
+		}
+		command = append(command, string(arg[:n]))
+	}
+	if wire.Len() > 0 {
+		t.Fatalf("%q is left", wire.String())
+	}
+	return command
+}

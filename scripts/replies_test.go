@@ -1,0 +1,151 @@
+package scripts_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+var threeLocks = []scripts.Renewal{renewal(1, "a"), renewal(2, "b", "c"), renewal(3, "d")}
+
+// parsers are all of them. What a script of ours cannot have sent is an error that wraps ErrReply.
+var parsers = map[string]func(any) (any, error){
+	"acquire": parsed(scripts.ParseAcquire),
+	"renew":   func(v any) (any, error) { return scripts.ParseRenew(v, threeLocks) },
+	"release": func(v any) (any, error) { return scripts.ParseRelease(v, 3) },
+	"raise":   parsed(scripts.ParseRaise),
+	"force":   parsed(scripts.ParseForce),
+	"inspect": parsed(scripts.ParseInspect),
+	"admit":   parsed(scripts.ParseAdmit),
+}
+
+func bulk(s string) []byte { return []byte(s) }
+
+func pair(word string, number any) []any { return []any{bulk(word), number} }
+
+// inspected is a good reply to inspect, with one field changed.
+func inspected(field int, value any) []any {
+	fields := []any{bulk(me), bulk("1"), int64(5000), bulk("7"), bulk(runID), int64(0)}
+	fields[field] = value
+	return fields
+}
+
+func TestMalformedReplies(t *testing.T) {
+	anywhere := []any{
+		nil, true, 1, int32(1), uint64(1), 1.5, "OK", "1", bulk("1"), bulk(""), bulk("OK"), bulk("granted"), errors.New("ERR"),
+		[]any{}, []any{nil}, []any{nil, nil}, []any{int64(1), int64(1)}, []any{bulk("granted"), int64(1)}, []any{[]any{}, []any{}},
+		[]int64{1, 2}, []string{"held", "1"}, map[string]any{}, struct{}{}, int64(-1), int64(math.MinInt64), int64(math.MaxInt64),
+	}
+	const tooLong = math.MaxInt64 / 1_000_000 // milliseconds; a time.Duration holds less
+	more := map[string][]any{
+		"acquire": {int64(0), int64(1 << 53), pair("held", int64(-2)), pair("held", int64(math.MinInt64)), pair("held", int64(tooLong)),
+			pair("held", bulk("5")), pair("held", nil), pair("quarantined", int64(-1)), pair("stale", int64(-1)), pair("released", int64(-1)),
+			pair("HELD", int64(1)), pair("held ", int64(1)), pair("", int64(1)), []any{bulk("held")}, []any{bulk("held"), int64(1), int64(1)},
+			[]any{"held", int64(1)}, []any{int64(5)}, []any{nil, int64(5)}},
+		"renew": {bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
+			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
+		"release": {int64(4), int64(math.MaxInt64)},
+		"raise":   {int64(2), []any{int64(1)}},
+		"force":   {int64(2), []any{int64(1)}},
+		"inspect": {int64(1), inspected(0, nil), inspected(0, int64(1)), inspected(1, bulk("one")), inspected(1, bulk("-1")),
+			inspected(1, bulk("9007199254740992")), inspected(1, int64(1)), inspected(2, int64(-2)), inspected(2, int64(tooLong)),
+			inspected(2, bulk("5")), inspected(3, bulk("-7")), inspected(3, bulk("1e3")), inspected(3, bulk("18446744073709551616")),
+			inspected(3, nil), inspected(4, nil), inspected(5, int64(-1)), inspected(5, int64(math.MaxInt64)), inspected(5, nil),
+			inspected(0, bulk(me))[:5], append(inspected(0, bulk(me)), nil)},
+		"admit": {int64(tooLong), pair("maxlease", int64(-1)), pair("maxlease", int64(tooLong)), pair("maxlease", bulk("5")),
+			pair("held", int64(1)), []any{bulk("maxlease")}},
+	}
+	for script, parse := range parsers {
+		for _, v := range append(more[script], anywhere...) {
+			got, err := parse(v)
+			if !errors.Is(err, scripts.ErrReply) {
+				t.Errorf("%s: %T %.60q is %+v (%v), want ErrReply", script, v, fmt.Sprint(v), got, err)
+			}
+			if acquired, ok := got.(scripts.AcquireReply); ok && acquired != (scripts.AcquireReply{}) {
+				t.Errorf("acquire: %T %.60q comes with %+v beside its error", v, fmt.Sprint(v), got)
+			}
+			if err != nil && len(err.Error()) > 300 {
+				t.Errorf("%s: an error of %d bytes", script, len(err.Error()))
+			}
+		}
+	}
+}
+
+func TestReplies(t *testing.T) {
+	for _, test := range []struct {
+		script string
+		reply  any
+		want   any
+	}{
+		{"acquire", int64(1), granted(1)},
+		{"acquire", int64(1<<53 - 1), granted(1<<53 - 1)},
+		{"acquire", pair("held", int64(0)), held(0)},
+		{"acquire", pair("held", int64(1500)), held(1500 * time.Millisecond)},
+		{"acquire", pair("held", int64(-1)), held(-1)},
+		{"renew", bulk("RRRR"), []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}},
+		{"renew", bulk("GRGT"), []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}},
+		{"renew", bulk("TTGR"), []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}},
+		{"renew", bulk("RGTG"), []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}},
+		{"release", int64(3), 3},
+		{"raise", int64(1), true},
+		{"force", int64(0), false},
+		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0)}, scripts.InspectReply{}},
+		{"admit", int64(250), scripts.AdmitReply{Left: 250 * time.Millisecond}},
+		{"admit", pair("maxlease", int64(5000)), scripts.AdmitReply{MaxLease: 5 * time.Second}},
+	} {
+		got, err := parsers[test.script](test.reply)
+		if err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %q is %+v (%v), want %+v", test.script, test.reply, got, err, test.want)
+		}
+	}
+	// A marker whose max lease is no number differs from ours all the same.
+	if got, err := scripts.ParseAdmit(pair("maxlease", int64(0))); err != nil || got.MaxLease == 0 {
+		t.Errorf("another max lease, unreadable: %+v (%v)", got, err)
+	}
+}
+
+// Whatever a server sends, nothing panics, and a grant is a whole number from 1 to 2^53−1 and nothing else.
+func TestRandomRepliesNeverGrant(t *testing.T) {
+	for seed := range uint64(20_000) {
+		v := randomReply(rand.New(rand.NewPCG(seed, 0)), 3)
+		for script, parse := range parsers {
+			got, err := parse(v)
+			if err != nil && !errors.Is(err, scripts.ErrReply) {
+				t.Fatalf("%s: %#v: %v, want ErrReply", script, v, err)
+			}
+			reply, _ := got.(scripts.AcquireReply)
+			token, whole := v.(int64)
+			if isGrant := err == nil && reply.Outcome == scripts.Granted; script == "acquire" &&
+				isGrant != (whole && token >= 1 && token < 1<<53) {
+				t.Fatalf("%#v: %+v %v", v, got, err)
+			}
+		}
+	}
+}
+
+func randomReply(r *rand.Rand, depth int) any {
+	words := []string{"held", "quarantined", "stale", "released", "maxlease", "R", "RGT", "RRRR", "1", "-1", "9007199254740993", "", "\x00"}
+	numbers := []int64{0, 1, -1, -2, 5, 1 << 53, 1<<53 - 1, math.MaxInt64, math.MinInt64, math.MaxInt64 / 1_000_000}
+	switch kind := r.IntN(7); {
+	case kind == 0:
+		return nil
+	case kind == 1:
+		return words[r.IntN(len(words))]
+	case kind == 2 || kind == 3:
+		return bulk(words[r.IntN(len(words))])
+	case kind == 4 || depth == 0:
+		return numbers[r.IntN(len(numbers))]
+	default:
+		list := make([]any, r.IntN(8))
+		for i := range list {
+			list[i] = randomReply(r, depth-1)
+		}
+		return list
+	}
+}

@@ -1,0 +1,183 @@
+package scripts_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestVectorsOnRedis(t *testing.T) { runVectors(t, startReal(t)) }
+
+func TestVectorsOnMiniredis(t *testing.T) {
+	fleet, err := masters.StartEmbedded(1)
+	runVectors(t, serverOf(t, fleet, err))
+}
+
+// startReal starts a redis-server, or skips the test.
+func startReal(t *testing.T) listener {
+	t.Helper()
+	fleet, err := masters.StartReal(1)
+	if errors.Is(err, masters.ErrNoServer) {
+		t.Skipf("needs a real server: %v", err)
+	}
+	return serverOf(t, fleet, err)
+}
+
+func serverOf(t *testing.T, fleet *masters.Fleet, err error) listener {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := fleet.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return listener{fleet.Masters[0]}
+}
+
+// listener is a master as the vectors want it.
+type listener struct{ *masters.Master }
+
+func (l listener) Listen(during func()) (heard []message, err error) {
+	const end = "the test's end"
+	conn, err := redis.Dial("tcp", l.Addr(), redis.DialReadTimeout(5*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	subscriber := redis.PubSubConn{Conn: conn}
+	defer subscriber.Close()
+	if err := subscriber.PSubscribe("*"); err != nil {
+		return nil, err
+	}
+	if err, ok := subscriber.Receive().(error); ok {
+		return nil, err
+	}
+	during()
+	if _, err := l.Do("PUBLISH", end, ""); err != nil {
+		return nil, err
+	}
+	for {
+		switch m := subscriber.Receive().(type) {
+		case error:
+			return nil, m
+		case redis.Message:
+			if m.Channel == end {
+				return heard, nil
+			}
+			heard = append(heard, message{m.Channel, string(m.Data)})
+		}
+	}
+}
+
+// marked holds when the marker is ours, with the node admitted after so long, but for the slack.
+func marked(in time.Duration) check {
+	return func(t *testing.T, s server) {
+		t.Helper()
+		fields, err := redis.StringMap(s.Do("HGETALL", marker))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := strconv.ParseInt(fields["admitted"], 10, 64)
+		if err != nil || len(fields) != 3 || fields["run"] != runID || fields["max"] != "30000" {
+			t.Fatalf("the marker is %q", fields)
+		}
+		if got := time.Duration(at-now(t, s)) * time.Millisecond; got > in || got < in-slack {
+			t.Errorf("admitted in %v, want %v", got, in)
+		}
+	}
+}
+
+func hashField(key, field, want string) check {
+	return func(t *testing.T, s server) {
+		t.Helper()
+		if got, err := redis.String(s.Do("HGET", key, field)); got != want || err != nil {
+			t.Errorf("%s of %q is %q (%v), want %q", field, key, got, err, want)
+		}
+	}
+}
+
+func TestHashesAreThoseOfTheSources(t *testing.T) {
+	s := startReal(t)
+	loaded := map[string]bool{}
+	for _, script := range scripts.All() {
+		sha, err := redis.String(s.Do("SCRIPT", "LOAD", script.Source()))
+		if err != nil {
+			t.Fatalf("%s: %v", script.Name(), err)
+		}
+		loaded[sha] = true
+	}
+	for _, v := range vectors() {
+		name, args := v.call.Command(nil, false, scripts.Carrier{RunID: runID, Tombstone: scripts.NoTombstone})
+		if name != "EVALSHA" || !loaded[args[0].(string)] {
+			t.Fatalf("%s is sent as %s %v", v.call.Op(), name, args[0])
+		}
+	}
+}
+
+// Out of memory, nothing may be granted, and what is held can be kept and given back.
+func TestOutOfMemory(t *testing.T) {
+	s := startReal(t)
+	run := func(call scripts.Call) (any, error) {
+		name, args := call.Command(nil, true, scripts.Carrier{RunID: runID, Tombstone: int64(30000)})
+		return s.Do(append([]any{name}, args...)...)
+	}
+	for _, command := range state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
+		holds("l", me, "1"), expire("l", lease), counted("l", "7"), expire("quorumlock:token:l", time.Second)) {
+		mustDo(t, s, resolve(t, s, command)...)
+	}
+	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
+
+	start := snapshot(t, s)
+	for what, call := range map[string]scripts.Call{"a fresh grant": acquire(named("m")), "a repair": acquire(named("m"), carrying(9)),
+		"two names, one mine": acquire(named("k", "m"))} {
+		if reply, err := run(call); err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("%s: %v %v, want an OOM error", what, reply, err)
+		}
+	}
+	sameSnapshot(t, start, snapshot(t, s), 0)
+
+	batch := []scripts.Renewal{renewal(9, "k"), renewal(7, "l"), renewal(7, "m")} // the first would write its counter alone
+	reply, err := run(scripts.Renew(batch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := scripts.ParseRenew(reply, batch)
+	if err != nil || renewed[0] != scripts.Kept || renewed[1] != scripts.Kept || renewed[2] != scripts.Gone {
+		t.Errorf("renewed %c (%v), want R, R, G", renewed, err)
+	}
+	for _, holds := range []check{ttl("k", time.Minute), ttl("l", lease), ttl("quorumlock:token:l", 24*time.Hour)} {
+		holds(t, s)
+	}
+
+	if found, err := redis.Int(run(scripts.Release(names("k"), scripts.OwnerOf(me), 2))); found != 1 || err != nil {
+		t.Errorf("lowering the level: found %d (%v), want 1", found, err)
+	}
+	if found, err := redis.Int(run(scripts.Release(names("g"), scripts.OwnerOf(me), 0))); found != 0 || err != nil {
+		t.Errorf("release of nothing, with a tombstone: found %d (%v), want 0", found, err)
+	}
+	heard, listenErr := s.Listen(func() {
+		if found, err := redis.Int(run(scripts.Release(names("k", "l"), scripts.OwnerOf(me), 0))); found != 2 || err != nil {
+			t.Errorf("release: found %d (%v), want 2", found, err)
+		}
+	})
+	if listenErr != nil || len(heard) != 2 {
+		t.Errorf("published %q (%v), want two messages", heard, listenErr)
+	}
+	absent("k", "l")(t, s)
+
+	mustDo(t, s, "CONFIG", "SET", "maxmemory", "0")
+	if reply, err := run(acquire(named("m"))); err != nil {
+		t.Errorf("with memory again: %v %v", reply, err)
+	}
+}

@@ -1,0 +1,220 @@
+package scripts_test
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const (
+	lease    = 10 * time.Second
+	maxLease = 30 * time.Second
+	seed     = 100
+
+	me     = "locker:1"
+	rival  = "locker:2"
+	marker = "quorumlock:node"
+	tomb   = "quorumlock:released:" + me
+)
+
+// ready is the marker of a node that grants.
+var ready = markerOf(runID, serverTime(-time.Hour), "30000")
+
+func markerOf(run string, admitted any, maxLease string) []any {
+	return []any{"HSET", marker, "run", run, "admitted", admitted, "max", maxLease}
+}
+
+func holds(name, owner, level string) []any { return []any{"HSET", name, owner, level} }
+
+func expire(key string, d time.Duration) []any { return []any{"PEXPIRE", key, d.Milliseconds()} }
+
+func counted(name, value string) []any { return []any{"SET", "quorumlock:token:" + name, value} }
+
+func state(commands ...[]any) [][]any { return commands }
+
+func names(texts ...string) []scripts.Name {
+	list := make([]scripts.Name, len(texts))
+	for i, text := range texts {
+		list[i] = scripts.NewName(text)
+	}
+	return list
+}
+
+// acquire asks for "k" afresh; what changes says otherwise.
+func acquire(changes ...func(*scripts.AcquireArgs)) scripts.Call {
+	args := scripts.AcquireArgs{
+		Names: names("k"), Owner: scripts.OwnerOf(me), Level: 1,
+		Lease: scripts.ToMillis(lease), MaxLease: scripts.ToMillis(maxLease), Seed: seed,
+	}
+	for _, change := range changes {
+		change(&args)
+	}
+	return scripts.Acquire(args)
+}
+
+func named(texts ...string) func(*scripts.AcquireArgs) {
+	return func(a *scripts.AcquireArgs) { a.Names = names(texts...) }
+}
+
+func carrying(token uint64) func(*scripts.AcquireArgs) {
+	return func(a *scripts.AcquireArgs) { a.Token = token }
+}
+
+func level(n int) func(*scripts.AcquireArgs) {
+	return func(a *scripts.AcquireArgs) { a.Level = n }
+}
+
+func seeded(seed uint64) func(*scripts.AcquireArgs) {
+	return func(a *scripts.AcquireArgs) { a.Seed = seed }
+}
+
+func granted(token uint64) scripts.AcquireReply {
+	return scripts.AcquireReply{Outcome: scripts.Granted, Token: token}
+}
+
+func held(wait time.Duration) scripts.AcquireReply {
+	return scripts.AcquireReply{Outcome: scripts.Held, Wait: wait}
+}
+
+func forAcquire(list []vector) []vector {
+	for i := range list {
+		list[i].parse = parsed(scripts.ParseAcquire)
+	}
+	return list
+}
+
+func acquireVectors() []vector {
+	taken := state(ready, holds("k", rival, "1"), expire("k", 5*time.Second), counted("k", "7"))
+	mine := func(level string, d time.Duration, token string) [][]any {
+		return state(ready, holds("k", me, level), expire("k", d), counted("k", token))
+	}
+	two := named("k", "l")
+	return forAcquire([]vector{
+		{name: "fresh", before: state(ready), call: acquire(), want: granted(seed), twice: true,
+			after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "100"), absent(tomb)}},
+		{name: "fresh at the level asked for", before: state(ready), call: acquire(level(3)), want: granted(seed),
+			after: []check{hash("k", me, "3")}},
+
+		{name: "held", before: taken, call: acquire(), want: held(5 * time.Second), untouched: true, twice: true},
+		{name: "held, token carried", before: taken, call: acquire(carrying(9)), want: held(5 * time.Second), untouched: true},
+		{name: "held without a time to live", before: state(ready, holds("k", rival, "1")), call: acquire(),
+			want: held(-1), untouched: true},
+		{name: "held by a Redisson client", before: state(ready, holds("k", "8743c9c0-0795-4907-87fd-6c719a6b4586:17", "2"), expire("k", lease)),
+			call: acquire(), want: held(lease), untouched: true},
+
+		{name: "re-entry sets the level", before: mine("1", time.Second, "7"), call: acquire(level(2), carrying(7)),
+			want: granted(7), twice: true, after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7")}},
+		{name: "re-entry does not add to the level", before: mine("4", time.Second, "7"), call: acquire(level(2), carrying(7)),
+			want: granted(7), after: []check{hash("k", me, "2")}},
+		{name: "a retry does not count up", before: mine("1", time.Second, "700"), call: acquire(), want: granted(700),
+			twice: true, after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "700")}},
+		{name: "never shortens the time to live", before: mine("1", time.Minute, "700"), call: acquire(), want: granted(700),
+			after: []check{ttl("k", time.Minute)}},
+		{name: "a key without a time to live gets one", before: state(ready, holds("k", me, "1")), call: acquire(carrying(7)),
+			want: granted(7), after: []check{ttl("k", lease)}},
+
+		{name: "seed above the counter", before: state(ready, counted("k", "50")), call: acquire(), want: granted(seed),
+			after: []check{counter("k", "100")}},
+		{name: "seed one above the counter", before: state(ready, counted("k", "99")), call: acquire(), want: granted(seed)},
+		{name: "seed at the counter", before: state(ready, counted("k", "100")), call: acquire(), want: granted(101),
+			after: []check{counter("k", "101")}},
+		{name: "seed below the counter", before: state(ready, counted("k", "5000")), call: acquire(), want: granted(5001),
+			after: []check{counter("k", "5001")}},
+		{name: "tokens of our time", before: state(ready, counted("k", "1800000000000001")), call: acquire(seeded(1800000000000000)),
+			want: granted(1800000000000002), after: []check{counter("k", "1800000000000002")}},
+		{name: "the highest token", before: state(ready, counted("k", "9007199254740990")), call: acquire(),
+			want: granted(1<<53 - 1), after: []check{counter("k", "9007199254740991")}},
+		{name: "no token left", before: state(ready, counted("k", "9007199254740991")), call: acquire(), err: "QUORUMLOCK", untouched: true},
+		{name: "no token left for one of two", before: state(ready, counted("l", "9007199254740991")), call: acquire(two),
+			err: "QUORUMLOCK", untouched: true},
+		{name: "counter is text", before: state(ready, counted("k", "seven")), call: acquire(), err: "QUORUMLOCK", untouched: true},
+		{name: "counter is empty", before: state(ready, counted("k", "")), call: acquire(), err: "QUORUMLOCK", untouched: true},
+		{name: "counter is nan", before: state(ready, counted("k", "nan")), call: acquire(), err: "QUORUMLOCK", untouched: true},
+		{name: "counter is beyond all bounds", before: state(ready, counted("k", "1e300")), call: acquire(), err: "QUORUMLOCK", untouched: true},
+		{name: "counter is negative", before: state(ready, counted("k", "-5")), call: acquire(), want: granted(seed)},
+		{name: "token carried raises the counter", before: mine("1", lease, "7"), call: acquire(carrying(500), level(2)),
+			want: granted(500), after: []check{counter("k", "500")}},
+		{name: "token carried does not lower the counter", before: mine("1", lease, "700"), call: acquire(carrying(5), level(2)),
+			want: granted(700), after: []check{counter("k", "700")}},
+		{name: "a repair keeps its token", before: state(ready, counted("k", "7")), call: acquire(carrying(500), level(2)),
+			want: granted(500), after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "500")}},
+		{name: "the seed does not change a token carried", before: state(ready), call: acquire(carrying(50)), want: granted(50),
+			after: []check{counter("k", "50")}},
+
+		{name: "two names, one token", before: state(ready, counted("k", "200"), counted("l", "300")), call: acquire(two),
+			want: granted(301), twice: true,
+			after: []check{hash("k", me, "1"), hash("l", me, "1"), ttl("k", lease), ttl("l", lease), counter("k", "301"), counter("l", "301")}},
+		{name: "two names, the higher counter first", before: state(ready, counted("k", "300"), counted("l", "200")), call: acquire(two),
+			want: granted(301), after: []check{counter("k", "301"), counter("l", "301")}},
+		{name: "two names, the first held", before: taken, call: acquire(two), want: held(5 * time.Second), untouched: true},
+		{name: "two names, the last held", before: taken, call: acquire(named("l", "k")), want: held(5 * time.Second), untouched: true},
+		{name: "three names, two held, the longer wait", untouched: true,
+			before: state(ready, holds("k", rival, "1"), expire("k", 5*time.Second), holds("l", rival, "1"), expire("l", 8*time.Second)),
+			call:   acquire(named("l", "m", "k")), want: held(8 * time.Second)},
+		{name: "three names, two held, the longer wait last", untouched: true,
+			before: state(ready, holds("k", rival, "1"), expire("k", 5*time.Second), holds("l", rival, "1"), expire("l", 8*time.Second)),
+			call:   acquire(named("k", "m", "l")), want: held(8 * time.Second)},
+		{name: "two names held, the first for ever", untouched: true, call: acquire(two), want: held(-1),
+			before: state(ready, holds("k", rival, "1"), holds("l", rival, "1"), expire("l", lease))},
+		{name: "two names held, the last for ever", untouched: true, call: acquire(two), want: held(-1),
+			before: state(ready, holds("l", rival, "1"), holds("k", rival, "1"), expire("k", lease))},
+		{name: "two names, one mine and one held", untouched: true, call: acquire(two, carrying(7)), want: held(5 * time.Second),
+			before: state(ready, holds("k", me, "1"), expire("k", lease), holds("l", rival, "1"), expire("l", 5*time.Second))},
+		{name: "two names, one mine and one free, counts up", before: mine("1", lease, "700"), call: acquire(two), want: granted(701),
+			after: []check{hash("l", me, "1"), counter("k", "701"), counter("l", "701")}},
+
+		{name: "already released", before: state(ready, []any{"SET", tomb, "1"}), call: acquire(), untouched: true, twice: true,
+			want: scripts.AcquireReply{Outcome: scripts.Released}},
+		{name: "already released, and still there", before: append(mine("1", lease, "7"), []any{"SET", tomb, "1"}),
+			call: acquire(carrying(7)), untouched: true, want: scripts.AcquireReply{Outcome: scripts.Released}},
+		{name: "another owner had released", before: state(ready, []any{"SET", tomb + "1", "1"}), call: acquire(), want: granted(seed)},
+
+		{name: "a string at the name", before: state(ready, []any{"SET", "k", "text"}), call: acquire(), err: "WRONGTYPE", untouched: true},
+		{name: "a list at the second name", before: state(ready, []any{"RPUSH", "l", "x"}), call: acquire(two), err: "WRONGTYPE", untouched: true},
+		{name: "a list at the counter", before: state(ready, []any{"RPUSH", "quorumlock:token:k", "x"}), call: acquire(),
+			err: "WRONGTYPE", untouched: true},
+		{name: "a list at the second counter", before: state(ready, []any{"RPUSH", "quorumlock:token:l", "x"}), call: acquire(two),
+			err: "WRONGTYPE", untouched: true},
+		{name: "a string at the marker", before: state([]any{"SET", marker, "x"}), call: acquire(), err: "WRONGTYPE", untouched: true},
+
+		{name: "a name with a zero byte", before: state(ready), call: acquire(named("a\x00b")), want: granted(seed),
+			after: []check{hash("a\x00b", me, "1"), counter("a\x00b", "100"), absent("a")}},
+		{name: "a name with a new line", before: state(ready), call: acquire(named("a\r\nb")), want: granted(seed),
+			after: []check{hash("a\r\nb", me, "1"), counter("a\r\nb", "100"), absent("a")}},
+	})
+}
+
+func quarantineVectors() []vector {
+	stale := scripts.AcquireReply{Outcome: scripts.Stale}
+	left := func(d time.Duration) scripts.AcquireReply {
+		return scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: d}
+	}
+	waiting := markerOf(runID, serverTime(20*time.Second), "30000")
+	return forAcquire([]vector{
+		{name: "marker missing", call: acquire(), want: stale, untouched: true, twice: true},
+		{name: "marker of another process", before: state(markerOf("other", serverTime(-time.Hour), "30000")), call: acquire(),
+			want: stale, untouched: true},
+		{name: "marker of another process, which waits", before: state(markerOf("other", serverTime(lease), "30000")), call: acquire(),
+			want: stale, untouched: true},
+		{name: "marker with another max lease", before: state(markerOf(runID, serverTime(-time.Hour), "60000")), call: acquire(),
+			want: stale, untouched: true},
+		{name: "marker without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), call: acquire(),
+			want: stale, untouched: true},
+		{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), call: acquire(), want: stale, untouched: true},
+		{name: "marker further ahead than max lease", before: state(markerOf(runID, serverTime(time.Hour), "30000")), call: acquire(),
+			want: stale, untouched: true},
+		{name: "quarantined", before: state(waiting), call: acquire(), want: left(20 * time.Second), untouched: true, twice: true},
+		{name: "quarantined and held", before: state(waiting, holds("k", rival, "1"), expire("k", lease)), call: acquire(),
+			want: left(20 * time.Second), untouched: true},
+		{name: "quarantine just over", before: state(markerOf(runID, serverTime(0), "30000")), call: acquire(), want: granted(seed)},
+		{name: "no repair in quarantine", before: state(waiting), call: acquire(carrying(7)), want: left(20 * time.Second), untouched: true},
+		{name: "no repair without a marker", call: acquire(carrying(7)), want: stale, untouched: true},
+		{name: "no repair of one of two names in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)),
+			call: acquire(named("k", "l"), carrying(7)), want: left(20 * time.Second), untouched: true},
+		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", time.Second)),
+			call: acquire(carrying(7), level(2)), want: granted(7),
+			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7")}},
+		{name: "no retry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)), call: acquire(),
+			want: left(20 * time.Second), untouched: true},
+	})
+}

@@ -1,0 +1,139 @@
+package scripts_test
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// renewal is of one lock of mine.
+func renewal(token uint64, texts ...string) scripts.Renewal {
+	return scripts.Renewal{Names: names(texts...), Owner: scripts.OwnerOf(me), Token: token, Lease: scripts.ToMillis(lease)}
+}
+
+func renew(v vector, batch ...scripts.Renewal) vector {
+	v.call = scripts.Renew(batch)
+	v.parse = func(reply any) (any, error) { return scripts.ParseRenew(reply, batch) }
+	return v
+}
+
+func renewVectors() []vector {
+	const kept, gone, taken = scripts.Kept, scripts.Gone, scripts.Taken
+	outcomes := func(list ...scripts.Renewed) []scripts.Renewed { return list }
+	mine := func(name string, d time.Duration) [][]any { return state(holds(name, me, "2"), expire(name, d)) }
+	other := scripts.Renewal{Names: names("r"), Owner: scripts.OwnerOf(rival), Token: 9, Lease: scripts.ToMillis(20 * time.Second)}
+	return []vector{
+		renew(vector{name: "raises", before: append(mine("k", time.Second), counted("k", "7")), want: outcomes(kept), twice: true,
+			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7")}}, renewal(7, "k")),
+		renew(vector{name: "never shortens", before: append(mine("k", time.Minute), counted("k", "7")), want: outcomes(kept),
+			after: []check{ttl("k", time.Minute)}}, renewal(7, "k")),
+		renew(vector{name: "a key without a time to live gets one", before: state(holds("k", me, "1")), want: outcomes(kept),
+			after: []check{ttl("k", lease)}}, renewal(7, "k")),
+		renew(vector{name: "raises the counter", before: append(mine("k", time.Second), counted("k", "3")), want: outcomes(kept),
+			after: []check{counter("k", "1800000000000002")}}, renewal(1800000000000002, "k")),
+		renew(vector{name: "restores a counter that was lost", before: mine("k", time.Second), want: outcomes(kept),
+			after: []check{counter("k", "7")}}, renewal(7, "k")),
+		renew(vector{name: "keeps a higher counter, and its day begins anew",
+			before: append(mine("k", time.Second), counted("k", "50"), expire("quorumlock:token:k", time.Second)), want: outcomes(kept),
+			after: []check{counter("k", "50")}}, renewal(7, "k")),
+		renew(vector{name: "gone", before: state(counted("k", "3")), want: outcomes(gone), untouched: true}, renewal(7, "k")),
+		renew(vector{name: "taken", before: state(holds("k", rival, "1"), expire("k", time.Second), counted("k", "3")),
+			want: outcomes(taken), untouched: true}, renewal(7, "k")),
+		renew(vector{name: "in a batch", want: outcomes(gone, kept, taken, kept, kept),
+			before: append(append(mine("k", time.Second), mine("m", time.Second)...),
+				holds("r", rival, "1"), expire("r", time.Second), holds("x", rival, "1"), expire("x", time.Second)),
+			after: []check{ttl("k", lease), ttl("m", lease), ttl("r", 20*time.Second), ttl("x", time.Second), absent("g"),
+				counter("k", "5"), counter("r", "9"), counter("m", "6"), absent("quorumlock:token:g", "quorumlock:token:x")}},
+			renewal(4, "g"), renewal(5, "k"), renewal(8, "x"), other, renewal(6, "m")),
+		renew(vector{name: "a key of another type does not stop the others", want: outcomes(taken, kept),
+			before: append(mine("k", time.Second), []any{"SET", "s", "text"}),
+			after:  []check{ttl("k", lease), text("s", "text"), ttl("s", -1)}}, renewal(5, "s"), renewal(5, "k")),
+		renew(vector{name: "a counter of another type does not stop the others", want: outcomes(kept, kept),
+			before: append(append(mine("k", time.Second), mine("l", time.Second)...), []any{"RPUSH", "quorumlock:token:k", "x"}),
+			after:  []check{ttl("k", lease), ttl("l", lease), counter("l", "5")}}, renewal(5, "k"), renewal(5, "l")),
+		renew(vector{name: "a counter that is no number is left", want: outcomes(kept), before: append(mine("k", time.Second), counted("k", "x")),
+			after: []check{ttl("k", lease), text("quorumlock:token:k", "x")}}, renewal(5, "k")),
+		renew(vector{name: "two names kept, then two with one gone, then two with one taken", want: outcomes(kept, gone, taken),
+			before: append(append(append(mine("a", time.Second), mine("b", time.Second)...), mine("c", time.Second)...), holds("x", rival, "1")),
+			after:  []check{ttl("a", lease), ttl("b", lease), ttl("c", lease), absent("g")}},
+			renewal(5, "a", "b"), renewal(5, "c", "g"), renewal(5, "g", "x")),
+		renew(vector{name: "a quarantined node renews", want: outcomes(kept), after: []check{ttl("k", lease)},
+			before: append(mine("k", time.Second), markerOf("other", serverTime(lease), "30000"))}, renewal(5, "k")),
+		renew(vector{name: "names byte for byte", want: outcomes(kept, kept),
+			before: append(mine("a\x00b", time.Second), mine("a\nb", time.Second)...),
+			after:  []check{ttl("a\x00b", lease), ttl("a\nb", lease)}}, renewal(5, "a\x00b"), renewal(5, "a\nb")),
+	}
+}
+
+func releaseVectors() []vector {
+	release := func(v vector, level int, texts ...string) vector {
+		v.call = scripts.Release(names(texts...), scripts.OwnerOf(me), level)
+		v.parse = func(reply any) (any, error) { return scripts.ParseRelease(reply, len(texts)) }
+		return v
+	}
+	freed := func(list ...string) (messages []message) {
+		for _, name := range list {
+			messages = append(messages, message{"redisson_lock__channel:" + name, "0"})
+		}
+		return messages
+	}
+	mine := state(holds("k", me, "1"), expire("k", lease), counted("k", "7"))
+	return []vector{
+		release(vector{name: "lets go", before: mine, want: 1, published: freed("{k}"),
+			after: []check{absent("k", tomb), text("quorumlock:token:k", "7")}}, 0, "k"),
+		release(vector{name: "lets go of any level", before: state(holds("k", me, "17"), expire("k", lease)), want: 1,
+			published: freed("{k}"), after: []check{absent("k")}}, 0, "k"),
+		release(vector{name: "a second time finds nothing", before: state(counted("k", "7")), want: 0, untouched: true}, 0, "k"),
+		release(vector{name: "of another's lock", before: state(holds("k", rival, "1"), expire("k", lease)), want: 0, untouched: true}, 0, "k"),
+		release(vector{name: "of another's lock, lowering", before: state(holds("k", rival, "3"), expire("k", lease)), want: 0,
+			untouched: true}, 1, "k"),
+		release(vector{name: "leaves a tombstone", before: mine, bury: maxLease, want: 1, published: freed("{k}"),
+			after: []check{absent("k"), text(tomb, "1"), ttl(tomb, maxLease)}}, 0, "k"),
+		release(vector{name: "leaves a tombstone before the grant came", bury: maxLease, want: 0, twice: true,
+			after: []check{absent("k"), ttl(tomb, maxLease)}}, 0, "k"),
+		release(vector{name: "leaves a tombstone beside another's lock", before: state(holds("k", rival, "1"), expire("k", lease)),
+			bury: maxLease, want: 0, after: []check{hash("k", rival, "1"), ttl("k", lease), ttl(tomb, maxLease)}}, 0, "k"),
+		release(vector{name: "lowers the level", before: state(holds("k", me, "3"), expire("k", lease)), want: 1, twice: true,
+			after: []check{hash("k", me, "2"), ttl("k", lease), absent(tomb)}}, 2, "k"),
+		release(vector{name: "lowers nothing that is gone", want: 0, untouched: true}, 2, "k"),
+		release(vector{name: "three names, one held, one another's, one gone",
+			before: append(mine, holds("x", rival, "1"), expire("x", lease)), want: 1, published: freed("{k}"),
+			after: []check{absent("k", "g"), hash("x", rival, "1")}}, 0, "g", "x", "k"),
+		release(vector{name: "two names", before: append(mine, holds("l", me, "1"), expire("l", lease)), want: 2,
+			published: freed("{k}", "{l}"), after: []check{absent("k", "l")}}, 0, "k", "l"),
+		release(vector{name: "a key of another type does not stop the others", before: append(mine, []any{"SET", "s", "text"}), want: 1,
+			published: freed("{k}"), after: []check{absent("k"), text("s", "text")}}, 0, "s", "k"),
+		release(vector{name: "lowering, a key of another type does not stop the others", before: append(mine, []any{"SET", "s", "text"}),
+			want: 1, after: []check{hash("k", me, "4"), text("s", "text")}}, 4, "s", "k"),
+		release(vector{name: "no braces around a name that has one", before: state(holds("a{b}c", me, "1")), want: 1,
+			published: freed("a{b}c"), after: []check{absent("a{b}c")}}, 0, "a{b}c"),
+		release(vector{name: "an opening brace is enough", before: state(holds("a{b", me, "1")), want: 1, published: freed("a{b")}, 0, "a{b"),
+		release(vector{name: "a closing brace is not", before: state(holds("a}b", me, "1")), want: 1, published: freed("{a}b}")}, 0, "a}b"),
+		release(vector{name: "names byte for byte", before: state(holds("a\x00b", me, "1"), holds("a\nb", me, "1"), holds("a", me, "1")), want: 2,
+			published: freed("{a\x00b}", "{a\nb}"), after: []check{absent("a\x00b", "a\nb"), hash("a", me, "1")}}, 0, "a\x00b", "a\nb"),
+		release(vector{name: "a quarantined node lets go", before: append(mine, markerOf("other", serverTime(lease), "30000")), want: 1,
+			published: freed("{k}"), after: []check{absent("k")}}, 0, "k"),
+	}
+}
+
+func raiseVectors() []vector {
+	raise := func(v vector, token uint64, texts ...string) vector {
+		v.call = scripts.Raise(names(texts...), scripts.OwnerOf(me), token)
+		v.parse = parsed(scripts.ParseRaise)
+		return v
+	}
+	mine := state(holds("k", me, "1"), expire("k", lease), counted("k", "7"))
+	both := append(mine, holds("l", me, "1"), expire("l", lease))
+	return []vector{
+		raise(vector{name: "raises", before: mine, want: true, twice: true, after: []check{counter("k", "1800000000000002"), ttl("k", lease)}},
+			1800000000000002, "k"),
+		raise(vector{name: "leaves a counter as high", before: mine, want: true, untouched: true}, 7, "k"),
+		raise(vector{name: "leaves a higher counter", before: mine, want: true, untouched: true}, 5, "k"),
+		raise(vector{name: "a counter that was lost", before: state(holds("k", me, "1")), want: true, after: []check{counter("k", "5")}}, 5, "k"),
+		raise(vector{name: "not when gone", before: state(counted("k", "7")), want: false, untouched: true}, 9, "k"),
+		raise(vector{name: "not when taken", before: state(holds("k", rival, "1"), counted("k", "7")), want: false, untouched: true}, 9, "k"),
+		raise(vector{name: "two names", before: both, want: true, after: []check{counter("k", "9"), counter("l", "9")}}, 9, "k", "l"),
+		raise(vector{name: "two names, the last not mine", before: mine, want: false, untouched: true}, 9, "k", "l"),
+		raise(vector{name: "a string at the name", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE", untouched: true}, 9, "k"),
+	}
+}
