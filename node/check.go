@@ -129,11 +129,14 @@ func alone[T any](ctx context.Context, n *Node, op string, fn func(context.Conte
 			o.err = bounded.Err()
 		}
 	}
+	deadline, limited := ctx.Deadline()
 	switch {
 	case o.err == nil:
 		return o.value, nil
 	case ctx.Err() != nil:
 		return none, &Error{n.Name(), op, ctx.Err()}
+	case limited && !time.Now().Before(deadline): // the connection, which has the same deadline, was first to tell
+		return none, &Error{n.Name(), op, context.DeadlineExceeded}
 	default:
 		return none, &Error{n.Name(), op, timedOut(o.err, n.opts.timeout)}
 	}

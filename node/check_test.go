@@ -177,7 +177,7 @@ func TestCheckTellsWhatCameOfIt(t *testing.T) {
 	// More threads than processors: one may be halted in any place.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16 * runtime.NumCPU()))
 	reason := errors.New("no route")
-	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }})
+	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}, node.WithTimeout(bound))
 	var running sync.WaitGroup
 	var wrong atomic.Int64
 	for range 64 {

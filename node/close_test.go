@@ -131,6 +131,16 @@ func TestCloseWhileConnecting(t *testing.T) {
 	}
 }
 
+// Where nobody waits for it, an attempt to connect is given up at once.
+func TestCloseWhileProbing(t *testing.T) {
+	n := over(t, &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}, node.WithTimeout(time.Second))
+	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)
+	closes(t, n, 0)
+}
+
 func TestCloseWhileADialHangs(t *testing.T) {
 	free := make(chan struct{})
 	defer close(free)

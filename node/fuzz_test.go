@@ -402,8 +402,13 @@ func FuzzURL(f *testing.F) {
 		if e, err := parseURL(wellWritten); err != nil || e.username != user || e.password != password || e.address != "h:1" {
 			t.Errorf("%q is %+v (%v)", wellWritten, e, err)
 		}
+		if n, err := Open(scheme + head + tail + rest); err == nil {
+			n.Close()
+		} else if !errors.Is(err, ErrInvalid) || n != nil {
+			t.Errorf("%q: %v, want ErrInvalid", scheme+head+tail+rest, err)
+		}
 		for _, raw := range []string{scheme + "://" + user + ":" + password + "@" + rest, scheme + ":" + user + ":" + password + "@" + rest,
-			user + ":" + password + "@" + rest, scheme + head + tail + rest} {
+			user + ":" + password + "@" + rest} {
 			n, err := Open(raw)
 			if err == nil {
 				if strings.Contains(n.Name(), mark) {

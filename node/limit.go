@@ -8,11 +8,12 @@ import (
 // Bounds of what a reply to our commands can be. redigo allocates what a reply's header announces, and recurses into
 // arrays, without a limit of its own: a hostile server could end the process.
 const (
-	maxBulk  = 1 << 20
-	maxArray = 1 << 12
-	maxDepth = 8
-	maxLine  = 1 << 14
-	maxInt   = 1 + 19 // a sign and the digits of an int64: redigo lets longer numbers overflow
+	maxBulk   = 1 << 20
+	maxArray  = 1 << 12
+	maxDepth  = 8
+	maxLine   = 1 << 14
+	maxDigits = 19      // of an integer: redigo lets longer ones overflow
+	maxTotal  = 1 << 20 // bytes of bulk strings and elements of arrays in one reply, nested ones included
 )
 
 var errTooLarge = errors.New("the reply is larger than any to our commands")
@@ -24,7 +25,8 @@ type limitedConn struct {
 	net.Conn
 	line  int   // bytes of the current line read so far
 	kind  byte  // the line's first byte
-	value int   // of a length header; −1 when negative
+	value int   // of a length header, −1 when negative; of an integer the number of characters
+	total int   // see maxTotal
 	skip  int   // bytes of a bulk string, its CRLF included, still to pass
 	open  []int // elements still missing in each open array
 	err   error
@@ -58,12 +60,16 @@ func (c *limitedConn) scan(p []byte) error {
 			}
 			continue
 		}
-		if c.line++; c.line > maxLine || c.kind == ':' && b != '\r' && c.line > 1+maxInt {
+		if c.line++; c.line > maxLine {
 			return errTooLarge
 		}
 		switch {
 		case c.line == 1:
 			c.kind, c.value = b, 0
+		case c.kind == ':':
+			if c.value++; c.value > maxDigits && b >= '0' && b <= '9' {
+				return errTooLarge
+			}
 		case b == '-':
 			c.value = -1
 		case b >= '0' && b <= '9' && c.value >= 0 && (c.kind == '$' || c.kind == '*'):
@@ -78,6 +84,11 @@ func (c *limitedConn) scan(p []byte) error {
 func (c *limitedConn) endLine() error {
 	kind, value := c.kind, c.value
 	c.line, c.kind = 0, 0
+	if (kind == '$' || kind == '*') && value > 0 {
+		if c.total += value; c.total > maxTotal {
+			return errTooLarge
+		}
+	}
 	if kind == '$' && value >= 0 {
 		c.skip = value + 2
 	}
@@ -95,6 +106,9 @@ func (c *limitedConn) endLine() error {
 			break
 		}
 		c.open = c.open[:len(c.open)-1]
+	}
+	if len(c.open) == 0 {
+		c.total = 0
 	}
 	return nil
 }

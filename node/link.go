@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -108,7 +110,7 @@ func (p *pipe) settle(l *link, r request, value any, err error) {
 			}
 		}
 	}
-	result := Result{Value: value, RunID: l.runID, Sent: true, Twice: r.resent}
+	result := Result{Value: value, RunID: l.runID, Sent: true, Twice: r.deaths > 0}
 	if err != nil {
 		result.Err = &Error{p.node.Name(), r.call.Op(), err}
 	}
@@ -155,6 +157,11 @@ func receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
 	}
 	return value, err
+}
+
+// isBroken tells a connection that was made and then died.
+func isBroken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func isTimeout(err error) bool {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	timeout = 400 * time.Millisecond // of the nodes in these tests
 	lease   = 10 * time.Second
-	bound   = 5 * time.Second        // for what should take no time at all
+	bound   = 10 * time.Second       // for what should take no time at all
 	busy    = 300 * time.Millisecond // how much later than it should a busy machine may be
 )
 

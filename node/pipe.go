@@ -14,6 +14,10 @@ import (
 const (
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = 250 * time.Millisecond
+
+	// maxDeaths bounds how often a request goes out once more, and a broken handshake is tried again, before the master is
+	// taken for dead. A connection that is refused, or a time-out, needs no second proof.
+	maxDeaths = 3
 )
 
 // request is one call on its way through a pipe.
@@ -21,7 +25,7 @@ type request struct {
 	call     scripts.Call
 	claim    *Claim   // nil for a call that can grant nothing
 	to       Receiver // nil where nobody waits
-	resent   bool     // it went out on a connection that died
+	deaths   int      // of connections on which it went out
 	source   bool     // the server did not know the script by its hash
 	admitted bool     // it found the marker stale once, and the marker has been written since
 }
@@ -144,6 +148,9 @@ func (p *pipe) run() {
 	backoff := minBackoff
 	for {
 		l, err := p.connect()
+		for tries := 1; tries < maxDeaths && isBroken(err) && p.isConnecting(); tries++ {
+			l, err = p.connect()
+		}
 		if err == nil {
 			backoff = minBackoff
 			if err = p.serve(l); err == nil {
@@ -187,7 +194,7 @@ func (p *pipe) goDown(err error) {
 	}
 	p.mu.Unlock()
 	for _, r := range failed {
-		r.finish(Result{Err: why, Sent: r.resent, Twice: r.resent})
+		r.finish(Result{Err: why, Sent: r.deaths > 0, Twice: r.deaths > 0})
 	}
 }
 
@@ -229,12 +236,12 @@ func (p *pipe) serve(l *link) error {
 		if r.call.IsAcquire() && r.claim != nil {
 			r.claim.stray.Store(true)
 		}
-		if errors.Is(err, ErrTimeout) || r.resent || r.abandoned() {
+		if errors.Is(err, ErrTimeout) || r.deaths == maxDeaths || r.abandoned() {
 			p.oweLocked(r)
 			failed = append(failed, r)
 			continue
 		}
-		r.resent = true
+		r.deaths++
 		again = append(again, r)
 	}
 	p.queue = append(again, p.queue...)
@@ -242,7 +249,7 @@ func (p *pipe) serve(l *link) error {
 	p.mu.Unlock()
 
 	for _, r := range failed {
-		r.finish(Result{Err: &Error{p.node.Name(), r.call.Op(), err}, Sent: true, Twice: r.resent})
+		r.finish(Result{Err: &Error{p.node.Name(), r.call.Op(), err}, Sent: true, Twice: r.deaths > 0})
 	}
 	if errors.Is(err, ErrTimeout) {
 		p.goDown(err)

@@ -20,7 +20,7 @@ import (
 func TestCallsOfAKeyArriveInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *masters.Master) {
 		n := open(t, m.URL(), node.WithConns(3))
-		const owners, keysN = 200, 4
+		const owners, keysN = 100, 4
 		var all [keysN][]answer
 		for i := range owners {
 			owner := fmt.Sprint("o:", i)

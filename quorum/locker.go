@@ -124,11 +124,13 @@ func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 func distinct(nodes []*node.Node) error {
 	seen, runIDs := map[*node.Node]bool{}, make([]string, len(nodes))
 	var group errgroup.Group
-	for i, n := range nodes {
+	for _, n := range nodes {
 		if seen[n] {
 			return fmt.Errorf("quorumlock: %w: node %s is given twice", ErrInvalid, n.Name())
 		}
 		seen[n] = true
+	}
+	for i, n := range nodes {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
 			defer cancel()

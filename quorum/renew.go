@@ -156,7 +156,7 @@ func (v *vote) regrantedLocked(r node.Result, sent clock.Instant) answer {
 		}
 	case refused:
 		h.denyLocked(v)
-		v.forgot = false
+		v.forgot = true // perhaps by an attempt that fails: it is worth asking again soon
 		err = h.core.blame(v.node, "acquire", lossWords[scripts.Taken])
 	case quarantined:
 		h.denyLocked(v)
