@@ -30,7 +30,7 @@ func revive(t *testing.T, m *masters.Master, death string) {
 }
 
 // quick bounds a call that waits for nobody.
-const quick = 100 * time.Millisecond
+const quick = 200 * time.Millisecond
 
 // took fails the test when fn takes longer than bound.
 func took(t *testing.T, what string, bound time.Duration, fn func()) {

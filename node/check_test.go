@@ -125,6 +125,7 @@ func TestCheckWithoutTheRightToAskMuch(t *testing.T) {
 }
 
 func TestCheckIsBounded(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
@@ -197,6 +198,7 @@ func TestCheckTellsWhatCameOfIt(t *testing.T) {
 
 // The caller's deadline is the caller's to hear of, also when the connection, which has the same, ends first.
 func TestCheckReportsTheCallersDeadline(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	n := open(t, m.URL())
 	check(t, n)

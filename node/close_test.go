@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +87,7 @@ func TestCloseWhileCallersGoOn(t *testing.T) {
 }
 
 func TestCloseWhileFrozen(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	n, fresh := open(t, m.URL()), open(t, m.URL(), node.WithConns(8))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
@@ -120,6 +122,7 @@ func TestCloseWhileDown(t *testing.T) {
 
 // A listener whose connections nobody accepts answers nothing, for ever.
 func TestCloseWhileConnecting(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer listener.Close()
@@ -133,15 +136,20 @@ func TestCloseWhileConnecting(t *testing.T) {
 
 // Where nobody waits for it, an attempt to connect is given up at once.
 func TestCloseWhileProbing(t *testing.T) {
+	t.Parallel()
+	var dials atomic.Int32
 	n := over(t, &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		dials.Add(1)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}, node.WithTimeout(time.Second))
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)
+	eventually(t, "another attempt", func() bool { return dials.Load() == 2 })
 	closes(t, n, 0)
 }
 
 func TestCloseWhileADialHangs(t *testing.T) {
+	t.Parallel()
 	free := make(chan struct{})
 	defer close(free)
 	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, fmt.Errorf("hung") }})

@@ -174,8 +174,8 @@ func (p *pipe) payOwed(l *link) error {
 			return err
 		}
 		for range chunk {
-			if _, err := receive(l.conn, p.node.opts.timeout); err != nil && l.conn.Err() != nil {
-				return err
+			if _, err := receive(l.conn, p.node.opts.timeout); err != nil {
+				return fmt.Errorf("releasing what was left behind: %w", err) // also when the server is busy or loads its data
 			}
 		}
 		p.mu.Lock()

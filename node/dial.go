@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"time"
 
@@ -67,8 +68,8 @@ type connGetter interface {
 // pool that waits was closed and the context is done.
 func getConn(ctx context.Context, pool connGetter) (c redis.Conn, err error) {
 	defer func() {
-		if recover() != nil {
-			c, err = nil, ErrClosed
+		if x := recover(); x != nil {
+			c, err = nil, fmt.Errorf("%w: the pool panicked: %v", ErrClosed, x)
 		}
 	}()
 	return pool.GetContext(ctx)

@@ -117,6 +117,7 @@ func TestAMasterThatNeverWas(t *testing.T) {
 }
 
 func TestAFrozenMaster(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	n := open(t, m.URL())
 	var mine, late, never node.Claim
@@ -169,6 +170,7 @@ func TestAFrozenMaster(t *testing.T) {
 
 // A release that was on its way when the master froze is delivered, although its caller heard of a time-out.
 func TestAReleaseSentToAFrozenMasterIsDelivered(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	n := open(t, m.URL())
 	var claim node.Claim

@@ -95,8 +95,9 @@ type Result struct {
 
 // Receiver is told what became of a call.
 type Receiver interface {
-	// Done is called once, for each call that Start accepted, at the latest about two time-outs after. It is called by the
-	// node's goroutines, so it must not block.
+	// Done is called once, for each call that Start accepted: about two time-outs after at the latest, when the master does
+	// not answer, and a few more when its connections die again and again. It is called by the node's goroutines, so it must
+	// not block.
 	Done(Result)
 }
 

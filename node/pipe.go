@@ -45,7 +45,7 @@ const (
 )
 
 // pipe is an ordered pipeline to one master over one connection at a time. Callers queue, one writer flushes what has
-// gathered, one reader hands out the replies in order. When the connection dies, what was under way goes out once more on
+// gathered, one reader hands out the replies in order. When the connection dies, what was under way goes out again on
 // the next one, in order: every script of ours may be carried out twice. When the master does not answer in time the pipe
 // is down: everything fails at once, and only releases are kept until it answers again.
 type pipe struct {

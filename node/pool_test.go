@@ -48,6 +48,7 @@ func TestAPoolOfTheCallers(t *testing.T) {
 
 // A pool without any time-outs, as New's callers may have: the node's own holds.
 func TestAPoolWithoutTimeouts(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
 	defer pool.Close()
@@ -85,6 +86,7 @@ func TestAFullSocket(t *testing.T) {
 }
 
 func TestADialThatHangs(t *testing.T) {
+	t.Parallel()
 	free := make(chan struct{})
 	defer close(free)
 	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }})
@@ -110,6 +112,7 @@ func TestADialThatHangs(t *testing.T) {
 
 // When the dial that hung comes to an end, the node is found again.
 func TestADialThatHungAndWorks(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	free := make(chan struct{})
 	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.Dial("tcp", m.Addr()) }})
@@ -149,6 +152,7 @@ func TestAClosedPoolThatWaits(t *testing.T) {
 
 // An exhausted pool costs the node's time-out and no more.
 func TestAnExhaustedPool(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	pool := poolOf(m.Addr())
 	defer pool.Close()
@@ -164,6 +168,7 @@ func TestAnExhaustedPool(t *testing.T) {
 // A server that takes connections and reads nothing, behind a pool without a write time-out, holds the node up no longer than
 // one that does not answer: the next connection is tried.
 func TestAServerThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	ours, theirs := net.Pipe() // has no buffer, so that the first byte is one too many
 	defer theirs.Close()

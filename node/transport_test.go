@@ -40,6 +40,7 @@ func TestAUnixSocket(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	roots := writeCertificate(t, dir, "localhost")
 	free, err := net.Listen("tcp", "127.0.0.1:0")
