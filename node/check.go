@@ -192,7 +192,7 @@ func (r *Report) fill(f info, save bool, marker scripts.InspectReply, o options)
 		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")
 	case marker.RunID != f.runID:
 		r.Quarantine = o.maxLease
-		hazard("the server carries no marker of this process: it will wait in quarantine for %v from the first use on", o.maxLease)
+		hazard("no client has used this server since it started or lost its data: from the first use on it will wait in quarantine for %v", o.maxLease)
 	default:
 		r.Quarantine = min(marker.Quarantine, o.maxLease)
 		if r.Quarantine > 0 {

@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 			report.RoundTrip <= 0 || report.RoundTrip > timeout {
 			t.Errorf("a master not in use: %+v", report)
 		}
-		warns(t, report, "no marker of this process")
+		warns(t, report, "no client has used this server")
 
 		quarantined(t, n, time.Hour, "k", "o:1")
 		report = check(t, n)

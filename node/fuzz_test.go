@@ -234,7 +234,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 		call = scripts.Release(k, owner, 0)
 		parse = func(v any) (any, error) { return scripts.ParseRelease(v, len(k)) }
 	case "raise":
-		call = scripts.Raise(k, owner, 5)
+		call = scripts.Raise(k, owner, 5, 5)
 		parse = func(v any) (any, error) { return scripts.ParseRaise(v) }
 	case "inspect":
 		call = scripts.Inspect(k[0])

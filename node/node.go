@@ -1,5 +1,7 @@
 // Package node wraps one Redis master: a redigo pool, an ordered pipeline over few connections of it, the check that the
 // master has not forgotten what it granted, and the probing of a master that does not answer.
+//
+// Users of locks need Open or New, the options, Check, Admit and Close. The rest is what package quorum is built on.
 package node
 
 import (
@@ -44,7 +46,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 }
 
 // New returns a node over the caller's pool, which the caller closes after the node. It keeps one connection of the pool
-// (see WithConns) for as long as it lives. The pool should bound its dials; the node bounds what it waits for by its own
+// (see WithConns) for as long as it lives, and needs one more for Check and Admit: MaxActive must be 0 or above WithConns. The pool should bound its dials; the node bounds what it waits for by its own
 // time-out, whatever the pool's. Replies are not bounded in size, as they are with Open. The error wraps ErrInvalid.
 func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)

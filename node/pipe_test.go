@@ -99,7 +99,7 @@ func TestAKeyKeepsItsLane(t *testing.T) {
 	for i := range 400 {
 		key := fmt.Sprint("k", i)
 		lanes[n.Lane(key)]++
-		if n.Lane(key) != n.Lane(key) {
+		if first, again := n.Lane(key), n.Lane(key); first != again {
 			t.Fatalf("%s has two lanes", key)
 		}
 		mustGrant(t, await(t, start(n, key, acquire(key, "o:1"), nil)))
@@ -123,7 +123,7 @@ func TestFlushedScriptsFailNoCall(t *testing.T) {
 	calls := []scripts.Call{
 		acquire("k", "o:1"),
 		scripts.Renew([]scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}),
-		scripts.Raise(names("k"), scripts.OwnerOf("o:1"), 1),
+		scripts.Raise(names("k"), scripts.OwnerOf("o:1"), 1, 1),
 		scripts.Inspect(scripts.NewName("k")),
 		release("k", "o:1"),
 		scripts.Force(scripts.NewName("k"), nil, lease),

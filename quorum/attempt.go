@@ -41,7 +41,8 @@ func (h *hold) ask() {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.begun = h.core.clock.Now()
+	h.asked = h.core.clock.Now()
+	h.begun = h.asked
 	if h.isHopelessLocked() {
 		h.decideLocked()
 		return
@@ -100,7 +101,7 @@ func (v *vote) Done(r node.Result) {
 		v.asked = false
 	}
 	if answer == granted {
-		if err := h.confirmLocked(v, r.RunID, clock.Deadline(h.begun, h.set.lease, h.set.drift)); err != nil {
+		if err := h.confirmLocked(v, r.RunID, clock.Deadline(h.asked, h.set.lease, h.set.drift)); err != nil {
 			v.answer, v.err = failure, err
 		}
 	}
@@ -184,13 +185,13 @@ func (h *hold) settleToken(ctx context.Context) {
 // writeBack raises the counters that stand lower. The waiting ends with the caller's context; the commands do not. Exactly as many
 // grants were read as the rule needs, so every one of them must confirm.
 func (h *hold) writeBack(ctx context.Context, token uint64) {
-	call := scripts.Raise(h.names, h.owner, token)
 	group, ctx := errgroup.WithContext(ctx)
 	h.mu.Lock()
 	for i := range h.votes {
 		if v := &h.votes[i]; !v.read || v.token == token {
 			continue
 		}
+		call := scripts.Raise(h.names, h.owner, h.votes[i].token, token)
 		group.Go(func() error {
 			r := h.core.nodes[i].Do(ctx, h.lane(), call)
 			if r.Err != nil {
@@ -198,7 +199,7 @@ func (h *hold) writeBack(ctx context.Context, token uint64) {
 			}
 			stands, err := scripts.ParseRaise(r.Value)
 			if err == nil && !stands {
-				err = errors.New("the grant was gone before the token was written back")
+				err = errors.New("the grant that was read was gone before the token was written back")
 			}
 			return h.core.blame(i, "raise", err)
 		})
@@ -220,10 +221,10 @@ func (h *hold) take(ctx context.Context) bool {
 	}
 	h.first.begin(ctx)
 	if h.set.maxHold > 0 {
-		h.limit = h.begun.Add(h.set.maxHold)
+		h.limit = h.asked.Add(h.set.maxHold)
 	}
-	h.phase = held
 	h.refreshLocked()
+	h.phase = held
 	h.mu.Unlock()
 
 	ok := h.core.schedule.add(h)

@@ -51,9 +51,12 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "quorumlock: %s %s", e.Op, quoted(e.Names))
+	b.WriteString("quorumlock: " + e.Op)
+	if len(e.Names) > 0 {
+		b.WriteString(" " + quoted(e.Names))
+	}
 	for _, cause := range e.causes {
-		fmt.Fprintf(&b, ": %v", cause)
+		b.WriteString(": " + strings.TrimPrefix(cause.Error(), "quorumlock: "))
 	}
 	if e.Need > 0 {
 		fmt.Fprintf(&b, " (%d granted of %d needed", e.Granted, e.Need)

@@ -45,7 +45,8 @@ type hold struct {
 	until  clock.Instant // the deadline: no answer after it revives the hold
 	limit  clock.Instant // of WithMaxHold; Never for none
 	reason error         // why it failed or was lost
-	begun  clock.Instant // the clock before the requests for a grant, then before each round of renewals, were sent
+	asked  clock.Instant // the clock before the requests for a grant were sent
+	begun  clock.Instant // the clock before the last round, of those requests or of renewals, was sent
 
 	// next and index belong to the schedule; renewalNext, under mu, tells next from a deadline.
 	next        clock.Instant
@@ -98,7 +99,8 @@ func newHold(l *Locker, names []scripts.Name) *hold {
 // lane is the key under which a hold's calls keep their order on a node.
 func (h *hold) lane() string { return h.names[0].String() }
 
-// refreshLocked computes the deadline from the votes. A deadline that has passed stays where it is.
+// refreshLocked computes the deadline from the votes. It must not be called once the deadline has passed: the handle is dead
+// then, whatever is heard.
 func (h *hold) refreshLocked() {
 	all := make([]clock.Instant, 0, 8)
 	for i := range h.votes {
@@ -141,7 +143,7 @@ func (h *hold) denyLocked(v *vote) {
 	if v.until != clock.Never {
 		v.until, v.forgot = clock.Never, true
 	}
-	if h.phase == held {
+	if h.validLocked() {
 		h.refreshLocked()
 	}
 }

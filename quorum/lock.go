@@ -73,7 +73,8 @@ func (l *Lock) Owner() string { return l.hold.owner.String() }
 // level. Hand it to the resource that the lock protects, which must refuse lower tokens than it has seen.
 func (l *Lock) Token() uint64 { return l.hold.token }
 
-// Level returns how many times the holder has entered, 0 when the lock is not held any more.
+// Level returns how many times the holder has entered, 0 when the lock is not held any more. Unlock of the handle that acquired
+// the lock releases it, whatever the level; Unlock of the others then returns ErrNotHeld.
 func (l *Lock) Level() int {
 	h := l.hold
 	h.mu.Lock()

@@ -66,7 +66,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 		}
 		nodes = append(nodes, n)
 	}
-	l, err := New(nodes, rule, opts...)
+	l, err := assemble(nodes, rule, &set)
 	if err != nil {
 		closeAll()
 		return nil, err
@@ -78,12 +78,20 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 // New returns a Locker over nodes that the caller goes on owning. It asks all of them who they are, for at most a node's
 // time-out; those that do not answer are asked again when they are used. The error wraps ErrInvalid: no nodes, a number
 // that the rule refuses, nil or equal nodes, two that prove to be one process, nodes of different max lease, or an option
-// that cannot be used.
+// that cannot be used, WithNodeOptions among them.
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	for _, opt := range opts {
 		opt(&set)
 	}
+	if set.nodeOpts != nil {
+		return nil, fmt.Errorf("quorumlock: %w: WithNodeOptions is for Open; nodes that exist have theirs from node.Open or node.New", ErrInvalid)
+	}
+	return assemble(nodes, rule, &set)
+}
+
+// assemble makes a Locker over nodes that exist.
+func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if rule == nil {
 		return nil, fmt.Errorf("quorumlock: %w: the rule is nil", ErrInvalid)
 	}
@@ -117,7 +125,7 @@ func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 		uuid:           newUUID(), closed: make(chan struct{}),
 	}
 	c.schedule = newSchedule(c)
-	return &Locker{core: c, set: &set}, nil
+	return &Locker{core: c, set: set}, nil
 }
 
 // distinct refuses nodes that are one master, by the run id where the server can be asked.

@@ -74,7 +74,7 @@ func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
 // WithClock sets the clock of a new Locker, for tests (default clock.System).
 func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock = c } }
 
-// WithNodeOptions sets the options of the nodes that Open opens.
+// WithNodeOptions sets the options of the nodes that Open opens. New refuses it.
 func WithNodeOptions(opts ...node.Option) Option {
 	return func(s *settings) { s.nodeOpts = append(s.nodeOpts, opts...) }
 }

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,9 +18,12 @@ const (
 )
 
 // Lock waits until it holds all the names, or ctx is done, and keeps them until Unlock: it renews them in the background
-// unless the lease is fixed. ctx is also the parent of the lock's context, so it should span the work, not only the waiting.
+// unless the lease is fixed. ctx is also the parent of the lock's context, so it should span the work, not only the waiting:
+// when it ends the lock's context ends, but the lock is held, and renewed, until Unlock.
 //
-// With the context of a lock that is held it enters that lock again, if it is asked for names that are all that lock's.
+// With the context of a lock that is held it enters that lock again, if it is asked for names that are all that lock's; other
+// names are locked afresh, and a mix is ErrInvalid. So a lock's context must not be given to a goroutine that should wait its
+// turn: it would be let in.
 //
 // The error is a *Error. It wraps ErrNotAcquired and the reason of the last attempt (ErrHeld, ErrQuarantined or
 // ErrUnavailable), with the context's error, or at once ErrInvalid for names that cannot be locked, ErrClosed, or the
@@ -41,6 +45,9 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 		if ctx.Err() != nil || err.permanent(len(l.core.nodes)) {
 			return nil, err
 		}
+		if tries == 0 && !errors.Is(err, ErrHeld) {
+			l.set.logger.Warn("quorumlock: waiting for nodes", "names", quoted(names), "error", err)
+		}
 		if ended := l.pause(ctx, l.retryAfter(tries, hint)); ended != nil {
 			err.causes = append(err.causes, ended...)
 			return nil, err
@@ -48,7 +55,8 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	}
 }
 
-// TryLock is Lock in one attempt, without waiting for a holder to let go.
+// TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
+// time-out where too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	names, within, err := l.prepare(ctx, "lock", names)
 	if err != nil {

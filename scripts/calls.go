@@ -71,14 +71,15 @@ func Release(names []Name, owner Owner, level int) Call {
 	return Call{releaseScript, append(args, NoTombstone), level == 0}
 }
 
-// Raise writes a token back to the counters of an owner that still holds. ParseRaise reads the reply.
-func Raise(names []Name, owner Owner, token uint64) Call {
+// Raise writes a token back to the counters of an owner that still has the grant whose counter was granted. ParseRaise reads the
+// reply.
+func Raise(names []Name, owner Owner, granted, token uint64) Call {
 	args := make([]any, 0, 5+2*len(names))
 	args = append(args, raiseScript.sha, 2*len(names))
 	for _, n := range names {
 		args = append(args, n.key, n.counter)
 	}
-	return Call{script: raiseScript, args: append(args, owner.id, int64(token), any(CounterTTLMillis))}
+	return Call{script: raiseScript, args: append(args, owner.id, int64(token), any(CounterTTLMillis), int64(granted))}
 }
 
 // Inspect reads what a node knows of a name. ParseInspect reads the reply.

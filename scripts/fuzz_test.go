@@ -167,7 +167,7 @@ func FuzzNames(f *testing.F) {
 				[]string{"6", first, counter(first), second, counter(second), second, counter(second), day,
 					id, digits, "2", id, digits, "2", id, "0", "2"}},
 			{scripts.Release(both, owner, 0), []string{"3", tomb, first, second, id, "0", channel(first), channel(second), second}},
-			{scripts.Raise(both, owner, token), []string{"4", first, counter(first), second, counter(second), id, digits, day}},
+			{scripts.Raise(both, owner, 7, token), []string{"4", first, counter(first), second, counter(second), id, digits, day, "7"}},
 			{scripts.Inspect(both[0]), []string{"3", "quorumlock:node", first, counter(first)}},
 			{scripts.Force(both[0], []scripts.Owner{owner}, time.Millisecond), []string{"2", first, tomb, channel(first), "1"}},
 			{scripts.Admit(scripts.AdmitArgs{ByOperator: true}), []string{"1", "quorumlock:node", "0", "0", "1", first}},
