@@ -21,9 +21,7 @@ func (p *pipe) connect() (*link, error) {
 	defer cancel()
 	// A Dial of the caller's pool may not heed the context: whoever waits is let go all the same.
 	overdue := time.AfterFunc(timeout, func() {
-		if p.isConnecting() {
-			p.goDown(fmt.Errorf("%w after %v", ErrTimeout, timeout))
-		}
+		p.giveUpWaiting(fmt.Errorf("%w after %v", ErrTimeout, timeout))
 	})
 	defer overdue.Stop()
 
@@ -140,7 +138,7 @@ func (l *link) do(ctx context.Context, call scripts.Call, timeout time.Duration)
 			return nil, err
 		}
 		value, err := receiveBy(ctx, l.conn, timeout)
-		if err == nil || r.source || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		if err == nil || r.source || !isNoScript(err) {
 			return value, err
 		}
 		r.source = true

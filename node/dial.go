@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -30,9 +32,23 @@ func newPool(e endpoint, o options) *redis.Pool {
 		MaxIdle:     o.conns,
 		IdleTimeout: time.Minute,
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, e.network, e.address, dialOptions...)
+			c, err := redis.DialContext(ctx, e.network, e.address, dialOptions...)
+			return c, redacted(err)
 		},
 	}
+}
+
+// redacted takes a command's arguments out of a server's error: one that does not know AUTH repeats the password.
+func redacted(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return err
+	}
+	text, _, found := strings.Cut(string(reply), ", with args beginning with")
+	if !found {
+		return err
+	}
+	return redis.Error(text)
 }
 
 // dial does the TLS handshake itself because redigo's does not heed the context.

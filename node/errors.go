@@ -50,7 +50,9 @@ func (e *Error) Permanent() bool {
 	}
 	for _, code := range []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
 		"ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK"} {
-		if strings.HasPrefix(string(reply), code) {
+		// Redis 6 puts words of its own before an error that was raised in a script.
+		if strings.HasPrefix(string(reply), code) ||
+			strings.HasPrefix(string(reply), "ERR Error running script") && strings.Contains(string(reply), ": "+code+" ") {
 			return true
 		}
 	}

@@ -322,7 +322,7 @@ func (h *hostile) passesOn(t *testing.T, op string, r Result) {
 		return
 	}
 	if reason, bad := value.(redis.Error); bad {
-		if !errors.Is(r.Err, reason) {
+		if !errors.Is(r.Err, reason) && op != "release" { // a release that is refused is asked again, here in vain
 			t.Errorf("%q, mode %b: %s failed with %v", h.said, h.mode, op, r.Err)
 		}
 	} else if r.Err != nil || !reflect.DeepEqual(r.Value, value) {
@@ -423,7 +423,7 @@ func FuzzURL(f *testing.F) {
 				t.Errorf("%q: %v, want ErrInvalid", raw, err)
 			}
 			digits := head[:len(head)-len(strings.TrimLeft(head, "0123456789"))]
-			repeats := len(digits) > 2 && !strings.Contains("65535", digits) && !strings.Contains(scheme+user+rest, digits) &&
+			repeats := len(digits) > 2 && !strings.Contains("65535 6379", digits) && !strings.Contains(scheme+user+rest, digits) &&
 				strings.Contains(err.Error(), digits)
 			if strings.Contains(err.Error(), mark) && !strings.Contains(scheme+user+rest, mark) || repeats {
 				t.Errorf("%q: %v", raw, err)

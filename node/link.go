@@ -84,7 +84,9 @@ func (p *pipe) read(l *link) (unread []request, err error) {
 
 		for i, r := range batch {
 			value, err := receive(l.conn, p.node.opts.timeout)
-			if err != nil && l.conn.Err() != nil || errors.Is(err, scripts.ErrReply) {
+			if err != nil && (l.conn.Err() != nil || errors.Is(err, scripts.ErrReply) || r.call.IsRelease() && !isNoScript(err)) {
+				// A release that the server refuses (it is busy, it has too few replicas) must be carried out all the same: as if the
+				// connection had died, it goes out again or is owed, and nothing is granted before.
 				return append([]request(nil), batch[i:]...), err
 			}
 			p.settle(l, r, value, err)
@@ -96,7 +98,7 @@ func (p *pipe) read(l *link) (unread []request, err error) {
 // settle decides what a reply means for the pipe, and otherwise hands it on.
 func (p *pipe) settle(l *link, r request, value any, err error) {
 	switch {
-	case err != nil && !r.source && strings.HasPrefix(err.Error(), "NOSCRIPT"):
+	case err != nil && !r.source && isNoScript(err):
 		r.source = true
 		if p.again(r) {
 			return
@@ -158,6 +160,8 @@ func receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 	}
 	return value, err
 }
+
+func isNoScript(err error) bool { return strings.HasPrefix(err.Error(), "NOSCRIPT") }
 
 // isBroken tells a connection that was made and then died.
 func isBroken(err error) bool {

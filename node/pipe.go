@@ -185,6 +185,21 @@ func (p *pipe) pause(d time.Duration) bool {
 // goDown fails what is queued and refuses what comes, until the pipe is up.
 func (p *pipe) goDown(err error) {
 	p.mu.Lock()
+	p.goDownAndUnlock(err)
+}
+
+// giveUpWaiting is goDown for a pipe that is still being connected. One that is up meanwhile stays so: nobody would bring it
+// up again.
+func (p *pipe) giveUpWaiting(err error) {
+	p.mu.Lock()
+	if p.state != connecting {
+		p.mu.Unlock()
+		return
+	}
+	p.goDownAndUnlock(err)
+}
+
+func (p *pipe) goDownAndUnlock(err error) {
 	p.state = down
 	p.why = &Error{p.node.Name(), "connect", fmt.Errorf("%w: %w", ErrDown, err)}
 	why, failed := p.why, p.queue

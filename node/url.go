@@ -3,11 +3,14 @@ package node
 import (
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 const defaultPort = "6379"
+
+var schemes = []string{"redis", "rediss", "valkey", "valkeys", "unix"}
 
 // endpoint is where a URL points.
 type endpoint struct {
@@ -20,9 +23,14 @@ type endpoint struct {
 
 // parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL, which may hold a password.
 func parseURL(raw string) (endpoint, error) {
+	// Before the URL is parsed: that takes the host of an address without a scheme for one, or finds a reason that misleads.
+	scheme, _, found := strings.Cut(raw, ":")
+	if !found || !slices.Contains(schemes, strings.ToLower(scheme)) {
+		return endpoint{}, errScheme()
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return endpoint{}, invalidf("the URL cannot be parsed (special characters in a password must be percent-encoded)")
+		return endpoint{}, invalidf("the URL cannot be parsed (special characters in a password must be percent-encoded, the port must be a number)")
 	}
 	if strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
 		return endpoint{}, invalidf("the URL has an @ behind its host (in a password, @ must be written %%40, / %%2F, ? %%3F, # %%23)")
@@ -34,8 +42,8 @@ func parseURL(raw string) (endpoint, error) {
 		e.tls = true
 		fallthrough
 	case "redis", "valkey":
-		if u.Opaque != "" {
-			return endpoint{}, invalidf("the URL has no // after %s:", u.Scheme)
+		if u.Opaque != "" { // "redis:6379": it is the host that is named redis
+			return endpoint{}, errScheme()
 		}
 		e.network, e.host = "tcp", u.Hostname()
 		port := u.Port()
@@ -57,10 +65,6 @@ func parseURL(raw string) (endpoint, error) {
 			return endpoint{}, invalidf("a unix URL is unix:///path/to/socket, with credentials as unix://user:password@/path")
 		}
 		e.network, e.address, database = "unix", u.Path, ""
-	case "":
-		return endpoint{}, invalidf("the URL has no scheme: redis, rediss, valkey, valkeys or unix")
-	default:
-		return endpoint{}, invalidf("the URL's scheme %q is not redis, rediss, valkey, valkeys or unix", u.Scheme)
 	}
 
 	if u.User != nil {
@@ -90,4 +94,9 @@ func parseURL(raw string) (endpoint, error) {
 		}
 	}
 	return e, nil
+}
+
+// errScheme repeats no scheme, not even an unknown one: in user:password@host it is the user, or a password meant to be one.
+func errScheme() error {
+	return invalidf("a URL begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379")
 }

@@ -88,6 +88,9 @@ func TestBadURLs(t *testing.T) {
 		"redis://app:secret@h#x":         {"secret"},
 		"http://app:secret@h":            {"secret"},
 		"app:secret@h":                   {"secret"},
+		"secret:secret@h":                {"secret"},
+		"secret://h":                     {"secret"},
+		"secret":                         {"secret"},
 		":secret@h":                      {"secret"},
 		"redis:app:secret@h":             {"secret"},
 		"redis:/app:secret@h":            {"secret"},
@@ -125,6 +128,32 @@ func TestBadURLs(t *testing.T) {
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("%q: the error tells %q of the password: %v", url, secret, err)
 			}
+		}
+	}
+}
+
+// TestBadURLsAreExplained: an address is what is most often given for a URL, and a port the part most often left unfinished.
+func TestBadURLsAreExplained(t *testing.T) {
+	const scheme = "a URL begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
+	for url, says := range map[string]string{
+		"":                      scheme,
+		"host":                  scheme,
+		"redis":                 scheme,
+		"127.0.0.1:6379":        scheme,
+		"127.0.0.1:6379/0":      scheme,
+		"localhost:6379":        scheme,
+		"redis:6379":            scheme, // a host of that name
+		"[::1]:6379":            scheme,
+		"/run/redis.sock":       scheme,
+		"http://h":              scheme,
+		"memcached://h":         scheme,
+		"app:secret@h:6379":     scheme,
+		"tcp://app:se@cret@h":   scheme,
+		"redis://h:port":        "the port must be a number",
+		"redis://:secret@h:six": "the port must be a number",
+	} {
+		if _, err := parseURL(url); err == nil || !strings.HasSuffix(strings.TrimSuffix(err.Error(), ")"), says) {
+			t.Errorf("%q: %v, want %q", url, err, says)
 		}
 	}
 }

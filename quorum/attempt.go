@@ -97,7 +97,7 @@ func (v *vote) Done(r node.Result) {
 	defer h.mu.Unlock()
 	answer, err := h.readGrant(v, r)
 	v.answer, v.err = answer, err
-	if answer == failure && !r.Sent {
+	if answer == failure && !r.Sent && h.phase == asking {
 		v.asked = false
 	}
 	if answer == granted {
@@ -225,20 +225,20 @@ func (h *hold) take(ctx context.Context) bool {
 	}
 	h.refreshLocked()
 	h.phase = held
+	inTime := h.validLocked()
 	h.mu.Unlock()
 
-	ok := h.core.schedule.add(h)
+	open := inTime && h.core.schedule.add(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case !ok:
-		h.reason = ErrClosed
-	case !h.validLocked():
-		h.reason = wordsOnly("the lease was over before enough nodes had granted it")
-	default:
+	if open && h.validLocked() {
+		h.known = true
 		return true
 	}
-	h.phase = asking
+	h.phase = asking // also when the schedule was quicker to find that it is lost
+	if h.reason = ErrClosed; !inTime || open {
+		h.reason = wordsOnly("the lease was over before enough nodes had granted it")
+	}
 	h.first.cancel(ErrNotAcquired)
 	return false
 }

@@ -91,8 +91,10 @@ func (e *Error) Unwrap() []error {
 
 // permanent tells that waiting will not help: without the nodes whose errors need somebody to act, the rule cannot be met.
 func (e *Error) permanent(nodes int) bool {
-	if errors.Is(e, ErrInvalid) || errors.Is(e, ErrClosed) {
-		return true
+	for _, cause := range e.causes { // not in Nodes: a minority of them may be invalid or closed
+		if errors.Is(cause, ErrInvalid) || errors.Is(cause, ErrClosed) {
+			return true
+		}
 	}
 	if e.Nodes == nil {
 		return false

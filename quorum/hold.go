@@ -41,6 +41,7 @@ type hold struct {
 	token  uint64
 	won    bool // the rule was met
 	level  int
+	known  bool          // the caller has it
 	inner  []*Lock       // handles of levels above 1
 	until  clock.Instant // the deadline: no answer after it revives the hold
 	limit  clock.Instant // of WithMaxHold; Never for none
@@ -196,7 +197,7 @@ func (l *leaving) Done(r node.Result) {
 }
 
 // loseLocked ends a hold that can no longer be trusted, and its contexts, before anything else is done about it. The caller
-// unlocks mu and then calls letGo and tell.
+// unlocks mu and then calls letGo and core.tell.
 func (h *hold) loseLocked(why string) {
 	h.phase = expired
 	h.reason = h.errorLocked("hold", ErrLost, why)
@@ -211,11 +212,30 @@ func (h *hold) letGo() {
 	h.abandonLocked(nil, nil)
 }
 
-// tell lets those know of a loss who want to. A log may be slow: the release is on its way by now.
+// tell lets those know of losses who want to, in a goroutine of its own: a log or a hook may be slow, and may come back to us.
+func (c *core) tell(lost ...*hold) {
+	if len(lost) == 0 {
+		return
+	}
+	c.background.add()
+	go func() {
+		defer c.background.done()
+		for _, h := range lost {
+			h.tell()
+		}
+	}()
+}
+
 func (h *hold) tell() {
-	h.set.logger.Warn("quorumlock: lock lost", "names", quoted(h.first.names), "owner", h.owner.String(), "error", h.reason)
+	h.mu.Lock()
+	reason, known := h.reason, h.known
+	h.mu.Unlock()
+	if !known { // lost before anybody had it
+		return
+	}
+	h.set.logger.Warn("quorumlock: lock lost", "names", quoted(h.first.names), "owner", h.owner.String(), "error", reason)
 	if lost := h.set.hooks.Lost; lost != nil {
-		go lost(&h.first, h.reason)
+		lost(&h.first, reason)
 	}
 }
 

@@ -90,11 +90,15 @@ func (l *Lock) Level() int {
 // why: an error that wraps ErrLost, ErrReleased, ErrClosed, or the parent's cause.
 func (l *Lock) Context() context.Context { return l.ctx }
 
-// Deadline returns the instant until which the holder may believe that it holds, as far as is known now. Renewal moves it.
+// Deadline returns the instant until which the holder may believe that it holds, as far as is known now. Renewal moves it. It is
+// the zero time when too few nodes keep the lock, or the locker was closed.
 func (l *Lock) Deadline() time.Time {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.until == clock.Never {
+		return time.Time{}
+	}
 	return time.Now().Add(h.until.Sub(h.core.clock.Now()))
 }
 
@@ -147,7 +151,12 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 		}
 	}
 	h.mu.Unlock()
-	return l.await(ctx, "extend", r)
+	if err := l.await(ctx, "extend", r); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return l.usableLocked("extend") // enough nodes confirmed, but perhaps after it was lost
 }
 
 // extending hears a node's answer to Extend.

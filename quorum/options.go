@@ -16,7 +16,7 @@ const DefaultLease = 30 * time.Second
 const minLease = 10 * time.Millisecond
 
 // Hooks are told what happens to locks. Acquired and Released run in the goroutine that locks or unlocks, Lost in one of
-// its own. Nil ones are not called.
+// its own, for locks that are lost together one after the other. Nil ones are not called.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)

@@ -171,6 +171,7 @@ func (v *vote) regrantedLocked(r node.Result, sent clock.Instant) answer {
 // fell short is tried again soon.
 func (h *hold) hear(v *vote, apply func()) {
 	h.mu.Lock()
+	before := h.until
 	apply()
 	if h.phase != held {
 		h.mu.Unlock()
@@ -181,11 +182,15 @@ func (h *hold) hear(v *vote, apply func()) {
 		h.loseLocked(h.overdueLocked(now))
 		h.mu.Unlock()
 		h.letGo()
-		h.tell()
+		h.core.tell(h)
 		return
 	}
+	until := h.until
 	soon := !h.set.fixed && h.needsRetryLocked()
 	h.mu.Unlock()
+	if until.Before(before) {
+		h.core.schedule.hasten(h, until)
+	}
 	if soon {
 		h.core.schedule.hasten(h, now.Add(min(max(h.set.lease/12, 2*time.Millisecond), 500*time.Millisecond)))
 	}

@@ -153,9 +153,7 @@ func (s *schedule) tick() (more bool) {
 	for _, h := range lost {
 		h.letGo()
 	}
-	for _, h := range lost {
-		h.tell()
-	}
+	s.core.tell(lost...)
 	for _, answer := range refused {
 		answer()
 	}

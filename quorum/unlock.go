@@ -33,7 +33,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			h.mu.Unlock()
 			if justLost {
 				h.letGo()
-				h.tell()
+				h.core.tell(h)
 			}
 			return err
 		}

@@ -97,7 +97,11 @@ func (l *Locker) refuse(op string, names []string) error {
 		return &Error{Op: op, Names: names, causes: []error{l.bad}}
 	}
 	if l.core.isClosed() {
-		return &Error{Op: op, Names: names, causes: []error{ErrNotAcquired, ErrClosed}}
+		e := &Error{Op: op, Names: names, causes: []error{ErrClosed}}
+		if op == "lock" {
+			e.causes = slices.Insert(e.causes, 0, ErrNotAcquired)
+		}
+		return e
 	}
 	switch {
 	case len(names) == 0:

@@ -5,18 +5,28 @@
 --       last the tombstone's time to live in ms (0 for none)
 --
 -- Replies with the number of names at which the owner was found. Publishes once for each name that became free.
--- It must work when the server is out of memory: deleting always does, writing a level or a tombstone only if it can.
+-- It must work when the server is out of memory: deleting always does, writing a level or a tombstone only if it can. A key of
+-- another type holds no lock; any other refusal of the server's to delete is an error, once the other names have been seen to.
 
-local owner, found = ARGV[1], 0
+local owner, found, failure = ARGV[1], 0, nil
+
+local function done(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    failure = reply
+  end
+  return reply == 1
+end
+
 for i = 2, #KEYS do
   if ARGV[2] == '0' then
-    if redis.pcall('HDEL', KEYS[i], owner) == 1 then
+    if done('HDEL', KEYS[i], owner) then
       found = found + 1
       if redis.call('EXISTS', KEYS[i]) == 0 then
         redis.call('PUBLISH', ARGV[i + 1], '0')
       end
     end
-  elseif redis.pcall('HEXISTS', KEYS[i], owner) == 1 then
+  elseif done('HEXISTS', KEYS[i], owner) then
     found = found + 1
     redis.pcall('HSET', KEYS[i], owner, ARGV[2])
   end
@@ -24,4 +34,4 @@ end
 if ARGV[#ARGV] ~= '0' then
   redis.pcall('SET', KEYS[1], '1', 'PX', ARGV[#ARGV])
 end
-return found
+return failure or found

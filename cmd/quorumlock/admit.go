@@ -23,9 +23,9 @@ type admission struct {
 
 // admit ends the quarantine of masters on the operator's word.
 func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	line, ok := parse("admit", args, stderr)
+	line, code, ok := parse("admit", args, stdout, stderr)
 	if !ok {
-		return exitUsage
+		return code
 	}
 	defer closeAll(line.nodes)
 	if !line.yes {
@@ -34,7 +34,7 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 
 	done := each(ctx, line.nodes, admitOne)
-	code := exitOK
+	code = exitOK
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	for i, a := range done {
 		switch {

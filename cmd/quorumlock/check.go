@@ -28,9 +28,9 @@ type finding struct {
 
 // check looks at masters and prints what it found. It fails when one of them cannot be used.
 func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	line, ok := parse("check", args, stderr)
+	line, code, ok := parse("check", args, stdout, stderr)
 	if !ok {
-		return exitUsage
+		return code
 	}
 	defer closeAll(line.nodes)
 
@@ -51,6 +51,9 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	fmt.Fprintf(stdout, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
+	if len(found) < 3 || len(found)%2 == 0 {
+		fmt.Fprintln(stdout, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
+	}
 	if fit < len(found) {
 		return exitFailed
 	}

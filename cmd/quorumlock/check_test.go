@@ -37,7 +37,7 @@ func TestCheckAndAdmit(t *testing.T) {
 
 	printed, _ := command(t, exitOK, append([]string{"check"}, urls...)...)
 	contains(t, lineOf(t, printed, addr), "quarantine master", "none no bound 30.0s")
-	contains(t, printed, "carries no marker", "3 of 3 masters are fit for locks, 3 of these in quarantine")
+	contains(t, printed, "no client has used this server", "3 of 3 masters are fit for locks, 3 of these in quarantine")
 	for _, m := range fleet.Masters {
 		if keys := do(t, m, "DBSIZE"); keys != int64(0) {
 			t.Errorf("check wrote %v keys", keys)
@@ -116,6 +116,21 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 	}
 	printed, _ := command(t, exitFailed, "check", master.URL())
 	contains(t, printed, "FAILED", "NOAUTH")
+}
+
+func TestCheckCountsMasters(t *testing.T) {
+	t.Parallel()
+	const note = "redlock needs an odd number of masters, 3 or more to survive the loss of one\n"
+	for count, noted := range map[int]bool{1: true, 2: true, 3: false, 4: true, 5: false, 6: true} {
+		args := []string{"check"}
+		for range count {
+			args = append(args, "redis://127.0.0.1:1")
+		}
+		printed, _ := command(t, exitFailed, args...)
+		if strings.HasSuffix(printed, note) != noted {
+			t.Errorf("%d masters: the note's presence should be %v:\n%s", count, noted, printed)
+		}
+	}
 }
 
 func TestInterruptedCheck(t *testing.T) {

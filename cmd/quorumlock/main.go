@@ -22,7 +22,7 @@ const (
 const usage = `quorumlock: one lock over several independent Redis masters
 
   quorumlock demo
-        start five masters, lock, kill masters one after another, bring them back; about 12 seconds
+        start five masters, lock, kill masters one after another, bring them back; under 40 s
   quorumlock check [-max-lease D] [-timeout D] URL...
         look at masters and list what makes them unfit for locks; writes nothing
   quorumlock admit -yes [-max-lease D] [-timeout D] URL...
@@ -48,21 +48,35 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		return misused(stderr, "")
 	}
-	switch command, args := args[0], args[1:]; command {
-	case "demo":
+	switch command, args := args[0], args[1:]; {
+	case command == "help" || isHelp(command):
+		return help(stdout)
+	case command == "demo":
+		if len(args) > 0 && isHelp(args[0]) {
+			return help(stdout)
+		}
 		if len(args) > 0 {
 			return misused(stderr, "demo takes no arguments")
 		}
 		return demonstrate(ctx, masters.Start, stdout, stderr)
-	case "check":
+	case command == "check":
 		return check(ctx, args, stdout, stderr)
-	case "admit":
+	case command == "admit":
 		return admit(ctx, args, stdout, stderr)
-	case "help":
-		return misused(stderr, "")
 	default:
 		return misused(stderr, "there is no such command") // unnamed: it may be a URL, and hold a password
 	}
+}
+
+// isHelp knows the flags that package flag, too, takes for a request for help.
+func isHelp(arg string) bool {
+	return arg == "-h" || arg == "--h" || arg == "-help" || arg == "--help"
+}
+
+// help prints the usage to somebody who asked for it.
+func help(stdout io.Writer) int {
+	fmt.Fprint(stdout, usage)
+	return exitOK
 }
 
 // misused prints what is wrong with the command line, if anything, and how it should be.

@@ -151,13 +151,10 @@ func TestUsage(t *testing.T) {
 	const secret = "pw-never-shown"
 	for _, args := range [][]string{
 		{},
-		{"help"},
-		{"-h"},
 		{"lock"},
 		{"redis://:" + secret + "@127.0.0.1"},
 		{"demo", "now"},
 		{"check"},
-		{"check", "-h"},
 		{"check", "-yes", "redis://127.0.0.1"},
 		{"check", "-timeout", "redis://:" + secret + "@127.0.0.1"},
 		{"admit"},
@@ -167,6 +164,49 @@ func TestUsage(t *testing.T) {
 		contains(t, stderr, "quorumlock demo", "quorumlock check", "quorumlock admit")
 		if stdout != "" || strings.Contains(stderr, secret) {
 			t.Errorf("%q: stdout %q, stderr %q", args, stdout, stderr)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"help"}, {"-h"}, {"--help"}, {"-help"}, {"demo", "-h"}, {"demo", "--help"},
+		{"check", "-h"}, {"check", "--help"}, {"check", "-timeout", "1s", "-h"}, {"admit", "-h"}, {"admit", "-yes", "--help"},
+	} {
+		stdout, stderr := command(t, exitOK, args...)
+		contains(t, stdout, "quorumlock demo", "under 40 s", "quorumlock check", "quorumlock admit")
+		if stderr != "" {
+			t.Errorf("%q: stderr %q", args, stderr)
+		}
+	}
+}
+
+// TestUsageOfFlags: what is wrong is said, and whose value it is, but no argument is repeated.
+func TestUsageOfFlags(t *testing.T) {
+	t.Parallel()
+	const secret = "pw-never-shown"
+	for _, test := range []struct {
+		says string
+		args []string
+	}{
+		{"check: unknown flag\n", []string{"check", "-" + secret, "redis://127.0.0.1"}},
+		{"check: unknown flag\n", []string{"check", "--timeuot=" + secret}},
+		{"check: unknown flag\n", []string{"check", "---" + secret}},
+		{"check: unknown flag\n", []string{"check", "-=" + secret}},
+		{"check: unknown flag\n", []string{"check", "-yes", "redis://127.0.0.1"}},
+		{"admit: unknown flag\n", []string{"admit", "-yes", "-redis://:" + secret + "@127.0.0.1"}},
+		{"check: -timeout needs a duration", []string{"check", "-timeout", secret}},
+		{"check: -timeout needs a duration", []string{"check", "-timeout", "redis://:" + secret + "@127.0.0.1"}},
+		{"admit: -max-lease needs a duration", []string{"admit", "-max-lease=" + secret, "redis://127.0.0.1"}},
+		{"check: flag needs an argument: -timeout\n", []string{"check", "-timeout"}},
+		{"admit: -yes is given alone", []string{"admit", "-yes=" + secret, "redis://127.0.0.1"}},
+		{"URL 2: flags come before the URLs", []string{"check", "redis://127.0.0.1", "-" + secret}},
+	} {
+		stdout, stderr := command(t, exitUsage, test.args...)
+		contains(t, stderr, test.says)
+		if stdout != "" || strings.Contains(stderr, secret) || strings.Contains(stderr, "timeuot") {
+			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
 		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -18,31 +20,42 @@ type commandLine struct {
 	yes   bool
 }
 
-// parse reads flags and URLs, and opens a node for each URL, which the caller closes. When it returns false it has printed what
-// is wrong, and nothing is open. What it prints repeats no argument that may hold a password.
-func parse(command string, args []string, stderr io.Writer) (commandLine, bool) {
-	var line commandLine
+// parse reads flags and URLs, and opens a node for each URL, which the caller closes. When it returns false it has printed the
+// help that was asked for, or what is wrong, the command ends with the code, and nothing is open. What it prints repeats no
+// argument: any may hold a password, a flag that was mistyped too.
+func parse(command string, args []string, stdout, stderr io.Writer) (line commandLine, code int, ok bool) {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	maxLease := flags.Duration("max-lease", node.DefaultMaxLease, "")
-	timeout := flags.Duration("timeout", node.DefaultTimeout, "")
+	wrong := "unknown flag" // unless one that is known finds its value wrong
+	duration := func(name string, value time.Duration) *time.Duration {
+		flags.Func(name, "", func(text string) (err error) {
+			if value, err = time.ParseDuration(text); err != nil {
+				wrong = "-" + name + " needs a duration, such as 30s or 500ms"
+			}
+			return err
+		})
+		return &value
+	}
+	maxLease := duration("max-lease", node.DefaultMaxLease)
+	timeout := duration("timeout", node.DefaultTimeout)
 	if command == "admit" {
-		flags.BoolVar(&line.yes, "yes", false, "")
+		flags.BoolFunc("yes", "", func(text string) (err error) {
+			if line.yes, err = strconv.ParseBool(text); err != nil {
+				wrong = "-yes is given alone, or as -yes=true or -yes=false"
+			}
+			return err
+		})
 	}
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		misused(stderr, "")
-		return line, false
-	case err != nil && strings.Contains(err.Error(), "://"):
-		misused(stderr, command+": a flag was given a URL for its value")
-		return line, false
+		return line, help(stdout), false
+	case err != nil && strings.HasPrefix(err.Error(), "flag needs an argument: "):
+		return line, misused(stderr, command+": "+err.Error()), false // it names a known flag only
 	case err != nil:
-		misused(stderr, command+": "+err.Error())
-		return line, false
+		return line, misused(stderr, command+": "+wrong), false
 	case flags.NArg() == 0:
-		misused(stderr, command+" needs the URL of at least one master")
-		return line, false
+		return line, misused(stderr, command+" needs the URL of at least one master"), false
 	}
 
 	for i, url := range flags.Args() {
@@ -55,11 +68,11 @@ func parse(command string, args []string, stderr io.Writer) (commandLine, bool) 
 		if err != nil {
 			closeAll(line.nodes)
 			fmt.Fprintf(stderr, "quorumlock: %s: URL %d: %v\n", command, i+1, err)
-			return line, false
+			return line, exitUsage, false
 		}
 		line.nodes = append(line.nodes, n)
 	}
-	return line, true
+	return line, exitOK, true
 }
 
 // each asks all nodes at once and returns the answers in the nodes' order.

@@ -1,0 +1,155 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// A release that the masters refuse is no loss of the lock, and is carried out as soon as they take it.
+func TestReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
+	for what, refusal := range map[string]struct {
+		begin, end []any
+	}{
+		"too few replicas": {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := fleet(t, 3)
+			locker := open(t, f, redlock.Open)
+			held := lock(t, locker, "refused")
+			for _, m := range f.Masters {
+				_, err := m.Do(refusal.begin...)
+				must(t, err)
+			}
+			err := held.Unlock(t.Context())
+			wantErr(t, err, quorum.ErrUnavailable)
+			if errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "NOREPLICAS") {
+				t.Errorf("Unlock: %v: want what the masters said, and no loss", err)
+			}
+			for _, m := range f.Masters {
+				_, err := m.Do(refusal.end...)
+				must(t, err)
+			}
+			noKeys(t, f.Masters, "refused")
+		})
+	}
+}
+
+// A server that is busy with a script of somebody's carries nothing out; the release waits for it.
+func TestReleaseToBusyMasters(t *testing.T) {
+	f := fleet(t, 3, "--busy-reply-threshold", "1")
+	locker := open(t, f, redlock.Open)
+	held := lock(t, locker, "busy")
+	for _, m := range f.Masters {
+		go m.Do("EVAL", "local n = 0 for i = 1, 100000000 do n = n + i end", 0) // about half a second
+	}
+	eventually(t, soon, func() bool {
+		_, err := f.Masters[2].Do("GET", "x")
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+	}, "the masters busy")
+	if err := held.Unlock(t.Context()); errors.Is(err, quorum.ErrLost) {
+		t.Errorf("Unlock: %v: want no loss", err)
+	}
+	noKeys(t, f.Masters, "busy")
+}
+
+// A log handler that uses the locker again holds nobody up.
+func TestLogHandlerMayComeBack(t *testing.T) {
+	f := fleet(t, 3)
+	comeBack := make(chan error, 1)
+	var locker *quorum.Locker
+	handler := &reentrantHandler{Handler: slog.DiscardHandler, handle: func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		_, err := locker.Inspect(ctx, "lost")
+		select {
+		case comeBack <- err:
+		default:
+		}
+	}}
+	locker = open(t, f, redlock.Open, quorum.WithLease(600*time.Millisecond), quorum.WithLogger(slog.New(handler)))
+	lost := lock(t, locker, "lost")
+	for _, m := range f.Masters {
+		_, err := m.Do("DEL", "lost")
+		must(t, err)
+	}
+	<-lost.Context().Done()
+	if err := <-comeBack; err != nil {
+		t.Errorf("Inspect from within the log: %v", err)
+	}
+}
+
+type reentrantHandler struct {
+	slog.Handler
+	handle func()
+}
+
+func (h *reentrantHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h *reentrantHandler) Handle(context.Context, slog.Record) error {
+	h.handle()
+	return nil
+}
+
+// Lock goes on waiting for a holder when one node of three cannot be used for ever: the others are enough.
+func TestOneClosedNodeDoesNotEndTheWaiting(t *testing.T) {
+	f := fleet(t, 3)
+	var nodes []*node.Node
+	for _, url := range f.URLs() {
+		n, err := node.Open(url, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
+		must(t, err)
+		t.Cleanup(func() { must(t, n.Close()) })
+		nodes = append(nodes, n)
+	}
+	locker, err := redlock.New(nodes)
+	must(t, err)
+	t.Cleanup(func() { must(t, locker.Close()) })
+	other := open(t, f, redlock.Open)
+	held := lock(t, other, "shared")
+	must(t, nodes[0].Close())
+
+	got := make(chan error, 1)
+	go func() {
+		second, err := locker.Lock(t.Context(), "shared")
+		if err == nil {
+			err = second.Unlock(t.Context())
+		}
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		t.Errorf("Lock ended while the lock is held: %v", err)
+	case <-time.After(300 * time.Millisecond): // long enough for several attempts
+	}
+	must(t, held.Unlock(t.Context()))
+	must(t, <-got)
+}
+
+// A deadline that comes earlier than was known, because a node forgot, ends the context then.
+func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
+	f := fleet(t, 3)
+	net := proxied(t, f)
+	locker := open(t, net, redlock.Open, quorum.WithFixedLease(time.Second))
+	held := lock(t, locker, "nearer")
+	eventually(t, soon, func() bool { return keys(t, f.Masters, "nearer")[2] != nil }, "all three granted")
+	pass(t, 50*time.Millisecond) // for the third grant to be heard of
+	net.proxies[2].set(requests, weather{dropped: true})
+	must(t, held.Extend(t.Context(), 10*time.Second)) // the first two
+	_, err := f.Masters[0].Do("DEL", "nearer")
+	must(t, err)
+	wantErr(t, held.Extend(t.Context(), 2*time.Second), quorum.ErrUnavailable) // the second only: the first has forgotten
+	select {
+	case <-held.Context().Done():
+		if held.Valid() {
+			t.Error("the context ended, and the lock is valid")
+		}
+	case <-time.After(3 * time.Second):
+		t.Errorf("valid %v, and the context is alive", held.Valid())
+	}
+}
