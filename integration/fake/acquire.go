@@ -1,0 +1,102 @@
+package fake
+
+import "math"
+
+const tooHigh = 1 << 53
+
+// acquire is acquire.lua.
+func acquire(k *keyspace, keys, args []string) (any, error) {
+	owner, level, lease := args[0], args[1], millis(args[2])
+	carried, seed := or(args[3], 0), or(args[4], 0)
+
+	if k.exists(keys[1]) {
+		return []any{"released", int64(0)}, nil
+	}
+
+	names, mine, counter := 0, 0, 0.0
+	held, remaining := false, int64(0)
+	for i := 2; i < len(keys); i += 2 {
+		names++
+		fields, err := k.hlen(keys[i])
+		if err != nil {
+			return nil, err
+		}
+		if fields > 0 {
+			if _, there, _ := k.hget(keys[i], owner); there {
+				mine++
+			} else {
+				ttl := k.pttl(keys[i])
+				switch {
+				case ttl < 0 || held && remaining == -1:
+					remaining = -1
+				case !held || ttl > remaining:
+					remaining = ttl
+				}
+				held = true
+			}
+		}
+		text, found, err := k.get(keys[i+1])
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			c, ok := tonumber(text)
+			if !ok || math.IsNaN(c) {
+				return nil, replyError("QUORUMLOCK the token counter " + keys[i+1] + " is not a number")
+			}
+			counter = max(counter, c)
+		}
+	}
+
+	if carried == 0 || mine < names {
+		if refusal, err := quarantine(k, keys[0], args[6], args[7]); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if held {
+		return []any{"held", remaining}, nil
+	}
+
+	token := counter
+	if carried > 0 {
+		token = max(token, carried)
+	} else {
+		if mine < names {
+			token++
+		}
+		token = max(token, seed)
+	}
+	if token >= tooHigh {
+		return nil, replyError("QUORUMLOCK the token counter has reached 2^53")
+	}
+
+	for i := 2; i < len(keys); i += 2 {
+		if _, err := k.hset(keys[i], owner, level); err != nil {
+			return nil, err
+		}
+		if k.pttl(keys[i]) < lease {
+			k.pexpire(keys[i], lease)
+		}
+		k.set(keys[i+1], whole(token), millis(args[5]))
+	}
+	return integer(token), nil
+}
+
+// quarantine returns the refusal of a node that may have forgotten grants, nil of one that is admitted.
+func quarantine(k *keyspace, key, maxLease, runID string) (any, error) {
+	marker, err := k.hmget(key, "run", "admitted", "max")
+	if err != nil {
+		return nil, err
+	}
+	if marker[0] != runID || marker[2] != maxLease {
+		return []any{"stale", int64(0)}, nil
+	}
+	left := or(marker[1], math.Inf(1)) - float64(k.now)
+	switch {
+	case left > or(maxLease, 0):
+		return []any{"stale", int64(0)}, nil
+	case left > 0:
+		return []any{"quarantined", integer(left)}, nil
+	}
+	return nil, nil
+}

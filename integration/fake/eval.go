@@ -1,0 +1,93 @@
+package fake
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// program is a script in Go. The keys and arguments count from 0 here, from 1 in Lua.
+type program func(k *keyspace, keys, args []string) (any, error)
+
+type known struct {
+	name string
+	run  program
+}
+
+var programs = map[string]program{
+	"acquire": acquire,
+	"renew":   renew,
+	"release": release,
+	"raise":   raise,
+	"inspect": inspect,
+	"force":   force,
+	"admit":   admit,
+}
+
+// bySHA finds the program of each script that the library sends.
+var bySHA = func() map[string]known {
+	all := map[string]known{}
+	for _, s := range scripts.All() {
+		if run, written := programs[s.Name()]; written {
+			all[shaOf(s.Source())] = known{s.Name(), run}
+		}
+	}
+	return all
+}()
+
+// evalLocked runs a script, given by its source or by its hash.
+func (m *Master) evalLocked(source bool, args []string) (any, error) {
+	if len(args) < 2 {
+		return nil, errSyntax
+	}
+	sha := strings.ToLower(args[0])
+	if source {
+		sha = shaOf(args[0])
+		m.scripts[sha] = true
+	}
+	script := bySHA[sha]
+	reply, err := m.runScriptLocked(script, m.scripts[sha], args[1], args[2:])
+	if m.Trace != nil {
+		m.Trace(script.name, args[2:], reply, err)
+	}
+	return reply, err
+}
+
+func (m *Master) runScriptLocked(script known, loaded bool, count string, args []string) (any, error) {
+	if !loaded {
+		return nil, errNoScript
+	}
+	if script.run == nil {
+		return nil, replyError("ERR the fake does not know this script")
+	}
+	keys, err := strconv.Atoi(count)
+	if err != nil || keys < 0 || keys > len(args) {
+		return nil, replyError("ERR Number of keys can't be greater than number of args")
+	}
+	return script.run(m.openLocked(), args[:keys], args[keys:])
+}
+
+// tonumber is Lua's, for decimal numbers.
+func tonumber(text string) (n float64, ok bool) {
+	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	return n, err == nil || math.IsInf(n, 0)
+}
+
+// or is "tonumber(text) or otherwise".
+func or(text string, otherwise float64) float64 {
+	if n, ok := tonumber(text); ok {
+		return n
+	}
+	return otherwise
+}
+
+// integer is how a number becomes a reply.
+func integer(n float64) int64 { return int64(n) }
+
+// whole is string.format('%.0f', n).
+func whole(n float64) string { return strconv.FormatFloat(n, 'f', 0, 64) }
+
+// millis reads an argument that the library writes as a whole number.
+func millis(text string) int64 { return integer(or(text, 0)) }

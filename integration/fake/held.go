@@ -1,0 +1,72 @@
+package fake
+
+// renew is renew.lua.
+func renew(k *keyspace, keys, args []string) (any, error) {
+	out := make([]byte, 0, len(keys)/2)
+	for i := 0; i < len(keys); i += 2 {
+		j := 1 + i/2*3
+		owner, token, lease := args[j], or(args[j+1], 0), millis(args[j+2])
+		_, there, err := k.hget(keys[i], owner)
+		switch {
+		case there:
+			if k.pttl(keys[i]) < lease {
+				k.pexpire(keys[i], lease)
+			}
+			counter, found, err := k.get(keys[i+1])
+			if err == nil && (!found || or(counter, token) < token) {
+				k.set(keys[i+1], args[j+1], millis(args[0]))
+			} else {
+				k.pexpire(keys[i+1], millis(args[0]))
+			}
+			out = append(out, 'R')
+		case err == nil && !k.exists(keys[i]):
+			out = append(out, 'G')
+		default:
+			out = append(out, 'T')
+		}
+	}
+	return string(out), nil
+}
+
+// release is release.lua.
+func release(k *keyspace, keys, args []string) (any, error) {
+	owner, level, last := args[0], args[1], args[len(args)-1]
+	found := int64(0)
+	for i, key := range keys[1:] {
+		if level == "0" {
+			if deleted, _ := k.hdel(key, owner); deleted {
+				found++
+				if !k.exists(key) {
+					k.publish(args[2+i], "0")
+				}
+			}
+		} else if _, there, _ := k.hget(key, owner); there {
+			found++
+			k.hset(key, owner, level)
+		}
+	}
+	if last != "0" {
+		k.set(keys[0], "1", millis(last))
+	}
+	return found, nil
+}
+
+// raise is raise.lua.
+func raise(k *keyspace, keys, args []string) (any, error) {
+	owner, token, read := args[0], args[1], args[3]
+	for i := 0; i < len(keys); i += 2 {
+		if _, there, err := k.hget(keys[i], owner); !there || err != nil {
+			return int64(0), err
+		}
+		counter, found, err := k.get(keys[i+1])
+		if err != nil || !found || counter != read && counter != token {
+			return int64(0), err
+		}
+	}
+	for i := 1; i < len(keys); i += 2 {
+		if counter, _, _ := k.get(keys[i]); counter != token {
+			k.set(keys[i], token, millis(args[2]))
+		}
+	}
+	return int64(1), nil
+}

@@ -1,0 +1,191 @@
+package fake
+
+import (
+	"slices"
+	"strings"
+)
+
+// replyError is an error reply.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
+const (
+	errWrongType replyError = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	errNoScript  replyError = "NOSCRIPT No matching script. Please use EVAL."
+	errSyntax    replyError = "ERR syntax error"
+	errNumber    replyError = "ERR value is not an integer or out of range"
+)
+
+type kind string
+
+const (
+	aString kind = "string"
+	aHash   kind = "hash"
+	aList   kind = "list"
+)
+
+type value struct {
+	kind    kind
+	text    string
+	hash    map[string]string
+	list    []string
+	expires int64 // in ms of the master's time; 0 for never
+}
+
+// keyspace is a master's data at one moment.
+type keyspace struct {
+	values  map[string]*value
+	now     int64
+	publish func(channel, payload string) int
+}
+
+// find returns nil where there is no key, or one that has expired. As in Redis a key lives through the millisecond in which
+// it expires.
+func (k *keyspace) find(key string) *value {
+	v := k.values[key]
+	if v != nil && v.expires != 0 && k.now > v.expires {
+		delete(k.values, key)
+		return nil
+	}
+	return v
+}
+
+// typed is find for a command that knows one type.
+func (k *keyspace) typed(key string, want kind) (*value, error) {
+	v := k.find(key)
+	if v != nil && v.kind != want {
+		return nil, errWrongType
+	}
+	return v, nil
+}
+
+func (k *keyspace) exists(key string) bool { return k.find(key) != nil }
+
+func (k *keyspace) delete(key string) bool {
+	found := k.exists(key)
+	delete(k.values, key)
+	return found
+}
+
+func (k *keyspace) get(key string) (text string, found bool, err error) {
+	v, err := k.typed(key, aString)
+	if v == nil {
+		return "", false, err
+	}
+	return v.text, true, nil
+}
+
+// set writes a string over whatever is there. A ttl of 0 is for ever.
+func (k *keyspace) set(key, text string, ttl int64) {
+	v := &value{kind: aString, text: text}
+	if ttl > 0 {
+		v.expires = k.now + ttl
+	}
+	k.values[key] = v
+}
+
+func (k *keyspace) hget(key, field string) (text string, found bool, err error) {
+	v, err := k.typed(key, aHash)
+	if v == nil {
+		return "", false, err
+	}
+	text, found = v.hash[field]
+	return text, found, nil
+}
+
+func (k *keyspace) hlen(key string) (int, error) {
+	v, err := k.typed(key, aHash)
+	if v == nil {
+		return 0, err
+	}
+	return len(v.hash), nil
+}
+
+func (k *keyspace) hset(key, field, text string) (added bool, err error) {
+	v, err := k.typed(key, aHash)
+	if err != nil {
+		return false, err
+	}
+	if v == nil {
+		v = &value{kind: aHash, hash: map[string]string{}}
+		k.values[key] = v
+	}
+	_, there := v.hash[field]
+	v.hash[field] = text
+	return !there, nil
+}
+
+// hdel deletes a field, and the key with the last one.
+func (k *keyspace) hdel(key, field string) (found bool, err error) {
+	v, err := k.typed(key, aHash)
+	if v == nil {
+		return false, err
+	}
+	_, found = v.hash[field]
+	delete(v.hash, field)
+	if len(v.hash) == 0 {
+		delete(k.values, key)
+	}
+	return found, nil
+}
+
+// hmget returns "" for what is missing, which no field of ours is.
+func (k *keyspace) hmget(key string, fields ...string) ([]string, error) {
+	v, err := k.typed(key, aHash)
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(fields))
+	for i, field := range fields {
+		if v != nil {
+			texts[i] = v.hash[field]
+		}
+	}
+	return texts, nil
+}
+
+// pttl returns −1 for a key without a time to live, −2 for no key.
+func (k *keyspace) pttl(key string) int64 {
+	switch v := k.find(key); {
+	case v == nil:
+		return -2
+	case v.expires == 0:
+		return -1
+	default:
+		return v.expires - k.now
+	}
+}
+
+func (k *keyspace) pexpire(key string, ttl int64) bool {
+	v := k.find(key)
+	switch {
+	case v == nil:
+		return false
+	case ttl <= 0:
+		delete(k.values, key)
+	default:
+		v.expires = k.now + ttl
+	}
+	return true
+}
+
+// names returns the keys that match, in order.
+func (k *keyspace) names(pattern string) []string {
+	var names []string
+	for key := range k.values {
+		if k.exists(key) && matches(pattern, key) {
+			names = append(names, key)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// matches knows of Redis' patterns only a star at the end.
+func matches(pattern, text string) bool {
+	if prefix, open := strings.CutSuffix(pattern, "*"); open {
+		return strings.HasPrefix(text, prefix)
+	}
+	return pattern == text
+}

@@ -1,0 +1,170 @@
+// Package fake is a stand-in for a Redis master: a state machine in Go of what the lock asks of one, with a clock, a memory and
+// a process of its own, that serves any net.Conn. It runs in a testing/synctest bubble, where no server can.
+//
+// It does not run Lua: each script of package scripts, known by its hash, is written here once more in Go. The script vectors
+// of package scripts hold it to what a real server does.
+package fake
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// Memory is what a master still knows after a crash.
+type Memory int
+
+const (
+	// Nothing: it starts empty.
+	Nothing Memory = iota
+	// LastSave: what Save kept, or nothing.
+	LastSave
+	// Everything: every write had reached the disk.
+	Everything
+)
+
+// Master is one Redis master. It is safe for concurrent use.
+type Master struct {
+	now func() time.Time
+	ids *rand.Rand
+
+	// Trace, when set before the first connection, is told of every script that ran, and how it was answered. It is called
+	// with the master locked.
+	Trace func(script string, args []string, reply any, err error)
+
+	mu       sync.Mutex
+	up       bool
+	runID    string
+	started  time.Time
+	data     map[string]*value
+	saved    map[string]*value
+	scripts  map[string]bool // by SHA-1, those that were loaded
+	sessions map[*session]struct{}
+	ended    sync.WaitGroup
+}
+
+// New returns a running master whose clock is now, which may run at any rate but not go back. Its run ids follow from the seed.
+func New(now func() time.Time, seed uint64) *Master {
+	m := &Master{
+		now: now, ids: rand.New(rand.NewPCG(seed, 0x5eed)),
+		data: map[string]*value{}, sessions: map[*session]struct{}{},
+	}
+	m.Start()
+	return m
+}
+
+// Start starts a master that crashed, as a new process with the memory that the crash left.
+func (m *Master) Start() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.up {
+		return
+	}
+	m.up, m.started = true, m.now()
+	m.runID = fmt.Sprintf("%016x%016x%08x", m.ids.Uint64(), m.ids.Uint64(), m.ids.Uint32())
+	m.scripts = map[string]bool{}
+}
+
+// Save keeps the present memory for LastSave.
+func (m *Master) Save() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.saved = clone(m.data)
+}
+
+// Crash ends the process: its connections die, and what they had not been answered is lost.
+func (m *Master) Crash(keeps Memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.up = false
+	switch keeps {
+	case Nothing:
+		m.data = map[string]*value{}
+	case LastSave:
+		m.data = clone(m.saved)
+	}
+	for s := range m.sessions {
+		s.end()
+	}
+}
+
+// Up tells whether the process runs.
+func (m *Master) Up() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.up
+}
+
+// Stop is Crash, and waits until nothing of the master runs.
+func (m *Master) Stop() {
+	m.Crash(Nothing)
+	m.ended.Wait()
+}
+
+// Serve answers what comes over the connection until it or the process ends, and closes it. A process that does not run
+// closes it at once.
+func (m *Master) Serve(conn net.Conn) {
+	s := newSession(m, conn)
+	m.mu.Lock()
+	if !m.up {
+		m.mu.Unlock()
+		conn.Close()
+		return
+	}
+	m.sessions[s] = struct{}{}
+	m.ended.Add(1)
+	m.mu.Unlock()
+
+	s.serve()
+
+	m.mu.Lock()
+	delete(m.sessions, s)
+	m.mu.Unlock()
+	m.ended.Done()
+}
+
+// Keys returns the names of all keys that have not expired, whether the process runs or not.
+func (m *Master) Keys() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.openLocked().names("*")
+}
+
+// Set writes a string that does not expire.
+func (m *Master) Set(key, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.openLocked().set(key, text, 0)
+}
+
+// Flush forgets every key, as FLUSHALL does.
+func (m *Master) Flush() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.data)
+}
+
+// FlushScripts forgets every script, as SCRIPT FLUSH does.
+func (m *Master) FlushScripts() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.scripts)
+}
+
+// openLocked returns the data as it stands at the present moment, which stays the same throughout a command or a script.
+func (m *Master) openLocked() *keyspace {
+	return &keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked}
+}
+
+func clone(data map[string]*value) map[string]*value {
+	copied := map[string]*value{}
+	for key, v := range data {
+		c := *v
+		c.hash, c.list = maps.Clone(v.hash), append([]string(nil), v.list...)
+		copied[key] = &c
+	}
+	return copied
+}

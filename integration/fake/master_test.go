@@ -1,0 +1,138 @@
+package fake_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// How the fake answers commands and scripts is the script vectors' to judge (package scripts). Here is what they cannot see: time,
+// and the end of a process.
+
+// bubbled runs a test in a bubble, with a master whose clock runs at a rate.
+func bubbled(t *testing.T, rate float64, test func(t *testing.T, m *fake.Master)) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		m := fake.New(func() time.Time { return start.Add(time.Duration(float64(time.Since(start)) * rate)) }, 1)
+		defer m.Stop()
+		test(t, m)
+	})
+}
+
+func dial(t *testing.T, m *fake.Master) redis.Conn {
+	client, server := net.Pipe()
+	go m.Serve(server)
+	c := redis.NewConn(client, time.Second, time.Second)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func do(t *testing.T, c redis.Conn, command string, args ...any) any {
+	t.Helper()
+	reply, err := c.Do(command, args...)
+	if err != nil {
+		t.Fatalf("%s %v: %v", command, args, err)
+	}
+	return reply
+}
+
+func exists(t *testing.T, c redis.Conn, key string) bool {
+	t.Helper()
+	return do(t, c, "EXISTS", key) == int64(1)
+}
+
+func TestKeysExpireByTheMastersClock(t *testing.T) {
+	bubbled(t, 2, func(t *testing.T, m *fake.Master) {
+		c := dial(t, m)
+		do(t, c, "SET", "k", "v", "PX", 100)
+		time.Sleep(30 * time.Millisecond)
+		if left := do(t, c, "PTTL", "k"); left != int64(40) {
+			t.Errorf("after 60 ms of the master's time %v ms are left of 100", left)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if !exists(t, c, "k") {
+			t.Error("the key is gone within the millisecond in which it expires")
+		}
+		time.Sleep(500 * time.Microsecond)
+		if exists(t, c, "k") {
+			t.Error("the key outlives its time")
+		}
+	})
+}
+
+func TestCrash(t *testing.T) {
+	for keeps, want := range map[fake.Memory]string{fake.Nothing: "", fake.LastSave: "before", fake.Everything: "before after"} {
+		bubbled(t, 1, func(t *testing.T, m *fake.Master) {
+			c := dial(t, m)
+			do(t, c, "SET", "before", "x")
+			m.Save()
+			do(t, c, "SET", "after", "x")
+			old := runID(t, c)
+			m.Crash(keeps)
+			if _, err := c.Do("PING"); err == nil {
+				t.Error("a connection outlives the process")
+			}
+			if _, err := dial(t, m).Do("PING"); err == nil {
+				t.Error("a process that has ended answers")
+			}
+			m.Start()
+			c = dial(t, m)
+			if runID(t, c) == old {
+				t.Error("the new process has the old one's run id")
+			}
+			kept := ""
+			for _, key := range []string{"before", "after"} {
+				if exists(t, c, key) {
+					kept = strings.TrimSpace(kept + " " + key)
+				}
+			}
+			if kept != want {
+				t.Errorf("kept %q, want %q", kept, want)
+			}
+		})
+	}
+}
+
+func runID(t *testing.T, c redis.Conn) string {
+	t.Helper()
+	info, err := redis.String(c.Do("INFO", "server"))
+	_, id, found := strings.Cut(info, "run_id:")
+	if err != nil || !found {
+		t.Fatalf("INFO server: %q %v", info, err)
+	}
+	return id[:40]
+}
+
+func TestScriptsAreForgotten(t *testing.T) {
+	bubbled(t, 1, func(t *testing.T, m *fake.Master) {
+		c := dial(t, m)
+		call := scripts.Inspect(scripts.NewName("k"))
+		name, args := call.Command(nil, false, scripts.Carrier{})
+		sha := func() error { _, err := c.Do(name, args...); return err }
+		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			t.Errorf("a script that nobody loaded: %v", err)
+		}
+		for _, s := range scripts.All() {
+			do(t, c, "SCRIPT", "LOAD", s.Source())
+		}
+		if err := sha(); err != nil {
+			t.Errorf("a script that was loaded: %v", err)
+		}
+		m.FlushScripts()
+		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			t.Errorf("a script that was flushed: %v", err)
+		}
+		byText, source := call.Command(nil, true, scripts.Carrier{})
+		do(t, c, byText, source...)
+		if err := sha(); err != nil {
+			t.Errorf("a script that ran by its source: %v", err)
+		}
+	})
+}

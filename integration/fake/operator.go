@@ -1,0 +1,79 @@
+package fake
+
+import (
+	"fmt"
+)
+
+// inspect is inspect.lua.
+func inspect(k *keyspace, keys, _ []string) (any, error) {
+	owner, level, ttl := "", "", int64(0)
+	size, err := k.hlen(keys[1])
+	if err != nil {
+		return nil, err
+	}
+	if size > 1 {
+		return nil, replyError(fmt.Sprintf("QUORUMLOCK the hash holds %d fields: it is not a lock", size))
+	}
+	if size == 1 {
+		for owner, level = range k.find(keys[1]).hash {
+			ttl = k.pttl(keys[1])
+		}
+	}
+	marker, err := k.hmget(keys[0], "run", "admitted")
+	if err != nil {
+		return nil, err
+	}
+	left := or(marker[1], 0) - float64(k.now)
+	counter, _, err := k.get(keys[2])
+	if err != nil {
+		return nil, err
+	}
+	return []any{owner, level, ttl, counter, marker[0], integer(max(left, 0))}, nil
+}
+
+// force is force.lua.
+func force(k *keyspace, keys, args []string) (any, error) {
+	size, err := k.hlen(keys[0])
+	if err != nil {
+		return nil, err
+	}
+	for _, tombstone := range keys[1:] {
+		k.set(tombstone, "1", millis(args[1]))
+	}
+	if size == 0 {
+		return int64(0), nil
+	}
+	k.delete(keys[0])
+	k.publish(args[0], "0")
+	return int64(1), nil
+}
+
+// admit is admit.lua.
+func admit(k *keyspace, keys, args []string) (any, error) {
+	marker, err := k.hmget(keys[0], "run", "admitted", "max")
+	if err != nil {
+		return nil, err
+	}
+	now, maxLease, quarantine, run := float64(k.now), args[0], or(args[1], 0), args[3]
+	written, isNumber := tonumber(marker[1])
+
+	admitted := written
+	switch {
+	case args[2] == "1":
+		admitted = now
+	case marker[2] != "" && marker[2] != maxLease:
+		return []any{"maxlease", integer(or(marker[2], 0))}, nil
+	case marker[0] != run || !isNumber:
+		admitted = now + quarantine
+	case admitted > now+quarantine:
+		admitted = now + quarantine
+	}
+	if marker[0] != run || marker[2] != maxLease || !isNumber || written != admitted {
+		for _, field := range [][2]string{{"run", run}, {"max", maxLease}, {"admitted", whole(admitted)}} {
+			if _, err := k.hset(keys[0], field[0], field[1]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return integer(max(admitted-now, 0)), nil
+}

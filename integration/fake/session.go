@@ -1,0 +1,167 @@
+package fake
+
+import (
+	"bufio"
+	"net"
+	"sync"
+)
+
+// session is one connection of a master's.
+type session struct {
+	master *Master
+	conn   net.Conn
+
+	// subscribed and patterns are under the master's mutex.
+	subscribed, patterns map[string]bool
+
+	mu    sync.Mutex
+	ready sync.Cond
+	out   []byte // replies and messages, not written
+	over  bool
+}
+
+func newSession(m *Master, conn net.Conn) *session {
+	s := &session{master: m, conn: conn, subscribed: map[string]bool{}, patterns: map[string]bool{}}
+	s.ready.L = &s.mu
+	return s
+}
+
+// serve carries out what comes in. Replies are written by a goroutine of their own, so that a subscriber that does not read
+// keeps nobody else waiting.
+func (s *session) serve() {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		s.write()
+	}()
+	in := bufio.NewReader(s.conn)
+	var replies []byte
+	for {
+		command, err := readCommand(in)
+		if err != nil {
+			break
+		}
+		var alive bool
+		if replies, alive = s.master.execute(s, command, replies); !alive {
+			break
+		}
+		if in.Buffered() == 0 { // the replies to what came together leave together
+			s.send(replies)
+			replies = replies[:0]
+		}
+	}
+	s.end()
+	<-written
+}
+
+// send queues bytes for the client.
+func (s *session) send(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = append(s.out, b...)
+	s.ready.Signal()
+}
+
+// end closes the connection. What was not written is lost.
+func (s *session) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	s.ready.Signal()
+	s.conn.Close()
+}
+
+func (s *session) write() {
+	var batch []byte
+	for {
+		s.mu.Lock()
+		for len(s.out) == 0 && !s.over {
+			s.ready.Wait()
+		}
+		if s.over {
+			s.mu.Unlock()
+			return
+		}
+		batch, s.out = s.out, batch[:0]
+		s.mu.Unlock()
+		if _, err := s.conn.Write(batch); err != nil {
+			s.conn.Close()
+			return
+		}
+	}
+}
+
+// execute carries out one command and appends its reply. A session whose process has ended is not alive.
+func (m *Master) execute(s *session, command []string, to []byte) (replies []byte, alive bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.isOver() {
+		return to, false
+	}
+	if c, known := subscribing[name(command)]; known {
+		return c(s, command[1:], to), true
+	}
+	reply, err := m.runLocked(s, command)
+	if err != nil {
+		reply = err
+	}
+	return appendReply(to, reply), true
+}
+
+func (s *session) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+var subscribing = map[string]func(s *session, args []string, to []byte) []byte{
+	"SUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.subscribed, true, "subscribe", args, to)
+	},
+	"UNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.subscribed, false, "unsubscribe", args, to)
+	},
+	"PSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.patterns, true, "psubscribe", args, to)
+	},
+	"PUNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.patterns, false, "punsubscribe", args, to)
+	},
+}
+
+// change subscribes, or unsubscribes from the channels or from all, and confirms each.
+func (s *session) change(set map[string]bool, on bool, word string, channels []string, to []byte) []byte {
+	if !on && len(channels) == 0 {
+		if len(set) == 0 {
+			return appendReply(to, []any{word, nil, int64(len(s.subscribed) + len(s.patterns))})
+		}
+		channels = sorted(set)
+	}
+	for _, channel := range channels {
+		if on {
+			set[channel] = true
+		} else {
+			delete(set, channel)
+		}
+		to = appendReply(to, []any{word, channel, int64(len(s.subscribed) + len(s.patterns))})
+	}
+	return to
+}
+
+// publishLocked sends a message to every subscriber, and returns how many there were.
+func (m *Master) publishLocked(channel, payload string) int {
+	heard := 0
+	for s := range m.sessions {
+		if s.subscribed[channel] {
+			s.send(appendReply(nil, []any{"message", channel, payload}))
+			heard++
+		}
+		for _, pattern := range sorted(s.patterns) {
+			if matches(pattern, channel) {
+				s.send(appendReply(nil, []any{"pmessage", pattern, channel, payload}))
+				heard++
+			}
+		}
+	}
+	return heard
+}

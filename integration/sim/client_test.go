@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// machine is where one client's process runs, at one time: it keeps the clock, and the gate, when a process takes the place of
+// another.
+type machine struct {
+	world *world
+	id    int
+	rate  float64
+	gate  *gate
+	clock gatedClock
+
+	restarting chan struct{} // holds one, to take turns
+
+	mu      sync.Mutex
+	process *client
+}
+
+func newMachine(w *world, id int) *machine {
+	m := &machine{world: w, id: id, rate: w.plan.clientRate[id], gate: &gate{}, restarting: make(chan struct{}, 1)}
+	m.clock = newGatedClock(m.rate, m.gate)
+	return m
+}
+
+// current returns the process that runs.
+func (m *machine) current() *client {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
+// restart ends the process, in good order or by killing it, and starts another one. A killed process reaches nobody from then on;
+// that it tidies up its own memory, nobody can see.
+func (m *machine) restart(kill bool) error {
+	m.restarting <- struct{}{}
+	defer func() { <-m.restarting }()
+	m.mu.Lock()
+	old := m.process
+	m.mu.Unlock()
+	if kill {
+		old.dead.Store(true)
+		for master := range m.world.masters {
+			m.world.net.reset(link{m.id, master})
+		}
+	}
+	fresh, err := newClient(m)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.process = fresh
+	m.mu.Unlock()
+	old.close()
+	return nil
+}
+
+// client is one process: a locker with nodes of its own.
+type client struct {
+	*machine
+	nodes  []*node.Node
+	pools  []*redis.Pool
+	locker *quorum.Locker
+	dead   atomic.Bool // it was killed: it reaches nobody
+	closed atomic.Bool // or is about to be
+
+	// Under the machine's mutex.
+	live    map[*record]struct{}
+	looking bool // at what is live, in an instant
+}
+
+func newClient(m *machine) (*client, error) {
+	p := m.world.plan
+	c := &client{machine: m, live: map[*record]struct{}{}}
+	for master := range p.masters {
+		pool := &redis.Pool{MaxIdle: p.conns, DialContext: func(ctx context.Context) (redis.Conn, error) { return c.dial(ctx, master) }}
+		opts := []node.Option{node.WithTimeout(p.timeout), node.WithMaxLease(p.lease), node.WithConns(p.conns),
+			node.WithName(fmt.Sprintf("master%d", master))}
+		if p.noQuarantine {
+			opts = append(opts, node.WithoutQuarantine())
+		}
+		n, err := node.New(pool, opts...)
+		if err != nil {
+			return nil, err
+		}
+		c.nodes, c.pools = append(c.nodes, n), append(c.pools, pool)
+	}
+	rule := quorum.Majority
+	if p.all {
+		rule = quorum.All
+	}
+	var err error
+	c.locker, err = quorum.New(c.nodes, rule, quorum.WithClock(m.clock), quorum.WithLease(p.lease),
+		quorum.WithRetry(p.unit/20, p.unit/3))
+	return c, err
+}
+
+func (c *client) dial(ctx context.Context, master int) (redis.Conn, error) {
+	if c.dead.Load() {
+		return nil, errRefused
+	}
+	conn, err := c.world.net.dial(ctx, link{c.id, master}, c.gate, c.heard)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "sim", Err: err}
+	}
+	if c.dead.Load() { // while it dialled
+		conn.Close()
+		return nil, errRefused
+	}
+	return redis.NewConn(conn, c.world.plan.timeout, c.world.plan.timeout), nil
+}
+
+// close ends the process.
+func (c *client) close() {
+	c.closed.Store(true)
+	c.locker.Close()
+	for i, n := range c.nodes {
+		n.Close()
+		c.pools[i].Close()
+	}
+}

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// flow is one thing after another that a client does.
+type flow struct {
+	*machine
+	id   int
+	dice *rand.Rand
+}
+
+func (f *flow) run() {
+	for time.Since(f.world.start) < f.world.plan.healed {
+		f.rest(f.world.plan.rest)
+		f.once()
+	}
+	f.restarting <- struct{}{} // after any that has begun
+	<-f.restarting
+	f.world.heal()
+	for _, name := range f.world.plan.names {
+		f.getThrough(name)
+	}
+}
+
+// rest stands still for part of a lease, on average.
+func (f *flow) rest(share float64) {
+	time.Sleep(time.Duration(f.dice.ExpFloat64() * share * float64(f.world.plan.unit)))
+	f.gate.pass()
+}
+
+// once tries to lock something, does something with it, and unlocks.
+func (f *flow) once() {
+	p, w := f.world.plan, f.world
+	names := []string{p.names[f.dice.IntN(len(p.names))]}
+	if len(p.names) > 1 && f.dice.IntN(4) == 0 {
+		names = p.names[:2]
+		if f.dice.IntN(2) == 0 {
+			names = []string{names[1], names[0]}
+		}
+	}
+	c := f.current()
+	locker := c.locker
+	switch kind := f.dice.Float64(); {
+	case kind < p.fixed:
+		locker = locker.With(quorum.WithFixedLease(p.lease))
+	case kind > 0.9:
+		locker = locker.With(quorum.WithMaxHold(p.unit + p.unit/2))
+	}
+	lock := locker.Lock
+	if f.dice.IntN(4) == 0 {
+		lock = locker.TryLock
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	patience := time.Duration(f.dice.ExpFloat64() * float64(p.unit))
+	switch f.dice.IntN(4) {
+	case 0: // the context spans the work too
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, 2*patience)
+		defer end()
+	case 1:
+		impatient := time.AfterFunc(patience, cancel)
+		defer impatient.Stop()
+	}
+
+	call := time.Now()
+	got, err := lock(ctx, names...)
+	if err != nil {
+		w.refused(c, names, err)
+		return
+	}
+	if !got.Valid() && !c.closed.Load() {
+		w.fail("client %d: Lock returned %s, which is not valid any more", f.machine.id, got.Owner())
+	}
+	r := c.follow(got, call, time.Now())
+	w.count("acquired")
+	w.trace.add("client %d  %s: holds %v, token %d, until %v", f.machine.id, got.Owner(), names, got.Token(), r.deadline.Sub(w.start))
+	f.gate.pass()
+	f.hold(r, locker)
+
+	ctx, end := context.WithTimeout(w.ctx, patience)
+	defer end()
+	err = r.unlock(ctx)
+	f.gate.pass()
+	if err != nil && !expected(err) && !(c.closed.Load() && errors.Is(err, quorum.ErrClosed)) {
+		w.fail("client %d: unlock of %s: %v", f.machine.id, got.Owner(), err)
+	}
+	switch {
+	case errors.Is(err, quorum.ErrLost):
+		w.count("lost")
+	case errors.Is(err, quorum.ErrUnavailable) && p.calm():
+		w.fail("client %d: nothing hinders, and unlocking %s: %v", f.machine.id, got.Owner(), err)
+	}
+}
+
+// expected tells an error that an Unlock may give.
+func expected(err error) bool {
+	for _, target := range []error{quorum.ErrLost, quorum.ErrNotHeld, quorum.ErrUnavailable, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// hold does some work with the lock: it writes what it protects, enters again, extends, until it has had enough or the lock has
+// ended.
+func (f *flow) hold(r *record, locker *quorum.Locker) {
+	p := f.world.plan
+	enough := time.Now().Add(time.Duration(f.dice.Float64() * p.longest * float64(p.unit)))
+	for again := true; again; {
+		f.work(r)
+		time.Sleep(min(time.Until(enough), time.Duration(f.dice.ExpFloat64()*0.3*float64(p.unit))))
+		f.gate.pass()
+		again = time.Now().Before(enough) && r.lock.Context().Err() == nil
+		switch f.dice.IntN(5) {
+		case 0:
+			f.enter(r, locker)
+		case 1:
+			ctx, end := context.WithTimeout(f.world.ctx, p.unit/2)
+			r.lock.Extend(ctx, p.lease) // whatever it says: the deadline tells
+			end()
+			f.gate.pass()
+		}
+	}
+	if r.lock.Context().Err() != nil && f.dice.IntN(2) == 0 { // it does not look at its context
+		f.rest(0.5)
+		f.work(r)
+	}
+}
+
+// enter enters the lock again, and leaves it.
+func (f *flow) enter(r *record, locker *quorum.Locker) {
+	p := f.world.plan
+	ctx, end := context.WithTimeout(r.lock.Context(), p.unit/2)
+	defer end()
+	call := time.Now()
+	inner, err := locker.Lock(ctx, r.lock.Names()...)
+	if err != nil {
+		if !errors.Is(err, quorum.ErrNotAcquired) {
+			f.world.fail("client %d: entering %s again: %v", f.machine.id, r.lock.Owner(), err)
+		}
+		return
+	}
+	if inner.Owner() != r.lock.Owner() { // it was lost meanwhile, and this is another one
+		r.client.follow(inner, call, time.Now()).unlock(f.world.ctx)
+		return
+	}
+	f.world.count("entered again")
+	r.tell(history.Event{Kind: history.Acquired, Level: 2, Token: inner.Token(), Call: call.UnixNano(), Return: time.Now().UnixNano()})
+	f.gate.pass()
+	f.rest(0.1)
+	call = time.Now()
+	inner.Unlock(ctx)
+	r.tell(history.Event{Kind: history.Released, Level: 2, Call: call.UnixNano(), Return: time.Now().UnixNano()})
+	f.gate.pass()
+}
+
+// work reads and writes the resource of each name, as a holder does that takes its time in between. A holder that is still valid
+// must not be refused.
+func (f *flow) work(r *record) {
+	for _, name := range r.lock.Names() {
+		register := f.world.registers[name]
+		token := r.lock.Token()
+		for _, access := range []func() error{
+			func() error { _, err := register.Read(token); return err },
+			func() error { return register.Write(token, fmt.Sprint(f.machine.id, f.id, time.Since(f.world.start))) },
+		} {
+			valid := r.valid()
+			switch err := access(); {
+			case err == nil && !valid:
+				f.world.count("late write let through")
+			case err != nil && valid && !f.world.plan.dishonest():
+				f.world.fail("client %d: %s is valid, and refused by the resource: %v", f.machine.id, r.lock.Owner(), err)
+			case err != nil:
+				f.world.count("late write fenced off")
+				return
+			}
+			f.rest(0.02)
+		}
+	}
+}
+
+// getThrough locks a name once all is well again, which nothing may hinder.
+func (f *flow) getThrough(name string) {
+	ctx, end := context.WithTimeout(f.world.ctx, f.world.plan.bound)
+	defer end()
+	call := time.Now()
+	c := f.current()
+	got, err := c.locker.Lock(ctx, name)
+	if err != nil {
+		f.world.fail("client %d: stranded: %q cannot be had, after all had been well for %v: %v", f.machine.id, name, time.Since(call), err)
+		return
+	}
+	f.world.waited(time.Since(call))
+	r := c.follow(got, call, time.Now())
+	f.world.trace.add("client %d  %s: holds %q at the end", c.id, got.Owner(), name)
+	time.Sleep(time.Millisecond)
+	if err := r.unlock(ctx); err != nil {
+		f.world.fail("client %d: all had been well, and unlocking %s: %v", c.id, got.Owner(), err)
+	}
+}

@@ -1,0 +1,225 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/fake"
+)
+
+// plan is all that a seed decides. Times are of the bubble, since the run began.
+type plan struct {
+	seed uint64
+
+	masters, clients, flows int // flows of each client
+	all                     bool
+	names                   []string
+	lease, timeout          time.Duration
+	unit                    time.Duration // of what clients do and how long faults last: the lease, where that is not long
+	conns                   int
+	noQuarantine            bool
+	ahead                   bool    // token counters are above all clients' clocks, and must not be lost
+	fixed                   float64 // share of the locks that are not renewed
+	longest, rest           float64 // hold, and average pause between two, in units
+	masterRate, clientRate  []float64
+
+	latency       time.Duration // of one direction: half of it, and as much again on average
+	slow          float64       // share of what is sent that takes up to slowest more
+	slowest       time.Duration
+	loss          float64 // share of what is sent that is lost with its connection
+	windows       []window
+	faults        []fault
+	healed, bound time.Duration // when faults end, and how long after that everybody must have got through
+}
+
+// drift is by how much a clock may be off, each way: two of them are then apart by what a lease allows for.
+const drift = 0.005
+
+// everybody stands for all clients of a window.
+const everybody = -1
+
+// window is a time in which nothing arrives.
+type window struct {
+	link
+	up, down bool
+	from, to time.Duration
+}
+
+type faultKind string
+
+const (
+	crash   faultKind = "crash"
+	start   faultKind = "start"
+	save    faultKind = "save"
+	flush   faultKind = "flush"
+	unload  faultKind = "unload" // SCRIPT FLUSH
+	reset   faultKind = "reset"
+	pause   faultKind = "pause"
+	kill    faultKind = "kill"    // the client's process ends and another one starts
+	restart faultKind = "restart" // the same in good order
+	parted  faultKind = "part"    // a window; listed for the trace
+	freeze  faultKind = "freeze"  // a window; listed for the trace
+)
+
+type fault struct {
+	at, until time.Duration
+	kind      faultKind
+	link
+	keeps fake.Memory
+}
+
+// dice are the random numbers for one purpose: what one draws changes nothing for another.
+func (p *plan) dice(purpose string, keys ...uint64) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, purpose, keys)
+	return rand.New(rand.NewPCG(p.seed, h.Sum64()))
+}
+
+// newPlan makes the plan of a seed, with every clock within the drift allowance.
+func newPlan(seed uint64) *plan {
+	p := &plan{seed: seed}
+	d := p.dice("plan")
+	p.masters = 3 + 2*d.IntN(2)
+	p.clients, p.flows = 2+d.IntN(3), 1+d.IntN(2)
+	p.all = d.IntN(5) == 0
+	p.names = []string{"a", "b", "c"}[:pick(d, 1, 1, 2, 3)]
+	p.lease = time.Duration(300+d.IntN(8)*100) * time.Millisecond
+	p.unit = p.lease
+	if d.IntN(5) == 0 { // what is left behind is then not soon gone by itself
+		p.lease *= 8
+	}
+	p.timeout = time.Duration(float64(p.unit) * (0.06 + 0.25*d.Float64())).Truncate(time.Millisecond)
+	if d.IntN(4) == 0 { // a lease may be over while an attempt still waits
+		p.timeout *= 5
+	}
+	p.conns = pick(d, 1, 1, 2)
+	p.fixed = pick(d, 0, 0.2, 0.5, 1)
+	p.longest = pick(d, 0.3, 1, 2.5)
+	p.rest = pick(d, 0.02, 0.1, 0.5)
+	for range p.masters {
+		p.masterRate = append(p.masterRate, 1+drift*(2*d.Float64()-1))
+	}
+	for range p.clients {
+		p.clientRate = append(p.clientRate, 1+drift*(2*d.Float64()-1))
+	}
+	if d.IntN(3) == 0 { // the worst that is allowed
+		p.masterRate[0], p.clientRate[0] = 1+drift, 1-drift
+	}
+
+	p.latency = time.Duration((0.1 + 3*d.Float64()*d.Float64()) * float64(time.Millisecond))
+	p.slow = pick(d, 0, 0.01, 0.05, 0.2)
+	p.slowest = time.Duration(0.9 * float64(p.unit) * d.Float64())
+	p.loss = pick(d, 0, 0.005, 0.02)
+	p.healed = p.lease + 8*time.Second // the first max lease is quarantine: there is nothing to spoil
+	p.bound = 20 * time.Second
+	for n := pick(d, 0, 4, 10, 20, 40); n > 0; n-- {
+		p.addFault(d)
+	}
+	p.sort()
+	if d.IntN(4) == 0 {
+		p.ahead = true
+		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f.kind == flush })
+		for i := range p.faults {
+			p.faults[i].keeps = fake.Everything
+		}
+	}
+	return p
+}
+
+func (p *plan) sort() {
+	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+}
+
+func pick[T any](d *rand.Rand, of ...T) T { return of[d.IntN(len(of))] }
+
+func (p *plan) addFault(d *rand.Rand) {
+	f := fault{
+		kind: pick(d, crash, crash, crash, flush, unload, save, reset, pause, pause, parted, parted, freeze, kill, restart),
+		link: link{d.IntN(p.clients), d.IntN(p.masters)},
+		at:   p.lease + time.Duration(d.Float64()*float64(p.healed-p.lease)),
+	}
+	lasts := time.Duration(d.ExpFloat64() * 0.7 * float64(p.unit))
+	f.until = min(f.at+lasts, p.healed)
+	f.keeps = pick(d, fake.Nothing, fake.Nothing, fake.LastSave, fake.Everything, fake.Everything)
+	w := window{link: f.link, up: true, down: true, from: f.at, to: f.until}
+	switch f.kind {
+	case crash:
+		p.faults = append(p.faults, fault{at: f.until, kind: start, link: f.link})
+		if d.IntN(5) == 0 { // the power fails for all of them
+			for m := range p.masters {
+				f.master = m
+				up := f.at + time.Duration(d.Float64()*float64(lasts))
+				p.faults = append(p.faults, f, fault{at: min(up, p.healed), kind: start, link: f.link})
+			}
+			return
+		}
+	case parted:
+		if way := d.IntN(4); way < 2 {
+			w.up, w.down = way == 0, way == 1
+		}
+		if d.IntN(3) == 0 {
+			w.client, f.client = everybody, everybody
+		}
+		p.windows = append(p.windows, w)
+	case freeze: // what has gathered in the sockets is carried out when it thaws
+		w.client, f.client, w.down = everybody, everybody, false
+		p.windows = append(p.windows, w)
+	}
+	p.faults = append(p.faults, f)
+}
+
+// clear returns the first time from t on at which something on the road can pass.
+func (p *plan) clear(r *road, dice *rand.Rand, t time.Duration) time.Duration {
+	for again := true; again; {
+		again = false
+		for _, w := range p.windows {
+			hit := w.master == r.link.master && (w.client == everybody || w.client == r.link.client) && (r.up && w.up || !r.up && w.down)
+			if hit && t >= w.from && t < w.to {
+				t, again = w.to+time.Duration(dice.ExpFloat64()*float64(p.latency)), true
+			}
+		}
+	}
+	return t
+}
+
+func (f fault) String() string {
+	text := fmt.Sprintf("FAULT %s master %d", f.kind, f.master)
+	switch f.kind {
+	case crash:
+		text += fmt.Sprintf(", keeps %s", [...]string{"nothing", "what it saved", "everything"}[f.keeps])
+	case kill, restart:
+		text = fmt.Sprintf("FAULT %s client %d", f.kind, f.client)
+	case pause:
+		text = fmt.Sprintf("FAULT pause client %d until %v", f.client, f.until)
+	case reset, parted, freeze:
+		text += fmt.Sprintf(", client %d, until %v", f.client, f.until)
+	}
+	return text
+}
+
+func (p *plan) String() string {
+	rule := "majority"
+	if p.all {
+		rule = "all"
+	}
+	return fmt.Sprintf("seed %d: %s of %d masters, %d clients with %d flows, names %v, lease %v, time-out %v, %d connections, "+
+		"latency %v, slow %v up to %v, loss %v, rates of masters %.4f, of clients %.4f", p.seed, rule, p.masters, p.clients, p.flows,
+		p.names, p.lease, p.timeout, p.conns, p.latency, p.slow, p.slowest, p.loss, p.masterRate, p.clientRate)
+}
+
+// dishonest tells that two may believe to hold at once: clocks beyond the allowance, or masters that are trusted after they
+// forgot.
+func (p *plan) dishonest() bool {
+	off := func(rate float64) bool { return rate < 1-drift || rate > 1+drift }
+	return p.noQuarantine || slices.ContainsFunc(p.masterRate, off) || slices.ContainsFunc(p.clientRate, off)
+}
+
+// calm tells that nothing happens to masters and connections that a client could notice.
+func (p *plan) calm() bool {
+	noticed := func(f fault) bool { return f.kind != save && f.kind != unload }
+	return p.slow == 0 && p.loss == 0 && !slices.ContainsFunc(p.faults, noticed)
+}

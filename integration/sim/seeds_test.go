@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+)
+
+var (
+	seeds    = flag.Int("sim.seeds", 500, "how many seeds TestSeeds runs, from 1 on")
+	oneSeed  = flag.Uint64("sim.seed", 0, "run only this seed")
+	repeat   = flag.Int("sim.repeat", 1, "how often to run each seed: what is left to chance differs")
+	lastLine = flag.Int("sim.trace", 150, "how many lines of a failed run's trace to print; 0 for all")
+)
+
+// No seed may find two holders, a token that does not rise, a write lost, a waiter stranded, or a key left behind.
+func TestSeeds(t *testing.T) {
+	first, last := uint64(1), uint64(*seeds)
+	if *oneSeed != 0 {
+		first, last = *oneSeed, *oneSeed
+	}
+	sum := newTotals()
+	t.Run("seed", func(t *testing.T) {
+		for seed := first; seed <= last; seed++ {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				for range *repeat {
+					w := judge(t, newPlan(seed))
+					sum.add(w)
+				}
+			})
+		}
+	})
+	t.Log(sum)
+	if last-first >= 100 {
+		sum.wantAll(t)
+	}
+}
+
+// judge plays a plan with honest clocks and reports what is wrong.
+func judge(t *testing.T, p *plan) *world {
+	t.Helper()
+	defer func() {
+		if broken := recover(); broken != nil {
+			t.Errorf("%v\nreplay: %s", p, p.replay())
+			panic(broken)
+		}
+	}()
+	w := play(t, p)
+	for _, v := range w.violations(true) {
+		w.failures = append(w.failures, v.String())
+	}
+	w.report(t)
+	return w
+}
+
+func (w *world) report(t *testing.T) {
+	t.Helper()
+	if len(w.failures) == 0 {
+		return
+	}
+	most := *lastLine
+	if most <= 0 {
+		most = 1 << 30
+	}
+	t.Errorf("%v", w.plan)
+	for _, failure := range w.failures {
+		t.Error(failure)
+	}
+	t.Logf("replay: %s\n%s", w.plan.replay(), w.trace.tell(most))
+}
+
+func (p *plan) replay() string {
+	return fmt.Sprintf("go test ./integration/sim -run 'TestSeeds$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", p.seed)
+}

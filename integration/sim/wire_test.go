@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// stream is one direction of a connection: what is written comes out later, in order.
+type stream struct {
+	gate *gate // of the process that reads
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed at the next change, where somebody waits for it
+	parts    []piece
+	ended    bool // the last piece is an end
+	closed   bool // by who reads
+	deadline time.Time
+}
+
+// piece is some bytes, or the end of the stream.
+type piece struct {
+	at   time.Time
+	data []byte
+	end  error
+}
+
+// put has a piece come out at a time, or right after the piece before it.
+func (s *stream) put(p piece) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.closed {
+		return
+	}
+	if n := len(s.parts); n > 0 && p.at.Before(s.parts[n-1].at) {
+		p.at = s.parts[n-1].at
+	}
+	s.parts = append(s.parts, p)
+	s.ended = p.end != nil
+	s.changeLocked()
+}
+
+func (s *stream) changeLocked() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed, s.parts = true, nil
+	s.changeLocked()
+}
+
+func (s *stream) setDeadline(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = t
+	s.changeLocked()
+}
+
+func (s *stream) read(p []byte) (int, error) {
+	for {
+		s.gate.pass()
+		s.mu.Lock()
+		now := time.Now()
+		var wake time.Time
+		if len(s.parts) > 0 {
+			wake = s.parts[0].at
+		}
+		ready := !wake.IsZero() && !now.Before(wake)
+		// Of what came while the process was paused, that which came in time is found when it wakes, whatever the time is then.
+		late := !s.deadline.IsZero() && !now.Before(s.deadline) && !(ready && wake.Before(s.deadline))
+		switch {
+		case s.closed:
+			s.mu.Unlock()
+			return 0, net.ErrClosed
+		case late:
+			s.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded
+		case ready:
+			n, err := s.takeLocked(p)
+			s.mu.Unlock()
+			return n, err
+		}
+		if wake.IsZero() || !s.deadline.IsZero() && s.deadline.Before(wake) {
+			wake = s.deadline
+		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		waitFor(changed, wake)
+	}
+}
+
+func (s *stream) takeLocked(p []byte) (int, error) {
+	first := &s.parts[0]
+	if first.end != nil {
+		return 0, first.end
+	}
+	n := copy(p, first.data)
+	if first.data = first.data[n:]; len(first.data) == 0 {
+		s.parts = s.parts[1:]
+	}
+	return n, nil
+}
+
+// waitFor waits for the change or the time, where it is not zero.
+func waitFor(changed <-chan struct{}, wake time.Time) {
+	if wake.IsZero() {
+		<-changed
+		return
+	}
+	timer := time.NewTimer(time.Until(wake))
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	}
+}
+
+// conn is one end of a connection.
+type conn struct {
+	in, out       *stream
+	road          *road  // of what this end writes
+	gate          *gate  // of this end's process
+	heard         func() // called before this end learns of anything
+	cut           func(at time.Time)
+	local, remote addr
+}
+
+// connect makes the two ends of a connection from a client to a master.
+func connect(up, down *road, g *gate, heard func(), client, master addr) (clientEnd, masterEnd *conn) {
+	toMaster, toClient := &stream{}, &stream{gate: g}
+	cut := func(at time.Time) {
+		toMaster.put(piece{at: at, end: errReset})
+		toClient.put(piece{at: at, end: errReset})
+	}
+	clientEnd = &conn{in: toClient, out: toMaster, road: up, gate: g, heard: heard, cut: cut, local: client, remote: master}
+	masterEnd = &conn{in: toMaster, out: toClient, road: down, heard: func() {}, cut: cut, local: master, remote: client}
+	return clientEnd, masterEnd
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.in.read(p)
+	c.heard()
+	return n, err
+}
+
+// Write never blocks for the other end: what is on the way has no bound.
+func (c *conn) Write(p []byte) (int, error) {
+	c.gate.pass()
+	c.in.mu.Lock()
+	closed := c.in.closed
+	c.in.mu.Unlock()
+	if closed {
+		return 0, net.ErrClosed
+	}
+	at, lost := c.road.carry()
+	if lost {
+		c.cut(at)
+	} else {
+		c.out.put(piece{at: at, data: append([]byte(nil), p...)})
+	}
+	return len(p), nil
+}
+
+// Close ends what this end reads at once. What it has written is still on the way.
+func (c *conn) Close() error {
+	c.in.close()
+	at, _ := c.road.carry()
+	c.out.put(piece{at: at, end: io.EOF})
+	return nil
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error { c.in.setDeadline(t); return nil }
+func (c *conn) SetWriteDeadline(time.Time) error  { return nil }
+func (c *conn) SetDeadline(t time.Time) error     { return c.SetReadDeadline(t) }
+func (c *conn) LocalAddr() net.Addr               { return c.local }
+func (c *conn) RemoteAddr() net.Addr              { return c.remote }
+
+type addr string
+
+func (addr) Network() string  { return "sim" }
+func (a addr) String() string { return string(a) }

@@ -1,0 +1,63 @@
+package scripts_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/integration/fake"
+)
+
+// What the simulations run on must answer as real servers do.
+func TestVectorsOnFake(t *testing.T) {
+	master := fake.New(time.Now, 1)
+	t.Cleanup(master.Stop)
+	runVectors(t, piped{master, pipeTo(t, master)})
+}
+
+// piped is a fake master behind in-memory connections.
+type piped struct {
+	master *fake.Master
+	conn   redis.Conn
+}
+
+func pipeTo(t *testing.T, master *fake.Master) redis.Conn {
+	client, server := net.Pipe()
+	go master.Serve(server)
+	conn := redis.NewConn(client, 5*time.Second, 5*time.Second)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (p piped) Do(args ...any) (any, error) { return p.conn.Do(args[0].(string), args[1:]...) }
+
+func (p piped) Listen(during func()) (heard []message, err error) {
+	const end = "the test's end"
+	client, server := net.Pipe()
+	go p.master.Serve(server)
+	subscriber := redis.PubSubConn{Conn: redis.NewConn(client, 5*time.Second, 5*time.Second)}
+	defer subscriber.Close()
+	if err := subscriber.PSubscribe("*"); err != nil {
+		return nil, err
+	}
+	if err, ok := subscriber.Receive().(error); ok {
+		return nil, err
+	}
+	during()
+	if _, err := p.Do("PUBLISH", end, ""); err != nil {
+		return nil, err
+	}
+	for {
+		switch m := subscriber.Receive().(type) {
+		case error:
+			return nil, m
+		case redis.Message:
+			if m.Channel == end {
+				return heard, nil
+			}
+			heard = append(heard, message{m.Channel, string(m.Data)})
+		}
+	}
+}
