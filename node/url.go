@@ -98,5 +98,5 @@ func parseURL(raw string) (endpoint, error) {
 
 // errScheme repeats no scheme, not even an unknown one: in user:password@host it is the user, or a password meant to be one.
 func errScheme() error {
-	return invalidf("a URL begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379")
+	return invalidf("the URL has no scheme that is known: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379")
 }

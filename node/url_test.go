@@ -134,7 +134,7 @@ func TestBadURLs(t *testing.T) {
 
 // TestBadURLsAreExplained: an address is what is most often given for a URL, and a port the part most often left unfinished.
 func TestBadURLsAreExplained(t *testing.T) {
-	const scheme = "a URL begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
+	const scheme = "the URL has no scheme that is known: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
 	for url, says := range map[string]string{
 		"":                      scheme,
 		"host":                  scheme,
