@@ -60,24 +60,22 @@ func (h *hold) ask() {
 
 // isHopelessLocked tells that too many nodes are known to be down: the others need not be troubled then.
 func (h *hold) isHopelessLocked() bool {
-	refusing := 0
-	for i, n := range h.core.nodes {
-		v := &h.votes[i]
-		if v.err = n.Down(h.lane()); v.err != nil {
+	down, refusing := make([]error, 0, 8), 0
+	for _, n := range h.core.nodes {
+		err := n.Down(h.lane())
+		if down = append(down, err); err != nil {
 			refusing++
 		}
 	}
-	hopeless := judge(len(h.votes), h.core.need, 0, refusing) == lost
-	for i := range h.votes {
-		v := &h.votes[i]
-		switch {
-		case !hopeless:
-			v.err = nil
-		case v.err != nil:
-			v.answer = failure
+	if judge(len(h.votes), h.core.need, 0, refusing) != lost {
+		return false
+	}
+	for i, err := range down {
+		if err != nil {
+			h.votes[i].answer, h.votes[i].err = failure, err
 		}
 	}
-	return hopeless
+	return true
 }
 
 // seed is where a token counter that was lost starts again: above all that this clock ever gave it.

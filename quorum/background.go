@@ -1,0 +1,40 @@
+package quorum
+
+import "sync"
+
+// tracker counts what is under way in the background.
+type tracker struct {
+	mu    sync.Mutex
+	count int
+	empty chan struct{} // closed when count falls to 0, if anybody waits
+}
+
+func (t *tracker) add() {
+	t.mu.Lock()
+	t.count++
+	t.mu.Unlock()
+}
+
+func (t *tracker) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count--; t.count == 0 && t.empty != nil {
+		close(t.empty)
+		t.empty = nil
+	}
+}
+
+// idle returns a channel that is closed once nothing is under way.
+func (t *tracker) idle() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if t.empty == nil {
+		t.empty = make(chan struct{})
+	}
+	return t.empty
+}
