@@ -241,22 +241,47 @@ func (h *hold) take(ctx context.Context) bool {
 	return false
 }
 
+// grace is how long an attempt that failed waits for nodes that had not answered when that was certain. Most answer within a
+// round trip, and then nothing is left on them when the caller hears of the failure; nobody waits for a slow one.
+const grace = 20 * time.Millisecond
+
 // undo ends an attempt that failed: a release goes to every node that may have granted it. It waits, as long as ctx allows, for
-// those that did, so that nothing is left there when the caller hears of the failure.
+// those that did, and for a moment for those that may yet.
 func (h *hold) undo(ctx context.Context) *Error {
 	h.core.schedule.remove(h)
 	h.mu.Lock()
 	err := h.failureLocked(ctx)
 	h.phase = failed
-	r := newRound(len(h.votes), len(h.votes))
-	h.abandonLocked(r, func(v *vote) bool { return v.answer == granted })
-	h.mu.Unlock()
-	select {
-	case <-r.decided:
-	case <-ctx.Done():
-		if !errors.Is(err, ctx.Err()) {
-			err.causes = append(err.causes, contextError(ctx)...)
+	var count [failure + 1]int
+	for i := range h.votes {
+		count[h.votes[i].answer]++
+	}
+	certain, open := newRound(count[granted], count[granted]), newRound(count[unanswered], count[unanswered])
+	h.abandonLocked(func(v *vote) *round {
+		switch v.answer {
+		case granted:
+			return certain
+		case unanswered:
+			return open
+		default:
+			return nil
 		}
+	})
+	h.mu.Unlock()
+
+	moment := time.NewTimer(grace)
+	defer moment.Stop()
+	select {
+	case <-open.decided:
+	case <-moment.C:
+	case <-ctx.Done():
+	}
+	select {
+	case <-certain.decided:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		err.causes = append(err.causes, contextError(ctx)...)
 	}
 	return err
 }

@@ -150,34 +150,34 @@ func (h *hold) denyLocked(v *vote) {
 }
 
 // abandonLocked sees that nothing is granted any more, and sends the release. See releaseLocked.
-func (h *hold) abandonLocked(r *round, awaited func(*vote) bool) {
+func (h *hold) abandonLocked(to func(*vote) *round) {
 	for i := range h.votes {
 		h.votes[i].claim.Abandon()
 	}
-	h.releaseLocked(r, 0, awaited)
+	h.releaseLocked(0, to)
 }
 
 // releaseLocked sends a release to every node where something of the owner's may be, also to those that have not answered.
-// The answers of the nodes that awaited names (all of them, when it is nil) come to r.
-func (h *hold) releaseLocked(r *round, level int, awaited func(*vote) bool) {
+// Each node's answer goes to the round that to names for it, nil for none.
+func (h *hold) releaseLocked(level int, to func(*vote) *round) {
 	call := scripts.Release(h.names, h.owner, level)
 	all := make([]leaving, len(h.votes))
 	for i := range h.votes {
-		v, to := &h.votes[i], &all[i]
-		*to = leaving{round: r, hold: h, node: i}
-		if !v.asked || awaited != nil && !awaited(v) {
-			r.answer(i, reply{counts: true})
-			to.round = nil
-		}
+		v, l := &h.votes[i], &all[i]
+		*l = leaving{round: to(v), hold: h, node: i}
 		if !v.asked {
+			l.round.answer(i, reply{counts: true})
 			continue
 		}
 		h.core.background.add()
-		if err := h.core.nodes[i].Start(h.lane(), call, &v.claim, to); err != nil {
-			to.Done(node.Result{Err: err})
+		if err := h.core.nodes[i].Start(h.lane(), call, &v.claim, l); err != nil {
+			l.Done(node.Result{Err: err})
 		}
 	}
 }
+
+// unheard is for releases whose answers nobody waits for.
+func unheard(*vote) *round { return nil }
 
 // leaving hears what became of one release. Where the owner was not found counts too: nothing of it is left there. A release
 // that went out twice may have found what it does not find any more.
@@ -209,7 +209,7 @@ func (h *hold) letGo() {
 	h.core.schedule.remove(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.abandonLocked(nil, nil)
+	h.abandonLocked(unheard)
 }
 
 // tell lets those know of losses who want to, in a goroutine of its own: a log or a hook may be slow, and may come back to us.

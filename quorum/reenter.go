@@ -46,7 +46,7 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == inner })
 	if h.phase == held {
 		h.level--
-		h.releaseLocked(nil, h.level, nil)
+		h.releaseLocked(h.level, unheard)
 	}
 	h.mu.Unlock()
 	inner.cancel(ErrNotAcquired)

@@ -28,8 +28,15 @@ type reply struct {
 }
 
 func newRound(nodes, need int) *round {
-	return &round{need: need, left: nodes, decided: make(chan struct{})}
+	r := &round{need: need, left: nodes, decided: make(chan struct{})}
+	if r.overLocked() {
+		close(r.decided)
+	}
+	return r
 }
+
+// all takes the answers of all nodes.
+func (r *round) all(*vote) *round { return r }
 
 func (r *round) answer(node int, a reply) {
 	if r == nil {

@@ -49,7 +49,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		}
 	}
 	h.endContextsLocked(ErrReleased)
-	h.abandonLocked(r, nil)
+	h.abandonLocked(r.all)
 	h.mu.Unlock()
 	if hook := h.set.hooks.Released; hook != nil {
 		hook(l)
@@ -80,7 +80,7 @@ func (l *Lock) leave(ctx context.Context) error {
 	h.level--
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
 	r := newRound(len(h.votes), h.core.need)
-	h.releaseLocked(r, h.level, nil)
+	h.releaseLocked(h.level, r.all)
 	h.mu.Unlock()
 	l.cancel(ErrReleased)
 
