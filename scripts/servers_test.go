@@ -49,12 +49,19 @@ func serverOf(t *testing.T, fleet *masters.Fleet, err error) listener {
 // listener is a master as the vectors want it.
 type listener struct{ *masters.Master }
 
-func (l listener) Listen(during func()) (heard []message, err error) {
-	const end = "the test's end"
+func (l listener) Listen(during func()) ([]message, error) {
 	conn, err := redis.Dial("tcp", l.Addr(), redis.DialReadTimeout(5*time.Second))
 	if err != nil {
 		return nil, err
 	}
+	return listen(conn, l, during)
+}
+
+// listen tells what is published, to a subscriber on conn, while during runs.
+func listen(conn redis.Conn, s interface {
+	Do(args ...any) (any, error)
+}, during func()) (heard []message, err error) {
+	const end = "the test's end"
 	subscriber := redis.PubSubConn{Conn: conn}
 	defer subscriber.Close()
 	if err := subscriber.PSubscribe("*"); err != nil {
@@ -64,7 +71,7 @@ func (l listener) Listen(during func()) (heard []message, err error) {
 		return nil, err
 	}
 	during()
-	if _, err := l.Do("PUBLISH", end, ""); err != nil {
+	if _, err := s.Do("PUBLISH", end, ""); err != nil {
 		return nil, err
 	}
 	for {

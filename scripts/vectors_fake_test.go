@@ -33,31 +33,8 @@ func pipeTo(t *testing.T, master *fake.Master) redis.Conn {
 
 func (p piped) Do(args ...any) (any, error) { return p.conn.Do(args[0].(string), args[1:]...) }
 
-func (p piped) Listen(during func()) (heard []message, err error) {
-	const end = "the test's end"
+func (p piped) Listen(during func()) ([]message, error) {
 	client, server := net.Pipe()
 	go p.master.Serve(server)
-	subscriber := redis.PubSubConn{Conn: redis.NewConn(client, 5*time.Second, 5*time.Second)}
-	defer subscriber.Close()
-	if err := subscriber.PSubscribe("*"); err != nil {
-		return nil, err
-	}
-	if err, ok := subscriber.Receive().(error); ok {
-		return nil, err
-	}
-	during()
-	if _, err := p.Do("PUBLISH", end, ""); err != nil {
-		return nil, err
-	}
-	for {
-		switch m := subscriber.Receive().(type) {
-		case error:
-			return nil, m
-		case redis.Message:
-			if m.Channel == end {
-				return heard, nil
-			}
-			heard = append(heard, message{m.Channel, string(m.Data)})
-		}
-	}
+	return listen(redis.NewConn(client, 5*time.Second, 5*time.Second), p, during)
 }
