@@ -185,3 +185,125 @@ func TestOfEachOwnersReleasesTheLastIsOwed(t *testing.T) {
 		t.Errorf("the levels released, by owner, are %v: want a 0 of each of four", heard)
 	}
 }
+
+// What comes to be owed while the node pays is paid before anything new is asked: the last release of an owner that is being paid
+// for, and that of another.
+func TestWhatComesToBeOwedDuringThePaymentIsPaidToo(t *testing.T) {
+	var up atomic.Bool
+	paying, more := make(chan struct{}), make(chan struct{})
+	f := startFake(t, func(args []string) string {
+		if !up.Load() {
+			return hangUp
+		}
+		if reply, ok := greeting(args); ok {
+			return reply
+		}
+		if isRelease(args) && args[6] == "1" {
+			close(paying)
+			<-more
+		}
+		return ":1\r\n"
+	})
+	n := open(t, f.url(), node.WithTimeout(bound))
+	first, second := new(node.Claim), new(node.Claim)
+	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
+	mustFail(t, n, await(t, start(n, "key", lowered, first)).Err, node.ErrDown)
+	up.Store(true)
+	<-paying
+	mustFail(t, n, await(t, start(n, "key", release("k", "o:1"), first)).Err, node.ErrDown)
+	mustFail(t, n, await(t, start(n, "key", release("k", "o:2"), second)).Err, node.ErrDown)
+	close(more)
+	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
+	heard := f.commands()
+	if len(heard) != 4 || heard[1][5]+heard[1][6] != "o:10" || heard[2][5]+heard[2][6] != "o:20" {
+		t.Errorf("heard %q: want the release that was owed, those that came to be, and then the acquire", heard)
+	}
+}
+
+// An acquire that was cut off and waits for the next connection, which does not come, may have been carried out.
+func TestACutAcquireOfAMasterThatGoesDownCountsAsSent(t *testing.T) {
+	var gone atomic.Bool
+	greet := polite(func([]string) string {
+		gone.Store(true)
+		return hangUp
+	})
+	f := startFake(t, func(args []string) string {
+		if gone.Load() {
+			return hangUp
+		}
+		return greet(args)
+	})
+	n := open(t, f.url())
+	r := await(t, start(n, "key", acquire("k", "o:1"), new(node.Claim)))
+	mustFail(t, n, r.Err, node.ErrDown)
+	if !r.Sent || !r.Twice {
+		t.Errorf("sent %v, twice %v: it may have been carried out", r.Sent, r.Twice)
+	}
+}
+
+// Whoever is refused must know when the request had gone out before, on a connection that died: that one may be granted yet.
+func TestARefusalTellsThatItsRequestWentOutTwice(t *testing.T) {
+	const held, stale = "*3\r\n$4\r\nheld\r\n:1000\r\n:0\r\n", "*2\r\n$5\r\nstale\r\n:0\r\n"
+	for what, c := range map[string]struct {
+		replies []string
+		twice   bool
+	}{
+		"once":                            {[]string{held}, false},
+		"cut":                             {[]string{hangUp, held}, true},
+		"cut, then before the marker":     {[]string{hangUp, stale, held}, true},
+		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", hangUp, held}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var next atomic.Int64
+			f := startFake(t, polite(func([]string) string { return c.replies[next.Add(1)-1] }))
+			n := open(t, f.url())
+			r := await(t, start(n, "key", acquire("k", "o:1"), new(node.Claim)))
+			if reply := outcome(r); reply.Outcome != scripts.Held || r.Twice != c.twice {
+				t.Errorf("the answer is %v, %v, twice %v; want held, twice %v", r.Value, r.Err, r.Twice, c.twice)
+			}
+		})
+	}
+}
+
+// A release that the server is too busy to carry out goes out again, before anything else does.
+func TestAReleaseThatIsRefusedGoesOutAgain(t *testing.T) {
+	var refused atomic.Bool
+	f := startFake(t, polite(func(args []string) string {
+		if isRelease(args) && !refused.Swap(true) {
+			return "-BUSY Redis is busy running a script\r\n"
+		}
+		return ":1\r\n"
+	}))
+	n := open(t, f.url())
+	if r := do(t, n, release("k", "o:1")); r.Err != nil {
+		t.Error(r.Err)
+	}
+	mustGrant(t, do(t, n, acquire("k", "o:2")))
+	if heard := f.commands(); len(heard) != 3 || !isRelease(heard[1]) {
+		t.Errorf("heard %q: want the release twice and then the acquire", heard)
+	}
+}
+
+// What is owed stays owed while the server refuses it.
+func TestAReleaseThatIsOwedAndRefusedStaysOwed(t *testing.T) {
+	var up, refused atomic.Bool
+	f := startFake(t, func(args []string) string {
+		if !up.Load() {
+			return hangUp
+		}
+		if reply, ok := greeting(args); ok {
+			return reply
+		}
+		if isRelease(args) && !refused.Swap(true) {
+			return "-BUSY Redis is busy running a script\r\n"
+		}
+		return ":1\r\n"
+	})
+	n := open(t, f.url())
+	mustFail(t, n, do(t, n, release("k", "o:1")).Err, node.ErrDown)
+	up.Store(true)
+	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
+	if heard := f.commands(); len(heard) != 3 || !isRelease(heard[1]) {
+		t.Errorf("heard %q: want the release twice and then the acquire", heard)
+	}
+}

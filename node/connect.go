@@ -1,9 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,18 +151,11 @@ func (l *link) do(ctx context.Context, call scripts.Call, timeout time.Duration)
 // payOwed delivers the releases that waited for the master to answer. All of them are acknowledged before anything new is
 // asked of it, so that what is owed cannot grow from one time it is down to the next.
 func (p *pipe) payOwed(l *link) error {
-	for {
-		var chunk []*request
-		p.mu.Lock()
-		for _, r := range p.owed {
-			if chunk = append(chunk, r); len(chunk) == 128 {
-				break
-			}
-		}
-		p.mu.Unlock()
-		if len(chunk) == 0 {
-			return nil
-		}
+	p.mu.Lock()
+	all := slices.Collect(maps.Values(p.owed))
+	p.mu.Unlock()
+	slices.SortFunc(all, func(a, b *request) int { return cmp.Compare(a.turn, b.turn) })
+	for chunk := range slices.Chunk(all, 128) {
 		err := writeWithin(l.conn, p.node.opts.timeout, func() error {
 			for _, r := range chunk {
 				if err := l.send(r, nil); err != nil {
@@ -184,6 +180,7 @@ func (p *pipe) payOwed(l *link) error {
 		}
 		p.mu.Unlock()
 	}
+	return nil
 }
 
 func receiveBy(ctx context.Context, c redis.Conn, timeout time.Duration) (any, error) {

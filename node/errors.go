@@ -13,7 +13,8 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 	// ErrClosed: the node, or the locker above it, was closed.
 	ErrClosed = errors.New("closed")
-	// ErrDown: the node did not answer before, is being probed in the background, and was not asked again.
+	// ErrDown: the node did not answer before, or did not let us in, is being probed in the background, and was not asked again.
+	// Error.Permanent tells what will not pass by itself, as a wrong password.
 	ErrDown = errors.New("down")
 	// ErrTimeout: the node did not answer in time. What it was asked may yet be carried out.
 	ErrTimeout = errors.New("timed out")

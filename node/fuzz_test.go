@@ -45,7 +45,7 @@ func FuzzReplies(f *testing.F) {
 			for _, said := range []string{
 				"", ":1\r\n", ":9007199254740991\r\n", ":9007199254740992\r\n", ":0\r\n", ":-1\r\n", ":\r\n", ":1", ":1\n", ":1 \r\n", "1\r\n",
 				"+1\r\n", "$1\r\n1\r\n", "*1\r\n:1\r\n", "*-1\r\n", "$-1\r\n", "*0\r\n", "#t\r\n", "_\r\n",
-				":9223372036854775807\r\n", "*2\r\n$4\r\nheld\r\n:1500\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
+				":9223372036854775807\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
 				"-NOSCRIPT no\r\n:5\r\n", "-NOSCRIPT no\r\n-NOSCRIPT no\r\n:5\r\n", "-ERR no\r\n:5\r\n", "-\r\n",
 				"$4\r\nRRRR\r\n", "$1\r\nR\r\n:1\r\n", inspected, "$1048577\r\n", "*4097\r\n", "$99999999999999999999\r\n", strings.Repeat("*1\r\n", 9),
 				"$1\r\nab\r\n:1\r\n", "\r\n:1\r\n", "*1\r\n-ERR nested\r\n",

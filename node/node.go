@@ -21,6 +21,7 @@ type Node struct {
 	pool  *redis.Pool
 	owned bool // the pool is ours to close
 	pipes []*pipe
+	ears  *ears
 
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -46,8 +47,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 }
 
 // New returns a node over the caller's pool, which the caller closes after the node. It keeps one connection of the pool
-// (see WithConns) for as long as it lives, and needs one more for Check and Admit: MaxActive must be 0 or above WithConns. The pool should bound its dials; the node bounds what it waits for by its own
-// time-out, whatever the pool's. Replies are not bounded in size, as they are with Open. The error wraps ErrInvalid.
+// (see WithConns) for as long as it lives, and needs one more for messages while somebody waits for a lock, and one for Check
+// and Admit: MaxActive must be 0 or at least WithConns + 2. The pool should bound its dials; the node bounds what it waits for
+// by its own time-out, whatever the pool's. Replies are not bounded in size, as they are with Open. The error wraps ErrInvalid.
 func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -65,6 +67,7 @@ func newNode(pool *redis.Pool, o options) *Node {
 	for range o.conns {
 		n.pipes = append(n.pipes, newPipe(n))
 	}
+	n.ears = newEars(n)
 	return n
 }
 
@@ -174,9 +177,13 @@ func (n *Node) Close() error {
 		for _, p := range n.pipes {
 			p.close()
 		}
+		running := []<-chan struct{}{n.ears.close()}
 		for _, p := range n.pipes {
+			running = append(running, p.ended)
+		}
+		for _, ended := range running {
 			select {
-			case <-p.ended:
+			case <-ended:
 			case <-overdue.C:
 				overdue.Reset(0)
 			}

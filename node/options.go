@@ -2,6 +2,7 @@ package node
 
 import (
 	"crypto/tls"
+	"math/rand/v2"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type options struct {
 	conns        int
 	name         string
 	tls          *tls.Config
+	random       rand.Source
 }
 
 // Option changes how a Node works.
@@ -47,8 +49,17 @@ func WithName(s string) Option { return func(o *options) { o.name = s } }
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. The server name is the URL's host unless it is set.
 func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 
+// WithRand sets where the random part of the waits between probes comes from, so that a test can replay them. The source is
+// used by Open or New only, to seed others (default: seeds of the runtime's).
+func WithRand(s rand.Source) Option { return func(o *options) { o.random = s } }
+
+// runtimeSource is math/rand/v2's own.
+type runtimeSource struct{}
+
+func (runtimeSource) Uint64() uint64 { return rand.Uint64() }
+
 func newOptions(opts []Option) (options, error) {
-	o := options{timeout: DefaultTimeout, maxLease: DefaultMaxLease, conns: 1}
+	o := options{timeout: DefaultTimeout, maxLease: DefaultMaxLease, conns: 1, random: runtimeSource{}}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -61,6 +72,8 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("max lease %v is not in whole milliseconds", o.maxLease)
 	case o.conns < 1 || o.conns > maxConns:
 		return o, invalidf("%d connections are not between 1 and %d", o.conns, maxConns)
+	case o.random == nil:
+		return o, invalidf("the source of randomness is nil")
 	}
 	return o, nil
 }

@@ -27,6 +27,7 @@ type request struct {
 	to       Receiver // nil where nobody waits
 	deaths   int      // of connections on which it went out
 	source   bool     // the server did not know the script by its hash
+	turn     uint64   // of a release that is owed: lower ones go first
 	admitted bool     // it found the marker stale once, and the marker has been written since
 }
 
@@ -65,11 +66,13 @@ type pipe struct {
 	written  []request // written, the reply not read
 	// owed holds, for each owner, the last release that the master must still hear: bounded by the owners that it had heard of
 	// before it went down.
-	owed map[*Claim]*request
+	owed     map[*Claim]*request
+	lastTurn uint64
+	dice     *rand.Rand // for the run goroutine
 }
 
 func newPipe(n *Node) *pipe {
-	p := &pipe{node: n, ended: make(chan struct{}), owed: map[*Claim]*request{}}
+	p := &pipe{node: n, ended: make(chan struct{}), owed: map[*Claim]*request{}, dice: rand.New(rand.NewPCG(n.opts.random.Uint64(), n.opts.random.Uint64()))}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.canWrite.L, p.canRead.L = &p.mu, &p.mu
 	return p
@@ -124,7 +127,8 @@ func (p *pipe) oweLocked(r request) {
 		r.claim = new(Claim)
 	}
 	// With its source: nobody will ask once more for a script that the server does not know.
-	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true}
+	p.lastTurn++
+	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true, turn: p.lastTurn}
 }
 
 func (p *pipe) close() {
@@ -159,7 +163,7 @@ func (p *pipe) run() {
 			continue
 		}
 		p.goDown(err)
-		if !p.pause(backoff/2 + rand.N(backoff)) {
+		if !p.pause(backoff/2 + time.Duration(p.dice.Int64N(int64(backoff)))) {
 			return
 		}
 		backoff = min(2*backoff, maxBackoff)

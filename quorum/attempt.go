@@ -13,12 +13,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// attempt asks every node once for the names, and returns the lock or, with everything undone, how long it may take until
-// enough nodes can grant them (−1 when no node can tell) and why it failed: a *Error.
-func (l *Locker) attempt(ctx context.Context, names []string) (*Lock, time.Duration, *Error) {
+// attempt asks the nodes once for the names, and returns the lock or, with everything undone, why it failed.
+func (l *Locker) attempt(ctx context.Context, names []string, how approach) (*Lock, *refusal) {
+	l.core.background.add() // so that Close does not close the nodes while what was granted is undone
+	defer l.core.background.done()
+	outer := innermost(ctx)
 	h := newHold(l, scriptNames(names))
-	h.first = Lock{hold: h, names: names, level: 1, outer: innermost(ctx)}
-	h.ask()
+	h.first = Lock{hold: h, names: names, level: 1, outer: outer}
+	if how == knocking {
+		h.knock(ctx)
+	} else {
+		h.ask()
+	}
 
 	select {
 	case <-h.decided:
@@ -29,33 +35,51 @@ func (l *Locker) attempt(ctx context.Context, names []string) (*Lock, time.Durat
 		h.settleToken(ctx)
 	}
 	if h.take(ctx) {
-		return &h.first, 0, nil
+		return &h.first, nil
 	}
-	return nil, h.waitHint(), h.undo(ctx)
+	r := h.refusal()
+	r.err = h.undo(ctx)
+	return nil, r
 }
 
 // ask sends the request for a grant to all nodes.
 func (h *hold) ask() {
-	call := scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, MaxLease: h.core.maxLeaseMillis, Seed: seed(),
-	})
+	call := h.acquire()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !h.startLocked() {
+		return
+	}
+	for i := range h.votes {
+		h.askLocked(i, call)
+	}
+	h.decideLocked()
+}
+
+func (h *hold) acquire() scripts.Call {
+	return scripts.Acquire(scripts.AcquireArgs{
+		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, MaxLease: h.core.maxLeaseMillis, Seed: seed(),
+	})
+}
+
+// startLocked reads the clock, before anything is sent. It returns false when there is no use in asking.
+func (h *hold) startLocked() bool {
 	h.asked = h.core.clock.Now()
 	h.begun = h.asked
 	if h.isHopelessLocked() {
 		h.decideLocked()
-		return
+		return false
 	}
-	for i, n := range h.core.nodes {
-		v := &h.votes[i]
-		v.asked = true
-		if err := n.Start(h.lane(), call, &v.claim, v); err != nil {
-			v.asked = false
-			v.answer, v.err = failure, err
-		}
+	return true
+}
+
+func (h *hold) askLocked(i int, call scripts.Call) {
+	v := &h.votes[i]
+	v.asked = true
+	if err := h.core.nodes[i].Start(h.lane(), call, &v.claim, v); err != nil {
+		v.asked = false
+		v.answer, v.err = failure, err
 	}
-	h.decideLocked()
 }
 
 // isHopelessLocked tells that too many nodes are known to be down: the others need not be troubled then.
@@ -95,8 +119,8 @@ func (v *vote) Done(r node.Result) {
 	defer h.mu.Unlock()
 	answer, err := h.readGrant(v, r)
 	v.answer, v.err = answer, err
-	if answer == failure && !r.Sent && h.phase == asking {
-		v.asked = false
+	if h.phase == asking && (answer == failure && !r.Sent || (answer == refused || answer == quarantined) && !r.Twice) {
+		v.asked = false // nothing of the owner's can be there, now or later
 	}
 	if answer == granted {
 		if err := h.confirmLocked(v, r.RunID, clock.Deadline(h.asked, h.set.lease, h.set.drift)); err != nil {
@@ -105,6 +129,12 @@ func (v *vote) Done(r node.Result) {
 	}
 	if h.phase == asking {
 		h.decideLocked()
+	}
+	if v == h.knocked {
+		if answer == refused {
+			h.core.pace.saw(h.core.clock.Now().Sub(h.asked))
+		}
+		h.answered <- struct{}{}
 	}
 }
 
@@ -125,7 +155,7 @@ func (h *hold) readGrant(v *vote, r node.Result) (answer, error) {
 		v.wait = reply.Wait
 		return quarantined, nil
 	case scripts.Held:
-		v.wait = reply.Wait
+		v.wait, v.waiting = reply.Wait, reply.Waiting
 		return refused, nil
 	case scripts.Released:
 		return refused, nil
@@ -337,22 +367,33 @@ func (h *hold) obstacleLocked() error {
 	}
 }
 
-// waitHint is how long it takes, going by what the nodes said, until enough of them can grant; −1 when that is not known.
-func (h *hold) waitHint() time.Duration {
+// refusal says what the nodes said, before it is undone.
+func (h *hold) refusal() *refusal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	r := &refusal{hint: -1}
+	select {
+	case <-h.decided:
+	default:
+		r.cut = true
+	}
 	waits := make([]time.Duration, 0, len(h.votes))
 	for i := range h.votes {
-		switch v := &h.votes[i]; {
+		v := &h.votes[i]
+		r.waiting = max(r.waiting, v.waiting)
+		switch {
 		case v.answer == granted:
+			r.votes++
+			waits = append(waits, 0)
+		case v.answer == unanswered && !v.asked:
 			waits = append(waits, 0)
 		case (v.answer == refused || v.answer == quarantined) && v.wait >= 0:
 			waits = append(waits, v.wait)
 		}
 	}
-	if len(waits) < h.core.need {
-		return -1
+	if len(waits) >= h.core.need {
+		slices.Sort(waits)
+		r.hint = waits[h.core.need-1]
 	}
-	slices.Sort(waits)
-	return waits[h.core.need-1]
+	return r
 }

@@ -32,22 +32,24 @@ type hold struct {
 	names []scripts.Name
 	first Lock // the handle of level 1
 
-	decided chan struct{} // closed when the attempt is won or lost
+	decided  chan struct{} // closed when the attempt is won or lost
+	answered chan struct{} // of the nodes that knock asks first: holds one for each answer
 
 	// mu orders what is sent for the owner: whatever could bring a key back is sent under it, and never after a release.
-	mu     sync.Mutex
-	phase  phase
-	votes  []vote
-	token  uint64
-	won    bool // the rule was met
-	level  int
-	known  bool          // the caller has it
-	inner  []*Lock       // handles of levels above 1
-	until  clock.Instant // the deadline: no answer after it revives the hold
-	limit  clock.Instant // of WithMaxHold; Never for none
-	reason error         // why it failed or was lost
-	asked  clock.Instant // the clock before the requests for a grant were sent
-	begun  clock.Instant // the clock before the last round, of those requests or of renewals, was sent
+	mu      sync.Mutex
+	phase   phase
+	votes   []vote
+	knocked *vote // of the node that knock asks before the others
+	token   uint64
+	won     bool // the rule was met
+	level   int
+	known   bool          // the caller has it
+	inner   []*Lock       // handles of levels above 1
+	until   clock.Instant // the deadline: no answer after it revives the hold
+	limit   clock.Instant // of WithMaxHold; Never for none
+	reason  error         // why it failed or was lost
+	asked   clock.Instant // the clock before the requests for a grant were sent
+	begun   clock.Instant // the clock before the last round, of those requests or of renewals, was sent
 
 	// next and index belong to the schedule; renewalNext, under mu, tells next from a deadline.
 	next        clock.Instant
@@ -60,12 +62,13 @@ type vote struct {
 	hold *hold
 	node int
 
-	answer answer
-	wait   time.Duration // of a refusal: when the node may grant; −1 when it will not by itself
-	err    error         // of answer failure
-	token  uint64
-	read   bool // it is one of the grants that were read when the rule was met
-	runID  string
+	answer  answer
+	wait    time.Duration // of a refusal: when the node may grant; −1 when it will not by itself
+	waiting int           // with a refusal: how many listen to the channel
+	err     error         // of answer failure
+	token   uint64
+	read    bool // it is one of the grants that were read when the rule was met
+	runID   string
 
 	until  clock.Instant // d_i: how long the node keeps the grant, by our clock; raised only by a confirmed success
 	asked  bool          // something was sent that may have been applied: it needs a release

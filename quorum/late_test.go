@@ -69,3 +69,86 @@ func TestDeadHandleStaysDead(t *testing.T) {
 		t.Errorf("the deadline moved by %v, valid: %v", h.until.Sub(deadline), h.validLocked())
 	}
 }
+
+// A reply may come late: what a node confirms, it confirms from the instant at which it was asked.
+func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
+	const lease = time.Second
+	renewed := func(h *hold, i int) node.Result { return node.Result{Value: []byte("R"), RunID: h.votes[i].runID} }
+	// ask asks two nodes now, and returns what has them answer.
+	for what, ask := range map[string]func(h *hold, now clock.Instant) (answer func()){
+		"renewal": func(h *hold, now clock.Instant) func() {
+			r := newRenewal(h.core, now)
+			for i := range 2 {
+				r.all = append(r.all, &batch{core: h.core, node: i, sent: now, votes: []*vote{&h.votes[i]},
+					locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}})
+			}
+			return func() {
+				for i, b := range r.all {
+					b.Done(renewed(h, i))
+				}
+			}
+		},
+		"repair": func(h *hold, now clock.Instant) func() {
+			return func() {
+				for i := range 2 {
+					(&repairing{vote: &h.votes[i], sent: now}).Done(granting(h.votes[i].runID, 7))
+				}
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h, fake := heldHold(t, lease)
+			fake.Advance(lease / 2)
+			want := clock.Deadline(fake.Now(), lease, 0)
+			answer := ask(h, fake.Now())
+			fake.Advance(lease / 4)
+			answer()
+			if h.until != want {
+				t.Errorf("the deadline is %v after that of the requests", h.until.Sub(want))
+			}
+		})
+	}
+}
+
+// Extend counts from its own request, however late the answers are.
+func TestExtendCountsFromItsOwnRequest(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		held := c.lock(l, "a")
+		defer c.unlock(held)
+		time.Sleep(5 * time.Second)
+		for i := range c.masters {
+			c.before(i, func() { time.Sleep(100 * time.Millisecond) })
+		}
+		sent := l.core.clock.Now()
+		if err := held.Extend(t.Context(), 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		held.hold.mu.Lock()
+		defer held.hold.mu.Unlock()
+		if want := clock.Deadline(sent, 30*time.Second, held.hold.set.drift); held.hold.until != want {
+			t.Errorf("the deadline is %v after that of the request", held.hold.until.Sub(want))
+		}
+	})
+}
+
+// A node that has given the lock to another when its holder asks again keeps it no longer, whatever it had promised.
+func TestRefusedAgainIsKeptNoLonger(t *testing.T) {
+	h, _ := heldHold(t, time.Second)
+	v := &h.votes[0]
+	said := v.regrantedLocked(node.Result{Value: []any{[]byte("held"), int64(1000), int64(0)}, RunID: "one", Sent: true}, h.asked)
+	if said != refused || v.until != clock.Never || h.validLocked() {
+		t.Errorf("answer %d, believed until %v, valid %v: one of the two nodes is another's", said, v.until, h.validLocked())
+	}
+}
+
+// Two grants of one process are one vote.
+func TestSecondGrantOfAProcessIsNone(t *testing.T) {
+	h, _ := heldHold(t, time.Second)
+	h.phase = asking
+	v := &h.votes[2]
+	v.Done(granting("two", 7))
+	if v.answer != failure || v.until != clock.Never {
+		t.Errorf("answer %d, believed until %v", v.answer, v.until)
+	}
+}

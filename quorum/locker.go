@@ -4,9 +4,10 @@ package quorum
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,10 @@ type core struct {
 
 	uuid       string
 	lastOwner  atomic.Uint64
+	dice       dice
 	schedule   *schedule
+	queues     queues
+	pace       pace
 	background tracker
 	closeOnce  sync.Once
 	closed     chan struct{}
@@ -122,7 +126,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
 		maxLeaseMillis: scripts.ToMillis(nodes[0].MaxLease()),
-		uuid:           newUUID(), closed: make(chan struct{}),
+		uuid:           newUUID(), closed: make(chan struct{}), dice: dice{source: rand.New(set.random)},
+		queues: queues{byKey: map[string]*queue{}, trying: map[string]struct{}{}},
 	}
 	c.schedule = newSchedule(c)
 	return &Locker{core: c, set: set}, nil
@@ -159,18 +164,19 @@ func distinct(nodes []*node.Node) error {
 }
 
 // With returns a Locker over the same nodes with other settings. The two share everything else: closing one closes both.
-// An option that cannot be used makes every call of the new Locker fail with ErrInvalid, as do WithClock and WithNodeOptions.
+// An option that cannot be used makes every call of the new Locker fail with ErrInvalid, as do WithClock, WithRand and
+// WithNodeOptions.
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
-	set.clock, set.nodeOpts = nil, nil
+	set.clock, set.random, set.nodeOpts = nil, nil, nil
 	for _, opt := range opts {
 		opt(&set)
 	}
 	bad := l.bad
-	if set.clock != nil || set.nodeOpts != nil {
-		bad = fmt.Errorf("quorumlock: %w: the clock and the nodes' options are chosen when a Locker is made", ErrInvalid)
+	if set.clock != nil || set.random != nil || set.nodeOpts != nil {
+		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness and the nodes' options are chosen when a Locker is made", ErrInvalid)
 	}
-	set.clock, set.nodeOpts = l.set.clock, l.set.nodeOpts
+	set.clock, set.random, set.nodeOpts = l.set.clock, l.set.random, l.set.nodeOpts
 	if err := set.check(l.core.maxLease); err != nil {
 		bad = err
 	}
@@ -225,6 +231,19 @@ func (c *core) isClosed() bool {
 	}
 }
 
+// dice makes the random part of waits.
+type dice struct {
+	mu     sync.Mutex
+	source *rand.Rand
+}
+
+// below returns a time from 0 to below most.
+func (d *dice) below(most time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Duration(d.source.Int64N(int64(most)))
+}
+
 func (c *core) newOwner() scripts.Owner {
 	return scripts.NewOwner(c.uuid, c.lastOwner.Add(1))
 }
@@ -264,7 +283,7 @@ func (c *core) each(op string, ask func(i int, n *node.Node) error) *multierror.
 // newUUID returns a random UUID, version 4 (RFC 9562).
 func newUUID() string {
 	var b [16]byte
-	rand.Read(b[:])
+	crand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

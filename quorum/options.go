@@ -3,6 +3,7 @@ package quorum
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -17,6 +18,9 @@ const minLease = 10 * time.Millisecond
 
 // Hooks are told what happens to locks. Acquired and Released run in the goroutine that locks or unlocks, Lost in one of
 // its own, for locks that are lost together one after the other. Nil ones are not called.
+//
+// Acquired is called for every handle, also of a lock that is entered again (Level tells); Released once for each lock that was not
+// lost before, when it is unlocked, before the nodes have confirmed: Unlock may still return an error.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)
@@ -34,6 +38,7 @@ type settings struct {
 	hooks    Hooks
 	clock    clock.Clock
 	nodeOpts []node.Option
+	random   rand.Source
 
 	leaseSet    bool
 	leaseMillis scripts.Millis // of lease
@@ -60,12 +65,14 @@ func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold 
 // clock.DefaultDriftFactor).
 func WithDrift(factor float64) Option { return func(s *settings) { s.drift = factor } }
 
-// WithRetry sets the bounds of the random time between the attempts of Lock (default 10ms and 200ms).
+// WithRetry sets the bounds of the random time between the attempts of Lock while no release can be heard of: too few nodes answer
+// (default 10ms and 200ms). While one can, Lock asks when it is told, and all the same after 2.5 to 5 times the longer bound.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retryMin, s.retryMax = min, max }
 }
 
-// WithLogger logs what happens in the background, where no error can be returned (default: nothing is logged).
+// WithLogger logs what no error is returned for: a lock that was lost, and that Lock begins to wait because nodes are down or in
+// quarantine (default: nothing is logged). Nodes that fail while the others are enough, or while Lock waits already, are not logged.
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
 // WithHooks sets the functions that are told what happens to locks.
@@ -73,6 +80,10 @@ func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
 
 // WithClock sets the clock of a new Locker, for tests (default clock.System).
 func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock = c } }
+
+// WithRand sets where the random part of a new Locker's waits comes from, so that a test can replay them. It is called by one
+// goroutine at a time (default: a source seeded at random).
+func WithRand(source rand.Source) Option { return func(s *settings) { s.random = source } }
 
 // WithNodeOptions sets the options of the nodes that Open opens. New refuses it.
 func WithNodeOptions(opts ...node.Option) Option {
@@ -83,7 +94,7 @@ func defaults() settings {
 	return settings{
 		lease: DefaultLease, drift: clock.DefaultDriftFactor,
 		retryMin: 10 * time.Millisecond, retryMax: 200 * time.Millisecond,
-		logger: slog.New(slog.DiscardHandler), clock: clock.System(),
+		logger: slog.New(slog.DiscardHandler), clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
 	}
 }
 
@@ -111,6 +122,8 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("retry times %v and %v are not positive and in order", s.retryMin, s.retryMax)
 	case s.clock == nil:
 		return bad("the clock is nil")
+	case s.random == nil:
+		return bad("the source of randomness is nil")
 	case s.logger == nil:
 		return bad("the logger is nil")
 	}

@@ -20,9 +20,9 @@ var lossWords = map[scripts.Renewed]error{
 // renewal gathers the locks whose renewals fall together into one call for each connection.
 type renewal struct {
 	core    *core
-	sent    clock.Instant // read before anything is sent
-	batches map[batchKey]*batch
-	full    []*batch
+	sent    clock.Instant       // read before anything is sent
+	batches map[batchKey]*batch // that have room
+	all     []*batch            // in the order in which they were begun
 }
 
 type batchKey struct{ node, lane int }
@@ -68,11 +68,8 @@ func (r *renewal) planLocked(h *hold) {
 		key := batchKey{i, n.Lane(h.lane())}
 		b := r.batches[key]
 		if b == nil || len(b.votes) == batchSize {
-			if b != nil {
-				r.full = append(r.full, b)
-			}
 			b = &batch{core: r.core, node: i, lane: h.lane(), sent: r.sent}
-			r.batches[key] = b
+			r.batches[key], r.all = b, append(r.all, b)
 		}
 		b.votes = append(b.votes, v)
 		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
@@ -89,10 +86,7 @@ func (h *hold) acquireAgainLocked(level int) scripts.Call {
 // send puts the batches into the pipelines. It returns what is to be done about those that nodes refused, once the schedule is
 // unlocked.
 func (r *renewal) send() (refused []func()) {
-	for _, b := range r.batches {
-		r.full = append(r.full, b)
-	}
-	for _, b := range r.full {
+	for _, b := range r.all {
 		if err := r.core.nodes[b.node].Start(b.lane, scripts.Renew(b.locks), nil, b); err != nil {
 			refused = append(refused, func() { b.Done(node.Result{Err: err}) })
 		}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -12,6 +13,9 @@ import (
 type round struct {
 	need    int
 	decided chan struct{} // closed when need answers count, or no longer can
+	// believed, bit by node, is who is believed to have the owner. Where such a node has not, its answer decides nothing: too many
+	// of them, and the lock had been lost.
+	believed uint64
 
 	mu     sync.Mutex
 	left   int // answers still to come
@@ -60,7 +64,10 @@ func (r *round) answer(node int, a reply) {
 	}
 }
 
-func (r *round) overLocked() bool { return judge(r.count+r.left, r.need, r.count, 0) != pending }
+func (r *round) overLocked() bool {
+	certain := r.count - bits.OnesCount64(r.denied&r.believed)
+	return judge(certain+r.left, r.need, certain, 0) != pending
+}
 
 // outcome returns what is known by now.
 func (r *round) outcome() (enough bool, denied uint64, failed *multierror.Error) {

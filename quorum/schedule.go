@@ -33,7 +33,10 @@ type schedule struct {
 }
 
 func newSchedule(c *core) *schedule {
-	return &schedule{core: c, wake: clock.Never}
+	s := &schedule{core: c, wake: clock.Never}
+	s.timer = c.clock.AfterFunc(time.Hour, s.run)
+	s.timer.Stop()
+	return s
 }
 
 // add takes a hold that has just become held. It returns false when the schedule is closed.
@@ -77,9 +80,7 @@ func (s *schedule) close() []*hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.timer.Stop()
 	left := s.queue
 	s.queue = nil
 	for _, h := range left {
@@ -99,11 +100,7 @@ func (s *schedule) armLocked() {
 	now := s.core.clock.Now()
 	sleep := min(max(next.Sub(now), 0), maxSleep)
 	s.wake = now.Add(sleep)
-	if s.timer == nil {
-		s.timer = s.core.clock.AfterFunc(sleep, s.run)
-	} else {
-		s.timer.Reset(sleep)
-	}
+	s.timer.Reset(sleep)
 }
 
 // run is the timer's function.

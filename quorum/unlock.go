@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"fmt"
 	"math/bits"
 	"slices"
 
@@ -41,11 +40,10 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	l.unlocked.Store(true)
 	h.phase = released
 	r := newRound(len(h.votes), h.core.need)
-	var believed uint64 // bit by node
 	now := h.core.clock.Now()
 	for i := range h.votes {
 		if now.Before(h.votes[i].until) {
-			believed |= 1 << i
+			r.believed |= 1 << i
 		}
 	}
 	h.endContextsLocked(ErrReleased)
@@ -56,11 +54,11 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 
 	err := l.await(ctx, "unlock", r)
-	if err != nil && wasClosed {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+	if failed, _ := err.(*Error); failed != nil && wasClosed {
+		failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 	}
 	// Nodes that were believed to hold it, and did not: without them, was it held by the rule?
-	if _, denied, _ := r.outcome(); err == nil && !wasClosed && bits.OnesCount64(believed&^denied) < h.core.need {
+	if _, denied, _ := r.outcome(); err == nil && !wasClosed && bits.OnesCount64(r.believed&^denied) < h.core.need {
 		return &Error{Op: "unlock", Names: l.names, causes: []error{ErrLost, wordsOnly("nodes had forgotten it, or given it to another")}}
 	}
 	return err

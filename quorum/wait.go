@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -37,22 +36,29 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return l.enter(ctx, within, names)
 	}
-	for tries := 0; ; tries++ {
-		lock, hint, err := l.attempt(ctx, names)
-		if err == nil {
+	var before *refusal
+	key := keyOf(names)
+	if how, first := l.tryFirst(key); first {
+		var lock *Lock
+		lock, before = l.attempt(ctx, names, how)
+		if lock != nil {
+			l.core.queues.tried(key, lock)
 			return l.acquired(lock), nil
 		}
-		if ctx.Err() != nil || err.permanent(len(l.core.nodes)) {
-			return nil, err
+		if ctx.Err() != nil || before.err.permanent(len(l.core.nodes)) {
+			l.core.queues.tried(key, nil)
+			return nil, before.err
 		}
-		if tries == 0 && !errors.Is(err, ErrHeld) {
-			l.set.logger.Warn("quorumlock: waiting for nodes", "names", quoted(names), "error", err)
-		}
-		if ended := l.pause(ctx, l.retryAfter(tries, hint)); ended != nil {
-			err.causes = append(err.causes, ended...)
-			return nil, err
+		before.how = how
+		if !errors.Is(before.err, ErrHeld) {
+			l.set.logger.Warn("quorumlock: waiting for nodes", "names", quoted(names), "error", before.err)
 		}
 	}
+	lock, failed := l.wait(ctx, key, names, before)
+	if failed != nil {
+		return nil, failed
+	}
+	return l.acquired(lock), nil
 }
 
 // TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
@@ -65,9 +71,9 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return l.enter(ctx, within, names)
 	}
-	lock, _, failed := l.attempt(ctx, names)
-	if failed != nil {
-		return nil, failed
+	lock, r := l.attempt(ctx, names, everyone)
+	if lock == nil {
+		return nil, r.err
 	}
 	return l.acquired(lock), nil
 }
@@ -157,31 +163,16 @@ func (h *hold) covers(name string) bool {
 }
 
 // retryAfter is a random time that grows with the number of tries, and no longer than a holder's remaining lease.
-func (l *Locker) retryAfter(tries int, hint time.Duration) time.Duration {
-	most := min(l.set.retryMin<<min(tries, 10), l.set.retryMax)
-	if most < l.set.retryMin { // shifted out of range
-		most = l.set.retryMax
+func (s *settings) retryAfter(dice *rand.Rand, tries int, hint time.Duration) time.Duration {
+	most := min(s.retryMin<<min(tries, 10), s.retryMax)
+	if most < s.retryMin { // shifted out of range
+		most = s.retryMax
 	}
-	wait := l.set.retryMin/2 + rand.N(most)
+	wait := s.retryMin/2 + time.Duration(dice.Int64N(int64(most)))
 	if hint >= 0 {
 		wait = min(wait, hint+time.Millisecond)
 	}
 	return wait
-}
-
-// pause returns nil after d, or what ended it before.
-func (l *Locker) pause(ctx context.Context, d time.Duration) []error {
-	done := make(chan struct{})
-	timer := l.set.clock.AfterFunc(d, func() { close(done) })
-	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return contextError(ctx)
-	case <-l.core.closed:
-		return []error{fmt.Errorf("quorumlock: %w", ErrClosed)}
-	}
 }
 
 func scriptNames(names []string) []scripts.Name {

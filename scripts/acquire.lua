@@ -2,10 +2,10 @@
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then for each name: its hash, its token counter
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 token carried (0 for a fresh grant), 5 seed of the counter,
---       6 time to live of the counter in ms, 7 max lease in ms, 8 run id that the client expects
+--       6 time to live of the counter in ms, 7 max lease in ms, 8 channel of the first name, 9 run id that the client expects
 --
--- Replies with the token (an integer) when granted, else with {'held', remaining ms or -1}, {'quarantined', remaining ms},
--- {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.
+-- Replies with the token (an integer) when granted, else with {'held', remaining ms or -1, how many listen to the channel},
+-- {'quarantined', remaining ms}, {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.
 -- Every read comes before the first write: an error on the way leaves nothing behind.
 
 local owner, lease = ARGV[1], tonumber(ARGV[3])
@@ -40,7 +40,7 @@ end
 -- A node that forgot, or may have, grants nothing new. Whoever is in the hash already (re-entry) may stay.
 if carried == 0 or mine < names then
   local marker = redis.call('HMGET', KEYS[1], 'run', 'admitted', 'max')
-  if marker[1] ~= ARGV[8] or marker[3] ~= ARGV[7] then
+  if marker[1] ~= ARGV[9] or marker[3] ~= ARGV[7] then
     return {'stale', 0}
   end
   local time = redis.call('TIME')
@@ -54,7 +54,8 @@ if carried == 0 or mine < names then
 end
 
 if held then
-  return {'held', held}
+  -- Those who wait take their turns by it. A user of the server's who may not ask counts none.
+  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[8])[2] or 0}
 end
 
 -- A fresh grant counts up; a request that came twice, a re-entry and a repair do not.

@@ -15,13 +15,13 @@ type AcquireArgs struct {
 
 // Acquire asks for a grant of all names or none. ParseAcquire reads the reply. The connection adds its run id (Carrier).
 func Acquire(a AcquireArgs) Call {
-	args := make([]any, 0, 12+2*len(a.Names))
+	args := make([]any, 0, 13+2*len(a.Names))
 	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.buried)
 	for _, n := range a.Names {
 		args = append(args, n.key, n.counter)
 	}
 	args = append(args, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed),
-		any(CounterTTLMillis), a.MaxLease.boxed, "")
+		any(CounterTTLMillis), a.MaxLease.boxed, a.Names[0].channel, "")
 	return Call{script: acquireScript, args: args}
 }
 

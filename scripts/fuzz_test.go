@@ -27,6 +27,7 @@ func FuzzParse(f *testing.F) {
 			f.Add(slices.Concat([]byte("*\x02"), text8('+', word), number64(number)))
 		}
 	}
+	f.Add(slices.Concat([]byte("*\x03"), text8('$', "held"), number64(1500), number64(8)))
 	for _, letters := range []string{"RRRR", "RGTR", "RRR", "RRRRR", "rrrr", ""} {
 		f.Add(text8('$', letters))
 	}
@@ -62,7 +63,7 @@ func possible(script string, value, got any) bool {
 	switch got := got.(type) {
 	case scripts.AcquireReply:
 		number, _ := value.(int64)
-		return wait(got.Wait) && (got.Wait != -1 || got.Outcome == scripts.Held) && got.Token == uint64(number) &&
+		return wait(got.Wait) && got.Waiting >= 0 && (got.Waiting == 0 || got.Outcome == scripts.Held) && (got.Wait != -1 || got.Outcome == scripts.Held) && got.Token == uint64(number) &&
 			(got.Outcome == scripts.Granted) == (got.Token != 0)
 	case []scripts.Renewed:
 		if len(got) != len(threeLocks) {
@@ -162,7 +163,7 @@ func FuzzNames(f *testing.F) {
 			want []string // after the script
 		}{
 			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Level: 3, Lease: ms, MaxLease: ms, Token: token, Seed: token}),
-				[]string{"6", "quorumlock:node", tomb, first, counter(first), second, counter(second), id, "3", "2", digits, digits, day, "2", first}},
+				[]string{"6", "quorumlock:node", tomb, first, counter(first), second, counter(second), id, "3", "2", digits, digits, day, "2", channel(first), first}},
 			{scripts.Renew([]scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: names(second), Owner: owner, Lease: ms}}),
 				[]string{"6", first, counter(first), second, counter(second), second, counter(second), day,
 					id, digits, "2", id, digits, "2", id, "0", "2"}},

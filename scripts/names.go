@@ -13,7 +13,13 @@ type Name struct {
 
 // NewName returns the keys of a lock's name. The name is taken byte for byte.
 func NewName(name string) Name {
-	return Name{text: name, key: name, counter: tokenPrefix + name, channel: Channel(name)}
+	opened, closed := "{", "}"
+	if strings.Contains(name, "{") {
+		opened, closed = "", ""
+	}
+	both := tokenPrefix + name + channelPrefix + opened + name + closed // one allocation instead of two
+	end := len(tokenPrefix) + len(name)
+	return Name{text: name, key: name, counter: both[:end], channel: both[end:]}
 }
 
 // String returns the name itself.

@@ -35,6 +35,7 @@ type AcquireReply struct {
 	Outcome Outcome
 	Token   uint64        // of a grant
 	Wait    time.Duration // Held: the longest remaining time to live, −1 for a key without one; Quarantined: what is left
+	Waiting int           // Held: connections that listen to the channel of the first name, 0 also when the server does not tell
 }
 
 // ParseAcquire reads the reply to Acquire; errors wrap ErrReply.
@@ -45,6 +46,9 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		}
 		return AcquireReply{Outcome: Granted, Token: uint64(token)}, nil
 	}
+	if fields, ok := v.([]any); ok && len(fields) == 3 {
+		return parseHeld(fields, v)
+	}
 	word, number, ok := pair(v)
 	if !ok {
 		return AcquireReply{}, malformed(acquireScript, v)
@@ -52,12 +56,8 @@ func ParseAcquire(v any) (AcquireReply, error) {
 	wait, ok := duration(number)
 	reply := AcquireReply{Wait: wait}
 	switch {
-	case word == "held" && number == -1:
-		reply.Outcome, reply.Wait = Held, -1
 	case !ok:
 		return AcquireReply{}, malformed(acquireScript, v)
-	case word == "held":
-		reply.Outcome = Held
 	case word == "quarantined":
 		reply.Outcome = Quarantined
 	case word == "stale":
@@ -68,6 +68,20 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
 	return reply, nil
+}
+
+func parseHeld(fields []any, v any) (AcquireReply, error) {
+	word, ok := text(fields[0])
+	ttl, ok1 := fields[1].(int64)
+	waiting, ok2 := fields[2].(int64)
+	wait, ok3 := duration(ttl)
+	if ttl == -1 {
+		wait, ok3 = -1, true
+	}
+	if !(ok && ok1 && ok2 && ok3) || word != "held" || waiting < 0 || waiting > 1<<31 {
+		return AcquireReply{}, malformed(acquireScript, v)
+	}
+	return AcquireReply{Outcome: Held, Wait: wait, Waiting: int(waiting)}, nil
 }
 
 // Renewed is what a node says of one lock in a batch.

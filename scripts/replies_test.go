@@ -29,6 +29,8 @@ func bulk(s string) []byte { return []byte(s) }
 
 func pair(word string, number any) []any { return []any{bulk(word), number} }
 
+func waited(ttl, waiting any) []any { return []any{bulk("held"), ttl, waiting} }
+
 // inspected is a good reply to inspect, with one field changed.
 func inspected(field int, value any) []any {
 	fields := []any{bulk(me), bulk("1"), int64(5000), bulk("7"), bulk(runID), int64(0)}
@@ -44,9 +46,11 @@ func TestMalformedReplies(t *testing.T) {
 	}
 	const tooLong = math.MaxInt64 / 1_000_000 // milliseconds; a time.Duration holds less
 	more := map[string][]any{
-		"acquire": {int64(0), int64(1 << 53), pair("held", int64(-2)), pair("held", int64(math.MinInt64)), pair("held", int64(tooLong)),
-			pair("held", bulk("5")), pair("held", nil), pair("quarantined", int64(-1)), pair("stale", int64(-1)), pair("released", int64(-1)),
-			pair("HELD", int64(1)), pair("held ", int64(1)), pair("", int64(1)), []any{bulk("held")}, []any{bulk("held"), int64(1), int64(1)},
+		"acquire": {int64(0), int64(1 << 53), waited(int64(-2), int64(0)), waited(int64(math.MinInt64), int64(0)),
+			waited(int64(tooLong), int64(0)), waited(bulk("5"), int64(0)), waited(nil, int64(0)), waited(int64(5), int64(-1)),
+			waited(int64(5), int64(math.MaxInt64)), waited(int64(5), nil), waited(int64(5), bulk("1")), pair("held", int64(5)),
+			pair("quarantined", int64(-1)), pair("stale", int64(-1)), pair("released", int64(-1)),
+			pair("HELD", int64(1)), pair("held ", int64(1)), pair("", int64(1)), []any{bulk("held")}, []any{bulk("held"), int64(1), int64(1), int64(1)},
 			[]any{"held", int64(1)}, []any{int64(5)}, []any{nil, int64(5)}},
 		"renew": {bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
@@ -85,9 +89,10 @@ func TestReplies(t *testing.T) {
 	}{
 		{"acquire", int64(1), granted(1)},
 		{"acquire", int64(1<<53 - 1), granted(1<<53 - 1)},
-		{"acquire", pair("held", int64(0)), held(0)},
-		{"acquire", pair("held", int64(1500)), held(1500 * time.Millisecond)},
-		{"acquire", pair("held", int64(-1)), held(-1)},
+		{"acquire", waited(int64(0), int64(0)), held(0)},
+		{"acquire", waited(int64(1500), int64(0)), held(1500 * time.Millisecond)},
+		{"acquire", waited(int64(-1), int64(0)), held(-1)},
+		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.Held, Wait: 5 * time.Millisecond, Waiting: 8}},
 		{"renew", bulk("RRRR"), []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}},
 		{"renew", bulk("GRGT"), []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}},
 		{"renew", bulk("TTGR"), []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}},

@@ -67,8 +67,14 @@ func listen(conn redis.Conn, s interface {
 	if err := subscriber.PSubscribe("*"); err != nil {
 		return nil, err
 	}
-	if err, ok := subscriber.Receive().(error); ok {
+	// What waits for a lock subscribes to its channel, and is counted; who follows a pattern is not.
+	if err := subscriber.Subscribe(scripts.Channel("awaited")); err != nil {
 		return nil, err
+	}
+	for range 2 {
+		if err, ok := subscriber.Receive().(error); ok {
+			return nil, err
+		}
 	}
 	during()
 	if _, err := s.Do("PUBLISH", end, ""); err != nil {

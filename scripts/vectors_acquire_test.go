@@ -96,6 +96,9 @@ func acquireVectors() []vector {
 			after: []check{hash("k", me, "3")}},
 
 		{name: "held", before: taken, call: acquire(), want: held(5 * time.Second), untouched: true, twice: true},
+		{name: "held, and somebody waits", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
+			call: acquire(named("awaited", "k")), want: scripts.AcquireReply{Outcome: scripts.Held, Wait: lease, Waiting: 1}, untouched: true},
+		{name: "held, and somebody waits for another name", before: taken, call: acquire(named("k", "awaited")), want: held(5 * time.Second)},
 		{name: "held, token carried", before: taken, call: acquire(carrying(9)), want: held(5 * time.Second), untouched: true},
 		{name: "held without a time to live", before: state(ready, holds("k", rival, "1")), call: acquire(),
 			want: held(-1), untouched: true},

@@ -28,7 +28,7 @@ const usage = `quorumlock: one lock over several independent Redis masters
   quorumlock admit -yes [-max-lease D] [-timeout D] URL...
         end the quarantine of masters, on your word that no lock from before can still be held
 
-A URL is redis://[user]:[password]@host:port[/database], or with rediss, valkey, valkeys or unix. -max-lease (default 30s) is
+A URL is redis://[[user]:password@]host[:port][/database], or with rediss, valkey, valkeys or unix. -max-lease (default 30s) is
 what every client of the deployment was given as its max lease. -timeout (default 500ms) bounds what is asked of each master.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+var answerTo = map[string]string{"SUBSCRIBE": "subscribe", "UNSUBSCRIBE": "unsubscribe", "PING": "pong"}
+
+// refusal is the kind of an error reply: the user may not subscribe to the channel, most likely. The connection is as good as
+// before, and others may listen over it.
+const refusal = "error"
+
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+var errMessage = errors.New("not a reply to a subscriber")
+
+// readMessage takes apart what a server sends to a subscriber. A pong is an array while there are subscriptions, a status
+// otherwise.
+func readMessage(reply any) (kind, channel string, err error) {
+	if status, ok := reply.(string); ok && status == "PONG" {
+		return "pong", "", nil
+	}
+	fields, ok := reply.([]any)
+	if !ok || len(fields) < 2 || len(fields) > 3 {
+		return "", "", fmt.Errorf("%w: %.40q", errMessage, fmt.Sprint(reply))
+	}
+	word, ok1 := fields[0].([]byte)
+	name, ok2 := fields[1].([]byte)
+	kind = string(word)
+	switch {
+	case !ok1, !ok2 && fields[1] != nil:
+	case kind == "pong", kind == "message" && len(fields) == 3, kind == "subscribe", kind == "unsubscribe":
+		return kind, string(name), nil
+	}
+	return "", "", fmt.Errorf("%w: %.40q", errMessage, fmt.Sprint(reply))
+}

@@ -1,0 +1,207 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Where a request for a grant may have been carried out, or may yet be, the owner must be released.
+func TestWhatNeedsARelease(t *testing.T) {
+	taken := []any{[]byte("held"), int64(1000), int64(0)}
+	waits := []any{[]byte("quarantined"), int64(1000)}
+	for what, c := range map[string]struct {
+		answer node.Result
+		phase  phase
+		needed bool
+	}{
+		"granted":                                {granting("three", 7), asking, true},
+		"failed, never sent":                     {node.Result{Err: node.ErrDown}, asking, false},
+		"failed, sent":                           {node.Result{Err: node.ErrTimeout, Sent: true}, asking, true},
+		"refused":                                {node.Result{Value: taken, Sent: true}, asking, false},
+		"refused, sent twice: one may come late": {node.Result{Value: taken, Sent: true, Twice: true}, asking, true},
+		"quarantined":                            {node.Result{Value: waits, Sent: true}, asking, false},
+		"quarantined, sent twice":                {node.Result{Value: waits, Sent: true, Twice: true}, asking, true},
+		"refused, heard when a repair may have been sent already": {node.Result{Value: taken, Sent: true}, held, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h, _ := heldHold(t, defaults().lease)
+			h.phase = c.phase
+			v := &h.votes[2]
+			v.asked = true
+			v.Done(c.answer)
+			if v.asked != c.needed {
+				t.Errorf("a release would be sent: %v", v.asked)
+			}
+		})
+	}
+}
+
+// A node that refused the attempt holds nothing of it, but may grant it later: to a repair, or as the lock is entered again.
+func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
+	for what, later := range map[string]func(c *town, l *Locker, held *Lock){
+		"repaired": func(c *town, l *Locker, held *Lock) {
+			l.core.schedule.hasten(held.hold, l.core.clock.Now())
+			synctest.Wait()
+		},
+		"entered again": func(c *town, l *Locker, held *Lock) {
+			inner, err := l.Lock(held.Context(), "a")
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			synctest.Wait()
+			c.unlock(inner)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inTown(t, func(t *testing.T, c *town) {
+				l, rival := c.process(), scripts.OwnerOf("rival")
+				name := scriptNames([]string{"a"})
+				third := func(call scripts.Call) {
+					if r := l.core.nodes[2].Do(t.Context(), "a", call); r.Err != nil {
+						t.Fatal(r.Err)
+					}
+				}
+				third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.leaseMillis,
+					MaxLease: l.core.maxLeaseMillis, Seed: 1}))
+				held := c.lock(l, "a")
+				synctest.Wait()
+				third(scripts.Release(name, rival, 0))
+				later(c, l, held)
+				if c.owners(l)[2] != held.Owner() {
+					t.Fatal("the third master did not grant it later: the test shows nothing")
+				}
+				c.unlock(held)
+				synctest.Wait()
+				for i, owner := range c.owners(l) {
+					if owner != "" {
+						t.Errorf("master %d still has %s", i, owner)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An attempt is given up, and its release is under way, when the masters say that their marker must be written first: asked
+// again, it would be granted behind its release.
+func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		for _, m := range c.masters {
+			m.Flush() // the marker, too
+		}
+		jammed := make(chan struct{})
+		c.jammed.Store(&jammed)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := l.TryLock(ctx, "a")
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		c.jammed.Store(nil)
+		close(jammed)
+		synctest.Wait()
+		for i, owner := range c.owners(l) {
+			if owner != "" {
+				t.Errorf("master %d still has %s", i, owner)
+			}
+		}
+	})
+}
+
+// A lock that two of three masters forgot is lost, and let go where it was not forgotten.
+func TestLostLockIsReleasedWhereItStands(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		held := c.lock(l, "a")
+		synctest.Wait()
+		c.masters[0].Flush()
+		c.masters[1].Flush()
+		l.core.schedule.hasten(held.hold, l.core.clock.Now())
+		<-held.Context().Done()
+		if !errors.Is(held.Err(), ErrLost) {
+			t.Error(held.Err())
+		}
+		synctest.Wait()
+		if owner := c.owners(l)[2]; owner != "" {
+			t.Errorf("the third master still has %s", owner)
+		}
+	})
+}
+
+// Unlock hears of two of three masters that they had forgotten the lock, before a renewal does: then it was not held to the end,
+// in whatever order they tell, and however late the one that has it does.
+func TestUnlockTellsThatTheLockHadBeenLost(t *testing.T) {
+	for late := range 3 {
+		inTown(t, func(t *testing.T, c *town) {
+			l := c.process()
+			held := c.lock(l, "a")
+			synctest.Wait()
+			c.masters[0].Flush()
+			c.masters[2].Flush()
+			c.before(late, func() { time.Sleep(100 * time.Millisecond) })
+			if err := held.Unlock(t.Context()); !errors.Is(err, ErrLost) {
+				t.Errorf("Unlock, where master %d is late: %v", late, err)
+			}
+		})
+	}
+}
+
+// One that had forgotten it is no reason, and the others tell so without the one that is late.
+func TestUnlockOfALockThatAMinorityForgot(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		held := c.lock(l, "a")
+		synctest.Wait()
+		c.masters[0].Flush()
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// A node that does not answer gets no second renewal before it has answered the first: nothing piles up for it.
+func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		held := c.lock(c.process(WithLease(300*time.Millisecond)), "a")
+		defer c.unlock(held)
+		synctest.Wait()
+		var calls atomic.Int64
+		stalled := make(chan struct{})
+		c.before(2, func() {
+			calls.Add(1)
+			<-stalled
+		})
+		time.Sleep(850 * time.Millisecond) // less than the node's time-out
+		close(stalled)
+		synctest.Wait()
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d calls in eight rounds", n)
+		}
+	})
+}
+
+// owners is who has the name "a", by master.
+func (c *town) owners(l *Locker) (owners []string) {
+	c.t.Helper()
+	state, err := l.Inspect(context.Background(), "a")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, n := range state.Nodes {
+		owners = append(owners, n.Owner)
+	}
+	return owners
+}

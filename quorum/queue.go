@@ -1,0 +1,342 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// queues are all who wait in this process, for whatever names.
+type queues struct {
+	mu    sync.Mutex
+	byKey map[string]*queue
+	// trying are the names for which somebody asks who does not wait yet. Whoever comes meanwhile waits for what becomes of that,
+	// or a crowd that comes at once would ask as a crowd.
+	trying map[string]struct{}
+	// wanted is until when names are taken to be wanted by others, by a hash of the names. Who comes before then knocks: it is hardly
+	// its turn.
+	wanted [256]clock.Instant
+}
+
+// lately is for how long names are taken to be wanted by others when nobody in this process waits for them any more.
+const lately = 100 * time.Millisecond
+
+// wantedLocked finds where it stands of some names. Where two share a place, the first attempt takes a round trip more.
+func (all *queues) wantedLocked(key string) *clock.Instant {
+	sum := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		sum = (sum ^ uint32(key[i])) * 16777619
+	}
+	return &all.wanted[sum%uint32(len(all.wanted))]
+}
+
+// queue is those who wait in this process for the same names, in order of arrival. The first of them asks the nodes; the others
+// cost nothing. It is there while somebody waits.
+type queue struct {
+	core  *core
+	key   string
+	stops []func() // of listening
+
+	// Under queues.mu.
+	waiters []*waiter
+	turn    turn
+}
+
+// waiter is one call of Lock that waits.
+type waiter struct {
+	queue *queue
+	set   *settings
+	wake  chan struct{} // holds one, when the waiter should look whether it is to ask
+	alarm clock.Timer   // sends to wake; under queues.mu, and set for the first waiter only
+}
+
+// keyOf makes one text of a set of names.
+func keyOf(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		fmt.Fprintf(&b, "%d:%s", len(name), name)
+	}
+	return b.String()
+}
+
+// tryFirst tells whether nobody waits for the names, or is about to. Then the caller is to ask without waiting, in the way that it
+// returns, and to call tried or join afterwards.
+func (l *Locker) tryFirst(key string) (how approach, first bool) {
+	all := &l.core.queues
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	_, trying := all.trying[key]
+	if trying || all.byKey[key] != nil {
+		return 0, false
+	}
+	all.trying[key] = struct{}{}
+	if l.core.clock.Now().Before(*all.wantedLocked(key)) {
+		return knocking, true
+	}
+	return everyone, true
+}
+
+// tried ends what tryFirst began, for one who does not have to wait: it has the lock, or has given up (nil).
+func (all *queues) tried(key string, lock *Lock) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.trying, key)
+	if q := all.byKey[key]; q != nil {
+		q.nextLocked(lock, true)
+	}
+}
+
+// join puts a waiter into the queue for the names: at the end, or, if it was the first to ask, in front, with what became of that.
+func (l *Locker) join(key string, names []string, before *refusal) *waiter {
+	c := l.core
+	w := &waiter{set: l.set, wake: make(chan struct{}, 1)}
+	w.alarm = l.set.clock.AfterFunc(time.Hour, func() {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	})
+	c.queues.mu.Lock()
+	q := c.queues.byKey[key]
+	fresh := q == nil
+	if fresh {
+		seed := uint64(c.dice.below(1 << 62))
+		q = &queue{core: c, key: key, turn: newTurn(len(c.nodes), c.need, rand.New(rand.NewPCG(seed, seed)))}
+		c.queues.byKey[key] = q
+	}
+	w.queue = q
+	_, trying := c.queues.trying[key]
+	switch {
+	case before != nil:
+		delete(c.queues.trying, key)
+		q.waiters = slices.Insert(q.waiters, 0, w)
+		q.turn.refused(w.set, before, c.clock.Now(), c.pace.slot())
+	default:
+		q.waiters = append(q.waiters, w)
+		if fresh && !trying { // the queue behind which it was to wait is gone
+			q.turn.next = c.clock.Now()
+		}
+	}
+	if q.waiters[0] == w {
+		q.armLocked()
+	}
+	c.queues.mu.Unlock()
+	if fresh {
+		q.listen(names)
+	}
+	return w
+}
+
+// listen subscribes to the channels of the names on all nodes. It is called once, by a waiter of the queue.
+func (q *queue) listen(names []string) {
+	stops := make([]func(), 0, len(q.core.nodes)*len(names))
+	for i, n := range q.core.nodes {
+		for k, name := range names {
+			stops = append(stops, n.Listen(scripts.Channel(name), &ear{queue: q, node: i, first: k == 0}))
+		}
+	}
+	q.core.queues.mu.Lock()
+	defer q.core.queues.mu.Unlock()
+	q.stops = stops
+}
+
+// leave takes a waiter out, wherever it stands. Whoever is the first then asks next: got tells that the one who leaves has the
+// lock, asked that it asked and has not.
+func (w *waiter) leave(got *Lock, asked bool) {
+	q := w.queue
+	all := &q.core.queues
+	all.mu.Lock()
+	first := q.waiters[0] == w
+	i := slices.Index(q.waiters, w)
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	if len(q.waiters) == 0 {
+		delete(all.byKey, q.key)
+		*all.wantedLocked(q.key) = q.core.clock.Now().Add(lately)
+		stops := q.stops
+		all.mu.Unlock()
+		for _, stop := range stops {
+			stop()
+		}
+		return
+	}
+	defer all.mu.Unlock()
+	if first {
+		q.nextLocked(got, asked)
+	}
+}
+
+// nextLocked hands the turn to the first waiter: the one before has the lock, or has asked in vain, or neither.
+func (q *queue) nextLocked(got *Lock, asked bool) {
+	now := q.core.clock.Now()
+	switch {
+	case got != nil:
+		q.turn.passed(q.waiters[0].set, now, got.hold.set.lease)
+		q.turn.last = q.core.unasked(ErrHeld)
+	case asked:
+		q.turn.next = now // what it had heard of is lost with it
+	}
+	q.armLocked()
+}
+
+// armLocked has the first waiter wake when it is to ask, by its own timer also when that is now: so whoever changes the turn never
+// has a waiter run in its stead.
+func (q *queue) armLocked() {
+	q.waiters[0].alarm.Reset(max(q.turn.next.Sub(q.core.clock.Now()), 0))
+}
+
+// wait waits for its turn and asks, until it holds the lock or there is no use in going on.
+func (l *Locker) wait(ctx context.Context, key string, names []string, before *refusal) (*Lock, *Error) {
+	w := l.join(key, names, before)
+	defer w.alarm.Stop()
+	for {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+		case <-l.core.closed:
+		}
+		if ended := l.ending(ctx); ended != nil {
+			return nil, w.giveUp(names, ended)
+		}
+		how, saw, due := w.due()
+		if !due {
+			continue
+		}
+		lock, r := l.attempt(ctx, names, how)
+		if lock != nil {
+			w.leave(lock, true)
+			return lock, nil
+		}
+		if ctx.Err() != nil || r.err.permanent(len(l.core.nodes)) {
+			err := r.err
+			if last := w.last(); r.cut && last != nil { // it knows less than the one before
+				err = last.ended(names, l.ending(ctx))
+			}
+			w.leave(nil, true)
+			return nil, err
+		}
+		r.how, r.saw = how, saw
+		w.refused(r)
+	}
+}
+
+// ending is what has ended the waiting, if anything has.
+func (l *Locker) ending(ctx context.Context) []error {
+	causes := contextError(ctx)
+	if l.core.isClosed() {
+		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
+	}
+	return causes
+}
+
+// due tells whether the waiter is to ask now, and how.
+func (w *waiter) due() (how approach, saw news, due bool) {
+	q := w.queue
+	q.core.queues.mu.Lock()
+	defer q.core.queues.mu.Unlock()
+	if q.waiters[0] != w {
+		return 0, saw, false
+	}
+	if q.core.clock.Now().Before(q.turn.next) {
+		q.armLocked()
+		return 0, saw, false
+	}
+	return q.turn.how, q.turn.news, true
+}
+
+// refused takes what became of the first waiter's attempt.
+func (w *waiter) refused(r *refusal) {
+	q := w.queue
+	q.core.queues.mu.Lock()
+	defer q.core.queues.mu.Unlock()
+	q.turn.refused(w.set, r, q.core.clock.Now(), q.core.pace.slot())
+	select { // before arming: what comes of that must stay
+	case <-w.wake: // by what came while it asked
+	default:
+	}
+	q.armLocked()
+}
+
+// giveUp leaves, and makes an error of what is known of the last attempt, whosever it was.
+func (w *waiter) giveUp(names []string, causes []error) *Error {
+	last := w.last()
+	switch {
+	case last != nil:
+	case slices.Contains(causes, context.DeadlineExceeded): // somebody asks, and has not been answered
+		last = w.queue.core.unasked(ErrUnavailable)
+	default:
+		last = w.queue.core.unasked()
+	}
+	w.leave(nil, false)
+	return last.ended(names, causes)
+}
+
+// last is the error of the last attempt of which the outcome is known, nil when there is none.
+func (w *waiter) last() *Error {
+	all := &w.queue.core.queues
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return w.queue.turn.last
+}
+
+// ended is the error of one who has waited and gives up.
+func (e *Error) ended(names []string, causes []error) *Error {
+	ended := *e
+	ended.Names, ended.causes = names, append(slices.Clone(e.causes), causes...)
+	return &ended
+}
+
+// unasked is the error of one who has not asked any node, but knows why it would be in vain.
+func (c *core) unasked(reason ...error) *Error {
+	return &Error{Op: "lock", Need: c.need, Unknown: len(c.nodes), causes: append([]error{ErrNotAcquired}, reason...)}
+}
+
+// ear hears of one channel on one node (node.Listener).
+type ear struct {
+	queue *queue
+	node  int
+	first bool // of the names: it speaks for the node
+}
+
+var _ node.Listener = (*ear)(nil)
+
+func (e *ear) Listening() {
+	if e.first {
+		e.tell(func(t *turn, w *waiter, now clock.Instant) { t.listening(e.node, now) })
+	}
+}
+
+func (e *ear) Deaf() {
+	if e.first {
+		e.tell(func(t *turn, w *waiter, now clock.Instant) { t.deaf(w.set, e.node, now) })
+	}
+}
+
+func (e *ear) Heard() {
+	e.tell(func(t *turn, w *waiter, now clock.Instant) { t.heard(e.node, now, e.queue.core.pace.slot()) })
+}
+
+// tell changes the turn.
+func (e *ear) tell(what func(t *turn, first *waiter, now clock.Instant)) {
+	q := e.queue
+	q.core.queues.mu.Lock()
+	defer q.core.queues.mu.Unlock()
+	if len(q.waiters) == 0 {
+		return
+	}
+	before := q.turn.next
+	what(&q.turn, q.waiters[0], q.core.clock.Now())
+	if q.turn.next != before {
+		q.armLocked()
+	}
+}

@@ -1,0 +1,503 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/fake"
+)
+
+func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		held, other := c.lock(l, "a"), c.lock(l, "c")
+		results, others := make(chan turned, 10), make(chan turned, 1)
+		for i := range 10 {
+			names := []string{"a", "b"}
+			if i%2 == 1 {
+				slices.Reverse(names) // the same names, in whatever order
+			}
+			queueUp(t.Context(), l, i, results, names...)
+		}
+		queueUp(t.Context(), l, 0, others, "c") // who waits for other names is in no line with them
+		c.unlock(other)
+		c.unlock(c.next(others, shortly).lock)
+		c.unlock(held)
+		for i := range 10 {
+			got := c.next(results, shortly)
+			if got.err != nil || got.who != i {
+				t.Fatalf("turn %d is that of %d: %v", i, got.who, got.err)
+			}
+			c.unlock(got.lock)
+		}
+		c.empty(l)
+	})
+}
+
+// Whoever is cancelled leaves at once, wherever it stands. Nobody asks the nodes for that, and the order of the others stays.
+func TestQueueIsLeftFromTheMiddle(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		held := c.lock(l, "a")
+		results := make(chan turned, 6)
+		cancel := make([]context.CancelFunc, 6)
+		for i := range cancel {
+			var ctx context.Context
+			ctx, cancel[i] = context.WithCancel(t.Context())
+			queueUp(ctx, l, i, results, "a")
+		}
+		calls, since := c.calls.Load(), time.Now()
+		for _, i := range []int{2, 5, 3} {
+			cancel[i]()
+			got := c.next(results, shortly)
+			if got.who != i || !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, ErrHeld) || !errors.Is(got.err, ErrNotAcquired) {
+				t.Errorf("%d was cancelled; %d: %v", i, got.who, got.err)
+			}
+			synctest.Wait()
+		}
+		if took, more := time.Since(since), c.calls.Load()-calls; took != 0 || more != 0 {
+			t.Errorf("three were cancelled in %v with %d calls, want none of either", took, more)
+		}
+		c.unlock(held)
+		for _, i := range []int{0, 1, 4} {
+			got := c.next(results, shortly)
+			if got.err != nil || got.who != i {
+				t.Fatalf("it is the turn of %d, not of %d: %v", i, got.who, got.err)
+			}
+			c.unlock(got.lock)
+		}
+		for _, stop := range cancel {
+			stop()
+		}
+		c.empty(l)
+	})
+}
+
+// The first is cancelled as it is woken: whatever it had heard of, and whether or not it had begun to ask, the next one asks.
+func TestQueueHandsTheTurnOn(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		for round := range 50 {
+			held := c.lock(l, "a")
+			results := make(chan turned, 2)
+			ctx, cancel := context.WithCancel(t.Context())
+			queueUp(ctx, l, 0, results, "a")
+			queueUp(t.Context(), l, 1, results, "a")
+			go held.Unlock(context.Background())
+			for range round % 10 {
+				runtime.Gosched()
+			}
+			cancel()
+			for range 2 {
+				switch got := c.next(results, shortly); {
+				case got.err == nil:
+					c.unlock(got.lock)
+				case got.who == 1:
+					t.Fatal(got.err)
+				}
+			}
+			synctest.Wait()
+		}
+		c.empty(l)
+	})
+}
+
+// The same, held still: one that has asked in vain leaves, and takes what it had heard of with it.
+func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		held := c.lock(c.process(), "a")
+		first, second := l.join("a", []string{"a"}, nil), l.join("a", []string{"a"}, nil)
+		synctest.Wait()
+		first.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: first.queue.turn.news, hint: -1})
+		if _, _, due := first.due(); due {
+			t.Fatal("it is to ask again although nothing was heard")
+		}
+		c.unlock(held)
+		synctest.Wait()
+		if _, _, due := first.due(); !due {
+			t.Fatal("a release was heard and nobody asks")
+		}
+		if _, _, due := second.due(); due {
+			t.Fatal("two are to ask")
+		}
+		// It asks, and is too late.
+		first.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: first.queue.turn.news, hint: -1})
+		first.leave(nil, true)
+		first.alarm.Stop()
+		synctest.Wait()
+		select {
+		case <-second.wake:
+		default:
+			t.Error("the next one is not woken")
+		}
+		if _, _, due := second.due(); !due {
+			t.Error("the next one does not ask")
+		}
+		// One that leaves without having asked changes nothing for the next but that it is the first.
+		second.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: first.queue.turn.news, hint: -1})
+		third, fourth := l.join("a", []string{"a"}, nil), l.join("a", []string{"a"}, nil)
+		select {
+		case <-second.wake:
+		default:
+		}
+		fourth.leave(nil, true)
+		fourth.alarm.Stop()
+		synctest.Wait()
+		if _, _, due := second.due(); due || len(second.wake) > 0 {
+			t.Error("one that leaves from behind wakes the first")
+		}
+		second.leave(nil, false)
+		second.alarm.Stop()
+		if _, _, due := third.due(); due {
+			t.Error("it asks although nobody had heard of anything")
+		}
+		third.leave(nil, false)
+		third.alarm.Stop()
+		c.empty(l)
+	})
+}
+
+// When the last has left, nothing is: no queue, no subscription, no connection for messages, no goroutine, no timer.
+func TestQueueLeavesNothing(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		held := c.lock(c.process(), "a")
+		l.TryLock(t.Context(), "a")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := goroutines()
+		results := make(chan turned, 20)
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 20 {
+			names := []string{"a", "b", "c"}[:1+i%3]
+			queueUp(ctx, l, i, results, names...)
+		}
+		if got := c.listening("a"); got != 3 {
+			t.Errorf("%d connections listen for 20 waiters, want one for each master", got)
+		}
+		if n := len(l.core.queues.byKey); n != 3 {
+			t.Errorf("%d queues for three sets of names", n)
+		}
+		cancel()
+		for range 20 {
+			<-results
+		}
+		synctest.Wait()
+		c.empty(l)
+		if got := c.listening("a") + c.listening("b") + c.listening("c"); got != 0 {
+			t.Errorf("%d subscriptions are left", got)
+		}
+		time.Sleep(time.Second) // the connection for messages is kept for a moment
+		synctest.Wait()
+		if after := goroutines(); after > before {
+			t.Errorf("%d goroutines before, %d after", before, after)
+		}
+		c.unlock(held)
+	})
+}
+
+// goroutines counts those that run. runtime.NumGoroutine counts one that has just ended, too.
+func goroutines() int {
+	all := make([]byte, 1<<20)
+	return strings.Count(string(all[:runtime.Stack(all, true)]), "\ngoroutine ")
+}
+
+// Who comes soon after somebody waited knocks: it is hardly its turn, and a refusal then costs one call.
+func TestQueueKnocksWhereOthersWaited(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		results := make(chan turned, 1)
+		held := c.lock(l, "a")
+		queueUp(t.Context(), l, 0, results, "a")
+		c.unlock(held)
+		c.unlock(c.next(results, shortly).lock)
+		held = c.lock(c.process(), "a")
+		for _, round := range []struct {
+			after       time.Duration
+			least, most int64
+		}{{lately - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // the last node may have to hear a release
+			time.Sleep(round.after)
+			calls := c.calls.Load()
+			how, first := l.tryFirst("a")
+			if !first {
+				t.Fatal("somebody is said to ask")
+			}
+			if lock, _ := l.attempt(t.Context(), []string{"a"}, how); lock != nil {
+				t.Fatal("two hold it")
+			}
+			l.core.queues.tried("a", nil)
+			if more := c.calls.Load() - calls; more < round.least || more > round.most {
+				t.Errorf("%d calls, want %d to %d", more, round.least, round.most)
+			}
+		}
+		c.unlock(held)
+		c.empty(l)
+	})
+}
+
+// A crowd that comes at once asks once; those behind the one who asks take their turns by what becomes of it.
+func TestQueueBehindTheFirstAttempt(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		results := make(chan turned, 3)
+		if _, first := l.tryFirst("a"); !first {
+			t.Fatal("somebody is said to ask")
+		}
+		if _, first := l.tryFirst("a"); first {
+			t.Fatal("two may ask without waiting")
+		}
+		calls := c.calls.Load()
+		queueUp(t.Context(), l, 1, results, "a")
+		if more := c.calls.Load() - calls; more > 3 {
+			t.Errorf("%d calls by one who is to wait", more)
+		}
+		// What was tried was in vain, for a caller that gives up: the next one is to ask now.
+		select {
+		case got := <-results: // it tried again when it had subscribed
+			c.unlock(got.lock)
+		default:
+			l.core.queues.tried("a", nil)
+			c.unlock(c.next(results, shortly).lock)
+		}
+		l.core.queues.tried("a", nil)
+		c.empty(l)
+
+		// It holds the lock: they wait for its release.
+		if _, first := l.tryFirst("a"); !first {
+			t.Fatal("somebody is said to ask")
+		}
+		lock, _ := l.attempt(t.Context(), []string{"a"}, everyone)
+		queueUp(t.Context(), l, 1, results, "a")
+		l.core.queues.tried("a", lock)
+		queueUp(t.Context(), l, 2, results, "a")
+		c.unlock(lock)
+		for who := 1; who <= 2; who++ {
+			got := c.next(results, shortly)
+			if got.err != nil || got.who != who {
+				t.Fatalf("%d has its turn, not %d: %v", got.who, who, got.err)
+			}
+			c.unlock(got.lock)
+		}
+		c.empty(l)
+	})
+}
+
+// Where nobody can listen, those behind the first attempt are told of its end all the same.
+func TestQueueBehindTheFirstAttemptWithoutEars(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		for _, m := range c.masters {
+			m.Crash(fake.Everything)
+		}
+		if _, first := l.tryFirst("a"); !first {
+			t.Fatal("somebody is said to ask")
+		}
+		w := l.join("a", []string{"a"}, nil)
+		synctest.Wait()
+		if _, _, due := w.due(); due {
+			t.Error("it asks while another does")
+		}
+		l.core.queues.tried("a", nil)
+		synctest.Wait()
+		select {
+		case <-w.wake:
+		default:
+			t.Error("it is not woken")
+		}
+		if _, _, due := w.due(); !due {
+			t.Error("it does not ask")
+		}
+		w.leave(nil, false)
+		w.alarm.Stop()
+		c.empty(l)
+
+		// Whoever was to wait behind others that are gone asks by itself.
+		w = l.join("a", []string{"a"}, nil)
+		if _, _, due := w.due(); !due {
+			t.Error("it waits for nobody")
+		}
+		synctest.Wait()
+		if len(w.wake) == 0 {
+			t.Error("nothing wakes it")
+		}
+		w.leave(nil, false)
+		w.alarm.Stop()
+		c.empty(l)
+	})
+}
+
+// A holder that died: its lease wakes who waits.
+func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		const lease = 300 * time.Millisecond
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		holder := c.process(WithLease(lease))
+		since := time.Now()
+		c.lock(holder, "a")
+		holder.Close() // the key is left to its lease
+		results := make(chan turned, 1)
+		queueUp(t.Context(), l, 0, results, "a")
+		c.unlock(c.next(results, time.Second).lock)
+		if took := time.Since(since); took < lease || took > lease+shortly {
+			t.Errorf("it has the lock after %v, want %v", took, lease)
+		}
+		c.empty(l)
+	})
+}
+
+// Closing the locker ends every waiting.
+func TestQueueEndsWithTheLocker(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		held := c.lock(c.process(), "a")
+		results := make(chan turned, 5)
+		for i := range 5 {
+			queueUp(t.Context(), l, i, results, "a")
+		}
+		time.Sleep(shortly) // until all that is left is to wait
+		since := time.Now()
+		l.Close()
+		for range 5 {
+			if got := c.next(results, shortly); !errors.Is(got.err, ErrClosed) {
+				t.Errorf("waiter %d: %v", got.who, got.err)
+			}
+		}
+		if took := time.Since(since); took != 0 {
+			t.Errorf("they waited for %v more", took)
+		}
+		c.empty(l)
+		c.unlock(held)
+	})
+}
+
+// What is said of those who give up: that another holds the lock when it is known, and else no more than is.
+func TestQueueTellsWhyItWasInVain(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		results := make(chan turned, 1)
+		wait := func() error {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), shortly)
+			defer cancel()
+			queueUp(ctx, l, 0, results, "a")
+			got := c.next(results, 2*shortly)
+			if got.err == nil {
+				t.Fatal("it has the lock")
+			}
+			if !errors.Is(got.err, ErrNotAcquired) || !errors.Is(got.err, context.DeadlineExceeded) {
+				t.Error(got.err)
+			}
+			return got.err
+		}
+		held := c.lock(l, "a")
+		if err := wait(); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+			t.Errorf("another held it: %v", err)
+		}
+		c.unlock(held)
+
+		// Somebody asks and has not been answered.
+		for _, m := range c.masters {
+			m.Crash(fake.Everything)
+		}
+		if _, first := l.tryFirst("a"); !first {
+			t.Fatal("somebody is said to ask")
+		}
+		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("no node has answered: %v", err)
+		}
+		l.core.queues.tried("a", nil)
+		for _, m := range c.masters {
+			m.Start()
+		}
+		time.Sleep(5 * time.Second) // until the nodes are found to be back
+
+		// The nodes failed, and then somebody of this process got it.
+		first := l.join("a", []string{"a"}, &refusal{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, hint: -1})
+		behind := l.join("a", []string{"a"}, nil)
+		lock, _ := l.attempt(t.Context(), []string{"a"}, everyone)
+		first.leave(lock, true)
+		first.alarm.Stop()
+		behind.alarm.Stop()
+		if err := behind.giveUp([]string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+			t.Errorf("another waiter has got it: %v", err)
+		}
+		c.unlock(lock)
+		c.empty(l)
+	})
+}
+
+// An attempt that is cut short, by the caller's context or by Close, knows less than the one before.
+func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l, holder := c.process(), c.process()
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, end := range []struct {
+			how  func()
+			want error
+		}{{cancel, context.Canceled}, {func() { go l.Close() }, ErrClosed}} {
+			held := c.lock(holder, "a")
+			results := make(chan turned, 1)
+			queueUp(ctx, l, 0, results, "a")
+			stalled, calls := make(chan struct{}), c.calls.Load()
+			c.stalled.Store(&stalled)
+			for c.calls.Load() < calls+3 { // the slow poll
+				time.Sleep(time.Millisecond)
+			}
+			end.how()
+			if got := c.next(results, shortly); !errors.Is(got.err, ErrHeld) || !errors.Is(got.err, end.want) {
+				t.Errorf("want %q and %q: %v", ErrHeld, end.want, got.err)
+			}
+			c.stalled.Store(nil)
+			close(stalled)
+			c.unlock(held)
+			ctx = t.Context()
+		}
+	})
+}
+
+// A timer may fire before its time by the clock that counts: whoever is woken too early is woken again.
+func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		held := c.lock(c.process(), "a")
+		w := l.join("a", []string{"a"}, nil)
+		synctest.Wait()
+		w.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: w.queue.turn.news, hint: -1})
+		w.alarm.Stop() // it has fired
+		if _, _, due := w.due(); due {
+			t.Fatal("it is to ask at once")
+		}
+		select {
+		case <-w.wake:
+		case <-time.After(time.Minute):
+			t.Error("nothing wakes it any more")
+		}
+		w.leave(nil, false)
+		w.alarm.Stop()
+		c.unlock(held)
+		c.empty(l)
+	})
+}
+
+// Whoever waits for several names wakes when the one is released that was held, whichever it is.
+func TestQueueWakesForEachOfItsNames(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l, holder := c.process(WithRetry(time.Minute, time.Minute)), c.process()
+		for _, name := range []string{"a", "b", "c"} {
+			held := c.lock(holder, name)
+			results := make(chan turned, 1)
+			queueUp(t.Context(), l, 0, results, "a", "b", "c")
+			time.Sleep(shortly) // until all that is left is to wait
+			c.unlock(held)
+			c.unlock(c.next(results, shortly).lock)
+		}
+		c.empty(l)
+	})
+}

@@ -1,0 +1,168 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// town is three masters in memory and the processes that lock on them, in a synctest bubble: nothing takes any time there but
+// what waits for it.
+type town struct {
+	t       *testing.T
+	masters []*fake.Master
+	calls   atomic.Int64                  // of scripts, on all masters
+	on      [3]atomic.Pointer[func()]     // when set, what a master does before it answers a script
+	stalled atomic.Pointer[chan struct{}] // when set, no script is answered before it is closed
+	jammed  atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives before it is closed
+}
+
+// road is a connection of a town's.
+type road struct {
+	net.Conn
+	town *town
+}
+
+func (r road) Write(p []byte) (int, error) {
+	if jammed := r.town.jammed.Load(); jammed != nil {
+		<-*jammed
+	}
+	return r.Conn.Write(p)
+}
+
+// inTown runs a test in a bubble, for the processes that it makes.
+func inTown(t *testing.T, test func(t *testing.T, c *town)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &town{t: t}
+		for i := range 3 {
+			m := fake.New(time.Now, uint64(i+1))
+			m.Trace = func(string, string, []string, any, error) {
+				c.calls.Add(1)
+				if before := c.on[i].Load(); before != nil {
+					(*before)()
+				}
+				if stalled := c.stalled.Load(); stalled != nil {
+					<-*stalled
+				}
+			}
+			c.masters = append(c.masters, m)
+		}
+		t.Cleanup(func() {
+			for _, m := range c.masters {
+				m.Stop()
+			}
+		})
+		test(t, c)
+	})
+}
+
+// before sets what a master does from now on before it answers a script.
+func (c *town) before(master int, do func()) { c.on[master].Store(&do) }
+
+func (c *town) process(opts ...Option) *Locker {
+	c.t.Helper()
+	var nodes []*node.Node
+	for i, m := range c.masters {
+		pool := &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
+			ours, theirs := net.Pipe()
+			go m.Serve(theirs)
+			return redis.NewConn(road{ours, c}, 5*time.Second, 5*time.Second), nil
+		}}
+		n, err := node.New(pool, node.WithName(fmt.Sprint("master", i)), node.WithTimeout(time.Second), node.WithoutQuarantine())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(func() { n.Close(); pool.Close() })
+		nodes = append(nodes, n)
+	}
+	ticking := clock.NewFake()
+	ticking.SetRate(1)
+	l, err := New(nodes, Majority, append([]Option{WithClock(ticking), WithRand(rand.NewPCG(1, 2))}, opts...)...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		l.Close()
+		ticking.SetRate(0)
+	})
+	synctest.Wait()
+	return l
+}
+
+// turned is what became of a call of Lock.
+type turned struct {
+	who  int
+	lock *Lock
+	err  error
+}
+
+// queueUp calls Lock in a goroutine and returns when it waits.
+func queueUp(ctx context.Context, l *Locker, who int, to chan<- turned, names ...string) {
+	go func() {
+		lock, err := l.Lock(ctx, names...)
+		to <- turned{who, lock, err}
+	}()
+	synctest.Wait()
+}
+
+func (c *town) lock(l *Locker, names ...string) *Lock {
+	c.t.Helper()
+	lock, err := l.Lock(c.t.Context(), names...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return lock
+}
+
+func (c *town) unlock(lock *Lock) {
+	c.t.Helper()
+	if err := lock.Unlock(context.Background()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// next takes the next result, which must come within most.
+func (c *town) next(from <-chan turned, most time.Duration) turned {
+	c.t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(most):
+		c.t.Fatalf("nobody has the lock after %v", most)
+		return turned{}
+	}
+}
+
+// shortly is far below every poll.
+const shortly = 100 * time.Millisecond
+
+// empty fails the test unless nothing is left of those who waited.
+func (c *town) empty(l *Locker) {
+	c.t.Helper()
+	q := &l.core.queues
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.byKey) != 0 || len(q.trying) != 0 {
+		c.t.Errorf("%d queues and %d names that are tried are left", len(q.byKey), len(q.trying))
+	}
+}
+
+// listening counts who listens to a name's channel, on all masters.
+func (c *town) listening(name string) (sum int) {
+	for _, m := range c.masters {
+		sum += m.Listening(scripts.Channel(name))
+	}
+	return sum
+}

@@ -1,0 +1,96 @@
+package quorum
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// askTwo is an attempt that two of the three masters have granted, the first with a counter that stands higher. The third answers
+// when answerLate is called.
+func (c *town) askTwo(l *Locker) (h *hold, answerLate func()) {
+	c.t.Helper()
+	h = newHold(l, scriptNames([]string{"a"}))
+	h.first = Lock{hold: h, names: []string{"a"}}
+	c.ahead(l, 0)
+	decided := make(chan struct{})
+	c.before(2, func() { <-decided })
+	h.ask()
+	<-h.decided
+	return h, func() { close(decided); synctest.Wait() }
+}
+
+// high is where a counter stands that was counted up by ahead.
+const high = 1 << 52
+
+// ahead counts up the counter of the name "a" on some masters, as an earlier holder.
+func (c *town) ahead(l *Locker, masters ...int) {
+	c.t.Helper()
+	name, before := scriptNames([]string{"a"}), scripts.OwnerOf("before")
+	for _, i := range masters {
+		for _, call := range []scripts.Call{
+			scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: high}),
+			scripts.Release(name, before, 0),
+		} {
+			if r := l.core.nodes[i].Do(c.t.Context(), "a", call); r.Err != nil {
+				c.t.Fatal(r.Err)
+			}
+		}
+	}
+}
+
+// A grant that was not read when the rule was met has no part in the token: nothing is written back to it, nor awaited from it.
+func TestLateGrantHasNoPartInTheToken(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		h, answerLate := c.askTwo(c.process())
+		answerLate()
+		if h.votes[2].answer != granted {
+			t.Fatalf("the third master's answer is %d", h.votes[2].answer)
+		}
+		c.masters[2].Crash(fake.Nothing)
+		synctest.Wait()
+		h.settleToken(t.Context())
+		if h.reason != nil || h.token != high+1 {
+			t.Errorf("the token is %d: %v", h.token, h.reason)
+		}
+		h.undo(t.Context())
+	})
+}
+
+// A grant that was read, and is gone when the token is written back to it, is none.
+func TestAttemptFailsWhereTheTokenCannotBeWrittenBack(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		h, answerLate := c.askTwo(c.process())
+		defer answerLate()
+		c.masters[1].Flush()
+		h.settleToken(t.Context())
+		if h.take(t.Context()) {
+			t.Error("it holds a lock whose token stands on one master")
+		}
+	})
+}
+
+// A master that forgot the lock and its counter is given the token with the repair: it would start from the clock otherwise.
+func TestRepairCarriesTheToken(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		c.ahead(l, 0, 1, 2)
+		held := c.lock(l, "a")
+		synctest.Wait()
+		c.masters[0].Flush()
+		l.core.schedule.hasten(held.hold, l.core.clock.Now())
+		synctest.Wait() // it hears that the lock is gone
+		l.core.schedule.hasten(held.hold, l.core.clock.Now())
+		synctest.Wait()
+		state, err := l.Inspect(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := state.Nodes[0]; n.Owner != held.Owner() || n.Token != held.Token() {
+			t.Errorf("the repaired master has %q with token %d, want %d", n.Owner, n.Token, held.Token())
+		}
+		c.unlock(held)
+	})
+}
