@@ -30,7 +30,7 @@ const (
 const childRole = "QUORUMLOCK_TEST_CHILD"
 
 // children are what a copy of the test binary can do: each returns the exit code.
-var children = map[string]func() int{"holder": holderProcess}
+var children = map[string]func() int{"holder": holderProcess, "contender": contenderProcess}
 
 func TestMain(m *testing.M) {
 	if child := children[os.Getenv(childRole)]; child != nil {

@@ -160,6 +160,7 @@ func TestHoldSeveralNames(t *testing.T) {
 	wantErr(t, err, quorum.ErrHeld)
 	noKeys(t, f.Masters, "a", "c")
 	unlock(t, single)
+	noKeys(t, f.Masters, "b") // a master that has not heard of the release yet would refuse, and be asked again with the renewal
 
 	all := lock(t, mine, "a", "b", "c")
 	if all.Token() <= single.Token() {

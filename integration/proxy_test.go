@@ -81,6 +81,7 @@ type proxy struct {
 	sent    bytes.Buffer // all that clients sent
 	trap    string       // a request that contains it springs the trap:
 	trapped direction    // what goes in this direction is held from then on
+	muted   string       // replies that contain it are lost, and nobody notices
 	lost    int          // pieces dropped
 	flying  int          // pieces on their way
 }
@@ -115,6 +116,13 @@ func (p *proxy) holdAt(text string, d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trap, p.trapped = text, d
+}
+
+// mute loses what masters send that contains the text, without a trace: it is for messages, which nobody counts.
+func (p *proxy) mute(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.muted = text
 }
 
 // heal ends all faults.
@@ -219,7 +227,7 @@ func (p *proxy) carry(c *carried, d direction, from net.Conn) {
 	})
 	to := c.ends[d]
 	for piece := range pieces {
-		if p.await(d, piece.due) && !p.drop(c, d) {
+		if p.await(d, piece.due) && !p.drop(c, d, piece.bytes) {
 			to.Write(piece.bytes) // when it fails the rest is of no interest, but is read to the end
 		}
 		p.land()
@@ -281,9 +289,13 @@ func (p *proxy) await(d direction, due time.Time) bool {
 }
 
 // drop decides whether a piece is lost.
-func (p *proxy) drop(c *carried, d direction) bool {
+func (p *proxy) drop(c *carried, d direction, text []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if d == replies && p.muted != "" && bytes.Contains(text, []byte(p.muted)) {
+		p.lost++
+		return true
+	}
 	if p.now[d].dropped {
 		c.lossy = true
 		p.lost++

@@ -49,12 +49,12 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 	}
 
 	if carried == 0 || mine < names {
-		if refusal, err := quarantine(k, keys[0], args[6], args[7]); refusal != nil || err != nil {
+		if refusal, err := quarantine(k, keys[0], args[6], args[8]); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
 	if held {
-		return []any{"held", remaining}, nil
+		return []any{"held", remaining, k.listening(args[7])}, nil
 	}
 
 	token := counter

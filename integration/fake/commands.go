@@ -36,7 +36,7 @@ func (m *Master) runLocked(s *session, command []string) (any, error) {
 	case "SCRIPT":
 		return m.scriptLocked(args)
 	case "EVAL", "EVALSHA":
-		return m.evalLocked(name(command) == "EVAL", args)
+		return m.evalLocked(s, name(command) == "EVAL", args)
 	case "FLUSHALL":
 		clear(m.data)
 		return ok, nil

@@ -38,7 +38,7 @@ var bySHA = func() map[string]known {
 }()
 
 // evalLocked runs a script, given by its source or by its hash.
-func (m *Master) evalLocked(source bool, args []string) (any, error) {
+func (m *Master) evalLocked(s *session, source bool, args []string) (any, error) {
 	if len(args) < 2 {
 		return nil, errSyntax
 	}
@@ -50,7 +50,7 @@ func (m *Master) evalLocked(source bool, args []string) (any, error) {
 	script := bySHA[sha]
 	reply, err := m.runScriptLocked(script, m.scripts[sha], args[1], args[2:])
 	if m.Trace != nil {
-		m.Trace(script.name, args[2:], reply, err)
+		m.Trace(s.conn.RemoteAddr().String(), script.name, args[2:], reply, err)
 	}
 	return reply, err
 }

@@ -38,6 +38,8 @@ type keyspace struct {
 	values  map[string]*value
 	now     int64
 	publish func(channel, payload string) int
+	// listening is PUBSUB NUMSUB of one channel.
+	listening func(channel string) int64
 }
 
 // find returns nil where there is no key, or one that has expired. As in Redis a key lives through the millisecond in which

@@ -31,9 +31,9 @@ type Master struct {
 	now func() time.Time
 	ids *rand.Rand
 
-	// Trace, when set before the first connection, is told of every script that ran, and how it was answered. It is called
-	// with the master locked.
-	Trace func(script string, args []string, reply any, err error)
+	// Trace, when set before the first connection, is told of every script that ran, who sent it (the connection's remote address)
+	// and how it was answered. It is called with the master locked.
+	Trace func(client, script string, args []string, reply any, err error)
 
 	mu       sync.Mutex
 	up       bool
@@ -133,6 +133,13 @@ func (m *Master) Keys() []string {
 	return m.openLocked().names("*")
 }
 
+// Listening returns how many connections have subscribed to a channel by its name.
+func (m *Master) Listening(channel string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return int(m.listeningLocked(channel))
+}
+
 // Set writes a string that does not expire.
 func (m *Master) Set(key, text string) {
 	m.mu.Lock()
@@ -156,7 +163,7 @@ func (m *Master) FlushScripts() {
 
 // openLocked returns the data as it stands at the present moment, which stays the same throughout a command or a script.
 func (m *Master) openLocked() *keyspace {
-	return &keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked}
+	return &keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked}
 }
 
 func clone(data map[string]*value) map[string]*value {

@@ -165,3 +165,13 @@ func (m *Master) publishLocked(channel, payload string) int {
 	}
 	return heard
 }
+
+// listeningLocked returns how many have subscribed to a channel by its name.
+func (m *Master) listeningLocked(channel string) (n int64) {
+	for s := range m.sessions {
+		if s.subscribed[channel] {
+			n++
+		}
+	}
+	return n
+}

@@ -49,6 +49,11 @@ func Start(n int, args ...string) (*Fleet, error) {
 // is not on PATH; for a server that did not come up it ends with what that server
 // wrote last.
 func StartReal(n int, args ...string) (*Fleet, error) {
+	return StartRealWith(nil, n, args...)
+}
+
+// StartRealWith is StartReal with variables ("NAME=value") added to the processes' environment.
+func StartRealWith(env []string, n int, args ...string) (*Fleet, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("masters: %w: %w", ErrNoServer, err)
@@ -59,7 +64,7 @@ func StartReal(n int, args ...string) (*Fleet, error) {
 	}
 	fleet := &Fleet{Kind: "redis-server " + version + " processes", starter: newStarter()}
 	return fleet.start(n, func(addr string) (server, error) {
-		return newProcess(path, addr, args, fleet.starter)
+		return newProcess(path, addr, args, env, fleet.starter)
 	})
 }
 

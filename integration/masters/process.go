@@ -24,6 +24,7 @@ const (
 type process struct {
 	path    string
 	args    []string
+	env     []string // added to this process' own
 	addr    string
 	dir     string
 	starter *starter
@@ -32,7 +33,7 @@ type process struct {
 	exited chan struct{} // closed when cmd has been waited for
 }
 
-func newProcess(path, addr string, extra []string, starter *starter) (*process, error) {
+func newProcess(path, addr string, extra, env []string, starter *starter) (*process, error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func newProcess(path, addr string, extra []string, starter *starter) (*process, 
 		"--daemonize", "no",
 		"--loglevel", "warning",
 	}, extra...)
-	return &process{path: path, args: args, addr: addr, dir: dir, starter: starter}, nil
+	return &process{path: path, args: args, env: env, addr: addr, dir: dir, starter: starter}, nil
 }
 
 func (p *process) start() error {
@@ -66,6 +67,7 @@ func (p *process) start() error {
 	defer log.Close()
 
 	cmd := exec.Command(p.path, p.args...)
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
 	if err := p.starter.start(cmd); err != nil {

@@ -22,15 +22,18 @@ type machine struct {
 	gate  *gate
 	clock gatedClock
 
+	callers    *callers
 	restarting chan struct{} // holds one, to take turns
 
 	mu      sync.Mutex
+	started int // processes so far
 	process *client
 }
 
 func newMachine(w *world, id int) *machine {
 	m := &machine{world: w, id: id, rate: w.plan.clientRate[id], gate: &gate{}, restarting: make(chan struct{}, 1)}
-	m.clock = newGatedClock(m.rate, m.gate)
+	m.callers = &callers{others: w.plan.newCaller(id, w.plan.flows)}
+	m.clock = newGatedClock(m.rate, m.gate, m.callers)
 	return m
 }
 
@@ -44,8 +47,10 @@ func (m *machine) current() *client {
 // restart ends the process, in good order or by killing it, and starts another one. A killed process reaches nobody from then on;
 // that it tidies up its own memory, nobody can see.
 func (m *machine) restart(kill bool) error {
+	turn := startSlot + slot(m.id)
 	m.restarting <- struct{}{}
 	defer func() { <-m.restarting }()
+	turn.wait()
 	m.mu.Lock()
 	old := m.process
 	m.mu.Unlock()
@@ -62,6 +67,7 @@ func (m *machine) restart(kill bool) error {
 	m.mu.Lock()
 	m.process = fresh
 	m.mu.Unlock()
+	turn.wait()
 	old.close()
 	return nil
 }
@@ -69,6 +75,7 @@ func (m *machine) restart(kill bool) error {
 // client is one process: a locker with nodes of its own.
 type client struct {
 	*machine
+	number int // of the machine's processes
 	nodes  []*node.Node
 	pools  []*redis.Pool
 	locker *quorum.Locker
@@ -82,11 +89,14 @@ type client struct {
 
 func newClient(m *machine) (*client, error) {
 	p := m.world.plan
-	c := &client{machine: m, live: map[*record]struct{}{}}
+	m.mu.Lock()
+	m.started++
+	c := &client{machine: m, number: m.started, live: map[*record]struct{}{}}
+	m.mu.Unlock()
 	for master := range p.masters {
 		pool := &redis.Pool{MaxIdle: p.conns, DialContext: func(ctx context.Context) (redis.Conn, error) { return c.dial(ctx, master) }}
-		opts := []node.Option{node.WithTimeout(p.timeout), node.WithMaxLease(p.lease), node.WithConns(p.conns),
-			node.WithName(fmt.Sprintf("master%d", master))}
+		opts := []node.Option{node.WithTimeout(p.timeoutOf(master)), node.WithMaxLease(p.lease), node.WithConns(p.conns),
+			node.WithName(fmt.Sprintf("master%d", master)), node.WithRand(p.source("node", m.id, c.number, master))}
 		if p.noQuarantine {
 			opts = append(opts, node.WithoutQuarantine())
 		}
@@ -102,15 +112,14 @@ func newClient(m *machine) (*client, error) {
 	}
 	var err error
 	c.locker, err = quorum.New(c.nodes, rule, quorum.WithClock(m.clock), quorum.WithLease(p.lease),
-		quorum.WithRetry(p.unit/20, p.unit/3))
+		quorum.WithRetry(p.unit/20, p.unit/3), quorum.WithRand(m.callers))
 	return c, err
 }
 
+func (c *client) String() string { return fmt.Sprintf("client%d.%d", c.id, c.number) }
+
 func (c *client) dial(ctx context.Context, master int) (redis.Conn, error) {
-	if c.dead.Load() {
-		return nil, errRefused
-	}
-	conn, err := c.world.net.dial(ctx, link{c.id, master}, c.gate, c.heard)
+	conn, err := c.world.net.dial(ctx, c, master)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "sim", Err: err}
 	}
@@ -118,7 +127,8 @@ func (c *client) dial(ctx context.Context, master int) (redis.Conn, error) {
 		conn.Close()
 		return nil, errRefused
 	}
-	return redis.NewConn(conn, c.world.plan.timeout, c.world.plan.timeout), nil
+	timeout := c.world.plan.timeoutOf(master)
+	return redis.NewConn(conn, timeout, timeout), nil
 }
 
 // close ends the process.

@@ -21,7 +21,8 @@
 // Besides the history a run is judged by what is left when all is well again: whoever wants a lock must get it, no key may stay
 // behind that nobody holds, and no goroutine.
 //
-// Replay: a seed fixes the plan: who does what, every fault, and what becomes of all that is sent at a given instant. Left to chance
-// are the library's own jitter (it draws from math/rand/v2's global functions, which cannot be seeded) and the order of goroutines
-// within one instant. So a failure may need -sim.repeat to come back.
+// Replay: a seed fixes who does what, every fault, what becomes of all that is sent at a given instant, and the library's dice.
+// Whatever does not follow from one event is given an instant of its own, since the order of goroutines within one instant is
+// nobody's to choose. Seldom (TestReplay says how often) two of them still share one, as when several flows of a process hear at
+// once that a connection has died; so a failure may need -sim.repeat to come back.
 package sim

@@ -14,17 +14,40 @@ import (
 // flow is one thing after another that a client does.
 type flow struct {
 	*machine
-	id   int
-	dice *rand.Rand
+	id     int
+	slot   slot
+	dice   *rand.Rand
+	caller *caller
 }
 
+func (w *world) newFlow(m *machine, id int) *flow {
+	return &flow{m, id, flowSlots + slot(m.id*w.plan.flows+id), w.plan.dice("flow", uint64(m.id), uint64(id)), w.plan.newCaller(m.id, id)}
+}
+
+// turn waits for the flow's turn to do something, whatever it was that woke it.
+func (f *flow) turn() {
+	f.slot.wait()
+	f.gate.pass(f.slot)
+}
+
+// within bounds a context.
+func (f *flow) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, f.due(d))
+}
+
+// due is when a time of the flow's is over, in a slot that is not the flow's: it may be doing something then.
+func (f *flow) due(d time.Duration) time.Time { return f.caller.timerSlot().after(time.Now().Add(d)) }
+
 func (f *flow) run() {
+	f.callers.enter(f.caller)
+	f.turn()
 	for time.Since(f.world.start) < f.world.plan.healed {
 		f.rest(f.world.plan.rest)
 		f.once()
 	}
 	f.restarting <- struct{}{} // after any that has begun
 	<-f.restarting
+	f.turn()
 	f.world.heal()
 	for _, name := range f.world.plan.names {
 		f.getThrough(name)
@@ -34,7 +57,7 @@ func (f *flow) run() {
 // rest stands still for part of a lease, on average.
 func (f *flow) rest(share float64) {
 	time.Sleep(time.Duration(f.dice.ExpFloat64() * share * float64(f.world.plan.unit)))
-	f.gate.pass()
+	f.turn()
 }
 
 // once tries to lock something, does something with it, and unlocks.
@@ -65,10 +88,10 @@ func (f *flow) once() {
 	switch f.dice.IntN(4) {
 	case 0: // the context spans the work too
 		var end context.CancelFunc
-		ctx, end = context.WithTimeout(ctx, 2*patience)
+		ctx, end = f.within(ctx, 2*patience)
 		defer end()
 	case 1:
-		impatient := time.AfterFunc(patience, cancel)
+		impatient := time.AfterFunc(time.Until(f.due(patience)), cancel)
 		defer impatient.Stop()
 	}
 
@@ -83,14 +106,14 @@ func (f *flow) once() {
 	}
 	r := c.follow(got, call, time.Now())
 	w.count("acquired")
-	w.trace.add("client %d  %s: holds %v, token %d, until %v", f.machine.id, got.Owner(), names, got.Token(), r.deadline.Sub(w.start))
-	f.gate.pass()
+	w.trace.add("client %d  %s: holds %v, token %d, until %v", f.machine.id, got.Owner(), names, got.Token(), r.until().Sub(w.start))
+	f.turn()
 	f.hold(r, locker)
 
-	ctx, end := context.WithTimeout(w.ctx, patience)
+	ctx, end := f.within(w.ctx, patience)
 	defer end()
 	err = r.unlock(ctx)
-	f.gate.pass()
+	f.turn()
 	if err != nil && !expected(err) && !(c.closed.Load() && errors.Is(err, quorum.ErrClosed)) {
 		w.fail("client %d: unlock of %s: %v", f.machine.id, got.Owner(), err)
 	}
@@ -120,16 +143,16 @@ func (f *flow) hold(r *record, locker *quorum.Locker) {
 	for again := true; again; {
 		f.work(r)
 		time.Sleep(min(time.Until(enough), time.Duration(f.dice.ExpFloat64()*0.3*float64(p.unit))))
-		f.gate.pass()
+		f.turn()
 		again = time.Now().Before(enough) && r.lock.Context().Err() == nil
 		switch f.dice.IntN(5) {
 		case 0:
 			f.enter(r, locker)
 		case 1:
-			ctx, end := context.WithTimeout(f.world.ctx, p.unit/2)
+			ctx, end := f.within(f.world.ctx, p.unit/2)
 			r.lock.Extend(ctx, p.lease) // whatever it says: the deadline tells
 			end()
-			f.gate.pass()
+			f.turn()
 		}
 	}
 	if r.lock.Context().Err() != nil && f.dice.IntN(2) == 0 { // it does not look at its context
@@ -141,10 +164,11 @@ func (f *flow) hold(r *record, locker *quorum.Locker) {
 // enter enters the lock again, and leaves it.
 func (f *flow) enter(r *record, locker *quorum.Locker) {
 	p := f.world.plan
-	ctx, end := context.WithTimeout(r.lock.Context(), p.unit/2)
+	ctx, end := f.within(r.lock.Context(), p.unit/2)
 	defer end()
 	call := time.Now()
 	inner, err := locker.Lock(ctx, r.lock.Names()...)
+	defer f.turn()
 	if err != nil {
 		if !errors.Is(err, quorum.ErrNotAcquired) {
 			f.world.fail("client %d: entering %s again: %v", f.machine.id, r.lock.Owner(), err)
@@ -157,12 +181,11 @@ func (f *flow) enter(r *record, locker *quorum.Locker) {
 	}
 	f.world.count("entered again")
 	r.tell(history.Event{Kind: history.Acquired, Level: 2, Token: inner.Token(), Call: call.UnixNano(), Return: time.Now().UnixNano()})
-	f.gate.pass()
+	f.turn()
 	f.rest(0.1)
 	call = time.Now()
 	inner.Unlock(ctx)
 	r.tell(history.Event{Kind: history.Released, Level: 2, Call: call.UnixNano(), Return: time.Now().UnixNano()})
-	f.gate.pass()
 }
 
 // work reads and writes the resource of each name, as a holder does that takes its time in between. A holder that is still valid
@@ -192,8 +215,9 @@ func (f *flow) work(r *record) {
 
 // getThrough locks a name once all is well again, which nothing may hinder.
 func (f *flow) getThrough(name string) {
-	ctx, end := context.WithTimeout(f.world.ctx, f.world.plan.bound)
+	ctx, end := f.within(f.world.ctx, f.world.plan.bound)
 	defer end()
+	defer f.turn()
 	call := time.Now()
 	c := f.current()
 	got, err := c.locker.Lock(ctx, name)
@@ -205,6 +229,7 @@ func (f *flow) getThrough(name string) {
 	r := c.follow(got, call, time.Now())
 	f.world.trace.add("client %d  %s: holds %q at the end", c.id, got.Owner(), name)
 	time.Sleep(time.Millisecond)
+	f.turn()
 	if err := r.unlock(ctx); err != nil {
 		f.world.fail("client %d: all had been well, and unlocking %s: %v", c.id, got.Owner(), err)
 	}

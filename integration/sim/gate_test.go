@@ -3,8 +3,6 @@ package sim
 import (
 	"sync"
 	"time"
-
-	"github.com/quorumlock/quorumlock/clock"
 )
 
 // gate is what a client's process passes before it does anything: shut while the process is paused.
@@ -21,38 +19,19 @@ func (g *gate) shut(until time.Time) {
 	}
 }
 
-// left is how long the gate stays shut; 0 or less when it is open. A nil gate is always open.
-func (g *gate) left() time.Duration {
+// opens returns when the gate opens, if it is shut. A nil gate is always open.
+func (g *gate) opens() (at time.Time, shut bool) {
 	if g == nil {
-		return 0
+		return time.Time{}, false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return time.Until(g.until)
+	return g.until, time.Now().Before(g.until)
 }
 
-// pass waits until the gate is open.
-func (g *gate) pass() {
-	for d := g.left(); d > 0; d = g.left() {
-		time.Sleep(d)
+// pass waits until the gate is open, and then for the slot of whoever waited.
+func (g *gate) pass(s slot) {
+	for at, shut := g.opens(); shut; at, shut = g.opens() {
+		time.Sleep(time.Until(s.from(at)))
 	}
-}
-
-// gatedClock is a client's clock: time goes on while the process is paused, but its timers fire when it wakes.
-type gatedClock struct {
-	*clock.Fake
-	gate *gate
-}
-
-func newGatedClock(rate float64, g *gate) gatedClock {
-	c := gatedClock{clock.NewFake(), g}
-	c.SetRate(rate)
-	return c
-}
-
-func (c gatedClock) AfterFunc(d time.Duration, f func()) clock.Timer {
-	return c.Fake.AfterFunc(d, func() {
-		c.gate.pass()
-		f()
-	})
 }

@@ -37,34 +37,39 @@ func newNetwork(p *plan, start time.Time, masters []*fake.Master) *network {
 }
 
 // dial makes a connection. A master that is parted from the client, or frozen, keeps it waiting.
-func (n *network) dial(ctx context.Context, l link, g *gate, heard func()) (net.Conn, error) {
-	g.pass()
+func (n *network) dial(ctx context.Context, c *client, to int) (net.Conn, error) {
+	l := link{c.id, to}
 	n.mu.Lock()
 	n.dialled[l]++
 	number := n.dialled[l]
 	n.mu.Unlock()
 	up, down := n.road(l, number, true), n.road(l, number, false)
+	up.slot.wait()
+	c.gate.pass(up.slot)
+	if c.dead.Load() {
+		return nil, errRefused
+	}
 
 	at, _ := up.carry()
-	if err := sleepUntil(ctx, at); err != nil {
+	if err := up.sleepUntil(ctx, at); err != nil {
 		return nil, err
 	}
-	master := n.masters[l.master]
+	master := n.masters[to]
 	if !master.Up() {
 		return nil, errRefused
 	}
-	clientEnd, masterEnd := connect(up, down, g, heard, addr(fmt.Sprintf("client%d:%d", l.client, number)), addr(fmt.Sprintf("master%d:6379", l.master)))
+	clientEnd, masterEnd := connect(up, down, c, addr(fmt.Sprintf("%v:%d", c, number)), addr(fmt.Sprintf("master%d:6379", to)))
 	n.mu.Lock()
 	n.open[l] = append(n.open[l], clientEnd)
 	n.mu.Unlock()
 	n.serving.Go(func() { master.Serve(masterEnd) })
 
 	at, _ = down.carry()
-	if err := sleepUntil(ctx, at); err != nil {
+	if err := down.sleepUntil(ctx, at); err != nil {
 		clientEnd.Close()
 		return nil, err
 	}
-	g.pass()
+	c.gate.pass(down.slot)
 	return clientEnd, nil
 }
 
@@ -86,6 +91,7 @@ type road struct {
 	link link
 	up   bool
 	key  uint64 // of its dice
+	slot slot   // in which things arrive
 }
 
 func (n *network) road(l link, number uint64, up bool) *road {
@@ -93,7 +99,9 @@ func (n *network) road(l link, number uint64, up bool) *road {
 	if up {
 		direction = 1
 	}
-	return &road{n, l, up, n.plan.dice("road", uint64(l.client), uint64(l.master), number, direction).Uint64()}
+	p, client, master := n.plan, uint64(l.client), uint64(l.master)
+	own := ((number*uint64(p.clients)+client)*uint64(p.masters)+master)*2 + direction
+	return &road{n, l, up, p.dice("road", client, master, number, direction).Uint64(), roadSlots + slot(own)%(timeSlots-roadSlots)}
 }
 
 // carry decides when something that is sent now arrives, and whether the connection dies in place of that. It depends on nothing
@@ -111,16 +119,18 @@ func (r *road) carry() (at time.Time, lost bool) {
 		}
 		lost = dice.Float64() < p.loss
 	}
-	return r.net.start.Add(p.clear(r, dice, sent+delay)), lost
+	return r.slot.from(r.net.start.Add(p.clear(r, dice, sent+delay))), lost
 }
 
-func sleepUntil(ctx context.Context, at time.Time) error {
+// sleepUntil is for who dials. The library notices for itself when the context ends, at the same instant; it hears of it later.
+func (r *road) sleepUntil(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
+		r.slot.wait()
 		return ctx.Err()
 	}
 }

@@ -79,6 +79,18 @@ func (p *plan) dice(purpose string, keys ...uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(p.seed, h.Sum64()))
 }
 
+// source is dice for the library.
+func (p *plan) source(purpose string, keys ...int) rand.Source {
+	h := fnv.New64a()
+	fmt.Fprint(h, purpose, keys)
+	return rand.NewPCG(p.seed, h.Sum64())
+}
+
+// timeoutOf is a node's time-out: no two are the same, so that they do not give up at one instant.
+func (p *plan) timeoutOf(master int) time.Duration {
+	return p.timeout + time.Duration(master)*17*time.Microsecond
+}
+
 // newPlan makes the plan of a seed, with every clock within the drift allowance.
 func newPlan(seed uint64) *plan {
 	p := &plan{seed: seed}
@@ -115,7 +127,8 @@ func newPlan(seed uint64) *plan {
 	p.slowest = time.Duration(0.9 * float64(p.unit) * d.Float64())
 	p.loss = pick(d, 0, 0.005, 0.02)
 	p.healed = p.lease + 8*time.Second // the first max lease is quarantine: there is nothing to spoil
-	p.bound = 20 * time.Second
+	// Those who die leave their locks to the lease, and each of the others may still hold what it held, or waited for, in turn.
+	p.bound = 2*p.lease + time.Second + time.Duration(float64(p.clients*p.flows)*(p.longest+0.5)*float64(p.unit))
 	for n := pick(d, 0, 4, 10, 20, 40); n > 0; n-- {
 		p.addFault(d)
 	}

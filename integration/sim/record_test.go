@@ -84,6 +84,12 @@ func (c *client) lookLocked() {
 	}
 }
 
+func (r *record) until() time.Time {
+	r.client.mu.Lock()
+	defer r.client.mu.Unlock()
+	return r.deadline
+}
+
 // valid tells whether the holder may believe that it holds.
 func (r *record) valid() bool {
 	r.client.mu.Lock()

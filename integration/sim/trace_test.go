@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ type trace struct {
 
 type line struct {
 	at     time.Duration
+	from   string // the client whose connection a script came from
 	format string
 	args   []any
 }
@@ -27,7 +29,7 @@ type line struct {
 func (t *trace) add(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lines = append(t.lines, line{time.Since(t.start), format, args})
+	t.lines = append(t.lines, line{time.Since(t.start), "", format, args})
 }
 
 // tell returns the last lines, at most so many, in the order of time.
@@ -39,18 +41,63 @@ func (t *trace) tell(most int) string {
 		fmt.Fprintf(&b, "(%d earlier lines: -sim.trace tells more)\n", left)
 	}
 	for _, l := range t.lines[max(0, len(t.lines)-most):] {
-		fmt.Fprintf(&b, "%12v  %s\n", l.at, fmt.Sprintf(l.format, l.args...))
+		fmt.Fprintln(&b, l)
 	}
-	return b.String()
+	return t.lockersLocked().Replace(b.String())
+}
+
+func (l line) String() string { return fmt.Sprintf("%12v  %s", l.at, fmt.Sprintf(l.format, l.args...)) }
+
+// sorted returns all lines, in the order of their words where they are of one instant.
+func (t *trace) sorted() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines, lockers := make([]string, len(t.lines)), t.lockersLocked()
+	first := 0
+	for i, l := range t.lines {
+		lines[i] = lockers.Replace(l.String())
+		if l.at != t.lines[first].at {
+			first = i
+		}
+		slices.Sort(lines[first : i+1])
+	}
+	return lines
+}
+
+// lockers puts in the place of each locker's uuid, which is random, the process that it belongs to.
+func (t *trace) lockers() *strings.Replacer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lockersLocked()
+}
+
+var uuids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+func (t *trace) lockersLocked() *strings.Replacer {
+	var pairs []string
+	known := map[string]bool{}
+	for _, l := range t.lines {
+		if l.from == "" || known[l.from] {
+			continue
+		}
+		if uuid := uuids.FindString(fmt.Sprint(l.args...)); uuid != "" {
+			known[l.from] = true
+			pairs = append(pairs, uuid, l.from)
+		}
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 // script is fake.Master's Trace.
-func (t *trace) script(master int) func(script string, args []string, reply any, err error) {
-	return func(script string, args []string, reply any, err error) {
+func (t *trace) script(master int) func(client, script string, args []string, reply any, err error) {
+	return func(client, script string, args []string, reply any, err error) {
 		if err != nil {
 			reply = err
 		}
-		t.add("  master %d  %s %v: %v", master, script, arguments(args), reply)
+		process, _, _ := strings.Cut(client, ":")
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.lines = append(t.lines, line{time.Since(t.start), process, "  master %d  %s %v: %v", []any{master, script, arguments(args), reply}})
 	}
 }
 

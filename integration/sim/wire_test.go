@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -11,6 +13,7 @@ import (
 // stream is one direction of a connection: what is written comes out later, in order.
 type stream struct {
 	gate *gate // of the process that reads
+	slot slot  // in which it reads
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed at the next change, where somebody waits for it
@@ -18,28 +21,44 @@ type stream struct {
 	ended    bool // the last piece is an end
 	closed   bool // by who reads
 	deadline time.Time
+	took     piece // the last that was read, without its data
 }
 
 // piece is some bytes, or the end of the stream.
 type piece struct {
-	at   time.Time
-	data []byte
-	end  error
+	at    time.Time
+	sent  time.Time
+	data  []byte
+	alone bool // it comes out after the piece before it also where they were sent together
+	end   error
 }
 
-// put has a piece come out at a time, or right after the piece before it.
+// put has a piece come out at a time, or after the piece before it: together with that where they were sent together.
 func (s *stream) put(p piece) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || s.closed {
 		return
 	}
-	if n := len(s.parts); n > 0 && p.at.Before(s.parts[n-1].at) {
-		p.at = s.parts[n-1].at
+	p.at, p.sent = s.slot.from(p.at), time.Now()
+	if n := len(s.parts); n > 0 {
+		p.at = s.behind(s.parts[n-1], p)
 	}
 	s.parts = append(s.parts, p)
 	s.ended = p.end != nil
 	s.changeLocked()
+}
+
+// behind returns when a piece comes out, at the earliest, that follows another.
+func (s *stream) behind(first, p piece) time.Time {
+	switch {
+	case p.at.After(first.at):
+		return p.at
+	case p.sent.Equal(first.sent) && !p.alone:
+		return first.at
+	default:
+		return s.slot.after(first.at)
+	}
 }
 
 func (s *stream) changeLocked() {
@@ -60,21 +79,24 @@ func (s *stream) setDeadline(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadline = t
+	if !t.IsZero() {
+		s.deadline = s.slot.after(t)
+	}
 	s.changeLocked()
 }
 
 func (s *stream) read(p []byte) (int, error) {
 	for {
-		s.gate.pass()
+		s.gate.pass(s.slot)
 		s.mu.Lock()
 		now := time.Now()
 		var wake time.Time
 		if len(s.parts) > 0 {
-			wake = s.parts[0].at
+			wake = s.behind(s.took, s.parts[0])
 		}
 		ready := !wake.IsZero() && !now.Before(wake)
 		// Of what came while the process was paused, that which came in time is found when it wakes, whatever the time is then.
-		late := !s.deadline.IsZero() && !now.Before(s.deadline) && !(ready && wake.Before(s.deadline))
+		late := !s.deadline.IsZero() && !now.Before(s.deadline) && !(ready && s.parts[0].at.Before(s.deadline))
 		switch {
 		case s.closed:
 			s.mu.Unlock()
@@ -104,7 +126,9 @@ func (s *stream) takeLocked(p []byte) (int, error) {
 	if first.end != nil {
 		return 0, first.end
 	}
+	s.took = piece{at: time.Now(), sent: first.sent}
 	n := copy(p, first.data)
+	first.alone = false // what is left of it follows at once
 	if first.data = first.data[n:]; len(first.data) == 0 {
 		s.parts = s.parts[1:]
 	}
@@ -136,13 +160,13 @@ type conn struct {
 }
 
 // connect makes the two ends of a connection from a client to a master.
-func connect(up, down *road, g *gate, heard func(), client, master addr) (clientEnd, masterEnd *conn) {
-	toMaster, toClient := &stream{}, &stream{gate: g}
+func connect(up, down *road, c *client, client, master addr) (clientEnd, masterEnd *conn) {
+	toMaster, toClient := &stream{slot: up.slot}, &stream{slot: down.slot, gate: c.gate}
 	cut := func(at time.Time) {
 		toMaster.put(piece{at: at, end: errReset})
 		toClient.put(piece{at: at, end: errReset})
 	}
-	clientEnd = &conn{in: toClient, out: toMaster, road: up, gate: g, heard: heard, cut: cut, local: client, remote: master}
+	clientEnd = &conn{in: toClient, out: toMaster, road: up, gate: c.gate, heard: c.heard, cut: cut, local: client, remote: master}
 	masterEnd = &conn{in: toMaster, out: toClient, road: down, heard: func() {}, cut: cut, local: master, remote: client}
 	return clientEnd, masterEnd
 }
@@ -155,7 +179,7 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Write never blocks for the other end: what is on the way has no bound.
 func (c *conn) Write(p []byte) (int, error) {
-	c.gate.pass()
+	c.gate.pass(c.road.slot)
 	c.in.mu.Lock()
 	closed := c.in.closed
 	c.in.mu.Unlock()
@@ -166,9 +190,27 @@ func (c *conn) Write(p []byte) (int, error) {
 	if lost {
 		c.cut(at)
 	} else {
-		c.out.put(piece{at: at, data: append([]byte(nil), p...)})
+		for i, part := range split(p) {
+			c.out.put(piece{at: at, data: part, alone: i > 0})
+		}
 	}
 	return len(p), nil
+}
+
+// grants finds the answers to requests for a grant.
+var grants = regexp.MustCompile(`(?m)^(:\d{10,}|\*3\r\n\$4\r\nheld|\*2\r\n\$(11\r\nquarantined|8\r\nreleased))\r\n`)
+
+// split parts what is sent at once before each answer to a request for a grant: two flows that both hear that they hold, or may
+// not, do not hear it at one instant.
+func split(p []byte) [][]byte {
+	var parts [][]byte
+	from := 0
+	for _, at := range grants.FindAllIndex(p, -1) {
+		if at[0] > from {
+			parts, from = append(parts, bytes.Clone(p[from:at[0]])), at[0]
+		}
+	}
+	return append(parts, bytes.Clone(p[from:]))
 }
 
 // Close ends what this end reads at once. What it has written is still on the way.

@@ -39,15 +39,24 @@ type world struct {
 // play carries out a plan in a bubble of its own, and returns when nothing of it runs any more.
 func play(t *testing.T, p *plan) *world {
 	t.Helper()
+	w := newWorld(p)
+	synctest.Test(t, func(*testing.T) {
+		w.build()
+		w.run()
+	})
+	return w
+}
+
+func newWorld(p *plan) *world {
 	w := &world{plan: p, log: &history.Log{}, registers: map[string]*history.Register{}, counts: map[string]int{}}
 	for _, name := range p.names {
 		w.registers[name] = &history.Register{}
 	}
-	synctest.Test(t, func(*testing.T) { w.run() })
 	return w
 }
 
-func (w *world) run() {
+// build makes the masters and the machines.
+func (w *world) build() {
 	w.start = time.Now()
 	w.trace = &trace{start: w.start}
 	for i, rate := range w.plan.masterRate {
@@ -61,13 +70,16 @@ func (w *world) run() {
 		}
 	}
 	w.net = newNetwork(w.plan, w.start, w.masters)
+	for id := range w.plan.clients {
+		w.machines = append(w.machines, newMachine(w, id))
+	}
+}
+
+func (w *world) run() {
 	var cancel context.CancelFunc
 	w.ctx, cancel = context.WithCancel(context.Background())
 	defer cancel()
 
-	for id := range w.plan.clients {
-		w.machines = append(w.machines, newMachine(w, id))
-	}
 	for _, m := range w.machines { // one after the other, in an order that is always the same
 		w.runClient(m)
 	}
@@ -84,10 +96,15 @@ func (w *world) run() {
 	w.flows.Wait()
 	stranded.Stop()
 	<-faults
+	endSlot.wait()
 	w.noOrphans()
 	for _, m := range w.machines {
 		m.current().close()
 	}
+	w.stop()
+}
+
+func (w *world) stop() {
 	for _, m := range w.masters {
 		m.Stop()
 	}
@@ -113,15 +130,14 @@ func (w *world) runClient(m *machine) {
 	m.process = c
 	m.mu.Unlock()
 	for i := range w.plan.flows {
-		f := &flow{machine: m, id: i, dice: w.plan.dice("flow", uint64(m.id), uint64(i))}
-		w.flows.Go(f.run)
+		w.flows.Go(w.newFlow(m, i).run)
 	}
 }
 
 // breakThings does the faults of the plan, and then mends everything.
 func (w *world) breakThings() {
 	for _, f := range w.plan.faults {
-		time.Sleep(time.Until(w.start.Add(f.at)))
+		time.Sleep(time.Until(faultSlot.from(w.start.Add(f.at))))
 		w.trace.add("%s", f)
 		w.count(string(f.kind))
 		m := w.masters[f.master]
@@ -148,7 +164,7 @@ func (w *world) breakThings() {
 			})
 		}
 	}
-	time.Sleep(time.Until(w.start.Add(w.plan.healed)))
+	time.Sleep(time.Until(faultSlot.from(w.start.Add(w.plan.healed))))
 	for _, m := range w.masters {
 		m.Start()
 	}
@@ -180,6 +196,7 @@ func (w *world) noOrphans() {
 		}
 		w.count("looks that found keys left")
 		time.Sleep(5 * time.Millisecond)
+		endSlot.wait()
 	}
 }
 

@@ -1,0 +1,62 @@
+package integration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// While a lock is held for long, those who wait for it leave the nodes alone, whatever they cannot have or hear.
+func TestLongWaitsAreQuiet(t *testing.T) {
+	const lockers = 8
+	for _, c := range []struct {
+		name    string
+		prepare func(t *testing.T, m []*masters.Master)
+		most    int // commands per second on all masters; pings alone are 27
+	}{
+		{"as usual", func(*testing.T, []*masters.Master) {}, 300},
+		{"the holder has a bare majority", func(t *testing.T, m []*masters.Master) { do(t, m[2], "DEL", "k") }, 300},
+		{"nobody may subscribe", func(t *testing.T, ms []*masters.Master) {
+			for _, m := range ms {
+				do(t, m, "ACL", "SETUSER", "default", "-@pubsub", "+publish")
+			}
+		}, 900}, // polls every 100 ms or so
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := fleet(t, 3)
+			held := lock(t, open(t, f, redlock.Open), "k")
+			c.prepare(t, f.Masters)
+			results := make(chan *quorum.Lock, lockers)
+			for range lockers {
+				l := open(t, f, redlock.Open)
+				go func() {
+					got, err := l.Lock(t.Context(), "k")
+					if err != nil {
+						t.Error(err)
+					}
+					results <- got
+				}()
+			}
+			pass(t, 2*time.Second) // until they have calmed down
+			before := asked(t, f.Masters)
+			pass(t, time.Second)
+			if more := asked(t, f.Masters) - before; more > c.most {
+				t.Errorf("%d commands in a second, for %d lockers that wait, want %d at most", more, lockers, c.most)
+			}
+			since := time.Now()
+			unlock(t, held)
+			for range lockers {
+				if got := <-results; got != nil {
+					unlock(t, got)
+				}
+			}
+			if took := time.Since(since); took > lockers*wakes {
+				t.Errorf("it took %v until all had had it", took)
+			}
+			noLocks(t, f.Masters)
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package integration_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+const (
+	turnsFor  = 3 * time.Second
+	turnsHold = time.Millisecond
+	turnsAway = 5 * time.Millisecond
+)
+
+// contenderProcess takes the lock again and again, and tells of each time: when it called Lock, when it held, when it called
+// Unlock, by the clock that all processes of the machine share.
+func contenderProcess() int {
+	locker, err := redlock.Open(strings.Split(os.Getenv(holderURLs), " "), quorum.WithNodeOptions(node.WithTimeout(2*time.Second), node.WithoutQuarantine()))
+	if err != nil {
+		fmt.Println("failed:", err)
+		return 1
+	}
+	defer locker.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), turnsFor)
+	defer cancel()
+	now := clock.System().Now
+	for {
+		called := now()
+		held, err := locker.Lock(ctx, "k")
+		if err != nil {
+			return 0
+		}
+		got := now()
+		time.Sleep(turnsHold)
+		left := now()
+		if err := held.Unlock(context.Background()); err != nil {
+			fmt.Println("failed:", err)
+			return 1
+		}
+		fmt.Println("turn", called, got, left)
+		time.Sleep(turnsAway)
+	}
+}
+
+type aTurn struct{ who, called, got, left int64 }
+
+// Eight processes contend for one lock: it is passed on fast, and evenly. The bounds leave room for a busy machine; bench measures.
+func TestProcessesTakeTurns(t *testing.T) {
+	f := fleet(t, 3)
+	const processes = 8
+	turns := make(chan []aTurn, processes)
+	for who := range processes {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childRole+"=contender", holderURLs+"="+strings.Join(f.URLs(), " "))
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		go func() {
+			var mine []aTurn
+			lines := bufio.NewScanner(out)
+			for lines.Scan() {
+				turn := aTurn{who: int64(who)}
+				if _, err := fmt.Sscanf(lines.Text(), "turn %d %d %d", &turn.called, &turn.got, &turn.left); err != nil {
+					t.Errorf("process %d: %s", who, lines.Text())
+				}
+				mine = append(mine, turn)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("process %d: %v", who, err)
+			}
+			turns <- mine
+		}()
+	}
+	var all []aTurn
+	least, most := 1<<30, 0
+	for range processes {
+		mine := <-turns
+		least, most = min(least, len(mine)), max(most, len(mine))
+		all = append(all, mine...)
+	}
+	slices.SortFunc(all, func(a, b aTurn) int { return int(a.got - b.got) })
+	var handoffs, waits []time.Duration
+	for i, turn := range all[1:] {
+		before := all[i]
+		if turn.got < before.left {
+			t.Fatalf("two holders: %+v and %+v", before, turn)
+		}
+		if turn.who != before.who {
+			handoffs = append(handoffs, time.Duration(turn.got-max(before.left, turn.called)))
+		}
+		waits = append(waits, time.Duration(turn.got-turn.called))
+	}
+	slices.Sort(handoffs)
+	slices.Sort(waits)
+	fair := turnsFor * processes / time.Duration(len(all))
+	p50, p99, longest := handoffs[len(handoffs)/2], handoffs[len(handoffs)*99/100], waits[len(waits)-1]
+	t.Logf("%d turns, handoff p50 %v, p99 %v; shares %d to %d; longest wait %v, fair %v", len(all), p50, p99, least, most, longest, fair)
+	if p50 > 10*time.Millisecond || p99 > 100*time.Millisecond {
+		t.Errorf("handoff p50 %v, p99 %v", p50, p99)
+	}
+	if most > 3*least {
+		t.Errorf("shares from %d to %d", least, most)
+	}
+	if longest > 20*fair {
+		t.Errorf("somebody waited %v, where %v is fair", longest, fair)
+	}
+}

@@ -1,0 +1,381 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// patient makes a waiter poll so seldom that only a message, or the end of a lease, can wake it in time.
+var patient = quorum.WithRetry(time.Minute, time.Minute)
+
+// wakes bounds the time from a release until a waiter holds the lock, on a busy machine: far below every poll.
+const wakes = 300 * time.Millisecond
+
+// waited is what became of a Lock that had to wait.
+type waited struct {
+	lock *quorum.Lock
+	err  error
+	at   time.Time
+}
+
+// wait calls Lock and returns when the waiter is subscribed on as many masters, and has done all the asking that this leads to.
+func wait(t *testing.T, ctx context.Context, l *quorum.Locker, ms []*masters.Master, name string) <-chan waited {
+	t.Helper()
+	before := listening(t, ms, name)
+	result := make(chan waited, 1)
+	go func() {
+		lock, err := l.Lock(ctx, name)
+		result <- waited{lock, err, time.Now()}
+	}()
+	eventually(t, soon, func() bool { return listening(t, ms, name) >= before+len(ms) }, "the waiter has subscribed on each of these masters")
+	pass(t, 60*time.Millisecond)
+	return result
+}
+
+// listening counts the subscriptions to a name's channel, over the masters.
+func listening(t *testing.T, ms []*masters.Master, name string) int {
+	t.Helper()
+	sum := 0
+	for _, m := range ms {
+		reply, err := redis.Values(m.Do("PUBSUB", "NUMSUB", scripts.Channel(name)))
+		must(t, err)
+		n, err := redis.Int(reply[1], nil)
+		must(t, err)
+		sum += n
+	}
+	return sum
+}
+
+// woken fails the test unless the waiter got the lock within bound of since. It unlocks.
+func woken(t *testing.T, w <-chan waited, since time.Time, bound time.Duration) {
+	t.Helper()
+	select {
+	case got := <-w:
+		must(t, got.err)
+		if took := got.at.Sub(since); took > bound {
+			t.Errorf("the waiter held the lock after %v, want within %v", took, bound)
+		}
+		unlock(t, got.lock)
+	case <-time.After(bound + soon):
+		t.Fatalf("the waiter is stranded: nothing after %v", bound+soon)
+	}
+}
+
+func TestAReleaseWakes(t *testing.T) {
+	for rule, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		for _, n := range []int{3, 5} {
+			t.Run(fmt.Sprint(rule, n), func(t *testing.T) {
+				f := fleet(t, n)
+				holder, waiter := open(t, f, by), open(t, f, by, patient)
+				for range 5 {
+					held := lock(t, holder, "k")
+					w := wait(t, t.Context(), waiter, f.Masters, "k")
+					since := time.Now()
+					unlock(t, held)
+					woken(t, w, since, wakes)
+				}
+				eventually(t, soon, func() bool { return listening(t, f.Masters, "k") == 0 }, "nobody is subscribed when nobody waits")
+				noLocks(t, f.Masters)
+			})
+		}
+	}
+}
+
+func TestAReleaseWakesAWaiterForSeveralNames(t *testing.T) {
+	f := fleet(t, 3)
+	holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open, patient)
+	first, second := lock(t, holder, "a"), lock(t, holder, "b")
+	result := make(chan waited, 1)
+	go func() {
+		both, err := waiter.Lock(t.Context(), "b", "a")
+		result <- waited{both, err, time.Now()}
+	}()
+	eventually(t, soon, func() bool { return listening(t, f.Masters, "a")+listening(t, f.Masters, "b") == 6 }, "it listens for both")
+	unlock(t, first)
+	pass(t, 50*time.Millisecond)
+	since := time.Now()
+	unlock(t, second)
+	woken(t, result, since, wakes)
+}
+
+// Of two flows that need each other's names, the one that can go on must not wait behind the other.
+func TestAFlowThatHoldsOneNameIsNotBlockedByAWaiterForTwo(t *testing.T) {
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open)
+	b := lock(t, l, "b")
+	both := make(chan waited, 1)
+	go func() {
+		lock, err := l.Lock(t.Context(), "a", "b")
+		both <- waited{lock, err, time.Now()}
+	}()
+	eventually(t, soon, func() bool { return listening(t, f.Masters, "a") == 3 }, "one waits for both")
+	unlock(t, lock(t, l, "a"))
+	since := time.Now()
+	unlock(t, b)
+	woken(t, both, since, 2*time.Second)
+}
+
+// Every way in which a message may not come, and who waits must get the lock all the same.
+func TestNobodyIsStranded(t *testing.T) {
+	each := func(t *testing.T, f *masters.Fleet, command ...any) {
+		for _, m := range f.Masters {
+			do(t, m, command...)
+		}
+	}
+	t.Run("all messages are lost", func(t *testing.T) {
+		f := fleet(t, 3)
+		far := proxied(t, f)
+		held := lock(t, open(t, f, redlock.Open), "k")
+		w := wait(t, t.Context(), open(t, far, redlock.Open), f.Masters, "k")
+		far.each(func(p *proxy) { p.mute("\r\nmessage\r\n") })
+		since := time.Now()
+		unlock(t, held)
+		woken(t, w, since, 1500*time.Millisecond) // a slow poll: 0.5 to 1 s
+		if far.proxies[0].drops() == 0 {
+			t.Error("no message was lost")
+		}
+	})
+	t.Run("the message of all nodes but one is lost", func(t *testing.T) {
+		f := fleet(t, 3)
+		far := proxied(t, f)
+		held := lock(t, open(t, f, redlock.Open), "k")
+		w := wait(t, t.Context(), open(t, far, redlock.Open, patient), f.Masters, "k")
+		for _, p := range far.proxies[:2] {
+			p.mute("\r\nmessage\r\n")
+		}
+		since := time.Now()
+		unlock(t, held)
+		woken(t, w, since, wakes)
+	})
+	t.Run("the connections for messages are killed, and again", func(t *testing.T) {
+		f := fleet(t, 3)
+		held := lock(t, open(t, f, redlock.Open), "k")
+		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
+		for range 3 {
+			each(t, f, "CLIENT", "KILL", "TYPE", "pubsub")
+			eventually(t, soon, func() bool { return listening(t, f.Masters, "k") == 3 }, "it subscribes again")
+		}
+		since := time.Now()
+		unlock(t, held)
+		woken(t, w, since, wakes)
+	})
+	t.Run("the connections for messages are killed with the release", func(t *testing.T) {
+		f := fleet(t, 3)
+		held := lock(t, open(t, f, redlock.Open), "k")
+		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
+		each(t, f, "CLIENT", "KILL", "TYPE", "pubsub")
+		since := time.Now()
+		unlock(t, held)
+		woken(t, w, since, 2*wakes) // it connects again, and tries again then
+	})
+	t.Run("nobody may subscribe", func(t *testing.T) {
+		f := fleet(t, 3)
+		each(t, f, "ACL", "SETUSER", "default", "-@pubsub", "+publish")
+		held := lock(t, open(t, f, redlock.Open), "k")
+		result := make(chan waited, 1)
+		waiter := open(t, f, redlock.Open)
+		go func() {
+			lock, err := waiter.Lock(t.Context(), "k")
+			result <- waited{lock, err, time.Now()}
+		}()
+		pass(t, 100*time.Millisecond)
+		since := time.Now()
+		unlock(t, held)
+		woken(t, result, since, 2*wakes) // it polls, every 10 to 200 ms
+	})
+	t.Run("a node is frozen when it subscribes", func(t *testing.T) {
+		f := fleet(t, 3)
+		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open, patient)
+		held := lock(t, holder, "k")
+		must(t, f.Masters[1].Freeze())
+		w := wait(t, t.Context(), waiter, []*masters.Master{f.Masters[0], f.Masters[2]}, "k")
+		since := time.Now()
+		unlock(t, held)
+		woken(t, w, since, wakes)
+		must(t, f.Masters[1].Thaw())
+		noLocks(t, f.Masters)
+	})
+	t.Run("a node dies with its message", func(t *testing.T) {
+		f := fleet(t, 3)
+		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open, quorum.WithRetry(10*time.Millisecond, time.Minute))
+		must(t, f.Masters[2].Kill())
+		held := lock(t, holder, "k") // on the first two
+		w := wait(t, t.Context(), waiter, f.Masters[:2], "k")
+		must(t, f.Masters[2].Start())
+		eventually(t, soon, func() bool {
+			state, err := waiter.Inspect(t.Context(), "other")
+			return err == nil && len(state.Nodes) == 3 && state.Nodes[2].Err == nil
+		}, "the third is back")
+		must(t, f.Masters[1].Kill())
+		since := time.Now()
+		held.Unlock(t.Context()) // whatever it says: one of the two that must confirm is dead
+		woken(t, w, since, wakes)
+	})
+	t.Run("the holder's process is killed", func(t *testing.T) {
+		f := fleet(t, 3)
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childRole+"=holder", holderURLs+"="+strings.Join(f.URLs(), " "))
+		_, err := cmd.StdinPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		eventually(t, 2*soon, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 }, "the child holds the lock")
+		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "job")
+		must(t, cmd.Process.Kill())
+		since := time.Now()
+		cmd.Wait()
+		woken(t, w, since, holderLease+wakes)
+	})
+}
+
+func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
+	f := fleet(t, 3)
+	locker := open(t, f, redlock.Open, patient)
+	held := lock(t, open(t, f, redlock.Open), "k")
+	const waiters = 20
+	ctxs, order := make([]context.CancelFunc, waiters), make(chan int, waiters)
+	for i := range waiters {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ctxs[i] = cancel
+		began := make(chan struct{})
+		go func() {
+			close(began)
+			lock, err := locker.Lock(ctx, "k")
+			if err != nil {
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, quorum.ErrHeld) || !errors.Is(err, quorum.ErrNotAcquired) {
+					t.Errorf("waiter %d: %v", i, err)
+				}
+				order <- -1
+				return
+			}
+			order <- i
+			if err := lock.Unlock(context.Background()); err != nil {
+				t.Errorf("waiter %d: %v", i, err)
+			}
+		}()
+		<-began
+		pass(t, 10*time.Millisecond) // so that they arrive in this order
+	}
+	// Some leave from the middle, at once, and nobody asks the nodes for that.
+	before := asked(t, f.Masters)
+	for _, i := range []int{7, 8, 15} {
+		since := time.Now()
+		ctxs[i]()
+		if got := <-order; got != -1 || time.Since(since) > wakes {
+			t.Fatalf("cancelled waiter %d: %d after %v", i, got, time.Since(since))
+		}
+	}
+	if more := asked(t, f.Masters) - before; more > 6 { // pings, perhaps
+		t.Errorf("%d commands for three waiters that were cancelled", more)
+	}
+	unlock(t, held)
+	last := -1
+	for range waiters - 3 {
+		got := <-order
+		if got <= last {
+			t.Errorf("waiter %d came after %d", got, last)
+		}
+		last = got
+	}
+}
+
+// asked counts the commands that the masters carried out, but for those of the tests.
+func asked(t *testing.T, ms []*masters.Master) int {
+	t.Helper()
+	sum := 0
+	for _, m := range ms {
+		stats, err := redis.String(m.Do("INFO", "commandstats"))
+		must(t, err)
+		for line := range strings.FieldsSeq(stats) {
+			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+			var n int
+			if name == "evalsha" || strings.HasSuffix(name, "subscribe") || name == "ping" || name == "eval" {
+				fmt.Sscanf(rest, "%d", &n)
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+// A thousand waiters of one process ask no more of the nodes than ten do.
+func TestManyWaitersOfAProcessCostNoMoreThanFew(t *testing.T) {
+	cost := func(waiters int) int {
+		f := fleet(t, 3)
+		locker := open(t, f, redlock.Open)
+		held := lock(t, open(t, f, redlock.Open), "k")
+		before := asked(t, f.Masters)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done, got := make(chan error, waiters), make(chan struct{}, waiters)
+		for range waiters {
+			go func() {
+				lock, err := locker.Lock(ctx, "k")
+				if err == nil {
+					got <- struct{}{}
+					err = lock.Unlock(context.Background())
+				}
+				done <- err
+			}()
+		}
+		pass(t, 2*time.Second)
+		unlock(t, held)
+		for range 10 {
+			<-got
+		}
+		after := asked(t, f.Masters)
+		cancel()
+		for range waiters {
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		eventually(t, soon, func() bool { return listening(t, f.Masters, "k") == 0 }, "nobody is subscribed when nobody waits")
+		noLocks(t, f.Masters)
+		return after - before
+	}
+	few, many := cost(10), cost(1000)
+	t.Logf("commands for 10 waiters %d, for 1,000 waiters %d", few, many)
+	if float64(many) > 1.3*float64(few)+10 {
+		t.Errorf("1,000 waiters cost %d commands, 10 cost %d", many, few)
+	}
+}
+
+// Sixty contenders, each a locker of its own, take turns of 100 ms: all of them within ten seconds.
+func TestACrowdGetsThroughInTime(t *testing.T) {
+	f := fleet(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	const crowd = 60
+	errs := make(chan error, crowd)
+	since := time.Now()
+	for range crowd {
+		locker := open(t, f, redlock.Open, quorum.WithNodeOptions(node.WithTimeout(2*time.Second), node.WithoutQuarantine()))
+		go func() {
+			lock, err := locker.Lock(ctx, "k")
+			if err == nil {
+				pass(t, 100*time.Millisecond)
+				err = lock.Unlock(context.Background())
+			}
+			errs <- err
+		}()
+	}
+	for range crowd {
+		must(t, <-errs)
+	}
+	t.Logf("%d contenders × 100 ms: %v", crowd, time.Since(since).Round(time.Millisecond))
+}
