@@ -1,0 +1,99 @@
+//go:build unix
+
+package chaos
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+)
+
+// frozenMaster: a minority that is frozen delays nobody. A majority that is frozen for longer than the lease ends A's hold by
+// A's own clock, before the thaw lets B in.
+func frozenMaster(r *run) {
+	a := r.gated(contender.Plan{})
+	probe := r.start(contender.Plan{Names: []string{"probe"}, Rest: 10 * time.Millisecond})
+	r.acquires(time.Now(), soon, probe)
+	r.all(0, r.n/2, r.pause)
+	first := r.acquires(time.Now(), soon, probe)
+	r.note("first call with a minority frozen: acquired in %v", first.Took.Round(100*time.Microsecond))
+	r.pass(a, contender.Acquired)
+	r.at(a, contender.ToWrite)
+	r.let(r.lease)
+	r.all(0, r.n/2, r.unpause)
+	r.let(r.lease / 2)
+
+	b := r.start(contender.Plan{Hold: 200 * time.Millisecond, Rest: 20 * time.Millisecond})
+	r.all(0, r.n/2+1, r.pause)
+	r.let(r.lease + r.lease/3)
+	r.all(0, r.n/2+1, r.unpause)
+	r.available(time.Now(), r.lease+time.Second, "the thaw", b)
+	r.let(time.Second / 2)
+	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
+	r.expect(did.Did == contender.Withheld, "A knows that it holds no more: %s", did.Did)
+	r.at(a, contender.ToUnlock)
+	r.pass(a, contender.Released, contender.Unreleased)
+	a.order(contender.Stop)
+	r.let(time.Second / 2)
+}
+
+// pausedClient: a client is stopped between its last look at the lock and its write, for longer than its lease. The register, to
+// which the next holder has written, refuses the write.
+func pausedClient(r *run) {
+	a := r.gated(contender.Plan{Careless: true})
+	r.pass(a, contender.Acquired)
+	r.at(a, contender.ToWrite)
+	r.let(r.lease / 2)
+	r.stopClient(a)
+	others := r.crowd(2, contender.Plan{})
+	r.available(time.Now(), r.lease+time.Second, "the client stopped", others...)
+	r.let(time.Second)
+	a.order(contender.Go)
+	r.continueClient(a)
+	_, _, err := a.next(a.seen, soon, func(p contender.Report) bool { return p.Did == contender.Stale })
+	r.expect(err == nil, "the register refuses A's write: %v", err)
+	r.at(a, contender.ToUnlock)
+	r.pass(a, contender.Released, contender.Unreleased)
+	a.order(contender.Stop)
+	// And many times, wherever it meets them.
+	for range 4 {
+		w := others[r.dice.IntN(len(others))]
+		r.stopClient(w)
+		r.let(r.lease/2 + time.Duration(r.dice.Int64N(int64(r.lease))))
+		r.continueClient(w)
+		r.let(r.lease / 4)
+	}
+}
+
+// restartingClients: a crowd of clients, of which one after another crashes, or ends in good order, and another starts.
+func restartingClients(r *run) {
+	const size = 6
+	alive := r.crowd(size, contender.Plan{Flows: 2})
+	r.acquires(time.Now(), soon)
+	for range 16 {
+		at := r.dice.IntN(size)
+		if r.dice.IntN(4) == 0 {
+			r.happened("end in good order", "client %d", alive[at].plan.Client)
+			alive[at].order(contender.Stop)
+		} else {
+			r.killClient(alive[at])
+		}
+		alive[at] = r.crowd(1, contender.Plan{Flows: 2})[0]
+		r.let(150 * time.Millisecond)
+	}
+	r.available(time.Now(), r.lease+time.Second, "the last restart", alive...)
+	r.let(time.Second)
+}
+
+// cancelled: callers give up while their requests are on the way, over and over. The lease is long, so that a grant that was
+// not undone would be seen.
+func cancelled(r *run) {
+	way := r.apartFor("clients")
+	for i := range r.n {
+		r.must(r.slow(way, i, 20*time.Millisecond, 20*time.Millisecond))
+	}
+	r.crowd(3, contender.Plan{URLs: way.urls(), Patience: 45 * time.Millisecond, Rest: 5 * time.Millisecond, Hold: 10 * time.Millisecond})
+	patient := r.start(contender.Plan{URLs: way.urls(), Patience: soon, Hold: 10 * time.Millisecond, Rest: 20 * time.Millisecond})
+	r.let(4 * time.Second)
+	r.available(time.Now(), 2*time.Second, "4 s of this", patient)
+}

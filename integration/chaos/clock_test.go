@@ -1,0 +1,133 @@
+//go:build unix
+
+package chaos
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/integration/masters"
+)
+
+//go:embed testdata/step.c
+var stepSource []byte
+
+// errNoSteps is why no server's clock can be stepped here.
+var errNoSteps = errors.New("no server's clock was stepped")
+
+// steppable is a redis-server process of which the wall clock can be stepped: one in a container has this machine's, as all have.
+type steppable struct {
+	*lone
+	file string
+}
+
+// stepLibrary builds what stands between a server and its clock, once.
+var stepLibrary = sync.OnceValues(func() (string, error) {
+	if runtime.GOOS != "linux" {
+		return "", fmt.Errorf("%w: it needs LD_PRELOAD", errNoSteps)
+	}
+	path := filepath.Join(lab.scratch.dir, "step.so")
+	if err := os.WriteFile(path+".c", stepSource, 0o644); err != nil {
+		return "", err
+	}
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", path, path+".c").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %w: %s", errNoSteps, err, out)
+	}
+	return path, nil
+})
+
+var steppables = &processes{}
+
+// startSteppable starts a server whose clock can be stepped. The error wraps errNoSteps where there can be none.
+func startSteppable(args ...string) (server, error) {
+	library, err := stepLibrary()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp("", "clock-")
+	if err != nil {
+		return nil, err
+	}
+	file.Close()
+	s := &steppable{file: file.Name()}
+	if err := s.Step(0); err != nil {
+		return nil, err
+	}
+	if s.lone, err = steppables.startWith([]string{"LD_PRELOAD=" + library, "QUORUMLOCK_CLOCK_STEP=" + s.file}, args...); err != nil {
+		if errors.Is(err, masters.ErrNoServer) {
+			err = fmt.Errorf("%w: %w", errNoSteps, err)
+		}
+		return nil, err
+	}
+	// A server that was linked otherwise would not notice.
+	if err := errors.Join(s.Step(time.Hour), s.shows(time.Hour), s.Step(0)); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// Step sets by how many seconds the server's clock is ahead of this machine's.
+func (s *steppable) Step(ahead time.Duration) error {
+	f, err := os.OpenFile(s.file, os.O_WRONLY, 0) // in place: the server has it mapped
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(int64(ahead/time.Second))), 0)
+	return errors.Join(err, f.Close())
+}
+
+func (s *steppable) shows(ahead time.Duration) error {
+	told, err := redis.Strings(s.Do("TIME"))
+	if err != nil {
+		return err
+	}
+	seconds, err := strconv.ParseInt(told[0], 10, 64)
+	if err != nil {
+		return err
+	}
+	if off := time.Until(time.Unix(seconds, 0)) - ahead; off.Abs() > 10*time.Second {
+		return fmt.Errorf("%w: a step of %v is seen as %v", errNoSteps, ahead, off+ahead)
+	}
+	return nil
+}
+
+// step sets a master's clock.
+func (c *cluster) step(i int, ahead time.Duration) error {
+	c.happened("clock stepped", "to %v, master %d", ahead, i+1)
+	return c.servers[i].(*steppable).Step(ahead)
+}
+
+// steppedClocks: the clocks of a minority jump an hour ahead, which ends every lease there, then two hours back, which makes what
+// is set meanwhile last, under a lock that all had granted. The others keep it.
+func steppedClocks(r *run) {
+	holder := r.gated(contender.Plan{})
+	r.pass(holder, contender.Acquired)
+	r.at(holder, contender.ToWrite)
+	r.crowd(2, contender.Plan{Patience: 200 * time.Millisecond})
+	r.let(r.lease / 2)
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
+		r.all(0, r.n/2, func(i int) error { return r.step(i, ahead) })
+		r.let(r.lease + r.lease/2)
+	}
+	for _, p := range holder.all() {
+		r.expect(p.Did != contender.Lost, "the lock is held throughout: %s", p.Err)
+	}
+	wrote := r.pass(holder, contender.Wrote, contender.Withheld, contender.Stale)
+	r.expect(wrote.Did == contender.Wrote, "the holder writes at the end: %s", wrote.Did)
+	r.at(holder, contender.ToUnlock)
+	r.pass(holder, contender.Released, contender.Unreleased)
+	holder.order(contender.Stop)
+	r.available(time.Now(), time.Second, "the release", r.workers[1:]...)
+	r.let(time.Second)
+}

@@ -1,0 +1,154 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Arguments of a server.
+var (
+	noDisk      []string // it forgets everything
+	aofEverySec = []string{"--appendonly", "yes", "--appendfsync", "everysec"}
+	aofAlways   = []string{"--appendonly", "yes", "--appendfsync", "always"}
+)
+
+// cluster is the masters of a scenario, and the paths to them.
+type cluster struct {
+	log     func(format string, args ...any)
+	began   time.Time
+	servers []server // in the places of masters: a replica may have been promoted to one
+	extra   []server // what else was started
+	paths   []*paths
+
+	mu     sync.Mutex
+	faults []string // the kinds that happened, in order of their first
+	counts map[string]int
+}
+
+// newCluster starts n masters by start; args[i%len(args)] are those of number i.
+func newCluster(n int, start func(args ...string) (server, error), args [][]string, log func(string, ...any)) (*cluster, error) {
+	if len(args) == 0 {
+		args = [][]string{noDisk}
+	}
+	c := &cluster{log: log, began: time.Now(), servers: make([]server, n), counts: map[string]int{}}
+	errs := make([]error, n)
+	var starting sync.WaitGroup
+	for i := range n {
+		starting.Go(func() { c.servers[i], errs[i] = start(args[i%len(args)]...) })
+	}
+	starting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		c.servers = slices.DeleteFunc(c.servers, func(s server) bool { return s == nil })
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+// startServer starts a server that does not wait before it serves a replica.
+func startServer(args ...string) (server, error) {
+	return lab.backend.start(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
+}
+
+// admit gives the operator's word for masters, that no lock from before can be alive.
+func (c *cluster) admit(maxLease time.Duration, masters ...server) error {
+	for _, s := range masters {
+		n, err := node.Open(s.URL(), node.WithMaxLease(maxLease), node.WithTimeout(5*time.Second))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(n.Admit(context.Background()), n.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) urls() []string {
+	var all []string
+	for _, s := range c.servers {
+		all = append(all, s.URL())
+	}
+	return all
+}
+
+// apart makes paths of its own for a group of clients.
+func (c *cluster) apart(group string) (*paths, error) {
+	p, err := newPaths(group, c.servers)
+	if err == nil {
+		c.paths = append(c.paths, p)
+	}
+	return p, err
+}
+
+// happened notes a fault, for the log and the report.
+func (c *cluster) happened(kind, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts[kind] == 0 {
+		c.faults = append(c.faults, kind)
+	}
+	c.counts[kind]++
+	if os.Getenv(panicAt) == kind {
+		defer func() { go panic("asked for") }() // nobody recovers that
+	}
+	c.log("+%v %s %s", time.Since(c.began).Round(time.Millisecond), kind, fmt.Sprintf(format, args...))
+}
+
+// told says which faults happened, and how often.
+func (c *cluster) told() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []string
+	for _, kind := range c.faults {
+		if n := c.counts[kind]; n > 1 {
+			kind = fmt.Sprintf("%s ×%d", kind, n)
+		}
+		all = append(all, kind)
+	}
+	return strings.Join(all, ", ")
+}
+
+// keys lists the locks on all masters: every key that is not the library's own.
+func (c *cluster) keys() ([]string, error) {
+	var all []string
+	for i, s := range c.servers {
+		names, err := redis.Strings(s.Do("KEYS", "*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if !strings.HasPrefix(name, scripts.Prefix) {
+				all = append(all, fmt.Sprintf("%s on master %d", name, i+1))
+			}
+		}
+	}
+	return all, nil
+}
+
+// stop ends everything.
+func (c *cluster) stop() error {
+	var errs []error
+	var stopping sync.WaitGroup
+	all := append(slices.Clone(c.servers), c.extra...)
+	failed := make([]error, len(all))
+	for i, s := range all {
+		stopping.Go(func() { failed[i] = s.Stop() })
+	}
+	for _, p := range c.paths {
+		errs = append(errs, p.close())
+	}
+	stopping.Wait()
+	return errors.Join(append(errs, failed...)...)
+}

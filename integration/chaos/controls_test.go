@@ -1,0 +1,85 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"testing"
+)
+
+// control is a schedule that is played with a protection switched off, to show that it bites, and with redsync.
+type control struct {
+	scenario string
+	without  string // the kind of contender; see open in ../contender/own
+	means    string
+	bites    func(*result) bool
+}
+
+// biteTries is how often a schedule may miss: on a busy machine the next renewal can come before the other contender.
+const biteTries = 3
+
+func doubleHold(r *result) bool { return r.DoubleHolds > 0 }
+func orphan(r *result) bool     { return r.Orphans > 0 }
+
+func controls() []control {
+	const trusting = "masters that forgot are trusted at once (node.WithoutQuarantine)"
+	return []control{
+		{"restart amnesia between two holders", "no-quarantine", trusting, doubleHold},
+		{"thin quorum after a flush", "no-quarantine", trusting, doubleHold},
+		{"failover to a replica that lacks the lock", "no-quarantine", trusting, doubleHold},
+		{"frozen master", "no-deadline", "the holder looks neither at the lock's context nor at Valid", doubleHold},
+		{"callers that give up while their requests are on the way", "no-rollback",
+			"a failed attempt is undone on its caller's context, so not when that has ended", orphan},
+	}
+}
+
+// TestControls plays schedules without what the library does against them: then they must do harm. With -chaos.full, redsync
+// meets the same schedules; nothing is asked of it.
+func TestControls(t *testing.T) {
+	for _, c := range controls() {
+		s := scenarioNamed(t, c.scenario)
+		if !*full && c.scenario == "failover to a replica that lacks the lock" {
+			continue // the same protection as the two before
+		}
+		t.Run(s.name, func(t *testing.T) {
+			for _, n := range controlSizes() {
+				t.Run(fmt.Sprintf("%s/%d", c.without, n), func(t *testing.T) {
+					for range biteTries {
+						if c.bites(perform(t, s, c.without, n)) {
+							return
+						}
+					}
+					t.Errorf("the schedule did no harm %d times", biteTries)
+				})
+				if !*full {
+					continue
+				}
+				t.Run(fmt.Sprintf("redsync/%d", n), func(t *testing.T) {
+					if _, err := program("redsync"); err != nil {
+						lab.report.note("redsync was not run: its program could not be built")
+						t.Skipf("SKIPPED: %v", err)
+					}
+					perform(t, s, "redsync", n)
+				})
+			}
+		})
+	}
+}
+
+func scenarioNamed(t *testing.T, name string) scenario {
+	t.Helper()
+	for _, s := range scenarios() {
+		if s.name == name {
+			return s
+		}
+	}
+	t.Fatalf("there is no scenario %q", name)
+	return scenario{}
+}
+
+func controlSizes() []int {
+	if *full || *nodes != 0 {
+		return sizes(0)
+	}
+	return []int{3}
+}

@@ -1,0 +1,192 @@
+//go:build unix
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// The vocabulary of faults. Each names what it does and to which master, counted from 0 here and from 1 in the log, and returns
+// when it is done. An error is the harness' own trouble.
+
+const replicaBound = 15 * time.Second
+
+func (c *cluster) kill(i int) error {
+	c.happened("kill", "master %d", i+1)
+	return c.servers[i].Kill()
+}
+
+// restart starts a killed master. What it kept on disk is what its arguments say.
+func (c *cluster) restart(i int) error {
+	c.happened("restart", "master %d", i+1)
+	return c.servers[i].Start()
+}
+
+// crash kills a master and starts it again.
+func (c *cluster) crash(i int) error {
+	if err := c.kill(i); err != nil {
+		return err
+	}
+	return c.restart(i)
+}
+
+// loseTail has a master with an append-only file write no more to it: when it crashes, what it did since is lost, as with the
+// last second of everysec when the machine crashes. (A crash of the process alone loses nothing that the kernel was given.)
+func (c *cluster) loseTail(i int) error {
+	c.happened("lose the tail of the append-only file", "master %d", i+1)
+	return c.do(i, "CONFIG", "SET", "appendonly", "no")
+}
+
+func (c *cluster) pause(i int) error {
+	c.happened("pause", "master %d", i+1)
+	return c.servers[i].Freeze()
+}
+
+func (c *cluster) unpause(i int) error {
+	c.log("+%v unpause master %d", time.Since(c.began).Round(time.Millisecond), i+1)
+	return c.servers[i].Thaw()
+}
+
+// disconnect takes a master off its network, where the back end can (see canDisconnect).
+func (c *cluster) disconnect(i int) error {
+	c.happened("disconnect", "master %d", i+1)
+	return c.servers[i].(pluggable).Disconnect()
+}
+
+func (c *cluster) reconnect(i int) error {
+	c.log("+%v reconnect master %d", time.Since(c.began).Round(time.Millisecond), i+1)
+	return c.servers[i].(pluggable).Reconnect()
+}
+
+func (c *cluster) canDisconnect() bool {
+	_, can := c.servers[0].(pluggable)
+	return can
+}
+
+// cut loses everything between a group and a master, both ways; deafen only the replies, mute only the requests.
+func (c *cluster) cut(p *paths, i int) error {
+	c.happened("partition", "%s from master %d", p.group, i+1)
+	return errors.Join(p.lose(i, requests), p.lose(i, replies))
+}
+
+func (c *cluster) deafen(p *paths, i int) error {
+	c.happened("lose replies", "of master %d to %s", i+1, p.group)
+	return p.lose(i, replies)
+}
+
+func (c *cluster) mute(p *paths, i int) error {
+	c.happened("lose requests", "of %s to master %d", p.group, i+1)
+	return p.lose(i, requests)
+}
+
+func (c *cluster) slow(p *paths, i int, latency, jitter time.Duration) error {
+	c.happened("latency", "%v ± %v from %s to master %d", latency, jitter, p.group, i+1)
+	return p.delay(i, requests, latency, jitter)
+}
+
+func (c *cluster) heal(p *paths, i int) {
+	c.log("+%v heal %s to master %d", time.Since(c.began).Round(time.Millisecond), p.group, i+1)
+	p.heal(i)
+}
+
+func (c *cluster) clientPause(i int, d time.Duration) error {
+	c.happened("CLIENT PAUSE", "%v, master %d", d, i+1)
+	return c.do(i, "CLIENT", "PAUSE", d.Milliseconds(), "ALL")
+}
+
+func (c *cluster) clientKill(i int) error {
+	c.happened("CLIENT KILL", "master %d", i+1)
+	return c.do(i, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+}
+
+func (c *cluster) scriptFlush(i int) error {
+	c.happened("SCRIPT FLUSH", "master %d", i+1)
+	return c.do(i, "SCRIPT", "FLUSH")
+}
+
+func (c *cluster) flushAll(i int) error {
+	c.happened("FLUSHALL", "master %d", i+1)
+	return c.do(i, "FLUSHALL")
+}
+
+// fill leaves a master no memory; it evicts nothing. drain ends that.
+func (c *cluster) fill(i int) error {
+	c.happened("maxmemory", "master %d", i+1)
+	return c.do(i, "CONFIG", "SET", "maxmemory", "1")
+}
+
+func (c *cluster) drain(i int) error { return c.do(i, "CONFIG", "SET", "maxmemory", "0") }
+
+// replicaOf makes a master the replica of another, which replaces its data; independent makes it a master again.
+func (c *cluster) replicaOf(i, of int) error {
+	c.happened("REPLICAOF", "master %d of master %d", i+1, of+1)
+	return follow(c.servers[i], c.servers[of])
+}
+
+func (c *cluster) independent(i int) error { return c.do(i, "REPLICAOF", "NO", "ONE") }
+
+// replica starts a replica of a master and waits until it has the data. It follows no more when cutOff is called.
+func (c *cluster) replica(of int) (server, error) {
+	r, err := startServer()
+	if err != nil {
+		return nil, err
+	}
+	c.extra = append(c.extra, r)
+	if err := follow(r, c.servers[of]); err != nil {
+		return nil, err
+	}
+	for late := time.Now().Add(replicaBound); ; time.Sleep(10 * time.Millisecond) {
+		role, err := redis.Values(r.Do("ROLE"))
+		if err == nil && len(role) > 3 && fmt.Sprintf("%s", role[3]) == "connected" {
+			return r, nil
+		}
+		if time.Now().After(late) {
+			return nil, fmt.Errorf("the replica of master %d is not in step: %q, %v", of+1, role, err)
+		}
+	}
+}
+
+// cutOff lets a replica follow its master no more; it keeps what it has. Port 1 is nobody's.
+func (c *cluster) cutOff(replica server) error {
+	c.happened("replica cut off", "%s", replica.Addr())
+	_, err := replica.Do("REPLICAOF", "127.0.0.1", "1")
+	return err
+}
+
+// promote kills a master and puts a replica in its place, behind the same addresses of all groups.
+func (c *cluster) promote(replica server, i int) error {
+	c.happened("replica promoted", "in the place of master %d", i+1)
+	if err := c.servers[i].Kill(); err != nil {
+		return err
+	}
+	if _, err := replica.Do("REPLICAOF", "NO", "ONE"); err != nil {
+		return err
+	}
+	for _, p := range c.paths {
+		p.replace(i, replica)
+	}
+	c.extra = slices.DeleteFunc(c.extra, func(s server) bool { return s == replica })
+	dead := c.servers[i]
+	c.servers[i] = replica
+	return dead.Stop()
+}
+
+func follow(replica, master server) error {
+	host, port, err := net.SplitHostPort(master.Addr())
+	if err != nil {
+		return err
+	}
+	_, err = replica.Do("REPLICAOF", host, port)
+	return err
+}
+
+func (c *cluster) do(i int, args ...any) error {
+	_, err := c.servers[i].Do(args...)
+	return err
+}

@@ -1,0 +1,165 @@
+//go:build unix
+
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/integration/history"
+)
+
+// judge ends the contenders, counts what happened and checks it.
+func (r *run) judge() {
+	r.t.Helper()
+	res := r.result
+	if err := r.finish(); err != nil {
+		r.expect(false, "all contenders ended in good order: %v", err)
+	}
+	res.Orphans = r.orphans(time.Now().Add(orphanBound))
+	r.expect(res.Orphans == 0, "no key is left %v after the last release: %d are", orphanBound, res.Orphans)
+
+	for _, w := range r.workers {
+		for _, p := range w.all() {
+			switch p.Did {
+			case contender.Acquired:
+				res.Acquired++
+			case contender.Refused:
+				res.Refused++
+			case contender.Lost:
+				res.Lost++
+			}
+		}
+	}
+	res.Tried = res.Acquired + res.Refused
+	r.expect(res.Acquired > 0, "the lock was acquired at all")
+	res.Faults = r.told()
+
+	events, err := r.events()
+	r.must2(err)
+	for _, v := range history.Check(events, history.Options{HonestClocks: true, PictureDir: r.dir}) {
+		if v.Rule == "overlap" {
+			res.DoubleHolds++
+		} else {
+			res.Other++
+		}
+		r.expect(false, "history: %v", v)
+	}
+	from, gap := longestGap(events)
+	res.Gap = gap
+	r.t.Logf("longest without a holder: %v from +%v", gap, time.Duration(from-contender.At(r.began)).Round(time.Millisecond))
+	stale, lost, violations := r.registers.check()
+	res.Stale, res.LostWrites = stale, lost
+	for _, v := range violations {
+		r.expect(false, "%v", v)
+	}
+}
+
+func (r *run) must2(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Error(err)
+	}
+}
+
+// orphans counts the locks that are left on masters at the instant; it returns sooner when there are none.
+func (r *run) orphans(at time.Time) int {
+	r.t.Helper()
+	for {
+		left, err := r.keys()
+		if err == nil && len(left) == 0 {
+			return 0
+		}
+		if time.Now().After(at) {
+			if err != nil {
+				r.t.Errorf("the masters do not answer at the end: %v", err)
+			}
+			r.t.Logf("left: %q", left)
+			return len(left)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// longestGap is the longest time between holders of the name, from the first to the last, and when it began.
+func longestGap(events []history.Event) (from int64, gap time.Duration) {
+	type span struct{ from, to int64 }
+	holds := map[string]*span{}
+	for _, e := range events {
+		if e.Name != name {
+			continue
+		}
+		h := holds[e.Owner]
+		if h == nil {
+			h = &span{}
+			holds[e.Owner] = h
+		}
+		switch e.Kind {
+		case history.Acquired:
+			h.from, h.to = e.Return, max(h.to, e.Return)
+			if h.to == e.Return && e.Deadline > 0 {
+				h.to = e.Deadline // until something tells better
+			}
+		default:
+			h.to = e.Call
+		}
+	}
+	var all []*span
+	for _, h := range holds {
+		if h.from != 0 {
+			all = append(all, h)
+		}
+	}
+	slices.SortFunc(all, func(a, b *span) int { return cmp.Compare(a.from, b.from) })
+	var end int64
+	for _, h := range all {
+		if d := time.Duration(h.from - end); end != 0 && d > gap {
+			from, gap = end, d
+		}
+		end = max(end, h.to)
+	}
+	return from, gap
+}
+
+// result is what a run showed.
+type result struct {
+	Scenario, Kind string
+	Masters        int
+	Seed           uint64
+	Faults         string
+
+	Tried, Acquired, Refused, Lost int
+	DoubleHolds, Other             int // Other: what else is wrong with the history
+	Stale, LostWrites, Orphans     int
+	Gap, Took                      time.Duration
+	Notes                          []string
+}
+
+func (r *result) String() string {
+	return fmt.Sprintf("%s, %s, %d masters: tried %d, acquired %d, refused %d, lost %d, double holds %d, stale writes refused %d, lost writes %d, orphan keys %d, longest without a holder %v; faults: %s; took %v; %v",
+		r.Scenario, r.Kind, r.Masters, r.Tried, r.Acquired, r.Refused, r.Lost, r.DoubleHolds, r.Stale, r.LostWrites, r.Orphans,
+		r.Gap.Round(time.Millisecond), r.Faults, r.Took.Round(100*time.Millisecond), r.Notes)
+}
+
+// Again is the command that plays the scenario once more, with the same dice.
+func (r *result) Again() string {
+	test, more := "TestChaos/"+r.Scenario, ""
+	if r.Kind != library {
+		test, more = fmt.Sprintf("TestControls/%s/%s", r.Scenario, r.Kind), " -chaos.full"
+	}
+	if strings.HasPrefix(r.Scenario, "random walk") {
+		more += fmt.Sprintf(" -chaos.walk=%v", *walkFor)
+	}
+	if *wanted != "auto" {
+		more += " -chaos.backend=" + *wanted
+	}
+	detector := ""
+	if raceDetector {
+		detector = "-race "
+	}
+	return fmt.Sprintf("go test %s-v ./integration/chaos -run '%s' -chaos.masters=%d -chaos.seed=%d%s", detector, test, r.Masters, r.Seed, more)
+}

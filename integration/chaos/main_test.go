@@ -1,0 +1,102 @@
+//go:build unix
+
+// Package chaos runs contenders, processes of their own, against real masters while faults happen, and judges what they saw:
+// the history by package history, a fenced register, the keys that are left, goroutines and containers.
+//
+// Every scenario is named for what it shows. Its figures go to the log, and with -chaos.report into a report.
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/containers"
+	"go.uber.org/goleak"
+)
+
+var (
+	full     = flag.Bool("chaos.full", false, "run every scenario on 3 and on 5 masters, and the controls; else each on one of them")
+	nodes    = flag.Int("chaos.masters", 0, "run every scenario on this many masters only (3 or 5)")
+	seed     = flag.Uint64("chaos.seed", 0, "what every scenario's dice come from, the same whichever others run; 0 for one by chance")
+	walkFor  = flag.Duration("chaos.walk", 30*time.Second, "how long the random walk is")
+	wanted   = flag.String("chaos.backend", "auto", "what the masters are: containers, processes, or auto for containers where there is an engine")
+	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
+)
+
+// startLine tells where a run has its files, and its name at the container engine, for who looks for what it leaves.
+const startLine = "chaos: directory %s run %s"
+
+// lab is what all scenarios share.
+var lab struct {
+	backend backend
+	scratch *scratch
+	report  report
+}
+
+func TestMain(m *testing.M) {
+	containers.ReapIfAsked()
+	cleanIfAsked()
+	flag.Parse()
+	os.Exit(runAll(m))
+}
+
+func runAll(m *testing.M) (code int) {
+	var err error
+	if *seed == 0 {
+		*seed = rand.Uint64N(1e9) + 1
+	}
+	if lab.scratch, err = openScratch(); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 1
+	}
+	defer func() {
+		if err := lab.scratch.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos:", err)
+			code = 1
+		}
+	}()
+	if lab.backend, err = openBackend(*wanted); err != nil {
+		if strings.HasPrefix(err.Error(), "SKIPPED") {
+			fmt.Println(err)
+			return 0
+		}
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 1
+	}
+	fmt.Printf(startLine+"\n", lab.scratch.dir, lab.backend.run())
+	fmt.Printf("chaos: masters are %s; seed %d\n", lab.backend.kind(), *seed)
+	defer func() { // when this process dies first, the reaper and the janitor see to it
+		if err := lab.backend.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos:", err)
+			code = 1
+		}
+		if leak := goleak.Find(notOurs()...); code == 0 && leak != nil {
+			fmt.Fprintln(os.Stderr, "chaos:", leak)
+			code = 1
+		}
+	}()
+	code = m.Run()
+	if *reportTo != "" {
+		if err := lab.report.write(*reportTo, code == 0); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos:", err)
+			return 1
+		}
+	}
+	return code
+}
+
+// notOurs are goroutines that a scenario may leave: connections to the engine that are kept for the next request; and what a proxy
+// was about to forward when its connection broke, which waits for ever (toxiproxy 2.5).
+func notOurs() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
+	}
+}

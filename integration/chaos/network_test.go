@@ -1,0 +1,156 @@
+//go:build unix
+
+package chaos
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+)
+
+// partitionOfHolder: a holder that is cut off stops at its deadline; another gets the lock, and the first withholds its write.
+func partitionOfHolder(r *run) {
+	out := r.apartFor("A")
+	a := r.gated(contender.Plan{URLs: out.urls()})
+	r.pass(a, contender.Acquired)
+	r.at(a, contender.ToWrite)
+	others := r.crowd(2, contender.Plan{})
+	r.let(r.lease / 2)
+	for i := range r.n {
+		r.must(r.cut(out, i))
+	}
+	r.available(time.Now(), r.lease+time.Second, "the partition", others...)
+	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
+	r.expect(did.Did == contender.Withheld, "A knows that it holds no more: %s", did.Did)
+	r.at(a, contender.ToUnlock)
+	r.pass(a, contender.Released, contender.Unreleased)
+	for i := range r.n {
+		r.heal(out, i)
+	}
+	a.order(contender.Go)
+	r.let(time.Second)
+}
+
+// partitionOfClients: two groups of clients see different masters. Who sees a majority goes on; later it is the other group; then
+// replies to one and requests of the other are lost; then masters leave the network.
+func partitionOfClients(r *run) {
+	left, right := r.apartFor("left"), r.apartFor("right")
+	ls := r.crowd(2, contender.Plan{URLs: left.urls()})
+	rs := r.crowd(2, contender.Plan{URLs: right.urls()})
+	r.acquires(time.Now(), soon)
+	half := r.n / 2
+	split := func(few, many *paths, without, with []*worker) {
+		for i := range r.n {
+			if i < half {
+				r.must(r.cut(many, i))
+			} else {
+				r.must(r.cut(few, i))
+			}
+		}
+		began := time.Now()
+		r.available(began, r.lease+time.Second, "the split to "+many.group, with...)
+		r.let(time.Second)
+		for _, w := range without {
+			for _, p := range w.all() {
+				r.expect(p.Did != contender.Acquired || p.At-int64(p.Took) < contender.At(began), "%s acquires nothing from a minority", few.group)
+			}
+		}
+		for i := range r.n {
+			r.heal(left, i)
+			r.heal(right, i)
+		}
+	}
+	split(left, right, ls, rs)
+	split(right, left, rs, ls)
+	for i := range half + 1 {
+		r.must(r.deafen(left, i))
+		r.must(r.mute(right, r.n-1-i))
+	}
+	r.let(r.lease)
+	for i := range r.n {
+		r.heal(left, i)
+		r.heal(right, i)
+	}
+	r.available(time.Now(), r.lease+time.Second, "loss in one direction")
+	if r.canDisconnect() {
+		r.all(0, half+1, r.disconnect)
+		r.let(r.lease)
+		r.all(0, half+1, r.reconnect)
+		// The kernel sends again what was lost, with pauses that grow: 1 s and more.
+		r.available(time.Now(), r.lease+5*time.Second, "the masters' return to the network")
+	}
+	r.let(time.Second)
+}
+
+// slowMaster: one master, then a majority, answers 100 ms late and with jitter.
+func slowMaster(r *run) {
+	way := r.apartFor("clients")
+	r.crowd(3, contender.Plan{URLs: way.urls()})
+	r.acquires(time.Now(), soon)
+	r.must(r.slow(way, 0, 100*time.Millisecond, 50*time.Millisecond))
+	r.available(time.Now(), time.Second, "one became slow")
+	r.let(2 * time.Second)
+	for i := 1; i <= r.n/2; i++ {
+		r.must(r.slow(way, i, 100*time.Millisecond, 50*time.Millisecond))
+	}
+	r.available(time.Now(), 2*time.Second, "a majority became slow")
+	r.let(2 * time.Second)
+	for i := range r.n {
+		r.heal(way, i)
+	}
+	r.let(time.Second / 2)
+}
+
+// lostReplies: masters do what A asks, and A does not hear of it: at its acquire, its renewals, its release.
+func lostReplies(r *run) {
+	out := r.apartFor("A")
+	majority := r.n/2 + 1
+	a := r.gated(contender.Plan{URLs: out.urls(), Patience: r.lease})
+	b := r.start(contender.Plan{Hold: 50 * time.Millisecond, Rest: 50 * time.Millisecond})
+	r.acquires(time.Now(), soon, b)
+
+	r.deafenAll(out, 0, majority)
+	asked := time.Now()
+	did := r.pass(a, contender.Acquired, contender.Refused)
+	r.expect(did.Did == contender.Refused, "A does not acquire without hearing of it: %s", did.Did)
+	r.available(asked, r.lease+time.Second, "A asked", b)
+	r.healAll(out)
+	r.available(time.Now(), r.lease+time.Second, "A's acquire", b)
+
+	for range 3 { // until A has it: B contends
+		r.at(a, contender.ToLock)
+		if did = r.pass(a, contender.Acquired, contender.Refused); did.Did == contender.Acquired {
+			break
+		}
+	}
+	r.need(did.Did == contender.Acquired, "A acquires when it hears again")
+	r.at(a, contender.ToWrite)
+	r.deafenAll(out, 0, majority-1)
+	r.let(2 * r.lease)
+	r.expect(!reported(a, contender.Lost), "A renews with a majority that it hears")
+	r.healAll(out)
+	r.deafenAll(out, 0, majority)
+	r.available(time.Now(), 2*r.lease+time.Second, "A's renewals were not heard of", b)
+	r.healAll(out)
+	did = r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
+	r.expect(did.Did == contender.Withheld, "A knows that it holds no more: %s", did.Did)
+	r.at(a, contender.ToUnlock)
+	r.pass(a, contender.Released, contender.Unreleased)
+
+	for range 3 {
+		r.at(a, contender.ToLock)
+		if did = r.pass(a, contender.Acquired, contender.Refused); did.Did == contender.Acquired {
+			break
+		}
+	}
+	r.need(did.Did == contender.Acquired, "A acquires again")
+	r.at(a, contender.ToWrite)
+	r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
+	r.at(a, contender.ToUnlock)
+	r.deafenAll(out, 0, majority)
+	released := time.Now()
+	a.order(contender.Go)
+	r.available(released, r.lease+time.Second, "A's release, unheard of", b)
+	r.healAll(out)
+	r.let(time.Second / 2)
+}

@@ -1,0 +1,93 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+// paths are one group of clients' ways to the masters: a proxy of its own in front of each, so that one group can be cut off,
+// in one direction or both, where another is not. A group's addresses stay when what is behind them is replaced.
+type paths struct {
+	group    string
+	proxies  []*toxiproxy.Proxy
+	forwards []*forward
+}
+
+// direction is where the bytes go that a fault on a path hits.
+type direction string
+
+const (
+	requests direction = "upstream"
+	replies  direction = "downstream"
+)
+
+func newPaths(group string, servers []server) (*paths, error) {
+	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
+	p := &paths{group: group}
+	for i, s := range servers {
+		behind, err := newForward(s.Addr())
+		if err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		p.forwards = append(p.forwards, behind)
+		proxy := toxiproxy.NewProxy(api, fmt.Sprintf("%s-%d", group, i), "127.0.0.1:0", behind.addr())
+		if err := proxy.Start(); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		p.proxies = append(p.proxies, proxy)
+	}
+	return p, nil
+}
+
+func (p *paths) urls() []string {
+	var all []string
+	for _, proxy := range p.proxies {
+		all = append(all, "redis://"+proxy.Listen)
+	}
+	return all
+}
+
+// add puts a fault on the path to a master. What is lost stays lost: when the fault ends, connections that it hit are closed.
+func (p *paths) add(i int, d direction, kind, attributes string) error {
+	text := fmt.Sprintf(`{"name": %q, "type": %q, "stream": %q, "attributes": {%s}}`, kind+"-"+string(d), kind, d, attributes)
+	_, err := p.proxies[i].Toxics.AddToxicJson(strings.NewReader(text))
+	return err
+}
+
+// lose loses all that goes in a direction.
+func (p *paths) lose(i int, d direction) error { return p.add(i, d, "timeout", `"timeout": 0`) }
+
+// delay makes what goes in a direction late.
+func (p *paths) delay(i int, d direction, latency, jitter time.Duration) error {
+	return p.add(i, d, "latency", fmt.Sprintf(`"latency": %d, "jitter": %d`, latency.Milliseconds(), jitter.Milliseconds()))
+}
+
+// heal ends all faults on the path to a master.
+func (p *paths) heal(i int) {
+	for _, toxic := range []string{"timeout-upstream", "timeout-downstream", "latency-upstream", "latency-downstream"} {
+		_ = p.proxies[i].Toxics.RemoveToxic(context.Background(), toxic) // most are not there
+	}
+}
+
+// replace puts another server behind the address.
+func (p *paths) replace(i int, by server) { p.forwards[i].turn(by.Addr()) }
+
+func (p *paths) close() error {
+	for _, behind := range p.forwards {
+		behind.close()
+	}
+	for i, proxy := range p.proxies {
+		p.heal(i)
+		proxy.Stop()
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+//go:build unix
+
+package chaos
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/integration/history"
+)
+
+// registers are what the locks protect: a counter for each name, fenced, served to contenders over loopback.
+type registers struct {
+	listener net.Listener
+	serving  sync.WaitGroup
+
+	mu    sync.Mutex
+	all   map[string]*counter
+	conns map[net.Conn]bool
+}
+
+// counter is a register that every holder reads and then writes plus one: acknowledged writes can be counted.
+type counter struct {
+	history.Register
+	acknowledged, stale int
+}
+
+func serveRegisters() (*registers, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &registers{listener: listener, all: map[string]*counter{}, conns: map[net.Conn]bool{}}
+	r.serving.Go(r.accept)
+	return r, nil
+}
+
+func (r *registers) addr() string { return r.listener.Addr().String() }
+
+func (r *registers) accept() {
+	for {
+		conn, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		r.conns[conn] = true
+		r.mu.Unlock()
+		r.serving.Go(func() {
+			defer conn.Close()
+			in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+			for {
+				var a contender.Access
+				if in.Decode(&a) != nil || out.Encode(r.answer(a)) != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+func (r *registers) answer(a contender.Access) (answer contender.Answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.all[a.Name]
+	if c == nil {
+		c = &counter{}
+		r.all[a.Name] = c
+	}
+	var err error
+	if a.Write {
+		if err = c.Write(a.Token, strconv.Itoa(a.Value)); err == nil {
+			c.acknowledged++
+		}
+	} else {
+		var text string
+		if text, err = c.Read(a.Token); text != "" {
+			answer.Value, _ = strconv.Atoi(text)
+		}
+	}
+	switch {
+	case errors.Is(err, history.ErrStale):
+		answer.Stale = true
+		c.stale++
+	case err != nil:
+		answer.Err = err.Error()
+	}
+	return answer
+}
+
+// close ends the service.
+func (r *registers) close() {
+	r.listener.Close()
+	r.mu.Lock()
+	for conn := range r.conns {
+		conn.Close()
+	}
+	r.mu.Unlock()
+	r.serving.Wait()
+}
+
+// check returns how many accesses were refused, how many acknowledged writes are not in the value, and what is wrong otherwise.
+func (r *registers) check() (stale, lost int, violations []history.Violation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range r.all {
+		stale += c.stale
+		text, err := c.Read(1 << 60)
+		value, _ := strconv.Atoi(text)
+		if err != nil || value != c.acknowledged {
+			lost += c.acknowledged - value
+			violations = append(violations, history.Violation{Rule: "register", Detail: fmt.Sprintf("%s: %d writes acknowledged, the value is %q (%v)", name, c.acknowledged, text, err)})
+		}
+		violations = append(violations, c.Check()...)
+	}
+	return stale, lost, violations
+}

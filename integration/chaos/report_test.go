@@ -1,0 +1,117 @@
+//go:build unix
+
+package chaos
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"text/template"
+	"time"
+)
+
+//go:embed report.md.tmpl
+var reportText string
+
+// report gathers results, and writes them for people. Everything in it comes from the run.
+type report struct {
+	mu      sync.Mutex
+	results []*result
+	notes   []string
+}
+
+func (r *report) add(one *result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results = append(r.results, one)
+}
+
+// note adds a line about the run as a whole, once.
+func (r *report) note(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.notes, line) {
+		r.notes = append(r.notes, line)
+	}
+}
+
+// section is a scenario's results with the library.
+type section struct {
+	Name, Shows string
+	Results     []*result
+}
+
+func (r *report) write(path string, passed bool) error {
+	page, err := template.New("report").Funcs(template.FuncMap{
+		"ms":   func(d time.Duration) string { return d.Round(time.Millisecond).String() },
+		"join": func(all []string) string { return strings.ReplaceAll(strings.Join(all, "; "), "|", `\|`) },
+	}).Parse(reportText)
+	if err != nil {
+		return err
+	}
+	data := map[string]any{
+		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Masters": lab.backend.kind(),
+		"Seed": *seed, "Walk": *walkFor, "Race": raceDetector, "Passed": passed, "Notes": r.notes,
+		"Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
+	}
+	var sections []section
+	var controls []*result
+	sum := map[string]int{}
+	for _, s := range scenarios() {
+		one := section{Name: s.name, Shows: s.shows}
+		for _, res := range r.results {
+			switch {
+			case res.Scenario != s.name:
+			case res.Kind != library:
+				controls = append(controls, res)
+			default:
+				one.Results = append(one.Results, res)
+				sum["double holds"] += res.DoubleHolds
+				sum["other violations of the history"] += res.Other
+				sum["lost acknowledged writes"] += res.LostWrites
+				sum["orphan keys"] += res.Orphans
+				sum["acquired"] += res.Acquired
+			}
+		}
+		if one.Results != nil {
+			sections = append(sections, one)
+		}
+	}
+	data["Sections"], data["Controls"], data["Sum"], data["Kinds"] = sections, controls, sum, kinds()
+	var text strings.Builder
+	if err := page.Execute(&text, data); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text.String()), 0o644)
+}
+
+// kinds says what the controls are.
+func kinds() [][2]string {
+	all := [][2]string{{"redsync", "go-redsync v4 over redigo, extended every third of its expiry; its Until is the deadline, and the clock stands in for a fencing token"}}
+	for _, c := range controls() {
+		if kind := [2]string{c.without, c.means}; !slices.Contains(all, kind) {
+			all = append(all, kind)
+		}
+	}
+	return all
+}
+
+// machine is its shape.
+func machine() string {
+	shape := fmt.Sprintf("%d × %s, %s, %s", runtime.NumCPU(), runtime.GOARCH, runtime.GOOS, runtime.Version())
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		var kilobytes int
+		if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kilobytes); err == nil {
+			shape += fmt.Sprintf(", %.1f GiB", float64(kilobytes)/(1<<20))
+		}
+	}
+	if release, err := exec.Command("uname", "-sr").Output(); err == nil {
+		shape += ", " + strings.TrimSpace(string(release))
+	}
+	return shape
+}

@@ -1,0 +1,213 @@
+//go:build unix
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/integration/history"
+	"go.uber.org/goleak"
+)
+
+const (
+	name = "invoice:42" // the lock that all contend for
+
+	defaultLease = 1500 * time.Millisecond // and max lease
+	nodeTimeout  = 250 * time.Millisecond
+	soon         = 10 * time.Second // bounds what should happen at once, on a machine that is busy
+	orphanBound  = 2 * time.Second  // from the last release to when no key may be left
+)
+
+// library is the kind of contender that must pass. Others are controls: what they do is counted, not judged.
+const library = "library"
+
+// scenario is a schedule of faults. It is named for what it shows.
+type scenario struct {
+	name  string
+	shows string
+	lease time.Duration                        // and max lease; 0 for defaultLease
+	disks [][]string                           // arguments of the masters, in turn; none for no disk
+	start func(args ...string) (server, error) // starts a master; nil for startServer
+	play  func(*run)
+}
+
+// run is one scenario under way.
+type run struct {
+	t *testing.T
+	*cluster
+	kind      string
+	n         int
+	dice      *rand.Rand
+	lease     time.Duration
+	registers *registers
+	dir       string // of the histories
+	workers   []*worker
+	result    *result
+}
+
+// abandoned ends a scenario whose next step makes no sense any more.
+type abandoned struct{}
+
+// perform plays a scenario with one kind of contender on n masters, and judges it.
+func perform(t *testing.T, s scenario, kind string, n int) *result {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	wall := time.Now()
+	r := &run{t: t, kind: kind, n: n, dice: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease}
+	r.result = &result{Scenario: s.name, Kind: kind, Masters: n, Seed: *seed}
+	if r.lease == 0 {
+		r.lease = defaultLease
+	}
+	var err error
+	if r.dir, err = os.MkdirTemp("", "histories-"); err != nil {
+		t.Fatal(err)
+	}
+	if r.registers, err = serveRegisters(); err != nil {
+		t.Fatal(err)
+	}
+	if s.start == nil {
+		s.start = startServer
+	}
+	if r.cluster, err = newCluster(n, s.start, s.disks, t.Logf); err != nil {
+		r.registers.close()
+		if errors.Is(err, errNoSteps) {
+			lab.report.note(err.Error())
+			t.Skipf("SKIPPED: %v", err)
+		}
+		t.Fatal(err)
+	}
+	defer func() { // whatever happened
+		for _, w := range r.workers {
+			w.cmd.Process.Kill()
+			<-w.exited
+			w.orders.Close()
+		}
+		if err := r.cluster.stop(); err != nil {
+			t.Error(err)
+		}
+		r.registers.close()
+		left, err := lab.backend.left()
+		more, _ := steppables.left()
+		if left = append(left, more...); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %q, %v", left, err)
+		}
+		leak := goleak.Find(append(notOurs(), before)...)
+		if leak != nil {
+			t.Error(leak)
+		}
+		if t.Failed() {
+			kept, err := lab.scratch.keep(r.dir)
+			t.Logf("histories are kept in %s (%v)", kept, err)
+		} else {
+			os.RemoveAll(r.dir)
+		}
+	}()
+	if err := r.admit(r.lease, r.servers...); err != nil {
+		t.Fatal(err)
+	}
+	r.play(s.play)
+	r.judge()
+	if step := time.Now().Round(0).Sub(wall.Round(0)) - time.Since(wall); step.Abs() > 100*time.Millisecond {
+		r.note("this machine's clock, by which keys expire, was set by %v meanwhile", step)
+	}
+	r.result.Took = time.Since(wall)
+	lab.report.add(r.result)
+	t.Logf("%v", r.result)
+	return r.result
+}
+
+// play runs the schedule until it ends or is abandoned.
+func (r *run) play(schedule func(*run)) {
+	defer func() {
+		if caught := recover(); caught != nil && caught != (abandoned{}) {
+			panic(caught)
+		}
+	}()
+	schedule(r)
+}
+
+// ours tells that the contenders are the library's, as it is.
+func (r *run) ours() bool { return r.kind == library }
+
+// must abandons the scenario for trouble of the harness.
+func (r *run) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Error(err)
+		panic(abandoned{})
+	}
+}
+
+// expect is what the library must fulfil; of controls it is noted.
+func (r *run) expect(ok bool, format string, args ...any) {
+	r.t.Helper()
+	if ok {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	r.result.Notes = append(r.result.Notes, "not so: "+text)
+	if r.ours() {
+		r.t.Error(text)
+	} else {
+		r.t.Logf("not so: %s", text)
+	}
+}
+
+// need is expect; where it fails, the rest of the schedule makes no sense.
+func (r *run) need(ok bool, format string, args ...any) {
+	r.t.Helper()
+	if r.expect(ok, format, args...); !ok {
+		panic(abandoned{})
+	}
+}
+
+// finish has all contenders end in good order.
+func (r *run) finish() error {
+	var errs []error
+	for _, w := range r.workers {
+		w.order(contender.Stop)
+	}
+	for _, w := range r.workers {
+		errs = append(errs, w.end(soon))
+	}
+	return errors.Join(errs...)
+}
+
+// events reads what all contenders recorded.
+func (r *run) events() ([]history.Event, error) {
+	var all []history.Event
+	for _, w := range r.workers {
+		f, err := os.Open(w.plan.History)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		events, err := history.ReadJSON(f)
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, returned(events)...)
+	}
+	return all, nil
+}
+
+// returned leaves out what is told of a call of Unlock before it returns, where it did.
+func returned(events []history.Event) []history.Event {
+	done := map[string]bool{}
+	for _, e := range events {
+		done[e.Owner] = done[e.Owner] || e.Kind == history.Released && e.Return != history.Unknown
+	}
+	return slices.DeleteFunc(events, func(e history.Event) bool {
+		return e.Kind == history.Released && e.Return == history.Unknown && done[e.Owner]
+	})
+}

@@ -1,0 +1,188 @@
+//go:build unix
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+)
+
+// The steps of schedules, besides faults of masters and paths.
+
+// start starts a contender. What the plan leaves open is as usual; what it contends for is one name, over direct addresses.
+func (r *run) start(plan contender.Plan) *worker {
+	r.t.Helper()
+	plan.Client = len(r.workers) + 1
+	if plan.Kind == "" {
+		plan.Kind = r.kind
+	}
+	if plan.URLs == nil {
+		plan.URLs = r.urls()
+	}
+	if plan.Names == nil {
+		plan.Names = []string{name}
+	}
+	if plan.Patience == 0 {
+		plan.Patience = 5 * time.Second
+	}
+	plan.Register, plan.Seed = r.registers.addr(), r.dice.Uint64()
+	plan.Lease, plan.MaxLease, plan.Timeout = r.lease, r.lease, nodeTimeout
+	plan.History = filepath.Join(r.dir, fmt.Sprintf("client-%d.json", plan.Client))
+	w, err := startWorker(plan)
+	if w != nil {
+		r.workers = append(r.workers, w)
+	}
+	r.must(err)
+	return w
+}
+
+// crowd starts contenders that lock, write and unlock until they are told to stop.
+func (r *run) crowd(n int, plan contender.Plan) []*worker {
+	plan.Hold, plan.Rest = max(plan.Hold, 40*time.Millisecond), max(plan.Rest, 30*time.Millisecond)
+	var all []*worker
+	for range n {
+		all = append(all, r.start(plan))
+	}
+	return all
+}
+
+// gated starts a contender that waits for an order before each phase.
+func (r *run) gated(plan contender.Plan) *worker {
+	plan.Gated = true
+	w := r.start(plan)
+	r.at(w, contender.ToLock)
+	return w
+}
+
+// at waits until a gated contender stands before a phase.
+func (r *run) at(w *worker, phase string) {
+	r.t.Helper()
+	_, next, err := w.next(w.seen, soon, func(p contender.Report) bool { return p.Did == contender.Waiting && p.Phase == phase })
+	w.seen = next
+	r.need(err == nil, "contender %d is before %s: %v", w.plan.Client, phase, err)
+}
+
+// pass lets a gated contender pass, and returns what it did there.
+func (r *run) pass(w *worker, done ...string) contender.Report {
+	r.t.Helper()
+	w.order(contender.Go)
+	did, next, err := w.next(w.seen, soon, func(p contender.Report) bool { return slices.Contains(done, p.Did) })
+	w.seen = next
+	r.need(err == nil, "contender %d does one of %q: %v", w.plan.Client, done, err)
+	return did
+}
+
+// acquires waits until somebody acquires by a call that was made after the instant.
+func (r *run) acquires(since time.Time, bound time.Duration, by ...*worker) contender.Report {
+	r.t.Helper()
+	return r.find(since.Add(bound), by, func(p contender.Report) bool { return p.At-int64(p.Took) >= contender.At(since) })
+}
+
+// find waits for an acquire that is wanted, and returns the first that returned.
+func (r *run) find(late time.Time, by []*worker, wanted func(contender.Report) bool) (first contender.Report) {
+	r.t.Helper()
+	if len(by) == 0 {
+		by = r.workers
+	}
+	for {
+		for _, w := range by {
+			for _, p := range w.all() {
+				if p.Did == contender.Acquired && wanted(p) && (first.At == 0 || p.At < first.At) {
+					first = p
+				}
+			}
+		}
+		if first.At != 0 {
+			return first
+		}
+		r.need(time.Now().Before(late), "somebody acquires in time")
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// available waits for the lock to be acquired after the instant, by whoever waits for it, and notes how long that took.
+func (r *run) available(since time.Time, bound time.Duration, after string, by ...*worker) {
+	r.t.Helper()
+	late := since.Add(bound + time.Second)
+	if r.ours() {
+		late = since.Add(bound + soon) // to know how late it is
+	}
+	first := r.find(late, by, func(p contender.Report) bool { return p.At > contender.At(since) })
+	took := time.Duration(first.At - contender.At(since))
+	r.expect(took <= bound, "acquired %v after %s, within %v", took, after, bound)
+	r.note("acquired %v after %s", took.Round(time.Millisecond), after)
+}
+
+// note adds to what is reported.
+func (r *run) note(format string, args ...any) {
+	r.result.Notes = append(r.result.Notes, fmt.Sprintf(format, args...))
+}
+
+// all does the same to the masters from one number to below another, at once.
+func (r *run) all(from, to int, do func(int) error) {
+	r.t.Helper()
+	errs := make([]error, to)
+	var doing sync.WaitGroup
+	for i := from; i < to; i++ {
+		doing.Go(func() { errs[i] = do(i) })
+	}
+	doing.Wait()
+	r.must(errors.Join(errs...))
+}
+
+// apartFor makes paths for a group of clients.
+func (r *run) apartFor(group string) *paths {
+	r.t.Helper()
+	p, err := r.apart(group)
+	r.must(err)
+	return p
+}
+
+func (r *run) deafenAll(p *paths, from, to int) {
+	for i := from; i < to; i++ {
+		r.must(r.deafen(p, i))
+	}
+}
+
+func (r *run) healAll(p *paths) {
+	for i := range r.n {
+		r.heal(p, i)
+	}
+}
+
+// reported tells whether a contender did something, ever.
+func reported(w *worker, did string) bool {
+	return slices.ContainsFunc(w.all(), func(p contender.Report) bool { return p.Did == did })
+}
+
+// until lets time pass until some time after what a contender reported.
+func (r *run) until(p contender.Report, after time.Duration) {
+	r.let(time.Duration(p.At-contender.Now()) + after)
+}
+
+// let lets time pass in which contenders contend.
+func (r *run) let(d time.Duration) { time.Sleep(d) }
+
+// stopClient and continueClient are SIGSTOP and SIGCONT.
+func (r *run) stopClient(w *worker) {
+	r.happened("SIGSTOP", "client %d", w.plan.Client)
+	r.must(w.signal(syscall.SIGSTOP))
+}
+
+func (r *run) continueClient(w *worker) {
+	r.log("+%v SIGCONT client %d", time.Since(r.began).Round(time.Millisecond), w.plan.Client)
+	r.must(w.signal(syscall.SIGCONT))
+}
+
+// killClient ends a contender as a crash would.
+func (r *run) killClient(w *worker) {
+	r.happened("SIGKILL", "client %d", w.plan.Client)
+	r.must(w.kill())
+}

@@ -1,0 +1,228 @@
+//go:build unix
+
+package chaos
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+)
+
+// walk is a random walk over all faults, by seed: which, where, for how long. Clients come over two groups of paths; some write
+// without looking, some are stopped, killed and replaced. At the end all is healed and the lock has to be available.
+func walk(r *run) {
+	w := &walker{run: r, busy: make([]bool, r.n)}
+	for _, group := range []string{"left", "right"} {
+		w.groups = append(w.groups, r.apartFor(group))
+	}
+	for i := range 5 {
+		w.clients = append(w.clients, w.client(i))
+	}
+	began := time.Now()
+	for time.Since(began) < *walkFor || w.played < len(w.faults()) && time.Since(began) < 2**walkFor {
+		w.step()
+		r.let(100*time.Millisecond + time.Duration(r.dice.Int64N(int64(400*time.Millisecond))))
+		w.heal(time.Now())
+	}
+	w.heal(time.Now().Add(time.Hour))
+	r.available(time.Now(), r.lease+5*time.Second, "all was healed", w.clients...)
+	r.let(time.Second)
+	if all := len(w.faults()); w.played < all {
+		r.note("only %d of %d faults happened in that time", w.played, all)
+	}
+}
+
+// walker is a walk under way.
+type walker struct {
+	*run
+	groups  []*paths
+	clients []*worker
+	busy    []bool // masters that something is wrong with: one fault of a master at a time
+	cures   []cure
+	deck    []func() bool // faults still to happen before they are shuffled again: each has its turn
+	played  int
+}
+
+// cure ends a fault.
+type cure struct {
+	at time.Time
+	do func()
+}
+
+// client starts the i-th client; every fifth is careless.
+func (w *walker) client(i int) *worker {
+	return w.crowd(1, contender.Plan{URLs: w.groups[i%2].urls(), Careless: i == 4, Hold: 100 * time.Millisecond, Patience: time.Second})[0]
+}
+
+// later has a fault end after some time.
+func (w *walker) later(do func()) {
+	d := 200*time.Millisecond + time.Duration(w.dice.Int64N(int64(w.lease+w.lease/2)))
+	w.cures = append(w.cures, cure{time.Now().Add(d), do})
+}
+
+// heal ends the faults that are due.
+func (w *walker) heal(now time.Time) {
+	due := w.cures
+	w.cures = nil
+	for _, c := range due {
+		if c.at.After(now) {
+			w.cures = append(w.cures, c)
+			continue
+		}
+		c.do()
+	}
+}
+
+// during begins a fault that ends later: the master is busy until the fault ends.
+func (w *walker) during(i int, begin, end func(int) error) {
+	w.must(begin(i))
+	w.busy[i] = true
+	w.later(func() {
+		w.must(end(i))
+		w.busy[i] = false
+	})
+}
+
+// free returns a master that nothing is wrong with; −1 when there is none.
+func (w *walker) free() int {
+	from := w.dice.IntN(w.n)
+	for k := range w.n {
+		if i := (from + k) % w.n; !w.busy[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// faults are all there are. Each tells whether it could begin; some need a master that nothing is wrong with.
+func (w *walker) faults() []func() bool {
+	at := func(begin func(int)) func() bool {
+		return func() bool {
+			i := w.free()
+			if i >= 0 {
+				begin(i)
+			}
+			return i >= 0
+		}
+	}
+	all := []func() bool{
+		at(w.killed), at(w.crashed), w.tailLost, at(w.paused), at(w.filled), w.resynced, at(w.replaced),
+		at(func(i int) { w.must(w.scriptFlush(i)) }), at(func(i int) { w.must(w.flushAll(i)) }), at(func(i int) { w.must(w.clientKill(i)) }),
+		at(w.clientsPaused), at(w.partitioned), at(w.deafened), at(w.muted), at(w.slowed),
+		w.clientStopped, w.clientStopped, w.clientStopped, w.clientKilled,
+	}
+	if w.canDisconnect() {
+		all = append(all, at(w.unplugged))
+	}
+	return all
+}
+
+// step begins the next fault that can begin.
+func (w *walker) step() {
+	if len(w.deck) == 0 {
+		w.deck = w.faults()
+		w.dice.Shuffle(len(w.deck), func(i, j int) { w.deck[i], w.deck[j] = w.deck[j], w.deck[i] })
+	}
+	for k, begin := range w.deck {
+		if begin() {
+			w.deck = slices.Delete(w.deck, k, k+1)
+			w.played++
+			return
+		}
+	}
+}
+
+func (w *walker) killed(i int)  { w.during(i, w.kill, w.restart) }
+func (w *walker) crashed(i int) { w.must(w.crash(i)) }
+func (w *walker) paused(i int)  { w.during(i, w.pause, w.unpause) }
+func (w *walker) filled(i int)  { w.during(i, w.fill, w.drain) }
+
+// tailLost restarts a master without the end of its append-only file.
+func (w *walker) tailLost() bool {
+	i := w.free()
+	if i < 0 || i%3 == 0 { // that one has no file
+		return false
+	}
+	w.during(i, w.loseTail, w.crash)
+	return true
+}
+
+func (w *walker) unplugged(i int) { w.during(i, w.disconnect, w.reconnect) }
+
+// resynced makes a master the replica of another for a while.
+func (w *walker) resynced() bool {
+	i := w.free()
+	if i < 0 {
+		return false
+	}
+	w.busy[i] = true
+	of := w.free()
+	if w.busy[i] = false; of < 0 {
+		return false
+	}
+	w.busy[of] = true
+	w.during(i, func(i int) error { return w.replicaOf(i, of) }, func(i int) error {
+		w.busy[of] = false
+		return w.independent(i)
+	})
+	return true
+}
+
+// replaced has a replica take a master's place.
+func (w *walker) replaced(i int) {
+	replica, err := w.replica(i)
+	w.must(err)
+	w.must(w.promote(replica, i))
+}
+
+// clientsPaused ends by itself.
+func (w *walker) clientsPaused(i int) {
+	d := time.Duration(w.dice.Int64N(int64(w.lease)))
+	w.must(w.clientPause(i, d))
+	w.busy[i] = true
+	w.cures = append(w.cures, cure{time.Now().Add(d), func() { w.busy[i] = false }})
+}
+
+func (w *walker) partitioned(i int) { w.onPath(i, w.cut) }
+func (w *walker) deafened(i int)    { w.onPath(i, w.deafen) }
+func (w *walker) muted(i int)       { w.onPath(i, w.mute) }
+
+func (w *walker) slowed(i int) {
+	w.onPath(i, func(p *paths, i int) error { return w.slow(p, i, 100*time.Millisecond, 80*time.Millisecond) })
+}
+
+// onPath does something to one group's path; the master is busy for the other group, too, which keeps faults from piling up.
+func (w *walker) onPath(i int, begin func(*paths, int) error) {
+	p := w.groups[w.dice.IntN(len(w.groups))]
+	w.during(i, func(i int) error { return begin(p, i) }, func(i int) error {
+		w.run.heal(p, i)
+		return nil
+	})
+}
+
+// clientStopped stops a client for a while.
+func (w *walker) clientStopped() bool {
+	c := w.clients[w.dice.IntN(len(w.clients))]
+	if c.stopped {
+		return false
+	}
+	w.stopClient(c)
+	c.stopped = true
+	w.later(func() {
+		c.stopped = false
+		w.continueClient(c)
+	})
+	return true
+}
+
+// clientKilled kills a client and starts another.
+func (w *walker) clientKilled() bool {
+	k := w.dice.IntN(len(w.clients))
+	if w.clients[k].stopped {
+		return false
+	}
+	w.killClient(w.clients[k])
+	w.clients[k] = w.client(k)
+	return true
+}

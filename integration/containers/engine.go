@@ -1,0 +1,181 @@
+// Package containers starts and ends Redis masters in containers, on a network of their own. Each keeps its IP address over its
+// whole life, so a master that was killed or unplugged comes back where clients look for it.
+//
+// Everything it makes carries a label with the id of the run. A second process of the test binary holds a pipe to this one and
+// removes what has that label when the pipe closes: after Close, and also after a panic, Ctrl-C or SIGKILL.
+package containers
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ory/dockertest/v3"
+	dc "github.com/ory/dockertest/v3/docker"
+)
+
+// ErrNoEngine is what Open's error wraps where there is no container engine, or none whose containers can be reached by address.
+var ErrNoEngine = errors.New("no container engine")
+
+const (
+	label       = "quorumlock.run" // its value is the run's id
+	reachBound  = 5 * time.Second  // from a container's start to the answer to PING
+	networksTry = 5
+)
+
+// Engine is a connection to the container engine, a network and an image to start masters from. Its methods are safe for
+// concurrent use.
+type Engine struct {
+	run     string
+	pool    *dockertest.Pool
+	network *dockertest.Network
+	subnet  netip.Prefix
+	image   image
+	reaper  *reaper
+
+	mu   sync.Mutex
+	next netip.Addr   // nobody has this one or a higher one
+	free []netip.Addr // of containers that are gone
+}
+
+// Open finds the engine by the usual environment variables, an image of Redis (see findImage), and makes a network. The caller's
+// TestMain must begin with ReapIfAsked. The error wraps ErrNoEngine when there is no engine to be had; nothing is left of a
+// failure.
+func Open() (*Engine, error) {
+	pool, err := dockertest.NewPool("")
+	if err != nil {
+		return nil, fmt.Errorf("containers: %w: %w", ErrNoEngine, err)
+	}
+	if err := pool.Client.Ping(); err != nil {
+		return nil, fmt.Errorf("containers: %w: %w", ErrNoEngine, err)
+	}
+	e := &Engine{run: rand.Text(), pool: pool}
+	if e.reaper, err = startReaper(e.run); err != nil {
+		return nil, fmt.Errorf("containers: %w", err)
+	}
+	if err := e.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("containers: %w: %w", ErrNoEngine, err), e.Close())
+	}
+	return e, nil
+}
+
+// prepare makes the image and the network, and starts one master to see whether it can be reached: containers of an engine in a
+// virtual machine cannot.
+func (e *Engine) prepare() (err error) {
+	if e.image, err = findImage(e.pool, e.run); err != nil {
+		return err
+	}
+	if err := e.makeNetwork(); err != nil {
+		return err
+	}
+	probe, err := e.Start()
+	if err != nil {
+		return err
+	}
+	return probe.Stop()
+}
+
+// makeNetwork makes a network in a range of addresses that the engine finds free. Addresses can be chosen only in a network that
+// was made with an explicit range: so it is made twice.
+func (e *Engine) makeNetwork() (err error) {
+	for range networksTry {
+		var found *dockertest.Network
+		if found, err = e.pool.CreateNetwork("quorumlock-"+e.run, e.labelled); err != nil {
+			return err
+		}
+		described, err := e.pool.Client.NetworkInfo(found.Network.ID)
+		if err != nil {
+			return err
+		}
+		if err = e.pool.RemoveNetwork(found); err != nil {
+			return err
+		}
+		if len(described.IPAM.Config) == 0 {
+			return errors.New("the engine names no range of addresses for its network")
+		}
+		if e.subnet, err = netip.ParsePrefix(described.IPAM.Config[0].Subnet); err != nil {
+			return err
+		}
+		e.next = e.subnet.Addr()
+		for range 10 { // the first few are the gateway's, and what a container gets before it is moved
+			e.next = e.next.Next()
+		}
+		free := e.next.As4()
+		free[3] += 118 // .128, where dynamic addresses begin
+		e.network, err = e.pool.CreateNetwork("quorumlock-"+e.run, e.labelled, func(o *dc.CreateNetworkOptions) {
+			o.IPAM = &dc.IPAMOptions{Config: []dc.IPAMConfig{{Subnet: e.subnet.String(), IPRange: netip.PrefixFrom(netip.AddrFrom4(free), 25).String()}}}
+		})
+		if err == nil {
+			return nil
+		}
+	}
+	return err // somebody else took the range each time
+}
+
+func (e *Engine) labelled(o *dc.CreateNetworkOptions) { o.Labels = map[string]string{label: e.run} }
+
+// address returns one that no container has.
+func (e *Engine) address() (netip.Addr, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.free) > 40 { // the one that has been free for longest: something may still look for who had it
+		address := e.free[0]
+		e.free = e.free[1:]
+		return address, nil
+	}
+	address := e.next
+	if address.As4()[3] >= 128 {
+		return address, errors.New("out of addresses")
+	}
+	e.next = address.Next()
+	return address, nil
+}
+
+// giveBack frees the address of a container that is gone.
+func (e *Engine) giveBack(address netip.Addr) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.free = append(e.free, address)
+}
+
+// Kind says what the masters are: the image and where it is from.
+func (e *Engine) Kind() string { return "containers of " + e.image.kind }
+
+// Close removes everything that was made, and waits for the reaper, which would otherwise.
+func (e *Engine) Close() error {
+	err := remove(e.pool.Client, e.run)
+	if err == nil {
+		e.reaper.dismiss()
+	}
+	return errors.Join(err, e.reaper.close())
+}
+
+// Run returns the id that all it makes is labelled with.
+func (e *Engine) Run() string { return e.run }
+
+// Left lists the containers, networks and images of this run that exist.
+func (e *Engine) Left() ([]string, error) { return list(e.pool.Client, e.run) }
+
+// Left lists those of a run whose process may be gone.
+func Left(run string) ([]string, error) {
+	client, err := dc.NewClientFromEnv()
+	if err != nil {
+		return nil, err
+	}
+	defer client.HTTPClient.CloseIdleConnections()
+	return list(client, run)
+}
+
+// leave is what the reaper sees when its process is gone. Tests use it in place of a crash.
+func (e *Engine) leave() error { return e.reaper.close() }
+
+// ReapIfAsked makes this process the reaper of another, and ends it, when its environment says so; else it does nothing.
+func ReapIfAsked() {
+	if run := os.Getenv(reaperRun); run != "" {
+		os.Exit(reap(run))
+	}
+}

@@ -1,0 +1,84 @@
+package containers
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	ReapIfAsked()
+	goleak.VerifyTestMain(m)
+}
+
+func open(t *testing.T) *Engine {
+	t.Helper()
+	e, err := Open()
+	if errors.Is(err, ErrNoEngine) {
+		t.Skipf("SKIPPED, needs a container engine: %v", err)
+	}
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, e.Close())
+		e.pool.Client.HTTPClient.CloseIdleConnections()
+	})
+	return e
+}
+
+func TestMasterKeepsItsAddressAndItsDisk(t *testing.T) {
+	e := open(t)
+	t.Log(e.Kind())
+	forgets, err := e.Start()
+	must(t, err)
+	keeps, err := e.Start("--appendonly", "yes", "--appendfsync", "always")
+	must(t, err)
+	for _, m := range []*Master{forgets, keeps} {
+		_, err := m.Do("SET", "k", "v")
+		must(t, err)
+		must(t, m.Kill())
+	}
+	// The other way round: an address that the engine chose would now be the other's.
+	must(t, keeps.Start())
+	must(t, forgets.Start())
+	if v, err := redis.String(keeps.Do("GET", "k")); v != "v" {
+		t.Errorf("the one with an append-only file: %q, %v", v, err)
+	}
+	if v, err := redis.String(forgets.Do("GET", "k")); !errors.Is(err, redis.ErrNil) {
+		t.Errorf("the one without: %q, %v", v, err)
+	}
+	must(t, forgets.Freeze())
+	must(t, forgets.Kill())
+	must(t, forgets.Start())
+	must(t, forgets.Disconnect())
+	if _, err := forgets.Do("PING"); err == nil {
+		t.Error("it answers without a network")
+	}
+	must(t, forgets.Reconnect())
+	_, err = forgets.Do("PING")
+	must(t, err)
+}
+
+// The reaper removes everything when the process that made it is gone without a word.
+func TestReaper(t *testing.T) {
+	e := open(t)
+	for range 2 {
+		_, err := e.Start()
+		must(t, err)
+	}
+	if left, err := e.Left(); err != nil || len(left) < 3 {
+		t.Fatalf("two containers and a network: %q, %v", left, err)
+	}
+	must(t, e.leave())
+	if left, err := e.Left(); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,135 @@
+package containers
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ory/dockertest/v3"
+	dc "github.com/ory/dockertest/v3/docker"
+)
+
+const (
+	registryImage = "redis"
+	registryTag   = "7-alpine"
+	pullBound     = time.Minute
+	buildBound    = time.Minute
+)
+
+// image is what masters are started from.
+type image struct {
+	repository, tag string
+	kind            string
+}
+
+// findImage takes redis:7-alpine where it is there or can be pulled, and else builds an image from this machine's redis-server.
+func findImage(pool *dockertest.Pool, run string) (image, error) {
+	name := registryImage + ":" + registryTag
+	if _, err := pool.Client.InspectImage(name); err == nil {
+		return image{registryImage, registryTag, name + " (found on this machine)"}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pullBound)
+	defer cancel()
+	pulled := pool.Client.PullImage(dc.PullImageOptions{Repository: registryImage, Tag: registryTag, Context: ctx}, dc.AuthConfiguration{})
+	if pulled == nil {
+		return image{registryImage, registryTag, name + " (pulled)"}, nil
+	}
+	built, err := buildImage(pool, run)
+	if err != nil {
+		return image{}, errors.Join(pulled, err)
+	}
+	return built, nil
+}
+
+// buildImage makes an image of the host's redis-server and the libraries that it loads, with nothing else in it.
+func buildImage(pool *dockertest.Pool, run string) (image, error) {
+	server, err := exec.LookPath("redis-server")
+	if err != nil {
+		return image{}, err
+	}
+	version, err := exec.Command(server, "--version").Output()
+	if err != nil {
+		return image{}, err
+	}
+	files, err := libraries(server)
+	if err != nil {
+		return image{}, err
+	}
+	layout, err := buildContext(server, files)
+	if err != nil {
+		return image{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), buildBound)
+	defer cancel()
+	built := image{repository: "quorumlock-redis", tag: strings.ToLower(run)}
+	_, number, _ := strings.Cut(string(version), "v=")
+	number, _, _ = strings.Cut(number, " ")
+	built.kind = "redis-server " + number + " of this machine (FROM scratch; no registry)"
+	var said bytes.Buffer
+	err = pool.Client.BuildImage(dc.BuildImageOptions{
+		Name: built.repository + ":" + built.tag, Labels: map[string]string{label: run}, InputStream: layout, OutputStream: &said,
+		RmTmpContainer: true, ForceRmTmpContainer: true, Context: ctx,
+	})
+	if err != nil {
+		return image{}, fmt.Errorf("build an image: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return built, nil
+}
+
+// libraries lists what the dynamic linker loads for a program, itself included.
+func libraries(program string) ([]string, error) {
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ldd %s: %w", program, err)
+	}
+	var all []string
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() { // "libm.so.6 => /lib/libm.so.6 (0x…)", "/lib64/ld-linux-x86-64.so.2 (0x…)", "linux-vdso.so.1 (0x…)"
+		for _, word := range strings.Fields(lines.Text()) {
+			if filepath.IsAbs(word) {
+				all = append(all, word)
+			}
+		}
+	}
+	return all, lines.Err()
+}
+
+// buildContext packs the Dockerfile and the files, each at the path that it has here.
+func buildContext(server string, libraries []string) (io.Reader, error) {
+	var packed bytes.Buffer
+	archive := tar.NewWriter(&packed)
+	add := func(name string, mode int64, text []byte) error {
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}); err != nil {
+			return err
+		}
+		_, err := archive.Write(text)
+		return err
+	}
+	dockerfile := "FROM scratch\nCOPY root /\nWORKDIR /data\nENTRYPOINT [\"/redis-server\"]\n"
+	if err := add("Dockerfile", 0o644, []byte(dockerfile)); err != nil {
+		return nil, err
+	}
+	names := map[string]string{server: "/redis-server"}
+	for _, library := range libraries {
+		names[library] = library
+	}
+	for path, name := range names {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := add("root"+name, 0o755, text); err != nil {
+			return nil, err
+		}
+	}
+	return &packed, archive.Close()
+}

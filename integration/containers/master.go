@@ -1,0 +1,179 @@
+package containers
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/ory/dockertest/v3"
+	dc "github.com/ory/dockertest/v3/docker"
+)
+
+const (
+	port    = "6379"
+	doBound = 2 * time.Second
+)
+
+var errStopped = errors.New("stopped")
+
+// Master is one Redis master in a container. Its methods are safe for concurrent use.
+type Master struct {
+	engine   *Engine
+	address  netip.Addr
+	resource *dockertest.Resource
+
+	mu      sync.Mutex // not held by Do, which has to see the server at any moment
+	stopped bool
+}
+
+// Start starts a master and returns when it answers PING. It keeps nothing on disk unless args say otherwise ("--appendonly",
+// "yes"); they come last on its command line.
+func (e *Engine) Start(args ...string) (*Master, error) {
+	address, err := e.address()
+	if err != nil {
+		return nil, fmt.Errorf("containers: %w", err)
+	}
+	command := []string{"--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", "/data", "--loglevel", "warning"}
+	if e.image.repository == registryImage {
+		command = append([]string{"redis-server"}, command...)
+	}
+	resource, err := e.pool.RunWithOptions(&dockertest.RunOptions{
+		Repository: e.image.repository, Tag: e.image.tag, Cmd: append(command, args...),
+		Labels: map[string]string{label: e.run}, NetworkID: e.network.Network.ID, // Networks is no option: it writes to what masters share
+	}, func(host *dc.HostConfig) { host.PublishAllPorts = false })
+	if err != nil {
+		return nil, fmt.Errorf("containers: start a master: %w", err)
+	}
+	m := &Master{engine: e, address: address, resource: resource}
+	if err := m.settle(); err != nil {
+		return nil, errors.Join(m.wrap("start", err), m.Stop())
+	}
+	return m, nil
+}
+
+// settle moves a new container to its own address: one that the engine chose it would choose anew at each start.
+func (m *Master) settle() error {
+	if err := m.unplug(); err != nil {
+		return err
+	}
+	if err := m.plug(); err != nil {
+		return err
+	}
+	return m.awaitPong()
+}
+
+// Addr returns host:port, the same over the master's whole life.
+func (m *Master) Addr() string { return m.address.String() + ":" + port }
+
+// URL returns redis://host:port.
+func (m *Master) URL() string { return "redis://" + m.Addr() }
+
+// Kill ends the server with SIGKILL, paused or not. Its disk stays.
+func (m *Master) Kill() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id, client := m.resource.Container.ID, m.engine.pool.Client
+	err := client.KillContainer(dc.KillContainerOptions{ID: id, Signal: dc.SIGKILL})
+	if err != nil && client.UnpauseContainer(id) == nil { // the engine does not kill what is paused
+		err = client.KillContainer(dc.KillContainerOptions{ID: id, Signal: dc.SIGKILL})
+	}
+	if err == nil {
+		_, err = client.WaitContainer(id)
+	}
+	return m.wrap("kill", err)
+}
+
+// Start starts the server again after Kill, at the same address, and returns when it answers PING.
+func (m *Master) Start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return m.wrap("start", errStopped)
+	}
+	if err := m.engine.pool.Client.StartContainer(m.resource.Container.ID, nil); err != nil {
+		return m.wrap("start", err)
+	}
+	return m.wrap("start", m.awaitPong())
+}
+
+// Freeze pauses the container: the kernel still accepts connections and bytes for it, nothing answers.
+func (m *Master) Freeze() error {
+	return m.wrap("pause", m.engine.pool.Client.PauseContainer(m.resource.Container.ID))
+}
+
+// Thaw continues a paused container.
+func (m *Master) Thaw() error {
+	return m.wrap("unpause", m.engine.pool.Client.UnpauseContainer(m.resource.Container.ID))
+}
+
+// Disconnect takes the master off the network: what is sent to it is lost, also on connections that exist.
+func (m *Master) Disconnect() error { return m.wrap("disconnect", m.unplug()) }
+
+// Reconnect puts it back, at the same address.
+func (m *Master) Reconnect() error { return m.wrap("reconnect", m.plug()) }
+
+func (m *Master) unplug() error {
+	return m.engine.pool.Client.DisconnectNetwork(m.engine.network.Network.ID, dc.NetworkConnectionOptions{Container: m.resource.Container.ID, Force: true})
+}
+
+func (m *Master) plug() error {
+	return m.engine.pool.Client.ConnectNetwork(m.engine.network.Network.ID, dc.NetworkConnectionOptions{
+		Container:      m.resource.Container.ID,
+		EndpointConfig: &dc.EndpointConfig{IPAMConfig: &dc.EndpointIPAMConfig{IPv4Address: m.address.String()}},
+	})
+}
+
+// Do sends one command over a connection of its own; dial, write and read each give up after 2 s.
+func (m *Master) Do(args ...any) (any, error) {
+	conn, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(doBound), redis.DialReadTimeout(doBound), redis.DialWriteTimeout(doBound))
+	if err != nil {
+		return nil, fmt.Errorf("containers: %s: %w", m.Addr(), err)
+	}
+	defer conn.Close()
+	reply, err := conn.Do(args[0].(string), args[1:]...)
+	if err != nil {
+		return nil, fmt.Errorf("containers: %s: %w", m.Addr(), err)
+	}
+	return reply, nil
+}
+
+// awaitPong returns when the server answers PING.
+func (m *Master) awaitPong() error {
+	giveUp := time.Now().Add(reachBound)
+	for {
+		conn, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(200*time.Millisecond), redis.DialReadTimeout(200*time.Millisecond))
+		if err == nil {
+			_, err = conn.Do("PING")
+			conn.Close()
+		}
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(giveUp) {
+			return fmt.Errorf("no answer to PING within %v: %w", reachBound, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Stop removes the container, running or not. A second call does nothing.
+func (m *Master) Stop() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return nil
+	}
+	m.stopped = true
+	defer m.engine.giveBack(m.address)
+	return m.wrap("stop", m.engine.pool.Client.RemoveContainer(dc.RemoveContainerOptions{ID: m.resource.Container.ID, RemoveVolumes: true, Force: true}))
+}
+
+func (m *Master) wrap(action string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("containers: %s %s: %w", action, m.Addr(), err)
+}

@@ -1,0 +1,210 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/history"
+)
+
+const unlockBound = 3 * time.Second
+
+// flow is one goroutine that contends.
+type flow struct {
+	*process
+	dice     *rand.Rand
+	register *registerConn
+}
+
+// run does round after round until the context ends or the plan's rounds are over.
+func (f *flow) run(ctx context.Context) error {
+	defer f.register.close()
+	for round := 0; ctx.Err() == nil && (f.plan.Rounds == 0 || round < f.plan.Rounds); round++ {
+		if err := f.round(ctx); err != nil {
+			return err
+		}
+		f.wait(ctx, f.below(f.plan.Rest))
+	}
+	return nil
+}
+
+// round locks, reads, holds, writes and unlocks once. Its error is one of the test's own parts: files and the register.
+func (f *flow) round(ctx context.Context) error {
+	name := f.plan.Names[f.dice.IntN(len(f.plan.Names))]
+	f.gate(ToLock, nil)
+	if ctx.Err() != nil {
+		return nil
+	}
+	spanning, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a held lock is released in good order
+	defer cancel()
+	impatient := time.AfterFunc(f.plan.Patience, cancel)
+	stopped := context.AfterFunc(ctx, cancel)
+	called := Now()
+	lock, err := f.locker.Lock(spanning, name)
+	returned := Now()
+	impatient.Stop()
+	stopped()
+	if err != nil {
+		f.report(Report{Did: Refused, Name: name, Err: err.Error(), Took: time.Duration(returned - called)})
+		return nil
+	}
+	h := &held{flow: f, lock: lock, name: name, alive: returned, acquired: history.Event{
+		Client: f.plan.Client, Name: name, Owner: lock.Owner(), Level: 1, Kind: history.Acquired, Token: lock.Token(),
+		Call: called, Return: returned,
+	}}
+	if err := h.tell(); err != nil {
+		return err
+	}
+	f.report(Report{Did: Acquired, Name: name, Token: lock.Token(), Took: time.Duration(returned - called)})
+	return errors.Join(h.use(), h.release())
+}
+
+// held is a lock that the flow believes to hold.
+type held struct {
+	*flow
+	lock     Lock
+	name     string
+	acquired history.Event
+	told     bool
+	alive    int64 // the last look that found the lock held
+	lost     bool
+}
+
+// use reads the register, and after a while writes what it read plus one.
+func (h *held) use() error {
+	value, err := h.register.read(h.name, h.lock.Token())
+	if errors.Is(err, history.ErrStale) {
+		h.report(Report{Did: Stale, Name: h.name, Token: h.lock.Token()})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h.report(Report{Did: Read, Name: h.name, Token: h.lock.Token()})
+	if err := h.watch(h.below(h.plan.Hold)); err != nil {
+		return err
+	}
+	h.gate(ToWrite, h.look)
+	if !h.plan.Careless && (h.lost || !h.lock.Valid()) {
+		h.report(Report{Did: Withheld, Name: h.name, Token: h.lock.Token()})
+		return nil
+	}
+	switch err := h.register.write(h.name, h.lock.Token(), value+1); {
+	case errors.Is(err, history.ErrStale):
+		h.report(Report{Did: Stale, Name: h.name, Token: h.lock.Token()})
+	case err != nil:
+		return err
+	default:
+		h.report(Report{Did: Wrote, Name: h.name, Token: h.lock.Token()})
+	}
+	return nil
+}
+
+// watch holds the lock for some time, as long as it can be trusted.
+func (h *held) watch(hold time.Duration) error {
+	end := time.NewTimer(hold)
+	defer end.Stop()
+	again := time.NewTicker(lookEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-end.C:
+			return h.look()
+		case <-h.lock.Context().Done():
+			return h.look()
+		case <-again.C:
+			if err := h.look(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lookEvery is how exactly the end of a lock is known that ends before its deadline.
+const lookEvery = 2 * time.Millisecond
+
+// look records that the deadline has moved, or that the lock was lost. A lock that ends before its deadline (the nodes say that
+// it is gone, and the rest of it was released) did so at some time since the last look, and another may hold it already.
+func (h *held) look() error {
+	now := Now()
+	if err := h.tell(); err != nil || h.lost {
+		return err
+	}
+	if h.lock.Context().Err() == nil {
+		h.alive = now
+		return nil
+	}
+	h.lost = true
+	ended := Now()
+	if h.acquired.Deadline == 0 || ended < h.acquired.Deadline {
+		ended = h.alive
+	}
+	h.report(Report{Did: Lost, Name: h.name, Token: h.lock.Token(), Err: context.Cause(h.lock.Context()).Error()})
+	return h.write(history.Lost, ended, Now())
+}
+
+// tell records the deadline where it is not the one that was told last.
+func (h *held) tell() error {
+	deadline := h.acquired.Deadline
+	if until := h.lock.Deadline(); !until.IsZero() {
+		deadline = At(until)
+	}
+	// Below a millisecond it is the same, read from two clocks.
+	if h.told && deadline-h.acquired.Deadline < int64(time.Millisecond) {
+		return nil
+	}
+	h.told = true
+	h.acquired.Deadline = max(deadline, h.acquired.Deadline)
+	return h.record(h.acquired)
+}
+
+func (h *held) release() error {
+	h.gate(ToUnlock, h.look)
+	if err := h.look(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), unlockBound)
+	defer cancel()
+	called := Now()
+	if !h.lost {
+		// Before it goes out: who is killed in the middle of Unlock holds no more, and could not tell afterwards.
+		if err := h.write(history.Released, called, history.Unknown); err != nil {
+			return err
+		}
+	}
+	err := h.lock.Unlock(ctx)
+	returned := Now()
+	report := Report{Did: Released, Name: h.name, Token: h.lock.Token(), Took: time.Duration(returned - called)}
+	if err != nil {
+		report.Did, report.Err = Unreleased, err.Error()
+	}
+	h.report(report)
+	if h.lost {
+		return nil // that was its end
+	}
+	return h.write(history.Released, called, returned)
+}
+
+func (h *held) write(kind history.Kind, call, ret int64) error {
+	e := h.acquired
+	e.Kind, e.Call, e.Return = kind, call, ret
+	return h.record(e)
+}
+
+func (f *flow) below(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return d/4 + time.Duration(f.dice.Int64N(int64(d-d/4)))
+}
+
+func (f *flow) wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

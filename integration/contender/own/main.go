@@ -1,0 +1,68 @@
+// Command own is a contender for this library's redlock, and for what is left of it when a protection is switched off.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+func main() { os.Exit(contender.Main(open)) }
+
+// open makes the kinds:
+//
+//   - library: redlock as it is.
+//   - no-quarantine: redlock, with masters that forgot trusted at once.
+//   - no-deadline: redlock, by a holder that looks neither at the lock's context nor at Valid.
+//   - no-rollback: redlock, which undoes no attempt once its caller has given up; see muffled.
+func open(p contender.Plan) (contender.Locker, error) {
+	opts := []node.Option{node.WithTimeout(p.Timeout), node.WithMaxLease(p.MaxLease)}
+	switch p.Kind {
+	case "library":
+	case "no-quarantine":
+		opts = append(opts, node.WithoutQuarantine())
+	case "no-deadline":
+	case "no-rollback":
+		return openMuffled(p, opts)
+	default:
+		return nil, fmt.Errorf("own: no kind %q", p.Kind)
+	}
+	locker, err := redlock.Open(p.URLs, quorum.WithLease(p.Lease), quorum.WithNodeOptions(opts...))
+	if err != nil {
+		return nil, err
+	}
+	return library{locker, p.Kind == "no-deadline"}, nil
+}
+
+// library is a quorum.Locker as contenders want it.
+type library struct {
+	*quorum.Locker
+	blind bool
+}
+
+func (l library) Lock(ctx context.Context, name string) (contender.Lock, error) {
+	lock, err := l.Locker.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if l.blind {
+		return blind{lock, ctx}, nil
+	}
+	return lock, nil
+}
+
+// blind is a lock whose holder believes in it until it unlocks.
+type blind struct {
+	*quorum.Lock
+	span context.Context
+}
+
+func (b blind) Context() context.Context { return b.span }
+func (b blind) Deadline() time.Time      { return time.Time{} }
+func (b blind) Valid() bool              { return true }

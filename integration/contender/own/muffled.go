@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"net/url"
+	"sync/atomic"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// muffled is redlock whose rollback goes by the caller's context, as where a failed attempt is undone with the context that it
+// was made with: once that has ended no release is sent, and the engine is told that one was. For one flow.
+type muffled struct {
+	*quorum.Locker
+	nodes   []*node.Node
+	calling atomic.Pointer[context.Context] // of the call of Lock that is under way or has failed
+}
+
+func openMuffled(p contender.Plan, opts []node.Option) (contender.Locker, error) {
+	m := &muffled{}
+	for _, text := range p.URLs {
+		at, err := url.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		pool := &redis.Pool{MaxIdle: 2, DialContext: func(ctx context.Context) (redis.Conn, error) {
+			conn, err := redis.DialURLContext(ctx, text, redis.DialConnectTimeout(p.Timeout), redis.DialReadTimeout(p.Timeout), redis.DialWriteTimeout(p.Timeout))
+			if err != nil {
+				return nil, err
+			}
+			return muffledConn{conn.(redis.ConnWithTimeout), m}, nil
+		}}
+		n, err := node.New(pool, append(opts, node.WithName(at.Host))...)
+		if err != nil {
+			return nil, err
+		}
+		m.nodes = append(m.nodes, n)
+	}
+	var err error
+	m.Locker, err = redlock.New(m.nodes, quorum.WithLease(p.Lease))
+	return m, err
+}
+
+func (m *muffled) Lock(ctx context.Context, name string) (contender.Lock, error) {
+	m.calling.Store(&ctx)
+	lock, err := m.Locker.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	m.calling.Store(nil)
+	return lock, nil
+}
+
+func (m *muffled) Close() error {
+	err := m.Locker.Close()
+	for _, n := range m.nodes {
+		n.Close()
+	}
+	return err
+}
+
+func (m *muffled) gaveUp() bool {
+	ctx := m.calling.Load()
+	return ctx != nil && (*ctx).Err() != nil
+}
+
+type muffledConn struct {
+	redis.ConnWithTimeout
+	of *muffled
+}
+
+var releaseSHA = func() string {
+	for _, s := range scripts.All() {
+		if s.Name() == "release" {
+			sum := sha1.Sum([]byte(s.Source()))
+			return hex.EncodeToString(sum[:])
+		}
+	}
+	return ""
+}()
+
+func (c muffledConn) Send(command string, args ...any) error {
+	if command == "EVALSHA" && args[0] == releaseSHA && c.of.gaveUp() {
+		return c.ConnWithTimeout.Send("EVAL", "return 1", 0)
+	}
+	return c.ConnWithTimeout.Send(command, args...)
+}
