@@ -1,0 +1,121 @@
+package handoff
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/quorumlock/quorumlock/bench/internal/measure"
+	"github.com/quorumlock/quorumlock/integration/masters"
+)
+
+const (
+	startAfter = 50 * time.Millisecond // all are ready: for the start to reach them
+	overtime   = 30 * time.Second      // for starting, and for giving account
+)
+
+// Run starts the processes, lets them contend for one lock over the masters, and judges what they tell. Nothing else may use
+// the masters meanwhile: their commands are counted.
+func (p Plan) Run(ctx context.Context, peer string, all []*masters.Master) (Round, error) {
+	if p.Processes < 1 || p.Contenders < p.Processes || p.Locks < 1 {
+		return Round{}, fmt.Errorf("handoff: %d contenders in %d processes for %d locks: want at least one in each, for one", p.Contenders, p.Processes, p.Locks)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.For+overtime)
+	defer cancel()
+	workers, err := p.startWorkers(ctx, peer, all)
+	accounts := make([]account, len(workers))
+	var before, after measure.Commands
+	if err == nil {
+		before, err = measure.CountCommands(all)
+	}
+	s := start{From: now().add(startAfter)}
+	s.To = s.From.add(p.For)
+	for _, w := range workers {
+		if err == nil {
+			err = json.NewEncoder(w.in).Encode(s)
+		}
+	}
+	for i, w := range workers {
+		if err == nil {
+			err = w.out.Decode(&accounts[i])
+		}
+	}
+	if err == nil {
+		after, err = measure.CountCommands(all)
+	}
+	for _, w := range workers {
+		err = errors.Join(err, w.end())
+	}
+	if err != nil {
+		return Round{}, err
+	}
+	return judge(p, peer, accounts, after.Since(before)), nil
+}
+
+// worker is a process that was started.
+type worker struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+// startWorkers returns those that were started, also with an error, once they are ready.
+func (p Plan) startWorkers(ctx context.Context, peer string, all []*masters.Master) (workers []*worker, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	t := task{Peer: peer, Locks: p.Locks, Name: fmt.Sprintf("bench:handoff:%s:%d", peer, now()), Hold: p.Hold, Away: p.Away}
+	for _, m := range all {
+		t.URLs = append(t.URLs, m.URL())
+	}
+	for i := range p.Processes {
+		t.Process, t.Contenders = i, p.Contenders/p.Processes
+		if i < p.Contenders%p.Processes {
+			t.Contenders++
+		}
+		w, err := startWorker(ctx, program, t)
+		if err != nil {
+			return workers, err
+		}
+		workers = append(workers, w)
+		t.First += t.Contenders
+	}
+	for _, w := range workers {
+		var ready string
+		if err := w.out.Decode(&ready); err != nil {
+			return workers, fmt.Errorf("handoff: a worker did not start: %w", err)
+		}
+	}
+	return workers, nil
+}
+
+func startWorker(ctx context.Context, program string, t task) (*worker, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return &worker{cmd: cmd, in: in, out: json.NewDecoder(out)}, cmd.Start()
+}
+
+// end waits for a worker that has nothing left to do. One that waits for its start ends when its pipe closes.
+func (w *worker) end() error {
+	closed := w.in.Close()
+	return errors.Join(w.cmd.Wait(), closed)
+}

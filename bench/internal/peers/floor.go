@@ -1,0 +1,120 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Floor is two fan-outs over the library's own pipelines, each until a majority has answered: what a pair costs at the least.
+type Floor struct {
+	name  string
+	nodes []*node.Node
+	calls func(name string) (lock, unlock scripts.Call)
+}
+
+// OpenNoOp returns the floor of a script that does nothing: a renewal of no locks. It reads no key and writes none.
+func OpenNoOp(urls []string) (*Floor, error) {
+	return openFloor("no-op script", urls, func(string) (lock, unlock scripts.Call) {
+		return scripts.Renew(nil), scripts.Renew(nil)
+	})
+}
+
+// OpenBare returns the floor of the library's own scripts, without the engine that makes a lock of their answers: no
+// deadline, no context, no schedule, no rollback. What the library takes beyond it is the engine's; what it takes beyond a
+// no-op, the masters'.
+func OpenBare(urls []string) (*Floor, error) {
+	var number atomic.Uint64
+	millis := scripts.ToMillis(quorum.DefaultLease)
+	return openFloor("same scripts", urls, func(name string) (lock, unlock scripts.Call) {
+		names := []scripts.Name{scripts.NewName(name)}
+		owner := scripts.NewOwner("bench", number.Add(1))
+		lock = scripts.Acquire(scripts.AcquireArgs{
+			Names: names, Owner: owner, Level: 1, Lease: millis, MaxLease: scripts.ToMillis(node.DefaultMaxLease),
+			Seed: uint64(time.Now().UnixMicro()),
+		})
+		return lock, scripts.Release(names, owner, 0)
+	})
+}
+
+func openFloor(name string, urls []string, calls func(name string) (lock, unlock scripts.Call)) (*Floor, error) {
+	nodes, err := openNodes(urls)
+	if err != nil {
+		return nil, err
+	}
+	return &Floor{name: name, nodes: nodes, calls: calls}, nil
+}
+
+// Name says what is fanned out.
+func (f *Floor) Name() string { return f.name }
+
+// Pair implements Peer.
+func (f *Floor) Pair(ctx context.Context, name string) error {
+	lock, unlock := f.calls(name)
+	if err := f.fanOut(ctx, name, lock); err != nil {
+		return err
+	}
+	return f.fanOut(ctx, name, unlock)
+}
+
+// Close implements Peer.
+func (f *Floor) Close() error { return closeNodes(f.nodes) }
+
+func (f *Floor) fanOut(ctx context.Context, key string, call scripts.Call) error {
+	t := &tally{need: majority(len(f.nodes)), left: len(f.nodes), enough: make(chan struct{})}
+	for _, n := range f.nodes {
+		if err := n.Start(key, call, nil, t); err != nil {
+			t.Done(node.Result{Err: err})
+		}
+	}
+	select {
+	case <-t.enough:
+		return t.outcome()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tally counts the answers of one fan-out.
+type tally struct {
+	enough chan struct{} // closed when need nodes answered, or no longer can
+
+	mu         sync.Mutex
+	need, left int
+	closed     bool
+	errs       []error
+}
+
+func (t *tally) Done(r node.Result) {
+	_, refused := r.Value.([]any) // a grant, a release and the no-op reply with a number or a string
+	if r.Err == nil && refused {
+		r.Err = errors.New("bench: refused")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left--
+	if r.Err != nil {
+		t.errs = append(t.errs, r.Err)
+	} else {
+		t.need--
+	}
+	if !t.closed && (t.need <= 0 || t.left < t.need) {
+		t.closed = true
+		close(t.enough)
+	}
+}
+
+func (t *tally) outcome() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.need > 0 {
+		return errors.Join(t.errs...)
+	}
+	return nil
+}
