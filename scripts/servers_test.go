@@ -86,9 +86,26 @@ func listen(conn redis.Conn, s interface {
 			return nil, m
 		case redis.Message:
 			if m.Channel == end {
-				return heard, nil
+				return heard, leave(subscriber)
 			}
 			heard = append(heard, message{m.Channel, string(m.Data)})
+		}
+	}
+}
+
+// leave ends what a subscriber hears, and returns when the server counts it no more: it may see a closed connection late.
+func leave(subscriber redis.PubSubConn) error {
+	if err := subscriber.Unsubscribe(); err != nil {
+		return err
+	}
+	for {
+		switch m := subscriber.Receive().(type) {
+		case error:
+			return m
+		case redis.Subscription:
+			if m.Kind == "unsubscribe" {
+				return nil
+			}
 		}
 	}
 }
