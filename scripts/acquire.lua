@@ -8,26 +8,28 @@
 -- {'quarantined', remaining ms}, {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.
 -- Every read comes before the first write: an error on the way leaves nothing behind.
 
-local owner, lease = ARGV[1], tonumber(ARGV[3])
+local call, owner = redis.call, ARGV[1]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- A release that overtook this request, on another connection, left a tombstone.
-if redis.call('EXISTS', KEYS[2]) == 1 then
+if call('EXISTS', KEYS[2]) == 1 then
   return {'released', 0}
 end
 
 local names, mine, held, counter = 0, 0, nil, 0
 for i = 3, #KEYS, 2 do
   names = names + 1
-  if redis.call('HLEN', KEYS[i]) > 0 then
-    if redis.call('HEXISTS', KEYS[i], owner) == 1 then
+  local ttl = call('PTTL', KEYS[i])
+  if ttl ~= -2 then
+    if call('HEXISTS', KEYS[i], owner) == 1 then
       mine = mine + 1
-    else
-      local ttl = redis.call('PTTL', KEYS[i])
-      if ttl < 0 or held == -1 then held = -1 elseif not held or ttl > held then held = ttl end
+    elseif ttl == -1 or held == -1 then
+      held = -1
+    elseif not held or ttl > held then
+      held = ttl
     end
   end
-  local c = redis.call('GET', KEYS[i + 1])
+  local c = call('GET', KEYS[i + 1])
   if c then
     c = tonumber(c)
     if not c or c ~= c then
@@ -38,18 +40,22 @@ for i = 3, #KEYS, 2 do
 end
 
 -- A node that forgot, or may have, grants nothing new. Whoever is in the hash already (re-entry) may stay.
+local passed = false -- it is only now seen that the quarantine has
 if carried == 0 or mine < names then
-  local marker = redis.call('HMGET', KEYS[1], 'run', 'admitted', 'max')
+  local marker = call('HMGET', KEYS[1], 'run', 'admitted', 'max')
   if marker[1] ~= ARGV[9] or marker[3] ~= ARGV[7] then
     return {'stale', 0}
   end
-  local time = redis.call('TIME')
-  local left = (tonumber(marker[2]) or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
-  if left > tonumber(ARGV[7]) then
-    return {'stale', 0} -- the server's clock stepped back: the marker is to be written again
-  end
-  if left > 0 then
-    return {'quarantined', left}
+  if marker[2] ~= '0' then
+    local time = call('TIME')
+    local left = (tonumber(marker[2]) or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
+    if left > tonumber(ARGV[7]) then
+      return {'stale', 0} -- the server's clock stepped back: the marker is to be written again
+    end
+    if left > 0 then
+      return {'quarantined', left}
+    end
+    passed = true
   end
 end
 
@@ -70,11 +76,16 @@ if token >= 9007199254740992 then
   return redis.error_reply('QUORUMLOCK the token counter has reached 2^53')
 end
 
+if passed then
+  call('HSET', KEYS[1], 'admitted', '0') -- long ago: nobody needs to ask the clock again
+end
+-- The most usual number is there in words. Numbers of Lua's own take longer to become arguments than a command takes.
+local text = token == seed and ARGV[5] or string.format('%.0f', token)
 for i = 3, #KEYS, 2 do
-  redis.call('HSET', KEYS[i], owner, ARGV[2])
-  if redis.call('PTTL', KEYS[i]) < lease then
-    redis.call('PEXPIRE', KEYS[i], ARGV[3])
+  call('HSET', KEYS[i], owner, ARGV[2])
+  if mine == 0 or call('PTTL', KEYS[i]) < tonumber(ARGV[3]) then
+    call('PEXPIRE', KEYS[i], ARGV[3])
   end
-  redis.call('SET', KEYS[i + 1], string.format('%.0f', token), 'PX', ARGV[6])
+  call('SET', KEYS[i + 1], text, 'PX', ARGV[6])
 end
 return token

@@ -8,27 +8,19 @@
 -- It must work when the server is out of memory: deleting always does, writing a level or a tombstone only if it can. A key of
 -- another type holds no lock; any other refusal of the server's to delete is an error, once the other names have been seen to.
 
-local owner, found, failure = ARGV[1], 0, nil
-
-local function done(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
-    failure = reply
-  end
-  return reply == 1
-end
+local owner, level, found, failure = ARGV[1], ARGV[2], 0, nil
 
 for i = 2, #KEYS do
-  if ARGV[2] == '0' then
-    if done('HDEL', KEYS[i], owner) then
-      found = found + 1
-      if redis.call('EXISTS', KEYS[i]) == 0 then
-        redis.call('PUBLISH', ARGV[i + 1], '0')
-      end
-    end
-  elseif done('HEXISTS', KEYS[i], owner) then
+  local reply = redis.pcall(level == '0' and 'HDEL' or 'HEXISTS', KEYS[i], owner)
+  if reply == 1 then
     found = found + 1
-    redis.pcall('HSET', KEYS[i], owner, ARGV[2])
+    if level ~= '0' then
+      redis.pcall('HSET', KEYS[i], owner, level)
+    elseif redis.call('EXISTS', KEYS[i]) == 0 then
+      redis.call('PUBLISH', ARGV[i + 1], '0')
+    end
+  elseif reply ~= 0 and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    failure = reply
   end
 end
 if ARGV[#ARGV] ~= '0' then

@@ -17,8 +17,8 @@ const (
 	tomb   = "quorumlock:released:" + me
 )
 
-// ready is the marker of a node that grants.
-var ready = markerOf(runID, serverTime(-time.Hour), "30000")
+// ready is the marker of a node that grants, and has granted before.
+var ready = markerOf(runID, "0", "30000")
 
 func markerOf(run string, admitted any, maxLease string) []any {
 	return []any{"HSET", marker, "run", run, "admitted", admitted, "max", maxLease}
@@ -209,7 +209,10 @@ func quarantineVectors() []vector {
 		{name: "quarantined", before: state(waiting), call: acquire(), want: left(20 * time.Second), untouched: true, twice: true},
 		{name: "quarantined and held", before: state(waiting, holds("k", rival, "1"), expire("k", lease)), call: acquire(),
 			want: left(20 * time.Second), untouched: true},
-		{name: "quarantine just over", before: state(markerOf(runID, serverTime(0), "30000")), call: acquire(), want: granted(seed)},
+		{name: "quarantine just over", before: state(markerOf(runID, serverTime(0), "30000")), call: acquire(), want: granted(seed),
+			after: []check{hashField(marker, "admitted", "0"), hashField(marker, "run", runID), hashField(marker, "max", "30000")}},
+		{name: "quarantine over and held", before: state(markerOf(runID, serverTime(-time.Hour), "30000"), holds("k", rival, "1"),
+			expire("k", lease)), call: acquire(), want: held(lease), untouched: true},
 		{name: "no repair in quarantine", before: state(waiting), call: acquire(carrying(7)), want: left(20 * time.Second), untouched: true},
 		{name: "no repair without a marker", call: acquire(carrying(7)), want: stale, untouched: true},
 		{name: "no repair of one of two names in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)),

@@ -48,8 +48,11 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		}
 	}
 
+	passed := false
 	if carried == 0 || mine < names {
-		if refusal, err := quarantine(k, keys[0], args[6], args[8]); refusal != nil || err != nil {
+		var refusal any
+		var err error
+		if refusal, passed, err = quarantine(k, keys[0], args[6], args[8]); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
@@ -70,6 +73,11 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		return nil, replyError("QUORUMLOCK the token counter has reached 2^53")
 	}
 
+	if passed {
+		if _, err := k.hset(keys[0], "admitted", "0"); err != nil {
+			return nil, err
+		}
+	}
 	for i := 2; i < len(keys); i += 2 {
 		if _, err := k.hset(keys[i], owner, level); err != nil {
 			return nil, err
@@ -82,21 +90,25 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 	return integer(token), nil
 }
 
-// quarantine returns the refusal of a node that may have forgotten grants, nil of one that is admitted.
-func quarantine(k *keyspace, key, maxLease, runID string) (any, error) {
+// quarantine returns the refusal of a node that may have forgotten grants, nil of one that is admitted, and whether it is only now
+// seen that its quarantine has passed.
+func quarantine(k *keyspace, key, maxLease, runID string) (refusal any, passed bool, err error) {
 	marker, err := k.hmget(key, "run", "admitted", "max")
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if marker[0] != runID || marker[2] != maxLease {
-		return []any{"stale", int64(0)}, nil
+		return []any{"stale", int64(0)}, false, nil
+	}
+	if marker[1] == "0" {
+		return nil, false, nil
 	}
 	left := or(marker[1], math.Inf(1)) - float64(k.now)
 	switch {
 	case left > or(maxLease, 0):
-		return []any{"stale", int64(0)}, nil
+		return []any{"stale", int64(0)}, false, nil
 	case left > 0:
-		return []any{"quarantined", integer(left)}, nil
+		return []any{"quarantined", integer(left)}, false, nil
 	}
-	return nil, nil
+	return nil, true, nil
 }
