@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"regexp"
 	"sync"
 	"time"
 )
@@ -197,20 +196,31 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// grants finds the answers to requests for a grant.
-var grants = regexp.MustCompile(`(?m)^(:\d{10,}|\*3\r\n\$4\r\nheld|\*2\r\n\$(11\r\nquarantined|8\r\nreleased))\r\n`)
-
 // split parts what is sent at once before each answer to a request for a grant: two flows that both hear that they hold, or may
 // not, do not hear it at one instant.
 func split(p []byte) [][]byte {
 	var parts [][]byte
-	from := 0
-	for _, at := range grants.FindAllIndex(p, -1) {
-		if at[0] > from {
-			parts, from = append(parts, bytes.Clone(p[from:at[0]])), at[0]
+	from, at := 0, 0
+	for line := range bytes.Lines(p) {
+		if at > from && answersGrant(p[at:]) {
+			parts, from = append(parts, bytes.Clone(p[from:at])), at
 		}
+		at += len(line)
 	}
 	return append(parts, bytes.Clone(p[from:]))
+}
+
+// answersGrant tells whether a reply is one of acquire's: a token, which has more digits than other numbers, or a refusal.
+func answersGrant(reply []byte) bool {
+	if bytes.HasPrefix(reply, []byte(":")) {
+		return bytes.IndexByte(reply, '\r') > 10
+	}
+	for _, refusal := range []string{"*3\r\n$4\r\nheld\r\n", "*2\r\n$11\r\nquarantined\r\n", "*2\r\n$8\r\nreleased\r\n"} {
+		if bytes.HasPrefix(reply, []byte(refusal)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Close ends what this end reads at once. What it has written is still on the way.
