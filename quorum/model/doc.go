@@ -1,7 +1,8 @@
 // Package model holds no code, only tests: an exhaustive search of the protocol of docs/design.md, section 4, for two holders
 // and for fencing tokens that do not increase.
 //
-//   - protocol_test.go is the protocol: what the scripts, a client and the world may do, step by step. It is the file to read.
+//   - protocol_test.go is the protocol: what a node does, and what a client does. It is the file to read.
+//   - state_test.go is what they know, and world_test.go what may happen to them: delays, deaths, restarts, the clock.
 //   - rules_test.go has the protocol stand the search, and each of its safety rules, left out, fail it.
 //   - explore_test.go searches all that can come of it, breadth first, so that no shorter way leads to what it finds.
 //

@@ -1,0 +1,254 @@
+package model
+
+// ---- What the world does.
+
+// deliver carries out what is first in a pipeline.
+func (m *setup) deliver(s *state, c uint8, i int) {
+	n := &s.nodes[i]
+	l := &n.links[c]
+	r := l.queue[0]
+	copy(l.queue[:], l.queue[1:])
+	l.queue[len(l.queue)-1] = 0
+	answer, token := m.carryOut(s, n, c, r)
+	if v := &l.votes[r.number()]; v.awaits == r.kind() {
+		v.reply = answer
+		if r.kind() == acquire {
+			v.token = token
+		}
+	}
+}
+
+// stray carries out what a connection that died delivers late. Nobody hears the reply.
+func (m *setup) stray(s *state, c uint8, i int, r request) {
+	n := &s.nodes[i]
+	n.links[c].strays[r.number()] &^= setOf(r.kind())
+	m.carryOut(s, n, c, r)
+}
+
+// die ends a connection. What was not carried out may be yet, in any order. A reply that was under way is lost. On the next
+// connection releases go out again, and what is awaited does, too; or else, the node did not answer in time, it has failed.
+func (m *setup) die(s *state, c uint8, i int, again bool) {
+	s.deaths++
+	l := &s.nodes[i].links[c]
+	queue := l.queue
+	l.queue = [len(l.queue)]request{}
+	for _, r := range queue {
+		if r != 0 {
+			l.strays[r.number()] |= setOf(r.kind())
+		}
+		if r.kind() == release {
+			if m.honest && m.keeps(tombstones) {
+				r |= marked
+			}
+			l.push(r)
+		}
+	}
+	for number := range m.attempts[c] {
+		o, v := ownerOf(c, number), &l.votes[number]
+		if v.awaits == nothing {
+			continue
+		}
+		v.reply = silence
+		if again && s.attempts[o-1].phase != over {
+			l.push(request(v.awaits) | numbered(number))
+			continue
+		}
+		failed := v.awaits
+		v.awaits = nothing
+		switch {
+		case failed == raise && s.attempts[o-1].phase == settling:
+			m.end(s, o)
+		case failed == acquire && s.attempts[o-1].phase == asking:
+			v.answer = no
+			m.judge(s, o)
+		}
+	}
+}
+
+// restart brings a node back with its data; but its process is not the one that the marker names, and may have missed writes.
+func (m *setup) restart(s *state, i int) {
+	s.restarts++
+	if m.keeps(quarantine) {
+		s.nodes[i].quarantine = noMarker
+	}
+}
+
+// forget is a restart without data, a flush, or another dataset.
+func (m *setup) forget(s *state, i int) {
+	s.forgets++
+	s.nodes[i] = node{links: s.nodes[i].links}
+	if m.keeps(quarantine) {
+		s.nodes[i].quarantine = noMarker
+	}
+}
+
+// tick lets time pass, everywhere alike. The context of a lock ends at its deadline, without needing a packet.
+func (m *setup) tick(s *state) {
+	if m.ticks > 0 {
+		s.ticks++
+	}
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		count(&n.ttl)
+		if n.ttl == 0 {
+			n.owner = 0
+		}
+		if n.quarantine != noMarker {
+			count(&n.quarantine)
+		}
+		for j := range n.tombstone {
+			count(&n.tombstone[j])
+		}
+		for j := range n.links {
+			for k := range n.links[j].votes {
+				count(&n.links[j].votes[k].left)
+				count(&n.links[j].votes[k].offer)
+			}
+		}
+	}
+	for j := range s.attempts {
+		count(&s.attempts[j].offer)
+		if s.attempts[j].phase == holding && m.deadline(s, owner(j+1)) == 0 {
+			m.lose(s, owner(j+1))
+		}
+	}
+}
+
+func count(left *uint8) { *left = max(*left, 1) - 1 }
+
+// ---- What may happen next, and what must not.
+
+// successors calls f with every state that one step leads to.
+func (m *setup) successors(s *state, f func(step, *state)) {
+	var next state
+	try := func(what step, apply func(*state)) {
+		next = *s
+		apply(&next)
+		f(what, &next)
+	}
+	for c := range m.clients() {
+		for number := range m.attempts[c] {
+			m.clientSteps(s, ownerOf(c, number), try)
+		}
+		for i := range s.nodes {
+			m.linkSteps(s, c, i, try)
+		}
+	}
+	for i := range s.nodes {
+		if s.restarts < m.restarts {
+			try(step{does: restarts, node: uint8(i)}, func(s *state) { m.restart(s, i) })
+		}
+		if s.forgets < m.forgets {
+			try(step{does: forgets, node: uint8(i)}, func(s *state) { m.forget(s, i) })
+		}
+		if s.nodes[i].quarantine == noMarker {
+			try(step{does: notices, node: uint8(i)}, func(s *state) { m.notice(&s.nodes[i]) })
+		}
+		if !m.honest && s.nodes[i].owner != 0 {
+			try(step{does: expires, node: uint8(i)}, func(s *state) { s.nodes[i].owner, s.nodes[i].ttl = 0, 0 })
+		}
+	}
+	if m.honest && (m.ticks == 0 || s.ticks < m.ticks) {
+		try(step{does: ticks}, m.tick)
+	}
+}
+
+func (m *setup) clientSteps(s *state, o owner, try func(step, func(*state))) {
+	what := step{client: o.client(), number: o.number()}
+	does := func(does action, apply func(*state, owner)) {
+		what.does = does
+		try(what, func(s *state) { apply(s, o) })
+	}
+	a := &s.attempts[o-1]
+	switch a.phase {
+	case unborn:
+		if o.number() == 0 || s.attempts[o-2].phase == over {
+			does(begins, m.begin)
+		}
+		return
+	case settling:
+		if m.settled(s, o) {
+			does(takes, m.take)
+		}
+	case holding:
+		if m.fixed {
+			break
+		}
+		what.kind = renew
+		does(watches, func(s *state, o owner) { m.watch(s, o, renew) })
+		if m.maxLease > m.lease {
+			what.kind = extend
+			does(watches, func(s *state, o owner) { m.watch(s, o, extend) })
+		}
+		what.kind = nothing
+	}
+	// With lying clocks an end does no more than make room for the client's next attempt.
+	if a.phase != over && (m.honest || o.number()+1 < m.attempts[o.client()]) {
+		does(ends, m.end)
+	}
+}
+
+func (m *setup) linkSteps(s *state, c uint8, i int, try func(step, func(*state))) {
+	l := &s.nodes[i].links[c]
+	does := func(does action, number uint8, k kind, apply func(*state)) {
+		try(step{does: does, client: c, number: number, node: uint8(i), kind: k}, apply)
+	}
+	if r := l.queue[0]; r != 0 {
+		number, k := r.number(), r.kind()
+		deliver := func(d action, then func(*state)) {
+			does(d, number, k, func(s *state) {
+				m.deliver(s, c, i)
+				then(s)
+			})
+		}
+		if l.votes[number].awaits != k {
+			deliver(delivers, func(*state) {})
+		} else {
+			deliver(delivers, func(s *state) { m.hear(s, ownerOf(c, number), i) })
+			if m.late.has(k) {
+				deliver(deliversUnread, func(*state) {})
+			}
+			if s.deaths < m.deaths {
+				deliver(deliversUnheard, func(s *state) { m.die(s, c, i, true) })
+				deliver(deliversUnanswered, func(s *state) { m.die(s, c, i, false) })
+			}
+		}
+	}
+	for number := range m.attempts[c] {
+		o := ownerOf(c, number)
+		// A late reply to a request for a grant is read when the rule has been met without it.
+		if v := l.votes[number]; v.reply != silence && (v.awaits != acquire || s.attempts[o-1].phase != asking) {
+			does(hears, number, v.awaits, func(s *state) { m.hear(s, o, i) })
+		}
+		for k := acquire; k <= release; k++ {
+			if l.strays[number].has(k) {
+				does(strays, number, k, func(s *state) { m.stray(s, c, i, request(k)|numbered(number)) })
+			}
+		}
+	}
+	if s.deaths < m.deaths && (l.queue[0] != 0 || l.awaits()) {
+		does(dies, 0, nothing, func(s *state) { m.die(s, c, i, true) })
+		if l.awaits() {
+			does(timesOut, 0, nothing, func(s *state) { m.die(s, c, i, false) })
+		}
+	}
+}
+
+func (l *link) awaits() bool { return l.votes[0].awaits != nothing || l.votes[1].awaits != nothing }
+
+// broken says which promise a state breaks, if any.
+func (m *setup) broken(s *state) string {
+	held := 0
+	for i := range s.attempts {
+		if s.attempts[i].phase == holding {
+			held++
+		}
+	}
+	switch {
+	case m.honest && held > 1:
+		return "two hold the lock"
+	case s.repeated == 1:
+		return "the token is not greater"
+	}
+	return ""
+}
