@@ -209,6 +209,9 @@ func (n *Node) parseAdmission(value any) (left time.Duration, err error) {
 	if err == nil && reply.MaxLease != 0 {
 		err = differentMaxLease(reply.MaxLease, n.opts.maxLease)
 	}
+	if err == nil && reply.Left > 0 {
+		n.log.quarantined(reply.Left)
+	}
 	return reply.Left, err
 }
 

@@ -22,6 +22,7 @@ type Node struct {
 	owned bool // the pool is ours to close
 	pipes []*pipe
 	ears  *ears
+	log   journal
 
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -63,6 +64,7 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 
 func newNode(pool *redis.Pool, o options) *Node {
 	n := &Node{opts: o, pool: pool, closed: make(chan struct{})}
+	n.log.node = n
 	n.name.Store(&o.name)
 	for range o.conns {
 		n.pipes = append(n.pipes, newPipe(n))

@@ -2,6 +2,7 @@ package node
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 )
@@ -23,6 +24,7 @@ type options struct {
 	name         string
 	tls          *tls.Config
 	random       rand.Source
+	logger       *slog.Logger
 }
 
 // Option changes how a Node works.
@@ -53,13 +55,17 @@ func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 // used by Open or New only, to seed others (default: seeds of the runtime's).
 func WithRand(s rand.Source) Option { return func(o *options) { o.random = s } }
 
+// WithLogger logs what becomes of the node: that it is down, and why; that it answers again; that it is in quarantine (default:
+// nothing is logged).
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
 // runtimeSource is math/rand/v2's own.
 type runtimeSource struct{}
 
 func (runtimeSource) Uint64() uint64 { return rand.Uint64() }
 
 func newOptions(opts []Option) (options, error) {
-	o := options{timeout: DefaultTimeout, maxLease: DefaultMaxLease, conns: 1, random: runtimeSource{}}
+	o := options{timeout: DefaultTimeout, maxLease: DefaultMaxLease, conns: 1, random: runtimeSource{}, logger: slog.New(slog.DiscardHandler)}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -74,6 +80,8 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("%d connections are not between 1 and %d", o.conns, maxConns)
 	case o.random == nil:
 		return o, invalidf("the source of randomness is nil")
+	case o.logger == nil:
+		return o, invalidf("the logger is nil")
 	}
 	return o, nil
 }

@@ -204,6 +204,9 @@ func (p *pipe) giveUpWaiting(err error) {
 }
 
 func (p *pipe) goDownAndUnlock(err error) {
+	if p.state != down {
+		p.node.log.wentDown(err)
+	}
 	p.state = down
 	p.why = &Error{p.node.Name(), "connect", fmt.Errorf("%w: %w", ErrDown, err)}
 	why, failed := p.why, p.queue
@@ -223,6 +226,9 @@ func (p *pipe) goUp(l *link) bool {
 	defer p.mu.Unlock()
 	if len(p.owed) > 0 {
 		return false
+	}
+	if p.state == down {
+		p.node.log.cameUp()
 	}
 	p.state, p.link, p.why = up, l, nil
 	return true

@@ -236,7 +236,7 @@ func (h *hold) tell() {
 	if !known { // lost before anybody had it
 		return
 	}
-	h.set.logger.Warn("quorumlock: lock lost", "names", quoted(h.first.names), "owner", h.owner.String(), "error", reason)
+	h.set.logger.Warn("quorumlock: lock lost", "names", h.first.names, "owner", h.owner.String(), "error", reason)
 	if lost := h.set.hooks.Lost; lost != nil {
 		lost(&h.first, reason)
 	}

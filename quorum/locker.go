@@ -56,6 +56,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	for _, opt := range opts {
 		opt(&set)
 	}
+	nodeOpts := append([]node.Option{node.WithLogger(set.logger)}, set.nodeOpts...)
 	var nodes []*node.Node
 	closeAll := func() {
 		for _, n := range nodes {
@@ -63,7 +64,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 		}
 	}
 	for i, url := range urls {
-		n, err := node.Open(url, set.nodeOpts...)
+		n, err := node.Open(url, nodeOpts...)
 		if err != nil {
 			closeAll()
 			return nil, fmt.Errorf("quorumlock: node %d: %w", i+1, err)

@@ -19,8 +19,8 @@ const minLease = 10 * time.Millisecond
 // Hooks are told what happens to locks. Acquired and Released run in the goroutine that locks or unlocks, Lost in one of
 // its own, for locks that are lost together one after the other. Nil ones are not called.
 //
-// Acquired is called for every handle, also of a lock that is entered again (Level tells); Released once for each lock that was not
-// lost before, when it is unlocked, before the nodes have confirmed: Unlock may still return an error.
+// Of every lock Acquired is called once, and then either Released, when it is unlocked, before the nodes have confirmed (Unlock may
+// still return an error), or Lost; none of the two when the locker is closed over it. Entering it again calls nothing.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)
@@ -71,8 +71,8 @@ func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retryMin, s.retryMax = min, max }
 }
 
-// WithLogger logs what no error is returned for: a lock that was lost, and that Lock begins to wait because nodes are down or in
-// quarantine (default: nothing is logged). Nodes that fail while the others are enough, or while Lock waits already, are not logged.
+// WithLogger logs what no error is returned for: a lock that was lost, that Lock begins to wait because nodes are down or in
+// quarantine, and, of nodes that Open opens, what node.WithLogger does (default: nothing is logged).
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
 // WithHooks sets the functions that are told what happens to locks.

@@ -38,7 +38,7 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 
 	err := inner.await(ctx, "lock", r)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
-		return l.acquired(inner), nil
+		return inner, nil
 	}
 	// Down to the level before, on every node, whatever has reached it.
 	inner.unlocked.Store(true)

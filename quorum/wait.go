@@ -51,7 +51,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 		}
 		before.how = how
 		if !errors.Is(before.err, ErrHeld) {
-			l.set.logger.Warn("quorumlock: waiting for nodes", "names", quoted(names), "error", before.err)
+			l.set.logger.Warn("quorumlock: waiting for nodes", "names", names, "error", before.err)
 		}
 	}
 	lock, failed := l.wait(ctx, key, names, before)
