@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,15 @@ func keys(t *testing.T, ms []*masters.Master, name string) []map[string]string {
 		}
 	}
 	return all
+}
+
+// grantedByAll waits until all of the masters have granted the name: a lock needs no more than the rule does.
+func grantedByAll(t *testing.T, ms []*masters.Master, name string) {
+	t.Helper()
+	eventually(t, soon, func() bool {
+		return !slices.ContainsFunc(keys(t, ms, name), func(hash map[string]string) bool { return len(hash) == 0 })
+	},
+		name+" granted by all masters")
 }
 
 // leftOver lists the names that are still locked on some of the masters.

@@ -66,6 +66,7 @@ func TestOurReleaseWakesARedissonWaiter(t *testing.T) {
 	f := fleet(t, 3)
 	peer := &redisson{t, f.Masters, "8743c9c0-0795-4907-87fd-6c719a6b4586:17"}
 	held := lock(t, open(t, f, redlock.Open), "k")
+	grantedByAll(t, f.Masters, "k")
 	locked := make(chan error, len(f.Masters))
 	for _, m := range f.Masters {
 		c, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(soon))

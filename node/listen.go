@@ -153,7 +153,7 @@ func (e *ears) close() <-chan struct{} {
 	e.closing = true
 	e.rouseLocked()
 	if e.line != nil {
-		e.line.ping = true // the answer ends it
+		e.line.ping = true // whatever comes ends it
 		e.line.changed.Signal()
 	}
 	if !e.running {
@@ -231,6 +231,11 @@ func (e *ears) connect() (*line, error) {
 	l.alarm = time.AfterFunc(e.node.opts.timeout, func() { e.pingNow(l) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closing {
+		l.alarm.Stop()
+		c.Close()
+		return nil, ErrClosed
+	}
 	e.line = l
 	for name := range e.channels {
 		l.todo = append(l.todo, order{"SUBSCRIBE", name})
@@ -350,6 +355,9 @@ func (e *ears) read(l *line) error {
 func (e *ears) take(l *line, kind, name string) (over bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closing {
+		return true, nil
+	}
 	if kind == "message" {
 		if c := e.channels[name]; c != nil {
 			for _, listener := range c.listeners {
@@ -369,7 +377,7 @@ func (e *ears) take(l *line, kind, name string) (over bool, err error) {
 	if asked.command == "SUBSCRIBE" {
 		e.subscribedLocked(l, asked.channel, kind != refusal)
 	}
-	return e.closing || len(e.channels) == 0 && len(l.asked) == 0 && len(l.todo) == 0 && time.Since(l.idle) >= linger, nil
+	return len(e.channels) == 0 && len(l.asked) == 0 && len(l.todo) == 0 && time.Since(l.idle) >= linger, nil
 }
 
 // subscribedLocked takes the answer to one subscription. A channel that was ordered, taken back and ordered again stands with
