@@ -1,8 +1,10 @@
 package node_test
 
 import (
+	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -268,6 +270,66 @@ func TestAPoolTooSmallToListen(t *testing.T) {
 			wantNoEars(t)
 		})
 	}
+}
+
+// Messages that go on coming keep no closed node's connection. Found by the simulation, with seed 18121.
+func TestCloseWhileMessagesCome(t *testing.T) {
+	talkative := func(c net.Conn) {
+		ended := make(chan struct{})
+		var talking sync.WaitGroup
+		talking.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				case <-time.After(timeout / 2):
+					io.WriteString(c, "*3\r\n"+bulk("message")+bulk("c")+bulk("0"))
+				}
+			}
+		})
+		answering(func(args []string) string {
+			if args[0] == "PING" {
+				return silent
+			}
+			return subscriber(args)
+		})(c)
+		close(ended)
+		talking.Wait()
+	}
+	inBubble(t, talkative, func(t *testing.T, n *node.Node, x *exchange) {
+		defer n.Listen("c", &listener{})()
+		pass(timeout / 4)
+		began := time.Now()
+		must(t, n.Close())
+		if d := time.Since(began); d > timeout {
+			t.Errorf("Close took %v", d)
+		}
+		synctest.Wait()
+		wantNoEars(t)
+	})
+}
+
+// A connection for messages that is made when the node has been closed is not used.
+func TestCloseWhileConnectingForMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.NewConn(ours, timeout, timeout), nil }}
+		defer pool.Close()
+		n := over(t, pool)
+		defer n.Listen("c", &listener{})()
+		synctest.Wait()
+		time.AfterFunc(timeout/2, func() { close(free) })
+		go frozen(theirs)
+		began := time.Now()
+		must(t, n.Close())
+		if d := time.Since(began); d > timeout {
+			t.Errorf("Close took %v", d)
+		}
+		synctest.Wait()
+		wantNoEars(t)
+	})
 }
 
 // A pool whose dials hang whatever the context says.
