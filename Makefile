@@ -32,7 +32,7 @@ test: redis-server
 
 # Masters in containers where there is an engine, else processes; which, the report says.
 chaos: redis-server
-	$(GO) test $(RACE) -timeout 60m -v ./integration/chaos -chaos.full -chaos.report=$(CURDIR)/docs/chaos.md
+	$(GO) test $(RACE) -timeout 60m -v ./integration/chaos -chaos.full -chaos.report=$(CURDIR)/docs/chaos.md -chaos.revision="$$(git describe --always --dirty)"
 
 # What takes too long for every change: a deeper search of the model (12 minutes), many seeds of the simulation,
 # five minutes of faults at random, fuzzing.

@@ -26,6 +26,7 @@ var (
 	walkFor  = flag.Duration("chaos.walk", 30*time.Second, "how long the random walk is")
 	wanted   = flag.String("chaos.backend", "auto", "what the masters are: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
+	revision = flag.String("chaos.revision", "unknown", "of the library, for the report")
 )
 
 // startLine tells where a run has its files, and its name at the container engine, for who looks for what it leaves.
