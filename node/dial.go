@@ -32,8 +32,7 @@ func newPool(e endpoint, o options) *redis.Pool {
 		MaxIdle:     o.conns,
 		IdleTimeout: time.Minute,
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			c, err := redis.DialContext(ctx, e.network, e.address, dialOptions...)
-			return c, redacted(err)
+			return redis.DialContext(ctx, e.network, e.address, dialOptions...)
 		},
 	}
 }
@@ -88,5 +87,6 @@ func getConn(ctx context.Context, pool connGetter) (c redis.Conn, err error) {
 			c, err = nil, fmt.Errorf("%w: the pool panicked: %v", ErrClosed, x)
 		}
 	}()
-	return pool.GetContext(ctx)
+	c, err = pool.GetContext(ctx)
+	return c, redacted(err)
 }

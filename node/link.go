@@ -104,7 +104,12 @@ func (p *pipe) settle(l *link, r request, value any, err error) {
 			return
 		}
 	case err == nil && !r.admitted && r.call.IsAcquire():
-		if reply, bad := scripts.ParseAcquire(value); bad == nil && reply.Outcome == scripts.Stale {
+		reply, bad := scripts.ParseAcquire(value)
+		switch {
+		case bad != nil:
+		case reply.Outcome == scripts.Quarantined:
+			p.node.log.quarantined(reply.Wait)
+		case reply.Outcome == scripts.Stale:
 			r.admitted = true
 			// In the pipeline, so that the marker stands before the request comes again.
 			if p.again(request{call: p.node.admitCall(false), claim: r.claim, to: &readmission{pipe: p, request: r}}) {

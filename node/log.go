@@ -1,77 +1,110 @@
 package node
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// journal logs what becomes of a node, in goroutines of its own: a log may be slow, and may come back to us.
+const (
+	// reasonPause is how long the log keeps quiet about another reason why a node is down: it may change with every probe.
+	reasonPause = 10 * time.Second
+	// sameEnd is by how much the ends of one quarantine may seem to differ.
+	sameEnd = 100 * time.Millisecond
+)
+
+// journal logs what becomes of a node. All that is the caller's runs in one goroutine, which is there while there is something to
+// tell: a log may be slow, and may come back to the node.
 type journal struct {
 	node *Node
 
-	mu    sync.Mutex
-	down  int   // how many of its connections are
-	why   error // the last that went down
-	quiet time.Time
-
-	telling sync.Mutex
-	told    bool // that the node is down
+	mu      sync.Mutex
+	now     standing
+	told    standing
+	toldAt  time.Time     // of a node that is down
+	telling chan struct{} // closed when the goroutine ends; nil when there is none
 }
 
-// wentDown and cameUp are called once for each change of a connection, in order.
-func (j *journal) wentDown(err error) {
+// standing is how a node is.
+type standing struct {
+	down       int       // how many of its connections are
+	why        string    // the last of them is
+	quarantine time.Time // its end
+}
+
+// wentDown and cameUp are called once for each change of a connection, in order, and staysDown when it was tried in vain.
+func (j *journal) wentDown(err error)  { j.change(1, err) }
+func (j *journal) staysDown(err error) { j.change(0, err) }
+func (j *journal) cameUp()             { j.change(-1, nil) }
+
+func (j *journal) change(down int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.down++; j.down == 1 {
-		j.why = err
-		j.start(j.tell)
+	j.now.down += down
+	if err != nil {
+		j.now.why = err.Error()
 	}
+	j.startLocked()
 }
 
-func (j *journal) cameUp() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.down--; j.down == 0 {
-		j.start(j.tell)
-	}
-}
-
-// tell says how things stand, unless that was said last.
-func (j *journal) tell() {
-	j.telling.Lock()
-	defer j.telling.Unlock()
-	j.mu.Lock()
-	down, why := j.down > 0, j.why
-	j.mu.Unlock()
-	if down == j.told {
-		return
-	}
-	j.told = down
-	if down {
-		j.node.opts.logger.Warn("quorumlock: node down", "node", j.node.Name(), "error", why)
-	} else {
-		j.node.opts.logger.Info("quorumlock: node answers again", "node", j.node.Name())
-	}
-}
-
-// quarantined says so once for each quarantine.
+// quarantined may be called again and again while a quarantine lasts.
 func (j *journal) quarantined(left time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := time.Now()
-	if now.Before(j.quiet) {
-		return
-	}
-	j.quiet = now.Add(left)
-	j.start(func() {
-		j.node.opts.logger.Warn("quorumlock: node in quarantine, it grants nothing new", "node", j.node.Name(), "left", left)
-	})
+	j.now.quarantine = time.Now().Add(left)
+	j.startLocked()
 }
 
-func (j *journal) start(tell func()) {
-	if !j.node.isClosed() && j.node.opts.logger.Enabled(context.Background(), slog.LevelWarn) {
-		go tell()
+func (j *journal) startLocked() {
+	if j.telling != nil || j.node.opts.logger.Handler() == slog.DiscardHandler || j.node.isClosed() {
+		return
 	}
+	if line := j.newsLocked(); line != nil {
+		j.telling = make(chan struct{})
+		go j.tell(line)
+	}
+}
+
+func (j *journal) tell(line func(*slog.Logger)) {
+	for line != nil {
+		line(j.node.opts.logger.With("node", j.node.Name()))
+		j.mu.Lock()
+		if line = j.newsLocked(); line == nil || j.node.isClosed() {
+			line = nil
+			close(j.telling)
+			j.telling = nil
+		}
+		j.mu.Unlock()
+	}
+}
+
+// newsLocked returns the next line of what is not told yet, and takes it for told; nil when there is none.
+func (j *journal) newsLocked() (line func(*slog.Logger)) {
+	now, is, told := time.Now(), j.now, &j.told
+	isDown, wasDown := is.down > 0, told.down > 0
+	switch {
+	case isDown && (!wasDown || is.why != told.why && now.Sub(j.toldAt) >= reasonPause):
+		told.down, told.why, j.toldAt = is.down, is.why, now
+		return func(l *slog.Logger) { l.Warn("quorumlock: node down", "error", is.why) }
+	case wasDown && !isDown:
+		told.down = 0
+		return func(l *slog.Logger) { l.Info("quorumlock: node answers again") }
+	case is.quarantine.After(now) && is.quarantine.Sub(told.quarantine) > sameEnd:
+		told.quarantine = is.quarantine
+		left := is.quarantine.Sub(now).Round(time.Millisecond)
+		return func(l *slog.Logger) { l.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left) }
+	}
+	return nil
+}
+
+// close returns a channel that is closed when nothing is told any more.
+func (j *journal) close() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.telling != nil {
+		return j.telling
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
 }

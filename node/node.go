@@ -179,7 +179,7 @@ func (n *Node) Close() error {
 		for _, p := range n.pipes {
 			p.close()
 		}
-		running := []<-chan struct{}{n.ears.close()}
+		running := []<-chan struct{}{n.ears.close(), n.log.close()}
 		for _, p := range n.pipes {
 			running = append(running, p.ended)
 		}

@@ -206,6 +206,8 @@ func (p *pipe) giveUpWaiting(err error) {
 func (p *pipe) goDownAndUnlock(err error) {
 	if p.state != down {
 		p.node.log.wentDown(err)
+	} else {
+		p.node.log.staysDown(err)
 	}
 	p.state = down
 	p.why = &Error{p.node.Name(), "connect", fmt.Errorf("%w: %w", ErrDown, err)}

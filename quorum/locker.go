@@ -56,7 +56,10 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	for _, opt := range opts {
 		opt(&set)
 	}
-	nodeOpts := append([]node.Option{node.WithLogger(set.logger)}, set.nodeOpts...)
+	nodeOpts := set.nodeOpts
+	if set.logger != nil { // assemble says so
+		nodeOpts = append([]node.Option{node.WithLogger(set.logger)}, nodeOpts...)
+	}
 	var nodes []*node.Node
 	closeAll := func() {
 		for _, n := range nodes {

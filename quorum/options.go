@@ -19,8 +19,9 @@ const minLease = 10 * time.Millisecond
 // Hooks are told what happens to locks. Acquired and Released run in the goroutine that locks or unlocks, Lost in one of
 // its own, for locks that are lost together one after the other. Nil ones are not called.
 //
-// Of every lock Acquired is called once, and then either Released, when it is unlocked, before the nodes have confirmed (Unlock may
-// still return an error), or Lost; none of the two when the locker is closed over it. Entering it again calls nothing.
+// Of every lock Acquired is called once, and at most one of the others: Released when it is unlocked, before the nodes have confirmed
+// (Unlock may still return an error), or Lost, which may come before Acquired has returned. Entering a lock again calls nothing, nor
+// does Close.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)
