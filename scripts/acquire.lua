@@ -6,7 +6,7 @@
 --
 -- Replies with the token (an integer) when granted, else with {'held', remaining ms or -1, how many listen to the channel},
 -- {'quarantined', remaining ms}, {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.
--- Every read comes before the first write: an error on the way leaves nothing behind.
+-- Every read comes before the first write: what is refused on the way leaves nothing behind.
 
 local call, owner = redis.call, ARGV[1]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -49,8 +49,8 @@ if carried == 0 or mine < names then
   if marker[2] ~= '0' then
     local time = call('TIME')
     local left = (tonumber(marker[2]) or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
-    if left > tonumber(ARGV[7]) then
-      return {'stale', 0} -- the server's clock stepped back: the marker is to be written again
+    if not (left <= tonumber(ARGV[7])) then
+      return {'stale', 0} -- the server's clock stepped back, or that is no time: the marker is to be written again
     end
     if left > 0 then
       return {'quarantined', left}

@@ -16,7 +16,7 @@ if ARGV[3] == '1' then
   admitted = now
 elseif marker[3] and marker[3] ~= max then
   return {'maxlease', tonumber(marker[3]) or 0}
-elseif marker[1] ~= run or not admitted then
+elseif marker[1] ~= run or not admitted or admitted ~= admitted then
   admitted = now + quarantine
 elseif admitted > now + quarantine then
   admitted = now + quarantine -- the server's clock stepped back, or this client asks for no quarantine

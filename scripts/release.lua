@@ -6,7 +6,7 @@
 --
 -- Replies with the number of names at which the owner was found. Publishes once for each name that became free.
 -- It must work when the server is out of memory: deleting always does, writing a level or a tombstone only if it can. A key of
--- another type holds no lock; any other refusal of the server's to delete is an error, once the other names have been seen to.
+-- another type holds no lock; any other refusal of the server's is an error, once the other names have been seen to.
 
 local owner, level, found, failure = ARGV[1], ARGV[2], 0, nil
 
@@ -17,7 +17,8 @@ for i = 2, #KEYS do
     if level ~= '0' then
       redis.pcall('HSET', KEYS[i], owner, level)
     elseif redis.call('EXISTS', KEYS[i]) == 0 then
-      redis.call('PUBLISH', ARGV[i + 1], '0')
+      local heard = redis.pcall('PUBLISH', ARGV[i + 1], '0')
+      if type(heard) == 'table' then failure = heard end
     end
   elseif reply ~= 0 and not string.find(reply.err, 'WRONGTYPE', 1, true) then
     failure = reply

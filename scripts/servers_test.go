@@ -211,3 +211,63 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("with memory again: %v %v", reply, err)
 	}
 }
+
+// A user who may not count listeners is refused like others; one who may not publish lets go of everything, and hears of it; one
+// who may not delete is told so.
+func TestUsersWhoMayNot(t *testing.T) {
+	s := startReal(t)
+	as := func(rule string, call scripts.Call) (any, error) {
+		t.Helper()
+		mustDo(t, s, "ACL", "SETUSER", "app", "reset", "on", ">word", "~*", "&*", "+@all", rule)
+		c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		name, args := call.Command(nil, true, scripts.Carrier{RunID: runID, Tombstone: int64(30000)})
+		return c.Do(name, args...)
+	}
+	for _, command := range state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
+		holds("m", me, "1"), expire("m", lease)) {
+		mustDo(t, s, resolve(t, s, command)...)
+	}
+
+	reply, err := as("-pubsub", acquire(named("k")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := scripts.ParseAcquire(reply); err != nil || got.Outcome != scripts.Held || got.Waiting != 0 {
+		t.Errorf("without PUBSUB: %+v (%v), want held", got, err)
+	}
+	both := scripts.Release(names("l", "m"), scripts.OwnerOf(me), 0)
+	if reply, err := as("-hdel", both); !errors.As(err, new(redis.Error)) {
+		t.Errorf("without HDEL: %v (%v), want an error", reply, err)
+	}
+	if reply, err := as("-publish", both); !errors.As(err, new(redis.Error)) {
+		t.Errorf("without PUBLISH: %v (%v), want an error", reply, err)
+	}
+	absent("l", "m")(t, s)
+	text(tomb, "1")(t, s)
+}
+
+// Once a node has granted after its quarantine, grants ask for the time no more.
+func TestGrantsDoNotAskTheClock(t *testing.T) {
+	s := startReal(t)
+	for _, command := range state(markerOf(runID, serverTime(-time.Hour), "30000")) {
+		mustDo(t, s, resolve(t, s, command)...)
+	}
+	mustDo(t, s, "CONFIG", "RESETSTAT")
+	for _, name := range []string{"k", "l", "m"} {
+		command, args := acquire(named(name)).Command(nil, true, scripts.Carrier{RunID: runID, Tombstone: scripts.NoTombstone})
+		if reply, err := redis.Int64(s.Do(append([]any{command}, args...)...)); err != nil || reply == 0 {
+			t.Fatalf("not granted: %v %v", reply, err)
+		}
+	}
+	stats, err := redis.String(s.Do("INFO", "commandstats"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(stats, "cmdstat_time:calls=1,") || !strings.Contains(stats, "cmdstat_hset:calls=4,") {
+		t.Errorf("want TIME once, and HSET for three grants and the marker:\n%s", stats)
+	}
+}

@@ -166,6 +166,9 @@ func acquireVectors() []vector {
 		{name: "two names, one mine and one free, counts up", before: mine("1", lease, "700"), call: acquire(two), want: granted(701),
 			after: []check{hash("l", me, "1"), counter("k", "701"), counter("l", "701")}},
 
+		{name: "two names, one mine for longer, the other free", before: mine("1", time.Minute, "7"), call: acquire(two, carrying(7)),
+			want: granted(7), after: []check{ttl("k", time.Minute), hash("l", me, "1"), ttl("l", lease)}},
+
 		{name: "already released", before: state(ready, []any{"SET", tomb, "1"}), call: acquire(), untouched: true, twice: true,
 			want: scripts.AcquireReply{Outcome: scripts.Released}},
 		{name: "already released, and still there", before: append(mine("1", lease, "7"), []any{"SET", tomb, "1"}),
@@ -206,6 +209,10 @@ func quarantineVectors() []vector {
 		{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), call: acquire(), want: stale, untouched: true},
 		{name: "marker further ahead than max lease", before: state(markerOf(runID, serverTime(time.Hour), "30000")), call: acquire(),
 			want: stale, untouched: true},
+		{name: "marker a little further ahead than max lease", before: state(markerOf(runID, serverTime(35*time.Second), "30000")),
+			call: acquire(), want: stale, untouched: true},
+		{name: "marker with a letter for a time", before: state(markerOf(runID, "x", "30000")), call: acquire(), want: stale, untouched: true},
+		{name: "marker with nan for a time", before: state(markerOf(runID, "nan", "30000")), call: acquire(), want: stale, untouched: true},
 		{name: "quarantined", before: state(waiting), call: acquire(), want: left(20 * time.Second), untouched: true, twice: true},
 		{name: "quarantined and held", before: state(waiting, holds("k", rival, "1"), expire("k", lease)), call: acquire(),
 			want: left(20 * time.Second), untouched: true},
@@ -219,7 +226,11 @@ func quarantineVectors() []vector {
 			call: acquire(named("k", "l"), carrying(7)), want: left(20 * time.Second), untouched: true},
 		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", time.Second)),
 			call: acquire(carrying(7), level(2)), want: granted(7),
-			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7")}},
+			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7"), marked(20 * time.Second)}},
+		{name: "re-entry without a marker", before: state(holds("k", me, "1"), expire("k", time.Second)), call: acquire(carrying(7), level(2)),
+			want: granted(7), after: []check{hash("k", me, "2"), absent(marker)}},
+		{name: "repair once the quarantine is over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), call: acquire(carrying(7)),
+			want: granted(7), after: []check{hash("k", me, "1"), hashField(marker, "admitted", "0")}},
 		{name: "no retry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)), call: acquire(),
 			want: left(20 * time.Second), untouched: true},
 	})

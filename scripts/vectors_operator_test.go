@@ -77,6 +77,8 @@ func admitVectors() []vector {
 			after: admitted(maxLease)}, maxLease, false),
 		admit(vector{name: "with a time that is none", before: state(markerOf(runID, "soon", "30000")), want: reply{Left: maxLease},
 			after: admitted(maxLease)}, maxLease, false),
+		admit(vector{name: "with nan for a time", before: state(markerOf(runID, "nan", "30000")), want: reply{Left: maxLease},
+			after: admitted(maxLease)}, maxLease, false),
 		admit(vector{name: "without a max lease", before: state([]any{"HSET", marker, "run", runID, "admitted", serverTime(-time.Hour)}),
 			want: reply{}, after: []check{hashField(marker, "max", "30000")}}, maxLease, false),
 		admit(vector{name: "another max lease", before: state(markerOf(runID, serverTime(-time.Hour), "60000")),

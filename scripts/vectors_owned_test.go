@@ -99,6 +99,8 @@ func releaseVectors() []vector {
 		release(vector{name: "three names, one held, one another's, one gone",
 			before: append(mine, holds("x", rival, "1"), expire("x", lease)), want: 1, published: freed("{k}"),
 			after: []check{absent("k", "g"), hash("x", rival, "1")}}, 0, "g", "x", "k"),
+		release(vector{name: "beside a field of another's", before: state([]any{"HSET", "k", me, "1", rival, "1"}, expire("k", lease)), want: 1,
+			after: []check{hash("k", rival, "1"), ttl("k", lease)}}, 0, "k"),
 		release(vector{name: "two names", before: append(mine, holds("l", me, "1"), expire("l", lease)), want: 2,
 			published: freed("{k}", "{l}"), after: []check{absent("k", "l")}}, 0, "k", "l"),
 		release(vector{name: "a key of another type does not stop the others", before: append(mine, []any{"SET", "s", "text"}), want: 1,

@@ -105,7 +105,7 @@ func quarantine(k *keyspace, key, maxLease, runID string) (refusal any, passed b
 	}
 	left := or(marker[1], math.Inf(1)) - float64(k.now)
 	switch {
-	case left > or(maxLease, 0):
+	case !(left <= or(maxLease, 0)):
 		return []any{"stale", int64(0)}, false, nil
 	case left > 0:
 		return []any{"quarantined", integer(left)}, false, nil

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"fmt"
+	"math"
 )
 
 // inspect is inspect.lua.
@@ -63,7 +64,7 @@ func admit(k *keyspace, keys, args []string) (any, error) {
 		admitted = now
 	case marker[2] != "" && marker[2] != maxLease:
 		return []any{"maxlease", integer(or(marker[2], 0))}, nil
-	case marker[0] != run || !isNumber:
+	case marker[0] != run || !isNumber || math.IsNaN(written):
 		admitted = now + quarantine
 	case admitted > now+quarantine:
 		admitted = now + quarantine
