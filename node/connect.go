@@ -39,6 +39,7 @@ func (p *pipe) connect() (*link, error) {
 				err = p.payOwed(l)
 			}
 			if err == nil {
+				p.node.log.quarantined(l.quarantine)
 				return l, nil
 			}
 		}
@@ -122,7 +123,7 @@ func (n *Node) handshake(ctx context.Context, c redis.Conn) (*link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keeping the marker: %w", err)
 	}
-	_, err = n.parseAdmission(value)
+	l.quarantine, err = n.parseAdmission(value)
 	return l, err
 }
 
@@ -208,9 +209,6 @@ func (n *Node) parseAdmission(value any) (left time.Duration, err error) {
 	reply, err := scripts.ParseAdmit(value)
 	if err == nil && reply.MaxLease != 0 {
 		err = differentMaxLease(reply.MaxLease, n.opts.maxLease)
-	}
-	if err == nil && reply.Left > 0 {
-		n.log.quarantined(reply.Left)
 	}
 	return reply.Left, err
 }

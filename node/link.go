@@ -20,6 +20,7 @@ type link struct {
 	conn       redis.Conn
 	runID      string
 	carrier    scripts.Carrier
+	quarantine time.Duration // that was left when it was made
 	writerGone chan struct{}
 }
 
@@ -137,6 +138,7 @@ func (a *readmission) Done(r Result) {
 		case err != nil:
 			r.Err = &Error{a.pipe.node.Name(), "admit", err}
 		case left > 0:
+			a.pipe.node.log.quarantined(left)
 			r.Value = []any{[]byte("quarantined"), left.Milliseconds()}
 		case a.pipe.again(a.request):
 			return

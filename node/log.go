@@ -29,6 +29,7 @@ type journal struct {
 type standing struct {
 	down       int       // how many of its connections are
 	why        string    // the last of them is
+	refused    bool      // which does not pass by itself
 	quarantine time.Time // its end
 }
 
@@ -42,7 +43,7 @@ func (j *journal) change(down int, err error) {
 	defer j.mu.Unlock()
 	j.now.down += down
 	if err != nil {
-		j.now.why = err.Error()
+		j.now.why, j.now.refused = err.Error(), (&Error{Err: err}).Permanent()
 	}
 	j.startLocked()
 }
@@ -85,14 +86,20 @@ func (j *journal) newsLocked() (line func(*slog.Logger)) {
 	switch {
 	case isDown && (!wasDown || is.why != told.why && now.Sub(j.toldAt) >= reasonPause):
 		told.down, told.why, j.toldAt = is.down, is.why, now
-		return func(l *slog.Logger) { l.Warn("quorumlock: node down", "error", is.why) }
+		what := "quorumlock: node down"
+		if is.refused {
+			what = "quorumlock: node refused, which will not pass by itself"
+		}
+		return func(l *slog.Logger) { l.Warn(what, "error", is.why) }
 	case wasDown && !isDown:
 		told.down = 0
 		return func(l *slog.Logger) { l.Info("quorumlock: node answers again") }
-	case is.quarantine.After(now) && is.quarantine.Sub(told.quarantine) > sameEnd:
+	case !isDown && is.quarantine.After(now) && is.quarantine.Sub(told.quarantine) > sameEnd:
 		told.quarantine = is.quarantine
 		left := is.quarantine.Sub(now).Round(time.Millisecond)
-		return func(l *slog.Logger) { l.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left) }
+		return func(l *slog.Logger) {
+			l.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
+		}
 	}
 	return nil
 }

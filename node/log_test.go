@@ -88,7 +88,7 @@ func TestLogOfANode(t *testing.T) {
 		logged(1, "level=INFO", "answers again", name)
 		logged(2, "quarantine", name)
 		eventually(t, "granted again", onAllConns(isGranted))
-		if got := log.logged(); got != 4 {
+		if got := log.logged(); got != 4 || !strings.Contains(log.all[2], "answers again") {
 			t.Errorf("%d lines: %q", got, log.all)
 		}
 	})
@@ -137,8 +137,11 @@ func TestLogOfReasons(t *testing.T) {
 		log := &lines{}
 		var dials, changed atomic.Int32
 		pool := &redis.Pool{Dial: func() (redis.Conn, error) {
-			if changed.Load() > 0 {
+			switch changed.Load() {
+			case 1:
 				return nil, fmt.Errorf("it has no room, says dial %d", dials.Add(1))
+			case 2:
+				return nil, redis.Error("WRONGPASS invalid username-password pair")
 			}
 			return nil, redis.Error("ERR unknown command `AUTH`, with args beginning with: `secret`, ")
 		}}
@@ -155,6 +158,11 @@ func TestLogOfReasons(t *testing.T) {
 		pass(time.Minute)
 		if got := log.logged("node down", "it has no room"); got < 5 || got > 7 {
 			t.Errorf("%d lines in a minute: %q", got, log.all)
+		}
+		changed.Store(2)
+		pass(time.Minute)
+		if log.logged("node refused, which will not pass by itself", "WRONGPASS") != 1 {
+			t.Errorf("logged %q", log.all)
 		}
 	})
 }

@@ -49,7 +49,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 
 // New returns a node over the caller's pool, which the caller closes after the node. It keeps one connection of the pool
 // (see WithConns) for as long as it lives, and needs one more for messages while somebody waits for a lock, and one for Check
-// and Admit: MaxActive must be 0 or at least WithConns + 2. The pool should bound its dials; the node bounds what it waits for
+// and Admit: MaxActive should be 0 or at least WithConns + 2; with less, waiters poll, and Check and Admit fail. The pool should bound its dials; the node bounds what it waits for
 // by its own time-out, whatever the pool's. Replies are not bounded in size, as they are with Open. The error wraps ErrInvalid.
 func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)

@@ -55,8 +55,8 @@ func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 // used by Open or New only, to seed others (default: seeds of the runtime's).
 func WithRand(s rand.Source) Option { return func(o *options) { o.random = s } }
 
-// WithLogger logs what becomes of the node: that it is down, and why; that it answers again; that it is in quarantine (default:
-// nothing is logged).
+// WithLogger logs what becomes of the node, as it is found out when something is asked of it: that it is down, or refused, and why; that
+// it answers again; that it is in quarantine (default: nothing is logged).
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
 
 // runtimeSource is math/rand/v2's own.

@@ -47,6 +47,7 @@ type Error struct {
 	Nodes *multierror.Error // a *node.Error each; nil when no node failed
 
 	causes []error
+	kept   bool // Granted counts the nodes that keep a lock that was lost
 }
 
 func (e *Error) Error() string {
@@ -58,7 +59,11 @@ func (e *Error) Error() string {
 	for _, cause := range e.causes {
 		b.WriteString(": " + strings.TrimPrefix(cause.Error(), "quorumlock: "))
 	}
-	if e.Need > 0 {
+	switch {
+	case e.Need == 0 || e.kept && e.Nodes == nil: // it ended by the clock, whoever keeps it
+	case e.kept:
+		fmt.Fprintf(&b, " (kept by %d of %d needed)", e.Granted, e.Need)
+	default:
 		fmt.Fprintf(&b, " (%d granted of %d needed", e.Granted, e.Need)
 		for _, part := range []struct {
 			n    int

@@ -236,7 +236,7 @@ func (h *hold) tell() {
 	if !known { // lost before anybody had it
 		return
 	}
-	h.set.logger.Warn("quorumlock: lock lost", "names", h.first.names, "owner", h.owner.String(), "error", reason)
+	h.set.logger.Warn("quorumlock: lock lost", "names", h.first.names, "owner", h.owner.String(), "token", h.token, "error", reason)
 	if lost := h.set.hooks.Lost; lost != nil {
 		lost(&h.first, reason)
 	}
@@ -253,7 +253,7 @@ func (h *hold) endContextsLocked(cause error) {
 
 // errorLocked describes the votes as they stand.
 func (h *hold) errorLocked(op string, cause error, why string) *Error {
-	e := &Error{Op: op, Names: h.first.names, Need: h.core.need, causes: []error{cause}}
+	e := &Error{Op: op, Names: h.first.names, Need: h.core.need, causes: []error{cause}, kept: cause == ErrLost}
 	if why != "" {
 		e.causes = append(e.causes, wordsOnly(why))
 	}

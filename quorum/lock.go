@@ -219,7 +219,7 @@ func (l *Lock) await(ctx context.Context, op string, r *round) error {
 	e := &Error{Op: op, Names: l.names, Nodes: nodes, causes: ended}
 	switch {
 	case h.phase == expired:
-		e.causes = append(e.causes, h.reason)
+		e.causes, e.Nodes = append(e.causes, h.reason), nil // the reason has what they said
 	case ended == nil:
 		e.causes = append(e.causes, ErrUnavailable)
 	}

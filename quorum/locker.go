@@ -50,7 +50,8 @@ type core struct {
 	closed     chan struct{}
 }
 
-// Open opens a node for each URL and returns a Locker that owns them. See New, and node.Open for the URLs.
+// Open opens a node for each URL and returns a Locker that owns them. It asks all of them who they are: see New, and node.Open for
+// the URLs.
 func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	for _, opt := range opts {

@@ -59,7 +59,8 @@ func WithFixedLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, true, true }
 }
 
-// WithMaxHold ends locks that are held for longer, however well they renew (default: no bound).
+// WithMaxHold ends locks that are held for longer, however well they renew, as if they were lost: with ErrLost, and a release
+// (default: no bound).
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
 
 // WithDrift sets the part of a lease by which clocks may disagree over its length, from 0 to below 1 (default

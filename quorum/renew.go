@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -211,7 +212,7 @@ func (h *hold) needsRetryLocked() bool {
 func (h *hold) overdueLocked(now clock.Instant) string {
 	switch {
 	case h.limit != clock.Never && !now.Before(h.limit):
-		return "it was held for as long as it may be"
+		return fmt.Sprintf("its max hold of %v is over", h.set.maxHold)
 	case h.until == clock.Never:
 		return "too few nodes keep it"
 	case h.set.fixed:

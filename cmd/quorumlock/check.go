@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -51,6 +52,9 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	fmt.Fprintf(stdout, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
+	if waiting > 0 {
+		fmt.Fprintln(stdout, "A master in quarantine grants nothing until that is over.")
+	}
 	if len(found) < 3 || len(found)%2 == 0 {
 		fmt.Fprintln(stdout, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
 	}
@@ -96,7 +100,7 @@ func printFindings(out io.Writer, found []finding) {
 	for _, f := range found {
 		r := f.report
 		if f.err != nil {
-			fmt.Fprintf(table, "%s\t%s\n", f.name, f.state())
+			fmt.Fprintf(table, "%s\t%s%s\n", f.name, f.state(), strings.Repeat("\t-", 7))
 			continue
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\t%s\t%s\n", f.name, f.state(), r.Role, r.Version, r.Uptime,
