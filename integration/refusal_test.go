@@ -162,3 +162,23 @@ func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
 		t.Errorf("valid %v, and the context is alive", held.Valid())
 	}
 }
+
+// An error in which a loss comes to light says once of each node what it said.
+func TestExtendOfALostLockNamesEachNodeOnce(t *testing.T) {
+	f := fleet(t, 3)
+	held := lock(t, open(t, f, redlock.Open), "gone")
+	grantedByAll(t, f.Masters, "gone")
+	for _, m := range f.Masters {
+		do(t, m, "DEL", "gone")
+	}
+	err := held.Extend(t.Context(), 30*time.Second)
+	wantErr(t, err, quorum.ErrLost)
+	for _, m := range f.Masters {
+		if n := strings.Count(err.Error(), m.Addr()); n > 1 {
+			t.Errorf("%s is named %d times: %v", m.Addr(), n, err)
+		}
+	}
+	if !strings.Contains(err.Error(), "kept by") {
+		t.Errorf("want how many keep it: %v", err)
+	}
+}
