@@ -272,6 +272,18 @@ func TestAPoolTooSmallToListen(t *testing.T) {
 	}
 }
 
+// closesWithin wants Close to return in time, and nothing to listen any more.
+func closesWithin(t *testing.T, n *node.Node, bound time.Duration) {
+	t.Helper()
+	began := time.Now()
+	must(t, n.Close())
+	if d := time.Since(began); d > bound {
+		t.Errorf("Close took %v, want %v at most", d, bound)
+	}
+	synctest.Wait()
+	wantNoEars(t)
+}
+
 // Messages that go on coming keep no closed node's connection. Found by the simulation, with seed 18121.
 func TestCloseWhileMessagesCome(t *testing.T) {
 	talkative := func(c net.Conn) {
@@ -299,13 +311,7 @@ func TestCloseWhileMessagesCome(t *testing.T) {
 	inBubble(t, talkative, func(t *testing.T, n *node.Node, x *exchange) {
 		defer n.Listen("c", &listener{})()
 		pass(timeout / 4)
-		began := time.Now()
-		must(t, n.Close())
-		if d := time.Since(began); d > timeout {
-			t.Errorf("Close took %v", d)
-		}
-		synctest.Wait()
-		wantNoEars(t)
+		closesWithin(t, n, timeout)
 	})
 }
 
@@ -322,13 +328,7 @@ func TestCloseWhileConnectingForMessages(t *testing.T) {
 		synctest.Wait()
 		time.AfterFunc(timeout/2, func() { close(free) })
 		go frozen(theirs)
-		began := time.Now()
-		must(t, n.Close())
-		if d := time.Since(began); d > timeout {
-			t.Errorf("Close took %v", d)
-		}
-		synctest.Wait()
-		wantNoEars(t)
+		closesWithin(t, n, timeout)
 	})
 }
 
