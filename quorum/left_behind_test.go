@@ -79,11 +79,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 				}
 				c.unlock(held)
 				synctest.Wait()
-				for i, owner := range c.owners(l) {
-					if owner != "" {
-						t.Errorf("master %d still has %s", i, owner)
-					}
-				}
+				c.wantNoOwners(l)
 			})
 		})
 	}
@@ -113,11 +109,7 @@ func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 		c.jammed.Store(nil)
 		close(jammed)
 		synctest.Wait()
-		for i, owner := range c.owners(l) {
-			if owner != "" {
-				t.Errorf("master %d still has %s", i, owner)
-			}
-		}
+		c.wantNoOwners(l)
 	})
 }
 
@@ -191,6 +183,16 @@ func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
 			t.Errorf("%d calls in eight rounds", n)
 		}
 	})
+}
+
+// wantNoOwners wants the lock to stand on no master.
+func (c *town) wantNoOwners(l *Locker) {
+	c.t.Helper()
+	for i, owner := range c.owners(l) {
+		if owner != "" {
+			c.t.Errorf("master %d still has %s", i, owner)
+		}
+	}
 }
 
 // owners is who has the name "a", by master.

@@ -120,14 +120,5 @@ func steppedClocks(r *run) {
 		r.all(0, r.n/2, func(i int) error { return r.step(i, ahead) })
 		r.let(r.lease + r.lease/2)
 	}
-	for _, p := range holder.all() {
-		r.expect(p.Did != contender.Lost, "the lock is held throughout: %s", p.Err)
-	}
-	wrote := r.pass(holder, contender.Wrote, contender.Withheld, contender.Stale)
-	r.expect(wrote.Did == contender.Wrote, "the holder writes at the end: %s", wrote.Did)
-	r.at(holder, contender.ToUnlock)
-	r.pass(holder, contender.Released, contender.Unreleased)
-	holder.order(contender.Stop)
-	r.available(time.Now(), time.Second, "the release", r.workers[1:]...)
-	r.let(time.Second)
+	r.heldThroughout(holder)
 }

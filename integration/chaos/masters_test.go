@@ -71,6 +71,11 @@ func rollingRestart(r *run) {
 		r.must(r.crash(i))
 		r.let(r.lease + r.lease/2) // quarantine, and a round of renewals that repairs
 	}
+	r.heldThroughout(holder)
+}
+
+// heldThroughout wants that the holder, a gated worker that has acquired, never lost its lock, and that it can write; then it lets go.
+func (r *run) heldThroughout(holder *worker) {
 	for _, p := range holder.all() {
 		r.expect(p.Did != contender.Lost, "the lock is held throughout: %s", p.Err)
 	}
