@@ -1,0 +1,440 @@
+package waiting
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+const (
+	ms   = time.Millisecond
+	step = 2 * ms // in these tests
+	// firstPoll and lastPoll bound the poll of a waiter that hears releases: 2.5 to 5 times the longer retry time.
+	firstPoll, lastPoll = 500 * ms, 1000 * ms
+)
+
+var usual = Retry{10 * ms, 200 * ms}
+
+// scenario is a queue with one waiter, and a time of its own.
+type scenario struct {
+	*Queue
+	t      *testing.T
+	now    clock.Instant
+	waiter *Waiter
+}
+
+func newScenario(t *testing.T, nodes, quorum int) *scenario {
+	s := &scenario{t: t, now: clock.Instant(time.Hour), waiter: new(Waiter)}
+	s.Queue = New(nodes, quorum, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
+	s.Join(s.waiter, usual, s.at())
+	return s
+}
+
+func (s *scenario) at() Moment { return Moment{s.now, step} }
+
+// begin begins an attempt, early if it is not due.
+func (s *scenario) begin() {
+	s.t.Helper()
+	head, _, ok := s.Next()
+	if !ok {
+		s.t.Fatal("nobody is to ask")
+	}
+	if s.Queue.next > s.now {
+		s.Queue.next = s.now
+	}
+	if _, due := s.Begin(head, s.at()); !due {
+		s.t.Fatal("the head is not let in")
+	}
+}
+
+// An event of a scenario.
+type event func(s *scenario)
+
+func subscribed(nodes ...int) event {
+	return func(s *scenario) {
+		for _, i := range nodes {
+			s.Subscribed(i, s.at())
+		}
+	}
+}
+
+func unsubscribed(node int) event { return func(s *scenario) { s.Unsubscribed(node, s.at()) } }
+
+func messages(nodes ...int) event {
+	return func(s *scenario) {
+		for _, i := range nodes {
+			s.Message(i, s.at())
+		}
+	}
+}
+
+func begin(s *scenario) { s.begin() }
+
+// ends ends the attempt under way.
+func ends(r Result) event { return func(s *scenario) { s.Refused(r, s.at()) } }
+
+// refused is an attempt of the given kind from beginning to end.
+func refused(approach Approach, r Result) event {
+	return func(s *scenario) {
+		s.begin()
+		s.approach = approach
+		s.Refused(r, s.at())
+	}
+}
+
+// heldBy is the result of an attempt that all nodes refused, while as many others listened.
+func heldBy(others int) Result { return Result{Held: true, Wait: -1, Listeners: others + 1} }
+
+func with(r Result, changes ...func(*Result)) Result {
+	for _, change := range changes {
+		change(&r)
+	}
+	return r
+}
+
+func votes(n int) func(*Result)          { return func(r *Result) { r.Votes = n } }
+func left(d time.Duration) func(*Result) { return func(r *Result) { r.Wait = d } }
+func unavailable(r *Result)              { r.Held = false }
+func passes(d time.Duration) event       { return func(s *scenario) { s.now = s.now.Add(d) } }
+func times(n int, events ...event) event { return func(s *scenario) { s.play(repeat(n, events)) } }
+func repeat(n int, events []event) (all []event) {
+	for range n {
+		all = append(all, events...)
+	}
+	return all
+}
+
+// joins has another waiter join, behind those who are there.
+func joins(retry Retry) event { return func(s *scenario) { s.Join(new(Waiter), retry, s.at()) } }
+
+var patient = Retry{10 * ms, time.Hour}
+
+// settings has the waiter wait by other bounds.
+func settings(retry Retry) event {
+	return func(s *scenario) {
+		s.Leave(s.waiter, s.at())
+		s.Join(s.waiter, retry, s.at())
+	}
+}
+
+// acquires has the head's attempt succeed, for so long.
+func acquires(lease time.Duration) event {
+	return func(s *scenario) {
+		s.begin()
+		s.Acquired(lease, s.at())
+	}
+}
+
+// leaves has the head give up.
+func leaves(s *scenario) {
+	head, _, _ := s.Next()
+	if head == nil {
+		head = s.waiter
+	}
+	s.Leave(head, s.at())
+}
+
+// in fails the test unless the head is to ask between least and most from now.
+func in(least, most time.Duration) event {
+	return func(s *scenario) {
+		s.t.Helper()
+		_, at, ok := s.Next()
+		if d := at.Sub(s.now); !ok || d < least || d > most {
+			s.t.Errorf("the next attempt is in %v (%v), want %v to %v", d, ok, least, most)
+		}
+	}
+}
+
+// at fails the test unless the next attempt is of that kind and due in exactly so many steps.
+func at(steps int, approach Approach) event {
+	return func(s *scenario) {
+		s.t.Helper()
+		in(time.Duration(steps)*step, time.Duration(steps)*step)(s)
+		as(approach)(s)
+	}
+}
+
+func as(approach Approach) event {
+	return func(s *scenario) {
+		s.t.Helper()
+		if s.approach != approach {
+			s.t.Errorf("the next attempt is of kind %d, want %d", s.approach, approach)
+		}
+	}
+}
+
+var polls = in(firstPoll, lastPoll)
+
+func none(s *scenario) {
+	s.t.Helper()
+	if _, _, ok := s.Next(); ok {
+		s.t.Error("somebody is to ask")
+	}
+}
+
+func (s *scenario) play(events []event) {
+	s.t.Helper()
+	for _, e := range events {
+		e(s)
+	}
+}
+
+// listening is a waiter that listens on all nodes and was refused by all, while as many others waited.
+func listening(others int) event {
+	return func(s *scenario) {
+		s.begin()
+		for i := range s.nodes {
+			s.Subscribed(i, s.at())
+		}
+		s.Refused(heldBy(others), s.at())
+		refused(AskAll, heldBy(others))(s) // once more: the subscriptions stand
+	}
+}
+
+func TestEvents(t *testing.T) {
+	all := []int{0, 1, 2}
+	for _, c := range []struct {
+		name          string
+		nodes, quorum int // 3 and 2 where it is 0
+		events        []event
+	}{
+		// The first attempt, and those who join meanwhile.
+		{name: "the first asks all at once", events: []event{at(0, AskAll)}},
+		{name: "nobody asks while an attempt is under way", events: []event{begin, joins(usual), none}},
+		{name: "the next one polls when the first got it, until subscriptions stand",
+			events: []event{joins(usual), acquires(time.Minute), in(5*ms, 15*ms), subscribed(0, 1), at(0, ProbeFirst)}},
+		{name: "the next one asks when the first gives up during its attempt", events: []event{joins(usual), begin, leaves, at(0, AskAll)}},
+		{name: "nobody is left", events: []event{leaves, none}},
+
+		// A release counts when as many nodes have published it as the quorum size.
+		{name: "1 of 1 is a release", nodes: 1, quorum: 1, events: []event{listening(0), messages(0), in(0, 0)}},
+		{name: "2 of 3 are a release", events: []event{listening(0), messages(0), in(1, 4*step), as(ProbeFirst), messages(2), at(0, AskAll)}},
+		{name: "the same node twice is no second node", events: []event{listening(0), messages(0, 0), in(1, 4*step), as(ProbeFirst)}},
+		{name: "2 of 5 are none", nodes: 5, quorum: 3, events: []event{listening(0), messages(0, 1), in(1, 4*step), messages(4), at(0, AskAll)}},
+		{name: "all of 3, and only the probe keeps order", quorum: 3, events: []event{listening(0), messages(0, 1), in(1, 4*step), messages(2), at(0, ProbeFirst)}},
+		{name: "the rest of a release is no other", nodes: 5, quorum: 3,
+			events: []event{listening(0), messages(0, 1, 2), refused(AskAll, heldBy(0)), messages(3, 4), polls}},
+		{name: "a release during the attempt leads to another", events: []event{listening(0), begin, messages(0, 1), ends(heldBy(0)), at(0, AskAll),
+			refused(AskAll, heldBy(0)), polls}},
+		{name: "what a node published while nobody listened to it counts no more", events: []event{listening(0), unsubscribed(2),
+			times(4, messages(0, 1)), subscribed(2), refused(AskAll, heldBy(0)), unsubscribed(0), messages(1, 2), in(0, 0)}},
+
+		// Positions.
+		{name: "the last of four lets three go first", events: []event{listening(3), messages(0, 1), at(3, ProbeFirst),
+			messages(0, 1), at(2, ProbeFirst), messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
+		{name: "a position is kept when others come", events: []event{listening(2), messages(0, 1), refused(ProbeFirst, heldBy(7)),
+			messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
+		{name: "a position falls when others go", events: []event{listening(7), refused(AskAll, heldBy(1)), messages(0, 1), at(1, ProbeFirst)}},
+		{name: "nobody waits for ten thousand", events: []event{listening(10_000), messages(0, 1), at(maxPosition, ProbeFirst)}},
+		{name: "a position counted while nothing was heard gives no right", events: []event{refused(AskAll, heldBy(0)), subscribed(0),
+			messages(0), subscribed(1), messages(0, 1), as(ProbeFirst)}},
+		{name: "in one process the next is as the first", events: []event{joins(usual), listening(0), messages(0, 1), acquires(time.Minute), polls,
+			messages(0, 1), at(0, AskAll)}},
+		{name: "behind another process's waiters when one of ours had it", events: []event{joins(usual), listening(2), messages(0, 1), acquires(time.Minute),
+			messages(0, 1), at(2, ProbeFirst)}},
+
+		// Who was refused.
+		{name: "by the probe node alone", events: []event{listening(0), refused(ProbeFirst, with(heldBy(0), left(0))), at(aloneSteps, AskAll)}},
+		{name: "by the probe node where all are needed", quorum: 3, events: []event{listening(0), refused(ProbeFirst, heldBy(0)), polls}},
+		{name: "until the lease ends", events: []event{listening(3), refused(AskAll, with(heldBy(3), left(30*ms))), in(30*ms+1, 31*ms+3*step), as(AskAll)}},
+		{name: "until the lease of one of ours ends", events: []event{joins(usual), listening(0), messages(0, 1), acquires(30 * ms), in(30*ms+1, 31*ms+3*step)}},
+		{name: "a split vote", events: []event{listening(0), refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step), as(ProbeFirst)}},
+		{name: "the backoff after split votes is bounded", events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1)))),
+			in(step/2, step/2+maxBackoff)}},
+		{name: "a split vote and the end of the lease", events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1), left(5*ms)))), in(1, 6*ms)}},
+		{name: "a release ends the backoff", events: []event{listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))), messages(0, 1), at(0, AskAll),
+			refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
+
+		// Subscriptions.
+		{name: "enough come to stand", nodes: 5, quorum: 3, events: []event{refused(AskAll, with(heldBy(0), left(time.Minute))), passes(1), subscribed(4, 2),
+			in(1, 15*ms), subscribed(0), at(0, ProbeFirst), refused(AskAll, heldBy(0)), subscribed(1), polls}},
+		{name: "enough come to stand during an attempt", events: []event{begin, subscribed(0, 2), ends(heldBy(0)), at(0, ProbeFirst), refused(AskAll, heldBy(0)), polls}},
+		{name: "enough are left", events: []event{listening(0), unsubscribed(0), polls}},
+		{name: "too few are left", events: []event{listening(0), unsubscribed(0), unsubscribed(1), in(5*ms, 15*ms), refused(AskAll, heldBy(0)), in(5*ms, 25*ms),
+			subscribed(0), at(0, ProbeFirst), refused(AskAll, heldBy(0)), polls}},
+		{name: "too few during an attempt", events: []event{listening(0), begin, unsubscribed(0), unsubscribed(1), ends(heldBy(0)), in(5*ms, 15*ms)}},
+
+		// Nodes that fail.
+		{name: "nodes that fail are asked again soon", events: []event{listening(0), refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms), as(AskAll)}},
+		{name: "and less and less often", events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable))), in(5*ms, 205*ms)}},
+		{name: "and when a quarantine ends", events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable, left(3*ms)))), in(0, 4*ms)}},
+
+		// The bounds of those who wait: 2.5 to 5 times the longer one, where a release can be heard.
+		{name: "a more eager waiter is not bound by the head", events: []event{settings(patient), listening(0), in(150*time.Minute, 300*time.Minute),
+			joins(usual), polls, refused(AskAll, heldBy(0)), polls}},
+		{name: "nor by a head that has left", events: []event{settings(patient), listening(0), joins(usual), leaves, polls}},
+		{name: "a patient one behind an eager head changes nothing", events: []event{listening(0), joins(patient), polls}},
+		{name: "what an eager one had is gone with it", events: []event{joins(patient), leaves, listening(0), in(150*time.Minute, 300*time.Minute)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.nodes == 0 {
+				c.nodes = len(all)
+			}
+			if c.quorum == 0 {
+				c.quorum = 2
+			}
+			newScenario(t, c.nodes, c.quorum).play(c.events)
+		})
+	}
+}
+
+// Waiters leave from wherever they stand, and the order of the others stays.
+func TestFIFO(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	s := newScenario(t, 3, 2)
+	order := []*Waiter{s.waiter}
+	for range 2000 {
+		switch {
+		case len(order) == 0 || rng.IntN(2) == 0:
+			w := new(Waiter)
+			order = append(order, w)
+			s.Join(w, usual, s.at())
+		case rng.IntN(3) == 0:
+			s.begin()
+			s.Acquired(time.Minute, s.at())
+			order = order[1:]
+		default:
+			i := rng.IntN(len(order))
+			s.Leave(order[i], s.at())
+			order = append(order[:i:i], order[i+1:]...)
+		}
+		head, _, ok := s.Next()
+		if ok != (len(order) > 0) || ok && head != order[0] || s.Empty() == ok {
+			t.Fatalf("the head is not the one that came first of %d", len(order))
+		}
+	}
+	for _, w := range order {
+		s.Leave(w, s.at())
+	}
+	if !s.Empty() || len(s.retries) != 0 {
+		t.Errorf("%d bounds are left in a queue that is empty: %v", len(s.retries), s.Empty())
+	}
+}
+
+// The backoff doubles with each split vote, from two steps on.
+func TestBackoffDoubles(t *testing.T) {
+	for splits := 1; splits <= 5; splits++ {
+		most, longest := step<<splits, time.Duration(0)
+		for range 50 {
+			s := newScenario(t, 3, 2)
+			s.rng = rand.New(rand.NewPCG(rand.Uint64(), 1))
+			s.play(repeat(splits, []event{refused(AskAll, with(heldBy(0), votes(1)))}))
+			in(step/2, step/2+most)(s)
+			longest = max(longest, s.next.Sub(s.now))
+		}
+		if longest < most/2 {
+			t.Errorf("after %d split votes at most %v until the next attempt", splits, longest)
+		}
+	}
+}
+
+// Beside a holder of a bare quorum waiters get the vote that it lacks, give it back, and so wake each other. They must not do so
+// as fast as contenders.
+func TestBareQuorum(t *testing.T) {
+	s := newScenario(t, 3, 2)
+	listening(7)(s)
+	attempts, began := 0, s.now
+	for s.now.Sub(began) < 10*time.Second {
+		_, at, _ := s.Next()
+		s.now = max(s.now, at)
+		approach, _ := s.Begin(s.waiter, s.at())
+		r := with(heldBy(7), left(time.Minute))
+		if approach == AskAll || attempts%2 == 0 {
+			r.Votes = 1
+		}
+		attempts++
+		s.Refused(r, s.at())
+		s.Message(2, s.at()) // another's vote, given back
+	}
+	if attempts > 100 {
+		t.Errorf("%d attempts in 10s", attempts)
+	}
+	messages(0)(s) // the holder's release, from the other two nodes
+	messages(1)(s)
+	in(0, maxPosition*step)(s)
+}
+
+// The retry time grows to its bound while nothing can be heard, and begins anew when another one has got the lock.
+func TestRetryGrows(t *testing.T) {
+	for _, r := range []Result{heldBy(0), with(heldBy(0), unavailable)} {
+		s := newScenario(t, 3, 2)
+		var mean time.Duration
+		for i := range 120 {
+			refused(AskAll, r)(s)
+			in(usual.Min/2, usual.Min/2+usual.Max)(s)
+			if i >= 20 {
+				mean += s.next.Sub(s.now) / 100
+			}
+		}
+		if mean < usual.Max/4 || mean > usual.Max {
+			t.Errorf("it asks every %v in the end", mean)
+		}
+		joins(usual)(s)
+		acquires(time.Minute)(s)
+		in(usual.Min/2, 3*usual.Min/2)(s)
+	}
+}
+
+// Whatever is heard, missed and answered, in whatever order, somebody asks within the time of a poll.
+func TestSomebodyAlwaysAsks(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		nodes := []int{1, 3, 5}[seed%3]
+		quorum := nodes/2 + 1
+		if seed%2 == 0 {
+			quorum = nodes
+		}
+		s := newScenario(t, nodes, quorum)
+		bound := lastPoll + maxPosition*step + ms
+		for i := range 400 {
+			s.now = s.now.Add(time.Duration(rng.IntN(3000)) * time.Microsecond)
+			if s.Empty() {
+				joins(usual)(s)
+			}
+			if s.attempting {
+				s.Refused(Result{Held: rng.IntN(8) > 0, Wait: time.Duration(rng.IntN(31_000)-1000) * ms / 1000 * 1000, Votes: rng.IntN(quorum), Listeners: rng.IntN(40)}, s.at())
+			}
+			switch rng.IntN(8) {
+			case 0, 1:
+				s.Message(rng.IntN(nodes), s.at())
+			case 2:
+				s.Subscribed(rng.IntN(nodes), s.at())
+			case 3:
+				s.Unsubscribed(rng.IntN(nodes), s.at())
+			case 4:
+				acquires(time.Duration(rng.IntN(30_000)) * ms)(s)
+			case 5:
+				joins(Retry{10 * ms, 200 * ms})(s)
+			case 6:
+				s.Leave(s.head, s.at())
+			case 7:
+				s.begin()
+			}
+			_, at, ok := s.Next()
+			if s.Empty() || s.attempting {
+				continue
+			}
+			if d := at.Sub(s.now); !ok || d > bound {
+				t.Fatalf("seed %d, event %d: the next attempt is in %v, want within %v", seed, i, d, bound)
+			}
+		}
+	}
+}
+
+func ExampleQueue() {
+	q := New(3, 2, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
+	var first, second Waiter
+	at := Moment{Now: 0, Step: time.Millisecond}
+	q.Join(&first, Retry{10 * time.Millisecond, 200 * time.Millisecond}, at)
+	q.Join(&second, Retry{10 * time.Millisecond, 200 * time.Millisecond}, at)
+	_, due := q.Begin(&first, at)
+	fmt.Println("the first asks:", due)
+	_, due = q.Begin(&second, at)
+	fmt.Println("the second asks:", due)
+	// Output:
+	// the first asks: true
+	// the second asks: false
+}
