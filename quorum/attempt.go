@@ -9,18 +9,19 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
 
 // attempt asks the nodes once for the names, and returns the lock or, with everything undone, why it failed.
-func (l *Locker) attempt(ctx context.Context, names []string, how approach) (*Lock, *refusal) {
+func (l *Locker) attempt(ctx context.Context, names []string, approach waiting.Approach) (*Lock, *attemptResult) {
 	l.core.background.add() // so that Close does not close the nodes while what was granted is undone
 	defer l.core.background.done()
 	outer := innermost(ctx)
 	h := newHold(l, scriptNames(names))
 	h.first = Lock{hold: h, names: names, level: 1, outer: outer}
-	if how == knocking {
+	if approach == waiting.ProbeFirst {
 		h.knock(ctx)
 	} else {
 		h.ask()
@@ -37,8 +38,10 @@ func (l *Locker) attempt(ctx context.Context, names []string, how approach) (*Lo
 	if h.take(ctx) {
 		return &h.first, nil
 	}
-	r := h.refusal()
+	r := h.result()
+	r.approach = approach
 	r.err = h.undo(ctx)
+	r.Held = errors.Is(r.err, ErrHeld)
 	return nil, r
 }
 
@@ -132,7 +135,7 @@ func (v *vote) Done(r node.Result) {
 	}
 	if v == h.knocked {
 		if answer == refused {
-			h.core.pace.saw(h.core.clock.Now().Sub(h.asked))
+			h.core.rtt.observe(h.core.clock.Now().Sub(h.asked))
 		}
 		h.answered <- struct{}{}
 	}
@@ -367,11 +370,19 @@ func (h *hold) obstacleLocked() error {
 	}
 }
 
-// refusal says what the nodes said, before it is undone.
-func (h *hold) refusal() *refusal {
+// attemptResult is what an attempt that failed leaves to go by.
+type attemptResult struct {
+	waiting.Result
+	err      *Error
+	approach waiting.Approach
+	cut      bool // it was ended before its outcome was certain
+}
+
+// result says what the nodes said, before it is undone.
+func (h *hold) result() *attemptResult {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := &refusal{hint: -1}
+	r := &attemptResult{Result: waiting.Result{Wait: -1}}
 	select {
 	case <-h.decided:
 	default:
@@ -380,10 +391,10 @@ func (h *hold) refusal() *refusal {
 	waits := make([]time.Duration, 0, len(h.votes))
 	for i := range h.votes {
 		v := &h.votes[i]
-		r.waiting = max(r.waiting, v.waiting)
+		r.Listeners = max(r.Listeners, v.waiting)
 		switch {
 		case v.answer == granted:
-			r.votes++
+			r.Votes++
 			waits = append(waits, 0)
 		case v.answer == unanswered && !v.asked:
 			waits = append(waits, 0)
@@ -393,7 +404,7 @@ func (h *hold) refusal() *refusal {
 	}
 	if len(waits) >= h.core.need {
 		slices.Sort(waits)
-		r.hint = waits[h.core.need-1]
+		r.Wait = waits[h.core.need-1]
 	}
 	return r
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -27,7 +28,7 @@ func TestDoorThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		late := time.AfterFunc(time.Second/2, func() { close(slow) })
 		defer late.Stop()
 		began := l.core.clock.Now()
-		lock, r := l.attempt(t.Context(), []string{"a"}, knocking)
+		lock, r := l.attempt(t.Context(), []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
 		}
@@ -48,11 +49,11 @@ func TestDoorThatIsFrozen(t *testing.T) {
 		defer close(frozen)
 		c.before(h.door(), func() { <-frozen })
 		began := time.Now()
-		lock, r := l.attempt(t.Context(), []string{"a"}, knocking)
+		lock, r := l.attempt(t.Context(), []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
 		}
-		if took := time.Since(began); took > 2*maxSlot {
+		if took := time.Since(began); took > 2*maxStep {
 			t.Errorf("it waited at the door for %v", took)
 		}
 		c.unlock(lock)

@@ -12,7 +12,7 @@ import (
 func (h *hold) knock(ctx context.Context) {
 	call := h.acquire()
 	h.answered = make(chan struct{}, len(h.votes))
-	patience := time.NewTimer(2 * h.core.pace.slot())
+	patience := time.NewTimer(2 * h.core.rtt.step())
 	defer patience.Stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()

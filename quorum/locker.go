@@ -43,8 +43,8 @@ type core struct {
 	lastOwner  atomic.Uint64
 	dice       dice
 	schedule   *schedule
-	queues     queues
-	pace       pace
+	waitlist   waitlist
+	rtt        rtt
 	background tracker
 	closeOnce  sync.Once
 	closed     chan struct{}
@@ -132,7 +132,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
 		maxLeaseMillis: scripts.ToMillis(nodes[0].MaxLease()),
 		uuid:           newUUID(), closed: make(chan struct{}), dice: dice{source: rand.New(set.random)},
-		queues: queues{byKey: map[string]*queue{}, trying: map[string]struct{}{}},
+		waitlist: waitlist{queues: map[nameSet]*queue{}},
 	}
 	c.schedule = newSchedule(c)
 	return &Locker{core: c, set: set}, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -33,8 +34,7 @@ type settings struct {
 	fixed    bool // never renewed
 	maxHold  time.Duration
 	drift    float64
-	retryMin time.Duration
-	retryMax time.Duration
+	retry    waiting.Retry
 	logger   *slog.Logger
 	hooks    Hooks
 	clock    clock.Clock
@@ -70,7 +70,7 @@ func WithDrift(factor float64) Option { return func(s *settings) { s.drift = fac
 // WithRetry sets the bounds of the random time between the attempts of Lock while no release can be heard of: too few nodes answer
 // (default 10ms and 200ms). While one can, Lock asks when it is told, and all the same after 2.5 to 5 times the longer bound.
 func WithRetry(min, max time.Duration) Option {
-	return func(s *settings) { s.retryMin, s.retryMax = min, max }
+	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }
 
 // WithLogger logs what no error is returned for: a lock that was lost, that Lock begins to wait because nodes are down or in
@@ -95,7 +95,7 @@ func WithNodeOptions(opts ...node.Option) Option {
 func defaults() settings {
 	return settings{
 		lease: DefaultLease, drift: clock.DefaultDriftFactor,
-		retryMin: 10 * time.Millisecond, retryMax: 200 * time.Millisecond,
+		retry:  waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
 		logger: slog.New(slog.DiscardHandler), clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
 	}
 }
@@ -120,8 +120,8 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("drift factor %v leaves nothing of a lease of %v", s.drift, s.lease)
 	case s.maxHold < 0:
 		return bad("max hold %v is negative", s.maxHold)
-	case s.retryMin <= 0 || s.retryMax < s.retryMin:
-		return bad("retry times %v and %v are not positive and in order", s.retryMin, s.retryMax)
+	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min:
+		return bad("retry times %v and %v are not positive and in order", s.retry.Min, s.retry.Max)
 	case s.clock == nil:
 		return bad("the clock is nil")
 	case s.random == nil:

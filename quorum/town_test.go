@@ -151,11 +151,11 @@ const shortly = 100 * time.Millisecond
 // empty fails the test unless nothing is left of those who waited.
 func (c *town) empty(l *Locker) {
 	c.t.Helper()
-	q := &l.core.queues
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.byKey) != 0 || len(q.trying) != 0 {
-		c.t.Errorf("%d queues and %d names that are tried are left", len(q.byKey), len(q.trying))
+	all := &l.core.waitlist
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if len(all.queues) != 0 {
+		c.t.Errorf("%d queues are left", len(all.queues))
 	}
 }
 

@@ -2,183 +2,321 @@ package quorum
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-const (
-	maxNameLen = 4096
-	maxNames   = 64
-)
+// waitlist is the queues of a Locker and of those made of it by With, one for each set of names that somebody locks. What they
+// decide is package waiting's; here their waiters sleep, wake and attempt.
+type waitlist struct {
+	mu     sync.Mutex
+	queues map[nameSet]*queue
+}
 
-// Lock waits until it holds all the names, or ctx is done, and keeps them until Unlock: it renews them in the background
-// unless the lease is fixed. ctx is also the parent of the lock's context, so it should span the work, not only the waiting:
-// when it ends the lock's context ends, but the lock is held, and renewed, until Unlock.
-//
-// With the context of a lock that is held it enters that lock again, if it is asked for names that are all that lock's; other
-// names are locked afresh, and a mix is ErrInvalid. So a lock's context must not be given to a goroutine that should wait its
-// turn: it would be let in.
-//
-// The error is a *Error. It wraps ErrNotAcquired and the reason of the last attempt (ErrHeld, ErrQuarantined or
-// ErrUnavailable), with the context's error, or at once ErrInvalid for names that cannot be locked, ErrClosed, or the
-// *node.Errors when too few nodes are left whose errors could pass by themselves (a wrong password, a key of another type
-// at the name).
-func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
-	names, within, err := l.prepare(ctx, "lock", names)
-	if err != nil {
-		return nil, err
+// nameSet is a set of names as a key.
+type nameSet struct {
+	count int
+	text  string
+}
+
+func newNameSet(names []string) nameSet {
+	if len(names) == 1 {
+		return nameSet{1, names[0]}
 	}
-	if within != nil {
-		return l.enter(ctx, within, names)
+	var b strings.Builder
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		fmt.Fprintf(&b, "%d:%s", len(name), name)
 	}
-	var before *refusal
-	key := keyOf(names)
-	if how, first := l.tryFirst(key); first {
-		var lock *Lock
-		lock, before = l.attempt(ctx, names, how)
+	return nameSet{len(names), b.String()}
+}
+
+// queue is the calls of Lock for one set of names, in FIFO order, and the subscriptions that wake them.
+type queue struct {
+	core  *core
+	key   nameSet
+	first waiter // the one that made the queue: names that nobody else wants cost one allocation
+
+	// Under waitlist.mu.
+	waiting.Queue
+	subscribed bool     // by one of the waiters, once
+	cancels    []func() // of the subscriptions
+	lastError  *Error   // of the attempts; nil before any has ended
+}
+
+// waiter is one call of Lock.
+type waiter struct {
+	queue *queue
+	waiting.Waiter
+
+	// Under waitlist.mu; nil for a call that has not had to wait.
+	wake  chan struct{} // holds one when the waiter should look whether it is to ask
+	alarm clock.Timer   // sends to wake
+}
+
+// join puts a call of Lock at the end of the queue for its names.
+func (l *Locker) join(names []string) *waiter {
+	c, key := l.core, newNameSet(names)
+	c.waitlist.mu.Lock()
+	q := c.waitlist.queues[key]
+	var w *waiter
+	if q == nil {
+		q = &queue{core: c, key: key}
+		q.Init(len(c.nodes), c.need, c.newRand)
+		c.waitlist.queues[key] = q
+		w = &q.first
+	} else {
+		w = new(waiter)
+	}
+	w.queue, w.Owner = q, w
+	q.Join(&w.Waiter, l.set.retry, c.moment())
+	q.armLocked(w)
+	c.waitlist.mu.Unlock()
+	if w != &q.first {
+		q.subscribe(names)
+	}
+	return w
+}
+
+// moment is now, for package waiting.
+func (c *core) moment() waiting.Moment {
+	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step()}
+}
+
+// begin tells whether the waiter is to ask now, and how. If not, wake tells when to look again.
+func (w *waiter) begin() (approach waiting.Approach, due bool) {
+	q := w.queue
+	q.core.waitlist.mu.Lock()
+	defer q.core.waitlist.mu.Unlock()
+	if approach, due = q.Begin(&w.Waiter, q.core.moment()); due {
+		return approach, true
+	}
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
+	}
+	q.armLocked(nil)
+	return approach, false
+}
+
+// armLocked has the head wake when it is to ask, by its timer also when that is now. The waiter that is just about to look needs no
+// timer.
+func (q *queue) armLocked(awake *waiter) {
+	head, at, ok := q.Next()
+	if !ok || head.Owner == awake {
+		return
+	}
+	w := head.Owner.(*waiter)
+	in := max(at.Sub(q.core.clock.Now()), 0)
+	if w.alarm != nil {
+		w.alarm.Reset(in)
+		return
+	}
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
+	}
+	wake := w.wake
+	w.alarm = q.core.clock.AfterFunc(in, func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// refused has the waiter go on waiting after an attempt.
+func (w *waiter) refused(names []string, r *attemptResult) {
+	q := w.queue
+	q.core.waitlist.mu.Lock()
+	if q.lastError == nil || r.approach == waiting.AskAll || !r.Held {
+		q.lastError = r.err // with what all nodes said
+	}
+	q.Refused(r.Result, q.core.moment())
+	q.core.waitlist.mu.Unlock()
+	q.subscribe(names)
+}
+
+// acquired takes the waiter out: it has the lock.
+func (w *waiter) acquired(lease time.Duration) {
+	w.queue.take(w, func(q *queue) {
+		q.Acquired(lease, q.core.moment())
+		q.lastError = q.core.unasked(ErrHeld)
+	})
+}
+
+// leave takes the waiter out: it gives up.
+func (w *waiter) leave() {
+	w.queue.take(w, func(q *queue) { q.Leave(&w.Waiter, q.core.moment()) })
+}
+
+func (q *queue) take(w *waiter, out func(q *queue)) {
+	all := &q.core.waitlist
+	all.mu.Lock()
+	out(q)
+	if w.alarm != nil {
+		w.alarm.Stop()
+	}
+	var cancels []func()
+	if q.Empty() {
+		delete(all.queues, q.key)
+		cancels = q.cancels
+	} else {
+		q.armLocked(nil)
+	}
+	all.mu.Unlock()
+	for _, cancel := range cancels {
+		cancel()
+	}
+}
+
+// subscribe subscribes to the channels of the names on all nodes, once for a queue. It is called by a waiter of the queue, so that
+// the queue outlives it.
+func (q *queue) subscribe(names []string) {
+	all := &q.core.waitlist
+	all.mu.Lock()
+	again := q.subscribed
+	q.subscribed = true
+	all.mu.Unlock()
+	if again {
+		return
+	}
+	cancels := make([]func(), 0, len(q.core.nodes)*len(names))
+	for i, n := range q.core.nodes {
+		for k, name := range names {
+			cancels = append(cancels, n.Listen(scripts.Channel(name), &subscriber{queue: q, node: i, first: k == 0}))
+		}
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	q.cancels = cancels
+}
+
+// subscriber hears one channel on one node (node.Listener).
+type subscriber struct {
+	queue *queue
+	node  int
+	first bool // of the names: it speaks for the node
+}
+
+var _ node.Listener = (*subscriber)(nil)
+
+func (s *subscriber) Listening() {
+	if s.first {
+		s.happened(s.queue.Subscribed)
+	}
+}
+
+func (s *subscriber) Deaf() {
+	if s.first {
+		s.happened(s.queue.Unsubscribed)
+	}
+}
+
+func (s *subscriber) Heard() { s.happened(s.queue.Message) }
+
+func (s *subscriber) happened(event func(node int, at waiting.Moment)) {
+	q := s.queue
+	q.core.waitlist.mu.Lock()
+	defer q.core.waitlist.mu.Unlock()
+	_, before, _ := q.Next()
+	event(s.node, q.core.moment())
+	if _, next, _ := q.Next(); next != before {
+		q.armLocked(nil)
+	}
+}
+
+// wait locks the names, in turn with the others of this process that want them.
+func (l *Locker) wait(ctx context.Context, names []string) (lock *Lock, err error) {
+	w := l.join(names)
+	defer func() { // also when user code panics: a log, a context
 		if lock != nil {
-			l.core.queues.tried(key, lock)
-			return l.acquired(lock), nil
+			w.acquired(lock.hold.set.lease)
+		} else {
+			w.leave()
 		}
-		if ctx.Err() != nil || before.err.permanent(len(l.core.nodes)) {
-			l.core.queues.tried(key, nil)
-			return nil, before.err
+	}()
+	warned := false
+	for {
+		if causes := l.ending(ctx); causes != nil {
+			return nil, w.gaveUp(names, causes)
 		}
-		before.how = how
-		if !errors.Is(before.err, ErrHeld) {
-			l.set.logger.Warn("quorumlock: waiting for nodes", "names", names, "error", before.err)
+		approach, due := w.begin()
+		if !due {
+			select {
+			case <-w.wake:
+			case <-ctx.Done():
+			case <-l.core.closed:
+			}
+			continue
+		}
+		held, r := l.attempt(ctx, names, approach)
+		if held != nil {
+			return held, nil
+		}
+		if ctx.Err() != nil || r.err.permanent(len(l.core.nodes)) {
+			if last := w.lastError(); r.cut && last != nil { // it knows less than the one before
+				return nil, last.ended(names, l.ending(ctx))
+			}
+			return nil, r.err
+		}
+		w.refused(names, r)
+		if !warned && !r.Held {
+			warned = true
+			l.set.logger.Warn("quorumlock: waiting for nodes", "names", names, "error", r.err)
 		}
 	}
-	lock, failed := l.wait(ctx, key, names, before)
-	if failed != nil {
-		return nil, failed
-	}
-	return l.acquired(lock), nil
 }
 
-// TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
-// time-out where too many nodes do not answer. The errors are those of Lock.
-func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
-	names, within, err := l.prepare(ctx, "lock", names)
-	if err != nil {
-		return nil, err
-	}
-	if within != nil {
-		return l.enter(ctx, within, names)
-	}
-	lock, r := l.attempt(ctx, names, everyone)
-	if lock == nil {
-		return nil, r.err
-	}
-	return l.acquired(lock), nil
-}
-
-func (l *Locker) acquired(lock *Lock) *Lock {
-	if hook := l.set.hooks.Acquired; hook != nil {
-		hook(lock)
-	}
-	return lock
-}
-
-// prepare refuses what cannot be locked, and finds the lock that ctx holds over the names, if any.
-func (l *Locker) prepare(ctx context.Context, op string, names []string) ([]string, *Lock, error) {
-	if err := l.refuse(op, names); err != nil {
-		return nil, nil, err
-	}
-	if ended := contextError(ctx); ended != nil {
-		return nil, nil, &Error{Op: op, Names: names, causes: append([]error{ErrNotAcquired}, ended...)}
-	}
-	within, err := l.heldBy(ctx, op, names)
-	return slices.Clone(names), within, err
-}
-
-// refuse says why names cannot be locked by this Locker, if so.
-func (l *Locker) refuse(op string, names []string) error {
-	if l.bad != nil {
-		return &Error{Op: op, Names: names, causes: []error{l.bad}}
-	}
+// ending is what has ended the waiting, if anything has.
+func (l *Locker) ending(ctx context.Context) []error {
+	causes := contextError(ctx)
 	if l.core.isClosed() {
-		e := &Error{Op: op, Names: names, causes: []error{ErrClosed}}
-		if op == "lock" {
-			e.causes = slices.Insert(e.causes, 0, ErrNotAcquired)
-		}
-		return e
+		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
 	}
+	return causes
+}
+
+// gaveUp makes an error of what is known of the queue's last attempt, whosever it was.
+func (w *waiter) gaveUp(names []string, causes []error) *Error {
+	last := w.lastError()
 	switch {
-	case len(names) == 0:
-		return invalidf(op, names, "no names")
-	case len(names) > maxNames:
-		return invalidf(op, names, "%d names are more than %d", len(names), maxNames)
+	case last != nil:
+	case slices.Contains(causes, context.DeadlineExceeded): // somebody asks, and has not been answered
+		last = w.queue.core.unasked(ErrUnavailable)
+	default:
+		last = w.queue.core.unasked()
 	}
-	for i, name := range names {
-		switch {
-		case name == "":
-			return invalidf(op, names, "name %d is empty", i+1)
-		case len(name) > maxNameLen:
-			return invalidf(op, names, "name %d has %d bytes, more than %d", i+1, len(name), maxNameLen)
-		case strings.HasPrefix(name, scripts.Prefix):
-			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys", i+1, scripts.Prefix)
-		case slices.Contains(names[:i], name):
-			return invalidf(op, names, "name %d is given twice", i+1)
-		}
-	}
-	return nil
+	return last.ended(names, causes)
 }
 
-// heldBy finds the lock over the names that the flow of ctx holds. A flow that holds some of them, or holds them through
-// several locks, would wait for itself: ErrInvalid.
-func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
-	var within *Lock
-	missing := ""
-	for i, name := range names {
-		found := innermost(ctx)
-		for ; found != nil; found = found.outer {
-			if found.hold.core == l.core && found.hold.covers(name) && found.Valid() {
-				break
-			}
-		}
-		switch {
-		case found == nil && within != nil || found != nil && within == nil && i > 0:
-			if found == nil {
-				missing = name
-			} else {
-				missing = names[0]
-			}
-			return nil, invalidf(op, names, "this flow holds some of the names already, but not %.64q: it would wait for itself", missing)
-		case found != nil && within != nil && found.hold != within.hold:
-			return nil, invalidf(op, names, "this flow holds the names through several locks: enter each by itself")
-		}
-		within = found
-	}
-	return within, nil
+func (w *waiter) lastError() *Error {
+	all := &w.queue.core.waitlist
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return w.queue.lastError
 }
 
-func (h *hold) covers(name string) bool {
-	return slices.Contains(h.first.names, name)
+// ended is the error of a call that gives up waiting.
+func (e *Error) ended(names []string, causes []error) *Error {
+	ended := *e
+	ended.Names, ended.causes = names, append(slices.Clone(e.causes), causes...)
+	return &ended
 }
 
-// retryAfter is a random time that grows with the number of tries, and no longer than a holder's remaining lease.
-func (s *settings) retryAfter(dice *rand.Rand, tries int, hint time.Duration) time.Duration {
-	most := min(s.retryMin<<min(tries, 10), s.retryMax)
-	if most < s.retryMin { // shifted out of range
-		most = s.retryMax
-	}
-	wait := s.retryMin/2 + time.Duration(dice.Int64N(int64(most)))
-	if hint >= 0 {
-		wait = min(wait, hint+time.Millisecond)
-	}
-	return wait
+// unasked is the error of a call that has not asked any node, but knows why it would be in vain.
+func (c *core) unasked(reason ...error) *Error {
+	return &Error{Op: "lock", Need: c.need, Unknown: len(c.nodes), causes: append([]error{ErrNotAcquired}, reason...)}
 }
 
-func scriptNames(names []string) []scripts.Name {
-	all := make([]scripts.Name, len(names))
-	for i, name := range names {
-		all[i] = scripts.NewName(name)
-	}
-	return all
+// newRand makes a source of jitter for one queue.
+func (c *core) newRand() *rand.Rand {
+	seed := uint64(c.dice.below(1 << 62))
+	return rand.New(rand.NewPCG(seed, seed))
 }

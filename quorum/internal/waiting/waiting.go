@@ -103,6 +103,7 @@ type wakeSequence struct {
 
 // Waiter is one call that waits in a Queue. It is in one queue at a time.
 type Waiter struct {
+	Owner      any // whose waiter it is: for the caller of Next
 	retry      Retry
 	prev, next *Waiter
 }

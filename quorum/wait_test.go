@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
@@ -108,60 +109,53 @@ func TestQueueHandsTheTurnOn(t *testing.T) {
 	})
 }
 
-// The same, held still: one that has asked in vain leaves, and takes what it had heard of with it.
+// A waiter whose attempt is under way leaves, and takes what was heard meanwhile with it: the next one asks.
 func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(c.process(), "a")
-		first, second := l.join("a", []string{"a"}, nil), l.join("a", []string{"a"}, nil)
+		first, second := l.join([]string{"a"}), l.join([]string{"a"})
+		first.mustBegin(t)
 		synctest.Wait()
-		first.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: first.queue.turn.news, hint: -1})
-		if _, _, due := first.due(); due {
-			t.Fatal("it is to ask again although nothing was heard")
+		if _, due := second.begin(); due {
+			t.Fatal("two are to ask")
 		}
 		c.unlock(held)
 		synctest.Wait()
-		if _, _, due := first.due(); !due {
-			t.Fatal("a release was heard and nobody asks")
-		}
-		if _, _, due := second.due(); due {
-			t.Fatal("two are to ask")
-		}
-		// It asks, and is too late.
-		first.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: first.queue.turn.news, hint: -1})
-		first.leave(nil, true)
-		first.alarm.Stop()
+		first.leave()
 		synctest.Wait()
-		select {
-		case <-second.wake:
-		default:
-			t.Error("the next one is not woken")
+		if len(second.wake) == 0 {
+			t.Error("nothing wakes the next one")
 		}
-		if _, _, due := second.due(); !due {
-			t.Error("the next one does not ask")
+		second.mustBegin(t)
+		second.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		if _, due := second.begin(); due {
+			t.Error("it asks again although nothing was heard")
 		}
-		// One that leaves without having asked changes nothing for the next but that it is the first.
-		second.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: first.queue.turn.news, hint: -1})
-		third, fourth := l.join("a", []string{"a"}, nil), l.join("a", []string{"a"}, nil)
-		select {
-		case <-second.wake:
-		default:
+		third, fourth := l.join([]string{"a"}), l.join([]string{"a"})
+		for len(second.wake) > 0 {
+			<-second.wake
 		}
-		fourth.leave(nil, true)
-		fourth.alarm.Stop()
+		fourth.leave()
 		synctest.Wait()
-		if _, _, due := second.due(); due || len(second.wake) > 0 {
+		if _, due := second.begin(); due || len(second.wake) > 0 {
 			t.Error("one that leaves from behind wakes the first")
 		}
-		second.leave(nil, false)
-		second.alarm.Stop()
-		if _, _, due := third.due(); due {
-			t.Error("it asks although nobody had heard of anything")
+		second.leave()
+		if _, due := third.begin(); due {
+			t.Error("it asks although nothing was heard")
 		}
-		third.leave(nil, false)
-		third.alarm.Stop()
+		third.leave()
 		c.empty(l)
 	})
+}
+
+// mustBegin begins an attempt of the waiter's.
+func (w *waiter) mustBegin(t *testing.T) {
+	t.Helper()
+	if _, due := w.begin(); !due {
+		t.Fatal("it is not to ask")
+	}
 }
 
 // When the last has left, nothing is: no queue, no subscription, no connection for messages, no goroutine, no timer.
@@ -182,7 +176,7 @@ func TestQueueLeavesNothing(t *testing.T) {
 		if got := c.listening("a"); got != 3 {
 			t.Errorf("%d connections listen for 20 waiters, want one for each master", got)
 		}
-		if n := len(l.core.queues.byKey); n != 3 {
+		if n := len(l.core.waitlist.queues); n != 3 {
 			t.Errorf("%d queues for three sets of names", n)
 		}
 		cancel()
@@ -209,73 +203,27 @@ func goroutines() int {
 	return strings.Count(string(all[:runtime.Stack(all, true)]), "\ngoroutine ")
 }
 
-// Who comes soon after somebody waited knocks: it is hardly its turn, and a refusal then costs one call.
-func TestQueueKnocksWhereOthersWaited(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		results := make(chan turned, 1)
-		held := c.lock(l, "a")
-		queueUp(t.Context(), l, 0, results, "a")
-		c.unlock(held)
-		c.unlock(c.next(results, shortly).lock)
-		held = c.lock(c.process(), "a")
-		for _, round := range []struct {
-			after       time.Duration
-			least, most int64
-		}{{lately - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // the last node may have to hear a release
-			time.Sleep(round.after)
-			calls := c.calls.Load()
-			how, first := l.tryFirst("a")
-			if !first {
-				t.Fatal("somebody is said to ask")
-			}
-			if lock, _ := l.attempt(t.Context(), []string{"a"}, how); lock != nil {
-				t.Fatal("two hold it")
-			}
-			l.core.queues.tried("a", nil)
-			if more := c.calls.Load() - calls; more < round.least || more > round.most {
-				t.Errorf("%d calls, want %d to %d", more, round.least, round.most)
-			}
-		}
-		c.unlock(held)
-		c.empty(l)
-	})
-}
-
-// A crowd that comes at once asks once; those behind the one who asks take their turns by what becomes of it.
+// Several calls that come at once ask once: those behind the first act on its result.
 func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		results := make(chan turned, 3)
-		if _, first := l.tryFirst("a"); !first {
-			t.Fatal("somebody is said to ask")
-		}
-		if _, first := l.tryFirst("a"); first {
-			t.Fatal("two may ask without waiting")
-		}
+		first := l.join([]string{"a"})
+		first.mustBegin(t)
 		calls := c.calls.Load()
 		queueUp(t.Context(), l, 1, results, "a")
-		if more := c.calls.Load() - calls; more > 3 {
+		if more := c.calls.Load() - calls; more > 0 {
 			t.Errorf("%d calls by one who is to wait", more)
 		}
-		// What was tried was in vain, for a caller that gives up: the next one is to ask now.
-		select {
-		case got := <-results: // it tried again when it had subscribed
-			c.unlock(got.lock)
-		default:
-			l.core.queues.tried("a", nil)
-			c.unlock(c.next(results, shortly).lock)
-		}
-		l.core.queues.tried("a", nil)
+		first.leave() // in vain
+		c.unlock(c.next(results, shortly).lock)
 		c.empty(l)
 
-		// It holds the lock: they wait for its release.
-		if _, first := l.tryFirst("a"); !first {
-			t.Fatal("somebody is said to ask")
-		}
-		lock, _ := l.attempt(t.Context(), []string{"a"}, everyone)
+		first = l.join([]string{"a"})
+		first.mustBegin(t)
+		lock, _ := l.attempt(t.Context(), []string{"a"}, waiting.AskAll)
 		queueUp(t.Context(), l, 1, results, "a")
-		l.core.queues.tried("a", lock)
+		first.acquired(DefaultLease)
 		queueUp(t.Context(), l, 2, results, "a")
 		c.unlock(lock)
 		for who := 1; who <= 2; who++ {
@@ -289,46 +237,26 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	})
 }
 
-// Where nobody can listen, those behind the first attempt are told of its end all the same.
-func TestQueueBehindTheFirstAttemptWithoutEars(t *testing.T) {
+// Where nothing can be heard, those behind the first attempt learn of its end all the same.
+func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process()
 		for _, m := range c.masters {
 			m.Crash(fake.Everything)
 		}
-		if _, first := l.tryFirst("a"); !first {
-			t.Fatal("somebody is said to ask")
-		}
-		w := l.join("a", []string{"a"}, nil)
+		first, second := l.join([]string{"a"}), l.join([]string{"a"})
+		first.mustBegin(t)
 		synctest.Wait()
-		if _, _, due := w.due(); due {
+		if _, due := second.begin(); due {
 			t.Error("it asks while another does")
 		}
-		l.core.queues.tried("a", nil)
+		first.leave()
 		synctest.Wait()
-		select {
-		case <-w.wake:
-		default:
+		if len(second.wake) == 0 {
 			t.Error("it is not woken")
 		}
-		if _, _, due := w.due(); !due {
-			t.Error("it does not ask")
-		}
-		w.leave(nil, false)
-		w.alarm.Stop()
-		c.empty(l)
-
-		// Whoever was to wait behind others that are gone asks by itself.
-		w = l.join("a", []string{"a"}, nil)
-		if _, _, due := w.due(); !due {
-			t.Error("it waits for nobody")
-		}
-		synctest.Wait()
-		if len(w.wake) == 0 {
-			t.Error("nothing wakes it")
-		}
-		w.leave(nil, false)
-		w.alarm.Stop()
+		second.mustBegin(t)
+		second.leave()
 		c.empty(l)
 	})
 }
@@ -406,28 +334,27 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fake.Everything)
 		}
-		if _, first := l.tryFirst("a"); !first {
-			t.Fatal("somebody is said to ask")
-		}
+		asking := l.join([]string{"a"})
+		asking.mustBegin(t)
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
 		}
-		l.core.queues.tried("a", nil)
+		asking.leave()
 		for _, m := range c.masters {
 			m.Start()
 		}
 		time.Sleep(5 * time.Second) // until the nodes are found to be back
 
 		// The nodes failed, and then somebody of this process got it.
-		first := l.join("a", []string{"a"}, &refusal{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, hint: -1})
-		behind := l.join("a", []string{"a"}, nil)
-		lock, _ := l.attempt(t.Context(), []string{"a"}, everyone)
-		first.leave(lock, true)
-		first.alarm.Stop()
-		behind.alarm.Stop()
-		if err := behind.giveUp([]string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+		first, behind := l.join([]string{"a"}), l.join([]string{"a"})
+		first.mustBegin(t)
+		first.refused([]string{"a"}, &attemptResult{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, Result: waiting.Result{Wait: -1}})
+		lock, _ := l.attempt(t.Context(), []string{"a"}, waiting.AskAll)
+		first.acquired(DefaultLease)
+		if err := behind.gaveUp([]string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("another waiter has got it: %v", err)
 		}
+		behind.leave()
 		c.unlock(lock)
 		c.empty(l)
 	})
@@ -462,16 +389,21 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 	})
 }
 
-// A timer may fire before its time by the clock that counts: whoever is woken too early is woken again.
+// A timer may fire before its time by the clock that counts: a waiter that wakes too early is woken again.
 func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
-		w := l.join("a", []string{"a"}, nil)
-		synctest.Wait()
-		w.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: w.queue.turn.news, hint: -1})
-		w.alarm.Stop() // it has fired
-		if _, _, due := w.due(); due {
+		w := l.join([]string{"a"})
+		w.mustBegin(t)
+		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		for range 2 {
+			if _, due := w.begin(); due {
+				t.Fatal("it is to ask at once")
+			}
+			w.alarm.Stop() // as if it had fired
+		}
+		if _, due := w.begin(); due {
 			t.Fatal("it is to ask at once")
 		}
 		select {
@@ -479,8 +411,7 @@ func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Error("nothing wakes it any more")
 		}
-		w.leave(nil, false)
-		w.alarm.Stop()
+		w.leave()
 		c.unlock(held)
 		c.empty(l)
 	})

@@ -1,0 +1,151 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const (
+	maxNameLen = 4096
+	maxNames   = 64
+)
+
+// Lock waits until it holds all the names, or ctx is done, and keeps them until Unlock: it renews them in the background
+// unless the lease is fixed. ctx is also the parent of the lock's context, so it should span the work, not only the waiting:
+// when it ends the lock's context ends, but the lock is held, and renewed, until Unlock.
+//
+// With the context of a lock that is held it enters that lock again, if it is asked for names that are all that lock's; other
+// names are locked afresh, and a mix is ErrInvalid. So a lock's context must not be given to a goroutine that should wait its
+// turn: it would be let in.
+//
+// The error is a *Error. It wraps ErrNotAcquired and the reason of the last attempt (ErrHeld, ErrQuarantined or
+// ErrUnavailable), with the context's error, or at once ErrInvalid for names that cannot be locked, ErrClosed, or the
+// *node.Errors when too few nodes are left whose errors could pass by themselves (a wrong password, a key of another type
+// at the name).
+func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
+	names, within, err := l.prepare(ctx, "lock", names)
+	if err != nil {
+		return nil, err
+	}
+	if within != nil {
+		return l.enter(ctx, within, names)
+	}
+	lock, err := l.wait(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	return l.acquired(lock), nil
+}
+
+// TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
+// time-out where too many nodes do not answer. The errors are those of Lock.
+func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
+	names, within, err := l.prepare(ctx, "lock", names)
+	if err != nil {
+		return nil, err
+	}
+	if within != nil {
+		return l.enter(ctx, within, names)
+	}
+	lock, r := l.attempt(ctx, names, waiting.AskAll)
+	if lock == nil {
+		return nil, r.err
+	}
+	return l.acquired(lock), nil
+}
+
+func (l *Locker) acquired(lock *Lock) *Lock {
+	if hook := l.set.hooks.Acquired; hook != nil {
+		hook(lock)
+	}
+	return lock
+}
+
+// prepare refuses what cannot be locked, and finds the lock that ctx holds over the names, if any.
+func (l *Locker) prepare(ctx context.Context, op string, names []string) ([]string, *Lock, error) {
+	if err := l.refuse(op, names); err != nil {
+		return nil, nil, err
+	}
+	if ended := contextError(ctx); ended != nil {
+		return nil, nil, &Error{Op: op, Names: names, causes: append([]error{ErrNotAcquired}, ended...)}
+	}
+	within, err := l.heldBy(ctx, op, names)
+	return slices.Clone(names), within, err
+}
+
+// refuse says why names cannot be locked by this Locker, if so.
+func (l *Locker) refuse(op string, names []string) error {
+	if l.bad != nil {
+		return &Error{Op: op, Names: names, causes: []error{l.bad}}
+	}
+	if l.core.isClosed() {
+		e := &Error{Op: op, Names: names, causes: []error{ErrClosed}}
+		if op == "lock" {
+			e.causes = slices.Insert(e.causes, 0, ErrNotAcquired)
+		}
+		return e
+	}
+	switch {
+	case len(names) == 0:
+		return invalidf(op, names, "no names")
+	case len(names) > maxNames:
+		return invalidf(op, names, "%d names are more than %d", len(names), maxNames)
+	}
+	for i, name := range names {
+		switch {
+		case name == "":
+			return invalidf(op, names, "name %d is empty", i+1)
+		case len(name) > maxNameLen:
+			return invalidf(op, names, "name %d has %d bytes, more than %d", i+1, len(name), maxNameLen)
+		case strings.HasPrefix(name, scripts.Prefix):
+			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys", i+1, scripts.Prefix)
+		case slices.Contains(names[:i], name):
+			return invalidf(op, names, "name %d is given twice", i+1)
+		}
+	}
+	return nil
+}
+
+// heldBy finds the lock over the names that the flow of ctx holds. A flow that holds some of them, or holds them through
+// several locks, would wait for itself: ErrInvalid.
+func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
+	var within *Lock
+	missing := ""
+	for i, name := range names {
+		found := innermost(ctx)
+		for ; found != nil; found = found.outer {
+			if found.hold.core == l.core && found.hold.covers(name) && found.Valid() {
+				break
+			}
+		}
+		switch {
+		case found == nil && within != nil || found != nil && within == nil && i > 0:
+			if found == nil {
+				missing = name
+			} else {
+				missing = names[0]
+			}
+			return nil, invalidf(op, names, "this flow holds some of the names already, but not %.64q: it would wait for itself", missing)
+		case found != nil && within != nil && found.hold != within.hold:
+			return nil, invalidf(op, names, "this flow holds the names through several locks: enter each by itself")
+		}
+		within = found
+	}
+	return within, nil
+}
+
+func (h *hold) covers(name string) bool {
+	return slices.Contains(h.first.names, name)
+}
+
+func scriptNames(names []string) []scripts.Name {
+	all := make([]scripts.Name, len(names))
+	for i, name := range names {
+		all[i] = scripts.NewName(name)
+	}
+	return all
+}
