@@ -14,10 +14,10 @@
 //	Begin               an attempt is under way                      none until it has ended
 //	Refused, held       the position is counted anew                 by the first of these that holds:
 //	  release meanwhile                                              as after a release
-//	  split vote        the backoff doubles                          after the backoff, probe first
+//	  split vote        disagreements are counted                    after the backoff, probe first
 //	  subscriptions came to stand meanwhile                          at once, probe first: a release may have been missed
-//	  by the probe node alone                                        after ten steps and one per position, ask all
-//	  by all            the backoff shrinks                          by the poll or at the end of the lease, ask all
+//	  by the probe node disagreements are counted                    after ten steps and one per position, ask all
+//	  by all            a disagreement is taken off                    by the poll or at the end of the lease, ask all
 //	Refused, otherwise  failures are counted                         after the retry time, ask all
 //	Acquired            the waiter goes; the position is counted     by the poll or at the end of the lease, ask all
 //	Leave, the head     the waiter goes                              at once if its attempt was under way
@@ -88,11 +88,11 @@ type Queue struct {
 	wake       wakeSequence
 	begun      wakeSequence // as it stood when the attempt under way began
 
-	position   int  // processes whose turn comes first at the next release
-	ranked     bool // position was counted while releases could be heard
-	listeners  int  // processes that listen, as the nodes said last
-	splitVotes int  // attempts since the last release that got too few votes; attempts on which all nodes agree lower it
-	failures   int  // attempts in a row that could not have heard of a release, or failed for no holder's sake
+	position      int  // processes whose turn comes first at the next release
+	ranked        bool // position was counted while releases could be heard
+	listeners     int  // processes that listen, as the nodes said last
+	disagreements int  // attempts since the last release that not all nodes refused; one that all refuse takes one off
+	failures      int  // attempts in a row that could not have heard of a release, or failed for no holder's sake
 }
 
 // wakeSequence counts what calls for an attempt. An attempt that began before the last of them may have come too early.
@@ -117,8 +117,8 @@ type retryCount struct {
 const (
 	// maxPosition bounds the steps that a waiter grants to others.
 	maxPosition = 32
-	// maxBackoff bounds the pause after split votes. They go on without end beside a holder of a bare quorum: the waiters
-	// get the votes that it lacks, give them back, and so wake each other.
+	// maxBackoff bounds the pause while nodes disagree. They do so for long beside a holder of a bare quorum: the waiters get the
+	// votes that it lacks, give them back, and so wake each other.
 	maxBackoff = time.Second
 	// aloneSteps is how long the refusal of the probe node is taken for that of all.
 	aloneSteps = 10
@@ -179,7 +179,7 @@ func (q *Queue) Acquired(lease time.Duration, at Moment) {
 		return
 	}
 	q.position, q.ranked = max(q.listeners-1, 0), true
-	q.splitVotes, q.failures = 0, 0
+	q.disagreements, q.failures = 0, 0
 	q.ask(AskAll, at.Now.Add(q.poll(lease, 0)))
 }
 
@@ -216,7 +216,7 @@ func (q *Queue) Refused(r Result, at Moment) {
 	case q.wake.releases > q.begun.releases:
 		q.released(at)
 	case r.Votes > 0:
-		q.splitVotes++
+		q.disagreements++
 		wait := at.Step/2 + q.backoff(at.Step)
 		if r.Wait > 0 {
 			wait = min(wait, r.Wait+time.Millisecond)
@@ -226,10 +226,11 @@ func (q *Queue) Refused(r Result, at Moment) {
 		q.ask(ProbeFirst, at.Now)
 	case q.approach == ProbeFirst && q.quorum < q.nodes:
 		// Most likely another process has the lock, but the probe node may stand alone.
+		q.disagreements++
 		wait := time.Duration(aloneSteps+q.position) * at.Step
 		q.ask(AskAll, at.Now.Add(max(wait, q.backoff(at.Step))))
 	default:
-		q.splitVotes = max(q.splitVotes-1, 0) // not 0: another's passing vote can make the nodes agree for once
+		q.disagreements = max(q.disagreements-1, 0) // not 0: another's passing vote can make the nodes agree for once
 		q.ask(AskAll, at.Now.Add(q.poll(r.Wait, at.Step)))
 		if !q.hears() {
 			q.failures++
@@ -265,7 +266,7 @@ func (q *Queue) Message(node int, at Moment) {
 	messages := q.counts()
 	messages[node]++
 	if releases := quorumLargest(messages, q.quorum); releases > q.wake.releases {
-		q.wake.releases, q.splitVotes = releases, 0
+		q.wake.releases, q.disagreements = releases, 0
 		if q.attempting {
 			q.position = max(q.position-1, 0)
 		} else {
@@ -324,12 +325,13 @@ func (q *Queue) retryAfter(lease time.Duration) time.Duration {
 	return wait
 }
 
-// backoff is a random time that doubles with each split vote.
+// backoff is a random time that doubles with each disagreement.
 func (q *Queue) backoff(step time.Duration) time.Duration {
-	if q.splitVotes == 0 {
+	if q.disagreements == 0 {
 		return 0
 	}
-	return q.jitter(min(step<<min(q.splitVotes, 20), maxBackoff))
+	most := min(step<<min(q.disagreements, 20), maxBackoff)
+	return most/2 + q.jitter(most/2)
 }
 
 func (q *Queue) jitter(below time.Duration) time.Duration {
