@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"hash/fnv"
 	"slices"
 	"time"
 )
@@ -54,9 +53,7 @@ func (h *hold) knock(ctx context.Context) {
 
 // door is the node that is asked first for the names, in whatever order they are given.
 func (h *hold) door() int {
-	sum := fnv.New32a()
-	sum.Write([]byte(slices.Min(h.first.names)))
-	return int(sum.Sum32() % uint32(len(h.votes)))
+	return int(fnv1a(slices.Min(h.first.names)) % uint32(len(h.votes)))
 }
 
 // giveUpLocked ends an attempt that could perhaps be won yet.

@@ -20,6 +20,18 @@ import (
 type waitlist struct {
 	mu     sync.Mutex
 	queues map[nameSet]*queue
+	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a first attempt probes one node:
+	// other processes most likely wait.
+	contendedUntil [256]clock.Instant
+}
+
+// contendedFor is how long names count as contended once nobody in this process waits for them any more.
+const contendedFor = 100 * time.Millisecond
+
+// contendedLocked finds the entry of some names. Where two share one, a first attempt takes one round trip more.
+func (all *waitlist) contendedLocked(key nameSet) *clock.Instant {
+	sum := fnv1a(key.text)
+	return &all.contendedUntil[sum%uint32(len(all.contendedUntil))]
 }
 
 // nameSet is a set of names as a key.
@@ -70,7 +82,11 @@ func (l *Locker) join(names []string) *waiter {
 	var w *waiter
 	if q == nil {
 		q = &queue{core: c, key: key}
-		q.Init(len(c.nodes), c.need, c.newRand)
+		first := waiting.AskAll
+		if c.clock.Now().Before(*c.waitlist.contendedLocked(key)) {
+			first = waiting.ProbeFirst
+		}
+		q.Init(len(c.nodes), c.need, first, c.newRand)
 		c.waitlist.queues[key] = q
 		w = &q.first
 	} else {
@@ -166,7 +182,9 @@ func (q *queue) take(w *waiter, out func(q *queue)) {
 	var cancels []func()
 	if q.Empty() {
 		delete(all.queues, q.key)
-		cancels = q.cancels
+		if cancels = q.cancels; q.subscribed {
+			*all.contendedLocked(q.key) = q.core.clock.Now().Add(contendedFor)
+		}
 	} else {
 		q.armLocked(nil)
 	}
@@ -313,6 +331,15 @@ func (e *Error) ended(names []string, causes []error) *Error {
 // unasked is the error of a call that has not asked any node, but knows why it would be in vain.
 func (c *core) unasked(reason ...error) *Error {
 	return &Error{Op: "lock", Need: c.need, Unknown: len(c.nodes), causes: append([]error{ErrNotAcquired}, reason...)}
+}
+
+// fnv1a is the hash FNV-1a of 32 bits.
+func fnv1a(text string) uint32 {
+	sum := uint32(2166136261)
+	for i := range len(text) {
+		sum = (sum ^ uint32(text[i])) * 16777619
+	}
+	return sum
 }
 
 // newRand makes a source of jitter for one queue.

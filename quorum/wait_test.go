@@ -203,6 +203,40 @@ func goroutines() int {
 	return strings.Count(string(all[:runtime.Stack(all, true)]), "\ngoroutine ")
 }
 
+// A call that comes soon after somebody waited probes one node: it is hardly its turn, and a refusal then costs one call.
+func TestQueueProbesWhereOthersWaited(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		results := make(chan turned, 1)
+		held := c.lock(l, "a")
+		queueUp(t.Context(), l, 0, results, "a")
+		c.unlock(held)
+		c.unlock(c.next(results, shortly).lock)
+		held = c.lock(c.process(), "a")
+		for _, round := range []struct {
+			after       time.Duration
+			least, most int64
+		}{{contendedFor - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // the last node may have to hear a release
+			time.Sleep(round.after)
+			calls := c.calls.Load()
+			w := l.join([]string{"a"})
+			approach, due := w.begin()
+			if !due {
+				t.Fatal("it is not to ask")
+			}
+			if lock, _ := l.attempt(t.Context(), []string{"a"}, approach); lock != nil {
+				t.Fatal("two hold it")
+			}
+			w.leave()
+			if more := c.calls.Load() - calls; more < round.least || more > round.most {
+				t.Errorf("%d calls, want %d to %d", more, round.least, round.most)
+			}
+		}
+		c.unlock(held)
+		c.empty(l)
+	})
+}
+
 // Several calls that come at once ask once: those behind the first act on its result.
 func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {

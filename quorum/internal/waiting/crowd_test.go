@@ -119,7 +119,8 @@ func (c *crowd) at() Moment { return Moment{c.now, crowdStep} }
 func (one *contender) arrive() {
 	c := one.crowd
 	one.since = c.now
-	one.queue = New(len(c.nodes), c.quorum, func() *rand.Rand { return c.rng })
+	one.queue = new(Queue)
+	one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
 	one.queue.Join(&one.waiter, usual, c.at())
 	one.look()
 }

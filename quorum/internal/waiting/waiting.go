@@ -67,7 +67,7 @@ type Result struct {
 	Listeners int           // processes that listen for a release, this one included; 0 when no node told
 }
 
-// Queue is the waiters of one process for one set of names. The zero value is no queue: see [New]. A Queue is not safe for
+// Queue is the waiters of one process for one set of names. It must not be used before Init, nor be copied after. It is not safe for
 // concurrent use.
 type Queue struct {
 	quorum int
@@ -124,17 +124,10 @@ const (
 	aloneSteps = 10
 )
 
-// New returns an empty queue for a lock of quorum out of so many nodes, at most 64. Random makes the source of its jitter, when
-// it is needed first.
-func New(nodes, quorum int, random func() *rand.Rand) *Queue {
-	q := new(Queue)
-	q.Init(nodes, quorum, random)
-	return q
-}
-
-// Init is [New] for a Queue that is part of something else.
-func (q *Queue) Init(nodes, quorum int, random func() *rand.Rand) {
-	*q = Queue{nodes: nodes, quorum: quorum, random: random}
+// Init makes q an empty queue for a lock of quorum out of so many nodes, at most 64. First is how the first attempt asks. Random
+// makes the source of the jitter, when it is needed first.
+func (q *Queue) Init(nodes, quorum int, first Approach, random func() *rand.Rand) {
+	*q = Queue{nodes: nodes, quorum: quorum, approach: first, random: random}
 }
 
 // Next returns the head and when it is to ask. It returns false while there is nothing to wait for: the queue is empty, or the
@@ -153,7 +146,7 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 	q.countRetry(retry, 1)
 	if q.tail == nil {
 		q.head, q.tail = w, w
-		q.next, q.approach = at.Now, AskAll
+		q.next = at.Now
 		return
 	}
 	q.tail.next, q.tail = w, w

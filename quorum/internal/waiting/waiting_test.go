@@ -20,7 +20,7 @@ var usual = Retry{10 * ms, 200 * ms}
 
 // scenario is a queue with one waiter, and a time of its own.
 type scenario struct {
-	*Queue
+	Queue
 	t      *testing.T
 	now    clock.Instant
 	waiter *Waiter
@@ -28,7 +28,7 @@ type scenario struct {
 
 func newScenario(t *testing.T, nodes, quorum int) *scenario {
 	s := &scenario{t: t, now: clock.Instant(time.Hour), waiter: new(Waiter)}
-	s.Queue = New(nodes, quorum, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
+	s.Init(nodes, quorum, AskAll, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
 	s.Join(s.waiter, usual, s.at())
 	return s
 }
@@ -425,7 +425,8 @@ func TestSomebodyAlwaysAsks(t *testing.T) {
 }
 
 func ExampleQueue() {
-	q := New(3, 2, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
+	var q Queue
+	q.Init(3, 2, AskAll, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
 	var first, second Waiter
 	at := Moment{Now: 0, Step: time.Millisecond}
 	q.Join(&first, Retry{10 * time.Millisecond, 200 * time.Millisecond}, at)
