@@ -1,0 +1,35 @@
+package pubsub
+
+import (
+	"errors"
+	"fmt"
+)
+
+var answerTo = map[string]string{"SUBSCRIBE": "subscribe", "UNSUBSCRIBE": "unsubscribe", "PING": "pong"}
+
+// refusal is the kind of an error reply: the user may not subscribe to the channel, most likely. The connection is as good as
+// before, and others may listen over it.
+const refusal = "error"
+
+var errMessage = errors.New("not a reply to a subscriber")
+
+// parse takes apart what a server sends to a subscriber. A pong is an array while there are subscriptions, a status
+// otherwise.
+func parse(reply any) (kind, channel string, err error) {
+	if status, ok := reply.(string); ok && status == "PONG" {
+		return "pong", "", nil
+	}
+	fields, ok := reply.([]any)
+	if !ok || len(fields) < 2 || len(fields) > 3 {
+		return "", "", fmt.Errorf("%w: %.40q", errMessage, fmt.Sprint(reply))
+	}
+	word, ok1 := fields[0].([]byte)
+	name, ok2 := fields[1].([]byte)
+	kind = string(word)
+	switch {
+	case !ok1, !ok2 && fields[1] != nil:
+	case kind == "pong", kind == "message" && len(fields) == 3, kind == "subscribe", kind == "unsubscribe":
+		return kind, string(name), nil
+	}
+	return "", "", fmt.Errorf("%w: %.40q", errMessage, fmt.Sprint(reply))
+}

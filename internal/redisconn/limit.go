@@ -1,0 +1,114 @@
+package redisconn
+
+import (
+	"errors"
+	"net"
+)
+
+// Bounds of what a reply to our commands can be. redigo allocates what a reply's header announces, and recurses into
+// arrays, without a limit of its own: a hostile server could end the process.
+const (
+	maxBulk   = 1 << 20
+	maxArray  = 1 << 12
+	maxDepth  = 8
+	maxLine   = 1 << 14
+	maxDigits = 19      // of an integer: redigo lets longer ones overflow
+	maxTotal  = 1 << 20 // bytes of bulk strings and elements of arrays in one reply, nested ones included
+)
+
+var errTooLarge = errors.New("the reply is larger than any to our commands")
+
+// LimitReplies returns the connection with its incoming RESP stream held to the bounds above.
+func LimitReplies(c net.Conn) net.Conn { return &limitedConn{Conn: c} }
+
+type limitedConn struct {
+	net.Conn
+	line  int   // bytes of the current line read so far
+	kind  byte  // the line's first byte
+	value int   // of a length header, −1 when negative; of an integer the number of characters
+	total int   // see maxTotal
+	skip  int   // bytes of a bulk string, its CRLF included, still to pass
+	open  []int // elements still missing in each open array
+	err   error
+}
+
+// Read is called by one goroutine at a time, as redigo does.
+func (c *limitedConn) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.Conn.Read(p)
+	if c.err = c.scan(p[:n]); c.err != nil {
+		return 0, c.err
+	}
+	return n, err
+}
+
+func (c *limitedConn) scan(p []byte) error {
+	for len(p) > 0 {
+		if c.skip > 0 {
+			n := min(c.skip, len(p))
+			c.skip -= n
+			p = p[n:]
+			continue
+		}
+		b := p[0]
+		p = p[1:]
+		if b == '\n' {
+			if err := c.endLine(); err != nil {
+				return err
+			}
+			continue
+		}
+		if c.line++; c.line > maxLine {
+			return errTooLarge
+		}
+		switch {
+		case c.line == 1:
+			c.kind, c.value = b, 0
+		case c.kind == ':':
+			if c.value++; c.value > maxDigits && b >= '0' && b <= '9' {
+				return errTooLarge
+			}
+		case b == '-':
+			c.value = -1
+		case b >= '0' && b <= '9' && c.value >= 0 && (c.kind == '$' || c.kind == '*'):
+			if c.value = c.value*10 + int(b-'0'); c.value > maxBulk || c.kind == '*' && c.value > maxArray {
+				return errTooLarge
+			}
+		}
+	}
+	return nil
+}
+
+func (c *limitedConn) endLine() error {
+	kind, value := c.kind, c.value
+	c.line, c.kind = 0, 0
+	if (kind == '$' || kind == '*') && value > 0 {
+		if c.total += value; c.total > maxTotal {
+			return errTooLarge
+		}
+	}
+	if kind == '$' && value >= 0 {
+		c.skip = value + 2
+	}
+	if kind == '*' && value > 0 {
+		if len(c.open) == maxDepth {
+			return errTooLarge
+		}
+		c.open = append(c.open, value)
+		return nil
+	}
+	// One element is complete, and with it perhaps the arrays that it was the last of.
+	for len(c.open) > 0 {
+		last := &c.open[len(c.open)-1]
+		if *last--; *last > 0 {
+			break
+		}
+		c.open = c.open[:len(c.open)-1]
+	}
+	if len(c.open) == 0 {
+		c.total = 0
+	}
+	return nil
+}
