@@ -163,3 +163,33 @@ func TestAReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
 	unlock(t, lock(t, open(t, f, redlock.Open), "other:given"))
 	unlock(t, kept)
 }
+
+// A user who loses the right to one name keeps all other locks: their renewals travel with the one that is refused.
+func TestAForbiddenNameAmongManyRenewals(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	f := fleet(t, 3)
+	may(t, f, "app:*", "other:*")
+	lost := make(chan string, 100)
+	l := open(t, asApp(f), redlock.Open, quorum.WithLease(lease),
+		quorum.WithHooks(quorum.Hooks{Lost: func(lock *quorum.Lock, _ error) { lost <- lock.Names()[0] }}))
+	bad := lock(t, l, "other:bad")
+	var held []*quorum.Lock
+	for i := range 19 {
+		held = append(held, lock(t, l, fmt.Sprintf("app:%d", i)))
+	}
+	may(t, f, "app:*")
+	pass(t, 4*lease) // renewals of four leases
+	for _, one := range held {
+		if !one.Valid() || time.Until(one.Deadline()) < lease/3 {
+			t.Errorf("%q: valid %v, %v left: %v", one.Names(), one.Valid(), time.Until(one.Deadline()), one.Err())
+		}
+		unlock(t, one)
+	}
+	if err := bad.Err(); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("the lock that may not be renewed: %v: want lost, and why", err)
+	}
+	if n := len(lost); n != 1 {
+		t.Errorf("%d locks were lost, want one", n)
+	}
+}
