@@ -149,8 +149,8 @@ func (l *link) do(ctx context.Context, call scripts.Call, timeout time.Duration)
 	}
 }
 
-// payOwed delivers the releases that waited for the master to answer. All of them are acknowledged before anything new is
-// asked of it, so that what is owed cannot grow from one time it is down to the next.
+// payOwed delivers the releases that waited for the master to answer. All of them are acknowledged, or set aside, before anything
+// new is asked of it, so that what is owed cannot grow from one time it is down to the next.
 func (p *pipe) payOwed(l *link) error {
 	p.mu.Lock()
 	all := slices.Collect(maps.Values(p.owed))
@@ -168,18 +168,20 @@ func (p *pipe) payOwed(l *link) error {
 		if err != nil {
 			return err
 		}
-		for range chunk {
-			if _, err := receive(l.conn, p.node.opts.timeout); err != nil {
-				return fmt.Errorf("releasing what was left behind: %w", err) // also when the server is busy or loads its data
-			}
-		}
-		p.mu.Lock()
 		for _, r := range chunk {
+			_, err := receive(l.conn, p.node.opts.timeout)
+			if err != nil && (l.conn.Err() != nil || !isReply(err) || refusesAll(err)) {
+				return fmt.Errorf("releasing what was left behind: %w", err)
+			}
+			p.mu.Lock()
 			if p.owed[r.claim] == r { // not replaced by a later release meanwhile
 				delete(p.owed, r.claim)
+				if err != nil && r.call.Frees() {
+					p.setAsideLocked(*r, err)
+				}
 			}
+			p.mu.Unlock()
 		}
-		p.mu.Unlock()
 	}
 	return nil
 }

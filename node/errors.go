@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -45,16 +46,61 @@ func (e *Error) Permanent() bool {
 			return true
 		}
 	}
+	return replies(e.Err, "WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
+		"ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")
+}
+
+// OfKeys tells that the server itself refused a call with an error that may be about its keys: the same call with other keys may
+// succeed. Errors in which a server refuses everything, or all writes, are not.
+func (e *Error) OfKeys() bool {
+	return isReply(e.Err) && !errors.Is(e.Err, ErrDown) && !refusesAll(e.Err) && !refusesWrites(e.Err) &&
+		!replies(e.Err, "NOAUTH", "READONLY", "NOSCRIPT")
+}
+
+// replies tells an error reply of the server's that begins with one of the codes.
+func replies(err error, codes ...string) bool {
 	var reply redis.Error
-	if !errors.As(e.Err, &reply) {
+	if !errors.As(err, &reply) {
 		return false
 	}
-	for _, code := range []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
-		"ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK"} {
-		// Redis 6 puts words of its own before an error that was raised in a script.
-		if strings.HasPrefix(string(reply), code) ||
-			strings.HasPrefix(string(reply), "ERR Error running script") && strings.Contains(string(reply), ": "+code+" ") {
+	for _, code := range codes {
+		// Redis 6 puts words of its own before an error that was raised in a script, and a dash where it raised it.
+		if begins(reply, code) || begins(reply, "ERR Error running script") &&
+			(strings.Contains(string(reply), ": "+code+" ") || strings.Contains(string(reply), ": -"+code+" ")) {
 			return true
+		}
+	}
+	return false
+}
+
+// begins tells that the reply starts with the code, as a whole word.
+func begins(reply redis.Error, code string) bool {
+	rest, found := strings.CutPrefix(string(reply), code)
+	return found && (rest == "" || !unicode.IsLetter(rune(rest[0])))
+}
+
+// refusesAll tells an error in which a server refuses everything that is asked of it, for a while.
+func refusesAll(err error) bool { return replies(err, "LOADING", "BUSY", "MASTERDOWN") }
+
+// refusesWrites tells an error in which a server refuses what it would have to write, for a while: it has no memory, no disk, or too
+// few replicas.
+func refusesWrites(err error) bool { return replies(err, "OOM", "MISCONF", "NOREPLICAS") }
+
+// provesNothingDone tells an error reply to a request for a grant that proves that nothing was carried out. The first group comes
+// before the script runs. The second comes from the script's reads, all of which come before its first write. The third, from
+// Redis 7 on, comes before a script's first write or not at all; Redis 6, which words it otherwise, is not so strict.
+//
+// A permission that is missing inside the script, for one command, may have come after a write: it names the script.
+func provesNothingDone(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	for _, code := range []string{"NOPERM", "NOAUTH", "LOADING", "BUSY", "MASTERDOWN",
+		"WRONGTYPE", "QUORUMLOCK",
+		"OOM", "READONLY", "MISCONF", "NOREPLICAS"} {
+		if begins(reply, code) {
+			return code != "NOPERM" || !strings.Contains(string(reply), "script")
 		}
 	}
 	return false

@@ -85,9 +85,9 @@ func (p *pipe) read(l *link) (unread []request, err error) {
 
 		for i, r := range batch {
 			value, err := receive(l.conn, p.node.opts.timeout)
-			if err != nil && (l.conn.Err() != nil || errors.Is(err, scripts.ErrReply) || r.call.IsRelease() && !isNoScript(err)) {
-				// A release that the server refuses (it is busy, it has too few replicas) must be carried out all the same: as if the
-				// connection had died, it goes out again or is owed, and nothing is granted before.
+			if err != nil && (l.conn.Err() != nil || errors.Is(err, scripts.ErrReply) || r.call.IsRelease() && refusesAll(err)) {
+				// A release must be carried out, also by a server that is busy: as if the connection had died, it goes out again or is
+				// owed, and nothing is granted before.
 				return append([]request(nil), batch[i:]...), err
 			}
 			p.settle(l, r, value, err)
@@ -104,6 +104,8 @@ func (p *pipe) settle(l *link, r request, value any, err error) {
 		if p.again(r) {
 			return
 		}
+	case err != nil && r.call.Frees():
+		p.setAside(r, err)
 	case err == nil && !r.admitted && r.call.IsAcquire():
 		reply, bad := scripts.ParseAcquire(value)
 		switch {
@@ -121,6 +123,7 @@ func (p *pipe) settle(l *link, r request, value any, err error) {
 	result := Result{Value: value, RunID: l.runID, Sent: true, Twice: r.deaths > 0}
 	if err != nil {
 		result.Err = &Error{p.node.Name(), r.call.Op(), err}
+		result.Void = !result.Twice && provesNothingDone(err)
 	}
 	r.finish(result)
 }
@@ -132,6 +135,9 @@ type readmission struct {
 }
 
 func (a *readmission) Done(r Result) {
+	if a.request.deaths > 0 { // what is known of the marker's call says nothing of the copy that was cut off
+		r.Twice, r.Void = true, false
+	}
 	if r.Err == nil {
 		left, err := a.pipe.node.parseAdmission(r.Value)
 		switch {

@@ -4,10 +4,13 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const (
-	// reasonPause is how long the log keeps quiet about another reason why a node is down: it may change with every probe.
+	// reasonPause is how long the log keeps quiet about another reason why a node is down, which may change with every probe, and
+	// about another release that is set aside.
 	reasonPause = 10 * time.Second
 	// sameEnd is by how much the ends of one quarantine may seem to differ.
 	sameEnd = 100 * time.Millisecond
@@ -22,6 +25,7 @@ type journal struct {
 	now     standing
 	told    standing
 	toldAt  time.Time     // of a node that is down
+	asideAt time.Time     // of a release that is set aside
 	telling chan struct{} // closed when the goroutine ends; nil when there is none
 }
 
@@ -31,6 +35,13 @@ type standing struct {
 	why        string    // the last of them is
 	refused    bool      // which does not pass by itself
 	quarantine time.Time // its end
+	setback    *setback  // a release that is set aside
+}
+
+// setback is a release that the server itself refused.
+type setback struct {
+	call scripts.Call
+	why  error
 }
 
 // wentDown and cameUp are called once for each change of a connection, in order, and staysDown when it was tried in vain.
@@ -54,6 +65,16 @@ func (j *journal) quarantined(left time.Duration) {
 	defer j.mu.Unlock()
 	j.now.quarantine = time.Now().Add(left)
 	j.startLocked()
+}
+
+// setAside is called once for each release that is set aside. Of many at a time the first is told.
+func (j *journal) setAside(call scripts.Call, why error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if now := time.Now(); j.asideAt.IsZero() || now.Sub(j.asideAt) >= reasonPause {
+		j.asideAt, j.now.setback = now, &setback{call, why}
+		j.startLocked()
+	}
 }
 
 func (j *journal) startLocked() {
@@ -99,6 +120,12 @@ func (j *journal) newsLocked() (line func(*slog.Logger)) {
 		left := is.quarantine.Sub(now).Round(time.Millisecond)
 		return func(l *slog.Logger) {
 			l.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
+		}
+	case is.setback != nil:
+		j.now.setback = nil
+		owner, names := is.setback.call.Released()
+		return func(l *slog.Logger) {
+			l.Warn("quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", is.setback.why.Error())
 		}
 	}
 	return nil

@@ -98,6 +98,8 @@ type Result struct {
 	RunID string // of the process that replied
 	Sent  bool   // the call reached the wire: with an error, it may have been carried out
 	Twice bool   // it went out on a connection that died, and again: it may have been carried out before
+	// Void: the server replied with an error which proves that it carried out nothing of a request for a grant, nor will.
+	Void bool
 }
 
 // Receiver is told what became of a call.
@@ -169,8 +171,8 @@ func (n *Node) Identify(ctx context.Context) (string, error) {
 }
 
 // Close lets calls that are under way end, for at most two time-outs, and closes the connections; a pool given to New
-// stays open. Releases that wait for a node that is down are lost with it: their keys are left to their leases. Close is
-// idempotent.
+// stays open. Releases that wait for a node that is down, or that the server refused, are lost with it: their keys are left to
+// their leases. Close is idempotent.
 func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		close(n.closed)

@@ -28,6 +28,7 @@ type request struct {
 	deaths   int      // of connections on which it went out
 	source   bool     // the server did not know the script by its hash
 	turn     uint64   // of a release that is owed: lower ones go first
+	refused  *refused // of a release that the server has refused before
 	admitted bool     // it found the marker stale once, and the marker has been written since
 }
 
@@ -68,6 +69,7 @@ type pipe struct {
 	// before it went down.
 	owed     map[*Claim]*request
 	lastTurn uint64
+	aside    aside
 	dice     *rand.Rand // for the run goroutine
 }
 
@@ -81,6 +83,9 @@ func newPipe(n *Node) *pipe {
 func (p *pipe) start(r request) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if r.call.Frees() {
+		p.aside.replaceBy(r.claim)
+	}
 	switch {
 	case p.closing:
 		return &Error{p.node.Name(), r.call.Op(), ErrClosed}
@@ -128,13 +133,14 @@ func (p *pipe) oweLocked(r request) {
 	}
 	// With its source: nobody will ask once more for a script that the server does not know.
 	p.lastTurn++
-	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true, turn: p.lastTurn}
+	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true, turn: p.lastTurn, refused: r.refused}
 }
 
 func (p *pipe) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closing = true
+	p.aside.end()
 	if p.state == idle {
 		close(p.ended)
 	}
@@ -233,6 +239,7 @@ func (p *pipe) goUp(l *link) bool {
 		p.node.log.cameUp()
 	}
 	p.state, p.link, p.why = up, l, nil
+	p.armAsideLocked()
 	return true
 }
 

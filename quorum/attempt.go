@@ -122,7 +122,7 @@ func (v *vote) Done(r node.Result) {
 	defer h.mu.Unlock()
 	answer, err := h.readGrant(v, r)
 	v.answer, v.err = answer, err
-	if h.phase == asking && (answer == failure && !r.Sent || (answer == refused || answer == quarantined) && !r.Twice) {
+	if h.phase == asking && (answer == failure && (!r.Sent || r.Void) || (answer == refused || answer == quarantined) && !r.Twice) {
 		v.asked = false // nothing of the owner's can be there, now or later
 	}
 	if answer == granted {

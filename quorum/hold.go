@@ -74,6 +74,7 @@ type vote struct {
 	asked  bool          // something was sent that may have been applied: it needs a release
 	claim  node.Claim    // the same, for the node's pipeline
 	busy   bool          // a renewal or repair has not been answered
+	alone  bool          // a batch with it was refused: it is renewed alone until that succeeds
 	forgot bool          // the node lost the grant, and no repair was tried yet
 }
 

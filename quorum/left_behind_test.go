@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -24,6 +25,9 @@ func TestWhatNeedsARelease(t *testing.T) {
 		"granted":                                {granting("three", 7), asking, true},
 		"failed, never sent":                     {node.Result{Err: node.ErrDown}, asking, false},
 		"failed, sent":                           {node.Result{Err: node.ErrTimeout, Sent: true}, asking, true},
+		"failed, sent, an error reply":           {node.Result{Err: redis.Error("ERR something"), Sent: true}, asking, true},
+		"failed, sent, nothing carried out":      {node.Result{Err: redis.Error("NOPERM no"), Sent: true, Void: true}, asking, false},
+		"the same, when a release has been sent": {node.Result{Err: redis.Error("NOPERM no"), Sent: true, Void: true}, failed, true},
 		"refused":                                {node.Result{Value: taken, Sent: true}, asking, false},
 		"refused, sent twice: one may come late": {node.Result{Value: taken, Sent: true, Twice: true}, asking, true},
 		"quarantined":                            {node.Result{Value: waits, Sent: true}, asking, false},

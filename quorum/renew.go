@@ -68,9 +68,12 @@ func (r *renewal) planLocked(h *hold) {
 		v.busy = true
 		key := batchKey{i, n.Lane(h.lane())}
 		b := r.batches[key]
-		if b == nil || len(b.votes) == batchSize {
+		if b == nil || len(b.votes) == batchSize || v.alone {
 			b = &batch{core: r.core, node: i, lane: h.lane(), sent: r.sent}
-			r.batches[key], r.all = b, append(r.all, b)
+			r.all = append(r.all, b)
+			if !v.alone {
+				r.batches[key] = b
+			}
 		}
 		b.votes = append(b.votes, v)
 		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
@@ -99,6 +102,13 @@ func (r *renewal) send() (refused []func()) {
 func (b *batch) Done(r node.Result) {
 	var said []scripts.Renewed
 	err := r.Err
+	var failed *node.Error
+	if len(b.votes) > 1 && errors.As(err, &failed) && failed.OfKeys() {
+		for i := range b.votes {
+			b.renewAlone(i)
+		}
+		return
+	}
 	if err == nil {
 		said, err = scripts.ParseRenew(r.Value, b.locks)
 		err = b.core.blame(b.node, "renew", err)
@@ -111,8 +121,29 @@ func (b *batch) Done(r node.Result) {
 		}
 		v.hold.hear(v, func() {
 			v.busy = false
+			v.alone = false
 			v.renewedLocked(said[i], r.RunID, until)
 		})
+	}
+}
+
+// renewAlone asks again, at once, for one lock of a batch that the server refused: perhaps for one key, and that of another lock.
+func (b *batch) renewAlone(i int) {
+	v := b.votes[i]
+	h := v.hold
+	one := &batch{core: b.core, node: b.node, lane: h.lane(), votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1]}
+	h.mu.Lock()
+	if h.phase != held { // nothing is sent after its release
+		v.busy = false
+		h.mu.Unlock()
+		return
+	}
+	v.alone = true
+	one.sent = b.core.clock.Now()
+	err := b.core.nodes[b.node].Start(one.lane, scripts.Renew(one.locks), nil, one)
+	h.mu.Unlock()
+	if err != nil {
+		one.Done(node.Result{Err: err})
 	}
 }
 

@@ -100,6 +100,15 @@ func (c Call) IsRelease() bool { return c.script == releaseScript }
 // Frees tells a release that lets go of the lock.
 func (c Call) Frees() bool { return c.frees }
 
+// Released returns whose release it is, and of what, for messages: the owner's id and the names. It is for releases only.
+func (c Call) Released() (owner string, names []string) {
+	keys := c.args[1].(int)
+	for _, name := range c.args[3 : 2+keys] {
+		names = append(names, name.(string))
+	}
+	return c.args[2+keys].(string), names
+}
+
 // Carrier is what only the connection that carries a call can tell, boxed for sending.
 type Carrier struct {
 	RunID     any // of the process at the other end, read when the connection was made: for acquire and admit

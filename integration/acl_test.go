@@ -1,0 +1,195 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// may gives the user "app" the commands that the README names, and these keys beside the library's own.
+func may(t *testing.T, f *masters.Fleet, patterns ...string) {
+	t.Helper()
+	rules := []any{"ACL", "SETUSER", "app", "on", ">right", "resetkeys", "resetchannels", "&redisson_lock__channel*", "~quorumlock:*",
+		"-@all", "+@scripting", "+@hash", "+@string", "+@keyspace", "+@pubsub", "+info", "+time", "+ping", "+client|info"}
+	for _, p := range patterns {
+		rules = append(rules, "~"+p)
+	}
+	onAll(t, f, rules...)
+}
+
+// asApp is the masters for the user "app".
+func asApp(f *masters.Fleet) addresses {
+	var urls addresses
+	for _, m := range f.Masters {
+		urls = append(urls, "redis://app:right@"+m.Addr())
+	}
+	return urls
+}
+
+// forbidden fails the test unless an attempt at the name ends at once, since the servers forbid it for good.
+func forbidden(t *testing.T, l *quorum.Locker, name string) {
+	t.Helper()
+	began := time.Now()
+	_, err := l.Lock(short(t), name)
+	var failed *node.Error
+	if !errors.As(err, &failed) || !failed.Permanent() || !strings.Contains(err.Error(), "NOPERM") || time.Since(began) > soon/2 {
+		t.Errorf("Lock(%q) after %v: %v: want NOPERM at once, and permanent", name, time.Since(began), err)
+	}
+}
+
+// connections lists those of the user "app" that carry calls, by their ids.
+func connections(t *testing.T, m *masters.Master) (ids []string) {
+	t.Helper()
+	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
+	must(t, err)
+	for line := range strings.Lines(list) {
+		if strings.Contains(line, "user=app") {
+			id, _, _ := strings.Cut(line, " ")
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// One name that a user may not touch costs nobody else anything: neither locks that are held nor those to come.
+func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	for what, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		t.Run(what, func(t *testing.T) {
+			f := fleet(t, 3)
+			may(t, f, "app:*")
+			l := open(t, asApp(f), by, quorum.WithLease(lease))
+			var held []*quorum.Lock
+			for i := range 10 {
+				held = append(held, lock(t, l, fmt.Sprintf("app:held %d", i)))
+			}
+			forbidden(t, l, "other:bad")
+			goroutines, before := runtime.NumGoroutine(), fmt.Sprint(connections(t, f.Masters[0]))
+
+			end := time.Now().Add(3 * lease)
+			for time.Now().Before(end) {
+				unlock(t, lock(t, l, "app:new"))
+				pass(t, 20*time.Millisecond)
+			}
+			if after := fmt.Sprint(connections(t, f.Masters[0])); after != before {
+				t.Errorf("connections %s, before %s: want the same", after, before)
+			}
+			for _, one := range held {
+				if !one.Valid() {
+					t.Errorf("%q: %v", one.Names(), one.Err())
+				}
+				unlock(t, one)
+			}
+			if n := runtime.NumGoroutine(); n > goroutines+20 { // other tests run beside this one
+				t.Errorf("%d goroutines, before %d", n, goroutines)
+			}
+			noLocks(t, f.Masters)
+		})
+	}
+}
+
+// Nothing can be where the server refused to carry out anything.
+func TestAForbiddenAttemptIsSentNoRelease(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 1)
+	may(t, f, "app:*")
+	l := open(t, asApp(f), redlock.Open)
+	unlock(t, lock(t, l, "app:1"))
+	forbidden(t, l, "other:bad")
+	unlock(t, lock(t, l, "app:1")) // comes after a release that was on its way
+	if n := statOf(t, f.Masters[0], "commandstats", "cmdstat_evalsha", "rejected_calls="); n != "1" {
+		t.Errorf("the server rejected %s calls, want the one attempt's", n)
+	}
+}
+
+// statOf is one number in a line of INFO.
+func statOf(t *testing.T, m *masters.Master, section, line, field string) string {
+	t.Helper()
+	text, err := redis.String(m.Do("INFO", section))
+	must(t, err)
+	for l := range strings.Lines(text) {
+		if numbers, found := strings.CutPrefix(strings.TrimSpace(l), line+":"); found {
+			for n := range strings.SplitSeq(numbers, ",") {
+				if value, found := strings.CutPrefix(n, field); found {
+					return value
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// A release that the servers forbid is carried out once they allow it again, and holds up nobody until then.
+func TestAReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	f := fleet(t, 3)
+	may(t, f, "app:*", "other:*")
+	l := open(t, asApp(f), redlock.Open, quorum.WithLease(lease))
+	kept, given := lock(t, l, "app:kept"), lock(t, l, "other:given")
+	grantedByAll(t, f.Masters, "other:given")
+	onAll(t, f, "PERSIST", "other:given") // only the release can take it away
+	may(t, f, "app:*")
+	err := given.Unlock(short(t))
+	want(t, err, quorum.ErrUnavailable, "NOPERM")
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Unlock waited: %v", err)
+	}
+
+	end := time.Now().Add(3 * lease)
+	for time.Now().Before(end) {
+		unlock(t, lock(t, l, "app:new"))
+		pass(t, 20*time.Millisecond)
+	}
+	if !kept.Valid() {
+		t.Errorf("another lock: %v", kept.Err())
+	}
+	grantedByAll(t, f.Masters, "other:given")
+
+	may(t, f, "app:*", "other:*")
+	eventually(t, 6*time.Second, func() bool { return len(leftOver(t, f.Masters, "other:given")) == 0 }, "the release carried out")
+	unlock(t, lock(t, open(t, f, redlock.Open), "other:given"))
+	unlock(t, kept)
+}
+
+// A user who loses the right to one name keeps all other locks: their renewals travel with the one that is refused.
+func TestAForbiddenNameAmongManyRenewals(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	f := fleet(t, 3)
+	may(t, f, "app:*", "other:*")
+	lost := make(chan string, 100)
+	l := open(t, asApp(f), redlock.Open, quorum.WithLease(lease),
+		quorum.WithHooks(quorum.Hooks{Lost: func(lock *quorum.Lock, _ error) { lost <- lock.Names()[0] }}))
+	bad := lock(t, l, "other:bad")
+	var held []*quorum.Lock
+	for i := range 19 {
+		held = append(held, lock(t, l, fmt.Sprintf("app:%d", i)))
+	}
+	may(t, f, "app:*")
+	pass(t, 4*lease) // renewals of four leases
+	for _, one := range held {
+		if !one.Valid() || time.Until(one.Deadline()) < lease/3 {
+			t.Errorf("%q: valid %v, %v left: %v", one.Names(), one.Valid(), time.Until(one.Deadline()), one.Err())
+		}
+		unlock(t, one)
+	}
+	if err := bad.Err(); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("the lock that may not be renewed: %v: want lost, and why", err)
+	}
+	if n := len(lost); n != 1 {
+		t.Errorf("%d locks were lost, want one", n)
+	}
+}

@@ -1,0 +1,253 @@
+package node_test
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// asApp gives the server a user who may touch keys that match "app:*", and opens a node for it.
+func asApp(t *testing.T, m *masters.Master, opts ...node.Option) *node.Node {
+	t.Helper()
+	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")
+	return open(t, "redis://app:right@"+m.Addr(), opts...)
+}
+
+// mustSay wants an error reply of the server's, in time, of a node that is not down.
+func mustSay(t *testing.T, r node.Result, words string) {
+	t.Helper()
+	if err := errorText(r.Err); !strings.Contains(err, words) || strings.Contains(err, node.ErrDown.Error()) {
+		t.Fatalf("answered %v, %q: want %s", r.Value, err, words)
+	}
+}
+
+func TestAReleaseThatIsRefusedHoldsUpNobody(t *testing.T) {
+	m := startReal(t)
+	n := asApp(t, m)
+	mustGrant(t, do(t, n, acquire("app:first", "o:0")))
+	connections, goroutines := stat(t, m, "stats", "total_connections_received"), runtime.NumGoroutine()
+	var answers []answer
+	for i := range 100 {
+		answers = append(answers, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(node.Claim)))
+		answers = append(answers, start(n, "key", acquire(fmt.Sprint("app:", i), "o:1"), nil))
+	}
+	for i := 0; i < len(answers); i += 2 {
+		mustSay(t, await(t, answers[i]), "NOPERM")
+		mustGrant(t, await(t, answers[i+1]))
+	}
+	retried := func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 300 }
+	eventually(t, "tried again, twice", retried)
+	mustGrant(t, do(t, n, acquire("app:last", "o:1")))
+	if got := clients(t, m); got != 1 {
+		t.Errorf("%d connections, want one", got)
+	}
+	if now := runtime.NumGoroutine(); now > goroutines {
+		t.Errorf("%d goroutines, before %d (%s connections)", now, goroutines, connections)
+	}
+}
+
+// statNumber is one number in a line of INFO, 0 where there is none.
+func statNumber(t *testing.T, m *masters.Master, section, line, field string) (n int) {
+	t.Helper()
+	text, err := redis.String(m.Do("INFO", section))
+	must(t, err)
+	_, text, _ = strings.Cut(text, line+":")
+	text, _, _ = strings.Cut(text, "\r\n")
+	_, text, _ = strings.Cut(text, field)
+	fmt.Sscan(text, &n)
+	return n
+}
+
+func TestAReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
+	for what, refuse := range map[string]struct {
+		begin, end []any
+		code       string
+	}{
+		"the key is forbidden":                     {[]any{"ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*"}, []any{"ACL", "SETUSER", "app", "~app:*"}, "NOPERM"},
+		"too few replicas":                         {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, "NOREPLICAS"},
+		"a command inside the script is forbidden": {[]any{"ACL", "SETUSER", "app", "-hdel"}, []any{"ACL", "SETUSER", "app", "+hdel"}, "can't run this command"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			m := startReal(t)
+			n := asApp(t, m)
+			var claim node.Claim
+			mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &claim)))
+			mustDo(t, m, refuse.begin...)
+			claim.Abandon()
+			mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &claim)), refuse.code)
+			must(t, do(t, n, inspectMarker).Err)
+			if !exists(t, m, "app:k") {
+				t.Fatal("released")
+			}
+			mustDo(t, m, refuse.end...)
+			eventually(t, "the key gone", func() bool { return len(keys(t, m)) == 0 })
+			mustGrant(t, do(t, n, acquire("app:k", "o:2")))
+		})
+	}
+}
+
+var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
+
+// A release that came to be owed while the node was down, and is refused when it answers again, keeps nobody from it.
+func TestAnOwedReleaseThatIsRefused(t *testing.T) {
+	m := startReal(t)
+	n := asApp(t, m)
+	var claims [200]node.Claim // more than are delivered at a time
+	for i := range claims {
+		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &claims[i])))
+	}
+	mustDo(t, m, "ACL", "SETUSER", "app", "resetpass", ">other", "resetkeys", "~quorumlock:*", "~app:new")
+	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal")
+	eventually(t, "down", func() bool { return do(t, n, inspectMarker).Err != nil })
+	for i := range claims {
+		claims[i].Abandon()
+		mustFail(t, n, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &claims[i])).Err, node.ErrDown)
+	}
+	mustDo(t, m, "ACL", "SETUSER", "app", ">right")
+	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("app:new", "o:2"))) })
+	mustDo(t, m, "ACL", "SETUSER", "app", "~app:*")
+	eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
+}
+
+// A later release of the same owner takes the place of one that was refused.
+func TestAReleaseReplacesOneThatWasRefused(t *testing.T) {
+	m := startReal(t)
+	n := asApp(t, m)
+	var claim node.Claim
+	mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &claim)))
+	mustDo(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
+	mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &claim)), "NOPERM")
+	mustDo(t, m, "ACL", "SETUSER", "app", "~app:*")
+	must(t, await(t, start(n, "key", release("app:k", "o:1"), &claim)).Err)
+	calls := func() int { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "calls=") }
+	before := calls()
+	// Time passing is the point: it would have gone out again.
+	quiet := time.NewTimer(time.Second)
+	defer quiet.Stop()
+	<-quiet.C
+	if now := calls(); now != before {
+		t.Errorf("%d calls came by themselves", now-before)
+	}
+}
+
+func TestTheLogTellsOfAReleaseThatIsRefused(t *testing.T) {
+	m := startReal(t)
+	log := &lines{}
+	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")
+	n, err := node.Open("redis://app:right@"+m.Addr(), node.WithTimeout(timeout), node.WithoutQuarantine(),
+		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	must(t, err)
+	defer n.Close()
+	log.node = n
+	for i := range 20 {
+		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(node.Claim))), "NOPERM")
+	}
+	eventually(t, "tried again, twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
+	if log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") != 1 || log.logged() != 1 {
+		t.Errorf("logged %q", log.all)
+	}
+}
+
+// What a server refused to carry out may be told from what it may have begun.
+func TestWhatARefusalProves(t *testing.T) {
+	t.Parallel()
+	m := startReal(t)
+	n := asApp(t, m)
+	mustGrant(t, do(t, n, acquire("app:other", "o:2")))
+	mustDo(t, m, "SET", "app:text", "x")
+	mustDo(t, m, "SET", "quorumlock:token:app:count", "x")
+	mustDo(t, m, "HSET", "quorumlock:token:app:hash", "x", "1")
+	none := []any{"PING"}
+	for what, c := range map[string]struct {
+		begin, end []any
+		name       string
+		void       bool
+	}{
+		"a key forbidden":       {none, none, "other:bad", true},
+		"scripts forbidden":     {[]any{"ACL", "SETUSER", "app", "-evalsha"}, []any{"ACL", "SETUSER", "app", "+evalsha"}, "app:k", true},
+		"PEXPIRE forbidden":     {[]any{"ACL", "SETUSER", "app", "-pexpire"}, []any{"ACL", "SETUSER", "app", "+pexpire"}, "app:k", false},
+		"HSET forbidden":        {[]any{"ACL", "SETUSER", "app", "-hset"}, []any{"ACL", "SETUSER", "app", "+hset"}, "app:k", false},
+		"a key of another type": {none, none, "app:text", true},
+		"a counter of another":  {none, none, "app:hash", true},
+		"a counter of words":    {none, none, "app:count", true},
+		"no memory":             {[]any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}, "app:k", true},
+		"too few replicas":      {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, "app:k", true},
+	} {
+		mustDo(t, m, c.begin...)
+		r := do(t, n, acquire(c.name, "o:1"))
+		mustDo(t, m, c.end...)
+		if r.Err == nil || r.Void != c.void {
+			t.Errorf("%s: %v, void %v", what, r.Err, r.Void)
+		}
+		there, err := redis.Bool(m.Do("EXISTS", "app:k"))
+		must(t, err)
+		if there && c.void {
+			t.Errorf("%s: void, and something was carried out", what)
+		}
+		mustDo(t, m, "DEL", "app:k")
+	}
+}
+
+// As other versions of Redis word it, and what no server says of a call that it did not begin.
+func TestWhatOtherRefusalsProve(t *testing.T) {
+	for reply, void := range map[string]bool{
+		"-NOPERM No permissions to access a key\r\n":                                                                                 true,
+		"-NOPERM this user has no permissions to run the 'evalsha' command\r\n":                                                      true,
+		"-NOPERM ACL failure in script: User app has no permissions to run the 'pexpire' command script: f, on @user_script:88.\r\n": false,
+		"-ERR ACL failure in script: User app has no permissions to run the 'pexpire' command\r\n":                                   false,
+		"-ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -MISCONF Redis is configured to save\r\n":       false,
+		"-ERR Error running script (call to f_1): @user_script:24: WRONGTYPE Operation against a key\r\n":                            false,
+		"-LOADING Redis is loading the dataset in memory\r\n":                                                                        true,
+		"-BUSY Redis is busy running a script.\r\n":                                                                                  true,
+		"-BUSYKEY what is this\r\n":                         false,
+		"-MASTERDOWN Link with MASTER is down\r\n":          true,
+		"-NOAUTH Authentication required.\r\n":              true,
+		"-MISCONF Errors writing to the AOF file\r\n":       true,
+		"-READONLY You can't write\r\n":                     true,
+		"-ERR something else\r\n":                           false,
+		"-UNKILLABLE Sorry the script already executed\r\n": false,
+	} {
+		f := startFake(t, polite(func([]string) string { return reply }))
+		if r := do(t, open(t, f.url()), acquire("k", "o:1")); r.Err == nil || r.Void != void {
+			t.Errorf("%q: void %v, %v", reply, r.Void, r.Err)
+		}
+	}
+}
+
+// A request for a grant that was cut off before may come late, whatever the server says of its second copy.
+func TestNothingIsProvedOfARequestThatWentOutTwice(t *testing.T) {
+	for what, replies := range map[string][]string{
+		"refused":                       {hangUp, "-NOPERM No permissions to access a key\r\n"},
+		"stale, and then in quarantine": {hangUp, "*2\r\n$5\r\nstale\r\n:0\r\n"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var asked, admitted atomic.Int32
+			f := startFake(t, func(args []string) string {
+				if isAdmit(args) {
+					if admitted.Add(1) == 3 { // with each connection, and for the acquire
+						return ":500\r\n"
+					}
+				}
+				if reply, ok := greeting(args); ok {
+					return reply
+				}
+				return replies[asked.Add(1)-1]
+			})
+			n := open(t, f.url())
+			if r := await(t, start(n, "key", acquire("k", "o:1"), new(node.Claim))); r.Void || !r.Twice || isGranted(r) {
+				t.Errorf("answered %q, %v: void %v, twice %v", r.Value, r.Err, r.Void, r.Twice)
+			}
+		})
+	}
+}
