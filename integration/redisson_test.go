@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -14,7 +14,7 @@ import (
 // id as the field, the channel and payload of LockPubSub.
 type redisson struct {
 	t       *testing.T
-	masters []*masters.Master
+	masters []*redistest.Master
 	id      string
 }
 
@@ -29,7 +29,7 @@ else redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return
 )
 
 // tryLock asks one master. It returns what is left of another's lease, or −1 when it holds the lock.
-func (r *redisson) tryLock(m *masters.Master, name string) int64 {
+func (r *redisson) tryLock(m *redistest.Master, name string) int64 {
 	r.t.Helper()
 	reply := do(r.t, m, "EVAL", redissonLock, 1, name, 30000, r.id)
 	if reply == nil {

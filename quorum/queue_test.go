@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
 func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
@@ -294,7 +294,7 @@ func TestQueueBehindTheFirstAttemptWithoutEars(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process()
 		for _, m := range c.masters {
-			m.Crash(fake.Everything)
+			m.Crash(fakeredis.Everything)
 		}
 		if _, first := l.tryFirst("a"); !first {
 			t.Fatal("somebody is said to ask")
@@ -404,7 +404,7 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 
 		// Somebody asks and has not been answered.
 		for _, m := range c.masters {
-			m.Crash(fake.Everything)
+			m.Crash(fakeredis.Everything)
 		}
 		if _, first := l.tryFirst("a"); !first {
 			t.Fatal("somebody is said to ask")
