@@ -10,7 +10,11 @@ GO ?= go
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
 TEST ?= $(GO) test $(RACE) -shuffle=on
-PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /integration/sim -e /integration/chaos)
+# integration/ and bench/ are modules of their own, so that what they require stays away from users.
+MODULES := . integration bench
+PACKAGES ?= $(shell $(GO) list ./... | grep -v /quorum/model)
+INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
+STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Those of the scenarios with faults that every change has to pass; make chaos plays all of them.
 SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_holder|frozen|client_paused|random_walk
 
@@ -24,22 +28,23 @@ demo:
 test: redis-server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	$(GO) test -shuffle=on ./quorum/model
-	$(GO) test -shuffle=on ./integration/sim
+	cd integration && $(GO) test -shuffle=on ./sim
 	$(TEST) -p 1 $(PACKAGES)
-	$(if $(RACE),$(TEST) -run TestSeeds ./integration/sim -sim.seeds=40)
-	$(TEST) -run 'TestChaos/($(SCENARIOS))' ./integration/chaos
+	cd integration && $(TEST) -p 1 $(INTEGRATION)
+	$(if $(RACE),cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=40)
+	cd integration && $(TEST) -run 'TestChaos/($(SCENARIOS))' ./chaos
 	cd bench && $(TEST) -p 1 ./...
 
 # Masters in containers where there is an engine, else processes; which, the report says.
 chaos: redis-server
-	$(GO) test $(RACE) -timeout 60m -v ./integration/chaos -chaos.full -chaos.report=$(CURDIR)/docs/chaos.md -chaos.revision="$$(git describe --always --dirty)"
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/chaos.md -chaos.revision="$$(git describe --always --dirty)"
 
 # What takes too long for every change: a deeper search of the model (12 minutes), many seeds of the simulation,
 # five minutes of faults at random, fuzzing.
 soak: redis-server
 	$(GO) test -timeout 90m -v -run TestProtocol ./quorum/model -model.deep
-	$(GO) test -timeout 90m ./integration/sim -sim.seeds=20000
-	$(GO) test $(RACE) -timeout 60m -v ./integration/chaos -run 'TestChaos/random walk' -chaos.full -chaos.walk=5m
+	cd integration && $(GO) test -timeout 90m ./sim -sim.seeds=20000
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/random walk' -chaos.full -chaos.walk=5m
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzNames -fuzztime 2m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzReplies -fuzztime 5m ./node
@@ -52,10 +57,8 @@ bench: redis-server
 
 # Real servers are wanted, not needed: the tests that must have them say so when they are skipped.
 redis-server:
-	@sh integration/install-redis.sh
+	@sh internal/redistest/install-redis.sh
 
 lint:
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
-	$(GO) vet ./...
-	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
-	cd bench && $(GO) vet ./... && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GO) vet ./...; $(STATICCHECK) ./...); done

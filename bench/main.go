@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/bench/internal/handoff"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // mastersRun is how many redis-server processes there are; rows of fewer masters use the first ones.
@@ -68,7 +68,7 @@ func full() size {
 // bench is what the sections share.
 type bench struct {
 	size
-	fleet  *masters.Fleet
+	fleet  *redistest.Fleet
 	report *report
 	log    io.Writer
 }

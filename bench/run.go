@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // run starts the masters and measures the sections whose name has only in it. What it does goes to log.
 func run(ctx context.Context, s size, only string, log io.Writer) (r *report, err error) {
-	fleet, err := masters.StartReal(mastersRun)
+	fleet, err := redistest.StartReal(mastersRun)
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +35,6 @@ func run(ctx context.Context, s size, only string, log io.Writer) (r *report, er
 }
 
 // some returns the first n masters.
-func (b *bench) some(n int) []*masters.Master { return b.fleet.Masters[:n] }
+func (b *bench) some(n int) []*redistest.Master { return b.fleet.Masters[:n] }
 
 func (b *bench) urls(n int) []string { return b.fleet.URLs()[:n] }

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/bench/internal/handoff"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestSmoke(t *testing.T) {
 		rounds:  1, slice: 20 * time.Millisecond, freezes: 1, frozen: 20 * time.Millisecond,
 		passes: 1, pass: 500 * time.Millisecond, processes: 2, locks: 500, lease: 300 * time.Millisecond,
 	}, "", t.Output())
-	if errors.Is(err, masters.ErrNoServer) {
+	if errors.Is(err, redistest.ErrNoServer) {
 		t.Skipf("needs real servers: %v", err)
 	}
 	if err != nil {

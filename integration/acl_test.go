@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -18,7 +18,7 @@ import (
 )
 
 // may gives the user "app" the commands that the README names, and these keys beside the library's own.
-func may(t *testing.T, f *masters.Fleet, patterns ...string) {
+func may(t *testing.T, f *redistest.Fleet, patterns ...string) {
 	t.Helper()
 	rules := []any{"ACL", "SETUSER", "app", "on", ">right", "resetkeys", "resetchannels", "&redisson_lock__channel*", "~quorumlock:*",
 		"-@all", "+@scripting", "+@hash", "+@string", "+@keyspace", "+@pubsub", "+info", "+time", "+ping", "+client|info"}
@@ -29,7 +29,7 @@ func may(t *testing.T, f *masters.Fleet, patterns ...string) {
 }
 
 // asApp is the masters for the user "app".
-func asApp(f *masters.Fleet) addresses {
+func asApp(f *redistest.Fleet) addresses {
 	var urls addresses
 	for _, m := range f.Masters {
 		urls = append(urls, "redis://app:right@"+m.Addr())
@@ -49,7 +49,7 @@ func forbidden(t *testing.T, l *quorum.Locker, name string) {
 }
 
 // connections lists those of the user "app" that carry calls, by their ids.
-func connections(t *testing.T, m *masters.Master) (ids []string) {
+func connections(t *testing.T, m *redistest.Master) (ids []string) {
 	t.Helper()
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
 	must(t, err)
@@ -115,7 +115,7 @@ func TestAForbiddenAttemptIsSentNoRelease(t *testing.T) {
 }
 
 // statOf is one number in a line of INFO.
-func statOf(t *testing.T, m *masters.Master, section, line, field string) string {
+func statOf(t *testing.T, m *redistest.Master, section, line, field string) string {
 	t.Helper()
 	text, err := redis.String(m.Do("INFO", section))
 	must(t, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -21,7 +21,7 @@ const atOnce = 50 * time.Millisecond
 // be what ends the call.
 type scene struct {
 	t      *testing.T
-	f      *masters.Fleet
+	f      *redistest.Fleet
 	net    *network
 	locker *quorum.Locker
 	name   string
@@ -103,14 +103,14 @@ func (s *scene) ran() int {
 }
 
 // occupy gives the name to a stranger on some masters.
-func (s *scene) occupy(ms ...*masters.Master) {
+func (s *scene) occupy(ms ...*redistest.Master) {
 	for _, m := range ms {
 		do(s.t, m, "HSET", s.name, "stranger:1", "1")
 		do(s.t, m, "PEXPIRE", s.name, 30_000)
 	}
 }
 
-func (s *scene) leave(ms ...*masters.Master) {
+func (s *scene) leave(ms ...*redistest.Master) {
 	for _, m := range ms {
 		if do(s.t, m, "HDEL", s.name, "stranger:1") != int64(1) {
 			s.t.Errorf("the stranger's grant on %s was taken away", m.Addr())
@@ -231,7 +231,7 @@ func TestCancel(t *testing.T) {
 			unlock(s.t, held)
 		},
 	}
-	f := map[string]*masters.Fleet{}
+	f := map[string]*redistest.Fleet{}
 	openers := map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open}
 	for kind := range openers {
 		f[kind] = fleet(t, 3)

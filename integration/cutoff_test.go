@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -169,7 +169,7 @@ func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
 }
 
 // freed tells which of the bridges the first two masters have published as free, until they fall silent.
-func freed(t *testing.T, f *masters.Fleet, bridges int) iter.Seq[int] {
+func freed(t *testing.T, f *redistest.Fleet, bridges int) iter.Seq[int] {
 	t.Helper()
 	names := make(chan string, 2*bridges)
 	var listening sync.WaitGroup

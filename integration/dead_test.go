@@ -7,20 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
 // deaths are the ways in which a master stops to answer: one refuses connections, the other takes them and says nothing.
-var deaths = map[string]func(*masters.Master) error{
-	"killed": (*masters.Master).Kill,
-	"frozen": (*masters.Master).Freeze,
+var deaths = map[string]func(*redistest.Master) error{
+	"killed": (*redistest.Master).Kill,
+	"frozen": (*redistest.Master).Freeze,
 }
 
 // revive makes a master answer again, whichever way it had stopped.
-func revive(t *testing.T, m *masters.Master, death string) {
+func revive(t *testing.T, m *redistest.Master, death string) {
 	t.Helper()
 	if death == "killed" {
 		must(t, m.Start())
@@ -45,7 +45,7 @@ func took(t *testing.T, what string, bound time.Duration, fn func()) {
 // goneAtOnce fails the test unless, at most a moment after an attempt has failed, nothing is left of it. An attempt that cannot be
 // won, because too many masters are known to be down, does not wait for those that have not answered: its releases follow its
 // requests, in order, while it returns.
-func goneAtOnce(t *testing.T, ms []*masters.Master, name string) {
+func goneAtOnce(t *testing.T, ms []*redistest.Master, name string) {
 	t.Helper()
 	began := time.Now()
 	left := leftOver(t, ms, name)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -41,10 +41,10 @@ func TestMain(m *testing.M) {
 }
 
 // fleet starts n redis-server processes and stops them when the test ends. Without redis-server the test is skipped.
-func fleet(t *testing.T, n int, args ...string) *masters.Fleet {
+func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	t.Helper()
-	f, err := masters.StartReal(n, args...)
-	if errors.Is(err, masters.ErrNoServer) {
+	f, err := redistest.StartReal(n, args...)
+	if errors.Is(err, redistest.ErrNoServer) {
 		t.Skipf("SKIPPED, needs real servers: %v", err)
 	}
 	must(t, err)
@@ -56,7 +56,7 @@ func fleet(t *testing.T, n int, args ...string) *masters.Fleet {
 	return f
 }
 
-// addressed is a set of nodes to open: a *masters.Fleet, or a network of proxies in front of one.
+// addressed is a set of nodes to open: a *redistest.Fleet, or a network of proxies in front of one.
 type addressed interface{ URLs() []string }
 
 // opener is redlock.Open or multilock.Open.
@@ -104,7 +104,7 @@ func unlock(t *testing.T, held *quorum.Lock) {
 }
 
 // keys reads the hash at a name from each master: nil where there is none. All of them have to answer.
-func keys(t *testing.T, ms []*masters.Master, name string) []map[string]string {
+func keys(t *testing.T, ms []*redistest.Master, name string) []map[string]string {
 	t.Helper()
 	all := make([]map[string]string, len(ms))
 	for i, m := range ms {
@@ -118,7 +118,7 @@ func keys(t *testing.T, ms []*masters.Master, name string) []map[string]string {
 }
 
 // grantedByAll waits until all of the masters have granted the name: a lock needs no more than the rule does.
-func grantedByAll(t *testing.T, ms []*masters.Master, name string) {
+func grantedByAll(t *testing.T, ms []*redistest.Master, name string) {
 	t.Helper()
 	eventually(t, soon, func() bool {
 		return !slices.ContainsFunc(keys(t, ms, name), func(hash map[string]string) bool { return len(hash) == 0 })
@@ -127,7 +127,7 @@ func grantedByAll(t *testing.T, ms []*masters.Master, name string) {
 }
 
 // leftOver lists the names that are still locked on some of the masters.
-func leftOver(t *testing.T, ms []*masters.Master, names ...string) []string {
+func leftOver(t *testing.T, ms []*redistest.Master, names ...string) []string {
 	t.Helper()
 	var left []string
 	for _, name := range names {
@@ -141,7 +141,7 @@ func leftOver(t *testing.T, ms []*masters.Master, names ...string) []string {
 }
 
 // allLocks lists every lock on the masters, whatever its name: all keys that are not the library's own.
-func allLocks(t *testing.T, ms []*masters.Master) []string {
+func allLocks(t *testing.T, ms []*redistest.Master) []string {
 	t.Helper()
 	var locks []string
 	for _, m := range ms {
@@ -157,7 +157,7 @@ func allLocks(t *testing.T, ms []*masters.Master) []string {
 }
 
 // noLocks fails the test unless soon no lock is left on any of the masters, and none comes back for a while.
-func noLocks(t *testing.T, ms []*masters.Master) {
+func noLocks(t *testing.T, ms []*redistest.Master) {
 	t.Helper()
 	var left []string
 	if !within(soon, func() bool { left = allLocks(t, ms); return len(left) == 0 }) {
@@ -182,7 +182,7 @@ func sha(t *testing.T, script string) string {
 }
 
 // noKeys fails the test unless soon nothing is left of the names on any of the masters.
-func noKeys(t *testing.T, ms []*masters.Master, names ...string) {
+func noKeys(t *testing.T, ms []*redistest.Master, names ...string) {
 	t.Helper()
 	var left []string
 	if !within(soon, func() bool { left = leftOver(t, ms, names...); return len(left) == 0 }) {
@@ -226,7 +226,7 @@ func pass(t *testing.T, d time.Duration) {
 }
 
 // do sends one command to a master.
-func do(t *testing.T, m *masters.Master, args ...any) any {
+func do(t *testing.T, m *redistest.Master, args ...any) any {
 	t.Helper()
 	reply, err := m.Do(args...)
 	must(t, err)

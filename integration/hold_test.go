@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -112,7 +112,7 @@ func TestReleaseIsPublishedOncePerNode(t *testing.T) {
 
 // listen subscribes to a lock's channel on each master, as a Redisson client does. What it returns ends that and tells what
 // was heard.
-func listen(t *testing.T, ms []*masters.Master, name string) (heard func() [][]string) {
+func listen(t *testing.T, ms []*redistest.Master, name string) (heard func() [][]string) {
 	t.Helper()
 	channel := "redisson_lock__channel:{" + name + "}"
 	if name == "with{tag}brace" {

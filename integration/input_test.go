@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -42,7 +42,7 @@ func want(t *testing.T, err error, target error, words ...string) {
 }
 
 // onlyKeys fails the test unless the masters hold no other keys than the library's marker and those allowed.
-func onlyKeys(t *testing.T, ms []*masters.Master, allowed ...string) {
+func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
 	t.Helper()
 	allowed = append(allowed, "quorumlock:node")
 	for _, m := range ms {
@@ -503,7 +503,7 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 		do(t, m, "ACL", "SETUSER", "reader", "on", ">right", "~*", "&*", "+@read", "+info", "+script", "+client")
 		do(t, m, "ACL", "SETUSER", "fenced", "on", ">right", "~quorumlock:*", "&*", "+@all")
 	}
-	as := func(user string, ms ...*masters.Master) []string {
+	as := func(user string, ms ...*redistest.Master) []string {
 		urls := make([]string, len(ms))
 		for i, m := range ms {
 			urls[i] = "redis://" + user + "@" + m.Addr()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -303,7 +303,7 @@ func TestHooksAndLogger(t *testing.T) {
 	}
 }
 
-func killAll(t *testing.T, f *masters.Fleet) {
+func killAll(t *testing.T, f *redistest.Fleet) {
 	t.Helper()
 	for _, m := range f.Masters {
 		must(t, m.Kill())

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // network is a proxy in front of each master of a fleet.
 type network struct{ proxies []*proxy }
 
 // proxied puts a proxy in front of each master, until the test ends.
-func proxied(t *testing.T, f *masters.Fleet) *network {
+func proxied(t *testing.T, f *redistest.Fleet) *network {
 	t.Helper()
 	n := &network{}
 	for _, m := range f.Masters {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -14,12 +14,12 @@ func TestLongWaitsAreQuiet(t *testing.T) {
 	const lockers = 8
 	for _, c := range []struct {
 		name    string
-		prepare func(t *testing.T, m []*masters.Master)
+		prepare func(t *testing.T, m []*redistest.Master)
 		most    int // commands per second on all masters; pings alone are 27
 	}{
-		{"as usual", func(*testing.T, []*masters.Master) {}, 300},
-		{"the holder has a bare majority", func(t *testing.T, m []*masters.Master) { do(t, m[2], "DEL", "k") }, 300},
-		{"nobody may subscribe", func(t *testing.T, ms []*masters.Master) {
+		{"as usual", func(*testing.T, []*redistest.Master) {}, 300},
+		{"the holder has a bare majority", func(t *testing.T, m []*redistest.Master) { do(t, m[2], "DEL", "k") }, 300},
+		{"nobody may subscribe", func(t *testing.T, ms []*redistest.Master) {
 			for _, m := range ms {
 				do(t, m, "ACL", "SETUSER", "default", "-@pubsub", "+publish")
 			}

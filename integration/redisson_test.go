@@ -1,101 +1,153 @@
 package integration_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// redisson is a peer as Redisson's RedissonLock is on the wire: its scripts of tryLockInnerAsync and unlockInnerAsync, a thread's
-// id as the field, the channel and payload of LockPubSub.
-type redisson struct {
-	t       *testing.T
-	masters []*masters.Master
-	id      string
+// peer is another implementation of the wire format that we share with Redisson, on one master. It is written from
+// docs/design.md §4.2 alone and calls nothing of the library, which could otherwise agree with itself about a mistake.
+type peer struct {
+	t      *testing.T
+	master *redistest.Master
 }
 
 const (
-	redissonLock = `if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then
-redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
-return redis.call('pttl', KEYS[1]);`
-	redissonUnlock = `if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil; end;
-local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1);
-if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); return 0;
-else redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1; end; return nil;`
+	peerOwner = "8743c9c0-0795-4907-87fd-6c719a6b4586:17" // "<uuid>:<thread>"
+	peerLease = 30 * time.Second
+
+	// peerEnter replies with the owner's level, and with the milliseconds until the lock expires.
+	// The level is 0 for an owner who is refused.
+	peerEnter = `
+		local lock, owner, lease = KEYS[1], ARGV[1], ARGV[2]
+		local others = redis.call('HLEN', lock) - redis.call('HEXISTS', lock, owner)
+		local level = 0
+		if others == 0 then
+			level = redis.call('HINCRBY', lock, owner, 1)
+			redis.call('PEXPIRE', lock, lease)
+		end
+		return {level, redis.call('PTTL', lock)}`
+
+	// peerLeave replies with the level that is left, or with -1 for an owner who does not hold the lock.
+	peerLeave = `
+		local lock, owner, channel = KEYS[1], ARGV[1], ARGV[2]
+		local level = tonumber(redis.call('HGET', lock, owner) or 0)
+		if level > 1 then
+			return redis.call('HINCRBY', lock, owner, -1)
+		elseif level == 1 then
+			redis.call('DEL', lock)
+			redis.call('PUBLISH', channel, '0')
+		end
+		return level - 1`
 )
 
-// tryLock asks one master. It returns what is left of another's lease, or −1 when it holds the lock.
-func (r *redisson) tryLock(m *masters.Master, name string) int64 {
-	r.t.Helper()
-	reply := do(r.t, m, "EVAL", redissonLock, 1, name, 30000, r.id)
-	if reply == nil {
-		return -1
+// peersOn returns a peer on each master, all with the same owner.
+func peersOn(t *testing.T, f *redistest.Fleet) []peer {
+	var all []peer
+	for _, m := range f.Masters {
+		all = append(all, peer{t, m})
 	}
-	return reply.(int64)
+	return all
 }
 
-func (r *redisson) unlock(name string) {
-	r.t.Helper()
-	for _, m := range r.masters {
-		do(r.t, m, "EVAL", redissonUnlock, 2, name, redissonChannel(name), "0", 30000, r.id)
-	}
+func peerChannel(name string) string { return "redisson_lock__channel:{" + name + "}" }
+
+// Lock enters the lock once more, without waiting. It returns the level, 0 when refused, and the time until the lock expires.
+func (p peer) Lock(name string) (level int, left time.Duration) {
+	p.t.Helper()
+	reply, err := redis.Ints(do(p.t, p.master, "EVAL", peerEnter, 1, name, peerOwner, peerLease.Milliseconds()), nil)
+	must(p.t, err)
+	return reply[0], time.Duration(reply[1]) * time.Millisecond
 }
 
-func redissonChannel(name string) string { return "redisson_lock__channel:{" + name + "}" }
+// Unlock leaves the lock once, and returns the level that is left.
+func (p peer) Unlock(name string) (level int) {
+	p.t.Helper()
+	level, err := redis.Int(do(p.t, p.master, "EVAL", peerLeave, 1, name, peerOwner, peerChannel(name)), nil)
+	must(p.t, err)
+	if level < 0 {
+		p.t.Fatalf("the peer does not hold %s on %s", name, p.master.Addr())
+	}
+	return level
+}
+
+// Wait subscribes to the releases of a name. The function that it returns blocks until one is published, at most for soon, and
+// returns its payload.
+func (p peer) Wait(name string) (payload func() string) {
+	p.t.Helper()
+	c, err := redis.Dial("tcp", p.master.Addr(), redis.DialConnectTimeout(soon), redis.DialReadTimeout(soon))
+	must(p.t, err)
+	p.t.Cleanup(func() { c.Close() })
+	channel := redis.PubSubConn{Conn: c}
+	must(p.t, channel.Subscribe(peerChannel(name)))
+	if got, ok := channel.Receive().(redis.Subscription); !ok {
+		p.t.Fatalf("the peer cannot subscribe: %v", got)
+	}
+	return func() string {
+		p.t.Helper()
+		got := channel.Receive()
+		message, ok := got.(redis.Message)
+		if !ok {
+			p.t.Fatalf("the peer on %s waits for a release and gets %v", p.master.Addr(), got)
+		}
+		return string(message.Data)
+	}
+}
 
 func TestARedissonReleaseWakesUs(t *testing.T) {
 	f := fleet(t, 3)
-	peer := &redisson{t, f.Masters, "8743c9c0-0795-4907-87fd-6c719a6b4586:17"}
-	for _, m := range f.Masters {
-		if left := peer.tryLock(m, "k"); left != -1 {
-			t.Fatalf("the peer is refused: %d", left)
+	peers := peersOn(t, f)
+	for _, p := range peers {
+		for want := 1; want <= 2; want++ {
+			if level, left := p.Lock("k"); level != want {
+				t.Fatalf("the peer enters: level %d, want %d; %v left", level, want, left)
+			}
 		}
 	}
 	w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
+	for _, p := range peers {
+		if level := p.Unlock("k"); level != 1 {
+			t.Fatalf("the peer leaves once of twice: level %d", level)
+		}
+	}
+	if len(w) > 0 {
+		t.Fatal("the peer is still in, and our Lock has returned")
+	}
 	since := time.Now()
-	peer.unlock("k")
+	for _, p := range peers {
+		p.Unlock("k")
+	}
 	woken(t, w, since, wakes)
 }
 
 // A Java waiter subscribes, tries again, and waits for a message on each master's channel: its payload must be 0.
 func TestOurReleaseWakesARedissonWaiter(t *testing.T) {
 	f := fleet(t, 3)
-	peer := &redisson{t, f.Masters, "8743c9c0-0795-4907-87fd-6c719a6b4586:17"}
 	held := lock(t, open(t, f, redlock.Open), "k")
 	grantedByAll(t, f.Masters, "k")
-	locked := make(chan error, len(f.Masters))
-	for _, m := range f.Masters {
-		c, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(soon))
-		must(t, err)
-		defer c.Close()
-		channel := redis.PubSubConn{Conn: c}
-		must(t, channel.Subscribe(redissonChannel("k")))
-		if _, ok := channel.Receive().(redis.Subscription); !ok {
-			t.Fatal("the peer cannot subscribe")
+	peers := peersOn(t, f)
+	var payloads []func() string
+	for _, p := range peers {
+		payloads = append(payloads, p.Wait("k"))
+		if level, left := p.Lock("k"); level != 0 || left <= 0 {
+			t.Fatalf("we hold the lock, and the peer is told: level %d, %v left", level, left)
 		}
-		if left := peer.tryLock(m, "k"); left <= 0 {
-			t.Fatalf("we hold the lock, and the peer is told %d", left)
-		}
-		go func() {
-			message, ok := channel.Receive().(redis.Message)
-			switch {
-			case !ok || string(message.Data) != "0":
-				locked <- fmt.Errorf("the peer heard %+v", message)
-			case peer.tryLock(m, "k") != -1:
-				locked <- fmt.Errorf("the peer was woken and is refused by %s", m.Addr())
-			default:
-				locked <- nil
-			}
-		}()
 	}
 	unlock(t, held)
-	for range f.Masters {
-		must(t, <-locked)
+	for i, p := range peers {
+		if payload := payloads[i](); payload != "0" {
+			t.Errorf("the release on %s is published as %q", p.master.Addr(), payload)
+		}
+		if level, left := p.Lock("k"); level != 1 {
+			t.Errorf("the peer is woken and refused by %s: level %d, %v left", p.master.Addr(), level, left)
+		}
 	}
-	peer.unlock("k")
+	for _, p := range peers {
+		p.Unlock("k")
+	}
 	noLocks(t, f.Masters)
 }

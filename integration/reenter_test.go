@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
 // levelIs fails the test unless the owner stands at that level on every master, soon and from then on.
-func levelIs(t *testing.T, ms []*masters.Master, held *quorum.Lock, level int) {
+func levelIs(t *testing.T, ms []*redistest.Master, held *quorum.Lock, level int) {
 	t.Helper()
 	var seen []map[string]string
 	everywhere := func() bool {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -26,7 +26,7 @@ func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, o
 }
 
 // admit gives the operator's word for the masters.
-func admit(t *testing.T, maxLease time.Duration, ms ...*masters.Master) {
+func admit(t *testing.T, maxLease time.Duration, ms ...*redistest.Master) {
 	t.Helper()
 	for _, m := range ms {
 		n, err := node.Open(m.URL(), node.WithMaxLease(maxLease), node.WithTimeout(soon))
@@ -37,14 +37,14 @@ func admit(t *testing.T, maxLease time.Duration, ms ...*masters.Master) {
 }
 
 // restart is a crash and a new start.
-func restart(t *testing.T, m *masters.Master) {
+func restart(t *testing.T, m *redistest.Master) {
 	t.Helper()
 	must(t, m.Kill())
 	must(t, m.Start())
 }
 
 // resync has a master take over the dataset of an empty one, over the connections that it has.
-func resync(t *testing.T, m *masters.Master) {
+func resync(t *testing.T, m *redistest.Master) {
 	t.Helper()
 	empty := fleet(t, 1, "--repl-diskless-sync-delay", "0").Masters[0]
 	host, port, err := net.SplitHostPort(empty.Addr())
@@ -61,10 +61,10 @@ func resync(t *testing.T, m *masters.Master) {
 var ways = []struct {
 	name     string
 	maxLease time.Duration // longer than it takes
-	forget   func(*testing.T, *masters.Master)
+	forget   func(*testing.T, *redistest.Master)
 }{
 	{"restart", 2 * time.Second, restart},
-	{"flush", 2 * time.Second, func(t *testing.T, m *masters.Master) { do(t, m, "FLUSHALL") }},
+	{"flush", 2 * time.Second, func(t *testing.T, m *redistest.Master) { do(t, m, "FLUSHALL") }},
 	{"resync", 2 * time.Second, resync},
 }
 
@@ -111,7 +111,7 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 }
 
 // voteTwice runs that schedule until A's end. Second is not nil when B was granted while A held: both were Valid at one time.
-func voteTwice(t *testing.T, f *masters.Fleet, a, b *quorum.Locker, lease time.Duration, forget func(*testing.T, *masters.Master)) (
+func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time.Duration, forget func(*testing.T, *redistest.Master)) (
 	first, second *quorum.Lock, quarantines int) {
 	t.Helper()
 	unlock(t, lock(t, b, "warm up")) // B has its connections
@@ -147,7 +147,7 @@ func voteTwice(t *testing.T, f *masters.Fleet, a, b *quorum.Locker, lease time.D
 }
 
 // vow is what a master says at one instant: whether the key is there, and how long it is in quarantine.
-func vow(t *testing.T, m *masters.Master, name string) (there bool, quarantine time.Duration, known bool) {
+func vow(t *testing.T, m *redistest.Master, name string) (there bool, quarantine time.Duration, known bool) {
 	t.Helper()
 	reply, err := redis.Ints(m.Do("EVAL", `local t = redis.call('TIME')
 		local admitted = redis.call('HGET', 'quorumlock:node', 'admitted')

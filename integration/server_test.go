@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -16,7 +16,7 @@ import (
 )
 
 // onAll runs one command on every master at the same time.
-func onAll(t *testing.T, f *masters.Fleet, args ...any) {
+func onAll(t *testing.T, f *redistest.Fleet, args ...any) {
 	t.Helper()
 	var all sync.WaitGroup
 	for _, m := range f.Masters {
@@ -31,7 +31,7 @@ func onAll(t *testing.T, f *masters.Fleet, args ...any) {
 
 // again runs one command on every master every so often, but not before work has gone on since, until stop, which tells how
 // often it did.
-func again(t *testing.T, f *masters.Fleet, every time.Duration, work *atomic.Int64, args ...any) (stop func() int) {
+func again(t *testing.T, f *redistest.Fleet, every time.Duration, work *atomic.Int64, args ...any) (stop func() int) {
 	t.Helper()
 	end, times := make(chan struct{}), make(chan int)
 	go func() {
@@ -145,7 +145,7 @@ func busy(t *testing.T, l *quorum.Locker, d time.Duration, done *atomic.Int64) {
 }
 
 // whole fails the test unless the locks stayed held all the time, and are on all masters.
-func whole(t *testing.T, f *masters.Fleet, held []*quorum.Lock) {
+func whole(t *testing.T, f *redistest.Fleet, held []*quorum.Lock) {
 	t.Helper()
 	for _, one := range held {
 		if !one.Valid() {

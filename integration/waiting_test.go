@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -33,7 +33,7 @@ type waited struct {
 }
 
 // wait calls Lock and returns when the waiter is subscribed on as many masters, and has done all the asking that this leads to.
-func wait(t *testing.T, ctx context.Context, l *quorum.Locker, ms []*masters.Master, name string) <-chan waited {
+func wait(t *testing.T, ctx context.Context, l *quorum.Locker, ms []*redistest.Master, name string) <-chan waited {
 	t.Helper()
 	before := listening(t, ms, name)
 	result := make(chan waited, 1)
@@ -47,7 +47,7 @@ func wait(t *testing.T, ctx context.Context, l *quorum.Locker, ms []*masters.Mas
 }
 
 // listening counts the subscriptions to a name's channel, over the masters.
-func listening(t *testing.T, ms []*masters.Master, name string) int {
+func listening(t *testing.T, ms []*redistest.Master, name string) int {
 	t.Helper()
 	sum := 0
 	for _, m := range ms {
@@ -131,7 +131,7 @@ func TestAFlowThatHoldsOneNameIsNotBlockedByAWaiterForTwo(t *testing.T) {
 
 // Every way in which a message may not come, and who waits must get the lock all the same.
 func TestNobodyIsStranded(t *testing.T) {
-	each := func(t *testing.T, f *masters.Fleet, command ...any) {
+	each := func(t *testing.T, f *redistest.Fleet, command ...any) {
 		for _, m := range f.Masters {
 			do(t, m, command...)
 		}
@@ -202,7 +202,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open, patient)
 		held := lock(t, holder, "k")
 		must(t, f.Masters[1].Freeze())
-		w := wait(t, t.Context(), waiter, []*masters.Master{f.Masters[0], f.Masters[2]}, "k")
+		w := wait(t, t.Context(), waiter, []*redistest.Master{f.Masters[0], f.Masters[2]}, "k")
 		since := time.Now()
 		unlock(t, held)
 		woken(t, w, since, wakes)
@@ -294,7 +294,7 @@ func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
 }
 
 // asked counts the commands that the masters carried out, but for those of the tests.
-func asked(t *testing.T, ms []*masters.Master) int {
+func asked(t *testing.T, ms []*redistest.Master) int {
 	t.Helper()
 	sum := 0
 	for _, m := range ms {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -21,7 +21,7 @@ import (
 )
 
 // admitted opens a Locker with quarantine, on the operator's word that no lease from before is alive.
-func admitted(t *testing.T, f *masters.Fleet, by opener, opts ...quorum.Option) *quorum.Locker {
+func admitted(t *testing.T, f *redistest.Fleet, by opener, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()
 	for _, url := range f.URLs() {
 		n, err := node.Open(url)
@@ -36,7 +36,7 @@ func admitted(t *testing.T, f *masters.Fleet, by opener, opts ...quorum.Option) 
 }
 
 // flush makes a master forget everything except that it is admitted, in one step.
-func flush(t *testing.T, m *masters.Master) {
+func flush(t *testing.T, m *redistest.Master) {
 	t.Helper()
 	do(t, m, "EVAL", `local marker = redis.call('HGETALL', KEYS[1])
 		redis.call('FLUSHALL')
@@ -209,7 +209,7 @@ func TestNoRenewalAfterUnlock(t *testing.T) {
 }
 
 // monitor notes every command that a master runs for a client, in order. What it returns ends that.
-func monitor(t *testing.T, m *masters.Master) (log func() []string) {
+func monitor(t *testing.T, m *redistest.Master) (log func() []string) {
 	t.Helper()
 	c, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(soon))
 	must(t, err)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -24,7 +24,7 @@ func TestOpenRefusesNone(t *testing.T) {
 }
 
 func TestHoldsByAllAndLeavesNothing(t *testing.T) {
-	fleet, err := masters.StartEmbedded(2) // an even number is as good as any
+	fleet, err := redistest.StartEmbedded(2) // an even number is as good as any
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,13 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // asApp gives the server a user who may touch keys that match "app:*", and opens a node for it.
-func asApp(t *testing.T, m *masters.Master, opts ...node.Option) *node.Node {
+func asApp(t *testing.T, m *redistest.Master, opts ...node.Option) *node.Node {
 	t.Helper()
 	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")
 	return open(t, "redis://app:right@"+m.Addr(), opts...)
@@ -57,7 +57,7 @@ func TestAReleaseThatIsRefusedHoldsUpNobody(t *testing.T) {
 }
 
 // statNumber is one number in a line of INFO, 0 where there is none.
-func statNumber(t *testing.T, m *masters.Master, section, line, field string) (n int) {
+func statNumber(t *testing.T, m *redistest.Master, section, line, field string) (n int) {
 	t.Helper()
 	text, err := redis.String(m.Do("INFO", section))
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -37,7 +37,7 @@ func warns(t *testing.T, report node.Report, parts ...string) {
 }
 
 func TestCheck(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *masters.Master) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openCareful(t, m.URL(), time.Hour)
 		before, err := redis.Strings(m.Do("KEYS", "*"))
 		must(t, err)

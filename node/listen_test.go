@@ -17,7 +17,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	masterfake "github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -67,7 +67,7 @@ func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *node.No
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		if serve == nil {
-			serve = masterfake.New(time.Now, 1).Serve
+			serve = fakeredis.New(time.Now, 1).Serve
 		}
 		x := &exchange{serve: serve}
 		x.pool = &redis.Pool{MaxIdle: 1, DialContext: x.dial}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	masterfake "github.com/quorumlock/quorumlock/integration/fake"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -53,7 +53,7 @@ func (l *lines) logged(words ...string) (n int) {
 
 // However many connections a node has, and calls find it so, it is said once that it is down, up or in quarantine.
 func TestLogOfANode(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *masters.Master) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		log := &lines{}
 		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithMaxLease(short), node.WithConns(4),
 			node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
@@ -171,7 +171,7 @@ func TestLogOfReasons(t *testing.T) {
 func TestASlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dead atomic.Bool
-		x := &exchange{serve: masterfake.New(time.Now, 1).Serve}
+		x := &exchange{serve: fakeredis.New(time.Now, 1).Serve}
 		pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
 			if dead.Load() {
 				return nil, errors.New("nobody is there")

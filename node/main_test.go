@@ -10,7 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -25,10 +25,10 @@ const (
 )
 
 // startReal starts one redis-server, or skips the test.
-func startReal(t *testing.T, args ...string) *masters.Master {
+func startReal(t *testing.T, args ...string) *redistest.Master {
 	t.Helper()
-	fleet, err := masters.StartReal(1, args...)
-	if errors.Is(err, masters.ErrNoServer) {
+	fleet, err := redistest.StartReal(1, args...)
+	if errors.Is(err, redistest.ErrNoServer) {
 		t.Skipf("needs a real server: %v", err)
 	}
 	if err != nil {
@@ -38,16 +38,16 @@ func startReal(t *testing.T, args ...string) *masters.Master {
 	return fleet.Masters[0]
 }
 
-func startEmbedded(t *testing.T) *masters.Master {
+func startEmbedded(t *testing.T) *redistest.Master {
 	t.Helper()
-	fleet, err := masters.StartEmbedded(1)
+	fleet, err := redistest.StartEmbedded(1)
 	must(t, err)
 	t.Cleanup(func() { must(t, fleet.Stop()) })
 	return fleet.Masters[0]
 }
 
 // onBoth runs a test on both kinds of master.
-func onBoth(t *testing.T, test func(*testing.T, *masters.Master)) {
+func onBoth(t *testing.T, test func(*testing.T, *redistest.Master)) {
 	t.Run("real", func(t *testing.T) { test(t, startReal(t)) })
 	t.Run("embedded", func(t *testing.T) { test(t, startEmbedded(t)) })
 }
@@ -166,7 +166,7 @@ func must(t *testing.T, err error) {
 }
 
 // mustDo runs a command on the master beside the node.
-func mustDo(t *testing.T, m *masters.Master, args ...any) any {
+func mustDo(t *testing.T, m *redistest.Master, args ...any) any {
 	t.Helper()
 	reply, err := m.Do(args...)
 	if err != nil {
@@ -176,7 +176,7 @@ func mustDo(t *testing.T, m *masters.Master, args ...any) any {
 }
 
 // keys are those of locks: without our own.
-func keys(t *testing.T, m *masters.Master) (locks []string) {
+func keys(t *testing.T, m *redistest.Master) (locks []string) {
 	t.Helper()
 	all, err := redis.Strings(m.Do("KEYS", "*"))
 	must(t, err)
@@ -188,13 +188,13 @@ func keys(t *testing.T, m *masters.Master) (locks []string) {
 	return locks
 }
 
-func exists(t *testing.T, m *masters.Master, key string) bool {
+func exists(t *testing.T, m *redistest.Master, key string) bool {
 	t.Helper()
 	return fmt.Sprint(mustDo(t, m, "EXISTS", key)) == "1"
 }
 
 // stat is a field of INFO.
-func stat(t *testing.T, m *masters.Master, section, field string) string {
+func stat(t *testing.T, m *redistest.Master, section, field string) string {
 	t.Helper()
 	text, err := redis.String(m.Do("INFO", section))
 	must(t, err)

@@ -11,14 +11,14 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // A release that came before its acquire, or after the next owner's, would show: somebody were refused.
 func TestCallsOfAKeyArriveInOrder(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *masters.Master) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := open(t, m.URL(), node.WithConns(3))
 		const owners, keysN = 100, 4
 		var all [keysN][]answer
@@ -77,7 +77,7 @@ func TestManyCallersShareAConnection(t *testing.T) {
 	}
 }
 
-func reads(t *testing.T, m *masters.Master) int {
+func reads(t *testing.T, m *redistest.Master) int {
 	t.Helper()
 	count, err := strconv.Atoi(stat(t, m, "stats", "total_reads_processed"))
 	must(t, err)
@@ -85,7 +85,7 @@ func reads(t *testing.T, m *masters.Master) int {
 }
 
 // clients is the number of connections beside the one that asks.
-func clients(t *testing.T, m *masters.Master) int {
+func clients(t *testing.T, m *redistest.Master) int {
 	t.Helper()
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
 	must(t, err)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -29,7 +29,7 @@ func grantsAfter(t *testing.T, n *node.Node, end time.Time, name, owner string) 
 }
 
 func TestARestartMeansQuarantine(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *masters.Master) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openCareful(t, m.URL(), short)
 		began := time.Now()
 		quarantined(t, n, short, "k", "o:1") // a new deployment waits, once
@@ -76,7 +76,7 @@ func TestASecondClientDoesNotProlongQuarantine(t *testing.T) {
 }
 
 func TestWithoutQuarantine(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *masters.Master) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := open(t, m.URL())
 		mustGrant(t, do(t, n, acquire("k", "o:1")))
 		must(t, m.Kill())
@@ -90,7 +90,7 @@ func TestWithoutQuarantine(t *testing.T) {
 }
 
 func TestAdmitEndsQuarantine(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *masters.Master) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openCareful(t, m.URL(), time.Hour)
 		quarantined(t, n, time.Hour, "k", "o:1")
 		must(t, n.Admit(t.Context()))
@@ -127,15 +127,15 @@ func TestInQuarantineHoldersGoOn(t *testing.T) {
 
 // The data is swapped under a live connection, and the process stays the same.
 func TestDataSwappedUnderALiveConnection(t *testing.T) {
-	for what, swap := range map[string]func(*testing.T, *masters.Master){
-		"FLUSHALL": func(t *testing.T, m *masters.Master) { mustDo(t, m, "FLUSHALL") },
-		"a resync": func(t *testing.T, m *masters.Master) {
+	for what, swap := range map[string]func(*testing.T, *redistest.Master){
+		"FLUSHALL": func(t *testing.T, m *redistest.Master) { mustDo(t, m, "FLUSHALL") },
+		"a resync": func(t *testing.T, m *redistest.Master) {
 			other := startReal(t) // is in use itself, with the same max lease, and admitted
 			n := openCareful(t, other.URL(), time.Hour)
 			must(t, n.Admit(t.Context()))
 			resync(t, m, other)
 		},
-		"a resync from a master not in use": func(t *testing.T, m *masters.Master) { resync(t, m, startReal(t)) },
+		"a resync from a master not in use": func(t *testing.T, m *redistest.Master) { resync(t, m, startReal(t)) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +155,7 @@ func TestDataSwappedUnderALiveConnection(t *testing.T) {
 	}
 }
 
-func resync(t *testing.T, m, from *masters.Master) {
+func resync(t *testing.T, m, from *redistest.Master) {
 	t.Helper()
 	mustDo(t, from, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	host, port := hostPort(t, from)
@@ -165,7 +165,7 @@ func resync(t *testing.T, m, from *masters.Master) {
 }
 
 func TestIdentify(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *masters.Master) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openCareful(t, m.URL(), time.Hour)
 		id, err := n.Identify(t.Context())
 		if want := stat(t, m, "server", "run_id"); err != nil || id != want {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -29,7 +29,7 @@ func isPermanent(t *testing.T, err error) {
 	}
 }
 
-func hostPort(t *testing.T, m *masters.Master) (string, string) {
+func hostPort(t *testing.T, m *redistest.Master) (string, string) {
 	t.Helper()
 	host, port, ok := strings.Cut(m.Addr(), ":")
 	if !ok {
@@ -74,7 +74,7 @@ func TestAServerThatEvictsIsRefused(t *testing.T) {
 }
 
 func TestAnotherMaxLeaseIsRefused(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *masters.Master) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		first := open(t, m.URL(), node.WithMaxLease(time.Minute))
 		mustGrant(t, do(t, first, acquireFor(time.Minute, "k", "o:1")))
 		second := open(t, m.URL())
@@ -93,7 +93,7 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 }
 
 // withUser gives the server a user for database 3 and all else, and no use of the default one beside the test's.
-func withUser(t *testing.T, m *masters.Master, rules ...any) {
+func withUser(t *testing.T, m *redistest.Master, rules ...any) {
 	t.Helper()
 	mustDo(t, m, append([]any{"ACL", "SETUSER", "app", "on", ">se/cr@et %", "~*", "&*", "+@all"}, rules...)...)
 }

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -48,9 +48,9 @@ func TestTLS(t *testing.T) {
 	_, port, err := net.SplitHostPort(free.Addr().String())
 	must(t, err)
 	must(t, free.Close())
-	fleet, err := masters.StartReal(1, "--tls-port", port, "--tls-cert-file", filepath.Join(dir, "cert.pem"),
+	fleet, err := redistest.StartReal(1, "--tls-port", port, "--tls-cert-file", filepath.Join(dir, "cert.pem"),
 		"--tls-key-file", filepath.Join(dir, "key.pem"), "--tls-ca-cert-file", filepath.Join(dir, "cert.pem"), "--tls-auth-clients", "no")
-	if errors.Is(err, masters.ErrNoServer) || err != nil && strings.Contains(err.Error(), "tls") {
+	if errors.Is(err, redistest.ErrNoServer) || err != nil && strings.Contains(err.Error(), "tls") {
 		t.Skipf("needs a redis-server with TLS: %v", err)
 	}
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -21,7 +21,7 @@ import (
 // what waits for it.
 type town struct {
 	t       *testing.T
-	masters []*fake.Master
+	masters []*fakeredis.Master
 	calls   atomic.Int64                  // of scripts, on all masters
 	on      [3]atomic.Pointer[func()]     // when set, what a master does before it answers a script
 	stalled atomic.Pointer[chan struct{}] // when set, no script is answered before it is closed
@@ -47,7 +47,7 @@ func inTown(t *testing.T, test func(t *testing.T, c *town)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &town{t: t}
 		for i := range 3 {
-			m := fake.New(time.Now, uint64(i+1))
+			m := fakeredis.New(time.Now, uint64(i+1))
 			m.Trace = func(string, string, []string, any, error) {
 				c.calls.Add(1)
 				if before := c.on[i].Load(); before != nil {

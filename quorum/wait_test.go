@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
@@ -276,7 +276,7 @@ func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process()
 		for _, m := range c.masters {
-			m.Crash(fake.Everything)
+			m.Crash(fakeredis.Everything)
 		}
 		first, second := l.join([]string{"a"}), l.join([]string{"a"})
 		first.mustBegin(t)
@@ -366,7 +366,7 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 
 		// Somebody asks and has not been answered.
 		for _, m := range c.masters {
-			m.Crash(fake.Everything)
+			m.Crash(fakeredis.Everything)
 		}
 		asking := l.join([]string{"a"})
 		asking.mustBegin(t)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -49,7 +49,7 @@ func TestLateGrantHasNoPartInTheToken(t *testing.T) {
 		if h.votes[2].answer != granted {
 			t.Fatalf("the third master's answer is %d", h.votes[2].answer)
 		}
-		c.masters[2].Crash(fake.Nothing)
+		c.masters[2].Crash(fakeredis.Nothing)
 		synctest.Wait()
 		h.settleToken(t.Context())
 		if h.reason != nil || h.token != high+1 {

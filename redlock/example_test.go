@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
 func Example() {
-	fleet, err := masters.StartEmbedded(3) // three masters in this process
+	fleet, err := redistest.StartEmbedded(3) // three masters in this process
 	if err != nil {
 		fmt.Println(err)
 		return

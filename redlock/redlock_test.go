@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -27,7 +27,7 @@ func TestOpenRefusesNumbersWithoutMajority(t *testing.T) {
 }
 
 func TestHoldsByMajority(t *testing.T) {
-	fleet, err := masters.StartEmbedded(3)
+	fleet, err := redistest.StartEmbedded(3)
 	if err != nil {
 		t.Fatal(err)
 	}

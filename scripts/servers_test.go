@@ -10,7 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -19,21 +19,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestVectorsOnRedis(t *testing.T) { runVectors(t, startReal(t)) }
 
 func TestVectorsOnMiniredis(t *testing.T) {
-	fleet, err := masters.StartEmbedded(1)
+	fleet, err := redistest.StartEmbedded(1)
 	runVectors(t, serverOf(t, fleet, err))
 }
 
 // startReal starts a redis-server, or skips the test.
 func startReal(t *testing.T) listener {
 	t.Helper()
-	fleet, err := masters.StartReal(1)
-	if errors.Is(err, masters.ErrNoServer) {
+	fleet, err := redistest.StartReal(1)
+	if errors.Is(err, redistest.ErrNoServer) {
 		t.Skipf("needs a real server: %v", err)
 	}
 	return serverOf(t, fleet, err)
 }
 
-func serverOf(t *testing.T, fleet *masters.Fleet, err error) listener {
+func serverOf(t *testing.T, fleet *redistest.Fleet, err error) listener {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func serverOf(t *testing.T, fleet *masters.Fleet, err error) listener {
 }
 
 // listener is a master as the vectors want it.
-type listener struct{ *masters.Master }
+type listener struct{ *redistest.Master }
 
 func (l listener) Listen(during func()) ([]message, error) {
 	conn, err := redis.Dial("tcp", l.Addr(), redis.DialReadTimeout(5*time.Second))

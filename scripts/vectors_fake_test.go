@@ -7,23 +7,23 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
 // What the simulations run on must answer as real servers do.
 func TestVectorsOnFake(t *testing.T) {
-	master := fake.New(time.Now, 1)
+	master := fakeredis.New(time.Now, 1)
 	t.Cleanup(master.Stop)
 	runVectors(t, piped{master, pipeTo(t, master)})
 }
 
 // piped is a fake master behind in-memory connections.
 type piped struct {
-	master *fake.Master
+	master *fakeredis.Master
 	conn   redis.Conn
 }
 
-func pipeTo(t *testing.T, master *fake.Master) redis.Conn {
+func pipeTo(t *testing.T, master *fakeredis.Master) redis.Conn {
 	client, server := net.Pipe()
 	go master.Serve(server)
 	conn := redis.NewConn(client, 5*time.Second, 5*time.Second)

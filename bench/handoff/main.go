@@ -12,7 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/bench/internal/handoff"
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 func main() {
@@ -44,7 +44,7 @@ func run(ctx context.Context, plan handoff.Plan, n, rounds int, only string) (er
 	if only != "" {
 		peers = []string{only}
 	}
-	fleet, err := masters.StartReal(n)
+	fleet, err := redistest.StartReal(n)
 	if err != nil {
 		return err
 	}

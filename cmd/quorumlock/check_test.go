@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-func do(t *testing.T, m *masters.Master, args ...any) any {
+func do(t *testing.T, m *redistest.Master, args ...any) any {
 	t.Helper()
 	reply, err := m.Do(args...)
 	if err != nil {

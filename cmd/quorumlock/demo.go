@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -28,7 +28,7 @@ const (
 // demo is what the steps of the story share.
 type demo struct {
 	*narrator
-	fleet *masters.Fleet
+	fleet *redistest.Fleet
 	a, b  *worker
 
 	lock    *quorum.Lock       // worker A's, over the loss of masters
@@ -45,7 +45,7 @@ type worker struct {
 }
 
 // demonstrate tells the story on masters that it starts and ends itself.
-func demonstrate(ctx context.Context, start func(n int, args ...string) (*masters.Fleet, error), stdout, stderr io.Writer) int {
+func demonstrate(ctx context.Context, start func(n int, args ...string) (*redistest.Fleet, error), stdout, stderr io.Writer) int {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)

@@ -7,26 +7,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-type startFunc func(n int, args ...string) (*masters.Fleet, error)
+type startFunc func(n int, args ...string) (*redistest.Fleet, error)
 
-func startEmbedded(n int, _ ...string) (*masters.Fleet, error) { return masters.StartEmbedded(n) }
+func startEmbedded(n int, _ ...string) (*redistest.Fleet, error) { return redistest.StartEmbedded(n) }
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	kinds := []struct {
 		name  string
 		start startFunc
-	}{{"redis-server", masters.StartReal}, {"embedded miniredis", startEmbedded}}
+	}{{"redis-server", redistest.StartReal}, {"embedded miniredis", startEmbedded}}
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			var out, errs output
 			began := time.Now()
 			code := demonstrate(context.Background(), kind.start, &out, &errs)
-			if strings.Contains(errs.String(), masters.ErrNoServer.Error()) {
+			if strings.Contains(errs.String(), redistest.ErrNoServer.Error()) {
 				t.Skip(errs.String())
 			}
 			if code != exitOK || errs.String() != "" || strings.Contains(out.String(), "FALSE") {
@@ -87,8 +87,8 @@ func TestDemoInterrupted(t *testing.T) {
 // TestDemoFindsFalseClaims loses a master that the story knows nothing of.
 func TestDemoFindsFalseClaims(t *testing.T) {
 	t.Parallel()
-	var fleet *masters.Fleet
-	start := func(n int, args ...string) (_ *masters.Fleet, err error) {
+	var fleet *redistest.Fleet
+	start := func(n int, args ...string) (_ *redistest.Fleet, err error) {
 		fleet, err = startEmbedded(n, args...)
 		return fleet, err
 	}
@@ -116,7 +116,7 @@ func TestDemoWithoutOutput(t *testing.T) {
 
 func TestDemoWithoutMasters(t *testing.T) {
 	t.Parallel()
-	start := func(int, ...string) (*masters.Fleet, error) { return nil, errors.New("no room") }
+	start := func(int, ...string) (*redistest.Fleet, error) { return nil, errors.New("no room") }
 	var out, errs output
 	if code := demonstrate(context.Background(), start, &out, &errs); code != exitFailed {
 		t.Errorf("exit code %d", code)

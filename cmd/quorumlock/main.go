@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 const (
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if len(args) > 0 {
 			return misused(stderr, "demo takes no arguments")
 		}
-		return demonstrate(ctx, masters.Start, stdout, stderr)
+		return demonstrate(ctx, redistest.Start, stdout, stderr)
 	case command == "check":
 		return check(ctx, args, stdout, stderr)
 	case command == "admit":

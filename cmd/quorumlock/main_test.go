@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // commandVariable makes the test binary the command itself.
@@ -129,10 +129,10 @@ func contains(t *testing.T, in string, texts ...string) {
 }
 
 // startReal starts n redis-server processes that end with the test, or skips it.
-func startReal(t *testing.T, n int) *masters.Fleet {
+func startReal(t *testing.T, n int) *redistest.Fleet {
 	t.Helper()
-	fleet, err := masters.StartReal(n)
-	if errors.Is(err, masters.ErrNoServer) {
+	fleet, err := redistest.StartReal(n)
+	if errors.Is(err, redistest.ErrNoServer) {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/quorumlock/quorumlock/integration/containers"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // server is one master, wherever it runs.
@@ -51,8 +51,8 @@ func openBackend(wanted string) (backend, error) {
 		}
 		without = err
 	}
-	fleet, err := masters.StartReal(1)
-	if errors.Is(err, masters.ErrNoServer) {
+	fleet, err := redistest.StartReal(1)
+	if errors.Is(err, redistest.ErrNoServer) {
 		return nil, fmt.Errorf("SKIPPED, needs a container engine or redis-server: %w, %w", err, without)
 	}
 	if err != nil {
@@ -104,8 +104,8 @@ type processes struct {
 
 // lone is the only master of a fleet.
 type lone struct {
-	*masters.Master
-	fleet *masters.Fleet
+	*redistest.Master
+	fleet *redistest.Fleet
 	of    *processes
 	once  sync.Once
 }
@@ -123,7 +123,7 @@ func (p *processes) start(args ...string) (server, error) {
 }
 
 func (p *processes) startWith(env []string, args ...string) (*lone, error) {
-	fleet, err := masters.StartRealWith(env, 1, args...)
+	fleet, err := redistest.StartRealWith(env, 1, args...)
 	if err != nil {
 		return nil, err
 	}

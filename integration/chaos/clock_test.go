@@ -17,7 +17,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 //go:embed testdata/step.c
@@ -65,7 +65,7 @@ func startSteppable(args ...string) (server, error) {
 		return nil, err
 	}
 	if s.lone, err = steppables.startWith([]string{"LD_PRELOAD=" + library, "QUORUMLOCK_CLOCK_STEP=" + s.file}, args...); err != nil {
-		if errors.Is(err, masters.ErrNoServer) {
+		if errors.Is(err, redistest.ErrNoServer) {
 			err = fmt.Errorf("%w: %w", errNoSteps, err)
 		}
 		return nil, err

@@ -161,5 +161,5 @@ func (r *result) Again() string {
 	if raceDetector {
 		detector = "-race "
 	}
-	return fmt.Sprintf("go test %s-v ./integration/chaos -run '%s' -chaos.masters=%d -chaos.seed=%d%s", detector, test, r.Masters, r.Seed, more)
+	return fmt.Sprintf("go test -C integration %s-v ./chaos -run '%s' -chaos.masters=%d -chaos.seed=%d%s", detector, test, r.Masters, r.Seed, more)
 }

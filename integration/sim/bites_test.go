@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
 	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
 // With a clock that strays beyond the allowance, two may believe to hold at once: the checker must be seen to find them. The
@@ -41,7 +41,7 @@ func TestWithoutQuarantineFindsTwo(t *testing.T) {
 		for at := p.lease; at < p.healed; at += 2 * p.lease {
 			for m := range p.masters {
 				there := link{master: m}
-				p.faults = append(p.faults, fault{at: at, kind: crash, link: there, keeps: fake.Nothing},
+				p.faults = append(p.faults, fault{at: at, kind: crash, link: there, keeps: fakeredis.Nothing},
 					fault{at: at + p.lease/20, kind: start, link: there})
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
 var (
@@ -21,7 +21,7 @@ var (
 type network struct {
 	plan    *plan
 	start   time.Time
-	masters []*fake.Master
+	masters []*fakeredis.Master
 
 	serving sync.WaitGroup
 	mu      sync.Mutex
@@ -32,7 +32,7 @@ type network struct {
 // link names a client and a master.
 type link struct{ client, master int }
 
-func newNetwork(p *plan, start time.Time, masters []*fake.Master) *network {
+func newNetwork(p *plan, start time.Time, masters []*fakeredis.Master) *network {
 	return &network{plan: p, start: start, masters: masters, dialled: map[link]uint64{}, open: map[link][]*conn{}}
 }
 

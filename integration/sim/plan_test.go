@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
 // plan is all that a seed decides. Times are of the bubble, since the run began.
@@ -69,7 +69,7 @@ type fault struct {
 	at, until time.Duration
 	kind      faultKind
 	link
-	keeps fake.Memory
+	keeps fakeredis.Memory
 }
 
 // dice are the random numbers for one purpose: what one draws changes nothing for another.
@@ -137,7 +137,7 @@ func newPlan(seed uint64) *plan {
 		p.ahead = true
 		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f.kind == flush })
 		for i := range p.faults {
-			p.faults[i].keeps = fake.Everything
+			p.faults[i].keeps = fakeredis.Everything
 		}
 	}
 	return p
@@ -157,7 +157,7 @@ func (p *plan) addFault(d *rand.Rand) {
 	}
 	lasts := time.Duration(d.ExpFloat64() * 0.7 * float64(p.unit))
 	f.until = min(f.at+lasts, p.healed)
-	f.keeps = pick(d, fake.Nothing, fake.Nothing, fake.LastSave, fake.Everything, fake.Everything)
+	f.keeps = pick(d, fakeredis.Nothing, fakeredis.Nothing, fakeredis.LastSave, fakeredis.Everything, fakeredis.Everything)
 	w := window{link: f.link, up: true, down: true, from: f.at, to: f.until}
 	switch f.kind {
 	case crash:

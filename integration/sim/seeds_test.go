@@ -71,5 +71,5 @@ func (w *world) report(t *testing.T) {
 }
 
 func (p *plan) replay() string {
-	return fmt.Sprintf("go test ./integration/sim -run 'TestSeeds$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", p.seed)
+	return fmt.Sprintf("go test -C integration ./sim -run 'TestSeeds$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", p.seed)
 }

@@ -88,7 +88,7 @@ func (t *trace) lockersLocked() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// script is fake.Master's Trace.
+// script is fakeredis.Master's Trace.
 func (t *trace) script(master int) func(client, script string, args []string, reply any, err error) {
 	return func(client, script string, args []string, reply any, err error) {
 		if err != nil {

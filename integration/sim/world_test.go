@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
 	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -23,7 +23,7 @@ type world struct {
 	trace     *trace
 	log       *history.Log
 	registers map[string]*history.Register
-	masters   []*fake.Master
+	masters   []*fakeredis.Master
 	net       *network
 	machines  []*machine
 	ctx       context.Context // of all that clients do; ends when somebody is stranded
@@ -62,7 +62,7 @@ func (w *world) build() {
 	for i, rate := range w.plan.masterRate {
 		// Masters need not agree on the date.
 		origin := w.start.Add(time.Duration(i) * 7 * time.Hour)
-		m := fake.New(func() time.Time { return origin.Add(time.Duration(float64(time.Since(w.start)) * rate)) }, w.plan.seed*16+uint64(i))
+		m := fakeredis.New(func() time.Time { return origin.Add(time.Duration(float64(time.Since(w.start)) * rate)) }, w.plan.seed*16+uint64(i))
 		m.Trace = w.trace.script(i)
 		w.masters = append(w.masters, m)
 		if w.plan.ahead {
@@ -113,7 +113,7 @@ func (w *world) stop() {
 
 // countAhead sets the token counters of a master above what clients would begin with, and apart from the other masters', so that
 // tokens are counted up, and written back.
-func (w *world) countAhead(i int, m *fake.Master) {
+func (w *world) countAhead(i int, m *fakeredis.Master) {
 	dice := w.plan.dice("counters", uint64(i))
 	for _, name := range w.plan.names {
 		m.Set("quorumlock:token:"+name, fmt.Sprint(1<<52+dice.IntN(5)))

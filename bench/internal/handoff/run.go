@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 
 // Run starts the processes, lets them contend for one lock over the masters, and judges what they tell. Nothing else may use
 // the masters meanwhile: their commands are counted.
-func (p Plan) Run(ctx context.Context, peer string, all []*masters.Master) (Round, error) {
+func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Round, error) {
 	if p.Processes < 1 || p.Contenders < p.Processes || p.Locks < 1 {
 		return Round{}, fmt.Errorf("handoff: %d contenders in %d processes for %d locks: want at least one in each, for one", p.Contenders, p.Processes, p.Locks)
 	}
@@ -65,7 +65,7 @@ type worker struct {
 }
 
 // startWorkers returns those that were started, also with an error, once they are ready.
-func (p Plan) startWorkers(ctx context.Context, peer string, all []*masters.Master) (workers []*worker, err error) {
+func (p Plan) startWorkers(ctx context.Context, peer string, all []*redistest.Master) (workers []*worker, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err

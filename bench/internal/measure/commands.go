@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // Commands counts calls by command, those inside scripts too, over all masters.
 type Commands map[string]int
 
 // CountCommands reads what the masters have counted since they started.
-func CountCommands(all []*masters.Master) (Commands, error) {
+func CountCommands(all []*redistest.Master) (Commands, error) {
 	counts := Commands{}
 	for _, m := range all {
 		text, err := redis.String(m.Do("INFO", "commandstats"))

@@ -10,14 +10,14 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sys/unix"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // CPU is processor time. Unlike the time that passes it does not grow when others use the machine, much.
 type CPU struct{ Callers, Masters time.Duration }
 
 // readCPU returns what this process and the masters have used so far.
-func readCPU(all []*masters.Master) (CPU, error) {
+func readCPU(all []*redistest.Master) (CPU, error) {
 	var c CPU
 	var own unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {

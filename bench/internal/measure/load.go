@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // Load is callers that each do one pair after the other.
 type Load struct {
 	Callers int
 	For     time.Duration
-	Names   string            // which ones: loads that say the same use the same
-	Masters []*masters.Master // whose processor time counts
+	Names   string              // which ones: loads that say the same use the same
+	Masters []*redistest.Master // whose processor time counts
 }
 
 // nameCount is how many names the callers share out. Each goes through its part of them in turn: a name that is used again at once

@@ -1,6 +1,6 @@
 //go:build unix
 
-package masters_test
+package redistest_test
 
 import (
 	"errors"

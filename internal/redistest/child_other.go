@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package masters
+package redistest
 
 import "syscall"
 

@@ -1,4 +1,4 @@
-package masters
+package redistest
 
 import (
 	"errors"
@@ -65,12 +65,12 @@ func newMaster(fresh func(addr string) (server, error)) (*Master, error) {
 func newMasterOnce(fresh func(addr string) (server, error)) (*Master, error) {
 	port, held, err := claimPort()
 	if err != nil {
-		return nil, fmt.Errorf("masters: find a free port: %w", err)
+		return nil, fmt.Errorf("redistest: find a free port: %w", err)
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	srv, err := fresh(addr)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("masters: prepare %s: %w", addr, err), held.Close())
+		return nil, errors.Join(fmt.Errorf("redistest: prepare %s: %w", addr, err), held.Close())
 	}
 	m := &Master{addr: addr, held: held, server: srv}
 	_, m.embedded = srv.(*embedded)
@@ -142,7 +142,7 @@ func (m *Master) Thaw() error {
 func (m *Master) Do(args ...any) (any, error) {
 	reply, err := do(m.addr, doBound, args...)
 	if err != nil {
-		return nil, fmt.Errorf("masters: %s: %w", m.addr, err)
+		return nil, fmt.Errorf("redistest: %s: %w", m.addr, err)
 	}
 	return reply, nil
 }
@@ -167,7 +167,7 @@ func (m *Master) wrap(action string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("masters: %s %s: %w", action, m.addr, err)
+	return fmt.Errorf("redistest: %s %s: %w", action, m.addr, err)
 }
 
 // do runs one command at addr; dial, write and read share the bound.

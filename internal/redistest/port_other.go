@@ -1,6 +1,6 @@
 //go:build !linux
 
-package masters
+package redistest
 
 import (
 	"io"

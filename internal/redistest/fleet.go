@@ -1,10 +1,10 @@
-// Package masters starts and ends independent Redis masters: redis-server
+// Package redistest starts and ends independent Redis masters: redis-server
 // processes where there is one on PATH, servers inside this process (miniredis)
 // where there is not. Tests and the demo run the lock library against them.
 //
 // It signals only processes that it started itself. On Linux these die with this
 // process, however it ends; elsewhere a process that is killed leaves them behind.
-package masters
+package redistest
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func StartReal(n int, args ...string) (*Fleet, error) {
 func StartRealWith(env []string, n int, args ...string) (*Fleet, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, fmt.Errorf("masters: %w: %w", ErrNoServer, err)
+		return nil, fmt.Errorf("redistest: %w: %w", ErrNoServer, err)
 	}
 	version, err := serverVersion(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func StartEmbedded(n int) (*Fleet, error) {
 // start fills an empty fleet with n masters made by fresh, or stops it.
 func (f *Fleet) start(n int, fresh func(addr string) (server, error)) (*Fleet, error) {
 	if n < 1 {
-		return nil, errors.Join(fmt.Errorf("masters: start %d masters: want at least 1", n), f.Stop())
+		return nil, errors.Join(fmt.Errorf("redistest: start %d masters: want at least 1", n), f.Stop())
 	}
 	f.Masters = make([]*Master, n)
 	errs := make([]error, n)
@@ -127,11 +127,11 @@ func serverVersion(path string) (string, error) {
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("masters: %s --version: %w", path, err)
+		return "", fmt.Errorf("redistest: %s --version: %w", path, err)
 	}
 	_, version, found := strings.Cut(string(out), " v=")
 	if !found {
-		return "", fmt.Errorf("masters: %s --version: no version in %q", path, out)
+		return "", fmt.Errorf("redistest: %s --version: no version in %q", path, out)
 	}
 	version, _, _ = strings.Cut(version, " ")
 	return strings.TrimSpace(version), nil

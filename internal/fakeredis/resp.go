@@ -1,4 +1,4 @@
-package fake
+package fakeredis
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-var errProtocol = errors.New("fake: not a command in RESP")
+var errProtocol = errors.New("fakeredis: not a command in RESP")
 
 const (
 	maxArgs = 1 << 20

@@ -1,4 +1,4 @@
-package fake_test
+package fakeredis_test
 
 import (
 	"net"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -17,16 +17,16 @@ import (
 // and the end of a process.
 
 // bubbled runs a test in a bubble, with a master whose clock runs at a rate.
-func bubbled(t *testing.T, rate float64, test func(t *testing.T, m *fake.Master)) {
+func bubbled(t *testing.T, rate float64, test func(t *testing.T, m *fakeredis.Master)) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		m := fake.New(func() time.Time { return start.Add(time.Duration(float64(time.Since(start)) * rate)) }, 1)
+		m := fakeredis.New(func() time.Time { return start.Add(time.Duration(float64(time.Since(start)) * rate)) }, 1)
 		defer m.Stop()
 		test(t, m)
 	})
 }
 
-func dial(t *testing.T, m *fake.Master) redis.Conn {
+func dial(t *testing.T, m *fakeredis.Master) redis.Conn {
 	client, server := net.Pipe()
 	go m.Serve(server)
 	c := redis.NewConn(client, time.Second, time.Second)
@@ -49,7 +49,7 @@ func exists(t *testing.T, c redis.Conn, key string) bool {
 }
 
 func TestKeysExpireByTheMastersClock(t *testing.T) {
-	bubbled(t, 2, func(t *testing.T, m *fake.Master) {
+	bubbled(t, 2, func(t *testing.T, m *fakeredis.Master) {
 		c := dial(t, m)
 		do(t, c, "SET", "k", "v", "PX", 100)
 		time.Sleep(30 * time.Millisecond)
@@ -68,8 +68,8 @@ func TestKeysExpireByTheMastersClock(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
-	for keeps, want := range map[fake.Memory]string{fake.Nothing: "", fake.LastSave: "before", fake.Everything: "before after"} {
-		bubbled(t, 1, func(t *testing.T, m *fake.Master) {
+	for keeps, want := range map[fakeredis.Memory]string{fakeredis.Nothing: "", fakeredis.LastSave: "before", fakeredis.Everything: "before after"} {
+		bubbled(t, 1, func(t *testing.T, m *fakeredis.Master) {
 			c := dial(t, m)
 			do(t, c, "SET", "before", "x")
 			m.Save()
@@ -111,7 +111,7 @@ func runID(t *testing.T, c redis.Conn) string {
 }
 
 func TestScriptsAreForgotten(t *testing.T) {
-	bubbled(t, 1, func(t *testing.T, m *fake.Master) {
+	bubbled(t, 1, func(t *testing.T, m *fakeredis.Master) {
 		c := dial(t, m)
 		call := scripts.Inspect(scripts.NewName("k"))
 		name, args := call.Command(nil, false, scripts.Carrier{})

@@ -1,4 +1,4 @@
-package fake
+package fakeredis
 
 // renew is renew.lua.
 func renew(k *keyspace, keys, args []string) (any, error) {

@@ -1,4 +1,4 @@
-package masters_test
+package redistest_test
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ const orphanVariable = "QUORUMLOCK_MASTERS_PARENT"
 
 // startAndWait is the parent: it starts a server, prints its URL and waits.
 func startAndWait() {
-	fleet, err := masters.StartReal(1)
+	fleet, err := redistest.StartReal(1)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -42,22 +42,22 @@ func startAndWait() {
 }
 
 // startReal starts n processes that end with the test, or skips it.
-func startReal(t *testing.T, n int, args ...string) *masters.Fleet {
+func startReal(t *testing.T, n int, args ...string) *redistest.Fleet {
 	t.Helper()
-	fleet, err := masters.StartReal(n, args...)
-	if errors.Is(err, masters.ErrNoServer) {
+	fleet, err := redistest.StartReal(n, args...)
+	if errors.Is(err, redistest.ErrNoServer) {
 		t.Skipf("needs real servers: %v", err)
 	}
 	return stopLater(t, fleet, err)
 }
 
-func startEmbedded(t *testing.T, n int) *masters.Fleet {
+func startEmbedded(t *testing.T, n int) *redistest.Fleet {
 	t.Helper()
-	fleet, err := masters.StartEmbedded(n)
+	fleet, err := redistest.StartEmbedded(n)
 	return stopLater(t, fleet, err)
 }
 
-func stopLater(t *testing.T, fleet *masters.Fleet, err error) *masters.Fleet {
+func stopLater(t *testing.T, fleet *redistest.Fleet, err error) *redistest.Fleet {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func must(t *testing.T, err error) {
 }
 
 // mustDo returns a reply as text; "" stands for nil.
-func mustDo(t *testing.T, m *masters.Master, args ...any) string {
+func mustDo(t *testing.T, m *redistest.Master, args ...any) string {
 	t.Helper()
 	reply, err := m.Do(args...)
 	if reply == nil && err == nil {
@@ -88,7 +88,7 @@ func mustDo(t *testing.T, m *masters.Master, args ...any) string {
 }
 
 // infoField returns one field of a master's INFO.
-func infoField(t *testing.T, m *masters.Master, section, field string) string {
+func infoField(t *testing.T, m *redistest.Master, section, field string) string {
 	t.Helper()
 	return fieldOf(t, mustDo(t, m, "INFO", section), field)
 }

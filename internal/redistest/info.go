@@ -1,4 +1,4 @@
-package masters
+package redistest
 
 import (
 	"crypto/rand"

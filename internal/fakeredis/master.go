@@ -1,9 +1,9 @@
-// Package fake is a stand-in for a Redis master: a state machine in Go of what the lock asks of one, with a clock, a memory and
+// Package fakeredis is a stand-in for a Redis master: a state machine in Go of what the lock asks of one, with a clock, a memory and
 // a process of its own, that serves any net.Conn. It runs in a testing/synctest bubble, where no server can.
 //
 // It does not run Lua: each script of package scripts, known by its hash, is written here once more in Go. The script vectors
 // of package scripts hold it to what a real server does.
-package fake
+package fakeredis
 
 import (
 	"fmt"

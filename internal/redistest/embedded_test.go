@@ -1,4 +1,4 @@
-package masters_test
+package redistest_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 func TestKilledEmbeddedComesBackEmptyAtItsAddress(t *testing.T) {
@@ -169,7 +169,7 @@ func TestEmbeddedKillAndStartGiveClientsNoErrorReplies(t *testing.T) {
 }
 
 // firstErrorReply runs scripts on one connection until it breaks or one is refused.
-func firstErrorReply(m *masters.Master) error {
+func firstErrorReply(m *redistest.Master) error {
 	conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(time.Second))
 	if err != nil {
 		return nil
@@ -190,10 +190,10 @@ func firstErrorReply(m *masters.Master) error {
 
 func TestEmbeddedCannotFreeze(t *testing.T) {
 	m := startEmbedded(t, 1).Masters[0]
-	if err := m.Freeze(); !errors.Is(err, masters.ErrEmbedded) {
+	if err := m.Freeze(); !errors.Is(err, redistest.ErrEmbedded) {
 		t.Errorf("Freeze: %v", err)
 	}
-	if err := m.Thaw(); !errors.Is(err, masters.ErrEmbedded) {
+	if err := m.Thaw(); !errors.Is(err, redistest.ErrEmbedded) {
 		t.Errorf("Thaw: %v", err)
 	}
 	mustDo(t, m, "PING")

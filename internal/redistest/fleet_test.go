@@ -1,4 +1,4 @@
-package masters_test
+package redistest_test
 
 import (
 	"errors"
@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/integration/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 func TestMastersOfAFleetAreIndependent(t *testing.T) {
-	for name, start := range map[string]func(*testing.T) *masters.Fleet{
-		"real":     func(t *testing.T) *masters.Fleet { return startReal(t, 3) },
-		"embedded": func(t *testing.T) *masters.Fleet { return startEmbedded(t, 3) },
+	for name, start := range map[string]func(*testing.T) *redistest.Fleet{
+		"real":     func(t *testing.T) *redistest.Fleet { return startReal(t, 3) },
+		"embedded": func(t *testing.T) *redistest.Fleet { return startEmbedded(t, 3) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet := start(t)
@@ -50,7 +50,7 @@ func TestMastersOfAFleetAreIndependent(t *testing.T) {
 
 func TestStartPrefersRealServers(t *testing.T) {
 	startReal(t, 1) // skips where there are none
-	fleet, err := masters.Start(1)
+	fleet, err := redistest.Start(1)
 	stopLater(t, fleet, err)
 	version := infoField(t, fleet.Masters[0], "server", "redis_version")
 	if want := "redis-server " + version + " processes"; fleet.Kind != want {
@@ -63,10 +63,10 @@ func TestStartPrefersRealServers(t *testing.T) {
 
 func TestStartWithoutRedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := masters.StartReal(1); !errors.Is(err, masters.ErrNoServer) {
+	if _, err := redistest.StartReal(1); !errors.Is(err, redistest.ErrNoServer) {
 		t.Errorf("StartReal: %v, want ErrNoServer", err)
 	}
-	fleet, err := masters.Start(2, "--appendonly", "yes")
+	fleet, err := redistest.Start(2, "--appendonly", "yes")
 	stopLater(t, fleet, err)
 	if fleet.Kind != "embedded miniredis" || !fleet.Masters[0].Embedded() {
 		t.Errorf("kind %q, embedded %v", fleet.Kind, fleet.Masters[0].Embedded())
@@ -77,29 +77,29 @@ func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
 	startReal(t, 1) // skips where there are none
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	_, err := masters.StartReal(2, "--no-such-directive", "1")
+	_, err := redistest.StartReal(2, "--no-such-directive", "1")
 	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
 		t.Errorf("error %v: want what the server wrote", err)
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if _, err := masters.StartEmbedded(0); err == nil {
+	if _, err := redistest.StartEmbedded(0); err == nil {
 		t.Error("started a fleet of none")
 	}
 }
 
 func TestFleetStop(t *testing.T) {
-	for name, start := range map[string]func(*testing.T) *masters.Fleet{
-		"real":     func(t *testing.T) *masters.Fleet { return startReal(t, 3) },
-		"embedded": func(t *testing.T) *masters.Fleet { return startEmbedded(t, 3) },
+	for name, start := range map[string]func(*testing.T) *redistest.Fleet{
+		"real":     func(t *testing.T) *redistest.Fleet { return startReal(t, 3) },
+		"embedded": func(t *testing.T) *redistest.Fleet { return startEmbedded(t, 3) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			temp := t.TempDir()
 			t.Setenv("TMPDIR", temp)
 			fleet := start(t)
 			must(t, fleet.Masters[0].Kill())
-			if err := fleet.Masters[1].Freeze(); err != nil && !errors.Is(err, masters.ErrEmbedded) {
+			if err := fleet.Masters[1].Freeze(); err != nil && !errors.Is(err, redistest.ErrEmbedded) {
 				t.Fatal(err)
 			}
 			must(t, fleet.Stop())

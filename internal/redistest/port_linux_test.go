@@ -1,4 +1,4 @@
-package masters_test
+package redistest_test
 
 import (
 	"errors"

@@ -1,0 +1,66 @@
+package integration_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// usersModules are the modules that a program's graph may gain from importing redlock. A new one is
+// every user's to audit: add it only for the library's sake.
+var usersModules = []string{
+	"github.com/gomodule/redigo",
+	"github.com/hashicorp/errwrap",
+	"github.com/hashicorp/go-multierror",
+	"golang.org/x/sync",
+	"golang.org/x/sys",
+
+	// The demo runs on miniredis, and the tests beside the library use the rest.
+	"github.com/alicebob/miniredis/v2",
+	"github.com/davecgh/go-spew",
+	"github.com/pmezard/go-difflib",
+	"github.com/stretchr/testify",
+	"github.com/yuin/gopher-lua",
+	"go.uber.org/goleak",
+	"gopkg.in/yaml.v3",
+}
+
+func TestModulesOfAUser(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	must(t, err)
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	must(t, err)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": `module example.com/user
+
+go 1.26.0
+
+require github.com/quorumlock/quorumlock v0.0.0
+
+replace github.com/quorumlock/quorumlock => "` + filepath.ToSlash(root) + `"
+`,
+		"go.sum":  string(sums),
+		"main.go": "package main\n\nimport _ \"github.com/quorumlock/quorumlock/redlock\"\n\nfunc main() {}\n",
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	list := exec.CommandContext(t.Context(), "go", "list", "-C", dir, "-mod=mod", "-m", "-f", "{{if not .Main}}{{.Path}}{{end}}", "all")
+	list.Env = append(os.Environ(), "GOWORK=off")
+	list.Stderr = os.Stderr
+	listed, err := list.Output()
+	must(t, err)
+	modules := strings.Fields(string(listed))
+	if !slices.Contains(modules, "github.com/quorumlock/quorumlock") {
+		t.Fatalf("the list is not that of a user: %q", modules)
+	}
+	for _, module := range modules {
+		if module != "github.com/quorumlock/quorumlock" && !slices.Contains(usersModules, module) {
+			t.Errorf("a program that imports redlock gets %s into its module graph", module)
+		}
+	}
+}
