@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -323,4 +325,43 @@ func TestNewDeploymentWaitsOneMaxLease(t *testing.T) {
 		t.Logf("granted after %v", waited)
 	}
 	unlock(t, held)
+}
+
+// Masters that come back with the keys of a lock, and with no memory for anything new, keep it: it is renewed and unlocked as before.
+func TestRestartOutOfMemoryKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	f := fleet(t, 3, "--appendonly", "yes", "--maxmemory", "6mb")
+	admit(t, lease, f.Masters...)
+	l := careful(t, f, redlock.Open, lease, quorum.WithLease(lease))
+	held := lock(t, l, "bridge")
+	grantedByAll(t, f.Masters, "bridge")
+	onAll(t, f, "CONFIG", "SET", "maxmemory", "0")
+	onAll(t, f, "SET", "ballast", strings.Repeat("x", 8<<20))
+	var restarted sync.WaitGroup
+	for _, m := range f.Masters[:2] {
+		restarted.Go(func() {
+			if err := errors.Join(m.Kill(), m.Start()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	restarted.Wait()
+	if at := time.Until(held.Deadline()); at <= 0 {
+		t.Skipf("the restart took longer than the lease: %v", at)
+	}
+	// Time passing is the point.
+	pass(t, 3*lease)
+	if !held.Valid() || time.Until(held.Deadline()) < lease/3 {
+		t.Fatalf("valid %v, %v left: %v", held.Valid(), time.Until(held.Deadline()), held.Err())
+	}
+	_, err := l.TryLock(short(t), "ferry")
+	want(t, err, quorum.ErrNotAcquired, "OOM")
+	unlock(t, held)
+	noKeys(t, f.Masters, "bridge", "ferry")
+	onAll(t, f, "DEL", "ballast")
+	eventually(t, 2*lease+soon, func() bool {
+		ferry, err := l.TryLock(t.Context(), "ferry")
+		return err == nil && ferry.Unlock(t.Context()) == nil
+	}, "granted again")
 }

@@ -71,7 +71,7 @@ func timedOut(err error, timeout time.Duration) error {
 }
 
 // handshake learns who is at the other end and refuses who must not be: a replica, a server that evicts, one of another
-// deployment. It loads the scripts, and keeps the marker.
+// deployment. It loads the scripts, and keeps the marker, if the server writes anything at all.
 func (n *Node) handshake(ctx context.Context, c redis.Conn) (*link, error) {
 	all := scripts.All()
 	err := writeWithin(c, n.opts.timeout, func() error {
@@ -120,11 +120,16 @@ func (n *Node) handshake(ctx context.Context, c redis.Conn) (*link, error) {
 
 	l := n.newLink(c, facts.runID)
 	value, err := l.do(ctx, n.admitCall(false), n.opts.timeout)
-	if err != nil {
+	switch {
+	case err == nil:
+		l.quarantine, err = n.parseAdmission(value)
+		return l, err
+	case refusesWrites(err):
+		// What is held may be renewed and released without the marker. Whoever asks for a grant finds it stale, and has it written first.
+		return l, nil
+	default:
 		return nil, fmt.Errorf("keeping the marker: %w", err)
 	}
-	l.quarantine, err = n.parseAdmission(value)
-	return l, err
 }
 
 func (n *Node) newLink(c redis.Conn, runID string) *link {

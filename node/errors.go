@@ -47,7 +47,9 @@ func (e *Error) Permanent() bool {
 		}
 	}
 	return replies(e.Err, "WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
-		"ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")
+		"ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK",
+		// A permission that is missing within a script, in Redis 7.0, from 7.2 on, and before.
+		"ERR The user executing the script", "ERR ACL failure in script", "The user executing the script")
 }
 
 // OfKeys tells that the server itself refused a call with an error that may be about its keys: the same call with other keys may

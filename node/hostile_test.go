@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // garbage is what no server of ours says.
@@ -149,4 +150,31 @@ func TestAServerThatTalksOn(t *testing.T) {
 		t.Errorf("answered %v", r.Err)
 	}
 	closes(t, n, 2*timeout)
+}
+
+// What somebody else has put at a name cannot be so long that the reply ends the connection, and takes the calls of others with it.
+func TestAHugeFieldEndsNoConnection(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	huge := strings.Repeat("x", 2<<20)
+	mustDo(t, m, "HSET", "field", huge, "1")
+	mustDo(t, m, "HSET", "level", "o:1", huge)
+	mustDo(t, m, "SET", "quorumlock:token:counter", huge)
+	id := func() string {
+		list, err := redis.String(m.Do("CLIENT", "LIST"))
+		must(t, err)
+		first, _, _ := strings.Cut(list, " ")
+		return first
+	}
+	before := id()
+	for _, name := range []string{"field", "level", "counter"} {
+		r := do(t, n, scripts.Inspect(scripts.NewName(name)))
+		if !strings.Contains(errorText(r.Err), "QUORUMLOCK") {
+			t.Errorf("%s: %.100v, %v", name, r.Value, r.Err)
+		}
+	}
+	if after := id(); after != before {
+		t.Errorf("connection %s, before %s", after, before)
+	}
 }

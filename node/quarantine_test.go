@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -175,4 +176,60 @@ func TestIdentify(t *testing.T) {
 			t.Errorf("a result comes from %q", r.RunID)
 		}
 	})
+}
+
+// A master that comes back with its data, and has no memory to write its marker, keeps what is there. It grants nothing before the
+// marker stands, and then only once the quarantine is over.
+func TestARestartOutOfMemory(t *testing.T) {
+	m := startReal(t, "--appendonly", "yes", "--maxmemory", "6mb")
+	n := openCareful(t, m.URL(), short)
+	eventually(t, "admitted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
+	mustDo(t, m, "PERSIST", "k") // it outlives the restart, however long that takes
+	mustDo(t, m, "CONFIG", "SET", "maxmemory", "0")
+	mustDo(t, m, "SET", "ballast", strings.Repeat("x", 8<<20))
+	must(t, m.Kill())
+	must(t, m.Start())
+
+	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}
+	var r node.Result
+	eventually(t, "found again, and renewed", func() bool { r = do(t, n, scripts.Renew(batch)); return r.Err == nil })
+	if renewed, err := scripts.ParseRenew(r.Value, batch); err != nil || renewed[0] != scripts.Kept {
+		t.Errorf("renewed %q, %v", r.Value, err)
+	}
+	repair := scripts.AcquireArgs{Names: names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
+		Lease: scripts.ToMillis(short), MaxLease: scripts.ToMillis(short)}
+	for what, call := range map[string]scripts.Call{"a fresh one": acquireFor(short, "l", "o:2"), "a repair": scripts.Acquire(repair)} {
+		r := do(t, n, call)
+		if err := errorText(r.Err); isGranted(r) || !strings.Contains(err, "OOM") || strings.Contains(err, node.ErrDown.Error()) || !r.Void {
+			t.Errorf("%s: answered %v, %v, void %v: want OOM", what, r.Value, r.Err, r.Void)
+		}
+	}
+	if r := do(t, n, release("k", "o:1")); r.Value != int64(1) {
+		t.Errorf("released %v, %v", r.Value, r.Err)
+	}
+
+	mustDo(t, m, "DEL", "ballast")
+	eventually(t, "memory is free", func() bool { return do(t, n, acquireFor(short, "l", "o:2")).Err == nil })
+	began := time.Now()
+	eventually(t, "granted", func() bool { return isGranted(do(t, n, acquireFor(short, "l", "o:2"))) })
+	took(t, "quarantine", began, short/2, short)
+}
+
+// Whose max lease is another one is refused also by a server that has no memory.
+func TestAnotherMaxLeaseIsRefusedOutOfMemory(t *testing.T) {
+	m := startReal(t)
+	must(t, openCareful(t, m.URL(), time.Minute).Admit(t.Context()))
+	mustDo(t, m, "CONFIG", "SET", "maxmemory", "1")
+	refuses(t, openCareful(t, m.URL(), time.Hour), node.ErrMaxLease)
+}
+
+// A server that writes nothing for now can be read, and grants once it writes again.
+func TestAServerThatWritesNothingIsNotDown(t *testing.T) {
+	m := startReal(t)
+	mustDo(t, m, "CONFIG", "SET", "min-replicas-to-write", "1")
+	n := openCareful(t, m.URL(), short)
+	must(t, do(t, n, scripts.Inspect(scripts.NewName("k"))).Err)
+	mustSay(t, do(t, n, acquireFor(short, "k", "o:1")), "NOREPLICAS")
+	mustDo(t, m, "CONFIG", "SET", "min-replicas-to-write", "0")
+	eventually(t, "granted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
 }

@@ -173,6 +173,19 @@ func TestAKeyOfAnotherTypeIsPermanent(t *testing.T) {
 	mustGrant(t, do(t, n, acquire("l", "o:1"))) // and it is of that key only
 }
 
+// Redis puts it otherwise within a script, and each version in its own way.
+func TestAForbiddenCommandWithinAScriptIsPermanent(t *testing.T) {
+	for _, reply := range []string{
+		"-ERR The user executing the script can't run this command or subcommand script: f, on @user_script:85.\r\n",
+		"-ERR ACL failure in script: User app has no permissions to run the 'hset' command script: f, on @user_script:85.\r\n",
+		"-ERR Error running script (call to f_1): @user_script:85: @user_script: 85: The user executing the script can't run this command or subcommand\r\n",
+		"-ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -READONLY You can't write against a read only replica.\r\n",
+	} {
+		f := startFake(t, polite(func([]string) string { return reply }))
+		isPermanent(t, do(t, open(t, f.url()), acquire("k", "o:1")).Err)
+	}
+}
+
 func TestTransientErrorsAreNotPermanent(t *testing.T) {
 	for _, reply := range []string{"-LOADING Redis is loading\r\n", "-BUSY a script runs\r\n", "-OOM command not allowed\r\n"} {
 		f := startFake(t, polite(func([]string) string { return reply }))

@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
@@ -21,6 +22,9 @@ func inspectVectors() []vector {
 		inspect(vector{name: "quarantined", before: state(markerOf("other", serverTime(20*time.Second), "30000")),
 			want: reply{RunID: "other", Quarantine: 20 * time.Second}}, "k"),
 		inspect(vector{name: "a hash of several fields", before: state([]any{"HSET", "k", "a", "1", "b", "2"}), err: "QUORUMLOCK"}, "k"),
+		inspect(vector{name: "an owner that is none", before: state(holds("k", strings.Repeat("x", 5000), "1")), err: "QUORUMLOCK"}, "k"),
+		inspect(vector{name: "a level that is none", before: state(holds("k", me, strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
+		inspect(vector{name: "a counter that is none", before: state(counted("k", strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "a string at the name", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE"}, "k"),
 		inspect(vector{name: "a name byte for byte", before: state(holds("a\x00\nb", me, "1"), expire("a\x00\nb", lease)),
 			want: reply{Owner: me, Level: 1, TTL: lease}}, "a\x00\nb"),

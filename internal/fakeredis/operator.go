@@ -29,6 +29,9 @@ func inspect(k *keyspace, keys, _ []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(owner)+len(level)+len(counter)+len(marker[0]) > 4096 {
+		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
+	}
 	return []any{owner, level, ttl, counter, marker[0], integer(max(left, 0))}, nil
 }
 
