@@ -104,7 +104,7 @@ func (p *pipe) settle(l *link, r request, value any, err error) {
 		if p.again(r) {
 			return
 		}
-	case err != nil && r.call.Frees():
+	case err != nil && r.call.Frees(): // a level that could not be lowered is for people to read, and not worth a second try
 		p.setAside(r, err)
 	case err == nil && !r.admitted && r.call.IsAcquire():
 		reply, bad := scripts.ParseAcquire(value)

@@ -123,7 +123,7 @@ func (c *Claim) Abandon() { c.abandoned.Store(true) }
 // Start puts a call into the pipeline and returns at once. Calls with the same key are carried out in the order of their
 // Starts. The claim is the owner's, nil for calls that can grant nothing. An error, a *Error, says that the call was not sent
 // and that to will not hear of it; a release that was refused so because the node is down is kept, and goes out as soon as the
-// node answers again.
+// node answers again. One that the server itself refuses goes out again by and by, for one max lease.
 func (n *Node) Start(key string, call scripts.Call, claim *Claim, to Receiver) error {
 	return n.pipe(key).start(request{call: call, claim: claim, to: to})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -150,5 +151,25 @@ func TestSecondGrantOfAProcessIsNone(t *testing.T) {
 	v.Done(granting("two", 7))
 	if v.answer != failure || v.until != clock.Never {
 		t.Errorf("answer %d, believed until %v", v.answer, v.until)
+	}
+}
+
+// Of a batch that a node refused, those who were unlocked meanwhile are not asked for again.
+func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
+	kept, _ := heldHold(t, time.Second)
+	gone, _ := heldHold(t, time.Second)
+	gone.phase = released
+	b := &batch{core: kept.core, votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2)}
+	for i, v := range b.votes {
+		v.busy = true
+		b.locks[i] = scripts.Renewal{Names: v.hold.names, Owner: v.hold.owner, Lease: v.hold.set.leaseMillis}
+	}
+	b.Done(node.Result{Err: &node.Error{Err: redis.Error("NOPERM no")}, Sent: true})
+	for _, v := range b.votes {
+		v.hold.mu.Lock()
+		if asked := v.alone; asked != (v.hold == kept) || v.busy && !asked {
+			t.Errorf("phase %d: asked again alone: %v, awaited: %v", v.hold.phase, asked, v.busy)
+		}
+		v.hold.mu.Unlock()
 	}
 }
