@@ -132,7 +132,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
 		maxLeaseMillis: scripts.ToMillis(nodes[0].MaxLease()),
 		uuid:           newUUID(), closed: make(chan struct{}), dice: dice{source: rand.New(set.random)},
-		queues: queues{byKey: map[string]*queue{}, trying: map[string]struct{}{}},
+		queues: queues{byKey: map[queueKey]*queue{}, trying: map[queueKey]struct{}{}},
 	}
 	c.schedule = newSchedule(c)
 	return &Locker{core: c, set: set}, nil

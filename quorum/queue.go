@@ -17,10 +17,10 @@ import (
 // queues are all who wait in this process, for whatever names.
 type queues struct {
 	mu    sync.Mutex
-	byKey map[string]*queue
+	byKey map[queueKey]*queue
 	// trying are the names for which somebody asks who does not wait yet. Whoever comes meanwhile waits for what becomes of that,
 	// or a crowd that comes at once would ask as a crowd.
-	trying map[string]struct{}
+	trying map[queueKey]struct{}
 	// wanted is until when names are taken to be wanted by others, by a hash of the names. Who comes before then knocks: it is hardly
 	// its turn.
 	wanted [256]clock.Instant
@@ -30,10 +30,10 @@ type queues struct {
 const lately = 100 * time.Millisecond
 
 // wantedLocked finds where it stands of some names. Where two share a place, the first attempt takes a round trip more.
-func (all *queues) wantedLocked(key string) *clock.Instant {
+func (all *queues) wantedLocked(key queueKey) *clock.Instant {
 	sum := uint32(2166136261) // FNV-1a
-	for i := range len(key) {
-		sum = (sum ^ uint32(key[i])) * 16777619
+	for i := range len(key.text) {
+		sum = (sum ^ uint32(key.text[i])) * 16777619
 	}
 	return &all.wanted[sum%uint32(len(all.wanted))]
 }
@@ -42,7 +42,7 @@ func (all *queues) wantedLocked(key string) *clock.Instant {
 // cost nothing. It is there while somebody waits.
 type queue struct {
 	core  *core
-	key   string
+	key   queueKey
 	stops []func() // of listening
 
 	// Under queues.mu.
@@ -58,21 +58,27 @@ type waiter struct {
 	alarm clock.Timer   // sends to wake; under queues.mu, and set for the first waiter only
 }
 
-// keyOf makes one text of a set of names.
-func keyOf(names []string) string {
+// queueKey is a set of names, in whatever order they are given. The number of them keeps one name apart from several: it may be
+// whatever they make.
+type queueKey struct {
+	names int
+	text  string // the name, or each name with its length before it
+}
+
+func keyOf(names []string) queueKey {
 	if len(names) == 1 {
-		return names[0]
+		return queueKey{1, names[0]} // without an allocation
 	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		fmt.Fprintf(&b, "%d:%s", len(name), name)
 	}
-	return b.String()
+	return queueKey{len(names), b.String()}
 }
 
 // tryFirst tells whether nobody waits for the names, or is about to. Then the caller is to ask without waiting, in the way that it
 // returns, and to call tried or join afterwards.
-func (l *Locker) tryFirst(key string) (how approach, first bool) {
+func (l *Locker) tryFirst(key queueKey) (how approach, first bool) {
 	all := &l.core.queues
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -88,7 +94,7 @@ func (l *Locker) tryFirst(key string) (how approach, first bool) {
 }
 
 // tried ends what tryFirst began, for one who does not have to wait: it has the lock, or has given up (nil).
-func (all *queues) tried(key string, lock *Lock) {
+func (all *queues) tried(key queueKey, lock *Lock) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	delete(all.trying, key)
@@ -98,7 +104,7 @@ func (all *queues) tried(key string, lock *Lock) {
 }
 
 // join puts a waiter into the queue for the names: at the end, or, if it was the first to ask, in front, with what became of that.
-func (l *Locker) join(key string, names []string, before *refusal) *waiter {
+func (l *Locker) join(key queueKey, names []string, before *refusal) *waiter {
 	c := l.core
 	w := &waiter{set: l.set, wake: make(chan struct{}, 1)}
 	w.alarm = l.set.clock.AfterFunc(time.Hour, func() {
@@ -196,7 +202,7 @@ func (q *queue) armLocked() {
 }
 
 // wait waits for its turn and asks, until it holds the lock or there is no use in going on.
-func (l *Locker) wait(ctx context.Context, key string, names []string, before *refusal) (*Lock, *Error) {
+func (l *Locker) wait(ctx context.Context, key queueKey, names []string, before *refusal) (*Lock, *Error) {
 	w := l.join(key, names, before)
 	defer w.alarm.Stop()
 	for {

@@ -13,6 +13,8 @@ import (
 	"github.com/quorumlock/quorumlock/integration/fake"
 )
 
+var keyA = keyOf([]string{"a"})
+
 func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
@@ -36,6 +38,26 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 			}
 			c.unlock(got.lock)
 		}
+		c.empty(l)
+	})
+}
+
+// Two sets of names never wait in one queue, whatever is in them: the second would wait for the first one's, which it does not want.
+func TestQueueKeysDoNotCollide(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		held := c.lock(l, "a", "b")
+		results := make(chan turned, 1)
+		queueUp(t.Context(), l, 0, results, "a", "b")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		free, err := l.Lock(ctx, "1:a1:b")
+		if err != nil {
+			t.Fatalf("nobody holds it: %v", err)
+		}
+		c.unlock(free)
+		c.unlock(held)
+		c.unlock(c.next(results, shortly).lock)
 		c.empty(l)
 	})
 }
@@ -113,7 +135,7 @@ func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(c.process(), "a")
-		first, second := l.join("a", []string{"a"}, nil), l.join("a", []string{"a"}, nil)
+		first, second := l.join(keyA, []string{"a"}, nil), l.join(keyA, []string{"a"}, nil)
 		synctest.Wait()
 		first.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: first.queue.turn.news, hint: -1})
 		if _, _, due := first.due(); due {
@@ -142,7 +164,7 @@ func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
 		}
 		// One that leaves without having asked changes nothing for the next but that it is the first.
 		second.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: first.queue.turn.news, hint: -1})
-		third, fourth := l.join("a", []string{"a"}, nil), l.join("a", []string{"a"}, nil)
+		third, fourth := l.join(keyA, []string{"a"}, nil), l.join(keyA, []string{"a"}, nil)
 		select {
 		case <-second.wake:
 		default:
@@ -225,14 +247,14 @@ func TestQueueKnocksWhereOthersWaited(t *testing.T) {
 		}{{lately - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // the last node may have to hear a release
 			time.Sleep(round.after)
 			calls := c.calls.Load()
-			how, first := l.tryFirst("a")
+			how, first := l.tryFirst(keyA)
 			if !first {
 				t.Fatal("somebody is said to ask")
 			}
 			if lock, _ := l.attempt(t.Context(), []string{"a"}, how); lock != nil {
 				t.Fatal("two hold it")
 			}
-			l.core.queues.tried("a", nil)
+			l.core.queues.tried(keyA, nil)
 			if more := c.calls.Load() - calls; more < round.least || more > round.most {
 				t.Errorf("%d calls, want %d to %d", more, round.least, round.most)
 			}
@@ -247,10 +269,10 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		results := make(chan turned, 3)
-		if _, first := l.tryFirst("a"); !first {
+		if _, first := l.tryFirst(keyA); !first {
 			t.Fatal("somebody is said to ask")
 		}
-		if _, first := l.tryFirst("a"); first {
+		if _, first := l.tryFirst(keyA); first {
 			t.Fatal("two may ask without waiting")
 		}
 		calls := c.calls.Load()
@@ -263,19 +285,19 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 		case got := <-results: // it tried again when it had subscribed
 			c.unlock(got.lock)
 		default:
-			l.core.queues.tried("a", nil)
+			l.core.queues.tried(keyA, nil)
 			c.unlock(c.next(results, shortly).lock)
 		}
-		l.core.queues.tried("a", nil)
+		l.core.queues.tried(keyA, nil)
 		c.empty(l)
 
 		// It holds the lock: they wait for its release.
-		if _, first := l.tryFirst("a"); !first {
+		if _, first := l.tryFirst(keyA); !first {
 			t.Fatal("somebody is said to ask")
 		}
 		lock, _ := l.attempt(t.Context(), []string{"a"}, everyone)
 		queueUp(t.Context(), l, 1, results, "a")
-		l.core.queues.tried("a", lock)
+		l.core.queues.tried(keyA, lock)
 		queueUp(t.Context(), l, 2, results, "a")
 		c.unlock(lock)
 		for who := 1; who <= 2; who++ {
@@ -296,15 +318,15 @@ func TestQueueBehindTheFirstAttemptWithoutEars(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fake.Everything)
 		}
-		if _, first := l.tryFirst("a"); !first {
+		if _, first := l.tryFirst(keyA); !first {
 			t.Fatal("somebody is said to ask")
 		}
-		w := l.join("a", []string{"a"}, nil)
+		w := l.join(keyA, []string{"a"}, nil)
 		synctest.Wait()
 		if _, _, due := w.due(); due {
 			t.Error("it asks while another does")
 		}
-		l.core.queues.tried("a", nil)
+		l.core.queues.tried(keyA, nil)
 		synctest.Wait()
 		select {
 		case <-w.wake:
@@ -319,7 +341,7 @@ func TestQueueBehindTheFirstAttemptWithoutEars(t *testing.T) {
 		c.empty(l)
 
 		// Whoever was to wait behind others that are gone asks by itself.
-		w = l.join("a", []string{"a"}, nil)
+		w = l.join(keyA, []string{"a"}, nil)
 		if _, _, due := w.due(); !due {
 			t.Error("it waits for nobody")
 		}
@@ -406,21 +428,21 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fake.Everything)
 		}
-		if _, first := l.tryFirst("a"); !first {
+		if _, first := l.tryFirst(keyA); !first {
 			t.Fatal("somebody is said to ask")
 		}
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
 		}
-		l.core.queues.tried("a", nil)
+		l.core.queues.tried(keyA, nil)
 		for _, m := range c.masters {
 			m.Start()
 		}
 		time.Sleep(5 * time.Second) // until the nodes are found to be back
 
 		// The nodes failed, and then somebody of this process got it.
-		first := l.join("a", []string{"a"}, &refusal{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, hint: -1})
-		behind := l.join("a", []string{"a"}, nil)
+		first := l.join(keyA, []string{"a"}, &refusal{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, hint: -1})
+		behind := l.join(keyA, []string{"a"}, nil)
 		lock, _ := l.attempt(t.Context(), []string{"a"}, everyone)
 		first.leave(lock, true)
 		first.alarm.Stop()
@@ -467,7 +489,7 @@ func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
-		w := l.join("a", []string{"a"}, nil)
+		w := l.join(keyA, []string{"a"}, nil)
 		synctest.Wait()
 		w.refused(&refusal{err: &Error{causes: []error{ErrHeld}}, saw: w.queue.turn.news, hint: -1})
 		w.alarm.Stop() // it has fired
