@@ -14,6 +14,9 @@ import (
 // lost before, ErrNotHeld when it was unlocked before, through this handle or the one that acquired it, ErrUnavailable when
 // too few nodes confirmed, ErrClosed when the nodes were closed before, and the context's error where it ended the waiting.
 // Whatever it returns, the lock's context has ended and no renewal is sent any more.
+//
+// The lock's own context may be given, or one that is derived from it: its end, which Unlock brings about, is not the end of the waiting.
+// The context that was given to Lock bounds it then, and a deadline that ctx has.
 func (l *Lock) Unlock(ctx context.Context) error {
 	if l.level > 1 {
 		return l.leave(ctx)
@@ -83,10 +86,7 @@ func (l *Lock) leave(ctx context.Context) error {
 	l.cancel(ErrReleased)
 
 	// The handle's own count decides, so what the nodes answer does not; but whoever looks at them should find the level there.
-	select {
-	case <-r.decided:
-	case <-ctx.Done():
-	}
+	patiently(ctx, r.decided)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase == expired {
