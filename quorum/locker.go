@@ -170,7 +170,7 @@ func distinct(nodes []*node.Node) error {
 
 // With returns a Locker over the same nodes with other settings. The two share everything else: closing one closes both.
 // An option that cannot be used makes every call of the new Locker fail with ErrInvalid, as do WithClock, WithRand and
-// WithNodeOptions.
+// WithNodeOptions. A lock of one can be entered again through the other only where they make the same lock: see Lock.
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
 	set.clock, set.random, set.nodeOpts = nil, nil, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -54,7 +55,8 @@ func WithLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, false, true }
 }
 
-// WithFixedLease sets how long a lock lasts that is never renewed: it ends by itself.
+// WithFixedLease sets how long a lock lasts that is never renewed: it ends by itself. Entering it again does not prolong it; Extend
+// does.
 func WithFixedLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, true, true }
 }
@@ -130,4 +132,25 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("the logger is nil")
 	}
 	return nil
+}
+
+// unlike says in what the settings of a lock differ from those with which it would be another one; empty when in nothing.
+func (s *settings) unlike(other *settings) string {
+	if s == other {
+		return ""
+	}
+	var all []string
+	if s.lease != other.lease {
+		all = append(all, fmt.Sprintf("its lease is %v, not %v", s.lease, other.lease))
+	}
+	if kinds := map[bool]string{false: "renewed", true: "fixed"}; s.fixed != other.fixed {
+		all = append(all, fmt.Sprintf("its lease is %s, not %s", kinds[s.fixed], kinds[other.fixed]))
+	}
+	if s.maxHold != other.maxHold {
+		all = append(all, fmt.Sprintf("its max hold is %v, not %v", s.maxHold, other.maxHold))
+	}
+	if s.drift != other.drift {
+		all = append(all, fmt.Sprintf("its drift factor is %v, not %v", s.drift, other.drift))
+	}
+	return strings.Join(all, "; ")
 }

@@ -4,14 +4,19 @@ import (
 	"context"
 	"slices"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // enter enters a lock again that the flow of ctx holds: its level rises by one, on as many nodes as the rule needs, which have to
 // confirm that the lock still stands. Level and token on the nodes are absolute, so that a request or a reply that is lost,
-// or comes twice, counts once.
+// or comes twice, counts once. A fixed lease is asked for what is left of it: nothing prolongs it, also where it was forgotten.
 func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock, error) {
 	h := within.hold
+	if other := h.set.unlike(l.set); other != "" {
+		return nil, invalidf("lock", names, "this flow holds it with other settings, which entering it again does not change: %s", other)
+	}
 	h.mu.Lock()
 	if !h.validLocked() || within.unlocked.Load() {
 		h.mu.Unlock()
@@ -23,11 +28,15 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 	h.inner = append(h.inner, inner)
 
 	r := newRound(len(h.votes), h.core.need)
-	call := h.acquireAgainLocked(h.level)
-	sent := h.core.clock.Now()
+	sent, lease := h.core.clock.Now(), h.set.lease
+	if h.set.fixed {
+		lease = h.until.Sub(sent)
+	}
+	call := h.acquireAgainLocked(h.level, scripts.ToMillis(lease))
+	until := clock.Deadline(sent, lease, h.set.drift)
 	for i, n := range h.core.nodes {
 		v := &h.votes[i]
-		to := &entering{repairing{vote: v, sent: sent}, r}
+		to := &entering{repairing{v, until}, r}
 		if err := n.Start(h.lane(), call, &v.claim, to); err != nil {
 			r.answer(i, reply{err: err})
 		} else {
@@ -72,7 +81,7 @@ func (e *entering) Done(r node.Result) {
 	var a reply
 	v := e.vote
 	v.hold.hear(v, func() {
-		a.counts = v.regrantedLocked(r, e.sent) == granted
+		a.counts = v.regrantedLocked(r, e.until) == granted
 		a.err = v.err
 	})
 	e.round.answer(v.node, a)
