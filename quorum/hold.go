@@ -202,8 +202,8 @@ func (l *leaving) Done(r node.Result) {
 // loseLocked ends a hold that can no longer be trusted, and its contexts, before anything else is done about it. The caller
 // unlocks mu and then calls letGo and core.tell.
 func (h *hold) loseLocked(why string) {
-	h.phase = expired
 	h.reason = h.errorLocked("hold", ErrLost, why)
+	h.phase = expired
 	h.endContextsLocked(h.reason)
 }
 
@@ -223,7 +223,10 @@ func (c *core) tell(lost ...*hold) {
 	c.background.add()
 	go func() {
 		defer c.background.done()
-		for _, h := range lost {
+		defer func() { c.tell(lost...) }() // the others, when a log or a hook ended the goroutine
+		for len(lost) > 0 {
+			h := lost[0]
+			lost = lost[1:]
 			h.tell()
 		}
 	}()
@@ -242,13 +245,14 @@ func (h *hold) tell() {
 	}
 }
 
-// endContextsLocked may be called with mu: what waits for a context runs in goroutines of its own.
+// endContextsLocked may be called with mu: what waits for a context runs in goroutines of its own. The end of one leads to the context
+// that was given to Lock: when that is the caller's own and panics, the others end all the same.
 func (h *hold) endContextsLocked(cause error) {
-	h.first.cancel(cause)
 	for _, l := range h.inner {
-		l.cancel(cause)
+		defer l.cancel(cause)
 	}
 	h.inner = nil
+	h.first.cancel(cause)
 }
 
 // errorLocked describes the votes as they stand.

@@ -164,10 +164,24 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 	if lease < minLease || lease > h.core.maxLease {
 		return invalidf("extend", l.names, "lease %v is not between %v and the nodes' max lease %v", lease, minLease, h.core.maxLease)
 	}
-	h.mu.Lock()
-	if err := l.usableLocked("extend"); err != nil {
-		h.mu.Unlock()
+	r, err := l.askToExtend(lease)
+	if err != nil {
 		return err
+	}
+	if err := l.await(ctx, "extend", r); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return l.usableLocked("extend") // enough nodes confirmed, but perhaps after it was lost
+}
+
+func (l *Lock) askToExtend(lease time.Duration) (*round, error) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := l.usableLocked("extend"); err != nil {
+		return nil, err
 	}
 	r := newRound(len(h.votes), h.core.need)
 	batch := []scripts.Renewal{{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}}
@@ -179,13 +193,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 			r.answer(i, reply{err: err})
 		}
 	}
-	h.mu.Unlock()
-	if err := l.await(ctx, "extend", r); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return l.usableLocked("extend") // enough nodes confirmed, but perhaps after it was lost
+	return r, nil
 }
 
 // extending hears a node's answer to Extend.

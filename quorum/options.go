@@ -23,6 +23,8 @@ const minLease = 10 * time.Millisecond
 // Of every lock Acquired is called once, and at most one of the others: Released when it is unlocked, before the nodes have confirmed
 // (Unlock may still return an error), or Lost, which may come before Acquired has returned. Entering a lock again calls nothing, nor
 // does Close.
+//
+// A hook that panics, or ends its goroutine, leaves nothing behind: when Acquired does, the lock is released, which calls nothing.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)

@@ -86,11 +86,11 @@ func (l *Locker) tryFirst(key queueKey) (how approach, first bool) {
 	if trying || all.byKey[key] != nil {
 		return 0, false
 	}
-	all.trying[key] = struct{}{}
 	if l.core.clock.Now().Before(*all.wantedLocked(key)) {
-		return knocking, true
+		how = knocking
 	}
-	return everyone, true
+	all.trying[key] = struct{}{}
+	return how, true
 }
 
 // tried ends what tryFirst began, for one who does not have to wait: it has the lock, or has given up (nil).
@@ -107,16 +107,40 @@ func (all *queues) tried(key queueKey, lock *Lock) {
 func (l *Locker) join(key queueKey, names []string, before *refusal) *waiter {
 	c := l.core
 	w := &waiter{set: l.set, wake: make(chan struct{}, 1)}
-	w.alarm = l.set.clock.AfterFunc(time.Hour, func() {
-		select {
-		case w.wake <- struct{}{}:
-		default:
+	settled := false
+	defer func() {
+		switch { // when the clock or the source of randomness, which are the caller's, panicked
+		case settled:
+		case w.queue != nil:
+			defer w.alarm.Stop()
+			w.leave(nil, true)
+		case before != nil:
+			c.queues.tried(key, nil)
 		}
-	})
+	}()
+	w.alarm = l.set.clock.AfterFunc(time.Hour, w.rouse)
+	if fresh := w.enqueue(c, key, before); fresh {
+		w.queue.listen(names)
+	}
+	settled = true
+	return w
+}
+
+// rouse has the waiter look whether it is to ask.
+func (w *waiter) rouse() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// enqueue tells whether the queue is a fresh one, that does not listen yet.
+func (w *waiter) enqueue(c *core, key queueKey, before *refusal) (fresh bool) {
 	c.queues.mu.Lock()
+	defer c.queues.mu.Unlock()
+	now := c.clock.Now()
 	q := c.queues.byKey[key]
-	fresh := q == nil
-	if fresh {
+	if fresh = q == nil; fresh {
 		seed := uint64(c.dice.below(1 << 62))
 		q = &queue{core: c, key: key, turn: newTurn(len(c.nodes), c.need, rand.New(rand.NewPCG(seed, seed)))}
 		c.queues.byKey[key] = q
@@ -127,63 +151,70 @@ func (l *Locker) join(key queueKey, names []string, before *refusal) *waiter {
 	case before != nil:
 		delete(c.queues.trying, key)
 		q.waiters = slices.Insert(q.waiters, 0, w)
-		q.turn.refused(w.set, before, c.clock.Now(), c.pace.slot())
+		q.turn.refused(w.set, before, now, c.pace.slot())
 	default:
 		q.waiters = append(q.waiters, w)
 		if fresh && !trying { // the queue behind which it was to wait is gone
-			q.turn.next = c.clock.Now()
+			q.turn.next = now
 		}
 	}
 	if q.waiters[0] == w {
 		q.armLocked()
 	}
-	c.queues.mu.Unlock()
-	if fresh {
-		q.listen(names)
-	}
-	return w
+	return fresh
 }
 
 // listen subscribes to the channels of the names on all nodes. It is called once, by a waiter of the queue.
 func (q *queue) listen(names []string) {
 	stops := make([]func(), 0, len(q.core.nodes)*len(names))
+	defer func() {
+		q.core.queues.mu.Lock()
+		defer q.core.queues.mu.Unlock()
+		q.stops = stops
+	}()
 	for i, n := range q.core.nodes {
 		for k, name := range names {
 			stops = append(stops, n.Listen(scripts.Channel(name), &ear{queue: q, node: i, first: k == 0}))
 		}
 	}
-	q.core.queues.mu.Lock()
-	defer q.core.queues.mu.Unlock()
-	q.stops = stops
 }
 
-// leave takes a waiter out, wherever it stands. Whoever is the first then asks next: got tells that the one who leaves has the
-// lock, asked that it asked and has not.
+// leave takes a waiter out, wherever it stands, if it has not left. Whoever is the first then asks next: got tells that the one who
+// leaves has the lock, asked that it asked and has not.
 func (w *waiter) leave(got *Lock, asked bool) {
 	q := w.queue
 	all := &q.core.queues
-	all.mu.Lock()
-	first := q.waiters[0] == w
-	i := slices.Index(q.waiters, w)
-	q.waiters = slices.Delete(q.waiters, i, i+1)
-	if len(q.waiters) == 0 {
-		delete(all.byKey, q.key)
-		*all.wantedLocked(q.key) = q.core.clock.Now().Add(lately)
-		stops := q.stops
-		all.mu.Unlock()
+	var stops []func()
+	defer func() { // without the mutex
 		for _, stop := range stops {
 			stop()
 		}
+	}()
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	i := slices.Index(q.waiters, w)
+	if i < 0 {
 		return
 	}
-	defer all.mu.Unlock()
-	if first {
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	switch {
+	case len(q.waiters) == 0:
+		delete(all.byKey, q.key)
+		stops = q.stops
+		*all.wantedLocked(q.key) = q.core.clock.Now().Add(lately)
+	case i == 0:
 		q.nextLocked(got, asked)
 	}
 }
 
 // nextLocked hands the turn to the first waiter: the one before has the lock, or has asked in vain, or neither.
 func (q *queue) nextLocked(got *Lock, asked bool) {
+	armed := false
+	defer func() {
+		if !armed { // the clock, which is the caller's, panicked
+			q.waiters[0].rouse()
+		}
+	}()
 	now := q.core.clock.Now()
 	switch {
 	case got != nil:
@@ -193,6 +224,7 @@ func (q *queue) nextLocked(got *Lock, asked bool) {
 		q.turn.next = now // what it had heard of is lost with it
 	}
 	q.armLocked()
+	armed = true
 }
 
 // armLocked has the first waiter wake when it is to ask, by its own timer also when that is now: so whoever changes the turn never
@@ -202,9 +234,8 @@ func (q *queue) armLocked() {
 }
 
 // wait waits for its turn and asks, until it holds the lock or there is no use in going on.
-func (l *Locker) wait(ctx context.Context, key queueKey, names []string, before *refusal) (*Lock, *Error) {
-	w := l.join(key, names, before)
-	defer w.alarm.Stop()
+func (v *visit) wait(ctx context.Context) *Error {
+	l, w := v.locker, v.waiter
 	for {
 		select {
 		case <-w.wake:
@@ -212,24 +243,25 @@ func (l *Locker) wait(ctx context.Context, key queueKey, names []string, before 
 		case <-l.core.closed:
 		}
 		if ended := l.ending(ctx); ended != nil {
-			return nil, w.giveUp(names, ended)
+			return w.giveUp(v.names, ended)
 		}
 		how, saw, due := w.due()
 		if !due {
 			continue
 		}
-		lock, r := l.attempt(ctx, names, how)
-		if lock != nil {
+		lock, r := l.attempt(ctx, v.names, how)
+		if v.lock = lock; lock != nil {
+			w.alarm.Stop()
 			w.leave(lock, true)
-			return lock, nil
+			v.waiter = nil
+			return nil
 		}
 		if ctx.Err() != nil || r.err.permanent(len(l.core.nodes)) {
 			err := r.err
 			if last := w.last(); r.cut && last != nil { // it knows less than the one before
-				err = last.ended(names, l.ending(ctx))
+				err = last.ended(v.names, l.ending(ctx))
 			}
-			w.leave(nil, true)
-			return nil, err
+			return err
 		}
 		r.how, r.saw = how, saw
 		w.refused(r)

@@ -17,21 +17,51 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 	if other := h.set.unlike(l.set); other != "" {
 		return nil, invalidf("lock", names, "this flow holds it with other settings, which entering it again does not change: %s", other)
 	}
-	h.mu.Lock()
-	if !h.validLocked() || within.unlocked.Load() {
-		h.mu.Unlock()
-		return nil, &Error{Op: "lock", Names: names, causes: []error{ErrNotAcquired, ErrLost}}
-	}
-	h.level++
-	inner := &Lock{hold: h, names: names, level: h.level, outer: innermost(ctx)}
+	inner := &Lock{hold: h, names: names, outer: innermost(ctx)}
 	inner.begin(ctx)
-	h.inner = append(h.inner, inner)
+	entered := false
+	defer func() {
+		if !entered {
+			inner.backOut()
+		}
+	}()
+	r, err := inner.ask(within)
+	if err != nil {
+		return nil, err
+	}
+	err = inner.await(ctx, "lock", r)
+	if err == nil && inner.Valid() && ctx.Err() == nil {
+		entered = true
+		return inner, nil
+	}
+	failure, _ := err.(*Error)
+	if failure == nil {
+		failure = &Error{Op: "lock", Names: names, causes: contextError(ctx)}
+		if failure.causes == nil {
+			failure.causes = []error{ErrLost}
+		}
+	}
+	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
+	return nil, failure
+}
 
-	r := newRound(len(h.votes), h.core.need)
+// ask raises the level of the hold, here and on the nodes, and makes the handle that of the new level.
+func (l *Lock) ask(within *Lock) (*round, error) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.validLocked() || within.unlocked.Load() {
+		return nil, &Error{Op: "lock", Names: l.names, causes: []error{ErrNotAcquired, ErrLost}}
+	}
 	sent, lease := h.core.clock.Now(), h.set.lease
 	if h.set.fixed {
 		lease = h.until.Sub(sent)
 	}
+	h.level++
+	l.level = h.level
+	h.inner = append(h.inner, l)
+
+	r := newRound(len(h.votes), h.core.need)
 	call := h.acquireAgainLocked(h.level, scripts.ToMillis(lease))
 	until := clock.Deadline(sent, lease, h.set.drift)
 	for i, n := range h.core.nodes {
@@ -43,32 +73,24 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 			v.asked = true
 		}
 	}
-	h.mu.Unlock()
+	return r, nil
+}
 
-	err := inner.await(ctx, "lock", r)
-	if err == nil && inner.Valid() && ctx.Err() == nil {
-		return inner, nil
-	}
-	// Down to the level before, on every node, whatever has reached it.
-	inner.unlocked.Store(true)
+// backOut takes the level back that the handle has raised, on every node, whatever has reached it.
+func (l *Lock) backOut() {
+	h := l.hold
+	l.unlocked.Store(true)
+	defer l.cancel(ErrNotAcquired)
 	h.mu.Lock()
-	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == inner })
+	defer h.mu.Unlock()
+	if l.level == 0 {
+		return
+	}
+	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
 	if h.phase == held {
 		h.level--
 		h.releaseLocked(h.level, unheard)
 	}
-	h.mu.Unlock()
-	inner.cancel(ErrNotAcquired)
-
-	failure, _ := err.(*Error)
-	if failure == nil {
-		failure = &Error{Op: "lock", Names: names, causes: contextError(ctx)}
-		if failure.causes == nil {
-			failure.causes = []error{ErrLost}
-		}
-	}
-	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
-	return nil, failure
 }
 
 // entering hears a node's answer to a holder that enters again.

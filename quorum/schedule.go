@@ -75,12 +75,11 @@ func (s *schedule) hasten(h *hold, by clock.Instant) {
 	}
 }
 
-// close ends the schedule and returns the holds that were in it.
+// close ends the schedule and returns the holds that were in it. The caller stops the timer.
 func (s *schedule) close() []*hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.timer.Stop()
 	left := s.queue
 	s.queue = nil
 	for _, h := range left {
@@ -99,8 +98,8 @@ func (s *schedule) armLocked() {
 	}
 	now := s.core.clock.Now()
 	sleep := min(max(next.Sub(now), 0), maxSleep)
-	s.wake = now.Add(sleep)
 	s.timer.Reset(sleep)
+	s.wake = now.Add(sleep) // not before the timer is set: a clock of the caller's may panic
 }
 
 // run is the timer's function.

@@ -37,29 +37,66 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return l.enter(ctx, within, names)
 	}
+	v := visit{locker: l, names: names, key: keyOf(names)}
+	defer v.end()
+	if failed := v.acquire(ctx); failed != nil {
+		return nil, failed
+	}
+	return l.acquired(v.handOut()), nil
+}
+
+// visit is one call of Lock that asks the nodes. What it has begun ends with it, also when code of the caller's panics on the way.
+type visit struct {
+	locker *Locker
+	names  []string
+	key    queueKey
+	first  bool    // it is the one that queues.trying tells of
+	waiter *waiter // when it waits
+	lock   *Lock   // that it has, and has not handed out
+}
+
+func (v *visit) end() {
+	if v.lock != nil {
+		v.lock.hold.drop()
+	}
+	if v.waiter != nil {
+		defer v.waiter.alarm.Stop()
+		v.waiter.leave(nil, true)
+	}
+	if v.first {
+		v.locker.core.queues.tried(v.key, nil)
+	}
+}
+
+func (v *visit) handOut() *Lock {
+	lock := v.lock
+	v.lock = nil
+	return lock
+}
+
+// acquire asks without waiting, if nobody waits for the names, and then waits.
+func (v *visit) acquire(ctx context.Context) *Error {
+	l := v.locker
 	var before *refusal
-	key := keyOf(names)
-	if how, first := l.tryFirst(key); first {
-		var lock *Lock
-		lock, before = l.attempt(ctx, names, how)
-		if lock != nil {
-			l.core.queues.tried(key, lock)
-			return l.acquired(lock), nil
+	var how approach
+	if how, v.first = l.tryFirst(v.key); v.first {
+		v.lock, before = l.attempt(ctx, v.names, how)
+		if v.lock != nil {
+			v.first = false
+			l.core.queues.tried(v.key, v.lock)
+			return nil
 		}
 		if ctx.Err() != nil || before.err.permanent(len(l.core.nodes)) {
-			l.core.queues.tried(key, nil)
-			return nil, before.err
+			return before.err
 		}
 		before.how = how
 		if !errors.Is(before.err, ErrHeld) {
-			l.set.logger.Warn("quorumlock: waiting for nodes", "names", names, "error", before.err)
+			l.set.logger.Warn("quorumlock: waiting for nodes", "names", v.names, "error", before.err)
 		}
 	}
-	lock, failed := l.wait(ctx, key, names, before)
-	if failed != nil {
-		return nil, failed
-	}
-	return l.acquired(lock), nil
+	v.first = false
+	v.waiter = l.join(v.key, v.names, before)
+	return v.wait(ctx)
 }
 
 // TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
@@ -81,7 +118,14 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 
 func (l *Locker) acquired(lock *Lock) *Lock {
 	if hook := l.set.hooks.Acquired; hook != nil {
+		told := false
+		defer func() {
+			if !told {
+				lock.hold.drop() // nobody would have it
+			}
+		}()
 		hook(lock)
+		told = true
 	}
 	return lock
 }
