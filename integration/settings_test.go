@@ -212,7 +212,7 @@ func TestWith(t *testing.T) {
 	if _, err := brief.TryLock(t.Context(), "long"); !errors.Is(err, quorum.ErrHeld) {
 		t.Errorf("With is another holder's namespace: %v", err)
 	}
-	unlock(t, lockWithin(t, long.Context(), brief, "long")) // one flow: it enters
+	unlock(t, lockWithin(t, long.Context(), l.With(), "long")) // one flow: it enters
 	want(t, ended(t, held, soon), quorum.ErrLost, "lease is over")
 	noKeys(t, f.Masters, "brief")
 	again := lock(t, brief.With(quorum.WithLease(time.Second)), "brief")

@@ -94,19 +94,30 @@ func (e *ears) add(name string, l Listener) (stop func()) {
 		e.orderLocked("SUBSCRIBE", name)
 	}
 	c.listeners = append(c.listeners, l)
-	if c.stands {
-		l.Listening()
-	}
 	if !e.running && !e.closing {
 		e.running, e.ended = true, make(chan struct{})
 		go e.run(e.ended)
 	}
+	added := false
+	defer func() {
+		if !added { // nobody could stop one that panics
+			e.removeLocked(name, c, l)
+		}
+	}()
+	if c.stands {
+		l.Listening()
+	}
+	added = true
 	return sync.OnceFunc(func() { e.remove(name, c, l) })
 }
 
 func (e *ears) remove(name string, c *channel, l Listener) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.removeLocked(name, c, l)
+}
+
+func (e *ears) removeLocked(name string, c *channel, l Listener) {
 	i := slices.Index(c.listeners, l)
 	c.listeners = slices.Delete(c.listeners, i, i+1)
 	if len(c.listeners) > 0 {

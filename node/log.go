@@ -88,14 +88,17 @@ func (j *journal) startLocked() {
 }
 
 func (j *journal) tell(line func(*slog.Logger)) {
-	for line != nil {
+	defer func() { // deferred, for a log that ends the goroutine
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		close(j.telling)
+		j.telling = nil
+		j.startLocked()
+	}()
+	for line != nil && !j.node.isClosed() {
 		line(j.node.opts.logger.With("node", j.node.Name()))
 		j.mu.Lock()
-		if line = j.newsLocked(); line == nil || j.node.isClosed() {
-			line = nil
-			close(j.telling)
-			j.telling = nil
-		}
+		line = j.newsLocked()
 		j.mu.Unlock()
 	}
 }

@@ -21,6 +21,12 @@ func (l *Locker) attempt(ctx context.Context, names []string, approach waiting.A
 	outer := innermost(ctx)
 	h := newHold(l, scriptNames(names))
 	h.first = Lock{hold: h, names: names, level: 1, outer: outer}
+	settled := false
+	defer func() {
+		if !settled { // the context or the clock, which are the caller's, panicked
+			h.drop()
+		}
+	}()
 	if approach == waiting.ProbeFirst {
 		h.knock(ctx)
 	} else {
@@ -36,13 +42,36 @@ func (l *Locker) attempt(ctx context.Context, names []string, approach waiting.A
 		h.settleToken(ctx)
 	}
 	if h.take(ctx) {
+		settled = true
 		return &h.first, nil
 	}
 	r := h.result()
 	r.approach = approach
 	r.err = h.undo(ctx)
 	r.Held = errors.Is(r.err, ErrHeld)
+	settled = true
 	return nil, r
+}
+
+// drop lets go of an attempt, or of the lock that it has become, in the midst of which code of the caller's panicked or ended the
+// goroutine. It waits for nobody, and does nothing where the hold has ended already.
+func (h *hold) drop() {
+	h.core.schedule.remove(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch h.phase {
+	case asking:
+		h.phase = failed
+	case held, closed:
+		h.phase = released
+	default:
+		return
+	}
+	h.first.unlocked.Store(true)
+	defer h.abandonLocked(unheard)
+	if h.first.cancel != nil {
+		h.endContextsLocked(ErrReleased)
+	}
 }
 
 // ask sends the request for a grant to all nodes.
@@ -245,20 +274,10 @@ func (h *hold) writeBack(ctx context.Context, token uint64) {
 
 // take makes the attempt a held lock, if it was won and all else is well. Reading the clock is its last check.
 func (h *hold) take(ctx context.Context) bool {
-	h.mu.Lock()
-	if !h.won || h.reason != nil || ctx.Err() != nil {
-		h.mu.Unlock()
+	taken, inTime := h.begin(ctx)
+	if !taken {
 		return false
 	}
-	h.first.begin(ctx)
-	if h.set.maxHold > 0 {
-		h.limit = h.asked.Add(h.set.maxHold)
-	}
-	h.refreshLocked()
-	h.phase = held
-	inTime := h.validLocked()
-	h.mu.Unlock()
-
 	open := inTime && h.core.schedule.add(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -274,6 +293,22 @@ func (h *hold) take(ctx context.Context) bool {
 	return false
 }
 
+// begin makes the attempt a held lock, if it was won. It may be over already.
+func (h *hold) begin(ctx context.Context) (taken, inTime bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.won || h.reason != nil || ctx.Err() != nil {
+		return false, false
+	}
+	h.first.begin(ctx)
+	if h.set.maxHold > 0 {
+		h.limit = h.asked.Add(h.set.maxHold)
+	}
+	h.refreshLocked()
+	h.phase = held
+	return true, h.validLocked()
+}
+
 // grace is how long an attempt that failed waits for nodes that had not answered when that was certain. Most answer within a
 // round trip, and then nothing is left on them when the caller hears of the failure; nobody waits for a slow one.
 const grace = 20 * time.Millisecond
@@ -282,26 +317,7 @@ const grace = 20 * time.Millisecond
 // those that did, and for a moment for those that may yet.
 func (h *hold) undo(ctx context.Context) *Error {
 	h.core.schedule.remove(h)
-	h.mu.Lock()
-	err := h.failureLocked(ctx)
-	h.phase = failed
-	var count [failure + 1]int
-	for i := range h.votes {
-		count[h.votes[i].answer]++
-	}
-	certain, open := newRound(count[granted], count[granted]), newRound(count[unanswered], count[unanswered])
-	h.abandonLocked(func(v *vote) *round {
-		switch v.answer {
-		case granted:
-			return certain
-		case unanswered:
-			return open
-		default:
-			return nil
-		}
-	})
-	h.mu.Unlock()
-
+	err, certain, open := h.giveBack(ctx)
 	moment := time.NewTimer(grace)
 	defer moment.Stop()
 	select {
@@ -317,6 +333,30 @@ func (h *hold) undo(ctx context.Context) *Error {
 		err.causes = append(err.causes, contextError(ctx)...)
 	}
 	return err
+}
+
+// giveBack sends the releases of an attempt that failed: to those that granted it, and to those that may yet.
+func (h *hold) giveBack(ctx context.Context) (err *Error, certain, open *round) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err = h.failureLocked(ctx)
+	h.phase = failed
+	var count [failure + 1]int
+	for i := range h.votes {
+		count[h.votes[i].answer]++
+	}
+	certain, open = newRound(count[granted], count[granted]), newRound(count[unanswered], count[unanswered])
+	h.abandonLocked(func(v *vote) *round {
+		switch v.answer {
+		case granted:
+			return certain
+		case unanswered:
+			return open
+		default:
+			return nil
+		}
+	})
+	return err, certain, open
 }
 
 // failureLocked says why the attempt failed.

@@ -203,8 +203,8 @@ func (l *leaving) Done(r node.Result) {
 // loseLocked ends a hold that can no longer be trusted, and its contexts, before anything else is done about it. The caller
 // unlocks mu and then calls letGo and core.tell.
 func (h *hold) loseLocked(why string) {
-	h.phase = expired
 	h.reason = h.errorLocked("hold", ErrLost, why)
+	h.phase = expired
 	h.endContextsLocked(h.reason)
 }
 
@@ -224,7 +224,10 @@ func (c *core) tell(lost ...*hold) {
 	c.background.add()
 	go func() {
 		defer c.background.done()
-		for _, h := range lost {
+		defer func() { c.tell(lost...) }() // the others, when a log or a hook ended the goroutine
+		for len(lost) > 0 {
+			h := lost[0]
+			lost = lost[1:]
 			h.tell()
 		}
 	}()

@@ -25,14 +25,7 @@ func (h *hold) knock(ctx context.Context) {
 		h.knocked = v
 		h.askLocked(i, call)
 		if v.asked && v.answer == unanswered {
-			h.mu.Unlock()
-			select {
-			case <-h.answered:
-			case <-patience.C:
-			case <-ctx.Done():
-			case <-h.core.closed:
-			}
-			h.mu.Lock()
+			h.awaitDoorUnlocked(ctx, patience.C)
 		}
 		switch v.answer {
 		case refused:
@@ -49,6 +42,18 @@ func (h *hold) knock(ctx context.Context) {
 		}
 	}
 	h.decideLocked()
+}
+
+// awaitDoorUnlocked waits, without the mutex, until the node that was asked last answers, or is not waited for any more.
+func (h *hold) awaitDoorUnlocked(ctx context.Context, patience <-chan time.Time) {
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	select {
+	case <-h.answered:
+	case <-patience:
+	case <-ctx.Done():
+	case <-h.core.closed:
+	}
 }
 
 // door is the node that is asked first for the names, in whatever order they are given.

@@ -92,7 +92,7 @@ func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 		"repair": func(h *hold, now clock.Instant) func() {
 			return func() {
 				for i := range 2 {
-					(&repairing{vote: &h.votes[i], sent: now}).Done(granting(h.votes[i].runID, 7))
+					(&repairing{&h.votes[i], clock.Deadline(now, lease, 0)}).Done(granting(h.votes[i].runID, 7))
 				}
 			}
 		},
@@ -137,7 +137,7 @@ func TestExtendCountsFromItsOwnRequest(t *testing.T) {
 func TestRefusedAgainIsKeptNoLonger(t *testing.T) {
 	h, _ := heldHold(t, time.Second)
 	v := &h.votes[0]
-	said := v.regrantedLocked(node.Result{Value: []any{[]byte("held"), int64(1000), int64(0)}, RunID: "one", Sent: true}, h.asked)
+	said := v.regrantedLocked(node.Result{Value: []any{[]byte("held"), int64(1000), int64(0)}, RunID: "one", Sent: true}, h.until)
 	if said != refused || v.until != clock.Never || h.validLocked() {
 		t.Errorf("answer %d, believed until %v, valid %v: one of the two nodes is another's", said, v.until, h.validLocked())
 	}

@@ -127,18 +127,61 @@ func (l *Lock) Err() error {
 	return nil
 }
 
+// patiently waits until decided is closed or ctx ends, and returns what ended the waiting. That a lock has ended is no reason: where it
+// is why ctx has, the context that was given to Lock bounds the waiting, and the deadline of ctx.
+func patiently(ctx context.Context, decided <-chan struct{}) []error {
+	select {
+	case <-decided:
+		return nil
+	case <-ctx.Done():
+	}
+	l := innermost(ctx)
+	if l == nil || !l.endedBy(context.Cause(ctx)) {
+		return contextError(ctx)
+	}
+	given := l.scope.Context
+	if deadline, bounded := ctx.Deadline(); bounded {
+		var cancel context.CancelFunc
+		given, cancel = context.WithDeadline(given, deadline)
+		defer cancel()
+	}
+	return patiently(given, decided)
+}
+
+// endedBy tells whether the lock's context has ended, with that cause, because the lock has. Causes of the caller's need not be
+// comparable: they are not compared.
+func (l *Lock) endedBy(cause error) bool {
+	_, lost := cause.(*Error)
+	return (lost || cause == ErrReleased || cause == ErrClosed) && context.Cause(l.ctx) == cause
+}
+
 // Extend raises the lease on the nodes to at least lease from now, at most the max lease. It returns nil when as many nodes as
 // the rule needs confirmed. Else the lock keeps its deadline, and the error, a *Error, wraps ErrUnavailable when nodes failed,
-// ErrLost or ErrNotHeld when there is nothing to extend, ErrInvalid for a lease that cannot be, or the context's error.
+// ErrLost or ErrNotHeld when there is nothing to extend, ErrInvalid for a lease that cannot be, or the context's error. The lock's own
+// context may be given: see Unlock.
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 	h := l.hold
 	if lease < minLease || lease > h.core.maxLease {
 		return invalidf("extend", l.names, "lease %v is not between %v and the nodes' max lease %v", lease, minLease, h.core.maxLease)
 	}
-	h.mu.Lock()
-	if err := l.usableLocked("extend"); err != nil {
-		h.mu.Unlock()
+	r, err := l.askToExtend(lease)
+	if err != nil {
 		return err
+	}
+	if err := l.await(ctx, "extend", r); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return l.usableLocked("extend") // enough nodes confirmed, but perhaps after it was lost
+}
+
+func (l *Lock) askToExtend(lease time.Duration) (*round, error) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := l.usableLocked("extend"); err != nil {
+		return nil, err
 	}
 	r := newRound(len(h.votes), h.core.need)
 	batch := []scripts.Renewal{{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}}
@@ -150,13 +193,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 			r.answer(i, reply{err: err})
 		}
 	}
-	h.mu.Unlock()
-	if err := l.await(ctx, "extend", r); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return l.usableLocked("extend") // enough nodes confirmed, but perhaps after it was lost
+	return r, nil
 }
 
 // extending hears a node's answer to Extend.
@@ -203,12 +240,7 @@ func (l *Lock) usableLocked(op string) error {
 
 // await waits until a round is decided, and says what was missing.
 func (l *Lock) await(ctx context.Context, op string, r *round) error {
-	var ended []error
-	select {
-	case <-r.decided:
-	case <-ctx.Done():
-		ended = contextError(ctx)
-	}
+	ended := patiently(ctx, r.decided)
 	enough, _, nodes := r.outcome()
 	if enough {
 		return nil

@@ -20,7 +20,8 @@ const (
 //
 // With the context of a lock that is held it enters that lock again, if it is asked for names that are all that lock's; other
 // names are locked afresh, and a mix is ErrInvalid. So a lock's context must not be given to a goroutine that should wait its
-// turn: it would be let in.
+// turn: it would be let in. A lock that is entered again stays as it is: a fixed lease ends when it would have, and a Locker made by
+// With of another lease (its length, or fixed or not), max hold or drift gets ErrInvalid.
 //
 // The error is a *Error. It wraps ErrNotAcquired and the reason of the last attempt (ErrHeld, ErrQuarantined or
 // ErrUnavailable), with the context's error, or at once ErrInvalid for names that cannot be locked, ErrClosed, or the
@@ -60,7 +61,14 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 
 func (l *Locker) acquired(lock *Lock) *Lock {
 	if hook := l.set.hooks.Acquired; hook != nil {
+		told := false
+		defer func() {
+			if !told {
+				lock.hold.drop() // nobody would have it
+			}
+		}()
 		hook(lock)
+		told = true
 	}
 	return lock
 }

@@ -62,24 +62,26 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 		nodeOpts = append([]node.Option{node.WithLogger(set.logger)}, nodeOpts...)
 	}
 	var nodes []*node.Node
-	closeAll := func() {
-		for _, n := range nodes {
-			n.Close()
+	var l *Locker
+	defer func() {
+		if l == nil { // also when the rule, or the clock, panicked
+			for _, n := range nodes {
+				n.Close()
+			}
 		}
-	}
+	}()
 	for i, url := range urls {
 		n, err := node.Open(url, nodeOpts...)
 		if err != nil {
-			closeAll()
 			return nil, fmt.Errorf("quorumlock: node %d: %w", i+1, err)
 		}
 		nodes = append(nodes, n)
 	}
-	l, err := assemble(nodes, rule, &set)
+	made, err := assemble(nodes, rule, &set)
 	if err != nil {
-		closeAll()
 		return nil, err
 	}
+	l = made
 	l.core.owned = true
 	return l, nil
 }
@@ -170,7 +172,7 @@ func distinct(nodes []*node.Node) error {
 
 // With returns a Locker over the same nodes with other settings. The two share everything else: closing one closes both.
 // An option that cannot be used makes every call of the new Locker fail with ErrInvalid, as do WithClock, WithRand and
-// WithNodeOptions.
+// WithNodeOptions. A lock of one can be entered again through the other only where they make the same lock: see Lock.
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
 	set.clock, set.random, set.nodeOpts = nil, nil, nil
@@ -210,21 +212,26 @@ func (l *Locker) Close() error {
 		for _, h := range c.schedule.close() {
 			h.orphan()
 		}
-		bound := time.NewTimer(2 * c.nodes[0].Timeout())
-		defer bound.Stop()
-		select {
-		case <-c.background.idle():
-		case <-bound.C:
-		}
-		if c.owned {
-			var group errgroup.Group
-			for _, n := range c.nodes {
-				group.Go(n.Close)
-			}
-			group.Wait()
-		}
+		c.endNodes()
 	})
 	return nil
+}
+
+// endNodes waits for what is on its way, and closes the nodes that are ours.
+func (c *core) endNodes() {
+	bound := time.NewTimer(2 * c.nodes[0].Timeout())
+	defer bound.Stop()
+	select {
+	case <-c.background.idle():
+	case <-bound.C:
+	}
+	if c.owned {
+		var group errgroup.Group
+		for _, n := range c.nodes {
+			group.Go(n.Close)
+		}
+		group.Wait()
+	}
 }
 
 func (c *core) isClosed() bool {

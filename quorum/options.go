@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -23,6 +24,8 @@ const minLease = 10 * time.Millisecond
 // Of every lock Acquired is called once, and at most one of the others: Released when it is unlocked, before the nodes have confirmed
 // (Unlock may still return an error), or Lost, which may come before Acquired has returned. Entering a lock again calls nothing, nor
 // does Close.
+//
+// A hook that panics, or ends its goroutine, leaves nothing behind: when Acquired does, the lock is released, which calls nothing.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)
@@ -54,7 +57,8 @@ func WithLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, false, true }
 }
 
-// WithFixedLease sets how long a lock lasts that is never renewed: it ends by itself.
+// WithFixedLease sets how long a lock lasts that is never renewed: it ends by itself. Entering it again does not prolong it; Extend
+// does.
 func WithFixedLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, true, true }
 }
@@ -130,4 +134,25 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("the logger is nil")
 	}
 	return nil
+}
+
+// unlike says in what the settings of a lock differ from those with which it would be another one; empty when in nothing.
+func (s *settings) unlike(other *settings) string {
+	if s == other {
+		return ""
+	}
+	var all []string
+	if s.lease != other.lease {
+		all = append(all, fmt.Sprintf("its lease is %v, not %v", s.lease, other.lease))
+	}
+	if kinds := map[bool]string{false: "renewed", true: "fixed"}; s.fixed != other.fixed {
+		all = append(all, fmt.Sprintf("its lease is %s, not %s", kinds[s.fixed], kinds[other.fixed]))
+	}
+	if s.maxHold != other.maxHold {
+		all = append(all, fmt.Sprintf("its max hold is %v, not %v", s.maxHold, other.maxHold))
+	}
+	if s.drift != other.drift {
+		all = append(all, fmt.Sprintf("its drift factor is %v, not %v", s.drift, other.drift))
+	}
+	return strings.Join(all, "; ")
 }

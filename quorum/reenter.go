@@ -4,53 +4,36 @@ import (
 	"context"
 	"slices"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // enter enters a lock again that the flow of ctx holds: its level rises by one, on as many nodes as the rule needs, which have to
 // confirm that the lock still stands. Level and token on the nodes are absolute, so that a request or a reply that is lost,
-// or comes twice, counts once.
+// or comes twice, counts once. A fixed lease is asked for what is left of it: nothing prolongs it, also where it was forgotten.
 func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock, error) {
 	h := within.hold
-	h.mu.Lock()
-	if !h.validLocked() || within.unlocked.Load() {
-		h.mu.Unlock()
-		return nil, &Error{Op: "lock", Names: names, causes: []error{ErrNotAcquired, ErrLost}}
+	if other := h.set.unlike(l.set); other != "" {
+		return nil, invalidf("lock", names, "this flow holds it with other settings, which entering it again does not change: %s", other)
 	}
-	h.level++
-	inner := &Lock{hold: h, names: names, level: h.level, outer: innermost(ctx)}
+	inner := &Lock{hold: h, names: names, outer: innermost(ctx)}
 	inner.begin(ctx)
-	h.inner = append(h.inner, inner)
-
-	r := newRound(len(h.votes), h.core.need)
-	call := h.acquireAgainLocked(h.level)
-	sent := h.core.clock.Now()
-	for i, n := range h.core.nodes {
-		v := &h.votes[i]
-		to := &entering{repairing{vote: v, sent: sent}, r}
-		if err := n.Start(h.lane(), call, &v.claim, to); err != nil {
-			r.answer(i, reply{err: err})
-		} else {
-			v.asked = true
+	entered := false
+	defer func() {
+		if !entered {
+			inner.backOut()
 		}
+	}()
+	r, err := inner.ask(within)
+	if err != nil {
+		return nil, err
 	}
-	h.mu.Unlock()
-
-	err := inner.await(ctx, "lock", r)
+	err = inner.await(ctx, "lock", r)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
+		entered = true
 		return inner, nil
 	}
-	// Down to the level before, on every node, whatever has reached it.
-	inner.unlocked.Store(true)
-	h.mu.Lock()
-	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == inner })
-	if h.phase == held {
-		h.level--
-		h.releaseLocked(h.level, unheard)
-	}
-	h.mu.Unlock()
-	inner.cancel(ErrNotAcquired)
-
 	failure, _ := err.(*Error)
 	if failure == nil {
 		failure = &Error{Op: "lock", Names: names, causes: contextError(ctx)}
@@ -60,6 +43,54 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
 	return nil, failure
+}
+
+// ask raises the level of the hold, here and on the nodes, and makes the handle that of the new level.
+func (l *Lock) ask(within *Lock) (*round, error) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.validLocked() || within.unlocked.Load() {
+		return nil, &Error{Op: "lock", Names: l.names, causes: []error{ErrNotAcquired, ErrLost}}
+	}
+	sent, lease := h.core.clock.Now(), h.set.lease
+	if h.set.fixed {
+		lease = h.until.Sub(sent)
+	}
+	h.level++
+	l.level = h.level
+	h.inner = append(h.inner, l)
+
+	r := newRound(len(h.votes), h.core.need)
+	call := h.acquireAgainLocked(h.level, scripts.ToMillis(lease))
+	until := clock.Deadline(sent, lease, h.set.drift)
+	for i, n := range h.core.nodes {
+		v := &h.votes[i]
+		to := &entering{repairing{v, until}, r}
+		if err := n.Start(h.lane(), call, &v.claim, to); err != nil {
+			r.answer(i, reply{err: err})
+		} else {
+			v.asked = true
+		}
+	}
+	return r, nil
+}
+
+// backOut takes the level back that the handle has raised, on every node, whatever has reached it.
+func (l *Lock) backOut() {
+	h := l.hold
+	l.unlocked.Store(true)
+	defer l.cancel(ErrNotAcquired)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.level == 0 {
+		return
+	}
+	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
+	if h.phase == held {
+		h.level--
+		h.releaseLocked(h.level, unheard)
+	}
 }
 
 // entering hears a node's answer to a holder that enters again.
@@ -72,7 +103,7 @@ func (e *entering) Done(r node.Result) {
 	var a reply
 	v := e.vote
 	v.hold.hear(v, func() {
-		a.counts = v.regrantedLocked(r, e.sent) == granted
+		a.counts = v.regrantedLocked(r, e.until) == granted
 		a.err = v.err
 	})
 	e.round.answer(v.node, a)

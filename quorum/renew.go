@@ -47,6 +47,7 @@ func newRenewal(c *core, now clock.Instant) *renewal {
 // Nodes that have not answered the last time are left out: nothing piles up for them.
 func (r *renewal) planLocked(h *hold) {
 	h.begun = r.sent
+	until := clock.Deadline(r.sent, h.set.lease, h.set.drift)
 	var repair scripts.Call
 	for i, n := range r.core.nodes {
 		v := &h.votes[i]
@@ -55,10 +56,10 @@ func (r *renewal) planLocked(h *hold) {
 		}
 		if v.until == clock.Never {
 			if !repair.IsAcquire() {
-				repair = h.acquireAgainLocked(h.level)
+				repair = h.acquireAgainLocked(h.level, h.set.leaseMillis)
 			}
 			v.forgot = false
-			if err := n.Start(h.lane(), repair, &v.claim, &repairing{vote: v, sent: r.sent}); err != nil {
+			if err := n.Start(h.lane(), repair, &v.claim, &repairing{v, until}); err != nil {
 				v.err = err
 			} else {
 				v.busy, v.asked = true, true
@@ -81,9 +82,9 @@ func (r *renewal) planLocked(h *hold) {
 }
 
 // acquireAgainLocked is the call by which a holder asks for its own lock: to enter again, or to repair.
-func (h *hold) acquireAgainLocked(level int) scripts.Call {
+func (h *hold) acquireAgainLocked(level int, lease scripts.Millis) scripts.Call {
 	return scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: level, Lease: h.set.leaseMillis, MaxLease: h.core.maxLeaseMillis, Token: h.token,
+		Names: h.names, Owner: h.owner, Level: level, Lease: lease, MaxLease: h.core.maxLeaseMillis, Token: h.token,
 	})
 }
 
@@ -159,25 +160,25 @@ func (v *vote) renewedLocked(said scripts.Renewed, runID string, until clock.Ins
 
 // repairing hears a node's answer to a repair.
 type repairing struct {
-	vote *vote
-	sent clock.Instant
+	vote  *vote
+	until clock.Instant // how long the node keeps what it is asked for
 }
 
 func (a *repairing) Done(r node.Result) {
 	v := a.vote
 	v.hold.hear(v, func() {
 		v.busy = false
-		v.regrantedLocked(r, a.sent)
+		v.regrantedLocked(r, a.until)
 	})
 }
 
-// regrantedLocked takes a node's answer to a holder that asked for its own lock again.
-func (v *vote) regrantedLocked(r node.Result, sent clock.Instant) answer {
+// regrantedLocked takes a node's answer to a holder that asked for its own lock again, until then.
+func (v *vote) regrantedLocked(r node.Result, until clock.Instant) answer {
 	h := v.hold
 	said, err := h.readGrant(v, r)
 	switch said {
 	case granted:
-		if err = h.confirmLocked(v, r.RunID, clock.Deadline(sent, h.set.lease, h.set.drift)); err != nil {
+		if err = h.confirmLocked(v, r.RunID, until); err != nil {
 			said = failure
 		}
 	case refused:

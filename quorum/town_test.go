@@ -26,6 +26,8 @@ type town struct {
 	on      [3]atomic.Pointer[func()]     // when set, what a master does before it answers a script
 	stalled atomic.Pointer[chan struct{}] // when set, no script is answered before it is closed
 	jammed  atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives before it is closed
+
+	elsewhere *Locker // another process, for tests that want one
 }
 
 // road is a connection of a town's.

@@ -41,6 +41,26 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 	})
 }
 
+// Two sets of names never wait in one queue, whatever is in them: the second would wait for the first one's, which it does not want.
+func TestQueueKeysDoNotCollide(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		held := c.lock(l, "a", "b")
+		results := make(chan turned, 1)
+		queueUp(t.Context(), l, 0, results, "a", "b")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		free, err := l.Lock(ctx, "1:a1:b")
+		if err != nil {
+			t.Fatalf("nobody holds it: %v", err)
+		}
+		c.unlock(free)
+		c.unlock(held)
+		c.unlock(c.next(results, shortly).lock)
+		c.empty(l)
+	})
+}
+
 // Whoever is cancelled leaves at once, wherever it stands. Nobody asks the nodes for that, and the order of the others stays.
 func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 	inTown(t, func(t *testing.T, c *town) {

@@ -1,0 +1,104 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// A lock of a fixed lease ends when it would have ended, however often its flow enters it again: on the masters, by the deadline, and
+// by the context.
+func TestReentryDoesNotProlongAFixedLease(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	for name, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			l := open(t, f, by, quorum.WithFixedLease(lease))
+			outer := lock(t, l, "bridge")
+			begun := time.Now()
+			grantedByAll(t, f.Masters, "bridge")
+			deadline := outer.Deadline()
+			if name == "redlock" { // one that forgot is granted again for no more than the rest
+				do(t, f.Masters[1], "DEL", "bridge")
+			}
+			// ttlsEnd fails the test when a master keeps the lock beyond the lease.
+			ttlsEnd := func() {
+				t.Helper()
+				for i, m := range f.Masters {
+					left := do(t, m, "PTTL", "bridge").(int64)
+					if most := time.Until(begun.Add(lease)); time.Duration(left)*time.Millisecond > most+5*time.Millisecond {
+						t.Errorf("master %d keeps it for %d ms, %v are left of the lease", i+1, left, most)
+					}
+				}
+			}
+			for time.Since(begun) < lease*3/4 {
+				pass(t, 50*time.Millisecond)
+				inner := lockWithin(t, outer.Context(), l, "bridge")
+				if inner.Token() != outer.Token() {
+					t.Errorf("token %d within %d", inner.Token(), outer.Token())
+				}
+				for _, held := range []*quorum.Lock{outer, inner} {
+					if moved := held.Deadline().Sub(deadline); moved > 2*time.Millisecond {
+						t.Errorf("the deadline moved by %v", moved)
+					}
+				}
+				ttlsEnd()
+				unlock(t, inner)
+				ttlsEnd()
+			}
+			if name == "redlock" {
+				if left := do(t, f.Masters[1], "PTTL", "bridge").(int64); left <= 0 {
+					t.Errorf("the master that forgot was not asked again: PTTL %d", left)
+				}
+			}
+			want(t, ended(t, outer, soon), quorum.ErrLost, "lease is over")
+			if at := time.Since(begun); at > lease+100*time.Millisecond {
+				t.Errorf("it ended after %v, its lease is %v", at, lease)
+			}
+			noLocks(t, f.Masters)
+		})
+	}
+}
+
+// Who enters a lock again gets the lock that there is. A Locker whose settings would make it another one is refused, and told why.
+func TestReentryByOtherSettings(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open, quorum.WithLease(10*time.Second))
+	outer := lock(t, l, "bridge")
+	for what, c := range map[string]struct {
+		opts  []quorum.Option
+		words []string
+	}{
+		"lease":       {[]quorum.Option{quorum.WithLease(5 * time.Second)}, []string{"lease", "10s", "5s"}},
+		"fixed":       {[]quorum.Option{quorum.WithFixedLease(10 * time.Second)}, []string{"renewed", "fixed"}},
+		"max hold":    {[]quorum.Option{quorum.WithMaxHold(time.Minute)}, []string{"max hold", "1m0s"}},
+		"drift":       {[]quorum.Option{quorum.WithDrift(0.02)}, []string{"drift", "0.01", "0.02"}},
+		"two of them": {[]quorum.Option{quorum.WithDrift(0.02), quorum.WithMaxHold(time.Minute)}, []string{"drift", "max hold"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			other := l.With(c.opts...)
+			_, err := other.Lock(outer.Context(), "bridge")
+			want(t, err, quorum.ErrInvalid, append(c.words, `"bridge"`)...)
+			_, err = other.TryLock(outer.Context(), "bridge")
+			want(t, err, quorum.ErrInvalid, c.words...)
+			err = other.Do(outer.Context(), func(context.Context) error { t.Error("fn was called"); return nil }, "bridge")
+			want(t, err, quorum.ErrInvalid, c.words...)
+			if outer.Level() != 1 || !outer.Valid() {
+				t.Errorf("level %d, %v", outer.Level(), outer.Err())
+			}
+		})
+	}
+	// What concerns the waiting, and who is told, does not matter, nor that the same was chosen twice.
+	same := l.With(quorum.WithRetry(time.Millisecond, time.Second), quorum.WithHooks(quorum.Hooks{}), quorum.WithLease(10*time.Second))
+	inner := lockWithin(t, outer.Context(), same, "bridge")
+	levelIs(t, f.Masters, outer, 2)
+	unlock(t, inner)
+	unlock(t, outer)
+}

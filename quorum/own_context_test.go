@@ -1,0 +1,191 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowly has every master take that long from now on to answer.
+func (c *town) slowly(d time.Duration) {
+	for i := range c.masters {
+		c.before(i, func() { time.Sleep(d) })
+	}
+}
+
+type patienceKey struct{}
+
+// The natural shadowing: ctx is the lock's own context when Unlock is called. Its end, which Unlock brings about, is not the end of the
+// waiting.
+func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
+	const slow = 50 * time.Millisecond
+	derived := map[string]func(ctx context.Context) (context.Context, context.CancelFunc){
+		"itself": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		"a value": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithValue(ctx, patienceKey{}, 1), func() {}
+		},
+		"cancel": func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		"time": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Minute)
+		},
+	}
+	for what, derive := range derived {
+		t.Run(what, func(t *testing.T) {
+			inTown(t, func(t *testing.T, c *town) {
+				l := c.process()
+				outer := c.lock(l, "a")
+				inner, err := l.Lock(outer.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				other, err := l.Lock(inner.Context(), "b") // of the same flow
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				c.slowly(slow)
+				for _, step := range []struct{ of, by *Lock }{{other, other}, {inner, inner}, {outer, other}} {
+					ctx, cancel := derive(step.by.Context())
+					defer cancel()
+					began := time.Now()
+					if err := step.of.Unlock(ctx); err != nil {
+						t.Errorf("%v: %v", step.of.Names(), err)
+					}
+					if took := time.Since(began); took < slow || took > 4*slow {
+						t.Errorf("%v: it waited %v for nodes that take %v", step.of.Names(), took, slow)
+					}
+					if step.of.Context().Err() == nil || context.Cause(step.of.Context()) != ErrReleased {
+						t.Errorf("the lock's context: %v", context.Cause(step.of.Context()))
+					}
+				}
+				c.slowly(0)
+				synctest.Wait()
+				c.wantNoOwners(l)
+			})
+		})
+	}
+}
+
+// What else ends a context that is derived from the lock's still ends the waiting: its deadline, the end of the context that was
+// given to Lock, and whatever had ended it before.
+func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
+	const slow = 900 * time.Millisecond // less than the node's time-out
+	reason := errors.New("the reason")
+	for what, end := range map[string]struct {
+		ctx    func(t *testing.T, lock *Lock) context.Context
+		parent func(cancel context.CancelCauseFunc)
+		after  time.Duration
+		want   error
+	}{
+		"its deadline": {func(t *testing.T, lock *Lock) context.Context {
+			ctx, cancel := context.WithTimeout(lock.Context(), 100*time.Millisecond)
+			t.Cleanup(cancel)
+			return ctx
+		}, nil, 100 * time.Millisecond, context.DeadlineExceeded},
+		"the parent": {func(t *testing.T, lock *Lock) context.Context { return lock.Context() },
+			func(cancel context.CancelCauseFunc) {
+				time.AfterFunc(200*time.Millisecond, func() { cancel(reason) })
+			}, 200 * time.Millisecond, reason},
+		"the parent, before": {func(t *testing.T, lock *Lock) context.Context { return lock.Context() },
+			func(cancel context.CancelCauseFunc) { cancel(reason) }, 0, reason},
+		"cancelled before": {func(t *testing.T, lock *Lock) context.Context {
+			ctx, cancel := context.WithCancelCause(lock.Context())
+			cancel(reason)
+			return ctx
+		}, nil, 0, reason},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inTown(t, func(t *testing.T, c *town) {
+				l := c.process()
+				parent, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				held, err := l.Lock(parent, "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				c.slowly(slow)
+				ctx := end.ctx(t, held)
+				if end.parent != nil {
+					end.parent(cancel)
+				}
+				began := time.Now()
+				if err := held.Unlock(ctx); !errors.Is(err, end.want) || errors.Is(err, ErrReleased) {
+					t.Errorf("Unlock: %v", err)
+				}
+				if took := time.Since(began); took != end.after {
+					t.Errorf("it waited for %v, want %v", took, end.after)
+				}
+				c.slowly(0)
+				time.Sleep(2 * slow)
+				synctest.Wait()
+				c.wantNoOwners(l)
+			})
+		})
+	}
+}
+
+// A context without an end has none when the parent of the lock's ends.
+func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		parent, cancel := context.WithCancel(t.Context())
+		held, err := l.Lock(parent, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		c.slowly(50 * time.Millisecond)
+		if err := held.Unlock(context.WithoutCancel(held.Context())); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// After Close, and once the lock was lost, Unlock with the lock's own context answers as with any other.
+func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process()
+		lost := c.lock(l, "a")
+		synctest.Wait()
+		c.masters[0].Flush()
+		c.masters[1].Flush()
+		l.core.schedule.hasten(lost.hold, l.core.clock.Now())
+		<-lost.Context().Done()
+		err := lost.Unlock(lost.Context())
+		if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) {
+			t.Errorf("Unlock of a lock that was lost: %v", err)
+		}
+		orphan := c.lock(l, "b")
+		synctest.Wait()
+		c.slowly(50 * time.Millisecond)
+		l.Close() // the nodes are the test's
+		if err := orphan.Unlock(orphan.Context()); err != nil {
+			t.Errorf("Unlock after Close: %v", err)
+		}
+	})
+}
+
+// Extend hears that the lock is lost while it waits, in the words in which it does with any other context.
+func TestExtendWithTheLocksOwnContext(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		for _, own := range []bool{false, true} {
+			l := c.process()
+			held := c.lock(l, "a")
+			synctest.Wait()
+			c.masters[0].Flush()
+			c.masters[1].Flush()
+			ctx := t.Context()
+			if own {
+				ctx = held.Context()
+			}
+			err := held.Extend(ctx, time.Second)
+			if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
+				t.Errorf("own: %v: Extend: %v", own, err)
+			}
+			synctest.Wait()
+		}
+	})
+}
