@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -24,7 +25,7 @@ func asApp(t *testing.T, m *redistest.Master, opts ...node.Option) *node.Node {
 }
 
 // mustSay wants an error reply of the server's, in time, of a node that is not down.
-func mustSay(t *testing.T, r node.Result, words string) {
+func mustSay(t *testing.T, r pipeline.Result, words string) {
 	t.Helper()
 	if err := errorText(r.Err); !strings.Contains(err, words) || strings.Contains(err, node.ErrDown.Error()) {
 		t.Fatalf("answered %v, %q: want %s", r.Value, err, words)
@@ -38,7 +39,7 @@ func TestAReleaseThatIsRefusedHoldsUpNobody(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	var answers []answer
 	for i := range 100 {
-		answers = append(answers, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(node.Claim)))
+		answers = append(answers, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Claim)))
 		answers = append(answers, start(n, "key", acquire(fmt.Sprint("app:", i), "o:1"), nil))
 	}
 	for i := 0; i < len(answers); i += 2 {
@@ -81,7 +82,7 @@ func TestAReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
 			t.Parallel()
 			m := startReal(t)
 			n := asApp(t, m)
-			var claim node.Claim
+			var claim pipeline.Claim
 			mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &claim)))
 			mustDo(t, m, refuse.begin...)
 			claim.Abandon()
@@ -103,7 +104,7 @@ var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
 func TestAnOwedReleaseThatIsRefused(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
-	var claims [200]node.Claim // more than are delivered at a time
+	var claims [200]pipeline.Claim // more than are delivered at a time
 	for i := range claims {
 		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &claims[i])))
 	}
@@ -124,7 +125,7 @@ func TestAnOwedReleaseThatIsRefused(t *testing.T) {
 func TestAReleaseReplacesOneThatWasRefused(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
-	var claim node.Claim
+	var claim pipeline.Claim
 	mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &claim)))
 	mustDo(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
 	mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &claim)), "NOPERM")
@@ -151,7 +152,7 @@ func TestTheLogTellsOfAReleaseThatIsRefused(t *testing.T) {
 	defer n.Close()
 	log.node = n
 	for i := range 20 {
-		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(node.Claim))), "NOPERM")
+		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Claim))), "NOPERM")
 	}
 	eventually(t, "tried again, twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
 	if log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") != 1 || log.logged() != 1 {
@@ -187,8 +188,8 @@ func TestWhatARefusalProves(t *testing.T) {
 		mustDo(t, m, c.begin...)
 		r := do(t, n, acquire(c.name, "o:1"))
 		mustDo(t, m, c.end...)
-		if r.Err == nil || r.Void != c.void {
-			t.Errorf("%s: %v, void %v", what, r.Err, r.Void)
+		if r.Err == nil || r.NothingDone != c.void {
+			t.Errorf("%s: %v, void %v", what, r.Err, r.NothingDone)
 		}
 		if strings.Contains(what, "forbidden") {
 			isPermanent(t, r.Err)
@@ -222,8 +223,8 @@ func TestWhatOtherRefusalsProve(t *testing.T) {
 		"-UNKILLABLE Sorry the script already executed\r\n": false,
 	} {
 		f := startFake(t, polite(func([]string) string { return reply }))
-		if r := do(t, open(t, f.url()), acquire("k", "o:1")); r.Err == nil || r.Void != void {
-			t.Errorf("%q: void %v, %v", reply, r.Void, r.Err)
+		if r := do(t, open(t, f.url()), acquire("k", "o:1")); r.Err == nil || r.NothingDone != void {
+			t.Errorf("%q: void %v, %v", reply, r.NothingDone, r.Err)
 		}
 	}
 }
@@ -248,8 +249,8 @@ func TestNothingIsProvedOfARequestThatWentOutTwice(t *testing.T) {
 				return replies[asked.Add(1)-1]
 			})
 			n := open(t, f.url())
-			if r := await(t, start(n, "key", acquire("k", "o:1"), new(node.Claim))); r.Void || !r.Twice || isGranted(r) {
-				t.Errorf("answered %q, %v: void %v, twice %v", r.Value, r.Err, r.Void, r.Twice)
+			if r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim))); r.NothingDone || !r.Resent || isGranted(r) {
+				t.Errorf("answered %q, %v: void %v, twice %v", r.Value, r.Err, r.NothingDone, r.Resent)
 			}
 		})
 	}

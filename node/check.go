@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -47,11 +48,7 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 		}
 		report.RoundTrip = time.Since(began)
 		save := n.savesRDB(ctx, c)
-		value, err := n.newLink(c, f.runID).do(ctx, scripts.Inspect(scripts.NewName(scripts.Prefix+"check")), n.opts.timeout)
-		if err != nil {
-			return report, err
-		}
-		marker, err := scripts.ParseInspect(value)
+		reply, err := n.newConn(c, f.runID).Call(ctx, scripts.Inspect(scripts.NewName(scripts.Prefix+"check")), n.opts.timeout)
 		if err != nil {
 			return report, err
 		}
@@ -60,7 +57,7 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 			return report, err
 		}
 		report.Name, report.MaxLease = n.Name(), time.Duration(maxLease)*time.Millisecond
-		report.fill(f, save, marker, n.opts)
+		report.fill(f, save, *reply.Inspect, n.opts)
 		return report, nil
 	})
 }
@@ -81,11 +78,11 @@ func (n *Node) Admit(ctx context.Context) error {
 		if err := f.refuse(); err != nil {
 			return 0, err
 		}
-		value, err := n.newLink(c, f.runID).do(ctx, n.admitCall(true), n.opts.timeout)
+		reply, err := n.newConn(c, f.runID).Call(ctx, n.admitCall(true), n.opts.timeout)
 		if err != nil {
 			return 0, err
 		}
-		return n.parseAdmission(value)
+		return n.quarantineLeft(reply.Admit)
 	})
 	return err
 }
@@ -106,13 +103,11 @@ func alone[T any](ctx context.Context, n *Node, op string, fn func(context.Conte
 	go func() {
 		defer cancel()
 		var o outcome
-		c, err := getConn(bounded, n.pool)
+		c, err := n.takeConn(bounded)
 		if err == nil {
-			if err = c.Err(); err == nil {
-				o.value, err = fn(bounded, c)
-			}
+			o.value, err = fn(bounded, c)
 			if bounded.Err() != nil {
-				killConn(c)
+				redisconn.Kill(c)
 			}
 			c.Close()
 		}
@@ -138,15 +133,15 @@ func alone[T any](ctx context.Context, n *Node, op string, fn func(context.Conte
 	case limited && !time.Now().Before(deadline): // the connection, which has the same deadline, was first to tell
 		return none, &Error{n.Name(), op, context.DeadlineExceeded}
 	default:
-		return none, &Error{n.Name(), op, timedOut(o.err, n.opts.timeout)}
+		return none, &Error{n.Name(), op, redisconn.TimedOut(o.err, n.opts.timeout)}
 	}
 }
 
 func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
-	if err := writeWithin(c, n.opts.timeout, func() error { return c.Send(name, args...) }); err != nil {
+	if err := redisconn.Send(c, n.opts.timeout, func() error { return c.Send(name, args...) }); err != nil {
 		return nil, err
 	}
-	return receiveBy(ctx, c, n.opts.timeout)
+	return redisconn.ReceiveBy(ctx, c, n.opts.timeout)
 }
 
 // savesRDB asks for the save points; where CONFIG is not allowed it cannot tell, and says no.

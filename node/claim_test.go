@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -19,7 +20,7 @@ var buried = fmt.Sprint(node.DefaultMaxLease.Milliseconds())
 func TestAReleaseLeavesNoTombstoneWithoutNeed(t *testing.T) {
 	f := startFake(t, polite(func([]string) string { return ":1\r\n" }))
 	n := open(t, f.url())
-	claim := new(node.Claim)
+	claim := new(pipeline.Claim)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), claim)))
 	must(t, await(t, start(n, "key", release("k", "o:1"), claim)).Err)
 	if heard := f.commands(); burial(heard[1]) != "0" {
@@ -37,7 +38,7 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 		return ":1\r\n"
 	}))
 	n := open(t, f.url())
-	claim := new(node.Claim)
+	claim := new(pipeline.Claim)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), claim)))
 	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
 	must(t, await(t, start(n, "key", lowered, claim)).Err)
@@ -60,7 +61,7 @@ func TestOnlyTheReleaseOfWhatWasGivenUpGoesOutAgain(t *testing.T) {
 		return ":0\r\n"
 	}))
 	n := open(t, f.url())
-	claim := new(node.Claim)
+	claim := new(pipeline.Claim)
 	asked := start(n, "key", acquire("k", "o:1"), claim)
 	eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
 	claim.Abandon()
@@ -84,7 +85,7 @@ func TestAReleaseOfWhatWasGivenUpIsAskedAgain(t *testing.T) {
 		return ":1\r\n"
 	}))
 	n := open(t, f.url())
-	claim := new(node.Claim)
+	claim := new(pipeline.Claim)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), claim)))
 	claim.Abandon()
 	if r := await(t, start(n, "key", release("k", "o:1"), claim)); r.Err != nil {
@@ -164,7 +165,7 @@ func TestOfEachOwnersReleasesTheLastIsOwed(t *testing.T) {
 		return ":1\r\n"
 	})
 	n := open(t, f.url())
-	first, second := new(node.Claim), new(node.Claim)
+	first, second := new(pipeline.Claim), new(pipeline.Claim)
 	for level := 3; level >= 0; level-- {
 		call := scripts.Release(names("k"), scripts.OwnerOf("o:1"), level)
 		mustFail(t, n, await(t, start(n, "key", call, first)).Err, node.ErrDown)
@@ -205,7 +206,7 @@ func TestWhatComesToBeOwedDuringThePaymentIsPaidToo(t *testing.T) {
 		return ":1\r\n"
 	})
 	n := open(t, f.url(), node.WithTimeout(bound))
-	first, second := new(node.Claim), new(node.Claim)
+	first, second := new(pipeline.Claim), new(pipeline.Claim)
 	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
 	mustFail(t, n, await(t, start(n, "key", lowered, first)).Err, node.ErrDown)
 	up.Store(true)
@@ -234,10 +235,10 @@ func TestACutAcquireOfAMasterThatGoesDownCountsAsSent(t *testing.T) {
 		return greet(args)
 	})
 	n := open(t, f.url())
-	r := await(t, start(n, "key", acquire("k", "o:1"), new(node.Claim)))
+	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
 	mustFail(t, n, r.Err, node.ErrDown)
-	if !r.Sent || !r.Twice {
-		t.Errorf("sent %v, twice %v: it may have been carried out", r.Sent, r.Twice)
+	if !r.Sent || !r.Resent {
+		t.Errorf("sent %v, twice %v: it may have been carried out", r.Sent, r.Resent)
 	}
 }
 
@@ -257,9 +258,9 @@ func TestARefusalTellsThatItsRequestWentOutTwice(t *testing.T) {
 			var next atomic.Int64
 			f := startFake(t, polite(func([]string) string { return c.replies[next.Add(1)-1] }))
 			n := open(t, f.url())
-			r := await(t, start(n, "key", acquire("k", "o:1"), new(node.Claim)))
-			if reply := outcome(r); reply.Outcome != scripts.Held || r.Twice != c.twice {
-				t.Errorf("the answer is %v, %v, twice %v; want held, twice %v", r.Value, r.Err, r.Twice, c.twice)
+			r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
+			if reply := outcome(r); reply.Outcome != scripts.Held || r.Resent != c.twice {
+				t.Errorf("the answer is %v, %v, twice %v; want held, twice %v", r.Value, r.Err, r.Resent, c.twice)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -23,7 +24,7 @@ func closes(t *testing.T, n *node.Node, atMost time.Duration) {
 	began = time.Now()
 	must(t, n.Close())
 	took(t, "Close, once more", began, 0, 0)
-	claim := new(node.Claim)
+	claim := new(pipeline.Claim)
 	mustFail(t, n, await(t, start(n, "key", acquire("k", "o:1"), claim)).Err, node.ErrClosed)
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:1"), claim)).Err, node.ErrClosed)
 	_, err := n.Check(t.Context())
@@ -184,7 +185,7 @@ func TestAContextEndsOnlyTheWaiting(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	r := n.Do(ctx, "key", acquire("k", "o:1"))
+	r := n.Pipe("key").Do(ctx, acquire("k", "o:1"))
 	took(t, "Do", began, 0, timeout/2)
 	must(t, m.Thaw())
 	mustFail(t, n, r.Err, context.DeadlineExceeded)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
 // newPool makes the pool of a node that was opened by URL: every dial, read and write is bounded by the time-out, and
@@ -57,7 +57,7 @@ func dial(ctx context.Context, e endpoint, config *tls.Config) (net.Conn, error)
 		return nil, err
 	}
 	if !e.tls {
-		return limitReplies(raw), nil
+		return redisconn.LimitReplies(raw), nil
 	}
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -71,22 +71,5 @@ func dial(ctx context.Context, e endpoint, config *tls.Config) (net.Conn, error)
 		raw.Close()
 		return nil, err
 	}
-	return limitReplies(secure), nil
-}
-
-// connGetter is what is needed of a *redis.Pool.
-type connGetter interface {
-	GetContext(ctx context.Context) (redis.Conn, error)
-}
-
-// getConn is pool.GetContext for a pool that may be closed meanwhile: redigo panics ("send on closed channel") when a
-// pool that waits was closed and the context is done.
-func getConn(ctx context.Context, pool connGetter) (c redis.Conn, err error) {
-	defer func() {
-		if x := recover(); x != nil {
-			c, err = nil, fmt.Errorf("%w: the pool panicked: %v", ErrClosed, x)
-		}
-	}()
-	c, err = pool.GetContext(ctx)
-	return c, redacted(err)
+	return redisconn.LimitReplies(secure), nil
 }

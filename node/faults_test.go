@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -25,7 +26,7 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 		var acquired, released []answer
 		for i := range calls {
 			key, owner := fmt.Sprint("k", i), fmt.Sprintf("o:%d.%d", round, i)
-			claim := new(node.Claim)
+			claim := new(pipeline.Claim)
 			acquired = append(acquired, start(n, key, acquire(key, owner), claim))
 			if i == calls/2 {
 				await(t, acquired[0]) // so that there is something to kill, in the middle of it all
@@ -120,7 +121,7 @@ func TestAFrozenMaster(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
 	n := open(t, m.URL())
-	var mine, late, never node.Claim
+	var mine, late, never pipeline.Claim
 	mustGrant(t, await(t, start(n, "key", acquire("mine", "o:1"), &mine)))
 	must(t, m.Freeze())
 	thawed := false
@@ -148,7 +149,7 @@ func TestAFrozenMaster(t *testing.T) {
 	}
 	took(t, "a hundred later calls", began, 0, timeout/2)
 
-	for owner, claim := range map[string]*node.Claim{"o:1": &mine, "o:2": &late} {
+	for owner, claim := range map[string]*pipeline.Claim{"o:1": &mine, "o:2": &late} {
 		claim.Abandon()
 		name := map[string]string{"o:1": "mine", "o:2": "late"}[owner]
 		mustFail(t, n, await(t, start(n, "key", release(name, owner), claim)).Err, node.ErrDown)
@@ -173,7 +174,7 @@ func TestAReleaseSentToAFrozenMasterIsDelivered(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
 	n := open(t, m.URL())
-	var claim node.Claim
+	var claim pipeline.Claim
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), &claim)))
 	must(t, m.Freeze())
 	claim.Abandon()
@@ -196,7 +197,7 @@ func TestNothingIsLeftOfManyFrozenAttempts(t *testing.T) {
 				must(t, m.Freeze())
 			}
 			key, owner := fmt.Sprintf("k%d.%d", round, i), fmt.Sprintf("o:%d.%d", round, i)
-			claim := new(node.Claim)
+			claim := new(pipeline.Claim)
 			answers = append(answers, start(n, "key", acquire(key, owner), claim))
 			claim.Abandon()
 			start(n, "key", release(key, owner), claim)

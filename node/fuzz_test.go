@@ -248,7 +248,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	}
 	var claim Claim
 	heard := make(results, 4)
-	if err := n.Start("k", call, &claim, heard); err != nil {
+	if err := n.Pipe("k").Start(call, &claim, heard); err != nil {
 		t.Fatal(err)
 	}
 	r := <-heard
@@ -271,7 +271,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 
 	if op == "acquire" { // as a locker goes on when it is not granted enough
 		claim.Abandon()
-		if err := n.Start("k", scripts.Release(k, owner, 0), &claim, heard); err == nil {
+		if err := n.Pipe("k").Start(scripts.Release(k, owner, 0), &claim, heard); err == nil {
 			h.failsWell(t, n, "release", (<-heard).Err)
 		}
 	}

@@ -16,21 +16,21 @@ const (
 	sameEnd = 100 * time.Millisecond
 )
 
-// journal logs what becomes of a node. All that is the caller's runs in one goroutine, which is there while there is something to
+// stateLog logs what becomes of a node. All that is the caller's runs in one goroutine, which is there while there is something to
 // tell: a log may be slow, and may come back to the node.
-type journal struct {
+type stateLog struct {
 	node *Node
 
 	mu      sync.Mutex
-	now     standing
-	told    standing
+	now     nodeState
+	told    nodeState
 	toldAt  time.Time     // of a node that is down
 	asideAt time.Time     // of a release that is set aside
 	telling chan struct{} // closed when the goroutine ends; nil when there is none
 }
 
-// standing is how a node is.
-type standing struct {
+// nodeState is how a node is.
+type nodeState struct {
 	down       int       // how many of its connections are
 	why        string    // the last of them is
 	refused    bool      // which does not pass by itself
@@ -44,102 +44,102 @@ type setback struct {
 	why  error
 }
 
-// wentDown and cameUp are called once for each change of a connection, in order, and staysDown when it was tried in vain.
-func (j *journal) wentDown(err error)  { j.change(1, err) }
-func (j *journal) staysDown(err error) { j.change(0, err) }
-func (j *journal) cameUp()             { j.change(-1, nil) }
+// Down and Up are called once for each change of a connection, in order, and StillDown when it was tried in vain.
+func (l *stateLog) Down(err error)      { l.change(1, err) }
+func (l *stateLog) StillDown(err error) { l.change(0, err) }
+func (l *stateLog) Up()                 { l.change(-1, nil) }
 
-func (j *journal) change(down int, err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.now.down += down
+func (l *stateLog) change(down int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now.down += down
 	if err != nil {
-		j.now.why, j.now.refused = err.Error(), (&Error{Err: err}).Permanent()
+		l.now.why, l.now.refused = err.Error(), (&Error{Err: err}).Permanent()
 	}
-	j.startLocked()
+	l.startLocked()
 }
 
-// quarantined may be called again and again while a quarantine lasts.
-func (j *journal) quarantined(left time.Duration) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.now.quarantine = time.Now().Add(left)
-	j.startLocked()
+// Quarantined may be called again and again while a quarantine lasts.
+func (l *stateLog) Quarantined(left time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now.quarantine = time.Now().Add(left)
+	l.startLocked()
 }
 
-// setAside is called once for each release that is set aside. Of many at a time the first is told.
-func (j *journal) setAside(call scripts.Call, why error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if now := time.Now(); j.asideAt.IsZero() || now.Sub(j.asideAt) >= reasonPause {
-		j.asideAt, j.now.setback = now, &setback{call, why}
-		j.startLocked()
+// ReleaseRefused is called once for each release that is set aside. Of many at a time the first is told.
+func (l *stateLog) ReleaseRefused(call scripts.Call, why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); l.asideAt.IsZero() || now.Sub(l.asideAt) >= reasonPause {
+		l.asideAt, l.now.setback = now, &setback{call, why}
+		l.startLocked()
 	}
 }
 
-func (j *journal) startLocked() {
-	if j.telling != nil || j.node.opts.logger.Handler() == slog.DiscardHandler || j.node.isClosed() {
+func (l *stateLog) startLocked() {
+	if l.telling != nil || l.node.opts.logger.Handler() == slog.DiscardHandler || l.node.isClosed() {
 		return
 	}
-	if line := j.newsLocked(); line != nil {
-		j.telling = make(chan struct{})
-		go j.tell(line)
+	if line := l.nextLineLocked(); line != nil {
+		l.telling = make(chan struct{})
+		go l.tell(line)
 	}
 }
 
-func (j *journal) tell(line func(*slog.Logger)) {
+func (l *stateLog) tell(line func(*slog.Logger)) {
 	defer func() { // deferred, for a log that ends the goroutine
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		close(j.telling)
-		j.telling = nil
-		j.startLocked()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		close(l.telling)
+		l.telling = nil
+		l.startLocked()
 	}()
-	for line != nil && !j.node.isClosed() {
-		line(j.node.opts.logger.With("node", j.node.Name()))
-		j.mu.Lock()
-		line = j.newsLocked()
-		j.mu.Unlock()
+	for line != nil && !l.node.isClosed() {
+		line(l.node.opts.logger.With("node", l.node.Name()))
+		l.mu.Lock()
+		line = l.nextLineLocked()
+		l.mu.Unlock()
 	}
 }
 
-// newsLocked returns the next line of what is not told yet, and takes it for told; nil when there is none.
-func (j *journal) newsLocked() (line func(*slog.Logger)) {
-	now, is, told := time.Now(), j.now, &j.told
+// nextLineLocked returns the next line of what is not told yet, and takes it for told; nil when there is none.
+func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
+	now, is, told := time.Now(), l.now, &l.told
 	isDown, wasDown := is.down > 0, told.down > 0
 	switch {
-	case isDown && (!wasDown || is.why != told.why && now.Sub(j.toldAt) >= reasonPause):
-		told.down, told.why, j.toldAt = is.down, is.why, now
+	case isDown && (!wasDown || is.why != told.why && now.Sub(l.toldAt) >= reasonPause):
+		told.down, told.why, l.toldAt = is.down, is.why, now
 		what := "quorumlock: node down"
 		if is.refused {
 			what = "quorumlock: node refused, which will not pass by itself"
 		}
-		return func(l *slog.Logger) { l.Warn(what, "error", is.why) }
+		return func(log *slog.Logger) { log.Warn(what, "error", is.why) }
 	case wasDown && !isDown:
 		told.down = 0
-		return func(l *slog.Logger) { l.Info("quorumlock: node answers again") }
+		return func(log *slog.Logger) { log.Info("quorumlock: node answers again") }
 	case !isDown && is.quarantine.After(now) && is.quarantine.Sub(told.quarantine) > sameEnd:
 		told.quarantine = is.quarantine
 		left := is.quarantine.Sub(now).Round(time.Millisecond)
-		return func(l *slog.Logger) {
-			l.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
+		return func(log *slog.Logger) {
+			log.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
 		}
 	case is.setback != nil:
-		j.now.setback = nil
+		l.now.setback = nil
 		owner, names := is.setback.call.Released()
-		return func(l *slog.Logger) {
-			l.Warn("quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", is.setback.why.Error())
+		return func(log *slog.Logger) {
+			log.Warn("quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", is.setback.why.Error())
 		}
 	}
 	return nil
 }
 
 // close returns a channel that is closed when nothing is told any more.
-func (j *journal) close() <-chan struct{} {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.telling != nil {
-		return j.telling
+func (l *stateLog) close() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.telling != nil {
+		return l.telling
 	}
 	none := make(chan struct{})
 	close(none)

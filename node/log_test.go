@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -61,7 +62,7 @@ func TestLogOfANode(t *testing.T) {
 		defer n.Close()
 		log.node = n
 		name := "node=" + n.Name()
-		onAllConns := func(holds func(node.Result) bool) func() bool {
+		onAllConns := func(holds func(pipeline.Result) bool) func() bool {
 			return func() bool {
 				for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 					if !holds(await(t, start(n, key, acquireFor(short, "k:"+key, "o:1"), nil))) {
@@ -81,7 +82,7 @@ func TestLogOfANode(t *testing.T) {
 		eventually(t, "granted", onAllConns(isGranted))
 
 		must(t, m.Kill())
-		eventually(t, "down", onAllConns(func(r node.Result) bool { return r.Err != nil }))
+		eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
 		logged(1, "level=WARN", "node down", name, "refused")
 		must(t, m.Start())
 		eventually(t, "quarantined again", onAllConns(isQuarantined))
@@ -94,7 +95,7 @@ func TestLogOfANode(t *testing.T) {
 	})
 }
 
-func isQuarantined(r node.Result) bool { return outcome(r).Outcome == scripts.Quarantined }
+func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Quarantined }
 
 // A quarantine that ended before its time, or began anew, does not hide the next. Who did not find the marker missing says so, too.
 func TestLogOfQuarantines(t *testing.T) {
@@ -147,7 +148,7 @@ func TestLogOfReasons(t *testing.T) {
 		}}
 		n := over(t, pool, node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		log.node = n
-		if err := n.Start("key", acquire("k", "o:1"), nil, make(answer, 1)); err != nil {
+		if err := n.Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)

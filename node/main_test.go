@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -98,20 +99,20 @@ func release(name, owner string) scripts.Call {
 }
 
 // answer receives the result of one call.
-type answer chan node.Result
+type answer chan pipeline.Result
 
-func (a answer) Done(r node.Result) { a <- r }
+func (a answer) Done(r pipeline.Result) { a <- r }
 
 // start starts a call, whose answer is awaited with await.
-func start(n *node.Node, key string, call scripts.Call, claim *node.Claim) answer {
+func start(n *node.Node, key string, call scripts.Call, claim *pipeline.Claim) answer {
 	a := make(answer, 2) // a second answer must not block the node, and is a failure
-	if err := n.Start(key, call, claim, a); err != nil {
-		a <- node.Result{Err: err}
+	if err := n.Pipe(key).Start(call, claim, a); err != nil {
+		a <- pipeline.Result{Err: err}
 	}
 	return a
 }
 
-func await(t *testing.T, a answer) node.Result {
+func await(t *testing.T, a answer) pipeline.Result {
 	t.Helper()
 	select {
 	case r := <-a:
@@ -123,13 +124,13 @@ func await(t *testing.T, a answer) node.Result {
 }
 
 // do runs one call to its end.
-func do(t *testing.T, n *node.Node, call scripts.Call) node.Result {
+func do(t *testing.T, n *node.Node, call scripts.Call) pipeline.Result {
 	t.Helper()
 	return await(t, start(n, "key", call, nil))
 }
 
 // outcome reads the answer to an acquire: 0 when it is an error of any kind.
-func outcome(r node.Result) scripts.AcquireReply {
+func outcome(r pipeline.Result) scripts.AcquireReply {
 	if r.Err != nil {
 		return scripts.AcquireReply{}
 	}
@@ -140,9 +141,9 @@ func outcome(r node.Result) scripts.AcquireReply {
 	return reply
 }
 
-func isGranted(r node.Result) bool { return outcome(r).Outcome == scripts.Granted }
+func isGranted(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Granted }
 
-func mustGrant(t *testing.T, r node.Result) {
+func mustGrant(t *testing.T, r pipeline.Result) {
 	t.Helper()
 	if !isGranted(r) {
 		t.Fatalf("not granted: %q, %v", r.Value, r.Err)

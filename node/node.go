@@ -6,11 +6,14 @@ package node
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -20,9 +23,10 @@ type Node struct {
 	opts  options
 	pool  *redis.Pool
 	owned bool // the pool is ours to close
-	pipes []*pipe
-	ears  *ears
-	log   journal
+	pipes []*pipeline.Pipe
+	log   stateLog
+
+	subscriptions *pubsub.Subscriptions
 
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -67,10 +71,25 @@ func newNode(pool *redis.Pool, o options) *Node {
 	n.log.node = n
 	n.name.Store(&o.name)
 	for range o.conns {
-		n.pipes = append(n.pipes, newPipe(n))
+		n.pipes = append(n.pipes, n.newPipe())
 	}
-	n.ears = newEars(n)
+	n.subscriptions = pubsub.New(pool, o.timeout, n.newSource())
 	return n
+}
+
+func (n *Node) newPipe() *pipeline.Pipe {
+	return pipeline.New(pipeline.Config{
+		Timeout: n.opts.timeout, MaxLease: n.opts.maxLease,
+		Connect: n.connect,
+		Admit:   func() scripts.Call { return n.admitCall(false) }, Admitted: n.quarantineLeft,
+		Error:  func(op string, err error) error { return &Error{n.Name(), op, err} },
+		Log:    &n.log,
+		Closed: n.closed, Source: n.newSource(),
+	})
+}
+
+func (n *Node) newSource() rand.Source {
+	return rand.NewPCG(n.opts.random.Uint64(), n.opts.random.Uint64())
 }
 
 // Unnamed is the name of a node over a pool that has not been reached yet.
@@ -91,82 +110,25 @@ func (n *Node) MaxLease() time.Duration { return n.opts.maxLease }
 // Timeout returns the bound of WithTimeout.
 func (n *Node) Timeout() time.Duration { return n.opts.timeout }
 
-// Result is what became of a call.
-type Result struct {
-	Value any    // the server's reply, when Err is nil
-	Err   error  // a *Error
-	RunID string // of the process that replied
-	Sent  bool   // the call reached the wire: with an error, it may have been carried out
-	Twice bool   // it went out on a connection that died, and again: it may have been carried out before
-	// Void: the server replied with an error which proves that it carried out nothing of a request for a grant, nor will.
-	Void bool
-}
-
-// Receiver is told what became of a call.
-type Receiver interface {
-	// Done is called once, for each call that Start accepted: about two time-outs after at the latest, when the master does
-	// not answer, and a few more when its connections die again and again. It is called by the node's goroutines, so it must
-	// not block.
-	Done(Result)
-}
-
-// Claim is what the pipeline must know of one owner's calls on one node. The zero value is ready for use.
-type Claim struct {
-	abandoned atomic.Bool // nothing may be granted any more
-	stray     atomic.Bool // a request for a grant was on a connection that died: it may be carried out however late
-}
-
-// Abandon tells that nothing may be granted to the owner any more: a request that would have to go out once more does not. It
-// must be called before the owner's release is started, so that none can come to stand behind it.
-func (c *Claim) Abandon() { c.abandoned.Store(true) }
-
-// Start puts a call into the pipeline and returns at once. Calls with the same key are carried out in the order of their
-// Starts. The claim is the owner's, nil for calls that can grant nothing. An error, a *Error, says that the call was not sent
-// and that to will not hear of it; a release that was refused so because the node is down is kept, and goes out as soon as the
-// node answers again. One that the server itself refuses goes out again by and by, for one max lease.
-func (n *Node) Start(key string, call scripts.Call, claim *Claim, to Receiver) error {
-	return n.pipe(key).start(request{call: call, claim: claim, to: to})
-}
-
-// Down returns why calls with that key are refused now, a *Error; nil while they are not.
-func (n *Node) Down(key string) error { return n.pipe(key).refuses() }
-
-// Do runs one call and waits for it, or for ctx, which ends only the waiting.
-func (n *Node) Do(ctx context.Context, key string, call scripts.Call) Result {
-	w := waiter{done: make(chan Result, 1)}
-	if err := n.Start(key, call, nil, w); err != nil {
-		return Result{Err: err}
-	}
-	select {
-	case r := <-w.done:
-		return r
-	case <-ctx.Done():
-		return Result{Err: &Error{n.Name(), call.Op(), ctx.Err()}, Sent: true}
-	}
-}
-
-type waiter struct{ done chan Result }
-
-func (w waiter) Done(r Result) { w.done <- r }
-
-// Lane tells which of the node's connections carries the calls with that key: 0 to the number of WithConns − 1. Calls of
-// one lane may travel together.
-func (n *Node) Lane(key string) int {
+// Pipe returns the pipeline that carries the calls with that key: calls with one key are carried out in the order in which they were
+// started. It is for package quorum.
+func (n *Node) Pipe(key string) *pipeline.Pipe {
 	if len(n.pipes) == 1 {
-		return 0
+		return n.pipes[0]
 	}
 	sum := uint32(2166136261) // FNV-1a
 	for i := range len(key) {
 		sum = (sum ^ uint32(key[i])) * 16777619
 	}
-	return int(sum % uint32(len(n.pipes)))
+	return n.pipes[sum%uint32(len(n.pipes))]
 }
 
-func (n *Node) pipe(key string) *pipe { return n.pipes[n.Lane(key)] }
+// Subscriptions returns the subscriptions to the node's channels. It is for package quorum.
+func (n *Node) Subscriptions() *pubsub.Subscriptions { return n.subscriptions }
 
 // Identify returns the run id of the server's process, connecting first where need be. The error is a *Error.
 func (n *Node) Identify(ctx context.Context) (string, error) {
-	r := n.Do(ctx, "", n.admitCall(false))
+	r := n.Pipe("").Do(ctx, n.admitCall(false))
 	return r.RunID, r.Err
 }
 
@@ -178,13 +140,11 @@ func (n *Node) Close() error {
 		close(n.closed)
 		overdue := time.NewTimer(2 * n.opts.timeout)
 		defer overdue.Stop()
+		var running []<-chan struct{}
 		for _, p := range n.pipes {
-			p.close()
+			running = append(running, p.Close())
 		}
-		running := []<-chan struct{}{n.ears.close(), n.log.close()}
-		for _, p := range n.pipes {
-			running = append(running, p.ended)
-		}
+		running = append(running, n.subscriptions.Close(), n.log.close())
 		for _, ended := range running {
 			select {
 			case <-ended:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -141,7 +142,7 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("first", "o:0")))
-	must(t, n.Do(t.Context(), "key", release("first", "o:0")).Err)
+	must(t, n.Pipe("key").Do(t.Context(), release("first", "o:0")).Err)
 	const locks = 3000
 	flushed := make(chan struct{})
 	var running sync.WaitGroup
@@ -160,7 +161,7 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 	})
 	var kept, givenUp, releases []answer
 	var failed []error
-	claims := make([]node.Claim, locks)
+	claims := make([]pipeline.Claim, locks)
 	for i := range locks {
 		key, owner := fmt.Sprint("given up ", i), fmt.Sprint("o:", i)
 		givenUp = append(givenUp, start(n, "key", acquire(key, owner), &claims[i]))
@@ -205,7 +206,7 @@ func TestAnAbandonedAcquireIsNotAskedAgain(t *testing.T) {
 				return refusal
 			}))
 			n := open(t, f.url())
-			var claim node.Claim
+			var claim pipeline.Claim
 			asked := start(n, "key", acquire("k", "o:1"), &claim)
 			eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
 			claim.Abandon()
@@ -237,7 +238,7 @@ func TestAnAcquireOfUseIsAskedAgain(t *testing.T) {
 				return ":5\r\n"
 			}))
 			n := open(t, f.url())
-			if reply := outcome(await(t, start(n, "key", acquire("k", "o:1"), new(node.Claim)))); reply.Token != 5 {
+			if reply := outcome(await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))); reply.Token != 5 {
 				t.Errorf("answered %+v, want a grant with token 5", reply)
 			}
 		})

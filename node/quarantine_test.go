@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -39,7 +40,7 @@ func TestARestartMeansQuarantine(t *testing.T) {
 		must(t, m.Kill())
 		must(t, m.Start())
 		began = time.Now()
-		var r node.Result
+		var r pipeline.Result
 		eventually(t, "found again", func() bool { r = do(t, n, acquireFor(short, "k", "o:2")); return r.Err == nil })
 		if reply := outcome(r); reply.Outcome != scripts.Quarantined {
 			t.Fatalf("after a restart it answers %+v", reply)
@@ -82,7 +83,7 @@ func TestWithoutQuarantine(t *testing.T) {
 		mustGrant(t, do(t, n, acquire("k", "o:1")))
 		must(t, m.Kill())
 		must(t, m.Start())
-		var r node.Result
+		var r pipeline.Result
 		eventually(t, "found again", func() bool { r = do(t, n, acquire("k", "o:2")); return r.Err == nil })
 		mustGrant(t, r)
 		mustDo(t, m, "FLUSHALL")
@@ -191,7 +192,7 @@ func TestARestartOutOfMemory(t *testing.T) {
 	must(t, m.Start())
 
 	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}
-	var r node.Result
+	var r pipeline.Result
 	eventually(t, "found again, and renewed", func() bool { r = do(t, n, scripts.Renew(batch)); return r.Err == nil })
 	if renewed, err := scripts.ParseRenew(r.Value, batch); err != nil || renewed[0] != scripts.Kept {
 		t.Errorf("renewed %q, %v", r.Value, err)
@@ -200,8 +201,8 @@ func TestARestartOutOfMemory(t *testing.T) {
 		Lease: scripts.ToMillis(short), MaxLease: scripts.ToMillis(short)}
 	for what, call := range map[string]scripts.Call{"a fresh one": acquireFor(short, "l", "o:2"), "a repair": scripts.Acquire(repair)} {
 		r := do(t, n, call)
-		if err := errorText(r.Err); isGranted(r) || !strings.Contains(err, "OOM") || strings.Contains(err, node.ErrDown.Error()) || !r.Void {
-			t.Errorf("%s: answered %v, %v, void %v: want OOM", what, r.Value, r.Err, r.Void)
+		if err := errorText(r.Err); isGranted(r) || !strings.Contains(err, "OOM") || strings.Contains(err, node.ErrDown.Error()) || !r.NothingDone {
+			t.Errorf("%s: answered %v, %v, void %v: want OOM", what, r.Value, r.Err, r.NothingDone)
 		}
 	}
 	if r := do(t, n, release("k", "o:1")); r.Value != int64(1) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -108,7 +109,7 @@ func (h *hold) startLocked() bool {
 func (h *hold) askLocked(i int, call scripts.Call) {
 	v := &h.votes[i]
 	v.asked = true
-	if err := h.core.nodes[i].Start(h.lane(), call, &v.claim, v); err != nil {
+	if err := h.core.nodes[i].Pipe(h.lane()).Start(call, &v.claim, v); err != nil {
 		v.asked = false
 		v.answer, v.err = failure, err
 	}
@@ -118,7 +119,7 @@ func (h *hold) askLocked(i int, call scripts.Call) {
 func (h *hold) isHopelessLocked() bool {
 	down, refusing := make([]error, 0, 8), 0
 	for _, n := range h.core.nodes {
-		err := n.Down(h.lane())
+		err := n.Pipe(h.lane()).Down()
 		if down = append(down, err); err != nil {
 			refusing++
 		}
@@ -143,15 +144,15 @@ func seed() uint64 {
 	return uint64(micros)
 }
 
-// Done takes a node's answer to the request for a grant (node.Receiver). It may come while others are awaited, after the rule
+// Done takes a node's answer to the request for a grant (pipeline.Receiver). It may come while others are awaited, after the rule
 // was met (then it counts for the deadline only), or after the end (then its release is on the way).
-func (v *vote) Done(r node.Result) {
+func (v *vote) Done(r pipeline.Result) {
 	h := v.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	answer, err := h.readGrant(v, r)
 	v.answer, v.err = answer, err
-	if h.phase == asking && (answer == failure && (!r.Sent || r.Void) || (answer == refused || answer == quarantined) && !r.Twice) {
+	if h.phase == asking && (answer == failure && (!r.Sent || r.NothingDone) || (answer == refused || answer == quarantined) && !r.Resent) {
 		v.asked = false // nothing of the owner's can be there, now or later
 	}
 	if answer == granted {
@@ -171,15 +172,11 @@ func (v *vote) Done(r node.Result) {
 }
 
 // readGrant reads the answer to an acquire of any kind.
-func (h *hold) readGrant(v *vote, r node.Result) (answer, error) {
+func (h *hold) readGrant(v *vote, r pipeline.Result) (answer, error) {
 	if r.Err != nil {
 		return failure, r.Err
 	}
-	reply, err := scripts.ParseAcquire(r.Value)
-	if err != nil {
-		return failure, h.core.blame(v.node, "acquire", err)
-	}
-	switch reply.Outcome {
+	switch reply := r.Reply.Acquire; reply.Outcome {
 	case scripts.Granted:
 		v.token = reply.Token
 		return granted, nil
@@ -253,15 +250,11 @@ func (h *hold) writeBack(ctx context.Context, token uint64) {
 		}
 		call := scripts.Raise(h.names, h.owner, h.votes[i].token, token)
 		group.Go(func() error {
-			r := h.core.nodes[i].Do(ctx, h.lane(), call)
-			if r.Err != nil {
-				return r.Err
+			r := h.core.nodes[i].Pipe(h.lane()).Do(ctx, call)
+			if r.Err == nil && !r.Reply.Raise {
+				return h.core.blame(i, "raise", errors.New("the grant that was read was gone before the token was written back"))
 			}
-			stands, err := scripts.ParseRaise(r.Value)
-			if err == nil && !stands {
-				err = errors.New("the grant that was read was gone before the token was written back")
-			}
-			return h.core.blame(i, "raise", err)
+			return r.Err
 		})
 	}
 	h.mu.Unlock()

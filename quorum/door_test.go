@@ -19,7 +19,7 @@ func TestDoorThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		door := h.door()
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival"), Level: 1,
 			Lease: h.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: 1})
-		if r := l.core.nodes[(door+1)%3].Do(t.Context(), "a", rival); r.Err != nil {
+		if r := l.core.nodes[(door+1)%3].Pipe("a").Do(t.Context(), rival); r.Err != nil {
 			t.Fatal(r.Err)
 		}
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -70,12 +70,12 @@ type vote struct {
 	read    bool // it is one of the grants that were read when the rule was met
 	runID   string
 
-	until  clock.Instant // d_i: how long the node keeps the grant, by our clock; raised only by a confirmed success
-	asked  bool          // something was sent that may have been applied: it needs a release
-	claim  node.Claim    // the same, for the node's pipeline
-	busy   bool          // a renewal or repair has not been answered
-	alone  bool          // a batch with it was refused: it is renewed alone until that succeeds
-	forgot bool          // the node lost the grant, and no repair was tried yet
+	until  clock.Instant  // d_i: how long the node keeps the grant, by our clock; raised only by a confirmed success
+	asked  bool           // something was sent that may have been applied: it needs a release
+	claim  pipeline.Claim // the same, for the node's pipeline
+	busy   bool           // a renewal or repair has not been answered
+	alone  bool           // a batch with it was refused: it is renewed alone until that succeeds
+	forgot bool           // the node lost the grant, and no repair was tried yet
 }
 
 type answer int
@@ -174,8 +174,8 @@ func (h *hold) releaseLocked(level int, to func(*vote) *round) {
 			continue
 		}
 		h.core.background.add()
-		if err := h.core.nodes[i].Start(h.lane(), call, &v.claim, l); err != nil {
-			l.Done(node.Result{Err: err})
+		if err := h.core.nodes[i].Pipe(h.lane()).Start(call, &v.claim, l); err != nil {
+			l.Done(pipeline.Result{Err: err})
 		}
 	}
 }
@@ -191,13 +191,9 @@ type leaving struct {
 	node  int
 }
 
-func (l *leaving) Done(r node.Result) {
+func (l *leaving) Done(r pipeline.Result) {
 	defer l.hold.core.background.done()
-	found, err := 0, r.Err
-	if err == nil {
-		found, err = scripts.ParseRelease(r.Value, len(l.hold.names))
-	}
-	l.round.answer(l.node, reply{counts: err == nil, found: r.Twice || found == len(l.hold.names), err: l.hold.core.blame(l.node, "release", err)})
+	l.round.answer(l.node, reply{counts: r.Err == nil, found: r.Resent || r.Reply.Release == len(l.hold.names), err: r.Err})
 }
 
 // loseLocked ends a hold that can no longer be trusted, and its contexts, before anything else is done about it. The caller

@@ -40,14 +40,11 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 	state := State{Name: name, Nodes: make([]NodeState, len(c.nodes))}
 	failed := c.each("inspect", func(i int, n *node.Node) error {
 		seen := &state.Nodes[i]
-		r := n.Do(ctx, name, scripts.Inspect(scripts.NewName(name)))
-		var reply scripts.InspectReply
-		if seen.Err = r.Err; seen.Err == nil {
-			var err error
-			reply, err = scripts.ParseInspect(r.Value)
-			seen.Err = c.blame(i, "inspect", err)
+		r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
+		if seen.Node, seen.Err = n.Name(), r.Err; r.Err == nil {
+			reply := r.Reply.Inspect
+			*seen = NodeState{n.Name(), nil, reply.Owner, reply.Level, reply.TTL, reply.Token, reply.Quarantine}
 		}
-		*seen = NodeState{n.Name(), seen.Err, reply.Owner, reply.Level, reply.TTL, reply.Token, reply.Quarantine}
 		return seen.Err
 	})
 	state.conclude(c.need)
@@ -120,27 +117,21 @@ func (l *Locker) force(ctx context.Context, name scripts.Name) error {
 	var owners []scripts.Owner
 	seen := map[string]bool{}
 	c.each("force", func(i int, n *node.Node) error {
-		r := n.Do(ctx, name.String(), scripts.Inspect(name))
+		r := n.Pipe(name.String()).Do(ctx, scripts.Inspect(name))
 		if r.Err != nil {
 			return r.Err
 		}
-		reply, err := scripts.ParseInspect(r.Value)
 		mu.Lock()
 		defer mu.Unlock()
-		if err == nil && reply.Owner != "" && !seen[reply.Owner] {
-			seen[reply.Owner] = true
-			owners = append(owners, scripts.OwnerOf(reply.Owner))
+		if owner := r.Reply.Inspect.Owner; owner != "" && !seen[owner] {
+			seen[owner] = true
+			owners = append(owners, scripts.OwnerOf(owner))
 		}
-		return err
+		return nil
 	})
 	call := scripts.Force(name, owners, c.maxLease)
 	failed := c.each("force", func(i int, n *node.Node) error {
-		r := n.Do(ctx, name.String(), call)
-		if r.Err != nil {
-			return r.Err
-		}
-		_, err := scripts.ParseForce(r.Value)
-		return err
+		return n.Pipe(name.String()).Do(ctx, call).Err
 	})
 	if failed != nil && len(c.nodes)-failed.Len() < c.need {
 		return &Error{Op: "force", Names: []string{name.String()}, Nodes: failed,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -38,8 +39,8 @@ func heldHold(t *testing.T, lease time.Duration) (*hold, *clock.Fake) {
 	return h, fake
 }
 
-func granting(runID string, token int64) node.Result {
-	return node.Result{Value: token, RunID: runID, Sent: true}
+func granting(runID string, token int64) pipeline.Result {
+	return pipeline.Result{Value: token, RunID: runID, Sent: true}
 }
 
 // A grant that is heard of late counts from when it was asked for, not from a round of renewals that was sent since.
@@ -74,7 +75,9 @@ func TestDeadHandleStaysDead(t *testing.T) {
 // A reply may come late: what a node confirms, it confirms from the instant at which it was asked.
 func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 	const lease = time.Second
-	renewed := func(h *hold, i int) node.Result { return node.Result{Value: []byte("R"), RunID: h.votes[i].runID} }
+	renewed := func(h *hold, i int) pipeline.Result {
+		return pipeline.Result{Value: []byte("R"), RunID: h.votes[i].runID}
+	}
 	// ask asks two nodes now, and returns what has them answer.
 	for what, ask := range map[string]func(h *hold, now clock.Instant) (answer func()){
 		"renewal": func(h *hold, now clock.Instant) func() {
@@ -137,7 +140,7 @@ func TestExtendCountsFromItsOwnRequest(t *testing.T) {
 func TestRefusedAgainIsKeptNoLonger(t *testing.T) {
 	h, _ := heldHold(t, time.Second)
 	v := &h.votes[0]
-	said := v.regrantedLocked(node.Result{Value: []any{[]byte("held"), int64(1000), int64(0)}, RunID: "one", Sent: true}, h.until)
+	said := v.regrantedLocked(pipeline.Result{Value: []any{[]byte("held"), int64(1000), int64(0)}, RunID: "one", Sent: true}, h.until)
 	if said != refused || v.until != clock.Never || h.validLocked() {
 		t.Errorf("answer %d, believed until %v, valid %v: one of the two nodes is another's", said, v.until, h.validLocked())
 	}
@@ -164,7 +167,7 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 		v.busy = true
 		b.locks[i] = scripts.Renewal{Names: v.hold.names, Owner: v.hold.owner, Lease: v.hold.set.leaseMillis}
 	}
-	b.Done(node.Result{Err: &node.Error{Err: redis.Error("NOPERM no")}, Sent: true})
+	b.Done(pipeline.Result{Err: &node.Error{Err: redis.Error("NOPERM no")}, Sent: true})
 	for _, v := range b.votes {
 		v.hold.mu.Lock()
 		if asked := v.alone; asked != (v.hold == kept) || v.busy && !asked {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -18,21 +19,21 @@ func TestWhatNeedsARelease(t *testing.T) {
 	taken := []any{[]byte("held"), int64(1000), int64(0)}
 	waits := []any{[]byte("quarantined"), int64(1000)}
 	for what, c := range map[string]struct {
-		answer node.Result
+		answer pipeline.Result
 		phase  phase
 		needed bool
 	}{
 		"granted":                                {granting("three", 7), asking, true},
-		"failed, never sent":                     {node.Result{Err: node.ErrDown}, asking, false},
-		"failed, sent":                           {node.Result{Err: node.ErrTimeout, Sent: true}, asking, true},
-		"failed, sent, an error reply":           {node.Result{Err: redis.Error("ERR something"), Sent: true}, asking, true},
-		"failed, sent, nothing carried out":      {node.Result{Err: redis.Error("NOPERM no"), Sent: true, Void: true}, asking, false},
-		"the same, when a release has been sent": {node.Result{Err: redis.Error("NOPERM no"), Sent: true, Void: true}, failed, true},
-		"refused":                                {node.Result{Value: taken, Sent: true}, asking, false},
-		"refused, sent twice: one may come late": {node.Result{Value: taken, Sent: true, Twice: true}, asking, true},
-		"quarantined":                            {node.Result{Value: waits, Sent: true}, asking, false},
-		"quarantined, sent twice":                {node.Result{Value: waits, Sent: true, Twice: true}, asking, true},
-		"refused, heard when a repair may have been sent already": {node.Result{Value: taken, Sent: true}, held, true},
+		"failed, never sent":                     {pipeline.Result{Err: node.ErrDown}, asking, false},
+		"failed, sent":                           {pipeline.Result{Err: node.ErrTimeout, Sent: true}, asking, true},
+		"failed, sent, an error reply":           {pipeline.Result{Err: redis.Error("ERR something"), Sent: true}, asking, true},
+		"failed, sent, nothing carried out":      {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, asking, false},
+		"the same, when a release has been sent": {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, failed, true},
+		"refused":                                {pipeline.Result{Value: taken, Sent: true}, asking, false},
+		"refused, sent twice: one may come late": {pipeline.Result{Value: taken, Sent: true, Resent: true}, asking, true},
+		"quarantined":                            {pipeline.Result{Value: waits, Sent: true}, asking, false},
+		"quarantined, sent twice":                {pipeline.Result{Value: waits, Sent: true, Resent: true}, asking, true},
+		"refused, heard when a repair may have been sent already": {pipeline.Result{Value: taken, Sent: true}, held, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			h, _ := heldHold(t, defaults().lease)
@@ -68,7 +69,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 				l, rival := c.process(), scripts.OwnerOf("rival")
 				name := scriptNames([]string{"a"})
 				third := func(call scripts.Call) {
-					if r := l.core.nodes[2].Do(t.Context(), "a", call); r.Err != nil {
+					if r := l.core.nodes[2].Pipe("a").Do(t.Context(), call); r.Err != nil {
 						t.Fatal(r.Err)
 					}
 				}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -188,8 +188,8 @@ func (l *Lock) askToExtend(lease time.Duration) (*round, error) {
 	call := scripts.Renew(batch)
 	sent := h.core.clock.Now()
 	for i, n := range h.core.nodes {
-		to := &extending{round: r, vote: &h.votes[i], batch: batch, until: clock.Deadline(sent, lease, h.set.drift)}
-		if err := n.Start(h.lane(), call, nil, to); err != nil {
+		to := &extending{round: r, vote: &h.votes[i], until: clock.Deadline(sent, lease, h.set.drift)}
+		if err := n.Pipe(h.lane()).Start(call, nil, to); err != nil {
 			r.answer(i, reply{err: err})
 		}
 	}
@@ -200,26 +200,19 @@ func (l *Lock) askToExtend(lease time.Duration) (*round, error) {
 type extending struct {
 	round *round
 	vote  *vote
-	batch []scripts.Renewal
 	until clock.Instant
 }
 
-func (e *extending) Done(r node.Result) {
-	h, i := e.vote.hold, e.vote.node
+func (e *extending) Done(r pipeline.Result) {
 	a := reply{err: r.Err}
-	var said []scripts.Renewed
-	if a.err == nil {
-		said, a.err = scripts.ParseRenew(r.Value, e.batch)
-	}
-	if a.err == nil {
-		h.hear(e.vote, func() {
-			e.vote.renewedLocked(said[0], r.RunID, e.until)
+	if r.Err == nil {
+		e.vote.hold.hear(e.vote, func() {
+			e.vote.renewedLocked(r.Reply.Renew[0], r.RunID, e.until)
 			a.err = e.vote.err
 		})
 	}
 	a.counts = a.err == nil
-	a.err = h.core.blame(i, "extend", a.err)
-	e.round.answer(i, a)
+	e.round.answer(e.vote.node, a)
 }
 
 // usableLocked refuses handles that hold nothing.

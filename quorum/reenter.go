@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -67,7 +67,7 @@ func (l *Lock) ask(within *Lock) (*round, error) {
 	for i, n := range h.core.nodes {
 		v := &h.votes[i]
 		to := &entering{repairing{v, until}, r}
-		if err := n.Start(h.lane(), call, &v.claim, to); err != nil {
+		if err := n.Pipe(h.lane()).Start(call, &v.claim, to); err != nil {
 			r.answer(i, reply{err: err})
 		} else {
 			v.asked = true
@@ -99,7 +99,7 @@ type entering struct {
 	round *round
 }
 
-func (e *entering) Done(r node.Result) {
+func (e *entering) Done(r pipeline.Result) {
 	var a reply
 	v := e.vote
 	v.hold.hear(v, func() {

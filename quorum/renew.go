@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -21,25 +21,23 @@ var lossWords = map[scripts.Renewed]error{
 // renewal gathers the locks whose renewals fall together into one call for each connection.
 type renewal struct {
 	core    *core
-	sent    clock.Instant       // read before anything is sent
-	batches map[batchKey]*batch // that have room
-	all     []*batch            // in the order in which they were begun
+	sent    clock.Instant             // read before anything is sent
+	batches map[*pipeline.Pipe]*batch // that have room
+	all     []*batch                  // in the order in which they were begun
 }
-
-type batchKey struct{ node, lane int }
 
 // batch is the locks that one call renews on one node. It hears the answer.
 type batch struct {
 	core  *core
 	node  int
-	lane  string
+	pipe  *pipeline.Pipe
 	sent  clock.Instant
 	votes []*vote
 	locks []scripts.Renewal
 }
 
 func newRenewal(c *core, now clock.Instant) *renewal {
-	return &renewal{core: c, sent: now, batches: map[batchKey]*batch{}}
+	return &renewal{core: c, sent: now, batches: map[*pipeline.Pipe]*batch{}}
 }
 
 // planLocked adds a hold's renewal on every node that keeps it. On the others it asks, at once, for the grant again ("repair"):
@@ -59,7 +57,7 @@ func (r *renewal) planLocked(h *hold) {
 				repair = h.acquireAgainLocked(h.level, h.set.leaseMillis)
 			}
 			v.forgot = false
-			if err := n.Start(h.lane(), repair, &v.claim, &repairing{v, until}); err != nil {
+			if err := n.Pipe(h.lane()).Start(repair, &v.claim, &repairing{v, until}); err != nil {
 				v.err = err
 			} else {
 				v.busy, v.asked = true, true
@@ -67,13 +65,13 @@ func (r *renewal) planLocked(h *hold) {
 			continue
 		}
 		v.busy = true
-		key := batchKey{i, n.Lane(h.lane())}
-		b := r.batches[key]
+		pipe := n.Pipe(h.lane())
+		b := r.batches[pipe]
 		if b == nil || len(b.votes) == batchSize || v.alone {
-			b = &batch{core: r.core, node: i, lane: h.lane(), sent: r.sent}
+			b = &batch{core: r.core, node: i, pipe: pipe, sent: r.sent}
 			r.all = append(r.all, b)
 			if !v.alone {
-				r.batches[key] = b
+				r.batches[pipe] = b
 			}
 		}
 		b.votes = append(b.votes, v)
@@ -92,38 +90,31 @@ func (h *hold) acquireAgainLocked(level int, lease scripts.Millis) scripts.Call 
 // unlocked.
 func (r *renewal) send() (refused []func()) {
 	for _, b := range r.all {
-		if err := r.core.nodes[b.node].Start(b.lane, scripts.Renew(b.locks), nil, b); err != nil {
-			refused = append(refused, func() { b.Done(node.Result{Err: err}) })
+		if err := b.pipe.Start(scripts.Renew(b.locks), nil, b); err != nil {
+			refused = append(refused, func() { b.Done(pipeline.Result{Err: err}) })
 		}
 	}
 	return refused
 }
 
 // Done takes a node's answer to a batch.
-func (b *batch) Done(r node.Result) {
-	var said []scripts.Renewed
-	err := r.Err
-	var failed *node.Error
-	if len(b.votes) > 1 && errors.As(err, &failed) && failed.OfKeys() {
+func (b *batch) Done(r pipeline.Result) {
+	if len(b.votes) > 1 && r.RefusesKeys {
 		for i := range b.votes {
 			b.renewAlone(i)
 		}
 		return
 	}
-	if err == nil {
-		said, err = scripts.ParseRenew(r.Value, b.locks)
-		err = b.core.blame(b.node, "renew", err)
-	}
 	for i, v := range b.votes {
 		until := clock.Deadline(b.sent, v.hold.set.lease, v.hold.set.drift)
-		if err != nil {
-			v.hold.hear(v, func() { v.busy, v.err = false, err })
+		if r.Err != nil {
+			v.hold.hear(v, func() { v.busy, v.err = false, r.Err })
 			continue
 		}
 		v.hold.hear(v, func() {
 			v.busy = false
 			v.alone = false
-			v.renewedLocked(said[i], r.RunID, until)
+			v.renewedLocked(r.Reply.Renew[i], r.RunID, until)
 		})
 	}
 }
@@ -132,7 +123,7 @@ func (b *batch) Done(r node.Result) {
 func (b *batch) renewAlone(i int) {
 	v := b.votes[i]
 	h := v.hold
-	one := &batch{core: b.core, node: b.node, lane: h.lane(), votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1]}
+	one := &batch{core: b.core, node: b.node, pipe: b.pipe, votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1]}
 	h.mu.Lock()
 	if h.phase != held { // nothing is sent after its release
 		v.busy = false
@@ -141,10 +132,10 @@ func (b *batch) renewAlone(i int) {
 	}
 	v.alone = true
 	one.sent = b.core.clock.Now()
-	err := b.core.nodes[b.node].Start(one.lane, scripts.Renew(one.locks), nil, one)
+	err := one.pipe.Start(scripts.Renew(one.locks), nil, one)
 	h.mu.Unlock()
 	if err != nil {
-		one.Done(node.Result{Err: err})
+		one.Done(pipeline.Result{Err: err})
 	}
 }
 
@@ -164,7 +155,7 @@ type repairing struct {
 	until clock.Instant // how long the node keeps what it is asked for
 }
 
-func (a *repairing) Done(r node.Result) {
+func (a *repairing) Done(r pipeline.Result) {
 	v := a.vote
 	v.hold.hear(v, func() {
 		v.busy = false
@@ -173,7 +164,7 @@ func (a *repairing) Done(r node.Result) {
 }
 
 // regrantedLocked takes a node's answer to a holder that asked for its own lock again, until then.
-func (v *vote) regrantedLocked(r node.Result, until clock.Instant) answer {
+func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) answer {
 	h := v.hold
 	said, err := h.readGrant(v, r)
 	switch said {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -208,7 +208,7 @@ func (q *queue) subscribe(names []string) {
 	cancels := make([]func(), 0, len(q.core.nodes)*len(names))
 	for i, n := range q.core.nodes {
 		for k, name := range names {
-			cancels = append(cancels, n.Listen(scripts.Channel(name), &subscriber{queue: q, node: i, first: k == 0}))
+			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), &subscriber{queue: q, node: i, first: k == 0}))
 		}
 	}
 	all.mu.Lock()
@@ -216,28 +216,28 @@ func (q *queue) subscribe(names []string) {
 	q.cancels = cancels
 }
 
-// subscriber hears one channel on one node (node.Listener).
+// subscriber is told of one channel on one node (pubsub.Subscriber).
 type subscriber struct {
 	queue *queue
 	node  int
 	first bool // of the names: it speaks for the node
 }
 
-var _ node.Listener = (*subscriber)(nil)
+var _ pubsub.Subscriber = (*subscriber)(nil)
 
-func (s *subscriber) Listening() {
+func (s *subscriber) OnSubscribed() {
 	if s.first {
 		s.happened(s.queue.Subscribed)
 	}
 }
 
-func (s *subscriber) Deaf() {
+func (s *subscriber) OnUnsubscribed() {
 	if s.first {
 		s.happened(s.queue.Unsubscribed)
 	}
 }
 
-func (s *subscriber) Heard() { s.happened(s.queue.Message) }
+func (s *subscriber) OnMessage() { s.happened(s.queue.Message) }
 
 func (s *subscriber) happened(event func(node int, at waiting.Moment)) {
 	q := s.queue

@@ -34,7 +34,7 @@ func (c *town) ahead(l *Locker, masters ...int) {
 			scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: high}),
 			scripts.Release(name, before, 0),
 		} {
-			if r := l.core.nodes[i].Do(c.t.Context(), "a", call); r.Err != nil {
+			if r := l.core.nodes[i].Pipe("a").Do(c.t.Context(), call); r.Err != nil {
 				c.t.Fatal(r.Err)
 			}
 		}

@@ -13,10 +13,10 @@ type AcquireArgs struct {
 	Seed     uint64 // where a counter that was lost starts again: the client's clock in µs
 }
 
-// Acquire asks for a grant of all names or none. ParseAcquire reads the reply. The connection adds its run id (Carrier).
+// Acquire asks for a grant of all names or none. The connection adds its run id (ConnArgs).
 func Acquire(a AcquireArgs) Call {
 	args := make([]any, 0, 13+2*len(a.Names))
-	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.buried)
+	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
 	for _, n := range a.Names {
 		args = append(args, n.key, n.counter)
 	}
@@ -33,7 +33,7 @@ type Renewal struct {
 	Lease Millis
 }
 
-// Renew raises the time to live of many locks, each where its owner is still there. ParseRenew reads the reply.
+// Renew raises the time to live of many locks, each where its owner is still there.
 func Renew(batch []Renewal) Call {
 	keys := 0
 	for _, r := range batch {
@@ -53,14 +53,14 @@ func Renew(batch []Renewal) Call {
 			args = append(args, r.Owner.id, token, r.Lease.boxed)
 		}
 	}
-	return Call{script: renewScript, args: args}
+	return Call{script: renewScript, args: args, batch: batch}
 }
 
-// Release lets go of the names with level 0, and else leaves the lock at that level. ParseRelease reads the reply. The
-// connection decides whether the owner gets a tombstone (Carrier).
+// Release lets go of the names with level 0, and else leaves the lock at that level. The
+// connection decides whether the owner gets a tombstone (ConnArgs).
 func Release(names []Name, owner Owner, level int) Call {
 	args := make([]any, 0, 6+2*len(names))
-	args = append(args, releaseScript.sha, 1+len(names), owner.buried)
+	args = append(args, releaseScript.sha, 1+len(names), owner.tombstone)
 	for _, n := range names {
 		args = append(args, n.key)
 	}
@@ -68,11 +68,10 @@ func Release(names []Name, owner Owner, level int) Call {
 	for _, n := range names {
 		args = append(args, n.channel)
 	}
-	return Call{releaseScript, append(args, NoTombstone), level == 0}
+	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0}
 }
 
-// Raise writes a token back to the counters of an owner that still has the grant whose counter was granted. ParseRaise reads the
-// reply.
+// Raise writes a token back to the counters of an owner that still has the grant whose counter was granted.
 func Raise(names []Name, owner Owner, granted, token uint64) Call {
 	args := make([]any, 0, 5+2*len(names))
 	args = append(args, raiseScript.sha, 2*len(names))
@@ -82,28 +81,28 @@ func Raise(names []Name, owner Owner, granted, token uint64) Call {
 	return Call{script: raiseScript, args: append(args, owner.id, int64(token), any(CounterTTLMillis), int64(granted))}
 }
 
-// Inspect reads what a node knows of a name. ParseInspect reads the reply.
+// Inspect reads what a node knows of a name.
 func Inspect(name Name) Call {
 	return Call{script: inspectScript, args: []any{inspectScript.sha, 3, any(MarkerKey), name.key, name.counter}}
 }
 
-// Force deletes the lock at a name, and bars the owners from coming back for as long as ban. ParseForce reads the reply.
+// Force deletes the lock at a name, and bars the owners from coming back for as long as ban.
 func Force(name Name, owners []Owner, ban time.Duration) Call {
 	args := []any{forceScript.sha, 1 + len(owners), name.key}
 	for _, o := range owners {
-		args = append(args, o.buried)
+		args = append(args, o.tombstone)
 	}
 	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed)}
 }
 
-// AdmitArgs says how careful to be with a node. Which process it is, the connection adds (Carrier).
+// AdmitArgs says how careful to be with a node. Which process it is, the connection adds (ConnArgs).
 type AdmitArgs struct {
 	MaxLease   time.Duration
 	Quarantine time.Duration // for a process not seen before; 0 for none
 	ByOperator bool          // admitted at once
 }
 
-// Admit keeps the node's marker. ParseAdmit reads the reply.
+// Admit keeps the node's marker.
 func Admit(a AdmitArgs) Call {
 	return Call{script: admitScript, args: []any{admitScript.sha, 1, any(MarkerKey),
 		ToMillis(a.MaxLease).boxed, ToMillis(a.Quarantine).boxed, a.ByOperator, ""}}

@@ -10,8 +10,8 @@ import (
 // A call goes to many nodes, and twice to one, each time with what only that connection knows.
 func TestACallDoesNotChangeByBeingSent(t *testing.T) {
 	call := acquire()
-	_, first := call.Command(nil, true, scripts.Carrier{RunID: "first", Tombstone: scripts.NoTombstone})
-	_, second := call.Command(nil, false, scripts.Carrier{RunID: "second", Tombstone: scripts.NoTombstone})
+	_, first := call.Command(nil, true, scripts.ConnArgs{RunID: "first", Tombstone: scripts.NoTombstone})
+	_, second := call.Command(nil, false, scripts.ConnArgs{RunID: "second", Tombstone: scripts.NoTombstone})
 	if first[len(first)-1] != "first" || second[len(second)-1] != "second" {
 		t.Errorf("the run ids sent are %v and %v", first[len(first)-1], second[len(second)-1])
 	}
@@ -20,13 +20,13 @@ func TestACallDoesNotChangeByBeingSent(t *testing.T) {
 	}
 
 	release := scripts.Release(names("k"), scripts.OwnerOf(me), 0)
-	_, barred := release.Command(nil, false, scripts.Carrier{Tombstone: int64(5)})
-	_, plain := release.Command(nil, false, scripts.Carrier{Tombstone: scripts.NoTombstone})
+	_, barred := release.Command(nil, false, scripts.ConnArgs{Tombstone: int64(5)})
+	_, plain := release.Command(nil, false, scripts.ConnArgs{Tombstone: scripts.NoTombstone})
 	if barred[len(barred)-1] != int64(5) || plain[len(plain)-1] != "0" {
 		t.Errorf("the tombstones' times are %v and %v", barred[len(barred)-1], plain[len(plain)-1])
 	}
 	dst := append(make([]any, 0, 40), "before")
-	if _, args := release.Command(dst, true, scripts.Carrier{Tombstone: int64(5)}); args[0] != "before" || args[1] == plain[0] {
+	if _, args := release.Command(dst, true, scripts.ConnArgs{Tombstone: int64(5)}); args[0] != "before" || args[1] == plain[0] {
 		t.Errorf("appended to what was there: %v", args[:2])
 	}
 }
@@ -65,7 +65,7 @@ func TestLeasesAreRoundedUp(t *testing.T) {
 		5 * time.Millisecond: 5, 5*time.Millisecond + 1: 6, 6*time.Millisecond - 1: 6, 1: 1, 0: 0,
 	} {
 		call := acquire(func(a *scripts.AcquireArgs) { a.Lease = scripts.ToMillis(asked) })
-		if _, args := call.Command(nil, false, scripts.Carrier{}); args[8] != want { // sha, 4, four keys, owner, level
+		if _, args := call.Command(nil, false, scripts.ConnArgs{}); args[8] != want { // sha, 4, four keys, owner, level
 			t.Errorf("%v is sent as %v ms, want %d", asked, args[8], want)
 		}
 	}

@@ -36,8 +36,8 @@ func Channel(name string) string {
 
 // Owner is who holds or asks: "<locker uuid>:<number>", with the key of its tombstone.
 type Owner struct {
-	text       string
-	id, buried any
+	text          string
+	id, tombstone any
 }
 
 // NewOwner returns an owner of the given locker.
@@ -50,9 +50,9 @@ func NewOwner(locker string, number uint64) Owner {
 // OwnerOf returns the owner with an id that was read from a node.
 func OwnerOf(id string) Owner { return newOwner(tombPrefix + id) }
 
-func newOwner(buried string) Owner {
-	text := buried[len(tombPrefix):]
-	return Owner{text: text, id: text, buried: buried}
+func newOwner(tombstone string) Owner {
+	text := tombstone[len(tombPrefix):]
+	return Owner{text: text, id: text, tombstone: tombstone}
 }
 
 // String returns the owner's id.

@@ -30,6 +30,41 @@ const (
 	Released
 )
 
+// Reply is a node's reply to one call. The field of the script that was called is set.
+type Reply struct {
+	Acquire AcquireReply
+	Renew   []Renewed // one for each lock of the batch
+	Release int       // names at which the owner was found
+	Raise   bool      // the token stands on the node
+	Force   bool      // there was something to delete
+	Inspect *InspectReply
+	Admit   AdmitReply
+}
+
+// Parse reads the reply to the call; errors wrap ErrReply.
+func (c Call) Parse(v any) (reply Reply, err error) {
+	switch c.script {
+	case acquireScript:
+		reply.Acquire, err = ParseAcquire(v)
+	case renewScript:
+		reply.Renew, err = ParseRenew(v, c.batch)
+	case releaseScript:
+		reply.Release, err = ParseRelease(v, c.args[1].(int)-1)
+	case raiseScript:
+		reply.Raise, err = ParseRaise(v)
+	case forceScript:
+		reply.Force, err = ParseForce(v)
+	case inspectScript:
+		var state InspectReply
+		if state, err = ParseInspect(v); err == nil {
+			reply.Inspect = &state
+		}
+	case admitScript:
+		reply.Admit, err = ParseAdmit(v)
+	}
+	return reply, err
+}
+
 // AcquireReply is the reply to Acquire.
 type AcquireReply struct {
 	Outcome Outcome

@@ -84,8 +84,9 @@ func newScript(name, source string) *Script {
 // Call is one run of a script. It does not change once made, so that one Call may go to many nodes, and twice to one.
 type Call struct {
 	script *Script
-	args   []any // all that follows EVALSHA
-	frees  bool  // it lets go of the lock
+	args   []any     // all that follows EVALSHA
+	frees  bool      // it lets go of the lock
+	batch  []Renewal // of renew
 }
 
 // Op names what the call does, for messages: the script's name.
@@ -109,8 +110,8 @@ func (c Call) Released() (owner string, names []string) {
 	return c.args[2+keys].(string), names
 }
 
-// Carrier is what only the connection that carries a call can tell, boxed for sending.
-type Carrier struct {
+// ConnArgs are the arguments that only the connection over which a call goes can tell, boxed for sending.
+type ConnArgs struct {
 	RunID     any // of the process at the other end, read when the connection was made: for acquire and admit
 	Tombstone any // how long, in ms, a release must bar its owner from a grant that arrives late; NoTombstone for not at all
 }
@@ -118,16 +119,16 @@ type Carrier struct {
 // NoTombstone is for releases that cannot have been overtaken.
 var NoTombstone any = "0"
 
-// Command appends the command's arguments to dst, completed by the carrier, and returns it with the command's name. With
+// Command appends the command's arguments to dst, completed by those of the connection, and returns it with the command's name. With
 // source, the script's text is sent in place of its hash.
-func (c Call) Command(dst []any, source bool, by Carrier) (string, []any) {
+func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	start := len(dst)
 	dst = append(dst, c.args...)
 	switch c.script {
 	case acquireScript, admitScript:
-		dst[len(dst)-1] = by.RunID
+		dst[len(dst)-1] = conn.RunID
 	case releaseScript:
-		dst[len(dst)-1] = by.Tombstone
+		dst[len(dst)-1] = conn.Tombstone
 	}
 	if source {
 		dst[start] = c.script.source

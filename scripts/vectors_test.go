@@ -30,7 +30,7 @@ type vector struct {
 	name   string
 	before [][]any // commands that make the state; an argument of type serverTime is put in milliseconds
 	call   scripts.Call
-	bury   time.Duration // Carrier.Tombstone, 0 for NoTombstone
+	bury   time.Duration // ConnArgs.Tombstone, 0 for NoTombstone
 	parse  func(any) (any, error)
 
 	want      any       // the typed reply; of a duration up to a slack may have passed
@@ -89,7 +89,7 @@ func (v vector) run(t *testing.T, s server) {
 
 func (v vector) runOnce(t *testing.T, s server, published []message) {
 	t.Helper()
-	by := scripts.Carrier{RunID: runID, Tombstone: scripts.NoTombstone}
+	by := scripts.ConnArgs{RunID: runID, Tombstone: scripts.NoTombstone}
 	if v.bury != 0 {
 		by.Tombstone = v.bury.Milliseconds()
 	}

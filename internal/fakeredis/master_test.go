@@ -114,7 +114,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 	bubbled(t, 1, func(t *testing.T, m *fakeredis.Master) {
 		c := dial(t, m)
 		call := scripts.Inspect(scripts.NewName("k"))
-		name, args := call.Command(nil, false, scripts.Carrier{})
+		name, args := call.Command(nil, false, scripts.ConnArgs{})
 		sha := func() error { _, err := c.Do(name, args...); return err }
 		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
 			t.Errorf("a script that nobody loaded: %v", err)
@@ -129,7 +129,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
 			t.Errorf("a script that was flushed: %v", err)
 		}
-		byText, source := call.Command(nil, true, scripts.Carrier{})
+		byText, source := call.Command(nil, true, scripts.ConnArgs{})
 		do(t, c, byText, source...)
 		if err := sha(); err != nil {
 			t.Errorf("a script that ran by its source: %v", err)

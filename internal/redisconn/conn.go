@@ -114,12 +114,6 @@ func Kill(c redis.Conn) {
 	}
 }
 
-// IsServerError tells an error reply of the server's: the connection is as good as before.
-func IsServerError(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
 // IsBroken tells the error of a connection that was made and then died.
 func IsBroken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)

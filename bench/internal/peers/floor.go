@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -69,8 +70,8 @@ func (f *Floor) Close() error { return closeNodes(f.nodes) }
 func (f *Floor) fanOut(ctx context.Context, key string, call scripts.Call) error {
 	t := &tally{need: majority(len(f.nodes)), left: len(f.nodes), enough: make(chan struct{})}
 	for _, n := range f.nodes {
-		if err := n.Start(key, call, nil, t); err != nil {
-			t.Done(node.Result{Err: err})
+		if err := n.Pipe(key).Start(call, nil, t); err != nil {
+			t.Done(pipeline.Result{Err: err})
 		}
 	}
 	select {
@@ -91,7 +92,7 @@ type tally struct {
 	errs       []error
 }
 
-func (t *tally) Done(r node.Result) {
+func (t *tally) Done(r pipeline.Result) {
 	_, refused := r.Value.([]any) // a grant, a release and the no-op reply with a number or a string
 	if r.Err == nil && refused {
 		r.Err = errors.New("bench: refused")
