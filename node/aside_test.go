@@ -28,7 +28,7 @@ func asApp(t *testing.T, m *redistest.Master, opts ...node.Option) *node.Node {
 func mustSay(t *testing.T, r pipeline.Result, words string) {
 	t.Helper()
 	if err := errorText(r.Err); !strings.Contains(err, words) || strings.Contains(err, node.ErrDown.Error()) {
-		t.Fatalf("answered %v, %q: want %s", r.Value, err, words)
+		t.Fatalf("answered %v, %q: want %s", r.Reply, err, words)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestNothingIsProvedOfARequestThatWentOutTwice(t *testing.T) {
 			})
 			n := open(t, f.url())
 			if r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim))); r.NothingDone || !r.Resent || isGranted(r) {
-				t.Errorf("answered %q, %v: void %v, twice %v", r.Value, r.Err, r.NothingDone, r.Resent)
+				t.Errorf("answered %+v, %v: void %v, twice %v", r.Reply, r.Err, r.NothingDone, r.Resent)
 			}
 		})
 	}

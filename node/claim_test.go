@@ -68,7 +68,7 @@ func TestOnlyTheReleaseOfWhatWasGivenUpGoesOutAgain(t *testing.T) {
 	given := start(n, "key", release("k", "o:1"), claim)
 	close(released)
 	if r := await(t, asked); r.Err == nil || !r.Sent {
-		t.Errorf("the acquire: %v %v, sent %v; want an error, sent", r.Value, r.Err, r.Sent)
+		t.Errorf("the acquire: %v %v, sent %v; want an error, sent", r.Reply, r.Err, r.Sent)
 	}
 	must(t, await(t, given).Err)
 	if heard := f.commands(); len(heard) != 2 || !isRelease(heard[1]) || burial(heard[1]) != buried {
@@ -110,7 +110,7 @@ func TestAReleaseThatIsOwedReachesAServerWithoutScripts(t *testing.T) {
 	})
 	n := open(t, f.url())
 	if r := do(t, n, release("k", "o:1")); r.Err == nil {
-		t.Fatalf("a server that hangs up answers %v", r.Value)
+		t.Fatalf("a server that hangs up answers %v", r.Reply)
 	}
 	up.Store(true)
 	eventually(t, "the release carried out", func() bool {
@@ -260,7 +260,7 @@ func TestARefusalTellsThatItsRequestWentOutTwice(t *testing.T) {
 			n := open(t, f.url())
 			r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
 			if reply := outcome(r); reply.Outcome != scripts.Held || r.Resent != c.twice {
-				t.Errorf("the answer is %v, %v, twice %v; want held, twice %v", r.Value, r.Err, r.Resent, c.twice)
+				t.Errorf("the answer is %v, %v, twice %v; want held, twice %v", r.Reply, r.Err, r.Resent, c.twice)
 			}
 		})
 	}

@@ -102,11 +102,11 @@ func TestCloseWhileFrozen(t *testing.T) {
 	closes(t, fresh, 2*timeout)
 	closes(t, n, 2*timeout)
 	if r := await(t, asked); r.Err == nil {
-		t.Errorf("answered by a frozen master: %v", r.Value)
+		t.Errorf("answered by a frozen master: %v", r.Reply)
 	}
 	for _, a := range many {
 		if r := await(t, a); r.Err == nil {
-			t.Errorf("answered by a frozen master: %v", r.Value)
+			t.Errorf("answered by a frozen master: %v", r.Reply)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 	asked := start(n, "key", acquire("k", "o:1"), nil)
 	closes(t, n, 2*timeout)
 	if r := await(t, asked); r.Err == nil {
-		t.Errorf("answered by nobody: %v", r.Value)
+		t.Errorf("answered by nobody: %v", r.Reply)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestCloseWhileADialHangs(t *testing.T) {
 	asked := start(n, "key", acquire("k", "o:1"), nil)
 	closes(t, n, 2*timeout)
 	if r := await(t, asked); r.Err == nil {
-		t.Errorf("answered by nobody: %v", r.Value)
+		t.Errorf("answered by nobody: %v", r.Reply)
 	}
 }
 

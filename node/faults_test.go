@@ -55,7 +55,7 @@ func TestACallThatIsCutEachTimeFails(t *testing.T) {
 	n := open(t, f.url())
 	r := do(t, n, acquire("k", "o:1"))
 	if r.Err == nil || !r.Sent {
-		t.Errorf("answered %v, %v, sent %v: want an error, sent", r.Value, r.Err, r.Sent)
+		t.Errorf("answered %v, %v, sent %v: want an error, sent", r.Reply, r.Err, r.Sent)
 	}
 	if heard := f.commands(); len(heard) != 4 {
 		t.Errorf("sent %d times, want four", len(heard))

@@ -18,6 +18,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -88,7 +90,7 @@ func (h *hostile) dial(context.Context) (redis.Conn, error) {
 	}
 	ours, theirs := net.Pipe()
 	h.serving.Go(func() { h.serve(theirs) })
-	return redis.NewConn(limitReplies(ours), fuzzTimeout, fuzzTimeout), nil
+	return redis.NewConn(redisconn.LimitReplies(ours), fuzzTimeout, fuzzTimeout), nil
 }
 
 func (h *hostile) serve(c net.Conn) {
@@ -213,40 +215,32 @@ func (h *hostile) failsWell(t *testing.T, n *Node, call string, err error) {
 }
 
 // results hears of one call; it must hear once.
-type results chan Result
+type results chan pipeline.Result
 
-func (r results) Done(result Result) { r <- result }
+func (r results) Done(result pipeline.Result) { r <- result }
 
 // ask makes one of the scripts' calls, and judges what comes of it.
 func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	k, owner, ms := []scripts.Name{scripts.NewName("k"), scripts.NewName("l")}, scripts.NewOwner("locker", 1), scripts.ToMillis(time.Second)
 	batch := []scripts.Renewal{{Names: k, Owner: owner, Token: 5, Lease: ms}, {Names: k, Owner: owner, Token: 5, Lease: ms}}
 	var call scripts.Call
-	var parse func(any) (any, error)
 	switch op {
 	case "acquire":
 		call = scripts.Acquire(scripts.AcquireArgs{Names: k, Owner: owner, Level: 1, Lease: ms, MaxLease: scripts.ToMillis(DefaultMaxLease), Seed: 1})
-		parse = func(v any) (any, error) { return scripts.ParseAcquire(v) }
 	case "renew":
 		call = scripts.Renew(batch)
-		parse = func(v any) (any, error) { return scripts.ParseRenew(v, batch) }
 	case "release":
 		call = scripts.Release(k, owner, 0)
-		parse = func(v any) (any, error) { return scripts.ParseRelease(v, len(k)) }
 	case "raise":
 		call = scripts.Raise(k, owner, 5, 5)
-		parse = func(v any) (any, error) { return scripts.ParseRaise(v) }
 	case "inspect":
 		call = scripts.Inspect(k[0])
-		parse = func(v any) (any, error) { return scripts.ParseInspect(v) }
 	case "force":
 		call = scripts.Force(k[0], []scripts.Owner{owner}, time.Second)
-		parse = func(v any) (any, error) { return scripts.ParseForce(v) }
 	case "admit":
 		call = n.admitCall(false)
-		parse = func(v any) (any, error) { return scripts.ParseAdmit(v) }
 	}
-	var claim Claim
+	var claim pipeline.Claim
 	heard := make(results, 4)
 	if err := n.Pipe("k").Start(call, &claim, heard); err != nil {
 		t.Fatal(err)
@@ -254,20 +248,14 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	r := <-heard
 	h.failsWell(t, n, op, r.Err)
 	if r.Err == nil {
-		reply, err := parse(r.Value)
-		if err != nil && !errors.Is(err, scripts.ErrReply) {
-			t.Errorf("%q, mode %b: %s: %v, want ErrReply", h.said, h.mode, op, err)
-		}
-		if granted, ok := reply.(scripts.AcquireReply); ok && err == nil && granted.Outcome == scripts.Granted {
-			if !h.mayGrant(int64(granted.Token)) {
-				t.Errorf("%q, mode %b: the node granted token %d", h.said, h.mode, granted.Token)
-			}
+		if granted := r.Reply.Acquire; granted.Outcome == scripts.Granted && !h.mayGrant(int64(granted.Token)) {
+			t.Errorf("%q, mode %b: the node granted token %d", h.said, h.mode, granted.Token)
 		}
 	}
 	if r.Err == nil && (!r.Sent || r.RunID == "") {
 		t.Errorf("%q, mode %b: %s: a reply of nobody's, %+v", h.said, h.mode, op, r)
 	}
-	h.passesOn(t, op, r)
+	h.passesOn(t, op, call, r)
 
 	if op == "acquire" { // as a locker goes on when it is not granted enough
 		claim.Abandon()
@@ -315,18 +303,18 @@ func asBytes(v any) []byte { b, _ := v.([]byte); return b }
 func asError(v any) string { e, _ := v.(redis.Error); return string(e) }
 
 // passesOn wants the one reply of a well-behaved server as it was said.
-func (h *hostile) passesOn(t *testing.T, op string, r Result) {
+func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipeline.Result) {
 	value, rest, ok := strictReply(h.said)
 	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.said, []byte("NOSCRIPT")) ||
-		bytes.Contains(h.said, []byte("stale")) || bytes.Count(h.said, []byte("*")) > maxDepth || len(h.said) > 1<<12 {
+		bytes.Contains(h.said, []byte("stale")) || bytes.Count(h.said, []byte("*")) > 8 || len(h.said) > 1<<12 {
 		return
 	}
 	if reason, bad := value.(redis.Error); bad {
 		if !errors.Is(r.Err, reason) && op != "release" { // a release that is refused is asked again, here in vain
 			t.Errorf("%q, mode %b: %s failed with %v", h.said, h.mode, op, r.Err)
 		}
-	} else if r.Err != nil || !reflect.DeepEqual(r.Value, value) {
-		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.said, h.mode, op, r.Value, r.Err)
+	} else if want, bad := call.Parse(value); (bad == nil) != (r.Err == nil) || bad == nil && !reflect.DeepEqual(r.Reply, want) {
+		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.said, h.mode, op, r.Reply, r.Err)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestGarbageInsteadOfAnAnswer(t *testing.T) {
 			r := do(t, n, acquire("k", "o:1"))
 			var typed *node.Error
 			if !errors.As(r.Err, &typed) || typed.Node != n.Name() {
-				t.Errorf("answered %v, %v: want an error", r.Value, r.Err)
+				t.Errorf("answered %v, %v: want an error", r.Reply, r.Err)
 			}
 			took(t, "the call", began, 0, 2*timeout)
 			closes(t, n, 2*timeout)
@@ -72,7 +72,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			f := startFake(t, polite(func([]string) string { return reply }))
 			if r := do(t, open(t, f.url()), acquire("k", "o:1")); outcome(r).Outcome != 0 {
-				t.Errorf("%v passes for %+v", r.Value, outcome(r))
+				t.Errorf("%v passes for %+v", r.Reply, outcome(r))
 			}
 		})
 	}
@@ -138,7 +138,7 @@ func TestAHugeReplyOverAPool(t *testing.T) {
 	defer pool.Close()
 	n := over(t, pool)
 	if r := do(t, n, acquire("k", "o:1")); r.Err == nil {
-		t.Errorf("answered %v", r.Value)
+		t.Errorf("answered %v", r.Reply)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	for _, name := range []string{"field", "level", "counter"} {
 		r := do(t, n, scripts.Inspect(scripts.NewName(name)))
 		if !strings.Contains(errorText(r.Err), "QUORUMLOCK") {
-			t.Errorf("%s: %.100v, %v", name, r.Value, r.Err)
+			t.Errorf("%s: %.100v, %v", name, r.Reply, r.Err)
 		}
 	}
 	if after := id(); after != before {

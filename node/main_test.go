@@ -134,11 +134,7 @@ func outcome(r pipeline.Result) scripts.AcquireReply {
 	if r.Err != nil {
 		return scripts.AcquireReply{}
 	}
-	reply, err := scripts.ParseAcquire(r.Value)
-	if err != nil {
-		return scripts.AcquireReply{}
-	}
-	return reply
+	return r.Reply.Acquire
 }
 
 func isGranted(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Granted }
@@ -146,7 +142,7 @@ func isGranted(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Gr
 func mustGrant(t *testing.T, r pipeline.Result) {
 	t.Helper()
 	if !isGranted(r) {
-		t.Fatalf("not granted: %q, %v", r.Value, r.Err)
+		t.Fatalf("not granted: %+v, %v", r.Reply, r.Err)
 	}
 }
 

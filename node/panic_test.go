@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -29,7 +30,10 @@ func (q quitter) Handle(_ context.Context, r slog.Record) error {
 func TestLogThatEndsItsGoroutine(t *testing.T) {
 	const timeout = 10 * time.Second
 	log := quitter{slog.Default().Handler(), make(chan string, 10)}
-	inBubble(t, func(c net.Conn) { c.Close() }, func(t *testing.T, _ *node.Node, x *exchange) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &exchange{serve: func(c net.Conn) { c.Close() }}
+		x.pool = &redis.Pool{MaxIdle: 1, DialContext: x.dial}
+		defer x.pool.Close()
 		n := over(t, x.pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
 		n.Identify(t.Context())
 		<-log.told
@@ -38,37 +42,6 @@ func TestLogThatEndsItsGoroutine(t *testing.T) {
 		must(t, n.Close())
 		if took := time.Since(began); took >= timeout {
 			t.Errorf("Close waited %v for a log that is gone", took)
-		}
-	})
-}
-
-// crier panics when it is told that the subscription stands.
-type crier struct{ listener }
-
-func (*crier) Listening() { panic("listening") }
-
-// A listener that panics while it is added has not been.
-func TestListenerThatPanics(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, n *node.Node, x *exchange) {
-		calm := &listener{}
-		stop := n.Listen("a", calm)
-		synctest.Wait()
-		calm.wants(t, "the first", "listening")
-		loud := &crier{}
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("it did not panic")
-				}
-			}()
-			n.Listen("a", loud)
-		}()
-		stop()
-		time.Sleep(2 * linger)
-		synctest.Wait()
-		loud.wants(t, "who panicked")
-		if open := x.pool.ActiveCount(); open != 0 {
-			t.Errorf("%d connections are left for one who does not listen", open)
 		}
 	})
 }

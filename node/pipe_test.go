@@ -38,8 +38,8 @@ func TestCallsOfAKeyArriveInOrder(t *testing.T) {
 					t.Fatalf("key %d, owner %d: %+v after token %d", k, i/2, reply, token)
 				}
 				token = reply.Token
-				if r := await(t, answers[i+1]); r.Err != nil || r.Value != int64(1) {
-					t.Fatalf("key %d, owner %d: release: %v %v", k, i/2, r.Value, r.Err)
+				if r := await(t, answers[i+1]); r.Err != nil || r.Reply.Release != 1 {
+					t.Fatalf("key %d, owner %d: release: %v %v", k, i/2, r.Reply, r.Err)
 				}
 			}
 		}
@@ -61,10 +61,10 @@ func TestManyCallersShareAConnection(t *testing.T) {
 			key, owner := fmt.Sprint("k", i), fmt.Sprint("o:", i)
 			for range rounds {
 				if r := <-start(n, key, acquire(key, owner), nil); !isGranted(r) {
-					t.Errorf("%s: %v %v", key, r.Value, r.Err)
+					t.Errorf("%s: %v %v", key, r.Reply, r.Err)
 				}
-				if r := <-start(n, key, release(key, owner), nil); r.Err != nil || r.Value != int64(1) {
-					t.Errorf("%s: release: %v %v", key, r.Value, r.Err)
+				if r := <-start(n, key, release(key, owner), nil); r.Err != nil || r.Reply.Release != 1 {
+					t.Errorf("%s: release: %v %v", key, r.Reply, r.Err)
 				}
 			}
 		})
@@ -93,28 +93,28 @@ func clients(t *testing.T, m *redistest.Master) int {
 	return strings.Count(list, "\n") - 1
 }
 
-func TestAKeyKeepsItsLane(t *testing.T) {
+func TestAKeyKeepsItsPipe(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithConns(4))
-	lanes := map[int]int{}
+	pipes := map[*pipeline.Pipe]int{}
 	for i := range 400 {
 		key := fmt.Sprint("k", i)
-		lanes[n.Lane(key)]++
-		if first, again := n.Lane(key), n.Lane(key); first != again {
-			t.Fatalf("%s has two lanes", key)
+		pipes[n.Pipe(key)]++
+		if first, again := n.Pipe(key), n.Pipe(key); first != again {
+			t.Fatalf("%s has two pipes", key)
 		}
 		mustGrant(t, await(t, start(n, key, acquire(key, "o:1"), nil)))
 	}
-	for lane := range 4 {
-		if lanes[lane] < 50 {
-			t.Errorf("lanes of 400 keys: %v: want them spread over 4", lanes)
+	for _, keys := range pipes {
+		if len(pipes) != 4 || keys < 50 {
+			t.Fatalf("pipes of 400 keys: %v: want them spread over 4", pipes)
 		}
 	}
 	if got := clients(t, m); got != 4 {
 		t.Errorf("%d connections, want 4", got)
 	}
-	if one := open(t, m.URL()); one.Lane("a") != 0 || one.Lane("b") != 0 {
-		t.Error("a node of one connection has several lanes")
+	if one := open(t, m.URL()); one.Pipe("a") != one.Pipe("b") {
+		t.Error("a node of one connection has several pipes")
 	}
 }
 
@@ -213,7 +213,7 @@ func TestAnAbandonedAcquireIsNotAskedAgain(t *testing.T) {
 			given := start(n, "key", release("k", "o:1"), &claim)
 			close(released)
 			if r := await(t, asked); isGranted(r) {
-				t.Errorf("granted: %v", r.Value)
+				t.Errorf("granted: %v", r.Reply)
 			}
 			must(t, await(t, given).Err)
 			must(t, n.Close())

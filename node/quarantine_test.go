@@ -119,11 +119,11 @@ func TestInQuarantineHoldersGoOn(t *testing.T) {
 	mustGrant(t, do(t, n, scripts.Acquire(again)))
 	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 7, Lease: scripts.ToMillis(time.Minute)}}
 	r := do(t, n, scripts.Renew(batch))
-	if renewed, err := scripts.ParseRenew(r.Value, batch); err != nil || renewed[0] != scripts.Kept {
-		t.Errorf("renewed %q, %v", r.Value, r.Err)
+	if r.Err != nil || r.Reply.Renew[0] != scripts.Kept {
+		t.Errorf("renewed %v, %v", r.Reply.Renew, r.Err)
 	}
-	if r := do(t, n, release("k", "o:1")); r.Value != int64(1) {
-		t.Errorf("released %v, %v", r.Value, r.Err)
+	if r := do(t, n, release("k", "o:1")); r.Reply.Release != 1 {
+		t.Errorf("released %v, %v", r.Reply, r.Err)
 	}
 }
 
@@ -194,19 +194,19 @@ func TestARestartOutOfMemory(t *testing.T) {
 	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}
 	var r pipeline.Result
 	eventually(t, "found again, and renewed", func() bool { r = do(t, n, scripts.Renew(batch)); return r.Err == nil })
-	if renewed, err := scripts.ParseRenew(r.Value, batch); err != nil || renewed[0] != scripts.Kept {
-		t.Errorf("renewed %q, %v", r.Value, err)
+	if r.Err != nil || r.Reply.Renew[0] != scripts.Kept {
+		t.Errorf("renewed %v, %v", r.Reply.Renew, r.Err)
 	}
 	repair := scripts.AcquireArgs{Names: names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
 		Lease: scripts.ToMillis(short), MaxLease: scripts.ToMillis(short)}
 	for what, call := range map[string]scripts.Call{"a fresh one": acquireFor(short, "l", "o:2"), "a repair": scripts.Acquire(repair)} {
 		r := do(t, n, call)
 		if err := errorText(r.Err); isGranted(r) || !strings.Contains(err, "OOM") || strings.Contains(err, node.ErrDown.Error()) || !r.NothingDone {
-			t.Errorf("%s: answered %v, %v, void %v: want OOM", what, r.Value, r.Err, r.NothingDone)
+			t.Errorf("%s: answered %v, %v, void %v: want OOM", what, r.Reply, r.Err, r.NothingDone)
 		}
 	}
-	if r := do(t, n, release("k", "o:1")); r.Value != int64(1) {
-		t.Errorf("released %v, %v", r.Value, r.Err)
+	if r := do(t, n, release("k", "o:1")); r.Reply.Release != 1 {
+		t.Errorf("released %v, %v", r.Reply, r.Err)
 	}
 
 	mustDo(t, m, "DEL", "ballast")

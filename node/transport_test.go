@@ -76,7 +76,7 @@ func TestTLS(t *testing.T) {
 		"no TLS where it's": open(t, "redis://localhost:"+port),
 	} {
 		if r := do(t, n, acquire("k", "o:1")); !errors.Is(r.Err, node.ErrDown) || r.Sent {
-			t.Errorf("%s: %v %v", what, r.Value, r.Err)
+			t.Errorf("%s: %v %v", what, r.Reply, r.Err)
 		}
 	}
 

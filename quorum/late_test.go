@@ -39,8 +39,8 @@ func heldHold(t *testing.T, lease time.Duration) (*hold, *clock.Fake) {
 	return h, fake
 }
 
-func granting(runID string, token int64) pipeline.Result {
-	return pipeline.Result{Value: token, RunID: runID, Sent: true}
+func granting(runID string, token uint64) pipeline.Result {
+	return pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted, Token: token}}, RunID: runID, Sent: true}
 }
 
 // A grant that is heard of late counts from when it was asked for, not from a round of renewals that was sent since.
@@ -76,7 +76,7 @@ func TestDeadHandleStaysDead(t *testing.T) {
 func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 	const lease = time.Second
 	renewed := func(h *hold, i int) pipeline.Result {
-		return pipeline.Result{Value: []byte("R"), RunID: h.votes[i].runID}
+		return pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: h.votes[i].runID}
 	}
 	// ask asks two nodes now, and returns what has them answer.
 	for what, ask := range map[string]func(h *hold, now clock.Instant) (answer func()){
@@ -140,7 +140,7 @@ func TestExtendCountsFromItsOwnRequest(t *testing.T) {
 func TestRefusedAgainIsKeptNoLonger(t *testing.T) {
 	h, _ := heldHold(t, time.Second)
 	v := &h.votes[0]
-	said := v.regrantedLocked(pipeline.Result{Value: []any{[]byte("held"), int64(1000), int64(0)}, RunID: "one", Sent: true}, h.until)
+	said := v.regrantedLocked(pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}, RunID: "one", Sent: true}, h.until)
 	if said != refused || v.until != clock.Never || h.validLocked() {
 		t.Errorf("answer %d, believed until %v, valid %v: one of the two nodes is another's", said, v.until, h.validLocked())
 	}

@@ -16,8 +16,8 @@ import (
 
 // Where a request for a grant may have been carried out, or may yet be, the owner must be released.
 func TestWhatNeedsARelease(t *testing.T) {
-	taken := []any{[]byte("held"), int64(1000), int64(0)}
-	waits := []any{[]byte("quarantined"), int64(1000)}
+	taken := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}
+	waits := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: time.Second}}
 	for what, c := range map[string]struct {
 		answer pipeline.Result
 		phase  phase
@@ -29,11 +29,11 @@ func TestWhatNeedsARelease(t *testing.T) {
 		"failed, sent, an error reply":           {pipeline.Result{Err: redis.Error("ERR something"), Sent: true}, asking, true},
 		"failed, sent, nothing carried out":      {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, asking, false},
 		"the same, when a release has been sent": {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, failed, true},
-		"refused":                                {pipeline.Result{Value: taken, Sent: true}, asking, false},
-		"refused, sent twice: one may come late": {pipeline.Result{Value: taken, Sent: true, Resent: true}, asking, true},
-		"quarantined":                            {pipeline.Result{Value: waits, Sent: true}, asking, false},
-		"quarantined, sent twice":                {pipeline.Result{Value: waits, Sent: true, Resent: true}, asking, true},
-		"refused, heard when a repair may have been sent already": {pipeline.Result{Value: taken, Sent: true}, held, true},
+		"refused":                                {pipeline.Result{Reply: taken, Sent: true}, asking, false},
+		"refused, sent twice: one may come late": {pipeline.Result{Reply: taken, Sent: true, Resent: true}, asking, true},
+		"quarantined":                            {pipeline.Result{Reply: waits, Sent: true}, asking, false},
+		"quarantined, sent twice":                {pipeline.Result{Reply: waits, Sent: true, Resent: true}, asking, true},
+		"refused, heard when a repair may have been sent already": {pipeline.Result{Reply: taken, Sent: true}, held, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			h, _ := heldHold(t, defaults().lease)

@@ -93,8 +93,8 @@ type tally struct {
 }
 
 func (t *tally) Done(r pipeline.Result) {
-	_, refused := r.Value.([]any) // a grant, a release and the no-op reply with a number or a string
-	if r.Err == nil && refused {
+	outcome := r.Reply.Acquire.Outcome // 0 for a release and the no-op
+	if r.Err == nil && outcome != 0 && outcome != scripts.Granted {
 		r.Err = errors.New("bench: refused")
 	}
 	t.mu.Lock()

@@ -1,0 +1,64 @@
+package pipeline
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Conn is a connection to a server that may carry calls.
+type Conn struct {
+	RunID      string        // of the process at the other end
+	Quarantine time.Duration // that was left when the connection was made
+	redis      redis.Conn
+	args       scripts.ConnArgs
+	writerDone chan struct{}
+}
+
+// NewConn returns a Conn to the process with that run id. Marker is what the node's marker must say of the process. Tombstone is how
+// long a release bars its owner where a request of the owner's may arrive late.
+func NewConn(c redis.Conn, runID, marker string, tombstone time.Duration) *Conn {
+	return &Conn{redis: c, RunID: runID, writerDone: make(chan struct{}),
+		args: scripts.ConnArgs{RunID: marker, Tombstone: tombstone.Milliseconds()}}
+}
+
+// Call runs one call on a connection that no pipe uses.
+func (c *Conn) Call(ctx context.Context, call scripts.Call, timeout time.Duration) (scripts.Reply, error) {
+	r := request{call: call}
+	for {
+		if err := redisconn.Send(c.redis, timeout, func() error { return c.send(&r, nil) }); err != nil {
+			return scripts.Reply{}, err
+		}
+		value, err := redisconn.ReceiveBy(ctx, c.redis, timeout)
+		switch {
+		case err == nil:
+			return call.Parse(value)
+		case r.source || !isNoScript(err):
+			return scripts.Reply{}, err
+		}
+		r.source = true
+	}
+}
+
+// send writes one request without flushing it.
+func (c *Conn) send(r *request, scratch []any) error {
+	args := c.args
+	// The owner needs a tombstone only where a request of its may still be on the way; one that lowers its level goes on holding.
+	if r.claim == nil || !r.claim.mayArriveLate.Load() || !r.call.Frees() {
+		args.Tombstone = scripts.NoTombstone
+	}
+	command, list := r.call.Command(scratch[:0], r.source, args)
+	return c.redis.Send(command, list...)
+}
+
+// close closes a connection that may have replies outstanding.
+func (c *Conn) close() {
+	redisconn.Kill(c.redis)
+	c.redis.Close()
+}
+
+func isNoScript(err error) bool { return strings.HasPrefix(err.Error(), "NOSCRIPT") }
