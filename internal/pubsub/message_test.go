@@ -19,8 +19,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// hostileReplies are no replies to a subscriber. Headers that announce what cannot be allocated are FuzzMessages', whose
-// connections bound them: those of a caller's pool do not.
+// hostileReplies are no replies to a subscriber. None announces what might just be allocated: only the connections of FuzzMessages
+// are bounded.
 var hostileReplies = map[string]string{
 	"NOPERM":                     "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",
 	"an unknown command":         "-ERR unknown command\r\n",
@@ -38,6 +38,7 @@ var hostileReplies = map[string]string{
 	"pongs":                      strings.Repeat("+PONG\r\n", 5),
 
 	"a bulk too long":    "$2000000\r\n",
+	"an impossible bulk": "$9223372036854775807\r\n",
 	"a negative bulk":    "$-2\r\n",
 	"arrays for ever":    strings.Repeat("*1\r\n", 100_000),
 	"a line for ever":    "+" + strings.Repeat("x", 1<<20),
