@@ -10,9 +10,9 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// conn is one connection for messages, with a goroutine that writes and one that reads. Its fields are under Subscriptions.mu.
+// conn is one connection for messages, with a goroutine that writes and one that reads. What changes is under Subscriptions.mu.
 type conn struct {
-	redis.Conn
+	raw        redis.Conn // not embedded: that would hide its timeouts from redisconn
 	changed    sync.Cond
 	unsent     []command
 	unanswered []command      // sent
@@ -50,7 +50,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: raw, pending: map[string]int{}, pinging: true, writerDone: make(chan struct{})}
+	c := &conn{raw: raw, pending: map[string]int{}, pinging: true, writerDone: make(chan struct{})}
 	c.changed.L = &s.mu
 	c.pinger = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
@@ -91,9 +91,9 @@ func (s *Subscriptions) serve(c *conn) error {
 	})
 	s.mu.Unlock()
 	c.pinger.Stop()
-	redisconn.Kill(c)
+	redisconn.Kill(c.raw)
 	<-c.writerDone
-	c.Close()
+	c.raw.Close()
 	return err
 }
 
@@ -110,11 +110,11 @@ func (s *Subscriptions) write(c *conn) {
 			if cmd == ping {
 				args = nil
 			}
-			if c.Send(cmd.name, args...) != nil {
+			if c.raw.Send(cmd.name, args...) != nil {
 				return
 			}
 		}
-		if c.Flush() != nil {
+		if c.raw.Flush() != nil {
 			return
 		}
 	}
@@ -155,12 +155,12 @@ func (s *Subscriptions) askAgainLocked(c *conn) {
 
 func (s *Subscriptions) read(c *conn) error {
 	for {
-		reply, err := redisconn.Receive(c, 2*s.timeout)
+		reply, err := redisconn.Receive(c.raw, 2*s.timeout)
 		var kind, name string
 		switch {
 		case err == nil:
 			kind, name, err = parse(reply)
-		case c.Err() == nil && redisconn.IsServerError(err):
+		case c.raw.Err() == nil && redisconn.IsServerError(err):
 			kind, err = refusal, nil
 		}
 		if err != nil {

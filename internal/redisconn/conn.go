@@ -1,5 +1,6 @@
-// Package redisconn uses a redigo connection so that nothing it does lasts longer than a timeout, whatever the server, the pool or
-// the network do, and so that no reply ends the process.
+// Package redisconn uses a redigo connection so that no read or write lasts longer than a timeout, whatever the server and the
+// network do, and, behind LimitReplies, so that no reply ends the process. Only a pool whose dial ignores its context can hold a
+// caller up.
 package redisconn
 
 import (
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,8 +31,9 @@ type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// Get takes a connection from a pool that may be closed meanwhile. Redigo panics ("send on closed channel") when a pool that waits
-// was closed and the context has ended: that is ErrPool.
+// Get takes a connection, which is alive, from a pool that may be closed meanwhile. Redigo panics ("send on closed channel") when a
+// pool that waits was closed and the context has ended: that is ErrPool. What a server repeats of a command, which may be a password,
+// is cut from its error.
 func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -43,9 +46,22 @@ func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 		c.Close()
 	}
 	if err != nil {
-		return nil, err
+		return nil, redacted(err)
 	}
 	return c, nil
+}
+
+// redacted takes a command's arguments out of a server's error: a server that does not know AUTH repeats the password.
+func redacted(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return err
+	}
+	text, _, found := strings.Cut(string(reply), ", with args beginning with")
+	if !found {
+		return err
+	}
+	return redis.Error(text)
 }
 
 // Send writes by a caller that is the connection's only user, and flushes. A pool of the caller's may have no timeout for writes.
@@ -66,7 +82,8 @@ func Send(c redis.Conn, timeout time.Duration, write func() error) error {
 	return err
 }
 
-// Receive reads one reply. An error of the connection's leaves it dead; the server's own error replies do not.
+// Receive reads one reply. An error of the connection's leaves it dead; the server's own error replies do not. A connection that is
+// no redis.ConnWithTimeout is not read: every connection of a *redis.Pool is one.
 func Receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 	defer func() {
 		// redigo allocates what a reply's header announces: a pool of the caller's does not bound it.
@@ -74,11 +91,7 @@ func Receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 			value, err = nil, fmt.Errorf("%w: %v", ErrReply, x)
 		}
 	}()
-	if _, ok := c.(redis.ConnWithTimeout); ok {
-		value, err = redis.ReceiveWithTimeout(c, timeout)
-	} else {
-		value, err = c.Receive()
-	}
+	value, err = redis.ReceiveWithTimeout(c, timeout)
 	if err != nil && isTimeout(err) {
 		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
 	}
@@ -92,12 +105,16 @@ func ReceiveBy(ctx context.Context, c redis.Conn, timeout time.Duration) (any, e
 		left = time.Until(deadline)
 	}
 	value, err := Receive(c, max(left, time.Nanosecond))
-	return value, TimedOut(err, timeout)
+	if errors.Is(err, ErrTimeout) {
+		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
+	}
+	return value, err
 }
 
-// TimedOut makes ErrTimeout, with the timeout that was set, of an error that tells of a deadline.
+// TimedOut makes ErrTimeout, with the timeout that was set, of a context's deadline. It leaves other errors, and what they say of
+// where they come from, as they are.
 func TimedOut(err error, timeout time.Duration) error {
-	if errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w after %v", ErrTimeout, timeout)
 	}
 	return err

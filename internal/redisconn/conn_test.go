@@ -3,7 +3,14 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -32,5 +39,199 @@ func TestGetOutlivesAClosedPool(t *testing.T) {
 	}
 	if panicked == 0 {
 		t.Error("redigo does not panic any more: Get need not recover")
+	}
+}
+
+// A server that does not know AUTH repeats the password in its error.
+func TestGetHidesPasswords(t *testing.T) {
+	unknown := redis.Error("ERR unknown command `AUTH`, with args beginning with: `secret`, ")
+	_, err := Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { return nil, unknown }})
+	if !IsServerError(err) || !strings.Contains(err.Error(), "AUTH") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+const timeout = time.Second
+
+// withServer runs a test of a pool's connection, which has no timeouts of its own, in a bubble.
+func withServer(t *testing.T, test func(t *testing.T, c redis.Conn, server net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ours, server := net.Pipe()
+		defer server.Close()
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(ours, 0, 0), nil }}
+		defer pool.Close()
+		c, err := Get(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, c, server)
+		Kill(c)
+		c.Close()
+	})
+}
+
+// wantTimeout fails the test unless ErrTimeout came after that long, and names the timeout.
+func wantTimeout(t *testing.T, what string, err error, began time.Time, after time.Duration) {
+	t.Helper()
+	if d := time.Since(began); d < after || d > after+time.Microsecond {
+		t.Errorf("%s ended after %v, want %v", what, d, after)
+	}
+	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), timeout.String()) {
+		t.Errorf("%s: %v, want ErrTimeout after %v", what, err, timeout)
+	}
+}
+
+func TestReceiveFromASilentServer(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, _ net.Conn) {
+		began := time.Now()
+		_, err := Receive(c, timeout)
+		wantTimeout(t, "Receive", err, began, timeout)
+		if c.Err() == nil {
+			t.Error("the connection is alive: the reply may come yet")
+		}
+	})
+}
+
+// A connection that does not say how to bound a read, as one that is embedded as a redis.Conn, is not read without a bound.
+func TestReceiveNeedsTimeouts(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
+		time.AfterFunc(10*timeout, func() { server.Close() })
+		began := time.Now()
+		_, err := Receive(struct{ redis.Conn }{c}, timeout)
+		if d := time.Since(began); d > timeout || err == nil {
+			t.Errorf("Receive ended after %v: %v, want an error within %v", d, err, timeout)
+		}
+	})
+}
+
+// The server's own errors leave the connection alive.
+func TestReceiveOfAnErrorReply(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
+		go io.WriteString(server, "-ERR no\r\n:5\r\n")
+		if _, err := Receive(c, timeout); !IsServerError(err) || c.Err() != nil {
+			t.Errorf("the error is %v, of the connection %v", err, c.Err())
+		}
+		if value, err := Receive(c, timeout); value != int64(5) || err != nil {
+			t.Errorf("the next reply is %v, %v", value, err)
+		}
+	})
+}
+
+// redigo panics where it is to allocate what cannot be.
+func TestReceiveOfAHugeReply(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
+		go io.WriteString(server, "$9223372036854775807\r\n")
+		if value, err := Receive(c, timeout); !errors.Is(err, ErrReply) || IsServerError(err) {
+			t.Errorf("the reply is %v, %v, want ErrReply", value, err)
+		}
+	})
+}
+
+func TestReceiveBy(t *testing.T) {
+	for what, left := range map[string]time.Duration{"no deadline": 0, "an earlier deadline": timeout / 4, "a deadline that has passed": -1} {
+		t.Run(what, func(t *testing.T) {
+			withServer(t, func(t *testing.T, c redis.Conn, _ net.Conn) {
+				ctx, within := t.Context(), timeout
+				if left != 0 {
+					var cancel func()
+					ctx, cancel = context.WithTimeout(ctx, left)
+					defer cancel()
+					within = max(left, time.Nanosecond)
+				}
+				began := time.Now()
+				_, err := ReceiveBy(ctx, c, timeout)
+				wantTimeout(t, "ReceiveBy", err, began, within)
+			})
+		})
+	}
+}
+
+func TestTimedOut(t *testing.T) {
+	if err := TimedOut(nil, timeout); err != nil {
+		t.Errorf("nil becomes %v", err)
+	}
+	if err := TimedOut(fmt.Errorf("dial: %w", context.DeadlineExceeded), timeout); !errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a deadline becomes %v", err)
+	}
+	for _, err := range []error{io.EOF, context.Canceled, fmt.Errorf("keeping the marker: %w after 1s", ErrTimeout)} {
+		if got := TimedOut(err, timeout); got != err {
+			t.Errorf("%v becomes %v", err, got)
+		}
+	}
+}
+
+func TestSendToAServerThatDoesNotRead(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, _ net.Conn) {
+		began := time.Now()
+		err := Send(c, timeout, func() error { return c.Send("PING") })
+		wantTimeout(t, "Send", err, began, timeout)
+		if c.Err() == nil {
+			t.Error("the connection is alive: half a command may have been sent")
+		}
+	})
+}
+
+func TestSend(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
+		const ping = "*1\r\n$4\r\nPING\r\n"
+		received := make(chan string, 1)
+		go func() {
+			text := make([]byte, len(ping))
+			io.ReadFull(server, text)
+			received <- string(text)
+		}()
+		if err := Send(c, timeout, func() error { return c.Send("PING") }); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-received; got != ping {
+			t.Errorf("the server received %q", got)
+		}
+		bad := errors.New("bad")
+		if err := Send(c, timeout, func() error { return bad }); err != bad {
+			t.Errorf("the error is %v", err)
+		}
+		time.Sleep(2 * timeout) // in the bubble
+		if c.Err() != nil {
+			t.Errorf("a connection that was written to in time is dead: %v", c.Err())
+		}
+	})
+}
+
+// To close a connection with replies outstanding would wait for them.
+func TestKill(t *testing.T) {
+	for what, said := range map[string]string{"a silent server": "", "replies that are buffered": strings.Repeat(":1\r\n", 100), "half a reply": "$5\r\nab"} {
+		t.Run(what, func(t *testing.T) {
+			withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
+				go io.WriteString(server, ":0\r\n"+said)
+				go io.Copy(io.Discard, server)
+				if err := Send(c, timeout, func() error { return errors.Join(c.Send("PING"), c.Send("PING")) }); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := Receive(c, timeout); err != nil { // buffers the rest
+					t.Fatal(err)
+				}
+				began := time.Now()
+				Kill(c)
+				if c.Err() == nil {
+					t.Fatal("the connection is alive")
+				}
+				c.Close()
+				if d := time.Since(began); d > time.Microsecond {
+					t.Errorf("Kill and Close took %v", d)
+				}
+			})
+		})
+	}
+}
+
+func TestIsBroken(t *testing.T) {
+	for err, want := range map[error]bool{
+		io.EOF: true, io.ErrUnexpectedEOF: true, syscall.EPIPE: true, &net.OpError{Op: "read", Err: syscall.ECONNRESET}: true,
+		ErrTimeout: false, ErrReply: false, ErrPool: false, redis.Error("ERR no"): false, syscall.ECONNREFUSED: false,
+	} {
+		if got := IsBroken(fmt.Errorf("wrapped: %w", err)); got != want {
+			t.Errorf("IsBroken is %v for %v", got, err)
+		}
 	}
 }

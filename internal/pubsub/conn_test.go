@@ -1,0 +1,262 @@
+package pubsub_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/pubsub"
+)
+
+// maxDials bounds the connections that a backoff of up to 250 ms, on average, allows in a time.
+func maxDials(d time.Duration) int { return 10 + int(d/(125*time.Millisecond)) }
+
+// wantFewDials lets the time pass, and wants connections to be tried throughout, but not in haste.
+func wantFewDials(t *testing.T, srv *server, d time.Duration) {
+	t.Helper()
+	before := srv.dialled()
+	pass(d)
+	if got := srv.dialled() - before; got < 2 || got > maxDials(d) {
+		t.Errorf("%d connections in %v, want 2 to %d", got, d, maxDials(d))
+	}
+}
+
+func TestAKilledConnectionIsMadeAgain(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		var r, other recorder
+		defer s.Subscribe("c", &r)()
+		defer s.Subscribe("d", &other)()
+		synctest.Wait()
+		srv.kill()
+		synctest.Wait()
+		r.wants(t, "the subscriber", "subscribed", "unsubscribed")
+		pass(time.Second)
+		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed")
+		other.wants(t, "the other", "subscribed", "unsubscribed", "subscribed")
+		srv.do(t, "PUBLISH", "c", "0")
+		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed", "message")
+		srv.wantDials(t, 2)
+	})
+}
+
+func TestADeadServer(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		srv.setDead(true)
+		var r recorder
+		cancel := s.Subscribe("c", &r)
+		wantFewDials(t, srv, 20*time.Second)
+		r.wants(t, "the subscriber")
+		cancel()
+		synctest.Wait()
+		wantNoneRunning(t) // at once
+
+		cancel = s.Subscribe("c", &r)
+		synctest.Wait()
+		srv.setDead(false)
+		pass(time.Second)
+		r.wants(t, "the subscriber to a server that is back", "subscribed")
+		cancel()
+	})
+}
+
+func TestAFrozenServer(t *testing.T) {
+	inBubble(t, frozen, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		var r recorder
+		cancel := s.Subscribe("c", &r)
+		wantFewDials(t, srv, 20*time.Second)
+		r.wants(t, "the subscriber")
+		cancel()
+		pass(3 * timeout)
+		wantNoneRunning(t)
+	})
+}
+
+// freezing answers as a server should until it is frozen.
+func freezing() (serve func(net.Conn), freeze func()) {
+	var now atomic.Bool
+	return answering(func(args []string) string {
+		if now.Load() {
+			return silent
+		}
+		return confirmation(args)
+	}), func() { now.Store(true) }
+}
+
+// The server freezes while a subscription stands: the pings find its silence.
+func TestAServerThatFreezes(t *testing.T) {
+	serve, freeze := freezing()
+	inBubble(t, serve, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		var r recorder
+		cancel := s.Subscribe("c", &r)
+		pass(10 * time.Second)
+		r.wants(t, "the subscriber", "subscribed")
+		freeze()
+		pass(3 * timeout)
+		r.wants(t, "the subscriber", "subscribed", "unsubscribed")
+		cancel()
+		pass(3 * timeout)
+		wantNoneRunning(t)
+	})
+}
+
+// The bound on silence is that of the subscriptions, whatever timeouts the pool's connections have.
+func TestTheTimeoutsOfThePool(t *testing.T) {
+	for what, ofPool := range map[string]time.Duration{"none": 0, "shorter ones": timeout / 4, "longer ones": time.Hour} {
+		t.Run(what, func(t *testing.T) {
+			serve, freeze := freezing()
+			inBubble(t, serve, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+				srv.pool.DialContext = func(context.Context) (redis.Conn, error) {
+					srv.mu.Lock()
+					defer srv.mu.Unlock()
+					srv.dials++
+					return redis.NewConn(srv.connectLocked(), ofPool, ofPool), nil
+				}
+				var r recorder
+				cancel := s.Subscribe("c", &r)
+				pass(10 * time.Second)
+				r.wants(t, "the subscriber", "subscribed")
+				srv.wantDials(t, 1)
+				freeze()
+				pass(3 * timeout)
+				r.wants(t, "the subscriber to a frozen server", "subscribed", "unsubscribed")
+				cancel()
+				pass(3 * timeout)
+				wantNoneRunning(t)
+			})
+		})
+	}
+}
+
+// A server that does not even read holds up the writer, which ends with the connection.
+func TestAServerThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int32
+		unread := make(chan net.Conn, 100)
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+			dials.Add(1)
+			ours, theirs := net.Pipe() // has no buffer: the first byte is one too many
+			unread <- theirs
+			return redis.NewConn(ours, 0, 0), nil
+		}}
+		s := subscriptions(t, pool, timeout)
+		var r recorder
+		cancel := s.Subscribe("c", &r)
+		pass(10 * timeout)
+		r.wants(t, "the subscriber")
+		if n := dials.Load(); n < 3 {
+			t.Errorf("%d connections, want a new one for each that is silent", n)
+		}
+		cancel()
+		pass(3 * timeout)
+		wantNoneRunning(t)
+		must(t, pool.Close())
+		for range dials.Load() {
+			(<-unread).Close()
+		}
+	})
+}
+
+// Subscribers that come and go while the server is frozen leave nothing that grows.
+func TestSubscribersOfAFrozenServerComeAndGo(t *testing.T) {
+	inBubble(t, frozen, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		for range 100 {
+			cancel := s.Subscribe("c", &recorder{})
+			pass(timeout / 40)
+			cancel()
+		}
+		if got, most := srv.dialled(), maxDials(100*timeout/40); got > most {
+			t.Errorf("%d connections, want at most %d", got, most)
+		}
+		pass(3 * timeout)
+		wantNoneRunning(t)
+	})
+}
+
+// A refused subscription leaves others alone, and is made once it is allowed.
+func TestASubscriptionThatIsRefused(t *testing.T) {
+	var allowed atomic.Bool
+	inBubble(t, answering(func(args []string) string {
+		if len(args) > 1 && args[1] == "secret" && !allowed.Load() {
+			return "-NOPERM no\r\n"
+		}
+		return confirmation(args)
+	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		var r, refused recorder
+		defer s.Subscribe("c", &r)()
+		cancel := s.Subscribe("secret", &refused)
+		pass(20 * time.Second)
+		cancel()
+		synctest.Wait()
+		cancel = s.Subscribe("secret", &refused)
+		pass(20 * time.Second)
+		refused.wants(t, "the one that is refused")
+		allowed.Store(true)
+		pass(2 * timeout)
+		refused.wants(t, "the one that is allowed now", "subscribed")
+		cancel()
+		r.wants(t, "the other", "subscribed")
+		srv.wantDials(t, 1)
+	})
+}
+
+// A reply to nothing is as good as garbage, also when those before it were right.
+func TestRepliesThatComeTwice(t *testing.T) {
+	inBubble(t, answering(func(args []string) string {
+		return strings.Repeat(confirmation(args), 2)
+	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		cancel := s.Subscribe("c", &recorder{})
+		wantFewDials(t, srv, 20*time.Second)
+		cancel()
+		pass(3 * timeout)
+		wantNoneRunning(t)
+	})
+}
+
+// A server that lets subscribers in and throws them out again is not asked in haste.
+func TestAServerThatHangsUp(t *testing.T) {
+	inBubble(t, answering(func(args []string) string {
+		if args[0] == "PING" {
+			return hangUp
+		}
+		return confirmation(args)
+	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		cancel := s.Subscribe("c", &recorder{})
+		wantFewDials(t, srv, 20*time.Second)
+		cancel()
+		pass(pubsub.Linger)
+		wantNoneRunning(t)
+	})
+}
+
+// A pool that has no connection to spare leaves its other user alone. The subscription is made when it has one.
+func TestAPoolWithoutASpareConnection(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+			srv.pool.MaxActive, srv.pool.Wait = 1, wait
+			taken := srv.pool.Get()
+			_, err := taken.Do("SET", "k", "1")
+			must(t, err)
+			var r recorder
+			cancel := s.Subscribe("c", &r)
+			pass(20 * time.Second)
+			r.wants(t, "the subscriber")
+			_, err = taken.Do("DEL", "k")
+			must(t, err)
+			cancel()
+			pass(2 * timeout)
+			wantNoneRunning(t)
+
+			defer s.Subscribe("c", &r)()
+			pass(time.Second)
+			must(t, taken.Close())
+			pass(time.Second)
+			r.wants(t, "the subscriber, with a connection to spare", "subscribed")
+		})
+	}
+}

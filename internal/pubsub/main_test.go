@@ -1,0 +1,268 @@
+package pubsub_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+
+	masterfake "github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/pubsub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const timeout = 400 * time.Millisecond // of the subscriptions in these tests
+
+// recorder is a Subscriber that records its calls.
+type recorder struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (r *recorder) record(call string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, call)
+}
+
+func (r *recorder) OnSubscribed()   { r.record("subscribed") }
+func (r *recorder) OnMessage()      { r.record("message") }
+func (r *recorder) OnUnsubscribed() { r.record("unsubscribed") }
+
+// wants fails the test unless these are all the calls so far.
+func (r *recorder) wants(t *testing.T, who string, calls ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.calls, calls) {
+		t.Fatalf("the calls of %s are %v, want %v", who, r.calls, calls)
+	}
+}
+
+// server is a server in a bubble, and the pool of connections to it.
+type server struct {
+	pool    *redis.Pool
+	serving sync.WaitGroup
+
+	mu    sync.Mutex
+	serve func(net.Conn)
+	dead  bool
+	dials int
+	conns []net.Conn // the server's ends
+}
+
+// inBubble runs a test of subscriptions on a server whose connections serve answers, by default a master as it should be.
+func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *pubsub.Subscriptions, *server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t, serve)
+		test(t, subscriptions(t, srv.pool, timeout), srv)
+	})
+}
+
+// newServer returns a server that ends with the test.
+func newServer(t testing.TB, serve func(net.Conn)) *server {
+	if serve == nil {
+		serve = masterfake.New(time.Now, 1).Serve
+	}
+	srv := &server{serve: serve}
+	srv.pool = &redis.Pool{MaxIdle: 1, DialContext: srv.dial}
+	t.Cleanup(func() {
+		srv.kill()
+		srv.serving.Wait()
+		must(t, srv.pool.Close())
+	})
+	return srv
+}
+
+// subscriptions returns Subscriptions that are closed with the test.
+func subscriptions(t testing.TB, pool *redis.Pool, timeout time.Duration) *pubsub.Subscriptions {
+	s := pubsub.New(pool, timeout, rand.NewPCG(1, 2))
+	t.Cleanup(func() { <-s.Close() })
+	return s
+}
+
+func (srv *server) dial(context.Context) (redis.Conn, error) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.dials++
+	if srv.dead {
+		return nil, errors.New("nobody is there")
+	}
+	return redis.NewConn(srv.connectLocked(), timeout, timeout), nil
+}
+
+func (srv *server) connectLocked() net.Conn {
+	ours, theirs := net.Pipe()
+	srv.conns = append(srv.conns, theirs)
+	serve := srv.serve
+	srv.serving.Go(func() { serve(theirs) })
+	return ours
+}
+
+// do runs a command over a connection of its own.
+func (srv *server) do(t *testing.T, command string, args ...any) any {
+	t.Helper()
+	srv.mu.Lock()
+	c := redis.NewConn(srv.connectLocked(), timeout, timeout)
+	srv.mu.Unlock()
+	defer c.Close()
+	reply, err := c.Do(command, args...)
+	must(t, err)
+	synctest.Wait()
+	return reply
+}
+
+// kill closes the connections that there are.
+func (srv *server) kill() {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	for _, c := range srv.conns {
+		c.Close()
+	}
+	srv.conns = nil
+}
+
+func (srv *server) setDead(dead bool) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.dead = dead
+}
+
+func (srv *server) setServe(serve func(net.Conn)) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.serve = serve
+}
+
+// dialled returns how many connections were made, or tried.
+func (srv *server) dialled() int {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return srv.dials
+}
+
+func (srv *server) wantDials(t *testing.T, want int) {
+	t.Helper()
+	if got := srv.dialled(); got != want {
+		t.Errorf("%d connections, want %d", got, want)
+	}
+}
+
+// frozen accepts and never answers.
+func frozen(c net.Conn) {
+	defer c.Close()
+	io.Copy(io.Discard, c)
+}
+
+const (
+	hangUp = "hang up" // a reply that closes the connection
+	silent = ""        // no reply at all
+)
+
+// answering serves what handle returns for each command.
+func answering(handle func(args []string) string) func(net.Conn) {
+	return func(c net.Conn) {
+		defer c.Close()
+		in := bufio.NewReader(c)
+		for {
+			args, err := readCommand(in)
+			if err != nil {
+				return
+			}
+			reply := handle(args)
+			if reply == hangUp {
+				return
+			}
+			if _, err := io.WriteString(c, reply); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func readCommand(in *bufio.Reader) ([]string, error) {
+	n, err := readLength(in, '*')
+	if err != nil {
+		return nil, err
+	}
+	args := make([]string, n)
+	for i := range args {
+		size, err := readLength(in, '$')
+		if err != nil {
+			return nil, err
+		}
+		text := make([]byte, size+2)
+		if _, err := io.ReadFull(in, text); err != nil {
+			return nil, err
+		}
+		args[i] = string(text[:size])
+	}
+	return args, nil
+}
+
+func readLength(in *bufio.Reader, kind byte) (int, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	if line[0] != kind {
+		return 0, fmt.Errorf("%q does not start with %c", line, kind)
+	}
+	return strconv.Atoi(strings.TrimSpace(line[1:]))
+}
+
+// confirmation is a server's reply to a subscriber's command: to PING, and to all else by its name and its argument.
+func confirmation(args []string) string {
+	if args[0] == "PING" {
+		return "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+	}
+	channel := strings.Join(args[1:], "") // redigo's UNSUBSCRIBE, at the end, has none
+	return "*3\r\n" + bulk(strings.ToLower(args[0])) + bulk(channel) + ":1\r\n"
+}
+
+func messageOf(channel string) string { return "*3\r\n" + bulk("message") + bulk(channel) + bulk("0") }
+
+func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+// pass lets the bubble's time pass, and waits until all that is due then is done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// running counts the goroutines of subscriptions.
+func running() int {
+	stacks := make([]byte, 1<<20)
+	text := string(stacks[:runtime.Stack(stacks, true)])
+	return strings.Count(text, "pubsub.(*Subscriptions).run(") + strings.Count(text, "pubsub.(*Subscriptions).write(")
+}
+
+func wantNoneRunning(t *testing.T) {
+	t.Helper()
+	if n := running(); n != 0 {
+		t.Errorf("%d goroutines go on", n)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

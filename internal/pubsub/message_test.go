@@ -1,0 +1,176 @@
+package pubsub_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+)
+
+// hostileReplies are no replies to a subscriber. None announces what might just be allocated: only the connections of FuzzMessages
+// are bounded.
+var hostileReplies = map[string]string{
+	"NOPERM":                     "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",
+	"an unknown command":         "-ERR unknown command\r\n",
+	"a number":                   ":1\r\n",
+	"OK":                         "+OK\r\n",
+	"null":                       "*-1\r\n",
+	"an empty array":             "*0\r\n",
+	"an array of numbers":        "*3\r\n:1\r\n:2\r\n:3\r\n",
+	"another array":              "*3\r\n" + bulk("psubscribe") + bulk("c") + ":1\r\n",
+	"an array of arrays":         "*2\r\n*1\r\n$1\r\nc\r\n*0\r\n",
+	"a message of nothing":       "*1\r\n" + bulk("message"),
+	"a null channel":             "*3\r\n" + bulk("subscribe") + "$-1\r\n:1\r\n",
+	"nobody's channel":           "*3\r\n" + bulk("subscribe") + bulk("x") + ":1\r\n",
+	"more replies than commands": strings.Repeat("*3\r\n"+bulk("unsubscribe")+bulk("x")+":0\r\n", 5),
+	"pongs":                      strings.Repeat("+PONG\r\n", 5),
+
+	"a bulk too long":    "$2000000\r\n",
+	"an impossible bulk": "$9223372036854775807\r\n",
+	"a negative bulk":    "$-2\r\n",
+	"arrays for ever":    strings.Repeat("*1\r\n", 100_000),
+	"a line for ever":    "+" + strings.Repeat("x", 1<<20),
+	"another protocol":   "HTTP/1.1 400 Bad Request\r\n\r\n",
+	"RESP3":              "%1\r\n+a\r\n+b\r\n",
+	"zero bytes":         strings.Repeat("\x00", 5000),
+	"half a bulk":        "$100\r\nabc",
+	"an end of line":     "\n",
+	"empty lines":        "\r\n\r\n\r\n",
+	"nothing":            silent,
+	"the end":            hangUp,
+	"a bulk without end": "$2\r\nabcd\r\n",
+}
+
+// A server that answers with what is no reply, or with an error, is not asked in haste. Nothing runs any more soon after the
+// subscriber has left.
+func TestHostileReplies(t *testing.T) {
+	for what, reply := range hostileReplies {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, answering(func([]string) string { return reply }), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+				var r recorder
+				cancel := s.Subscribe("c", &r)
+				before := srv.dialled()
+				pass(20 * time.Second)
+				if got := srv.dialled() - before; got > maxDials(20*time.Second) {
+					t.Errorf("%d connections in 20s", got)
+				}
+				r.wants(t, "the subscriber")
+				cancel()
+				pass(3*timeout + pubsub.Linger)
+				wantNoneRunning(t)
+			})
+		})
+	}
+}
+
+// How a hostile server behaves beside what it says.
+const (
+	hangsUp  = 1 << iota // it closes the connection when it has said everything, in place of being silent
+	dribbles             // it says one byte at a time, a quarter of the timeout apart
+)
+
+const fuzzTimeout = 100 * time.Millisecond
+
+// FuzzMessages has a server say anything to a subscriber. Nothing panics; no subscriber is told that a subscription stands, or of
+// a message, of which the server did not speak; nothing runs any more soon after the subscriber has left.
+func FuzzMessages(f *testing.F) {
+	subscribed := "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
+	message := "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n"
+	pong := "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+	for _, mode := range []int{0, hangsUp, dribbles} {
+		for _, said := range []string{
+			"", subscribed, subscribed + pong + message, message, pong + subscribed, subscribed + subscribed, subscribed + pong + pong,
+			subscribed + "+PONG\r\n", "-NOPERM no\r\n" + pong, "-NOPERM no\r\n-NOPERM no\r\n-NOPERM no\r\n", "*1\r\n$7\r\nmessage\r\n",
+			"*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n", "*3\r\n$9\r\nsubscribe\r\n$-1\r\n:1\r\n", "*0\r\n", "*-1\r\n", ":1\r\n", "$1048577\r\n",
+			"$999999999999\r\n", "*999999999\r\n", "*4\r\n$8\r\npmessage\r\n$1\r\nc\r\n$1\r\nc\r\n$1\r\n0\r\n",
+		} {
+			f.Add([]byte(said), byte(mode))
+		}
+	}
+	f.Fuzz(func(t *testing.T, said []byte, mode byte) {
+		if len(said) > 1<<10 {
+			return
+		}
+		synctest.Test(t, func(t *testing.T) {
+			h := &hostile{said: said, mode: int(mode)}
+			pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
+			defer h.serving.Wait()
+			defer pool.Close()
+			s := subscriptions(t, pool, fuzzTimeout)
+			r := &told{}
+			cancel := s.Subscribe("c", r)
+			pass(20 * fuzzTimeout)
+			cancel()
+			if r.subscribed && !bytes.Contains(said, []byte("subscribe")) || r.message && !bytes.Contains(said, []byte("message")) {
+				t.Errorf("%q: the subscriber was told %+v", said, *r)
+			}
+			atMost := 3*fuzzTimeout + pubsub.Linger
+			if mode&dribbles != 0 {
+				atMost += 2 * fuzzTimeout * time.Duration(len(said)) // each byte may be a reply
+			}
+			pass(atMost)
+			if running() != 0 {
+				t.Errorf("%q, mode %b: it goes on without a subscriber", said, mode)
+			}
+		})
+	})
+}
+
+// told is a Subscriber that notes what it is told.
+type told struct{ subscribed, message bool }
+
+func (r *told) OnSubscribed()   { r.subscribed = true }
+func (r *told) OnMessage()      { r.message = true }
+func (r *told) OnUnsubscribed() {}
+
+type hostile struct {
+	said    []byte
+	mode    int
+	dials   atomic.Int32
+	serving sync.WaitGroup
+}
+
+// dial connects twice, and fails then.
+func (h *hostile) dial(context.Context) (redis.Conn, error) {
+	if h.dials.Add(1) > 2 {
+		return nil, errors.New("no more connections")
+	}
+	ours, theirs := net.Pipe()
+	h.serving.Go(func() { h.serve(theirs) })
+	return redis.NewConn(redisconn.LimitReplies(ours), fuzzTimeout, fuzzTimeout), nil
+}
+
+func (h *hostile) serve(c net.Conn) {
+	defer c.Close()
+	closed := make(chan struct{})
+	h.serving.Go(func() { // reading must not wait for writing: a pipe has no buffer
+		defer close(closed)
+		io.Copy(io.Discard, c)
+	})
+	for rest := h.said; len(rest) > 0; {
+		n := len(rest)
+		if h.mode&dribbles != 0 {
+			n = 1
+			time.Sleep(fuzzTimeout / 4)
+		}
+		if _, err := c.Write(rest[:n]); err != nil {
+			return
+		}
+		rest = rest[n:]
+	}
+	if h.mode&hangsUp == 0 {
+		<-closed
+	}
+}

@@ -1,0 +1,304 @@
+package pubsub_test
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/pubsub"
+)
+
+func TestSubscribersShareAConnection(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		var all [3][10]recorder
+		for c := range all {
+			for i := range all[c] {
+				cancel := s.Subscribe(fmt.Sprint("channel", c), &all[c][i])
+				defer cancel()
+			}
+			synctest.Wait()
+		}
+		srv.do(t, "PUBLISH", "channel1", "0")
+		for c := range all {
+			for i := range all[c] {
+				want := []string{"subscribed"}
+				if c == 1 {
+					want = append(want, "message")
+				}
+				all[c][i].wants(t, fmt.Sprintf("subscriber %d of channel %d", i, c), want...)
+			}
+		}
+		pass(time.Minute) // the pings keep the connection
+		srv.wantDials(t, 1)
+	})
+}
+
+// A subscriber that comes when the subscription stands is told so at once. One that has left is told nothing more.
+func TestSubscribersComeAndGo(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		var first, second, third recorder
+		cancelFirst := s.Subscribe("c", &first)
+		synctest.Wait()
+		cancelSecond := s.Subscribe("c", &second)
+		second.wants(t, "the second", "subscribed")
+		srv.do(t, "PUBLISH", "c", "0")
+		cancelFirst()
+		cancelFirst() // does nothing
+		srv.do(t, "PUBLISH", "c", "0")
+		cancelSecond()
+		synctest.Wait()
+		if got := srv.do(t, "PUBLISH", "c", "0"); got != int64(0) {
+			t.Errorf("%v subscriptions stand when all are cancelled", got)
+		}
+		cancelThird := s.Subscribe("c", &third)
+		defer cancelThird()
+		synctest.Wait()
+		srv.do(t, "PUBLISH", "c", "0")
+		first.wants(t, "the first", "subscribed", "message")
+		second.wants(t, "the second", "subscribed", "message", "message")
+		third.wants(t, "the third", "subscribed", "message")
+	})
+}
+
+// A channel that is left and subscribed to again stands with the reply to the last SUBSCRIBE, not to the first, whether the last
+// has been sent by then (waits) or not.
+func TestTheLastSubscriptionCounts(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+			permits := make(chan struct{})
+			t.Cleanup(func() { close(permits) })
+			srv.setServe(answering(func(args []string) string {
+				if args[0] != "PING" {
+					<-permits
+				}
+				return confirmation(args)
+			}))
+			var first, second, third recorder
+			cancel := s.Subscribe("c", &first)
+			synctest.Wait() // SUBSCRIBE has been sent
+			cancel()
+			if waits {
+				synctest.Wait()
+			}
+			cancel = s.Subscribe("c", &second)
+			synctest.Wait()
+			cancel()
+			cancel = s.Subscribe("c", &third)
+			defer cancel()
+			for _, reply := range []string{"subscribe", "unsubscribe", "subscribe", "unsubscribe"} {
+				permits <- struct{}{}
+				synctest.Wait()
+				third.wants(t, "the third, after one more "+reply)
+			}
+			permits <- struct{}{}
+			synctest.Wait()
+			third.wants(t, "the third", "subscribed")
+			first.wants(t, "the first")
+			second.wants(t, "the second")
+		})
+	}
+}
+
+func TestTheConnectionLingers(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		var r recorder
+		cancel := s.Subscribe("c", &r)
+		pass(time.Second)
+		cancel()
+		pass(pubsub.Linger * 3 / 4)
+		if running() == 0 {
+			t.Fatal("the connection is closed when the last subscriber has just left")
+		}
+		cancel = s.Subscribe("d", &r) // within the time: over the same connection, and it stays
+		pass(10 * pubsub.Linger)
+		r.wants(t, "the subscriber", "subscribed", "subscribed")
+		srv.wantDials(t, 1)
+		cancel()
+		pass(pubsub.Linger * 3 / 2)
+		wantNoneRunning(t)
+		if got := srv.pool.ActiveCount() - srv.pool.IdleCount(); got != 0 {
+			t.Errorf("%d connections in use", got)
+		}
+		cancel = s.Subscribe("e", &r)
+		synctest.Wait()
+		cancel()
+		r.wants(t, "the subscriber", "subscribed", "subscribed", "subscribed")
+		srv.wantDials(t, 2)
+	})
+}
+
+// With a timeout shorter than Linger, a connection that lingers does not die of silence under a subscriber that comes back.
+func TestALingeringConnectionIsPinged(t *testing.T) {
+	const short = pubsub.Linger / 4
+	inBubble(t, nil, func(t *testing.T, _ *pubsub.Subscriptions, srv *server) {
+		s := subscriptions(t, srv.pool, short)
+		var first, second recorder
+		cancel := s.Subscribe("c", &first)
+		pass(short / 2)
+		cancel()
+		pass(short / 4)
+		defer s.Subscribe("c", &second)()
+		pass(10 * short)
+		second.wants(t, "the one that comes back", "subscribed")
+	})
+}
+
+// No method of a subscriber is called after its cancel has returned, however many messages come.
+func TestNoCallsAfterCancel(t *testing.T) {
+	inBubble(t, answering(func(args []string) string {
+		return confirmation(args) + strings.Repeat(messageOf("c"), 500)
+	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		defer s.Subscribe("c", &recorder{})()
+		for range 200 {
+			r := &strict{t: t}
+			cancel := s.Subscribe("c", r)
+			runtime.Gosched()
+			cancel()
+			r.mu.Lock()
+			r.over = true
+			r.mu.Unlock()
+			s.Subscribe("d", &recorder{})() // brings more messages
+		}
+		synctest.Wait()
+	})
+}
+
+// strict fails its test when it is called once it is over.
+type strict struct {
+	t    *testing.T
+	mu   sync.Mutex
+	over bool
+}
+
+func (s *strict) check() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		s.t.Error("called after cancel had returned")
+	}
+}
+
+func (s *strict) OnSubscribed()   { s.check() }
+func (s *strict) OnMessage()      { s.check() }
+func (s *strict) OnUnsubscribed() { s.check() }
+
+func TestCloseWithSubscribers(t *testing.T) {
+	for what, serve := range map[string]func(net.Conn){"a master": nil, "a frozen one": frozen, "a dead one": nil} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, serve, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+				atMost := time.Millisecond
+				switch what {
+				case "a frozen one":
+					atMost = 2 * timeout
+				case "a dead one":
+					srv.setDead(true)
+				}
+				var r recorder
+				cancel := s.Subscribe("c", &r)
+				pass(time.Second)
+				closesWithin(t, s, atMost)
+				late := s.Subscribe("d", &r) // in vain, and harmless
+				pass(time.Second)
+				wantNoneRunning(t)
+				late()
+				cancel()
+				if what == "a master" {
+					r.wants(t, "the subscriber", "subscribed", "unsubscribed")
+				}
+			})
+		})
+	}
+}
+
+// closesWithin fails the test unless nothing runs any more soon after Close.
+func closesWithin(t *testing.T, s *pubsub.Subscriptions, atMost time.Duration) {
+	t.Helper()
+	began := time.Now()
+	<-s.Close()
+	if d := time.Since(began); d > atMost {
+		t.Errorf("Close took %v, want %v at most", d, atMost)
+	}
+	synctest.Wait()
+	wantNoneRunning(t)
+}
+
+// Messages that go on coming keep no connection after Close. Found by the simulation, with seed 18121.
+func TestCloseWhileMessagesCome(t *testing.T) {
+	talkative := func(c net.Conn) {
+		ended := make(chan struct{})
+		var talking sync.WaitGroup
+		talking.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				case <-time.After(timeout / 2):
+					c.Write([]byte(messageOf("c")))
+				}
+			}
+		})
+		answering(func(args []string) string {
+			if args[0] == "PING" {
+				return silent
+			}
+			return confirmation(args)
+		})(c)
+		close(ended)
+		talking.Wait()
+	}
+	inBubble(t, talkative, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		defer s.Subscribe("c", &recorder{})()
+		pass(timeout / 4)
+		closesWithin(t, s, timeout)
+	})
+}
+
+// A connection that is made when the subscriptions have been closed is not used.
+func TestCloseWhileConnecting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.NewConn(ours, timeout, timeout), nil }}
+		defer pool.Close()
+		s := subscriptions(t, pool, timeout)
+		defer s.Subscribe("c", &recorder{})()
+		synctest.Wait()
+		time.AfterFunc(timeout/2, func() { close(free) })
+		go frozen(theirs)
+		closesWithin(t, s, timeout)
+	})
+}
+
+// A pool whose dials hang, whatever the context says, holds up neither cancel nor the call of Close.
+func TestADialThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		s := subscriptions(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, net.ErrClosed }}, timeout)
+		cancel := s.Subscribe("c", &recorder{})
+		pass(time.Second)
+		began := time.Now()
+		cancel()
+		ended := s.Close()
+		if d := time.Since(began); d > 0 {
+			t.Errorf("cancel and Close took %v", d)
+		}
+		pass(2 * timeout)
+		select {
+		case <-ended:
+			t.Error("said to have ended, with the dial under way")
+		default:
+		}
+		close(free)
+		<-ended
+		synctest.Wait()
+		wantNoneRunning(t)
+	})
+}
