@@ -20,7 +20,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
-	masterfake "github.com/quorumlock/quorumlock/integration/fake"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 )
 
@@ -78,7 +78,7 @@ func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *pubsub.
 // newServer returns a server that ends with the test.
 func newServer(t testing.TB, serve func(net.Conn)) *server {
 	if serve == nil {
-		serve = masterfake.New(time.Now, 1).Serve
+		serve = fakeredis.New(time.Now, 1).Serve
 	}
 	srv := &server{serve: serve}
 	srv.pool = &redis.Pool{MaxIdle: 1, DialContext: srv.dial}
