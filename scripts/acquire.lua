@@ -82,9 +82,14 @@ end
 -- The most usual number is there in words. Numbers of Lua's own take longer to become arguments than a command takes.
 local text = token == seed and ARGV[5] or string.format('%.0f', token)
 for i = 3, #KEYS, 2 do
-  call('HSET', KEYS[i], owner, ARGV[2])
-  if mine == 0 or call('PTTL', KEYS[i]) < tonumber(ARGV[3]) then
+  if call('HSET', KEYS[i], owner, ARGV[2]) == 1 then
     call('PEXPIRE', KEYS[i], ARGV[3])
+  else
+    -- A key that was ours and has none (PERSIST) outlives any lease: its holder may count on a longer one than this.
+    local ttl = call('PTTL', KEYS[i])
+    if ttl ~= -1 and ttl < tonumber(ARGV[3]) then
+      call('PEXPIRE', KEYS[i], ARGV[3])
+    end
   end
   call('SET', KEYS[i + 1], text, 'PX', ARGV[6])
 end

@@ -5,6 +5,7 @@
 -- Replies with {owner, level, remaining ms, token counter, marker's run id, quarantine left in ms}; strings are empty
 -- and numbers 0 where there is nothing, the remaining time is -1 for a key without one.
 
+local YEAR = 31536000000 -- in ms: the longest max lease, and so the longest quarantine, that there can be
 local owner, level, ttl = '', '', 0
 local size = redis.call('HLEN', KEYS[2])
 if size > 1 then
@@ -16,5 +17,9 @@ if size == 1 then
 end
 local marker = redis.call('HMGET', KEYS[1], 'run', 'admitted')
 local time = redis.call('TIME')
-local left = (tonumber(marker[2] or '0') or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
-return {owner, level, ttl, redis.call('GET', KEYS[3]) or '', marker[1] or '', math.max(left, 0)}
+local left = (tonumber(marker[2] or '') or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
+local run = marker[1]
+if not (left <= YEAR) then
+  run, left = '', 0 -- a marker that does not tell from when on the node may grant is none
+end
+return {owner, level, ttl, redis.call('GET', KEYS[3]) or '', run or '', math.max(left, 0)}

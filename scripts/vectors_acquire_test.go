@@ -113,8 +113,11 @@ func acquireVectors() []vector {
 			twice: true, after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "700")}},
 		{name: "never shortens the time to live", before: mine("1", time.Minute, "700"), call: acquire(), want: granted(700),
 			after: []check{ttl("k", time.Minute)}},
-		{name: "a key without a time to live gets one", before: state(ready, holds("k", me, "1")), call: acquire(carrying(7)),
-			want: granted(7), after: []check{ttl("k", lease)}},
+		// It lives longer than any lease: a holder may count on more than this one.
+		{name: "a key without a time to live gets none", before: state(ready, holds("k", me, "1"), counted("k", "7")), call: acquire(carrying(7)),
+			want: granted(7), after: []check{ttl("k", -1), counter("k", "7")}},
+		{name: "two names, one mine without a time to live, the other free", before: state(ready, holds("k", me, "1")),
+			call: acquire(two, carrying(7)), want: granted(7), after: []check{ttl("k", -1), hash("l", me, "1"), ttl("l", lease)}},
 
 		{name: "seed above the counter", before: state(ready, counted("k", "50")), call: acquire(), want: granted(seed),
 			after: []check{counter("k", "100")}},

@@ -20,6 +20,12 @@ func inspectVectors() []vector {
 		inspect(vector{name: "free, with a past", before: state(ready, counted("k", "7")), want: reply{Token: 7, RunID: runID}}, "k"),
 		inspect(vector{name: "quarantined", before: state(markerOf("other", serverTime(20*time.Second), "30000")),
 			want: reply{RunID: "other", Quarantine: 20 * time.Second}}, "k"),
+		inspect(vector{name: "quarantine over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), want: reply{RunID: runID}}, "k"),
+		// As acquire sees it: who does not know since when a node is admitted takes it for no marker, not for one of long ago.
+		inspect(vector{name: "marker without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), want: reply{}}, "k"),
+		inspect(vector{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), want: reply{}}, "k"),
+		inspect(vector{name: "marker with nan for a time", before: state(markerOf(runID, "nan", "30000")), want: reply{}}, "k"),
+		inspect(vector{name: "marker with a time beyond all bounds", before: state(markerOf(runID, "1e999", "30000")), want: reply{}}, "k"),
 		inspect(vector{name: "a hash of several fields", before: state([]any{"HSET", "k", "a", "1", "b", "2"}), err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "a string at the name", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE"}, "k"),
 		inspect(vector{name: "a name byte for byte", before: state(holds("a\x00\nb", me, "1"), expire("a\x00\nb", lease)),

@@ -79,11 +79,14 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		}
 	}
 	for i := 2; i < len(keys); i += 2 {
-		if _, err := k.hset(keys[i], owner, level); err != nil {
+		fresh, err := k.hset(keys[i], owner, level)
+		if err != nil {
 			return nil, err
 		}
-		if k.pttl(keys[i]) < lease {
+		if fresh {
 			k.pexpire(keys[i], lease)
+		} else {
+			k.raise(keys[i], lease)
 		}
 		k.set(keys[i+1], whole(token), millis(args[5]))
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 )
 
+const year = 365 * 24 * 60 * 60 * 1000 // in ms
+
 // inspect is inspect.lua.
 func inspect(k *keyspace, keys, _ []string) (any, error) {
 	owner, level, ttl := "", "", int64(0)
@@ -24,12 +26,15 @@ func inspect(k *keyspace, keys, _ []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := or(marker[1], 0) - float64(k.now)
+	run, left := marker[0], or(marker[1], math.Inf(1))-float64(k.now)
+	if !(left <= year) {
+		run, left = "", 0
+	}
 	counter, _, err := k.get(keys[2])
 	if err != nil {
 		return nil, err
 	}
-	return []any{owner, level, ttl, counter, marker[0], integer(max(left, 0))}, nil
+	return []any{owner, level, ttl, counter, run, integer(max(left, 0))}, nil
 }
 
 // force is force.lua.
