@@ -6,9 +6,11 @@
 --
 -- Replies with the token (an integer) when granted, else with {'held', remaining ms or -1, how many listen to the channel},
 -- {'quarantined', remaining ms}, {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.
+-- A hash of an application's at a name is an error: it is not known to end. One of a single field with a time to live passes for a
+-- lock here, whatever is in it, because to look would make every refusal dearer.
 -- Every read comes before the first write: what is refused on the way leaves nothing behind.
 
-local call, owner = redis.call, ARGV[1]
+local owner = ARGV[1]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- A release that overtook this request, on another connection, left a tombstone.
@@ -23,17 +25,26 @@ for i = 3, #KEYS, 2 do
   if ttl ~= -2 then
     if call('HEXISTS', KEYS[i], owner) == 1 then
       mine = mine + 1
-    elseif ttl == -1 or held == -1 then
-      held = -1
-    elseif not held or ttl > held then
-      held = ttl
+    else
+      if ttl == -1 or call('HLEN', KEYS[i]) > 1 then
+        local other, wrong = lockAt(KEYS[i], ttl)
+        if not other then
+          return wrong
+        end
+      end
+      if ttl == -1 or held == -1 then
+        held = -1
+      elseif not held or ttl > held then
+        held = ttl
+      end
     end
   end
   local c = call('GET', KEYS[i + 1])
   if c then
     c = tonumber(c)
     if not c or c ~= c then
-      return redis.error_reply('QUORUMLOCK the token counter ' .. KEYS[i + 1] .. ' is not a number')
+      local shown = string.gsub(KEYS[i + 1], '%c', '?')
+      return redis.error_reply('QUORUMLOCK the token counter "' .. shown .. '" is not a number')
     end
     if c > counter then counter = c end
   end

@@ -45,6 +45,8 @@ func (s *Script) Name() string { return s.name }
 func (s *Script) Source() string { return s.source }
 
 var (
+	//go:embed shape.lua
+	shapeSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed renew.lua
@@ -62,12 +64,12 @@ var (
 )
 
 var (
-	acquireScript = newScript("acquire", acquireSource)
+	acquireScript = newScript("acquire", shapeSource+acquireSource)
 	renewScript   = newScript("renew", renewSource)
 	releaseScript = newScript("release", releaseSource)
 	raiseScript   = newScript("raise", raiseSource)
-	inspectScript = newScript("inspect", inspectSource)
-	forceScript   = newScript("force", forceSource)
+	inspectScript = newScript("inspect", shapeSource+inspectSource)
+	forceScript   = newScript("force", shapeSource+forceSource)
 	admitScript   = newScript("admit", admitSource)
 )
 

@@ -26,6 +26,11 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 				mine++
 			} else {
 				ttl := k.pttl(keys[i])
+				if ttl == -1 || fields > 1 {
+					if _, _, err := k.lockAt(keys[i]); err != nil {
+						return nil, err
+					}
+				}
 				switch {
 				case ttl < 0 || held && remaining == -1:
 					remaining = -1
@@ -42,7 +47,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		if found {
 			c, ok := tonumber(text)
 			if !ok || math.IsNaN(c) {
-				return nil, replyError("QUORUMLOCK the token counter " + keys[i+1] + " is not a number")
+				return nil, replyError(`QUORUMLOCK the token counter "` + shown(keys[i+1]) + `" is not a number`)
 			}
 			counter = max(counter, c)
 		}

@@ -1,26 +1,18 @@
 package fake
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 const year = 365 * 24 * 60 * 60 * 1000 // in ms
 
 // inspect is inspect.lua.
 func inspect(k *keyspace, keys, _ []string) (any, error) {
 	owner, level, ttl := "", "", int64(0)
-	size, err := k.hlen(keys[1])
-	if err != nil {
-		return nil, err
-	}
-	if size > 1 {
-		return nil, replyError(fmt.Sprintf("QUORUMLOCK the hash holds %d fields: it is not a lock", size))
-	}
-	if size == 1 {
-		for owner, level = range k.find(keys[1]).hash {
-			ttl = k.pttl(keys[1])
+	if k.exists(keys[1]) {
+		var err error
+		if owner, level, err = k.lockAt(keys[1]); err != nil {
+			return nil, err
 		}
+		ttl = k.pttl(keys[1])
 	}
 	marker, err := k.hmget(keys[0], "run", "admitted")
 	if err != nil {
@@ -39,14 +31,16 @@ func inspect(k *keyspace, keys, _ []string) (any, error) {
 
 // force is force.lua.
 func force(k *keyspace, keys, args []string) (any, error) {
-	size, err := k.hlen(keys[0])
-	if err != nil {
-		return nil, err
+	there := k.exists(keys[0])
+	if there {
+		if _, _, err := k.lockAt(keys[0]); err != nil {
+			return nil, err
+		}
 	}
 	for _, tombstone := range keys[1:] {
 		k.set(tombstone, "1", millis(args[1]))
 	}
-	if size == 0 {
+	if !there {
 		return int64(0), nil
 	}
 	k.delete(keys[0])
