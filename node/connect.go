@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,7 +119,7 @@ func (n *Node) handshake(ctx context.Context, c redis.Conn) (*link, error) {
 	}
 	n.learnName(replies[3+len(all)])
 
-	l := n.newLink(c, facts.runID)
+	l := n.newLink(c, facts.runID, n.databaseIn(replies[3+len(all)]))
 	value, err := l.do(ctx, n.admitCall(false), n.opts.timeout)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the marker: %w", err)
@@ -127,10 +128,10 @@ func (n *Node) handshake(ctx context.Context, c redis.Conn) (*link, error) {
 	return l, err
 }
 
-func (n *Node) newLink(c redis.Conn, runID string) *link {
+func (n *Node) newLink(c redis.Conn, runID string, database int) *link {
 	return &link{
 		conn: c, runID: runID, writerGone: make(chan struct{}),
-		carrier: scripts.Carrier{RunID: runID, Tombstone: n.opts.maxLease.Milliseconds()},
+		carrier: scripts.Carrier{Run: scripts.MarkerRun(runID, database), Tombstone: n.opts.maxLease.Milliseconds()},
 	}
 }
 
@@ -225,6 +226,21 @@ func (n *Node) learnName(clientInfo any) {
 			n.name.Store(&address)
 		}
 	}
+}
+
+// databaseIn takes the number of a connection's database from CLIENT INFO. Where the server does not tell, because it is older than
+// Redis 6.2 or the user may not ask, it is the URL's, and 0 over a pool.
+func (n *Node) databaseIn(clientInfo any) int {
+	database := n.database
+	text, _ := clientInfo.([]byte)
+	for field := range strings.FieldsSeq(string(text)) {
+		if digits, ok := strings.CutPrefix(field, "db="); ok {
+			if number, err := strconv.ParseUint(digits, 10, 31); err == nil {
+				database = int(number)
+			}
+		}
+	}
+	return database
 }
 
 func (n *Node) isClosed() bool {

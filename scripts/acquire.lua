@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then for each name: its hash, its token counter
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 token carried (0 for a fresh grant), 5 seed of the counter,
---       6 time to live of the counter in ms, 7 max lease in ms, 8 channel of the first name, 9 run id that the client expects
+--       6 time to live of the counter in ms, 7 max lease in ms, 8 channel of the first name, 9 run that the client expects of it
 --
 -- Replies with the token (an integer) when granted, else with {'held', remaining ms or -1, how many listen to the channel},
 -- {'quarantined', remaining ms}, {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the node's marker, 2 the name's hash, 3 its token counter
 --
--- Replies with {owner, level, remaining ms, token counter, marker's run id, quarantine left in ms}; strings are empty
+-- Replies with {owner, level, remaining ms, token counter, marker's run, quarantine left in ms}; strings are empty
 -- and numbers 0 where there is nothing, the remaining time is -1 for a key without one. A key that is no lock is an error.
 
 local YEAR = 31536000000 -- in ms: the longest max lease, and so the longest quarantine, that there can be
@@ -12,7 +12,7 @@ if ttl == -2 then
 else
   owner, level = lockAt(KEYS[2], ttl)
   if not owner then
-    return level
+    return level -- the error
   end
 end
 local marker = call('HMGET', KEYS[1], 'run', 'admitted')

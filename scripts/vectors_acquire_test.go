@@ -228,6 +228,7 @@ func quarantineVectors() []vector {
 		{name: "marker missing", call: acquire(), want: stale, untouched: true, twice: true},
 		{name: "marker of another process", before: state(markerOf("other", serverTime(-time.Hour), "30000")), call: acquire(),
 			want: stale, untouched: true},
+		{name: "marker of another database", before: state(markerOf(runID+"/2", "0", "30000")), call: acquire(), want: stale, untouched: true},
 		{name: "marker of another process, which waits", before: state(markerOf("other", serverTime(lease), "30000")), call: acquire(),
 			want: stale, untouched: true},
 		{name: "marker with another max lease", before: state(markerOf(runID, serverTime(-time.Hour), "60000")), call: acquire(),

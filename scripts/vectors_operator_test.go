@@ -38,12 +38,12 @@ func inspectVectors() []vector {
 	vectors := []vector{
 		inspect(vector{name: "nothing", want: reply{}}, "k"),
 		inspect(vector{name: "held", before: state(ready, holds("k", me, "3"), expire("k", lease), counted("k", "1800000000000002")),
-			want: reply{Owner: me, Level: 3, TTL: lease, Token: 1800000000000002, RunID: runID}}, "k"),
+			want: reply{Owner: me, Level: 3, TTL: lease, Token: 1800000000000002, Run: runID}}, "k"),
 		inspect(vector{name: "held for ever", before: state(holds("k", me, "1")), want: reply{Owner: me, Level: 1, TTL: -1}}, "k"),
-		inspect(vector{name: "free, with a past", before: state(ready, counted("k", "7")), want: reply{Token: 7, RunID: runID}}, "k"),
+		inspect(vector{name: "free, with a past", before: state(ready, counted("k", "7")), want: reply{Token: 7, Run: runID}}, "k"),
 		inspect(vector{name: "quarantined", before: state(markerOf("other", serverTime(20*time.Second), "30000")),
-			want: reply{RunID: "other", Quarantine: 20 * time.Second}}, "k"),
-		inspect(vector{name: "quarantine over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), want: reply{RunID: runID}}, "k"),
+			want: reply{Run: "other", Quarantine: 20 * time.Second}}, "k"),
+		inspect(vector{name: "quarantine over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), want: reply{Run: runID}}, "k"),
 		// As acquire sees it: who does not know since when a node is admitted takes it for no marker, not for one of long ago.
 		inspect(vector{name: "marker without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), want: reply{}}, "k"),
 		inspect(vector{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), want: reply{}}, "k"),
