@@ -69,8 +69,9 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 	})
 }
 
-// Admit is the operator's word that no lease from before can be alive on the node: its quarantine ends, and its max lease
-// becomes this client's. Two holders are possible where the word is wrong. The error is a *Error.
+// Admit is the operator's word that no lease can be alive that this master granted, or any master whose place it takes in the
+// clients' lists: for one max lease no client has held, or asked for, a lock there. That the master is empty proves nothing. Its
+// quarantine ends, and its max lease becomes this client's. Two holders are possible where the word is wrong. The error is a *Error.
 func (n *Node) Admit(ctx context.Context) error {
 	_, err := alone(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (time.Duration, error) {
 		var f info
