@@ -266,3 +266,39 @@ func TestNestedReleaseThatDidNotArrive(t *testing.T) {
 	unlock(t, outer)
 	noLocks(t, f.Masters)
 }
+
+// PERSIST makes a lease longer than any, so entering again must not shorten it to a lease: the holder counts on what Extend got.
+func TestReenterAfterPersist(t *testing.T) {
+	t.Parallel()
+	const lease, extended = 300 * time.Millisecond, 10 * time.Second
+	f := fleet(t, 3)
+	holder := open(t, f, redlock.Open, quorum.WithFixedLease(lease))
+	outer := lock(t, holder, "bridge")
+	grantedByAll(t, f.Masters, "bridge")
+	must(t, outer.Extend(t.Context(), extended))
+	onAll(t, f, "PERSIST", "bridge")
+	inner := lockWithin(t, outer.Context(), holder, "bridge")
+	if left := time.Until(inner.Deadline()); left < extended/2 {
+		t.Fatalf("the holder counts on %v", left)
+	}
+
+	contender := open(t, f, redlock.Open)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*lease)
+	defer cancel()
+	second, err := contender.Lock(ctx, "bridge")
+	if err == nil {
+		t.Fatalf("two holders: A valid %v until %v, B valid %v", outer.Valid(), outer.Deadline(), second.Valid())
+	}
+	wantErr(t, err, quorum.ErrHeld)
+	for _, m := range f.Masters {
+		if left := do(t, m, "PTTL", "bridge"); left != int64(-1) {
+			t.Errorf("%s keeps the key for %v ms", m.Addr(), left)
+		}
+	}
+	if !outer.Valid() || !inner.Valid() {
+		t.Errorf("A: %v, %v", outer.Err(), inner.Err())
+	}
+	unlock(t, inner)
+	unlock(t, outer)
+	noKeys(t, f.Masters, "bridge")
+}

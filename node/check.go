@@ -48,7 +48,11 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 		}
 		report.RoundTrip = time.Since(began)
 		save := n.savesRDB(ctx, c)
-		reply, err := n.newConn(c, f.runID).Call(ctx, scripts.Inspect(scripts.NewName(scripts.Prefix+"check")), n.opts.timeout)
+		database, err := n.askDatabase(ctx, c)
+		if err != nil {
+			return report, err
+		}
+		reply, err := n.newConn(c, f.runID, database).Call(ctx, scripts.Inspect(scripts.NewName(scripts.Prefix+"check")), n.opts.timeout)
 		if err != nil {
 			return report, err
 		}
@@ -57,13 +61,14 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 			return report, err
 		}
 		report.Name, report.MaxLease = n.Name(), time.Duration(maxLease)*time.Millisecond
-		report.fill(f, save, *reply.Inspect, n.opts)
+		report.fill(f, save, reply.Inspect.Run == scripts.MarkerRun(f.runID, database), reply.Inspect.Quarantine, n.opts)
 		return report, nil
 	})
 }
 
-// Admit is the operator's word that no lease from before can be alive on the node: its quarantine ends, and its max lease
-// becomes this client's. Two holders are possible where the word is wrong. The error is a *Error.
+// Admit is the operator's word that no lease can be alive that this master granted, or any master whose place it takes in the
+// clients' lists: for one max lease no client has held, or asked for, a lock there. That the master is empty proves nothing. Its
+// quarantine ends, and its max lease becomes this client's. Two holders are possible where the word is wrong. The error is a *Error.
 func (n *Node) Admit(ctx context.Context) error {
 	_, err := alone(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (time.Duration, error) {
 		var f info
@@ -78,7 +83,11 @@ func (n *Node) Admit(ctx context.Context) error {
 		if err := f.refuse(); err != nil {
 			return 0, err
 		}
-		reply, err := n.newConn(c, f.runID).Call(ctx, n.admitCall(true), n.opts.timeout)
+		database, err := n.askDatabase(ctx, c)
+		if err != nil {
+			return 0, err
+		}
+		reply, err := n.newConn(c, f.runID, database).Call(ctx, n.admitCall(true), n.opts.timeout)
 		if err != nil {
 			return 0, err
 		}
@@ -144,13 +153,21 @@ func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...a
 	return redisconn.ReceiveBy(ctx, c, n.opts.timeout)
 }
 
+func (n *Node) askDatabase(ctx context.Context, c redis.Conn) (int, error) {
+	clientInfo, err := n.command(ctx, c, "CLIENT", "INFO")
+	if err != nil && c.Err() != nil {
+		return 0, fmt.Errorf("reading CLIENT INFO: %w", err)
+	}
+	return n.databaseIn(clientInfo), nil
+}
+
 // savesRDB asks for the save points; where CONFIG is not allowed it cannot tell, and says no.
 func (n *Node) savesRDB(ctx context.Context, c redis.Conn) bool {
 	values, err := redis.Strings(n.command(ctx, c, "CONFIG", "GET", "save"))
 	return err == nil && len(values) == 2 && values[1] != ""
 }
 
-func (r *Report) fill(f info, save bool, marker scripts.InspectReply, o options) {
+func (r *Report) fill(f info, save, marked bool, quarantine time.Duration, o options) {
 	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
 	r.EvictionPolicy, r.MaxMemory = f.policy, f.maxMemory
 	switch {
@@ -185,11 +202,11 @@ func (r *Report) fill(f info, save bool, marker scripts.InspectReply, o options)
 	switch {
 	case o.noQuarantine:
 		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")
-	case marker.RunID != f.runID:
+	case !marked:
 		r.Quarantine = o.maxLease
-		hazard("no client has used this server since it started or lost its data: from the first use on it will wait in quarantine for %v", o.maxLease)
+		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): from the first use on it will wait in quarantine for %v", o.maxLease)
 	default:
-		r.Quarantine = min(marker.Quarantine, o.maxLease)
+		r.Quarantine = min(quarantine, o.maxLease)
 		if r.Quarantine > 0 {
 			hazard("in quarantine for another %v", r.Quarantine)
 		}

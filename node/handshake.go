@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,8 +38,8 @@ func (n *Node) takeConn(ctx context.Context) (redis.Conn, error) {
 	return c, redacted(err)
 }
 
-func (n *Node) newConn(c redis.Conn, runID string) *pipeline.Conn {
-	return pipeline.NewConn(c, runID, runID, n.opts.maxLease)
+func (n *Node) newConn(c redis.Conn, runID string, database int) *pipeline.Conn {
+	return pipeline.NewConn(c, runID, scripts.MarkerRun(runID, database), n.opts.maxLease)
 }
 
 // handshake learns who is at the other end and refuses who must not be: a replica, a server that evicts, one of another
@@ -89,7 +90,7 @@ func (n *Node) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, err
 	}
 	n.learnName(replies[3+len(all)])
 
-	conn := n.newConn(c, facts.runID)
+	conn := n.newConn(c, facts.runID, n.databaseIn(replies[3+len(all)]))
 	reply, err := conn.Call(ctx, n.admitCall(false), n.opts.timeout)
 	switch {
 	case err == nil:
@@ -132,6 +133,21 @@ func (n *Node) learnName(clientInfo any) {
 			n.name.Store(&address)
 		}
 	}
+}
+
+// databaseIn takes the number of a connection's database from CLIENT INFO. Where the server does not tell, because it is older than
+// Redis 6.2 or the user may not ask, it is the URL's, and 0 over a pool.
+func (n *Node) databaseIn(clientInfo any) int {
+	database := n.database
+	text, _ := clientInfo.([]byte)
+	for field := range strings.FieldsSeq(string(text)) {
+		if digits, ok := strings.CutPrefix(field, "db="); ok {
+			if number, err := strconv.ParseUint(digits, 10, 31); err == nil {
+				database = int(number)
+			}
+		}
+	}
+	return database
 }
 
 func (n *Node) isClosed() bool {

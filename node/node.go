@@ -19,12 +19,13 @@ import (
 
 // Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent use.
 type Node struct {
-	name  atomic.Pointer[string]
-	opts  options
-	pool  *redis.Pool
-	owned bool // the pool is ours to close
-	pipes []*pipeline.Pipe
-	log   stateLog
+	name     atomic.Pointer[string]
+	opts     options
+	pool     *redis.Pool
+	owned    bool // the pool is ours to close
+	database int  // of the URL
+	pipes    []*pipeline.Pipe
+	log      stateLog
 
 	subscriptions *pubsub.Subscriptions
 
@@ -47,14 +48,16 @@ func Open(url string, opts ...Option) (*Node, error) {
 		o.name = e.address
 	}
 	n := newNode(newPool(e, o), o)
-	n.owned = true
+	n.owned, n.database = true, e.database
 	return n, nil
 }
 
 // New returns a node over the caller's pool, which the caller closes after the node. It keeps one connection of the pool
 // (see WithConns) for as long as it lives, and needs one more for messages while somebody waits for a lock, and one for Check
 // and Admit: MaxActive should be 0 or at least WithConns + 2; with less, waiters poll, and Check and Admit fail. The pool should bound its dials; the node bounds what it waits for
-// by its own time-out, whatever the pool's. Replies are not bounded in size, as they are with Open. The error wraps ErrInvalid.
+// by its own time-out, whatever the pool's. Replies are not bounded in size, as they are with Open. All
+// connections of the pool must lead to one database, to which the pool has to keep; a server that does not tell which (it is older than
+// Redis 6.2, or the user may not use CLIENT INFO) is taken to lead to 0. The error wraps ErrInvalid.
 func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {

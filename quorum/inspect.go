@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -97,17 +98,22 @@ func nthLongest(nodes []NodeState, need int) time.Duration {
 
 // ForceUnlock takes the names away from whoever holds them, on an operator's word. The holder goes on believing that it holds
 // until its next renewal finds out, so two holders are possible until then. It returns nil when as many nodes as the rule needs
-// have let go; else the error, a *Error, wraps ErrUnavailable. A key at a name that is not a lock is left alone: an error.
+// have let go of each; else the error, a *Error or several of them joined, one for each name that failed, wraps ErrUnavailable. A
+// key that is no lock, as Inspect sees it, is left alone, and is an error of its node's.
 func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err
 	}
+	var failed []error
 	for _, name := range names {
 		if err := l.force(ctx, scripts.NewName(name)); err != nil {
-			return err
+			failed = append(failed, err)
 		}
 	}
-	return nil
+	if len(failed) == 1 {
+		return failed[0]
+	}
+	return errors.Join(failed...)
 }
 
 func (l *Locker) force(ctx context.Context, name scripts.Name) error {

@@ -2,13 +2,15 @@
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then for each name: its hash, its token counter
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 token carried (0 for a fresh grant), 5 seed of the counter,
---       6 time to live of the counter in ms, 7 max lease in ms, 8 channel of the first name, 9 run id that the client expects
+--       6 time to live of the counter in ms, 7 max lease in ms, 8 channel of the first name, 9 run that the client expects of it
 --
 -- Replies with the token (an integer) when granted, else with {'held', remaining ms or -1, how many listen to the channel},
 -- {'quarantined', remaining ms}, {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.
+-- A hash of an application's at a name is an error: it is not known to end. One of a single field with a time to live passes for a
+-- lock here, whatever is in it, because to look would make every refusal dearer.
 -- Every read comes before the first write: what is refused on the way leaves nothing behind.
 
-local call, owner = redis.call, ARGV[1]
+local owner = ARGV[1]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- A release that overtook this request, on another connection, left a tombstone.
@@ -23,17 +25,26 @@ for i = 3, #KEYS, 2 do
   if ttl ~= -2 then
     if call('HEXISTS', KEYS[i], owner) == 1 then
       mine = mine + 1
-    elseif ttl == -1 or held == -1 then
-      held = -1
-    elseif not held or ttl > held then
-      held = ttl
+    else
+      if ttl == -1 or call('HLEN', KEYS[i]) > 1 then
+        local other, wrong = lockAt(KEYS[i], ttl)
+        if not other then
+          return wrong
+        end
+      end
+      if ttl == -1 or held == -1 then
+        held = -1
+      elseif not held or ttl > held then
+        held = ttl
+      end
     end
   end
   local c = call('GET', KEYS[i + 1])
   if c then
     c = tonumber(c)
     if not c or c ~= c then
-      return redis.error_reply('QUORUMLOCK the token counter ' .. KEYS[i + 1] .. ' is not a number')
+      local shown = string.gsub(KEYS[i + 1], '%c', '?')
+      return redis.error_reply('QUORUMLOCK the token counter "' .. shown .. '" is not a number')
     end
     if c > counter then counter = c end
   end
@@ -82,9 +93,14 @@ end
 -- The most usual number is there in words. Numbers of Lua's own take longer to become arguments than a command takes.
 local text = token == seed and ARGV[5] or string.format('%.0f', token)
 for i = 3, #KEYS, 2 do
-  call('HSET', KEYS[i], owner, ARGV[2])
-  if mine == 0 or call('PTTL', KEYS[i]) < tonumber(ARGV[3]) then
+  if call('HSET', KEYS[i], owner, ARGV[2]) == 1 then
     call('PEXPIRE', KEYS[i], ARGV[3])
+  else
+    -- A key that was ours and has none (PERSIST) outlives any lease: its holder may count on a longer one than this.
+    local ttl = call('PTTL', KEYS[i])
+    if ttl ~= -1 and ttl < tonumber(ARGV[3]) then
+      call('PEXPIRE', KEYS[i], ARGV[3])
+    end
   end
   call('SET', KEYS[i + 1], text, 'PX', ARGV[6])
 end

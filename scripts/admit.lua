@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the node's marker
 -- ARGV  1 max lease in ms, 2 quarantine in ms for a process not seen before (0 for none),
---       3 '1' on the operator's word: admitted at once, whatever the marker says, 4 run id of the process
+--       3 '1' on the operator's word: admitted at once, whatever the marker says, 4 its run (scripts.MarkerRun)
 --
 -- Replies with the quarantine left in ms, or with {'maxlease', ms} when the marker carries another max lease.
 

@@ -13,7 +13,7 @@ type AcquireArgs struct {
 	Seed     uint64 // where a counter that was lost starts again: the client's clock in µs
 }
 
-// Acquire asks for a grant of all names or none. The connection adds its run id (ConnArgs).
+// Acquire asks for a grant of all names or none. The connection adds what the marker must say (ConnArgs).
 func Acquire(a AcquireArgs) Call {
 	args := make([]any, 0, 13+2*len(a.Names))
 	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)

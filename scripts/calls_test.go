@@ -10,8 +10,8 @@ import (
 // A call goes to many nodes, and twice to one, each time with what only that connection knows.
 func TestACallDoesNotChangeByBeingSent(t *testing.T) {
 	call := acquire()
-	_, first := call.Command(nil, true, scripts.ConnArgs{RunID: "first", Tombstone: scripts.NoTombstone})
-	_, second := call.Command(nil, false, scripts.ConnArgs{RunID: "second", Tombstone: scripts.NoTombstone})
+	_, first := call.Command(nil, true, scripts.ConnArgs{Run: "first", Tombstone: scripts.NoTombstone})
+	_, second := call.Command(nil, false, scripts.ConnArgs{Run: "second", Tombstone: scripts.NoTombstone})
 	if first[len(first)-1] != "first" || second[len(second)-1] != "second" {
 		t.Errorf("the run ids sent are %v and %v", first[len(first)-1], second[len(second)-1])
 	}

@@ -173,7 +173,7 @@ func FuzzNames(f *testing.F) {
 			{scripts.Force(both[0], []scripts.Owner{owner}, time.Millisecond), []string{"2", first, tomb, channel(first), "1"}},
 			{scripts.Admit(scripts.AdmitArgs{ByOperator: true}), []string{"1", "quorumlock:node", "0", "0", "1", first}},
 		} {
-			name, args := test.call.Command(nil, true, scripts.ConnArgs{RunID: first, Tombstone: second})
+			name, args := test.call.Command(nil, true, scripts.ConnArgs{Run: first, Tombstone: second})
 			got := overTheWire(t, name, args)
 			if len(got) < 2 || got[0] != "EVAL" || !slices.Equal(got[2:], test.want) {
 				t.Errorf("%s of %q and %q by %q: %.400q, want %.400q", test.call.Op(), first, second, id, got, test.want)

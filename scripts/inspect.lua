@@ -2,24 +2,29 @@
 --
 -- KEYS  1 the node's marker, 2 the name's hash, 3 its token counter
 --
--- Replies with {owner, level, remaining ms, token counter, marker's run id, quarantine left in ms}; strings are empty
--- and numbers 0 where there is nothing, the remaining time is -1 for a key without one. What is too long for a lock's is an error: a
+-- Replies with {owner, level, remaining ms, token counter, marker's run, quarantine left in ms}; strings are empty
+-- and numbers 0 where there is nothing, the remaining time is -1 for a key without one. A key that is no lock is an error. What is too long for a lock's is an error: a
 -- client bounds its replies, and would take one above that for a broken connection.
 
-local owner, level, ttl = '', '', 0
-local size = redis.call('HLEN', KEYS[2])
-if size > 1 then
-  return redis.error_reply('QUORUMLOCK the hash holds ' .. size .. ' fields: it is not a lock')
+local YEAR = 31536000000 -- in ms: the longest max lease, and so the longest quarantine, that there can be
+local owner, level, ttl = '', '', call('PTTL', KEYS[2])
+if ttl == -2 then
+  ttl = 0
+else
+  owner, level = lockAt(KEYS[2], ttl)
+  if not owner then
+    return level -- the error
+  end
 end
-if size == 1 then
-  local field = redis.call('HGETALL', KEYS[2])
-  owner, level, ttl = field[1], field[2], redis.call('PTTL', KEYS[2])
+local marker = call('HMGET', KEYS[1], 'run', 'admitted')
+local time = call('TIME')
+local left = (tonumber(marker[2] or '') or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
+local run = marker[1]
+if not (left <= YEAR) then
+  run, left = '', 0 -- a marker that does not tell from when on the node may grant is none
 end
-local marker = redis.call('HMGET', KEYS[1], 'run', 'admitted')
-local time = redis.call('TIME')
-local left = (tonumber(marker[2] or '0') or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
-local counter, run = redis.call('GET', KEYS[3]) or '', marker[1] or ''
-if #owner + #level + #counter + #run > 4096 then
+local counter = call('GET', KEYS[3]) or ''
+if #owner + #level + #counter + #(run or '') > 4096 then
   return redis.error_reply('QUORUMLOCK what is at the name is too long: it is not a lock')
 end
-return {owner, level, ttl, counter, run, math.max(left, 0)}
+return {owner, level, ttl, counter, run or '', math.max(left, 0)}

@@ -1,4 +1,5 @@
--- renew: raises the time to live of many locks, each only where its owner is still in the hash.
+-- renew: raises the time to live of many locks, each only where its owner is still in the hash. A key that has none (PERSIST)
+-- outlives any lease, and is left so.
 --
 -- KEYS  for each name: its hash, its token counter
 -- ARGV  1 time to live of the counters in ms, then for each name: owner, token, lease in ms
@@ -12,7 +13,8 @@ for i = 1, #KEYS, 2 do
   local owner, token, lease = ARGV[j], tonumber(ARGV[j + 1]), tonumber(ARGV[j + 2])
   local found = redis.pcall('HEXISTS', KEYS[i], owner)
   if found == 1 then
-    if redis.call('PTTL', KEYS[i]) < lease then
+    local ttl = redis.call('PTTL', KEYS[i])
+    if ttl ~= -1 and ttl < lease then
       redis.call('PEXPIRE', KEYS[i], ARGV[j + 2])
     end
     local counter = redis.pcall('GET', KEYS[i + 1])

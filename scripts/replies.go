@@ -182,7 +182,7 @@ type InspectReply struct {
 	Level      int           // as far as the node knows; the holder's own count decides
 	TTL        time.Duration // −1 for a key without one
 	Token      uint64        // the counter; 0 when there is none
-	RunID      string        // of the marker; empty when there is none
+	Run        string        // the marker's (MarkerRun); empty when there is none
 	Quarantine time.Duration // left
 }
 
@@ -201,7 +201,7 @@ func ParseInspect(v any) (InspectReply, error) {
 	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
 		return InspectReply{}, malformed(inspectScript, v)
 	}
-	reply := InspectReply{Owner: owner, Level: int(level), Token: token, RunID: run}
+	reply := InspectReply{Owner: owner, Level: int(level), Token: token, Run: run}
 	if reply.TTL, ok1 = duration(ttl); ttl == -1 {
 		reply.TTL, ok1 = -1, true
 	}

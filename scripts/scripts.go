@@ -10,17 +10,27 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"strconv"
 )
 
 // Prefix starts every key that is ours: a lock's name must not.
 const Prefix = "quorumlock:"
 
-// MarkerKey is the hash that tells which process a node is and from when on it may grant; MarkerMaxLease is its field for the
+// MarkerKey is the hash that tells whose memory a database is (MarkerRun) and from when on the node may grant; MarkerMaxLease is its field for the
 // deployment's max lease in ms. Only the scripts write it.
 const (
 	MarkerKey      = Prefix + "node"
 	MarkerMaxLease = "max"
 )
+
+// MarkerRun is what a marker calls the process that remembers what the database granted: its run id, and with a database other
+// than 0 its number, since SWAPDB puts another one's grants in its place, marker and all.
+func MarkerRun(runID string, database int) string {
+	if database == 0 {
+		return runID
+	}
+	return runID + "/" + strconv.Itoa(database)
+}
 
 const (
 	tokenPrefix   = Prefix + "token:"
@@ -45,6 +55,8 @@ func (s *Script) Name() string { return s.name }
 func (s *Script) Source() string { return s.source }
 
 var (
+	//go:embed shape.lua
+	shapeSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed renew.lua
@@ -62,12 +74,12 @@ var (
 )
 
 var (
-	acquireScript = newScript("acquire", acquireSource)
+	acquireScript = newScript("acquire", shapeSource+acquireSource)
 	renewScript   = newScript("renew", renewSource)
 	releaseScript = newScript("release", releaseSource)
 	raiseScript   = newScript("raise", raiseSource)
-	inspectScript = newScript("inspect", inspectSource)
-	forceScript   = newScript("force", forceSource)
+	inspectScript = newScript("inspect", shapeSource+inspectSource)
+	forceScript   = newScript("force", shapeSource+forceSource)
 	admitScript   = newScript("admit", admitSource)
 )
 
@@ -112,7 +124,7 @@ func (c Call) Released() (owner string, names []string) {
 
 // ConnArgs are the arguments that only the connection over which a call goes can tell, boxed for sending.
 type ConnArgs struct {
-	RunID     any // of the process at the other end, read when the connection was made: for acquire and admit
+	Run       any // what the marker of that process's database calls it: for acquire and admit
 	Tombstone any // how long, in ms, a release must bar its owner from a grant that arrives late; NoTombstone for not at all
 }
 
@@ -126,7 +138,7 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	dst = append(dst, c.args...)
 	switch c.script {
 	case acquireScript, admitScript:
-		dst[len(dst)-1] = conn.RunID
+		dst[len(dst)-1] = conn.Run
 	case releaseScript:
 		dst[len(dst)-1] = conn.Tombstone
 	}

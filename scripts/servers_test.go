@@ -148,7 +148,7 @@ func TestHashesAreThoseOfTheSources(t *testing.T) {
 		loaded[sha] = true
 	}
 	for _, v := range vectors() {
-		name, args := v.call.Command(nil, false, scripts.ConnArgs{RunID: runID, Tombstone: scripts.NoTombstone})
+		name, args := v.call.Command(nil, false, scripts.ConnArgs{Run: runID, Tombstone: scripts.NoTombstone})
 		if name != "EVALSHA" || !loaded[args[0].(string)] {
 			t.Fatalf("%s is sent as %s %v", v.call.Op(), name, args[0])
 		}
@@ -159,7 +159,7 @@ func TestHashesAreThoseOfTheSources(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	s := startReal(t)
 	run := func(call scripts.Call) (any, error) {
-		name, args := call.Command(nil, true, scripts.ConnArgs{RunID: runID, Tombstone: int64(30000)})
+		name, args := call.Command(nil, true, scripts.ConnArgs{Run: runID, Tombstone: int64(30000)})
 		return s.Do(append([]any{name}, args...)...)
 	}
 	for _, command := range state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
@@ -224,7 +224,7 @@ func TestUsersWhoMayNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		name, args := call.Command(nil, true, scripts.ConnArgs{RunID: runID, Tombstone: int64(30000)})
+		name, args := call.Command(nil, true, scripts.ConnArgs{Run: runID, Tombstone: int64(30000)})
 		return c.Do(name, args...)
 	}
 	for _, command := range state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
@@ -258,7 +258,7 @@ func TestGrantsDoNotAskTheClock(t *testing.T) {
 	}
 	mustDo(t, s, "CONFIG", "RESETSTAT")
 	for _, name := range []string{"k", "l", "m"} {
-		command, args := acquire(named(name)).Command(nil, true, scripts.ConnArgs{RunID: runID, Tombstone: scripts.NoTombstone})
+		command, args := acquire(named(name)).Command(nil, true, scripts.ConnArgs{Run: runID, Tombstone: scripts.NoTombstone})
 		if reply, err := redis.Int64(s.Do(append([]any{command}, args...)...)); err != nil || reply == 0 {
 			t.Fatalf("not granted: %v %v", reply, err)
 		}

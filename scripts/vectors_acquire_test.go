@@ -15,6 +15,9 @@ const (
 	rival  = "locker:2"
 	marker = "quorumlock:node"
 	tomb   = "quorumlock:released:" + me
+
+	// noLock is what is said of a hash that is an application's own.
+	noLock = "QUORUMLOCK the key"
 )
 
 // ready is the marker of a node that grants, and has granted before.
@@ -104,6 +107,26 @@ func acquireVectors() []vector {
 			want: held(-1), untouched: true},
 		{name: "held by a Redisson client", before: state(ready, holds("k", "8743c9c0-0795-4907-87fd-6c719a6b4586:17", "2"), expire("k", lease)),
 			call: acquire(), want: held(lease), untouched: true},
+		{name: "held by whoever it is, for a while", before: state(ready, holds("k", "somebody", "1"), expire("k", lease)), call: acquire(),
+			want: held(lease), untouched: true},
+
+		{name: "a hash of an application's", before: state(ready, holds("k", "name", "bob")), call: acquire(), err: noLock, untouched: true},
+		{name: "a hash of an application's, with a number", before: state(ready, holds("k", "visits", "17")), call: acquire(), err: noLock,
+			untouched: true},
+		{name: "a hash of an application's, with fields like owners", before: state(ready, holds("k", rival, "bob")), call: acquire(),
+			err: noLock, untouched: true},
+		{name: "a hash of several fields", before: state(ready, []any{"HSET", "k", rival, "1", "locker:3", "1"}), call: acquire(), err: noLock,
+			untouched: true},
+		{name: "a hash of several fields, for a while", before: state(ready, []any{"HSET", "k", "a", "1", "b", "2"}, expire("k", lease)),
+			call: acquire(), err: noLock, untouched: true},
+		{name: "a hash of an application's at the second name", before: state(ready, holds("l", "name", "bob")), call: acquire(two),
+			err: noLock, untouched: true},
+		{name: "a hash of an application's, for a repair", before: state(ready, holds("k", "name", "bob")), call: acquire(carrying(7)),
+			err: noLock, untouched: true},
+		{name: "a hash of an application's, at a name byte for byte", before: state(ready, holds("a\x00\r\nb", "name", "bob")),
+			call: acquire(named("a\x00\r\nb")), err: `QUORUMLOCK the key "a???b" holds`, untouched: true},
+		{name: "re-entry beside fields of others", before: state(ready, []any{"HSET", "k", me, "1", "name", "bob"}, expire("k", lease)),
+			call: acquire(carrying(7), level(2)), want: granted(7), after: []check{hash("k", me, "2", "name", "bob"), ttl("k", lease)}},
 
 		{name: "re-entry sets the level", before: mine("1", time.Second, "7"), call: acquire(level(2), carrying(7)),
 			want: granted(7), twice: true, after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7")}},
@@ -113,8 +136,11 @@ func acquireVectors() []vector {
 			twice: true, after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "700")}},
 		{name: "never shortens the time to live", before: mine("1", time.Minute, "700"), call: acquire(), want: granted(700),
 			after: []check{ttl("k", time.Minute)}},
-		{name: "a key without a time to live gets one", before: state(ready, holds("k", me, "1")), call: acquire(carrying(7)),
-			want: granted(7), after: []check{ttl("k", lease)}},
+		// It lives longer than any lease: a holder may count on more than this one.
+		{name: "a key without a time to live gets none", before: state(ready, holds("k", me, "1"), counted("k", "7")), call: acquire(carrying(7)),
+			want: granted(7), after: []check{ttl("k", -1), counter("k", "7")}},
+		{name: "two names, one mine without a time to live, the other free", before: state(ready, holds("k", me, "1")),
+			call: acquire(two, carrying(7)), want: granted(7), after: []check{ttl("k", -1), hash("l", me, "1"), ttl("l", lease)}},
 
 		{name: "seed above the counter", before: state(ready, counted("k", "50")), call: acquire(), want: granted(seed),
 			after: []check{counter("k", "100")}},
@@ -131,6 +157,8 @@ func acquireVectors() []vector {
 		{name: "no token left for one of two", before: state(ready, counted("l", "9007199254740991")), call: acquire(two),
 			err: "QUORUMLOCK", untouched: true},
 		{name: "counter is text", before: state(ready, counted("k", "seven")), call: acquire(), err: "QUORUMLOCK", untouched: true},
+		{name: "counter is text, at a name byte for byte", before: state(ready, counted("a\x00\r\nb", "seven")),
+			call: acquire(named("a\x00\r\nb")), err: `QUORUMLOCK the token counter "quorumlock:token:a???b" is not`, untouched: true},
 		{name: "counter is empty", before: state(ready, counted("k", "")), call: acquire(), err: "QUORUMLOCK", untouched: true},
 		{name: "counter is nan", before: state(ready, counted("k", "nan")), call: acquire(), err: "QUORUMLOCK", untouched: true},
 		{name: "counter is beyond all bounds", before: state(ready, counted("k", "1e300")), call: acquire(), err: "QUORUMLOCK", untouched: true},
@@ -200,6 +228,7 @@ func quarantineVectors() []vector {
 		{name: "marker missing", call: acquire(), want: stale, untouched: true, twice: true},
 		{name: "marker of another process", before: state(markerOf("other", serverTime(-time.Hour), "30000")), call: acquire(),
 			want: stale, untouched: true},
+		{name: "marker of another database", before: state(markerOf(runID+"/2", "0", "30000")), call: acquire(), want: stale, untouched: true},
 		{name: "marker of another process, which waits", before: state(markerOf("other", serverTime(lease), "30000")), call: acquire(),
 			want: stale, untouched: true},
 		{name: "marker with another max lease", before: state(markerOf(runID, serverTime(-time.Hour), "60000")), call: acquire(),

@@ -7,21 +7,53 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+// foreign are hashes at "k" that are no lock.
+var foreign = []struct {
+	name string
+	make [][]any
+}{
+	{"a hash of several fields", state([]any{"HSET", "k", "a", "1", "b", "2"}, expire("k", lease))},
+	{"a hash of several owners", state([]any{"HSET", "k", me, "1", rival, "1"})},
+	{"a hash with text", state(holds("k", "name", "bob"))},
+	{"a hash with text, for a while", state(holds("k", "name", "bob"), expire("k", lease))},
+	{"a hash with text in a field like an owner", state(holds("k", me, "bob"), expire("k", lease))},
+	{"a hash with a number", state(holds("k", "visits", "17"))},
+	{"a hash with a number in a field that begins with a colon", state(holds("k", ":17", "1"))},
+	{"a hash with a number in a field that ends in a colon", state(holds("k", "visits:", "17"))},
+	{"a hash with a number in a field with digits and more", state(holds("k", "visits:17 ", "17"))},
+	{"a hash with a number in no field, for a while", state(holds("k", "", "1"), expire("k", lease))},
+	{"a hash with nothing", state(holds("k", me, ""))},
+	{"a hash with zero", state(holds("k", me, "0"))},
+	{"a hash with a negative number", state(holds("k", me, "-1"))},
+	{"a hash with a fraction", state(holds("k", me, "1.5"))},
+	{"a hash with a number that begins with zero", state(holds("k", me, "01"))},
+	{"a hash with a number too long", state(holds("k", me, "1000000000"))},
+}
+
 func inspectVectors() []vector {
 	inspect := func(v vector, name string) vector {
 		v.call, v.parse, v.untouched = scripts.Inspect(scripts.NewName(name)), parsed(scripts.ParseInspect), true
 		return v
 	}
 	type reply = scripts.InspectReply
-	return []vector{
+	vectors := []vector{
 		inspect(vector{name: "nothing", want: reply{}}, "k"),
 		inspect(vector{name: "held", before: state(ready, holds("k", me, "3"), expire("k", lease), counted("k", "1800000000000002")),
-			want: reply{Owner: me, Level: 3, TTL: lease, Token: 1800000000000002, RunID: runID}}, "k"),
+			want: reply{Owner: me, Level: 3, TTL: lease, Token: 1800000000000002, Run: runID}}, "k"),
 		inspect(vector{name: "held for ever", before: state(holds("k", me, "1")), want: reply{Owner: me, Level: 1, TTL: -1}}, "k"),
-		inspect(vector{name: "free, with a past", before: state(ready, counted("k", "7")), want: reply{Token: 7, RunID: runID}}, "k"),
+		inspect(vector{name: "free, with a past", before: state(ready, counted("k", "7")), want: reply{Token: 7, Run: runID}}, "k"),
 		inspect(vector{name: "quarantined", before: state(markerOf("other", serverTime(20*time.Second), "30000")),
-			want: reply{RunID: "other", Quarantine: 20 * time.Second}}, "k"),
-		inspect(vector{name: "a hash of several fields", before: state([]any{"HSET", "k", "a", "1", "b", "2"}), err: "QUORUMLOCK"}, "k"),
+			want: reply{Run: "other", Quarantine: 20 * time.Second}}, "k"),
+		inspect(vector{name: "quarantine over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), want: reply{Run: runID}}, "k"),
+		// As acquire sees it: who does not know since when a node is admitted takes it for no marker, not for one of long ago.
+		inspect(vector{name: "marker without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), want: reply{}}, "k"),
+		inspect(vector{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), want: reply{}}, "k"),
+		inspect(vector{name: "marker with nan for a time", before: state(markerOf(runID, "nan", "30000")), want: reply{}}, "k"),
+		inspect(vector{name: "marker with a time beyond all bounds", before: state(markerOf(runID, "1e999", "30000")), want: reply{}}, "k"),
+		inspect(vector{name: "held by whoever it is, for a while", before: state(holds("k", "somebody", "1"), expire("k", lease)),
+			want: reply{Owner: "somebody", Level: 1, TTL: lease}}, "k"),
+		inspect(vector{name: "held as often as can be", before: state(holds("k", me, "999999999")),
+			want: reply{Owner: me, Level: 999999999, TTL: -1}}, "k"),
 		inspect(vector{name: "an owner that is none", before: state(holds("k", strings.Repeat("x", 5000), "1")), err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "a level that is none", before: state(holds("k", me, strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "a counter that is none", before: state(counted("k", strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
@@ -29,6 +61,10 @@ func inspectVectors() []vector {
 		inspect(vector{name: "a name byte for byte", before: state(holds("a\x00\nb", me, "1"), expire("a\x00\nb", lease)),
 			want: reply{Owner: me, Level: 1, TTL: lease}}, "a\x00\nb"),
 	}
+	for _, h := range foreign {
+		vectors = append(vectors, inspect(vector{name: h.name, before: state(h.make...), err: noLock}, "k"))
+	}
+	return vectors
 }
 
 func forceVectors() []vector {
@@ -42,11 +78,13 @@ func forceVectors() []vector {
 	}
 	freed := []message{{"redisson_lock__channel:{k}", "0"}}
 	rivalTomb := "quorumlock:released:" + rival
-	return []vector{
+	vectors := []vector{
 		force(vector{name: "deletes", before: state(holds("k", me, "3"), expire("k", lease), counted("k", "7")), want: true, published: freed,
 			after: []check{absent("k", tomb), text("quorumlock:token:k", "7")}}),
 		force(vector{name: "deletes a lock without a time to live", before: state(holds("k", me, "1")), want: true, published: freed,
 			after: []check{absent("k")}}),
+		force(vector{name: "deletes what somebody holds for a while", before: state(holds("k", "somebody", "1"), expire("k", lease)), want: true,
+			published: freed, after: []check{absent("k")}}),
 		force(vector{name: "nothing there", before: state(counted("k", "7")), want: false, untouched: true}),
 		force(vector{name: "bars owners", before: state(holds("k", me, "1"), expire("k", lease)), want: true, published: freed,
 			after: []check{absent("k"), ttl(tomb, maxLease), ttl(rivalTomb, maxLease)}}, me, rival),
@@ -54,6 +92,10 @@ func forceVectors() []vector {
 		force(vector{name: "a string is not deleted", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE", untouched: true}, me),
 		force(vector{name: "a list is not deleted", before: state([]any{"RPUSH", "k", "x"}), err: "WRONGTYPE", untouched: true}),
 	}
+	for _, h := range foreign {
+		vectors = append(vectors, force(vector{name: h.name + " is not deleted", before: state(h.make...), err: noLock, untouched: true}, me))
+	}
+	return vectors
 }
 
 func admitVectors() []vector {

@@ -89,7 +89,7 @@ func (v vector) run(t *testing.T, s server) {
 
 func (v vector) runOnce(t *testing.T, s server, published []message) {
 	t.Helper()
-	by := scripts.ConnArgs{RunID: runID, Tombstone: scripts.NoTombstone}
+	by := scripts.ConnArgs{Run: runID, Tombstone: scripts.NoTombstone}
 	if v.bury != 0 {
 		by.Tombstone = v.bury.Milliseconds()
 	}

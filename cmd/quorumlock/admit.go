@@ -10,8 +10,14 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-const admitMeaning = `quorumlock: admit is your word that no lock these masters ever granted can still be held: they grant new ones at once.
-Where that is wrong, two holders are possible. To give it: quorumlock admit -yes URL...   To do without: wait one max lease.
+// admitBelief is the operator's word: what admit takes for true, and cannot see.
+const admitBelief = `no lease can be alive that one of these masters granted, or any master whose place it takes in the
+clients' lists: for one max lease no client has held, or asked for, a lock there.`
+
+const admitMeaning = `quorumlock: admit is your word that ` + admitBelief + `
+They grant new locks at once. Where your word is wrong, two holders are possible. An empty spare in a dead master's place holds no
+lock, but the dead master's locks may be held yet.
+To give it: quorumlock admit -yes URL...   To do without: wait one max lease.
 `
 
 // admission is what became of one node.
@@ -35,8 +41,10 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 	done := each(ctx, line.nodes, admitOne)
 	code = exitOK
+	admitted := false
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	for i, a := range done {
+		admitted = admitted || a.err == nil
 		switch {
 		case a.err != nil:
 			code = exitFailed
@@ -48,6 +56,9 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	table.Flush()
+	if admitted {
+		fmt.Fprintf(stdout, "\nOn your word that %s\n", admitBelief)
+	}
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}

@@ -44,12 +44,6 @@ func TestCheckAndAdmit(t *testing.T) {
 		}
 	}
 
-	printed, explained := command(t, exitUsage, append([]string{"admit"}, urls...)...)
-	contains(t, explained, "your word", "-yes")
-	if printed != "" || strings.Count(explained, "\n") != 2 || do(t, fleet.Masters[0], "DBSIZE") != int64(0) {
-		t.Errorf("admit without -yes: printed %q and %q", printed, explained)
-	}
-
 	printed, _ = command(t, exitOK, append([]string{"admit", "-yes", "-max-lease", "20s"}, urls...)...)
 	contains(t, lineOf(t, printed, addr), "admitted quarantine ended, 20.0s before its time; max lease 20s")
 	printed, _ = command(t, exitOK, append([]string{"check", "-max-lease", "20s"}, urls...)...)
@@ -57,6 +51,28 @@ func TestCheckAndAdmit(t *testing.T) {
 	contains(t, printed, "3 of 3 masters are fit for locks, 0 of these in quarantine")
 	printed, _ = command(t, exitOK, append([]string{"admit", "-yes", "-max-lease", "20s"}, urls...)...)
 	contains(t, lineOf(t, printed, addr), "admitted was not in quarantine")
+}
+
+// TestAdmitSaysWhatItBelieves: an empty master in a dead one's place is free of locks, and its predecessor's may be alive.
+func TestAdmitSaysWhatItBelieves(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 1)
+	const belief = `no lease can be alive that one of these masters granted, or any master whose place it takes in the
+clients' lists: for one max lease no client has held, or asked for, a lock there.`
+
+	printed, explained := command(t, exitUsage, "admit", fleet.URLs()[0])
+	contains(t, explained, "quorumlock: admit is your word that "+belief+"\n", "two holders", "An empty spare", "quorumlock admit -yes URL...", "wait one max lease")
+	if printed != "" || do(t, fleet.Masters[0], "DBSIZE") != int64(0) {
+		t.Errorf("admit without -yes: printed %q, %v keys", printed, do(t, fleet.Masters[0], "DBSIZE"))
+	}
+	printed, _ = command(t, exitOK, "admit", "-yes", fleet.URLs()[0])
+	contains(t, printed, "\nOn your word that "+belief+"\n")
+	printed, _ = command(t, exitFailed, "admit", "-yes", "redis://127.0.0.1:1")
+	if strings.Contains(printed, "On your word") {
+		t.Errorf("of none admitted: %q", printed)
+	}
+	help, _ := command(t, exitOK, "admit", "-h")
+	contains(t, help, "whose place")
 }
 
 func TestCheckFindsUnfitMasters(t *testing.T) {

@@ -26,6 +26,11 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 				mine++
 			} else {
 				ttl := k.pttl(keys[i])
+				if ttl == -1 || fields > 1 {
+					if _, _, err := k.lockAt(keys[i]); err != nil {
+						return nil, err
+					}
+				}
 				switch {
 				case ttl < 0 || held && remaining == -1:
 					remaining = -1
@@ -42,7 +47,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		if found {
 			c, ok := tonumber(text)
 			if !ok || math.IsNaN(c) {
-				return nil, replyError("QUORUMLOCK the token counter " + keys[i+1] + " is not a number")
+				return nil, replyError(`QUORUMLOCK the token counter "` + shown(keys[i+1]) + `" is not a number`)
 			}
 			counter = max(counter, c)
 		}
@@ -79,11 +84,14 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		}
 	}
 	for i := 2; i < len(keys); i += 2 {
-		if _, err := k.hset(keys[i], owner, level); err != nil {
+		fresh, err := k.hset(keys[i], owner, level)
+		if err != nil {
 			return nil, err
 		}
-		if k.pttl(keys[i]) < lease {
+		if fresh {
 			k.pexpire(keys[i], lease)
+		} else {
+			k.raise(keys[i], lease)
 		}
 		k.set(keys[i+1], whole(token), millis(args[5]))
 	}

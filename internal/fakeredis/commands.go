@@ -172,7 +172,7 @@ func optional(text string, found bool, err error) (any, error) {
 
 func (m *Master) client(s *session, args []string) (any, error) {
 	if len(args) > 0 && strings.EqualFold(args[0], "INFO") {
-		return fmt.Sprintf("id=1 addr=%s laddr=%s name=\n", s.conn.RemoteAddr(), s.conn.LocalAddr()), nil
+		return fmt.Sprintf("id=1 addr=%s laddr=%s name= db=0\n", s.conn.RemoteAddr(), s.conn.LocalAddr()), nil
 	}
 	return ok, nil
 }

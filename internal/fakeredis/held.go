@@ -9,9 +9,7 @@ func renew(k *keyspace, keys, args []string) (any, error) {
 		_, there, err := k.hget(keys[i], owner)
 		switch {
 		case there:
-			if k.pttl(keys[i]) < lease {
-				k.pexpire(keys[i], lease)
-			}
+			k.raise(keys[i], lease)
 			counter, found, err := k.get(keys[i+1])
 			if err == nil && (!found || or(counter, token) < token) {
 				k.set(keys[i+1], args[j+1], millis(args[0]))

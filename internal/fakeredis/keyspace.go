@@ -172,6 +172,13 @@ func (k *keyspace) pexpire(key string, ttl int64) bool {
 	return true
 }
 
+// raise is pexpire, but never shortens: a key without a time to live keeps none.
+func (k *keyspace) raise(key string, ttl int64) {
+	if left := k.pttl(key); left != -1 && left < ttl {
+		k.pexpire(key, ttl)
+	}
+}
+
 // names returns the keys that match, in order.
 func (k *keyspace) names(pattern string) []string {
 	var names []string

@@ -1,50 +1,49 @@
 package fakeredis
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
+
+const year = 365 * 24 * 60 * 60 * 1000 // in ms
 
 // inspect is inspect.lua.
 func inspect(k *keyspace, keys, _ []string) (any, error) {
 	owner, level, ttl := "", "", int64(0)
-	size, err := k.hlen(keys[1])
-	if err != nil {
-		return nil, err
-	}
-	if size > 1 {
-		return nil, replyError(fmt.Sprintf("QUORUMLOCK the hash holds %d fields: it is not a lock", size))
-	}
-	if size == 1 {
-		for owner, level = range k.find(keys[1]).hash {
-			ttl = k.pttl(keys[1])
+	if k.exists(keys[1]) {
+		var err error
+		if owner, level, err = k.lockAt(keys[1]); err != nil {
+			return nil, err
 		}
+		ttl = k.pttl(keys[1])
 	}
 	marker, err := k.hmget(keys[0], "run", "admitted")
 	if err != nil {
 		return nil, err
 	}
-	left := or(marker[1], 0) - float64(k.now)
+	run, left := marker[0], or(marker[1], math.Inf(1))-float64(k.now)
+	if !(left <= year) {
+		run, left = "", 0
+	}
 	counter, _, err := k.get(keys[2])
 	if err != nil {
 		return nil, err
 	}
-	if len(owner)+len(level)+len(counter)+len(marker[0]) > 4096 {
+	if len(owner)+len(level)+len(counter)+len(run) > 4096 {
 		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
 	}
-	return []any{owner, level, ttl, counter, marker[0], integer(max(left, 0))}, nil
+	return []any{owner, level, ttl, counter, run, integer(max(left, 0))}, nil
 }
 
 // force is force.lua.
 func force(k *keyspace, keys, args []string) (any, error) {
-	size, err := k.hlen(keys[0])
-	if err != nil {
-		return nil, err
+	there := k.exists(keys[0])
+	if there {
+		if _, _, err := k.lockAt(keys[0]); err != nil {
+			return nil, err
+		}
 	}
 	for _, tombstone := range keys[1:] {
 		k.set(tombstone, "1", millis(args[1]))
 	}
-	if size == 0 {
+	if !there {
 		return int64(0), nil
 	}
 	k.delete(keys[0])

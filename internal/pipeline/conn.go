@@ -23,7 +23,7 @@ type Conn struct {
 // long a release bars its owner where a request of the owner's may arrive late.
 func NewConn(c redis.Conn, runID, marker string, tombstone time.Duration) *Conn {
 	return &Conn{redis: c, RunID: runID, writerDone: make(chan struct{}),
-		args: scripts.ConnArgs{RunID: marker, Tombstone: tombstone.Milliseconds()}}
+		args: scripts.ConnArgs{Run: marker, Tombstone: tombstone.Milliseconds()}}
 }
 
 // Call runs one call on a connection that no pipe uses.

@@ -1,0 +1,122 @@
+package integration_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// foreign are hashes of applications' own, at the name of a lock.
+var foreign = map[string]map[string]string{
+	"a profile": {"name": "bob"},
+	"a count":   {"visits": "17"},
+	"a record":  {"name": "bob", "visits": "17"},
+}
+
+// noLock is what every answer about them says.
+const noLock = `the key "bridge" holds a hash that is no lock`
+
+func spoil(t *testing.T, m *redistest.Master, name string, hash map[string]string) {
+	t.Helper()
+	args := []any{"HSET", name}
+	for field, value := range hash {
+		args = append(args, field, value)
+	}
+	do(t, m, args...)
+}
+
+// intact fails the test unless the hash stands on the masters as it did.
+func intact(t *testing.T, ms []*redistest.Master, name string, hash map[string]string) {
+	t.Helper()
+	for i, m := range ms {
+		kept, err := redis.StringMap(m.Do("HGETALL", name))
+		if left := do(t, m, "PTTL", name); err != nil || !maps.Equal(kept, hash) || left != int64(-1) {
+			t.Errorf("master %d: %v for %v ms, %v", i+1, kept, left, err)
+		}
+	}
+}
+
+// It is no lock that is held: waiting for its end would be in vain, and deleting it a loss. A minority of nodes with one is outvoted.
+func TestHashOfAnApplicationAtTheName(t *testing.T) {
+	t.Parallel()
+	for what, hash := range foreign {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			l := open(t, f, redlock.Open, quorum.WithLease(300*time.Millisecond))
+			all := open(t, f, multilock.Open)
+
+			spoil(t, f.Masters[0], "bridge", hash)
+			held := lock(t, l, "bridge")
+			pass(t, 600*time.Millisecond) // two leases: renewals and repairs meet the hash
+			if !held.Valid() {
+				t.Errorf("one such hash: %v", held.Err())
+			}
+			state, err := l.Inspect(short(t), "bridge")
+			if err != nil || state.Owner != held.Owner() || state.Nodes[0].Err == nil {
+				t.Errorf("inspected: %+v, %v", state, err)
+			}
+			unlock(t, held)
+			noKeys(t, f.Masters[1:], "bridge")
+			permanently(t, all, f.Masters[0].Addr(), noLock)
+			noKeys(t, f.Masters[1:], "bridge")
+
+			spoil(t, f.Masters[1], "bridge", hash)
+			permanently(t, l, noLock, f.Masters[0].Addr(), f.Masters[1].Addr())
+			spoil(t, f.Masters[2], "bridge", hash)
+			permanently(t, l, noLock)
+			want(t, l.ForceUnlock(short(t), "bridge"), quorum.ErrUnavailable, noLock, f.Masters[0].Addr())
+			_, err = l.Inspect(short(t), "bridge")
+			want(t, err, quorum.ErrUnavailable, noLock)
+			intact(t, f.Masters, "bridge", hash)
+			onlyKeys(t, f.Masters, "bridge", "quorumlock:token:bridge")
+		})
+	}
+}
+
+// Waiters knock at one node first. Whichever it is, and though it cannot tell, the others hand the lock on.
+func TestWaitersPassAHashOfAnApplication(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open)
+	for i, m := range f.Masters {
+		name := fmt.Sprintf("bridge %d", i)
+		spoil(t, m, name, map[string]string{"name": "bob"})
+		held := lock(t, holder, name)
+		w := wait(t, t.Context(), waiter, f.Masters, name)
+		since := time.Now()
+		unlock(t, held)
+		woken(t, w, since, wakes)
+	}
+}
+
+// Where there is a lock it goes, name by name and node by node, whatever stands at the others.
+func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	operator := open(t, f, redlock.Open)
+	hash := map[string]string{"name": "bob"}
+	for _, m := range f.Masters {
+		spoil(t, m, "bridge", hash)
+		spoil(t, m, "tunnel", map[string]string{"8743c9c0-0795-4907-87fd-6c719a6b4586:17": "2"})
+	}
+	spoil(t, f.Masters[0], "ferry", hash)
+	for _, m := range f.Masters[1:] {
+		spoil(t, m, "ferry", map[string]string{"somebody:1": "1"})
+	}
+	want(t, operator.ForceUnlock(short(t), "bridge", "tunnel", "ferry"), quorum.ErrUnavailable, noLock,
+		f.Masters[0].Addr(), f.Masters[1].Addr(), f.Masters[2].Addr())
+	noKeys(t, f.Masters, "tunnel")
+	noKeys(t, f.Masters[1:], "ferry")
+	intact(t, f.Masters, "bridge", hash)
+	intact(t, f.Masters[:1], "ferry", hash)
+	must(t, operator.ForceUnlock(short(t), "ferry"))
+	intact(t, f.Masters[:1], "ferry", hash)
+}

@@ -1,0 +1,105 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// database is one of the databases of masters.
+func database(f *redistest.Fleet, number int) addresses {
+	var urls addresses
+	for _, url := range f.URLs() {
+		urls = append(urls, fmt.Sprintf("%s/%d", url, number))
+	}
+	return urls
+}
+
+// pooled opens a Locker over pools of the test's own: no URL tells the database.
+func pooled(t *testing.T, f *redistest.Fleet, number int, maxLease time.Duration) *quorum.Locker {
+	t.Helper()
+	var nodes []*node.Node
+	for _, m := range f.Masters {
+		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", m.Addr(), redis.DialDatabase(number))
+		}}
+		t.Cleanup(func() { must(t, pool.Close()) })
+		n, err := node.New(pool, node.WithTimeout(nodeTimeout), node.WithMaxLease(maxLease))
+		must(t, err)
+		t.Cleanup(func() { must(t, n.Close()) })
+		nodes = append(nodes, n)
+	}
+	locker, err := redlock.New(nodes)
+	must(t, err)
+	t.Cleanup(func() { must(t, locker.Close()) })
+	return locker
+}
+
+// Each database has a marker of the same process. SWAPDB takes them along with the data, and over the connections that there are.
+func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
+	t.Parallel()
+	const maxLease = 2 * time.Second
+	for _, c := range []struct {
+		what string
+		open func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker
+		one  int
+		two  int
+	}{
+		{"by URL", func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker {
+			return careful(t, database(f, number), redlock.Open, maxLease)
+		}, 1, 2},
+		{"by URL, with database 0", func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker {
+			return careful(t, database(f, number), redlock.Open, maxLease)
+		}, 0, 3},
+		{"over pools", func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker {
+			return pooled(t, f, number, maxLease)
+		}, 1, 2},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			for _, number := range []int{c.one, c.two} {
+				for _, url := range database(f, number) {
+					n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(soon))
+					must(t, err)
+					must(t, n.Admit(t.Context()))
+					must(t, n.Close())
+				}
+			}
+			a, b, other := c.open(t, f, c.one), c.open(t, f, c.one), c.open(t, f, c.two)
+			unlock(t, lock(t, b, "warm up")) // they have their connections, and their databases serve locks
+			unlock(t, lock(t, other, "warm up"))
+			first := lock(t, a.With(quorum.WithFixedLease(maxLease)), "bridge")
+
+			onAll(t, f, "SWAPDB", c.one, c.two)
+			_, err := other.TryLock(t.Context(), "ferry")
+			wantErr(t, err, quorum.ErrQuarantined)
+			tries := 0
+			for first.Valid() {
+				second, err := b.TryLock(t.Context(), "bridge")
+				if err == nil && second.Valid() && first.Valid() {
+					t.Fatalf("two holders: A until %v, B until %v, now %v", first.Deadline(), second.Deadline(), time.Now())
+				}
+				wantErr(t, err, quorum.ErrQuarantined)
+				tries++
+			}
+			if tries < 10 {
+				t.Errorf("B tried only %d times", tries)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*maxLease)
+			defer cancel()
+			for _, l := range []*quorum.Locker{b, other} {
+				next, err := l.Lock(ctx, "bridge")
+				must(t, err)
+				unlock(t, next)
+			}
+		})
+	}
+}
