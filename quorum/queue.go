@@ -46,8 +46,8 @@ type queue struct {
 	stops []func() // of listening
 
 	// Under queues.mu.
-	waiters []*waiter
-	turn    turn
+	first, last *waiter
+	turn        turn
 }
 
 // waiter is one call of Lock that waits.
@@ -56,6 +56,39 @@ type waiter struct {
 	set   *settings
 	wake  chan struct{} // holds one, when the waiter should look whether it is to ask
 	alarm clock.Timer   // sends to wake; under queues.mu, and set for the first waiter only
+
+	// Under queues.mu: a list, since anybody may leave at any time, and many at once.
+	waits          bool
+	before, behind *waiter
+}
+
+// addLocked puts a waiter into the queue, in front or at the end.
+func (q *queue) addLocked(w *waiter, front bool) {
+	w.queue, w.waits = q, true
+	switch {
+	case q.first == nil:
+		q.first, q.last = w, w
+	case front:
+		w.behind, q.first.before = q.first, w
+		q.first = w
+	default:
+		w.before, q.last.behind = q.last, w
+		q.last = w
+	}
+}
+
+func (q *queue) removeLocked(w *waiter) {
+	if w.before == nil {
+		q.first = w.behind
+	} else {
+		w.before.behind = w.behind
+	}
+	if w.behind == nil {
+		q.last = w.before
+	} else {
+		w.behind.before = w.before
+	}
+	w.waits, w.before, w.behind = false, nil, nil
 }
 
 // queueKey is a set of names, in whatever order they are given. The number of them keeps one name apart from several: it may be
@@ -145,20 +178,16 @@ func (w *waiter) enqueue(c *core, key queueKey, before *refusal) (fresh bool) {
 		q = &queue{core: c, key: key, turn: newTurn(len(c.nodes), c.need, rand.New(rand.NewPCG(seed, seed)))}
 		c.queues.byKey[key] = q
 	}
-	w.queue = q
 	_, trying := c.queues.trying[key]
+	q.addLocked(w, before != nil)
 	switch {
 	case before != nil:
 		delete(c.queues.trying, key)
-		q.waiters = slices.Insert(q.waiters, 0, w)
 		q.turn.refused(w.set, before, now, c.pace.slot())
-	default:
-		q.waiters = append(q.waiters, w)
-		if fresh && !trying { // the queue behind which it was to wait is gone
-			q.turn.next = now
-		}
+	case fresh && !trying: // the queue behind which it was to wait is gone
+		q.turn.next = now
 	}
-	if q.waiters[0] == w {
+	if q.first == w {
 		q.armLocked()
 	}
 	return fresh
@@ -192,17 +221,17 @@ func (w *waiter) leave(got *Lock, asked bool) {
 	}()
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	i := slices.Index(q.waiters, w)
-	if i < 0 {
+	if !w.waits {
 		return
 	}
-	q.waiters = slices.Delete(q.waiters, i, i+1)
+	first := q.first == w
+	q.removeLocked(w)
 	switch {
-	case len(q.waiters) == 0:
+	case q.first == nil:
 		delete(all.byKey, q.key)
 		stops = q.stops
 		*all.wantedLocked(q.key) = q.core.clock.Now().Add(lately)
-	case i == 0:
+	case first:
 		q.nextLocked(got, asked)
 	}
 }
@@ -212,13 +241,13 @@ func (q *queue) nextLocked(got *Lock, asked bool) {
 	armed := false
 	defer func() {
 		if !armed { // the clock, which is the caller's, panicked
-			q.waiters[0].rouse()
+			q.first.rouse()
 		}
 	}()
 	now := q.core.clock.Now()
 	switch {
 	case got != nil:
-		q.turn.passed(q.waiters[0].set, now, got.hold.set.lease)
+		q.turn.passed(q.first.set, now, got.hold.set.lease)
 		q.turn.last = q.core.unasked(ErrHeld)
 	case asked:
 		q.turn.next = now // what it had heard of is lost with it
@@ -230,7 +259,7 @@ func (q *queue) nextLocked(got *Lock, asked bool) {
 // armLocked has the first waiter wake when it is to ask, by its own timer also when that is now: so whoever changes the turn never
 // has a waiter run in its stead.
 func (q *queue) armLocked() {
-	q.waiters[0].alarm.Reset(max(q.turn.next.Sub(q.core.clock.Now()), 0))
+	q.first.alarm.Reset(max(q.turn.next.Sub(q.core.clock.Now()), 0))
 }
 
 // wait waits for its turn and asks, until it holds the lock or there is no use in going on.
@@ -282,7 +311,7 @@ func (w *waiter) due() (how approach, saw news, due bool) {
 	q := w.queue
 	q.core.queues.mu.Lock()
 	defer q.core.queues.mu.Unlock()
-	if q.waiters[0] != w {
+	if q.first != w {
 		return 0, saw, false
 	}
 	if q.core.clock.Now().Before(q.turn.next) {
@@ -369,11 +398,11 @@ func (e *ear) tell(what func(t *turn, first *waiter, now clock.Instant)) {
 	q := e.queue
 	q.core.queues.mu.Lock()
 	defer q.core.queues.mu.Unlock()
-	if len(q.waiters) == 0 {
+	if q.first == nil {
 		return
 	}
 	before := q.turn.next
-	what(&q.turn, q.waiters[0], q.core.clock.Now())
+	what(&q.turn, q.first, q.core.clock.Now())
 	if q.turn.next != before {
 		q.armLocked()
 	}

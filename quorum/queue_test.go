@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/integration/fake"
 )
 
@@ -521,5 +522,38 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 			c.unlock(c.next(results, shortly).lock)
 		}
 		c.empty(l)
+	})
+}
+
+// A crowd that gives up at once, in whatever order, holds nobody up: who leaves is not looked for among those who wait.
+func TestQueueIsLeftByACrowd(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute), WithClock(clock.Monotonic()))
+		held := c.lock(c.process(), "a")
+		stopwatch := clock.System() // of the world outside the bubble
+		leaving := func(n int) (took time.Duration) {
+			for range 3 { // the best of them: others use the processor, too
+				all := make([]*waiter, n)
+				for i := range all {
+					all[i] = l.join(keyA, []string{"a"}, nil)
+				}
+				began := stopwatch.Now()
+				for _, w := range slices.Backward(all) {
+					w.leave(nil, false)
+				}
+				if once := stopwatch.Now().Sub(began); took == 0 || once < took {
+					took = once
+				}
+				for _, w := range all {
+					w.alarm.Stop()
+				}
+				c.empty(l)
+			}
+			return took
+		}
+		if few, many := leaving(2_000), leaving(40_000); many > 150*few { // 20 times as many
+			t.Errorf("2,000 leave in %v, 40,000 in %v", few, many)
+		}
+		c.unlock(held)
 	})
 }
