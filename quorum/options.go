@@ -36,8 +36,7 @@ type settings struct {
 	fixed    bool // never renewed
 	maxHold  time.Duration
 	drift    float64
-	retryMin time.Duration
-	retryMax time.Duration
+	retry    bounds
 	logger   *slog.Logger
 	hooks    Hooks
 	clock    clock.Clock
@@ -73,8 +72,9 @@ func WithDrift(factor float64) Option { return func(s *settings) { s.drift = fac
 
 // WithRetry sets the bounds of the random time between the attempts of Lock while no release can be heard of: too few nodes answer
 // (default 10ms and 200ms). While one can, Lock asks when it is told, and all the same after 2.5 to 5 times the longer bound.
+// Calls of Lock that wait in one process for the same names wait by the shortest bounds among them.
 func WithRetry(min, max time.Duration) Option {
-	return func(s *settings) { s.retryMin, s.retryMax = min, max }
+	return func(s *settings) { s.retry = bounds{min, max} }
 }
 
 // WithLogger logs what no error is returned for: a lock that was lost, that Lock begins to wait because nodes are down or in
@@ -99,7 +99,7 @@ func WithNodeOptions(opts ...node.Option) Option {
 func defaults() settings {
 	return settings{
 		lease: DefaultLease, drift: clock.DefaultDriftFactor,
-		retryMin: 10 * time.Millisecond, retryMax: 200 * time.Millisecond,
+		retry:  bounds{10 * time.Millisecond, 200 * time.Millisecond},
 		logger: slog.New(slog.DiscardHandler), clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
 	}
 }
@@ -124,8 +124,8 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("drift factor %v leaves nothing of a lease of %v", s.drift, s.lease)
 	case s.maxHold < 0:
 		return bad("max hold %v is negative", s.maxHold)
-	case s.retryMin <= 0 || s.retryMax < s.retryMin:
-		return bad("retry times %v and %v are not positive and in order", s.retryMin, s.retryMax)
+	case s.retry.min <= 0 || s.retry.max < s.retry.min:
+		return bad("retry times %v and %v are not positive and in order", s.retry.min, s.retry.max)
 	case s.clock == nil:
 		return bad("the clock is nil")
 	case s.random == nil:

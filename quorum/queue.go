@@ -47,6 +47,7 @@ type queue struct {
 
 	// Under queues.mu.
 	first, last *waiter
+	eager       eagerness
 	turn        turn
 }
 
@@ -180,14 +181,17 @@ func (w *waiter) enqueue(c *core, key queueKey, before *refusal) (fresh bool) {
 	}
 	_, trying := c.queues.trying[key]
 	q.addLocked(w, before != nil)
+	sooner := q.eager.joined(w.set.retry)
 	switch {
 	case before != nil:
 		delete(c.queues.trying, key)
-		q.turn.refused(w.set, before, now, c.pace.slot())
+		q.turn.refused(q.boundsLocked(), before, now, c.pace.slot())
 	case fresh && !trying: // the queue behind which it was to wait is gone
 		q.turn.next = now
+	case sooner && !trying:
+		q.turn.hurry(q.boundsLocked(), now)
 	}
-	if q.first == w {
+	if q.first == w || sooner {
 		q.armLocked()
 	}
 	return fresh
@@ -226,6 +230,7 @@ func (w *waiter) leave(got *Lock, asked bool) {
 	}
 	first := q.first == w
 	q.removeLocked(w)
+	q.eager.left(w.set.retry)
 	switch {
 	case q.first == nil:
 		delete(all.byKey, q.key)
@@ -247,7 +252,7 @@ func (q *queue) nextLocked(got *Lock, asked bool) {
 	now := q.core.clock.Now()
 	switch {
 	case got != nil:
-		q.turn.passed(q.first.set, now, got.hold.set.lease)
+		q.turn.passed(q.boundsLocked(), now, got.hold.set.lease)
 		q.turn.last = q.core.unasked(ErrHeld)
 	case asked:
 		q.turn.next = now // what it had heard of is lost with it
@@ -326,7 +331,7 @@ func (w *waiter) refused(r *refusal) {
 	q := w.queue
 	q.core.queues.mu.Lock()
 	defer q.core.queues.mu.Unlock()
-	q.turn.refused(w.set, r, q.core.clock.Now(), q.core.pace.slot())
+	q.turn.refused(q.boundsLocked(), r, q.core.clock.Now(), q.core.pace.slot())
 	select { // before arming: what comes of that must stay
 	case <-w.wake: // by what came while it asked
 	default:
@@ -379,22 +384,22 @@ var _ node.Listener = (*ear)(nil)
 
 func (e *ear) Listening() {
 	if e.first {
-		e.tell(func(t *turn, w *waiter, now clock.Instant) { t.listening(e.node, now) })
+		e.tell(func(t *turn, now clock.Instant) { t.listening(e.node, now) })
 	}
 }
 
 func (e *ear) Deaf() {
 	if e.first {
-		e.tell(func(t *turn, w *waiter, now clock.Instant) { t.deaf(w.set, e.node, now) })
+		e.tell(func(t *turn, now clock.Instant) { t.deaf(e.queue.boundsLocked(), e.node, now) })
 	}
 }
 
 func (e *ear) Heard() {
-	e.tell(func(t *turn, w *waiter, now clock.Instant) { t.heard(e.node, now, e.queue.core.pace.slot()) })
+	e.tell(func(t *turn, now clock.Instant) { t.heard(e.node, now, e.queue.core.pace.slot()) })
 }
 
 // tell changes the turn.
-func (e *ear) tell(what func(t *turn, first *waiter, now clock.Instant)) {
+func (e *ear) tell(what func(t *turn, now clock.Instant)) {
 	q := e.queue
 	q.core.queues.mu.Lock()
 	defer q.core.queues.mu.Unlock()
@@ -402,7 +407,7 @@ func (e *ear) tell(what func(t *turn, first *waiter, now clock.Instant)) {
 		return
 	}
 	before := q.turn.next
-	what(&q.turn, q.first, q.core.clock.Now())
+	what(&q.turn, q.core.clock.Now())
 	if q.turn.next != before {
 		q.armLocked()
 	}

@@ -557,3 +557,76 @@ func TestQueueIsLeftByACrowd(t *testing.T) {
 		c.unlock(held)
 	})
 }
+
+// Nobody waits by another's bounds: when all messages are lost the nodes are polled by those of the most eager of the queue, wherever
+// it stands, and by no one's who has left.
+func TestQueueWaitsByTheMostEager(t *testing.T) {
+	patient, eager := WithRetry(10*time.Millisecond, time.Hour), WithRetry(10*time.Millisecond, 200*time.Millisecond)
+	// soon is the longest slow poll of the eager.
+	const soon = time.Second + shortly
+	for what, scene := range map[string]func(t *testing.T, c *town, slow, quick *Locker, results chan turned){
+		"the eager one comes later": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+			queueUp(t.Context(), slow, 0, results, "a")
+			time.Sleep(time.Minute)
+			queueUp(t.Context(), quick, 1, results, "a")
+		},
+		"the patient one leaves": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+			ctx, cancel := context.WithCancel(t.Context())
+			queueUp(ctx, slow, 0, results, "a")
+			time.Sleep(time.Minute)
+			queueUp(t.Context(), quick, 1, results, "a")
+			cancel()
+			<-results
+		},
+		"another eager one leaves": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+			ctx, cancel := context.WithCancel(t.Context())
+			queueUp(t.Context(), slow, 0, results, "a")
+			queueUp(ctx, quick, 1, results, "a")
+			queueUp(t.Context(), quick, 2, results, "a")
+			cancel()
+			<-results
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inTown(t, func(t *testing.T, c *town) {
+				slow, results := c.process(patient), make(chan turned, 3)
+				c.lock(c.process(), "a")
+				scene(t, c, slow, slow.With(eager), results)
+				time.Sleep(time.Minute + time.Second) // the holder looks every ten
+				for _, m := range c.masters {
+					m.Flush() // nobody is told
+				}
+				c.unlock(c.next(results, soon).lock)
+				synctest.Wait()
+			})
+		})
+	}
+	t.Run("when none is eager any more", func(t *testing.T) {
+		inTown(t, func(t *testing.T, c *town) {
+			slow, results := c.process(patient), make(chan turned, 2)
+			held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
+			ctx, cancel := context.WithCancel(t.Context())
+			queueUp(ctx, slow.With(eager), 0, results, "a")
+			queueUp(t.Context(), slow, 1, results, "a")
+			time.Sleep(time.Minute)
+			calls := c.calls.Load()
+			held.hold.mu.Lock()
+			renewals := 3 * int64(time.Minute/(held.hold.set.lease/3))
+			held.hold.mu.Unlock()
+			time.Sleep(time.Minute)
+			if more := c.calls.Load() - calls - renewals; more < 60 {
+				t.Errorf("%d calls in a minute while an eager one waits", more)
+			}
+			cancel()
+			<-results
+			time.Sleep(time.Minute)
+			calls = c.calls.Load()
+			time.Sleep(time.Minute)
+			if more := c.calls.Load() - calls - renewals; more > 12 { // leases end
+				t.Errorf("%d calls in a minute by one that is patient", more)
+			}
+			c.unlock(held)
+			c.unlock(c.next(results, shortly).lock)
+		})
+	})
+}

@@ -107,10 +107,10 @@ func (t *turn) listening(node int, now clock.Instant) {
 	}
 }
 
-func (t *turn) deaf(set *settings, node int, now clock.Instant) {
+func (t *turn) deaf(b bounds, node int, now clock.Instant) {
 	t.listens &^= 1 << node
 	if !t.hasEars() {
-		t.next = min(t.next, now.Add(set.retryAfter(t.dice, 0, -1)))
+		t.next = min(t.next, now.Add(b.after(t.dice, 0, -1)))
 	}
 }
 
@@ -147,10 +147,10 @@ func (t *turn) released(now clock.Instant, slot time.Duration) {
 }
 
 // refused: the first waiter has asked in vain.
-func (t *turn) refused(set *settings, r *refusal, now clock.Instant, slot time.Duration) {
+func (t *turn) refused(b bounds, r *refusal, now clock.Instant, slot time.Duration) {
 	if !errors.Is(r.err, ErrHeld) {
 		t.last = r.err
-		t.next, t.how = now.Add(set.retryAfter(t.dice, t.tries, r.hint)), everyone
+		t.next, t.how = now.Add(b.after(t.dice, t.tries, r.hint)), everyone
 		t.tries++
 		return
 	}
@@ -187,7 +187,7 @@ func (t *turn) refused(set *settings, r *refusal, now clock.Instant, slot time.D
 		t.next, t.how = now.Add(max(time.Duration(10+t.ahead)*slot, t.lull(slot))), everyone
 	default:
 		t.odd = max(t.odd-1, 0) // not 0: another's passing vote can make the nodes agree for once
-		t.next, t.how = now.Add(t.patience(set, r.hint, slot)), everyone
+		t.next, t.how = now.Add(t.patience(b, r.hint, slot)), everyone
 	}
 	t.splits = 0
 }
@@ -205,23 +205,35 @@ func (t *turn) lull(slot time.Duration) time.Duration {
 }
 
 // passed: another waiter of the queue, the first one, has the lock now, for so long unless it renews or releases it.
-func (t *turn) passed(set *settings, now clock.Instant, lease time.Duration) {
+func (t *turn) passed(b bounds, now clock.Instant, lease time.Duration) {
 	t.ahead, t.since, t.placed = max(t.crowd-1, 0), t.freed, true
 	t.splits, t.odd, t.polls, t.tries = 0, 0, 0, 0
-	t.next, t.how = now.Add(t.patience(set, lease, 0)), everyone
+	t.next, t.how = now.Add(t.patience(b, lease, 0)), everyone
 }
 
 // patience is how long to wait for a release of which nothing is heard.
-func (t *turn) patience(set *settings, hint, slot time.Duration) time.Duration {
+func (t *turn) patience(b bounds, hint, slot time.Duration) time.Duration {
 	if !t.hasEars() {
 		t.polls++
-		return set.retryAfter(t.dice, t.polls-1, hint)
+		return b.after(t.dice, t.polls-1, hint)
 	}
-	wait := 5*set.retryMax/2 + t.within(5*set.retryMax/2)
+	wait := t.slowPoll(b)
 	if hint >= 0 {
 		wait = min(wait, hint+time.Millisecond+time.Duration(t.place(0))*slot)
 	}
 	return wait
+}
+
+// slowPoll is how long to wait when a release is heard of, unless all messages of it are lost.
+func (t *turn) slowPoll(b bounds) time.Duration { return 5*b.max/2 + t.within(5*b.max/2) }
+
+// hurry: the queue waits by shorter bounds from now on.
+func (t *turn) hurry(b bounds, now clock.Instant) {
+	wait := b.after(t.dice, max(t.tries, t.polls), -1)
+	if t.hasEars() && t.tries == 0 {
+		wait = t.slowPoll(b)
+	}
+	t.next = min(t.next, now.Add(wait))
 }
 
 // pace measures how long a node takes to answer.

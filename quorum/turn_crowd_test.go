@@ -229,7 +229,7 @@ func (one *contender) refused(r *refusal) {
 			})
 		}
 	}
-	one.turn.refused(&c.set, r, c.now, crowdSlot)
+	one.turn.refused(c.set.retry, r, c.now, crowdSlot)
 	one.look()
 }
 

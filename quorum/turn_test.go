@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func waiting(t *testing.T, nodes, need, others int) *bystander {
 	for i := range nodes {
 		b.listening(i, b.now)
 	}
-	b.refused(&b.set, b.heldBy(others), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(others), b.now, slotted)
 	return b
 }
 
@@ -93,7 +94,7 @@ func TestTurnCountsReleasesByTheRule(t *testing.T) {
 func TestTurnIgnoresTheRestOfARelease(t *testing.T) {
 	b := waiting(t, 5, 3, 0)
 	b.hear(0, 1, 2)
-	b.refused(&b.set, b.heldBy(0), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
 	b.hear(3, 4)
 	b.asksIn(poll, 2*poll)
 }
@@ -103,9 +104,9 @@ func TestTurnRemembersAReleaseWhileItAsked(t *testing.T) {
 	b := waiting(t, 3, 2, 0)
 	r := b.heldBy(0)
 	b.hear(0, 1)
-	b.refused(&b.set, r, b.now, slotted)
+	b.refused(b.set.retry, r, b.now, slotted)
 	b.asksIn(0, 0)
-	b.refused(&b.set, b.heldBy(0), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
 	b.asksIn(poll, 2*poll)
 }
 
@@ -127,7 +128,7 @@ func TestTurnLetsOthersGoFirst(t *testing.T) {
 func TestTurnKeepsItsPlace(t *testing.T) {
 	b := waiting(t, 3, 2, 2)
 	b.hear(0, 1)
-	b.refused(&b.set, b.heldBy(7), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(7), b.now, slotted)
 	b.hear(0, 1)
 	b.asksIn(slotted, slotted)
 	b.hear(0, 1)
@@ -150,7 +151,7 @@ func TestTurnAfterASplit(t *testing.T) {
 			b.splits, b.odd = splits, 0
 			r := b.heldBy(0)
 			r.votes = 1
-			b.refused(&b.set, r, b.now, slotted)
+			b.refused(b.set.retry, r, b.now, slotted)
 			b.asksIn(slotted/2, slotted/2+most)
 			b.asks(knocking)
 			longest = max(longest, b.next.Sub(b.now))
@@ -159,7 +160,7 @@ func TestTurnAfterASplit(t *testing.T) {
 			t.Errorf("after %d splits: %d, and at most %v until the next attempt", splits, b.splits, longest)
 		}
 	}
-	b.refused(&b.set, b.heldBy(0), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
 	if b.splits != 0 {
 		t.Errorf("%d splits in a row, after an attempt without votes", b.splits)
 	}
@@ -170,21 +171,21 @@ func TestTurnAfterAKnock(t *testing.T) {
 	b := waiting(t, 3, 2, 0)
 	r := b.heldBy(0)
 	r.how, r.hint = knocking, 0
-	b.refused(&b.set, r, b.now, slotted)
+	b.refused(b.set.retry, r, b.now, slotted)
 	b.asksIn(2*slotted, 50*slotted)
 	b.asks(everyone)
 
 	b = waiting(t, 3, 3, 0)
 	r = b.heldBy(0)
 	r.how = knocking
-	b.refused(&b.set, r, b.now, slotted)
+	b.refused(b.set.retry, r, b.now, slotted)
 	b.asksIn(poll, 2*poll)
 }
 
 // When enough subscriptions come to stand the lock is tried, once: it may have been released just before.
 func TestTurnTriesAgainAfterSubscribing(t *testing.T) {
 	b := newBystander(t, 5, 3)
-	b.refused(&b.set, b.heldBy(0), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
 	before := b.next
 	b.listening(4, b.now)
 	b.listening(2, b.now)
@@ -194,7 +195,7 @@ func TestTurnTriesAgainAfterSubscribing(t *testing.T) {
 	b.listening(0, b.now)
 	b.asksIn(0, 0)
 	b.asks(knocking)
-	b.refused(&b.set, b.heldBy(0), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
 	b.listening(1, b.now)
 	b.asksIn(poll, 2*poll)
 }
@@ -206,10 +207,10 @@ func TestTurnRemembersSubscriptionsWhileItAsked(t *testing.T) {
 	r := b.heldBy(0)
 	b.listening(0, b.now)
 	b.listening(2, b.now)
-	b.refused(&b.set, r, b.now, slotted)
+	b.refused(b.set.retry, r, b.now, slotted)
 	b.asksIn(0, 0)
 	b.asks(knocking)
-	b.refused(&b.set, b.heldBy(0), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
 	b.asksIn(poll, 2*poll)
 }
 
@@ -220,27 +221,27 @@ func TestTurnCalmsDownWhenNodesDisagree(t *testing.T) {
 	for range 20 {
 		split := b.heldBy(7)
 		split.votes, split.hint = 1, time.Minute
-		b.refused(&b.set, split, b.now, slotted)
+		b.refused(b.set.retry, split, b.now, slotted)
 		b.hear(2)
 		knock := b.heldBy(7)
 		knock.how = knocking
-		b.refused(&b.set, knock, b.now, slotted)
+		b.refused(b.set.retry, knock, b.now, slotted)
 		b.hear(2)
 	}
 	b.asksIn(maxLull, 2*maxLull)
-	b.refused(&b.set, b.heldBy(7), b.now, slotted) // a third one had the vote
+	b.refused(b.set.retry, b.heldBy(7), b.now, slotted) // a third one had the vote
 	b.hear(2)
 	b.asksIn(maxLull/4, 2*maxLull)
 	split := b.heldBy(7)
 	split.votes, split.hint = 1, 5*time.Millisecond
-	b.refused(&b.set, split, b.now, slotted)
+	b.refused(b.set.retry, split, b.now, slotted)
 	b.asksIn(1, 6*time.Millisecond) // the holder may have died
 	b.hear(0)
 	b.asksIn(0, maxTurn*slotted)
 	if b.odd != 0 {
 		t.Error("a release by the rule does not count")
 	}
-	b.passed(&b.set, b.now, time.Minute)
+	b.passed(b.set.retry, b.now, time.Minute)
 	b.hear(2)
 	b.asksIn(1, maxTurn*slotted)
 }
@@ -248,13 +249,13 @@ func TestTurnCalmsDownWhenNodesDisagree(t *testing.T) {
 // What a node published while nobody listened to it is not waited for: it counts with the others at once when it is heard again.
 func TestTurnDoesNotMissAMessageTwice(t *testing.T) {
 	b := waiting(t, 3, 2, 0)
-	b.deaf(&b.set, 2, b.now)
+	b.deaf(b.set.retry, 2, b.now)
 	for range 4 {
 		b.hear(0, 1)
 	}
 	b.listening(2, b.now)
-	b.refused(&b.set, b.heldBy(0), b.now, slotted)
-	b.deaf(&b.set, 0, b.now)
+	b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
+	b.deaf(b.set.retry, 0, b.now)
 	b.hear(1, 2)
 	b.asksIn(0, 0)
 }
@@ -262,28 +263,78 @@ func TestTurnDoesNotMissAMessageTwice(t *testing.T) {
 // While too few subscriptions stand the nodes are asked at the retry times.
 func TestTurnPollsWhileItIsDeaf(t *testing.T) {
 	b := waiting(t, 3, 2, 0)
-	b.deaf(&b.set, 0, b.now)
+	b.deaf(b.set.retry, 0, b.now)
 	b.asksIn(poll, 2*poll) // two are enough
-	b.deaf(&b.set, 1, b.now)
-	b.asksIn(b.set.retryMin/2, b.set.retryMax)
+	b.deaf(b.set.retry, 1, b.now)
+	b.asksIn(b.set.retry.min/2, b.set.retry.max)
 	for range 20 {
-		b.refused(&b.set, b.heldBy(0), b.now, slotted)
-		b.asksIn(b.set.retryMin/2, 2*b.set.retryMax)
+		b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
+		b.asksIn(b.set.retry.min/2, 2*b.set.retry.max)
 	}
 	var mean time.Duration
 	for range 100 {
-		b.refused(&b.set, b.heldBy(0), b.now, slotted)
+		b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
 		mean += b.next.Sub(b.now) / 100
 	}
-	if mean < b.set.retryMax/4 {
+	if mean < b.set.retry.max/4 {
 		t.Errorf("it polls every %v for ever", mean)
 	}
-	b.passed(&b.set, b.now, time.Minute)
-	b.asksIn(b.set.retryMin/2, 3*b.set.retryMin/2) // another one has got it: that begins anew
+	b.passed(b.set.retry, b.now, time.Minute)
+	b.asksIn(b.set.retry.min/2, 3*b.set.retry.min/2) // another one has got it: that begins anew
 	b.listening(0, b.now)
 	b.asksIn(0, 0)
-	b.refused(&b.set, b.heldBy(0), b.now, slotted)
+	b.refused(b.set.retry, b.heldBy(0), b.now, slotted)
 	b.asksIn(poll, 2*poll)
+}
+
+// One who waits by shorter bounds is asked for by them, also where nodes fail, and never later than it was to be.
+func TestTurnHurries(t *testing.T) {
+	long, short := bounds{time.Second, time.Hour}, bounds{time.Millisecond, 20 * time.Millisecond}
+	b := waiting(t, 3, 2, 0)
+	b.refused(long, b.heldBy(0), b.now, slotted)
+	b.hurry(short, b.now)
+	b.asksIn(50*time.Millisecond, 100*time.Millisecond)
+	b.next = b.now.Add(time.Millisecond)
+	b.hurry(short, b.now)
+	b.asksIn(time.Millisecond, time.Millisecond)
+
+	failed := &refusal{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, saw: b.news, hint: -1}
+	for range 20 {
+		b.refused(long, failed, b.now, slotted)
+	}
+	b.hurry(short, b.now)
+	b.asksIn(0, 21*time.Millisecond)
+}
+
+// Whoever joins and leaves, in whatever order, the bounds are the least of those who wait.
+func TestEagernessAgainstOracle(t *testing.T) {
+	dice := rand.New(rand.NewPCG(3, 4))
+	q := &queue{}
+	var all []*waiter
+	for range 5000 {
+		if len(all) > 0 && dice.IntN(2) == 0 {
+			i := dice.IntN(len(all))
+			q.removeLocked(all[i])
+			q.eager.left(all[i].set.retry)
+			all = slices.Delete(all, i, i+1)
+		} else {
+			least := time.Duration(1 + dice.IntN(4))
+			w := &waiter{set: &settings{retry: bounds{least, least + time.Duration(dice.IntN(4))}}}
+			q.addLocked(w, dice.IntN(2) == 0)
+			q.eager.joined(w.set.retry)
+			all = append(all, w)
+		}
+		if len(all) == 0 || dice.IntN(3) == 0 {
+			continue
+		}
+		want := all[0].set.retry
+		for _, w := range all {
+			want.min, want.max = min(want.min, w.set.retry.min), min(want.max, w.set.retry.max)
+		}
+		if got := q.boundsLocked(); got != want {
+			t.Fatalf("%d wait by %v, want %v", len(all), got, want)
+		}
+	}
 }
 
 // The lock is tried when what is left of its lease is over: its holder may have died.
@@ -292,11 +343,11 @@ func TestTurnAtTheEndOfTheLease(t *testing.T) {
 	b := waiting(t, 3, 2, 0)
 	r := b.heldBy(3)
 	r.hint = left
-	b.refused(&b.set, r, b.now, slotted)
+	b.refused(b.set.retry, r, b.now, slotted)
 	b.asksIn(left+1, left+time.Millisecond+3*slotted)
 	b.asks(everyone)
 
-	b.passed(&b.set, b.now, left)
+	b.passed(b.set.retry, b.now, left)
 	b.asksIn(left+1, left+time.Millisecond+3*slotted)
 }
 
@@ -306,18 +357,18 @@ func TestTurnWhenNodesFail(t *testing.T) {
 	r := &refusal{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, saw: b.news, hint: -1}
 	var longest time.Duration
 	for range 20 {
-		b.refused(&b.set, r, b.now, slotted)
-		b.asksIn(b.set.retryMin/2, b.set.retryMin/2+b.set.retryMax)
+		b.refused(b.set.retry, r, b.now, slotted)
+		b.asksIn(b.set.retry.min/2, b.set.retry.min/2+b.set.retry.max)
 		longest = max(longest, b.next.Sub(b.now))
 	}
-	if longest < b.set.retryMax/4 {
+	if longest < b.set.retry.max/4 {
 		t.Errorf("after 20 failures it waits %v at most", longest)
 	}
 	if b.last != r.err {
 		t.Error("what the nodes said is not kept")
 	}
 	r.hint = 3 * time.Millisecond
-	b.refused(&b.set, r, b.now, slotted)
+	b.refused(b.set.retry, r, b.now, slotted)
 	b.asksIn(0, 4*time.Millisecond)
 }
 
@@ -325,7 +376,7 @@ func TestTurnWhenNodesFail(t *testing.T) {
 func TestTurnIsPassedOn(t *testing.T) {
 	b := waiting(t, 3, 2, 0)
 	b.hear(0, 1)
-	b.passed(&b.set, b.now, time.Minute)
+	b.passed(b.set.retry, b.now, time.Minute)
 	b.asksIn(poll, 2*poll)
 	b.hear(0, 1)
 	b.asksIn(0, 0)
@@ -333,7 +384,7 @@ func TestTurnIsPassedOn(t *testing.T) {
 
 	b = waiting(t, 3, 2, 2) // two others: they come first
 	b.hear(0, 1)
-	b.passed(&b.set, b.now, time.Minute)
+	b.passed(b.set.retry, b.now, time.Minute)
 	b.hear(0, 1)
 	b.asksIn(2*slotted, 2*slotted)
 }
@@ -357,13 +408,13 @@ func TestTurnAlwaysComes(t *testing.T) {
 			case 2:
 				b.listening(dice.IntN(nodes), b.now)
 			case 3:
-				b.deaf(&b.set, dice.IntN(nodes), b.now)
+				b.deaf(b.set.retry, dice.IntN(nodes), b.now)
 			case 4:
-				b.passed(&b.set, b.now, time.Duration(dice.IntN(30_000))*time.Millisecond)
+				b.passed(b.set.retry, b.now, time.Duration(dice.IntN(30_000))*time.Millisecond)
 			case 5:
 				r := b.heldBy(dice.IntN(40))
 				r.votes, r.how, r.hint = dice.IntN(need), approach(dice.IntN(2)), time.Duration(dice.IntN(31_000)-1000)*time.Millisecond
-				b.refused(&b.set, r, b.now, slotted)
+				b.refused(b.set.retry, r, b.now, slotted)
 			}
 			if b.next.Before(b.now) {
 				b.next = b.now // it would have asked

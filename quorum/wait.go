@@ -3,10 +3,8 @@ package quorum
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -205,19 +203,6 @@ func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, 
 
 func (h *hold) covers(name string) bool {
 	return slices.Contains(h.first.names, name)
-}
-
-// retryAfter is a random time that grows with the number of tries, and no longer than a holder's remaining lease.
-func (s *settings) retryAfter(dice *rand.Rand, tries int, hint time.Duration) time.Duration {
-	most := min(s.retryMin<<min(tries, 10), s.retryMax)
-	if most < s.retryMin { // shifted out of range
-		most = s.retryMax
-	}
-	wait := s.retryMin/2 + time.Duration(dice.Int64N(int64(most)))
-	if hint >= 0 {
-		wait = min(wait, hint+time.Millisecond)
-	}
-	return wait
 }
 
 func scriptNames(names []string) []scripts.Name {
