@@ -630,3 +630,28 @@ func TestQueueWaitsByTheMostEager(t *testing.T) {
 		})
 	})
 }
+
+// The longest bounds that there may be do no harm.
+func TestQueueWithTheLongestBounds(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(maxRetry, maxRetry), WithMaxHold(maxMaxHold))
+		held, results := c.lock(l, "a"), make(chan turned, 1)
+		queueUp(t.Context(), l, 0, results, "a")
+		if held.Deadline().IsZero() {
+			t.Error("it has no deadline")
+		}
+		c.unlock(held)
+		c.unlock(c.next(results, shortly).lock)
+		c.empty(l)
+
+		for _, m := range c.masters {
+			m.Crash(fake.Everything)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		c.empty(l)
+	})
+}
