@@ -328,6 +328,9 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"retry 0", quorum.WithRetry(0, time.Second), []string{"retry", "0s", "1s"}},
 		{"retry negative", quorum.WithRetry(-1, time.Second), []string{"retry", "-1ns"}},
 		{"retry turned round", quorum.WithRetry(2*time.Second, time.Second), []string{"retry", "2s", "1s"}},
+		{"retry endless", quorum.WithRetry(10*time.Millisecond, 100*365*24*time.Hour), []string{"retry", "876000h0m0s", "24h0m0s"}},
+		{"retry both endless", quorum.WithRetry(math.MaxInt64, math.MaxInt64), []string{"retry", "24h0m0s"}},
+		{"max hold endless", quorum.WithMaxHold(math.MaxInt64), []string{"max hold", "8760h0m0s"}},
 		{"max hold negative", quorum.WithMaxHold(-1), []string{"max hold", "-1ns"}},
 		{"no logger", quorum.WithLogger(nil), []string{"logger"}},
 	} {
@@ -354,6 +357,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		"clock":   quorum.WithClock(nil),
 		"lease":   quorum.WithLease(31 * time.Second),
 		"timeout": quorum.WithNodeOptions(node.WithTimeout(0)),
+		"endless": quorum.WithNodeOptions(node.WithTimeout(math.MaxInt64)),
 		"max":     quorum.WithNodeOptions(node.WithMaxLease(0)),
 		"whole":   quorum.WithNodeOptions(node.WithMaxLease(1500 * time.Microsecond * 9)),
 		"65":      quorum.WithNodeOptions(node.WithConns(65)),
@@ -372,7 +376,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	onlyKeys(t, f.Masters)
 
 	held := lock(t, good, "bridge")
-	for _, lease := range []time.Duration{0, -time.Second, time.Millisecond, maxLease + 1} {
+	for _, lease := range []time.Duration{0, -time.Second, time.Millisecond, maxLease + 1, math.MaxInt64, math.MinInt64} {
 		want(t, held.Extend(short(t), lease), quorum.ErrInvalid, lease.String())
 	}
 	if !held.Valid() {

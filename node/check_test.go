@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -143,14 +144,17 @@ func TestCheckIsBounded(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for what, opt := range map[string]node.Option{
-		"no time-out":         node.WithTimeout(0),
-		"a negative time-out": node.WithTimeout(-time.Second),
-		"no max lease":        node.WithMaxLease(0),
-		"a short max lease":   node.WithMaxLease(9 * time.Millisecond),
-		"a long max lease":    node.WithMaxLease(366 * 24 * time.Hour),
-		"an odd max lease":    node.WithMaxLease(time.Second + time.Microsecond),
-		"no connections":      node.WithConns(0),
-		"many connections":    node.WithConns(65),
+		"no timeout":         node.WithTimeout(0),
+		"a negative timeout": node.WithTimeout(-time.Second),
+		"a long timeout":     node.WithTimeout(24*time.Hour + 1),
+		"an endless timeout": node.WithTimeout(math.MaxInt64),
+		"an endless lease":   node.WithMaxLease(math.MaxInt64 / 1e6 * 1e6),
+		"no max lease":       node.WithMaxLease(0),
+		"a short max lease":  node.WithMaxLease(9 * time.Millisecond),
+		"a long max lease":   node.WithMaxLease(366 * 24 * time.Hour),
+		"an odd max lease":   node.WithMaxLease(time.Second + time.Microsecond),
+		"no connections":     node.WithConns(0),
+		"many connections":   node.WithConns(65),
 	} {
 		if n, err := node.Open("redis://h", opt); !errors.Is(err, node.ErrInvalid) || n != nil {
 			t.Errorf("%s: Open gives %v", what, err)

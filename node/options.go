@@ -13,7 +13,8 @@ const (
 	// DefaultMaxLease is the longest lease of a deployment, and so how long a node that forgot stays in quarantine.
 	DefaultMaxLease = 30 * time.Second
 
-	maxConns = 64
+	maxTimeout = 24 * time.Hour
+	maxConns   = 64
 )
 
 type options struct {
@@ -30,7 +31,7 @@ type options struct {
 // Option changes how a Node works.
 type Option func(*options)
 
-// WithTimeout bounds connecting to the node, and the wait for its next reply (default DefaultTimeout). A node that
+// WithTimeout bounds connecting to the node, and the wait for its next reply (default DefaultTimeout, 1ms to 24h). A node that
 // exceeds it is taken for dead until a probe in the background finds that it answers.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
@@ -71,7 +72,9 @@ func newOptions(opts []Option) (options, error) {
 	}
 	switch {
 	case o.timeout < time.Millisecond:
-		return o, invalidf("time-out %v is below 1ms", o.timeout)
+		return o, invalidf("timeout %v is below 1ms", o.timeout)
+	case o.timeout > maxTimeout:
+		return o, invalidf("timeout %v is above %v", o.timeout, maxTimeout)
 	case o.maxLease < 10*time.Millisecond || o.maxLease > 365*24*time.Hour:
 		return o, invalidf("max lease %v is not between 10ms and a year", o.maxLease)
 	case o.maxLease%time.Millisecond != 0:

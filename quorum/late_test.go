@@ -167,7 +167,7 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 		v.busy = true
 		b.locks[i] = scripts.Renewal{Names: v.hold.names, Owner: v.hold.owner, Lease: v.hold.set.leaseMillis}
 	}
-	b.Done(pipeline.Result{Err: &node.Error{Err: redis.Error("NOPERM no")}, Sent: true})
+	b.Done(pipeline.Result{Err: &node.Error{Err: redis.Error("NOPERM no")}, Sent: true, RefusesKeys: true})
 	for _, v := range b.votes {
 		v.hold.mu.Lock()
 		if asked := v.alone; asked != (v.hold == kept) || v.busy && !asked {

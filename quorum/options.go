@@ -16,7 +16,11 @@ import (
 // DefaultLease is how long one grant lasts without renewal, where the nodes' max lease is no shorter.
 const DefaultLease = 30 * time.Second
 
-const minLease = 10 * time.Millisecond
+const (
+	minLease   = 10 * time.Millisecond
+	maxRetry   = 24 * time.Hour       // five times that is far from the longest duration there is
+	maxMaxHold = 365 * 24 * time.Hour // as of the nodes' max lease
+)
 
 // Hooks are told what happens to locks. Acquired and Released run in the goroutine that locks or unlocks, Lost in one of
 // its own, for locks that are lost together one after the other. Nil ones are not called.
@@ -64,7 +68,7 @@ func WithFixedLease(d time.Duration) Option {
 }
 
 // WithMaxHold ends locks that are held for longer, however well they renew, as if they were lost: with ErrLost, and a release
-// (default: no bound).
+// (default: no bound, as for 0; at most a year).
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
 
 // WithDrift sets the part of a lease by which clocks may disagree over its length, from 0 to below 1 (default
@@ -72,7 +76,8 @@ func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold 
 func WithDrift(factor float64) Option { return func(s *settings) { s.drift = factor } }
 
 // WithRetry sets the bounds of the random time between the attempts of Lock while no release can be heard of: too few nodes answer
-// (default 10ms and 200ms). While one can, Lock asks when it is told, and all the same after 2.5 to 5 times the longer bound.
+// (default 10ms and 200ms, at most 24h). While one can, Lock asks when it is told, and all the same after 2.5 to 5 times the longer bound.
+// Calls of Lock that wait in one process for the same names wait by the shortest bounds among them.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }
@@ -124,6 +129,10 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("drift factor %v leaves nothing of a lease of %v", s.drift, s.lease)
 	case s.maxHold < 0:
 		return bad("max hold %v is negative", s.maxHold)
+	case s.maxHold > maxMaxHold:
+		return bad("max hold %v is above %v", s.maxHold, maxMaxHold)
+	case s.retry.Min > maxRetry || s.retry.Max > maxRetry:
+		return bad("retry times %v and %v are not both at most %v", s.retry.Min, s.retry.Max, maxRetry)
 	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min:
 		return bad("retry times %v and %v are not positive and in order", s.retry.Min, s.retry.Max)
 	case s.clock == nil:

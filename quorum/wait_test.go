@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
@@ -482,6 +483,134 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 			time.Sleep(shortly) // until all that is left is to wait
 			c.unlock(held)
 			c.unlock(c.next(results, shortly).lock)
+		}
+		c.empty(l)
+	})
+}
+
+// A crowd that gives up at once, in whatever order, holds nobody up: who leaves is not looked for among those who wait.
+func TestQueueIsLeftByACrowd(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(time.Minute, time.Minute), WithClock(clock.Monotonic()))
+		held := c.lock(c.process(), "a")
+		stopwatch := clock.System() // of the world outside the bubble
+		leaving := func(n int) (took time.Duration) {
+			for range 3 { // the best of them: others use the processor, too
+				all := make([]*waiter, n)
+				for i := range all {
+					all[i] = l.join([]string{"a"})
+				}
+				began := stopwatch.Now()
+				for _, w := range slices.Backward(all) {
+					w.leave()
+				}
+				if once := stopwatch.Now().Sub(began); took == 0 || once < took {
+					took = once
+				}
+				c.empty(l)
+			}
+			return took
+		}
+		if few, many := leaving(2_000), leaving(40_000); many > 150*few { // 20 times as many
+			t.Errorf("2,000 leave in %v, 40,000 in %v", few, many)
+		}
+		c.unlock(held)
+	})
+}
+
+// Nobody waits by another's bounds: when all messages are lost the nodes are polled by those of the most eager of the queue, wherever
+// it stands, and by no one's who has left.
+func TestQueueWaitsByTheMostEager(t *testing.T) {
+	patient, eager := WithRetry(10*time.Millisecond, time.Hour), WithRetry(10*time.Millisecond, 200*time.Millisecond)
+	// soon is the longest slow poll of the eager.
+	const soon = time.Second + shortly
+	for what, scene := range map[string]func(t *testing.T, c *town, slow, quick *Locker, results chan turned){
+		"the eager one comes later": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+			queueUp(t.Context(), slow, 0, results, "a")
+			time.Sleep(time.Minute)
+			queueUp(t.Context(), quick, 1, results, "a")
+		},
+		"the patient one leaves": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+			ctx, cancel := context.WithCancel(t.Context())
+			queueUp(ctx, slow, 0, results, "a")
+			time.Sleep(time.Minute)
+			queueUp(t.Context(), quick, 1, results, "a")
+			cancel()
+			<-results
+		},
+		"another eager one leaves": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+			ctx, cancel := context.WithCancel(t.Context())
+			queueUp(t.Context(), slow, 0, results, "a")
+			queueUp(ctx, quick, 1, results, "a")
+			queueUp(t.Context(), quick, 2, results, "a")
+			cancel()
+			<-results
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inTown(t, func(t *testing.T, c *town) {
+				slow, results := c.process(patient), make(chan turned, 3)
+				c.lock(c.process(), "a")
+				scene(t, c, slow, slow.With(eager), results)
+				time.Sleep(time.Minute + time.Second) // the holder looks every ten
+				for _, m := range c.masters {
+					m.Flush() // nobody is told
+				}
+				c.unlock(c.next(results, soon).lock)
+				synctest.Wait()
+			})
+		})
+	}
+	t.Run("when none is eager any more", func(t *testing.T) {
+		inTown(t, func(t *testing.T, c *town) {
+			slow, results := c.process(patient), make(chan turned, 2)
+			held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
+			ctx, cancel := context.WithCancel(t.Context())
+			queueUp(ctx, slow.With(eager), 0, results, "a")
+			queueUp(t.Context(), slow, 1, results, "a")
+			time.Sleep(time.Minute)
+			calls := c.calls.Load()
+			held.hold.mu.Lock()
+			renewals := 3 * int64(time.Minute/(held.hold.set.lease/3))
+			held.hold.mu.Unlock()
+			time.Sleep(time.Minute)
+			if more := c.calls.Load() - calls - renewals; more < 60 {
+				t.Errorf("%d calls in a minute while an eager one waits", more)
+			}
+			cancel()
+			<-results
+			time.Sleep(time.Minute)
+			calls = c.calls.Load()
+			time.Sleep(time.Minute)
+			if more := c.calls.Load() - calls - renewals; more > 12 { // leases end
+				t.Errorf("%d calls in a minute by one that is patient", more)
+			}
+			c.unlock(held)
+			c.unlock(c.next(results, shortly).lock)
+		})
+	})
+}
+
+// The longest bounds that there may be do no harm.
+func TestQueueWithTheLongestBounds(t *testing.T) {
+	inTown(t, func(t *testing.T, c *town) {
+		l := c.process(WithRetry(maxRetry, maxRetry), WithMaxHold(maxMaxHold))
+		held, results := c.lock(l, "a"), make(chan turned, 1)
+		queueUp(t.Context(), l, 0, results, "a")
+		if held.Deadline().IsZero() {
+			t.Error("it has no deadline")
+		}
+		c.unlock(held)
+		c.unlock(c.next(results, shortly).lock)
+		c.empty(l)
+
+		for _, m := range c.masters {
+			m.Crash(fakeredis.Everything)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
 		}
 		c.empty(l)
 	})
