@@ -8,7 +8,7 @@ import (
 var answerTo = map[string]string{"SUBSCRIBE": "subscribe", "UNSUBSCRIBE": "unsubscribe", "PING": "pong"}
 
 // refusal is the kind of an error reply: the user may not subscribe to the channel, most likely. The connection is as good as
-// before, and others may listen over it.
+// before, and carries the other subscriptions.
 const refusal = "error"
 
 var errMessage = errors.New("not a reply to a subscriber")

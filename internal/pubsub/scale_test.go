@@ -1,0 +1,133 @@
+package pubsub_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/pubsub"
+)
+
+const manyChannels = 100_000
+
+// counter is a Subscriber that counts the subscriptions that stand.
+type counter struct{ standing *atomic.Int64 }
+
+func (c counter) OnSubscribed()   { c.standing.Add(1) }
+func (c counter) OnMessage()      {}
+func (c counter) OnUnsubscribed() { c.standing.Add(-1) }
+
+// subscribeRange subscribes to the channels from one number to below another.
+func subscribeRange(s *pubsub.Subscriptions, from, to int, standing *atomic.Int64) (cancels []func()) {
+	for i := from; i < to; i++ {
+		cancels = append(cancels, s.Subscribe(fmt.Sprintf("channel%08d", i), counter{standing}))
+	}
+	return cancels
+}
+
+// confirming answers as a server should, and counts the commands. Replies to what came together leave together.
+func confirming(count func(command string)) func(net.Conn) {
+	return func(c net.Conn) {
+		defer c.Close()
+		in, out := bufio.NewReader(c), []byte(nil)
+		for {
+			args, err := readCommand(in)
+			if err != nil {
+				return
+			}
+			count(args[0])
+			out = append(out, confirmation(args)...)
+			if in.Buffered() == 0 {
+				if _, err := c.Write(out); err != nil {
+					return
+				}
+				out = out[:0]
+			}
+		}
+	}
+}
+
+// Commands that wait to be sent cost the replies that come meanwhile nothing: a channel takes the same time, whether or not half of
+// the many wait.
+func TestManySubscriptions(t *testing.T) {
+	together := 4 * subscribeToMany(t, manyChannels/4, manyChannels/4)
+	inHalves := subscribeToMany(t, manyChannels, manyChannels/2)
+	t.Logf("%d channels: sent together %v, in halves %v", manyChannels, together, inHalves)
+	if inHalves > 5*together { // ten times and more when each reply scans what waits
+		t.Errorf("%v when half of the commands wait, %v otherwise", inHalves, together)
+	}
+}
+
+// subscribeToMany subscribes to so many channels, and cancels, and returns how much real time that takes. The first of them are
+// sent together, and are answered only when the others wait to be sent.
+func subscribeToMany(t *testing.T, many, first int) time.Duration {
+	t.Helper()
+	began := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		connected, served := make(chan struct{}), make(chan struct{})
+		var mu sync.Mutex
+		commands := map[string]int{}
+		serve := confirming(func(command string) {
+			mu.Lock()
+			defer mu.Unlock()
+			commands[command]++
+		})
+		srv := newServer(t, func(c net.Conn) { <-served; serve(c) })
+		srv.pool.DialContext = func(ctx context.Context) (redis.Conn, error) { <-connected; return srv.dial(ctx) }
+		s := subscriptions(t, srv.pool, timeout)
+		var standing atomic.Int64
+		cancels := subscribeRange(s, 0, first, &standing)
+		close(connected)
+		synctest.Wait() // the writer has the first, and nobody reads
+		cancels = append(cancels, subscribeRange(s, first, many, &standing)...)
+		close(served)
+		synctest.Wait()
+		if got := standing.Load(); got != int64(many) {
+			t.Errorf("%d subscriptions stand, want %d", got, many)
+		}
+		for _, cancel := range cancels {
+			cancel()
+		}
+		pass(2 * pubsub.Linger)
+		wantNoneRunning(t)
+		srv.wantDials(t, 1)
+		mu.Lock()
+		defer mu.Unlock()
+		if commands["SUBSCRIBE"] != many || commands["UNSUBSCRIBE"] != many || commands["PING"] > 3 {
+			t.Errorf("sent %v, want one SUBSCRIBE and one UNSUBSCRIBE for each channel, and few pings", commands)
+		}
+	})
+	return time.Since(began)
+}
+
+// To list the channels at each ping would allocate megabytes.
+func TestAPingDoesNotListTheChannels(t *testing.T) {
+	inBubble(t, confirming(func(string) {}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		var standing atomic.Int64
+		subscribeRange(s, 0, manyChannels, &standing)
+		synctest.Wait()
+		const pings = 100
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		pass(pings * timeout)
+		runtime.ReadMemStats(&after)
+		each := (after.TotalAlloc - before.TotalAlloc) / pings
+		t.Logf("%d bytes for each ping", each)
+		if names := uint64(manyChannels * 16); each > names/100 {
+			t.Errorf("a ping allocates %d bytes: the headers of the channels' names alone are %d", each, names)
+		}
+		if got := standing.Load(); got != manyChannels {
+			t.Errorf("%d subscriptions stand, want %d", got, manyChannels)
+		}
+		srv.wantDials(t, 1)
+	})
+}
