@@ -3,9 +3,7 @@ package node
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -35,19 +33,6 @@ func newPool(e endpoint, o options) *redis.Pool {
 			return redis.DialContext(ctx, e.network, e.address, dialOptions...)
 		},
 	}
-}
-
-// redacted takes a command's arguments out of a server's error: one that does not know AUTH repeats the password.
-func redacted(err error) error {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return err
-	}
-	text, _, found := strings.Cut(string(reply), ", with args beginning with")
-	if !found {
-		return err
-	}
-	return redis.Error(text)
 }
 
 // dial does the TLS handshake itself because redigo's does not heed the context.

@@ -29,13 +29,13 @@ func (n *Node) connect(ctx context.Context) (*pipeline.Conn, error) {
 	return conn, nil
 }
 
-// takeConn takes a connection from the pool. Its errors repeat no password.
+// takeConn takes a connection from the pool.
 func (n *Node) takeConn(ctx context.Context) (redis.Conn, error) {
 	c, err := redisconn.Get(ctx, n.pool)
 	if errors.Is(err, redisconn.ErrPool) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	return c, redacted(err)
+	return c, err
 }
 
 func (n *Node) newConn(c redis.Conn, runID string, database int) *pipeline.Conn {

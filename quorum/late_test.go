@@ -162,7 +162,7 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 	kept, _ := heldHold(t, time.Second)
 	gone, _ := heldHold(t, time.Second)
 	gone.phase = released
-	b := &batch{core: kept.core, votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2)}
+	b := &batch{core: kept.core, pipe: kept.core.nodes[0].Pipe("a"), votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2)}
 	for i, v := range b.votes {
 		v.busy = true
 		b.locks[i] = scripts.Renewal{Names: v.hold.names, Owner: v.hold.owner, Lease: v.hold.set.leaseMillis}
