@@ -10,8 +10,12 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// batchSize bounds how many locks one call renews, and so how long it keeps the server from others.
-const batchSize = 128
+// batchSize and batchBytes bound how much one call renews, and so how long it keeps the server from others. A lock is not divided.
+const (
+	batchSize  = 128      // locks
+	batchBytes = 64 << 10 // of names, counting perName for what comes with each
+	perName    = 128
+)
 
 var lossWords = map[scripts.Renewed]error{
 	scripts.Gone:  errors.New("the node had forgotten the lock"),
@@ -36,6 +40,7 @@ type batch struct {
 	sent  clock.Instant
 	votes []*vote
 	locks []scripts.Renewal
+	bytes int
 }
 
 func newRenewal(c *core, now clock.Instant) *renewal {
@@ -48,6 +53,10 @@ func newRenewal(c *core, now clock.Instant) *renewal {
 func (r *renewal) planLocked(h *hold) {
 	h.begun = r.sent
 	until := clock.Deadline(r.sent, h.set.lease, h.set.drift)
+	bytes := 0
+	for _, name := range h.names {
+		bytes += len(name.String()) + perName
+	}
 	var repair scripts.Call
 	for i, n := range r.core.nodes {
 		v := &h.votes[i]
@@ -69,11 +78,11 @@ func (r *renewal) planLocked(h *hold) {
 		v.busy = true
 		key := batchKey{i, n.Lane(h.lane())}
 		b := r.batches[key]
-		if b == nil || len(b.votes) == batchSize {
+		if b == nil || len(b.votes) == batchSize || b.bytes+bytes > batchBytes {
 			b = &batch{core: r.core, node: i, lane: h.lane(), sent: r.sent}
 			r.batches[key], r.all = b, append(r.all, b)
 		}
-		b.votes = append(b.votes, v)
+		b.votes, b.bytes = append(b.votes, v), b.bytes+bytes
 		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
 	}
 }
