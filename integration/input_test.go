@@ -234,7 +234,10 @@ func TestSameMasterTwice(t *testing.T) {
 		words []string
 	}{
 		{"one URL", func() (*quorum.Locker, error) { return redlock.Open([]string{same.URL(), other.URL(), same.URL()}) },
-			[]string{same.Addr(), "one process"}},
+			[]string{same.Addr(), "given twice", "one process"}},
+		{"one URL, named", func() (*quorum.Locker, error) {
+			return multilock.Open([]string{same.URL(), same.URL()}, quorum.WithNodeOptions(node.WithName("north")))
+		}, []string{same.Addr(), "given twice"}},
 		{"two names", func() (*quorum.Locker, error) { return redlock.Open([]string{same.URL(), byName, other.URL()}) },
 			[]string{same.Addr(), strings.TrimPrefix(byName, "redis://"), "one process"}},
 		{"two databases", func() (*quorum.Locker, error) { return multilock.Open([]string{same.URL() + "/0", same.URL() + "/1"}) },
@@ -255,6 +258,90 @@ func TestSameMasterTwice(t *testing.T) {
 		})
 	}
 	onlyKeys(t, f.Masters)
+}
+
+// Nodes with one name are refused for that, before anything is asked of them: no error could tell which of them it is about.
+func TestNodesNamedAlike(t *testing.T) {
+	f := fleet(t, 3)
+	noGoroutines(t)
+	named := func(m *redistest.Master, name string) *node.Node {
+		n, err := node.Open(m.URL(), node.WithName(name), node.WithoutQuarantine())
+		must(t, err)
+		t.Cleanup(func() { must(t, n.Close()) })
+		return n
+	}
+	for what, c := range map[string]struct {
+		make  func() (*quorum.Locker, error)
+		words []string
+	}{
+		"all by one option": {func() (*quorum.Locker, error) {
+			return redlock.Open(f.URLs(), quorum.WithNodeOptions(node.WithName("north")))
+		}, []string{`both named "north"`, "WithNodeOptions"}},
+		"two of three": {func() (*quorum.Locker, error) {
+			return redlock.New([]*node.Node{named(f.Masters[0], "north"), named(f.Masters[1], "south"), named(f.Masters[2], "north")})
+		}, []string{"nodes 1 and 3", `both named "north"`}},
+		"as another's address": {func() (*quorum.Locker, error) {
+			return multilock.New([]*node.Node{named(f.Masters[0], f.Masters[1].Addr()), nodes(t, f.Masters[1].URL())[0]})
+		}, []string{"nodes 1 and 2", "both named"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			_, err := c.make()
+			want(t, err, quorum.ErrInvalid, c.words...)
+			if strings.Contains(err.Error(), "process") || strings.Contains(err.Error(), "twice") {
+				t.Errorf("that is not what is wrong: %v", err)
+			}
+		})
+	}
+	for _, m := range f.Masters {
+		if all := do(t, m, "KEYS", "*").([]any); len(all) > 0 {
+			t.Errorf("%s was touched: %s", m.Addr(), all)
+		}
+	}
+	one, err := multilock.Open(f.URLs()[:1], quorum.WithNodeOptions(node.WithName("north"), node.WithoutQuarantine()))
+	must(t, err)
+	unlock(t, lock(t, one, "bridge"))
+	must(t, one.Close())
+}
+
+// Two masters in networks of their own, or behind tunnels, may believe that they have one address: a node over a pool takes its
+// server's word for its name.
+func TestServersThatBelieveInOneAddress(t *testing.T) {
+	f := fleet(t, 2)
+	var pair []*node.Node
+	for _, m := range f.Masters {
+		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+			c, err := redis.DialContext(ctx, "tcp", m.Addr())
+			if err != nil {
+				return nil, err
+			}
+			return sameAddress{c.(redis.ConnWithTimeout)}, nil
+		}}
+		t.Cleanup(func() { pool.Close() })
+		n, err := node.New(pool, node.WithoutQuarantine())
+		must(t, err)
+		t.Cleanup(func() { must(t, n.Close()) })
+		pair = append(pair, n)
+	}
+	for range 2 { // once reached, they have that name from the start
+		l, err := multilock.New(pair)
+		must(t, err)
+		if pair[0].Name() != "10.0.0.1:6379" || pair[1].Name() != pair[0].Name() {
+			t.Fatalf("they are named %s and %s: the test shows nothing", pair[0].Name(), pair[1].Name())
+		}
+		unlock(t, lock(t, l, "bridge"))
+		must(t, l.Close())
+	}
+}
+
+// sameAddress is a connection whose server says that its address is 10.0.0.1:6379.
+type sameAddress struct{ redis.ConnWithTimeout }
+
+func (c sameAddress) ReceiveWithTimeout(timeout time.Duration) (any, error) {
+	reply, err := c.ConnWithTimeout.ReceiveWithTimeout(timeout)
+	if text, ok := reply.([]byte); ok && strings.Contains(string(text), "laddr=") {
+		return []byte("id=1 laddr=10.0.0.1:6379"), err
+	}
+	return reply, err
 }
 
 // Two addresses of one master that cannot be told at first, since one of them does not answer, never count as two grants.

@@ -20,6 +20,7 @@ import (
 // Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent use.
 type Node struct {
 	name     atomic.Pointer[string]
+	addr     string // of the URL; empty for a pool
 	opts     options
 	pool     *redis.Pool
 	owned    bool // the pool is ours to close
@@ -44,11 +45,11 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.name == "" {
-		o.name = e.address
-	}
 	n := newNode(newPool(e, o), o)
-	n.owned, n.database = true, e.database
+	n.owned, n.addr, n.database = true, e.address, e.database
+	if !n.Named() {
+		n.name.Store(&n.addr)
+	}
 	return n, nil
 }
 
@@ -106,6 +107,12 @@ func (n *Node) Name() string {
 	}
 	return Unnamed
 }
+
+// Named tells whether the name was given by WithName.
+func (n *Node) Named() bool { return n.opts.name != "" }
+
+// Address returns host:port, or the socket's path, of the URL given to Open; nothing for a node over a pool.
+func (n *Node) Address() string { return n.addr }
 
 // MaxLease returns the longest lease of the deployment, as this client was told.
 func (n *Node) MaxLease() time.Duration { return n.opts.maxLease }

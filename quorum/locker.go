@@ -3,6 +3,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -88,7 +89,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 
 // New returns a Locker over nodes that the caller goes on owning. It asks all of them who they are, for at most a node's
 // time-out; those that do not answer are asked again when they are used. The error wraps ErrInvalid: no nodes, a number
-// that the rule refuses, nil or equal nodes, two that prove to be one process, nodes of different max lease, or an option
+// that the rule refuses, nil or equal nodes, two of one name or that prove to be one process, nodes of different max lease, or an option
 // that cannot be used, WithNodeOptions among them.
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
@@ -140,16 +141,21 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	return &Locker{core: c, set: set}, nil
 }
 
-// distinct refuses nodes that are one master, by the run id where the server can be asked.
+// distinct refuses nodes that are one master, by the run id where the server can be asked, and those that are named alike.
 func distinct(nodes []*node.Node) error {
-	seen, runIDs := map[*node.Node]bool{}, make([]string, len(nodes))
-	var group errgroup.Group
-	for _, n := range nodes {
-		if seen[n] {
-			return fmt.Errorf("quorumlock: %w: node %s is given twice", ErrInvalid, n.Name())
+	for j, n := range nodes {
+		for i, m := range nodes[:j] {
+			switch {
+			case m == n || n.Address() != "" && m.Address() == n.Address():
+				return fmt.Errorf("quorumlock: %w: node %s is given twice: one process is one vote", ErrInvalid, cmp.Or(n.Address(), n.Name()))
+			case m.Name() == n.Name() && (m.Named() || n.Named()):
+				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not tell them apart "+
+					"(WithName in WithNodeOptions names all of them alike)", ErrInvalid, i+1, j+1, n.Name())
+			}
 		}
-		seen[n] = true
 	}
+	runIDs := make([]string, len(nodes))
+	var group errgroup.Group
 	for i, n := range nodes {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
@@ -161,8 +167,7 @@ func distinct(nodes []*node.Node) error {
 	group.Wait()
 	for i := range nodes {
 		for j := range i {
-			same := nodes[i].Name() == nodes[j].Name() && nodes[i].Name() != node.Unnamed
-			if same || runIDs[i] != "" && runIDs[i] == runIDs[j] {
+			if runIDs[i] != "" && runIDs[i] == runIDs[j] {
 				return fmt.Errorf("quorumlock: %w: nodes %s and %s are one process", ErrInvalid, nodes[j].Name(), nodes[i].Name())
 			}
 		}

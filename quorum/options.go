@@ -96,7 +96,8 @@ func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock = c } 
 // goroutine at a time (default: a source seeded at random).
 func WithRand(source rand.Source) Option { return func(s *settings) { s.random = source } }
 
-// WithNodeOptions sets the options of the nodes that Open opens. New refuses it.
+// WithNodeOptions sets the options of the nodes that Open opens, all of them alike, so that node.WithName does
+// for one node only. New refuses it.
 func WithNodeOptions(opts ...node.Option) Option {
 	return func(s *settings) { s.nodeOpts = append(s.nodeOpts, opts...) }
 }

@@ -10,8 +10,12 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// batchSize bounds how many locks one call renews, and so how long it keeps the server from others.
-const batchSize = 128
+// batchSize and batchBytes bound how much one call renews, and so how long it keeps the server from others. A lock is not divided.
+const (
+	batchSize  = 128      // locks
+	batchBytes = 64 << 10 // of names, counting perName for what comes with each
+	perName    = 128
+)
 
 var lossWords = map[scripts.Renewed]error{
 	scripts.Gone:  errors.New("the node had forgotten the lock"),
@@ -34,6 +38,7 @@ type batch struct {
 	sent  clock.Instant
 	votes []*vote
 	locks []scripts.Renewal
+	bytes int
 }
 
 func newRenewal(c *core, now clock.Instant) *renewal {
@@ -46,6 +51,10 @@ func newRenewal(c *core, now clock.Instant) *renewal {
 func (r *renewal) planLocked(h *hold) {
 	h.begun = r.sent
 	until := clock.Deadline(r.sent, h.set.lease, h.set.drift)
+	bytes := 0
+	for _, name := range h.names {
+		bytes += len(name.String()) + perName
+	}
 	var repair scripts.Call
 	for i, n := range r.core.nodes {
 		v := &h.votes[i]
@@ -67,14 +76,14 @@ func (r *renewal) planLocked(h *hold) {
 		v.busy = true
 		pipe := n.Pipe(h.lane())
 		b := r.batches[pipe]
-		if b == nil || len(b.votes) == batchSize || v.alone {
+		if b == nil || len(b.votes) == batchSize || b.bytes+bytes > batchBytes || v.alone {
 			b = &batch{core: r.core, node: i, pipe: pipe, sent: r.sent}
 			r.all = append(r.all, b)
 			if !v.alone {
 				r.batches[pipe] = b
 			}
 		}
-		b.votes = append(b.votes, v)
+		b.votes, b.bytes = append(b.votes, v), b.bytes+bytes
 		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
 	}
 }
