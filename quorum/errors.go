@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,4 +132,28 @@ func quoted(names []string) string {
 		fmt.Fprintf(&b, "%.64q", name)
 	}
 	return b.String()
+}
+
+// ended is the error of a call that gives up waiting.
+func (e *Error) ended(names []string, causes []error) *Error {
+	ended := *e
+	ended.Names, ended.causes = names, append(slices.Clone(e.causes), causes...)
+	return &ended
+}
+
+// detail is an explanation that no caller tests for.
+type detail string
+
+func (d detail) Error() string { return string(d) }
+
+// contextError is what the context's end adds to an error: both its error and, where there is one, the cause.
+func contextError(ctx context.Context) []error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil {
+		return nil
+	}
+	if cause == nil || cause == err {
+		return []error{err}
+	}
+	return []error{err, cause}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // heldHold is a hold on two of three nodes, whose third has not answered, by a clock that stands at its beginning.
-func heldHold(t *testing.T, lease time.Duration) (*hold, *clock.Fake) {
+func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	t.Helper()
 	fake := clock.NewFake()
 	fake.Advance(time.Hour)
@@ -25,18 +25,19 @@ func heldHold(t *testing.T, lease time.Duration) (*hold, *clock.Fake) {
 		t.Cleanup(func() { n.Close() })
 		c.nodes[i] = n
 	}
-	c.schedule = newSchedule(c)
+	c.schedule = newSchedule(c.clock, c.renewDue)
 	set := defaults()
 	set.lease, set.drift = lease, 0
-	h := newHold(&Locker{core: c, set: &set}, scriptNames([]string{"a"}))
-	h.first = Lock{hold: h, names: []string{"a"}, level: 1}
-	h.asked = fake.Now()
-	h.begun = h.asked
-	h.votes[0].Done(granting("one", 7))
-	h.votes[1].Done(granting("two", 7))
+	a := newAttempt(&Locker{core: c, set: &set}, []string{"a"}, nil)
+	h := a.hold
+	h.first.begin(t.Context())
+	h.requestedAt = fake.Now()
+	h.renewedAt = h.requestedAt
+	a.answers[0].Done(granting("one", 7))
+	a.answers[1].Done(granting("two", 7))
 	h.refreshLocked()
 	h.phase = held
-	return h, fake
+	return a, fake
 }
 
 func granting(runID string, token uint64) pipeline.Result {
@@ -46,29 +47,31 @@ func granting(runID string, token uint64) pipeline.Result {
 // A grant that is heard of late counts from when it was asked for, not from a round of renewals that was sent since.
 func TestLateGrantCountsFromItsOwnRequest(t *testing.T) {
 	const lease = time.Second
-	h, fake := heldHold(t, lease)
+	a, fake := heldHold(t, lease)
+	h := a.hold
 	fake.Advance(lease / 2)
-	h.begun = fake.Now() // a round of renewals
-	h.votes[0].renewedLocked(scripts.Kept, "one", clock.Deadline(h.begun, lease, 0))
-	h.votes[2].Done(granting("three", 7))
-	if want := clock.Deadline(h.asked, lease, 0); h.until != want {
-		t.Errorf("the deadline is %v after that of the grants, which two of three nodes keep no longer", h.until.Sub(want))
+	h.renewedAt = fake.Now() // a round of renewals
+	h.votes[0].renewedLocked(scripts.Kept, "one", clock.Deadline(h.renewedAt, lease, 0))
+	a.answers[2].Done(granting("three", 7))
+	if want := clock.Deadline(h.requestedAt, lease, 0); h.deadline != want {
+		t.Errorf("the deadline is %v after that of the grants, which two of three nodes keep no longer", h.deadline.Sub(want))
 	}
 }
 
 // Nothing that is heard after the deadline moves it: the handle is dead.
 func TestDeadHandleStaysDead(t *testing.T) {
 	const lease = time.Second
-	h, fake := heldHold(t, lease)
-	deadline := h.until
+	a, fake := heldHold(t, lease)
+	h := a.hold
+	deadline := h.deadline
 	fake.Advance(lease)
 	later := clock.Deadline(fake.Now(), lease, 0)
 	h.votes[0].renewedLocked(scripts.Kept, "one", later)
 	h.votes[1].renewedLocked(scripts.Kept, "two", later)
-	h.votes[2].Done(granting("three", 7))
+	a.answers[2].Done(granting("three", 7))
 	h.votes[2].renewedLocked(scripts.Gone, "three", later)
-	if h.until != deadline || h.validLocked() {
-		t.Errorf("the deadline moved by %v, valid: %v", h.until.Sub(deadline), h.validLocked())
+	if h.deadline != deadline || h.validLocked() {
+		t.Errorf("the deadline moved by %v, valid: %v", h.deadline.Sub(deadline), h.validLocked())
 	}
 }
 
@@ -83,11 +86,11 @@ func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 		"renewal": func(h *hold, now clock.Instant) func() {
 			r := newRenewal(h.core, now)
 			for i := range 2 {
-				r.all = append(r.all, &batch{core: h.core, node: i, sent: now, votes: []*vote{&h.votes[i]},
+				r.batch = append(r.batch, &renewalReply{core: h.core, sent: now, votes: []*vote{&h.votes[i]},
 					locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}})
 			}
 			return func() {
-				for i, b := range r.all {
+				for i, b := range r.batch {
 					b.Done(renewed(h, i))
 				}
 			}
@@ -95,20 +98,21 @@ func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 		"repair": func(h *hold, now clock.Instant) func() {
 			return func() {
 				for i := range 2 {
-					(&repairing{&h.votes[i], clock.Deadline(now, lease, 0)}).Done(granting(h.votes[i].runID, 7))
+					(&repairReply{&h.votes[i], clock.Deadline(now, lease, 0)}).Done(granting(h.votes[i].runID, 7))
 				}
 			}
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			h, fake := heldHold(t, lease)
+			a, fake := heldHold(t, lease)
+			h := a.hold
 			fake.Advance(lease / 2)
 			want := clock.Deadline(fake.Now(), lease, 0)
 			answer := ask(h, fake.Now())
 			fake.Advance(lease / 4)
 			answer()
-			if h.until != want {
-				t.Errorf("the deadline is %v after that of the requests", h.until.Sub(want))
+			if h.deadline != want {
+				t.Errorf("the deadline is %v after that of the requests", h.deadline.Sub(want))
 			}
 		})
 	}
@@ -116,7 +120,7 @@ func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 
 // Extend counts from its own request, however late the answers are.
 func TestExtendCountsFromItsOwnRequest(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(l, "a")
 		defer c.unlock(held)
@@ -130,17 +134,18 @@ func TestExtendCountsFromItsOwnRequest(t *testing.T) {
 		}
 		held.hold.mu.Lock()
 		defer held.hold.mu.Unlock()
-		if want := clock.Deadline(sent, 30*time.Second, held.hold.set.drift); held.hold.until != want {
-			t.Errorf("the deadline is %v after that of the request", held.hold.until.Sub(want))
+		if want := clock.Deadline(sent, 30*time.Second, held.hold.set.drift); held.hold.deadline != want {
+			t.Errorf("the deadline is %v after that of the request", held.hold.deadline.Sub(want))
 		}
 	})
 }
 
 // A node that has given the lock to another when its holder asks again keeps it no longer, whatever it had promised.
 func TestRefusedAgainIsKeptNoLonger(t *testing.T) {
-	h, _ := heldHold(t, time.Second)
+	a, _ := heldHold(t, time.Second)
+	h := a.hold
 	v := &h.votes[0]
-	said := v.regrantedLocked(pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}, RunID: "one", Sent: true}, h.until)
+	said := v.regrantedLocked(pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}, RunID: "one", Sent: true}, h.deadline)
 	if said != refused || v.until != clock.Never || h.validLocked() {
 		t.Errorf("answer %d, believed until %v, valid %v: one of the two nodes is another's", said, v.until, h.validLocked())
 	}
@@ -148,21 +153,23 @@ func TestRefusedAgainIsKeptNoLonger(t *testing.T) {
 
 // Two grants of one process are one vote.
 func TestSecondGrantOfAProcessIsNone(t *testing.T) {
-	h, _ := heldHold(t, time.Second)
-	h.phase = asking
-	v := &h.votes[2]
-	v.Done(granting("two", 7))
-	if v.answer != failure || v.until != clock.Never {
-		t.Errorf("answer %d, believed until %v", v.answer, v.until)
+	a, _ := heldHold(t, time.Second)
+	h := a.hold
+	h.phase = attempting
+	n := &a.answers[2]
+	n.Done(granting("two", 7))
+	if n.outcome != unknown || n.vote.until != clock.Never {
+		t.Errorf("outcome %d, believed until %v", n.outcome, n.vote.until)
 	}
 }
 
 // Of a batch that a node refused, those who were unlocked meanwhile are not asked for again.
 func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
-	kept, _ := heldHold(t, time.Second)
-	gone, _ := heldHold(t, time.Second)
+	a, _ := heldHold(t, time.Second)
+	b2, _ := heldHold(t, time.Second)
+	kept, gone := a.hold, b2.hold
 	gone.phase = released
-	b := &batch{core: kept.core, pipe: kept.core.nodes[0].Pipe("a"), votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2)}
+	b := &renewalReply{core: kept.core, pipe: kept.core.nodes[0].Pipe("a"), votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2)}
 	for i, v := range b.votes {
 		v.busy = true
 		b.locks[i] = scripts.Renewal{Names: v.hold.names, Owner: v.hold.owner, Lease: v.hold.set.leaseMillis}

@@ -23,26 +23,26 @@ func TestWhatNeedsARelease(t *testing.T) {
 		phase  phase
 		needed bool
 	}{
-		"granted":                                {granting("three", 7), asking, true},
-		"failed, never sent":                     {pipeline.Result{Err: node.ErrDown}, asking, false},
-		"failed, sent":                           {pipeline.Result{Err: node.ErrTimeout, Sent: true}, asking, true},
-		"failed, sent, an error reply":           {pipeline.Result{Err: redis.Error("ERR something"), Sent: true}, asking, true},
-		"failed, sent, nothing carried out":      {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, asking, false},
+		"granted":                                {granting("three", 7), attempting, true},
+		"failed, never sent":                     {pipeline.Result{Err: node.ErrDown}, attempting, false},
+		"failed, sent":                           {pipeline.Result{Err: node.ErrTimeout, Sent: true}, attempting, true},
+		"failed, sent, an error reply":           {pipeline.Result{Err: redis.Error("ERR something"), Sent: true}, attempting, true},
+		"failed, sent, nothing carried out":      {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, attempting, false},
 		"the same, when a release has been sent": {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, failed, true},
-		"refused":                                {pipeline.Result{Reply: taken, Sent: true}, asking, false},
-		"refused, sent twice: one may come late": {pipeline.Result{Reply: taken, Sent: true, Resent: true}, asking, true},
-		"quarantined":                            {pipeline.Result{Reply: waits, Sent: true}, asking, false},
-		"quarantined, sent twice":                {pipeline.Result{Reply: waits, Sent: true, Resent: true}, asking, true},
+		"refused":                                {pipeline.Result{Reply: taken, Sent: true}, attempting, false},
+		"refused, sent twice: one may come late": {pipeline.Result{Reply: taken, Sent: true, Resent: true}, attempting, true},
+		"quarantined":                            {pipeline.Result{Reply: waits, Sent: true}, attempting, false},
+		"quarantined, sent twice":                {pipeline.Result{Reply: waits, Sent: true, Resent: true}, attempting, true},
 		"refused, heard when a repair may have been sent already": {pipeline.Result{Reply: taken, Sent: true}, held, true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			h, _ := heldHold(t, defaults().lease)
-			h.phase = c.phase
-			v := &h.votes[2]
-			v.asked = true
-			v.Done(c.answer)
-			if v.asked != c.needed {
-				t.Errorf("a release would be sent: %v", v.asked)
+			a, _ := heldHold(t, defaults().lease)
+			a.hold.phase = c.phase
+			v := &a.hold.votes[2]
+			v.sent = true
+			a.answers[2].Done(c.answer)
+			if v.sent != c.needed {
+				t.Errorf("a release would be sent: %v", v.sent)
 			}
 		})
 	}
@@ -50,12 +50,12 @@ func TestWhatNeedsARelease(t *testing.T) {
 
 // A node that refused the attempt holds nothing of it, but may grant it later: to a repair, or as the lock is entered again.
 func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
-	for what, later := range map[string]func(c *town, l *Locker, held *Lock){
-		"repaired": func(c *town, l *Locker, held *Lock) {
-			l.core.schedule.hasten(held.hold, l.core.clock.Now())
+	for what, later := range map[string]func(c *cluster, l *Locker, held *Lock){
+		"repaired": func(c *cluster, l *Locker, held *Lock) {
+			l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
 			synctest.Wait()
 		},
-		"entered again": func(c *town, l *Locker, held *Lock) {
+		"entered again": func(c *cluster, l *Locker, held *Lock) {
 			inner, err := l.Lock(held.Context(), "a")
 			if err != nil {
 				c.t.Fatal(err)
@@ -65,7 +65,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inTown(t, func(t *testing.T, c *town) {
+			inCluster(t, func(t *testing.T, c *cluster) {
 				l, rival := c.process(), scripts.OwnerOf("rival")
 				name := scriptNames([]string{"a"})
 				third := func(call scripts.Call) {
@@ -93,7 +93,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 // An attempt is given up, and its release is under way, when the masters say that their marker must be written first: asked
 // again, it would be granted behind its release.
 func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		for _, m := range c.masters {
 			m.Flush() // the marker, too
@@ -120,13 +120,13 @@ func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 
 // A lock that two of three masters forgot is lost, and let go where it was not forgotten.
 func TestLostLockIsReleasedWhereItStands(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(l, "a")
 		synctest.Wait()
 		c.masters[0].Flush()
 		c.masters[1].Flush()
-		l.core.schedule.hasten(held.hold, l.core.clock.Now())
+		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
 		<-held.Context().Done()
 		if !errors.Is(held.Err(), ErrLost) {
 			t.Error(held.Err())
@@ -142,7 +142,7 @@ func TestLostLockIsReleasedWhereItStands(t *testing.T) {
 // in whatever order they tell, and however late the one that has it does.
 func TestUnlockTellsThatTheLockHadBeenLost(t *testing.T) {
 	for late := range 3 {
-		inTown(t, func(t *testing.T, c *town) {
+		inCluster(t, func(t *testing.T, c *cluster) {
 			l := c.process()
 			held := c.lock(l, "a")
 			synctest.Wait()
@@ -158,7 +158,7 @@ func TestUnlockTellsThatTheLockHadBeenLost(t *testing.T) {
 
 // One that had forgotten it is no reason, and the others tell so without the one that is late.
 func TestUnlockOfALockThatAMinorityForgot(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(l, "a")
 		synctest.Wait()
@@ -171,7 +171,7 @@ func TestUnlockOfALockThatAMinorityForgot(t *testing.T) {
 
 // A node that does not answer gets no second renewal before it has answered the first: nothing piles up for it.
 func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		held := c.lock(c.process(WithLease(300*time.Millisecond)), "a")
 		defer c.unlock(held)
 		synctest.Wait()
@@ -191,7 +191,7 @@ func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
 }
 
 // wantNoOwners wants the lock to stand on no master.
-func (c *town) wantNoOwners(l *Locker) {
+func (c *cluster) wantNoOwners(l *Locker) {
 	c.t.Helper()
 	for i, owner := range c.owners(l) {
 		if owner != "" {
@@ -201,7 +201,7 @@ func (c *town) wantNoOwners(l *Locker) {
 }
 
 // owners is who has the name "a", by master.
-func (c *town) owners(l *Locker) (owners []string) {
+func (c *cluster) owners(l *Locker) (owners []string) {
 	c.t.Helper()
 	state, err := l.Inspect(context.Background(), "a")
 	if err != nil {

@@ -5,17 +5,14 @@ package quorum
 import (
 	"cmp"
 	"context"
-	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
@@ -25,30 +22,10 @@ const maxNodes = 64
 
 // Locker locks names on its nodes. It is safe for concurrent use.
 type Locker struct {
-	core *core
-	set  *settings
-	bad  error // of an option given to With
-}
-
-// core is what a Locker shares with those made of it by With.
-type core struct {
-	nodes    []*node.Node
-	need     int
-	owned    bool // the nodes are ours to close
-	clock    clock.Clock
-	maxLease time.Duration
-
-	maxLeaseMillis scripts.Millis
-
-	uuid       string
-	lastOwner  atomic.Uint64
-	dice       dice
-	schedule   *schedule
-	waitlist   waitlist
-	rtt        rtt
-	background tracker
-	closeOnce  sync.Once
-	closed     chan struct{}
+	core     *core
+	waitlist *waitlist
+	set      *settings
+	bad      error // of an option given to With
 }
 
 // Open opens a node for each URL and returns a Locker that owns them. It asks all of them who they are: see New, and node.Open for
@@ -134,11 +111,10 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
 		maxLeaseMillis: scripts.ToMillis(nodes[0].MaxLease()),
-		uuid:           newUUID(), closed: make(chan struct{}), dice: dice{source: rand.New(set.random)},
-		waitlist: waitlist{queues: map[nameSet]*queue{}},
+		uuid:           newUUID(), closed: make(chan struct{}), rng: rand.New(set.random),
 	}
-	c.schedule = newSchedule(c)
-	return &Locker{core: c, set: set}, nil
+	c.schedule = newSchedule(c.clock, c.renewDue)
+	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
 }
 
 // distinct refuses nodes that are one master, by the run id where the server can be asked, and those that are named alike.
@@ -192,7 +168,66 @@ func (l *Locker) With(opts ...Option) *Locker {
 	if err := set.check(l.core.maxLease); err != nil {
 		bad = err
 	}
-	return &Locker{core: l.core, set: &set, bad: bad}
+	return &Locker{core: l.core, waitlist: l.waitlist, set: &set, bad: bad}
+}
+
+// Lock waits until it holds all the names, or ctx is done, and keeps them until Unlock: it renews them in the background
+// unless the lease is fixed. ctx is also the parent of the lock's context, so it should span the work, not only the waiting:
+// when it ends the lock's context ends, but the lock is held, and renewed, until Unlock.
+//
+// With the context of a lock that is held it enters that lock again, if it is asked for names that are all that lock's; other
+// names are locked afresh, and a mix is ErrInvalid. So a lock's context must not be given to a goroutine that should wait its
+// turn: it would be let in. A lock that is entered again stays as it is: a fixed lease ends when it would have, and a Locker made by
+// With of another lease (its length, or fixed or not), max hold or drift gets ErrInvalid.
+//
+// The error is a *Error. It wraps ErrNotAcquired and the reason of the last attempt (ErrHeld, ErrQuarantined or
+// ErrUnavailable), with the context's error, or at once ErrInvalid for names that cannot be locked, ErrClosed, or the
+// *node.Errors when too few nodes are left whose errors could pass by themselves (a wrong password, a key of another type
+// at the name).
+func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
+	names, within, err := l.prepare(ctx, "lock", names)
+	if err != nil {
+		return nil, err
+	}
+	if within != nil {
+		return l.enter(ctx, within, names)
+	}
+	lock, err := l.wait(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	return l.acquired(lock), nil
+}
+
+// TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
+// time-out where too many nodes do not answer. The errors are those of Lock.
+func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
+	names, within, err := l.prepare(ctx, "lock", names)
+	if err != nil {
+		return nil, err
+	}
+	if within != nil {
+		return l.enter(ctx, within, names)
+	}
+	lock, r := l.attempt(ctx, names, waiting.AskAll)
+	if lock == nil {
+		return nil, r.err
+	}
+	return l.acquired(lock), nil
+}
+
+func (l *Locker) acquired(lock *Lock) *Lock {
+	if hook := l.set.hooks.Acquired; hook != nil {
+		told := false
+		defer func() {
+			if !told {
+				lock.hold.drop() // nobody would have it
+			}
+		}()
+		hook(lock)
+		told = true
+	}
+	return lock
 }
 
 // Do runs fn while it holds the names, with the lock's context, which ends when the lock can no longer be trusted. It returns
@@ -207,6 +242,33 @@ func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, nam
 	return fn(lock.Context())
 }
 
+// prepare refuses what cannot be locked, and finds the lock that ctx holds over the names, if any.
+func (l *Locker) prepare(ctx context.Context, op string, names []string) ([]string, *Lock, error) {
+	if err := l.refuse(op, names); err != nil {
+		return nil, nil, err
+	}
+	if ended := contextError(ctx); ended != nil {
+		return nil, nil, &Error{Op: op, Names: names, causes: append([]error{ErrNotAcquired}, ended...)}
+	}
+	within, err := l.heldBy(ctx, op, names)
+	return slices.Clone(names), within, err
+}
+
+// refuse says why this Locker cannot be asked for names, if so.
+func (l *Locker) refuse(op string, names []string) error {
+	if l.bad != nil {
+		return &Error{Op: op, Names: names, causes: []error{l.bad}}
+	}
+	if l.core.isClosed() {
+		e := &Error{Op: op, Names: names, causes: []error{ErrClosed}}
+		if op == "lock" {
+			e.causes = slices.Insert(e.causes, 0, ErrNotAcquired)
+		}
+		return e
+	}
+	return checkNames(op, names)
+}
+
 // Close ends the Locker. Locks that are still held: their contexts end with ErrClosed, renewal stops, and their keys are left
 // to their lease, since the work may be running. Calls that wait return ErrClosed. Close waits for releases that are on their
 // way, for at most two time-outs of a node; then it closes the nodes, if Open made them. It is idempotent and returns nil.
@@ -214,8 +276,8 @@ func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
 		close(c.closed)
-		for _, h := range c.schedule.close() {
-			h.orphan()
+		for _, e := range c.schedule.close() {
+			e.hold.orphan()
 		}
 		c.endNodes()
 	})
@@ -237,70 +299,4 @@ func (c *core) endNodes() {
 		}
 		group.Wait()
 	}
-}
-
-func (c *core) isClosed() bool {
-	select {
-	case <-c.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// dice makes the random part of waits.
-type dice struct {
-	mu     sync.Mutex
-	source *rand.Rand
-}
-
-// below returns a time from 0 to below most.
-func (d *dice) below(most time.Duration) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return time.Duration(d.source.Int64N(int64(most)))
-}
-
-func (c *core) newOwner() scripts.Owner {
-	return scripts.NewOwner(c.uuid, c.lastOwner.Add(1))
-}
-
-// blame names the node of an error that does not; nil stays nil.
-func (c *core) blame(i int, op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var known *node.Error
-	if errors.As(err, &known) {
-		return err
-	}
-	return &node.Error{Node: c.nodes[i].Name(), Op: op, Err: err}
-}
-
-// each asks every node the same, all at once, and waits for all of them. It returns a *node.Error for each that failed.
-func (c *core) each(op string, ask func(i int, n *node.Node) error) *multierror.Error {
-	var group errgroup.Group
-	errs := make([]error, len(c.nodes))
-	for i, n := range c.nodes {
-		group.Go(func() error {
-			errs[i] = c.blame(i, op, ask(i, n))
-			return nil
-		})
-	}
-	group.Wait()
-	var failed *multierror.Error
-	for _, err := range errs {
-		if err != nil {
-			failed = multierror.Append(failed, err)
-		}
-	}
-	return failed
-}
-
-// newUUID returns a random UUID, version 4 (RFC 9562).
-func newUUID() string {
-	var b [16]byte
-	crand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

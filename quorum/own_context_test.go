@@ -9,7 +9,7 @@ import (
 )
 
 // slowly has every master take that long from now on to answer.
-func (c *town) slowly(d time.Duration) {
+func (c *cluster) slowly(d time.Duration) {
 	for i := range c.masters {
 		c.before(i, func() { time.Sleep(d) })
 	}
@@ -33,7 +33,7 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 	}
 	for what, derive := range derived {
 		t.Run(what, func(t *testing.T) {
-			inTown(t, func(t *testing.T, c *town) {
+			inCluster(t, func(t *testing.T, c *cluster) {
 				l := c.process()
 				outer := c.lock(l, "a")
 				inner, err := l.Lock(outer.Context(), "a")
@@ -97,7 +97,7 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 		}, nil, 0, reason},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inTown(t, func(t *testing.T, c *town) {
+			inCluster(t, func(t *testing.T, c *cluster) {
 				l := c.process()
 				parent, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
@@ -129,7 +129,7 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 
 // A context without an end has none when the parent of the lock's ends.
 func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		parent, cancel := context.WithCancel(t.Context())
 		held, err := l.Lock(parent, "a")
@@ -146,13 +146,13 @@ func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
 
 // After Close, and once the lock was lost, Unlock with the lock's own context answers as with any other.
 func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		lost := c.lock(l, "a")
 		synctest.Wait()
 		c.masters[0].Flush()
 		c.masters[1].Flush()
-		l.core.schedule.hasten(lost.hold, l.core.clock.Now())
+		l.core.schedule.hasten(&lost.hold.entry, l.core.clock.Now())
 		<-lost.Context().Done()
 		err := lost.Unlock(lost.Context())
 		if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) {
@@ -170,7 +170,7 @@ func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 
 // Extend hears that the lock is lost while it waits, in the words in which it does with any other context.
 func TestExtendWithTheLocksOwnContext(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		for _, own := range []bool{false, true} {
 			l := c.process()
 			held := c.lock(l, "a")

@@ -87,10 +87,10 @@ func survive(what func()) {
 }
 
 // wantNothingLeft fails the test unless the locker is as one that has never been used, and the name "a" free.
-func (c *town) wantNothingLeft(l *Locker) {
+func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
-	for what, mu := range map[string]*sync.Mutex{"waitlist": &l.core.waitlist.mu, "schedule": &l.core.schedule.mu, "dice": &l.core.dice.mu} {
+	for what, mu := range map[string]*sync.Mutex{"waitlist": &l.waitlist.mu, "schedule": &l.core.schedule.mu, "rng": &l.core.rngMu} {
 		if !mu.TryLock() {
 			c.t.Fatalf("the mutex of the %s stays locked", what)
 		}
@@ -121,7 +121,7 @@ func (c *town) wantNothingLeft(l *Locker) {
 func TestHookAcquiredThatPanics(t *testing.T) {
 	for what, cry := range map[string]func(){"panic": func() { panic(outcry{}) }, "Goexit": runtime.Goexit} {
 		t.Run(what, func(t *testing.T) {
-			inTown(t, func(t *testing.T, c *town) {
+			inCluster(t, func(t *testing.T, c *cluster) {
 				calm := c.process(WithRetry(time.Minute, time.Minute))
 				var seen *Lock
 				l := calm.With(WithHooks(Hooks{Acquired: func(lock *Lock) { seen = lock; cry() }}))
@@ -156,7 +156,7 @@ func TestHookAcquiredThatPanics(t *testing.T) {
 
 // One that unlocks before it panics has done it.
 func TestHookAcquiredThatUnlocksAndPanics(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		calm := c.process()
 		l := calm.With(WithHooks(Hooks{Acquired: func(lock *Lock) { c.unlock(lock); panic(outcry{}) }}))
 		survive(func() { l.Lock(t.Context(), "a") })
@@ -165,7 +165,7 @@ func TestHookAcquiredThatUnlocksAndPanics(t *testing.T) {
 }
 
 func TestHookReleasedThatPanics(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		calm := c.process()
 		l := calm.With(WithHooks(Hooks{Released: func(*Lock) { panic(outcry{}) }}))
 		survive(func() { c.lock(l, "a").Unlock(t.Context()) })
@@ -177,7 +177,7 @@ func TestHookReleasedThatPanics(t *testing.T) {
 
 // A hook Lost that ends its goroutine keeps it from nobody else, and Close does not wait for it.
 func TestHookLostThatEndsItsGoroutine(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		var told atomic.Int64
 		l := c.process(WithFixedLease(time.Second), WithHooks(Hooks{Lost: func(*Lock, error) { told.Add(1); runtime.Goexit() }}))
 		for i := range 3 {
@@ -194,7 +194,7 @@ func TestHookLostThatEndsItsGoroutine(t *testing.T) {
 
 // The log that panics is told that Lock waits, before it does.
 func TestLogThatPanics(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		calm := c.process()
 		l := calm.With(WithLogger(slog.New(touchyLog{slog.Default().Handler()})))
 		for _, m := range c.masters {
@@ -213,7 +213,7 @@ func TestLogThatPanics(t *testing.T) {
 // a queue, no mutex.
 func TestContextThatPanics(t *testing.T) {
 	// sweep plays a scene with the bomb going off at the first call, at the second, and so on, until it does not go off any more.
-	sweep := func(t *testing.T, c *town, l *Locker, b *bomb, least int, scene func(b *bomb)) {
+	sweep := func(t *testing.T, c *cluster, l *Locker, b *bomb, least int, scene func(b *bomb)) {
 		for n := 1; ; n++ {
 			b.disarm()
 			survive(func() {
@@ -233,15 +233,15 @@ func TestContextThatPanics(t *testing.T) {
 			}
 		}
 	}
-	scenes := map[string]func(c *town, l *Locker, ctx context.Context, b *bomb){
-		"Lock": func(c *town, l *Locker, ctx context.Context, b *bomb) {
+	scenes := map[string]func(c *cluster, l *Locker, ctx context.Context, b *bomb){
+		"Lock": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
 			lock, err := l.Lock(ctx, "a")
 			if b.disarm(); err != nil {
 				c.t.Fatal(err)
 			}
 			c.unlock(lock)
 		},
-		"Lock and Unlock": func(c *town, l *Locker, ctx context.Context, b *bomb) {
+		"Lock and Unlock": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
 			lock, err := l.Lock(ctx, "a")
 			if err != nil {
 				c.t.Fatal(err)
@@ -264,12 +264,12 @@ func TestContextThatPanics(t *testing.T) {
 			}
 			lock.Unlock(ctx)
 		},
-		"TryLock in vain": func(c *town, l *Locker, ctx context.Context, b *bomb) {
+		"TryLock in vain": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
 			held := c.lockElsewhere()
 			defer c.unlock(held)
 			l.TryLock(ctx, "a")
 		},
-		"Lock that waits": func(c *town, l *Locker, ctx context.Context, b *bomb) {
+		"Lock that waits": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
 			held := c.lockElsewhere()
 			defer held.Unlock(context.Background())
 			later := time.AfterFunc(3*time.Second, func() { held.Unlock(context.Background()) })
@@ -280,7 +280,7 @@ func TestContextThatPanics(t *testing.T) {
 			}
 			c.unlock(lock)
 		},
-		"Lock that gives up": func(c *town, l *Locker, ctx context.Context, b *bomb) {
+		"Lock that gives up": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
 			held := c.lockElsewhere()
 			defer c.unlock(held)
 			bounded, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -288,7 +288,7 @@ func TestContextThatPanics(t *testing.T) {
 			l.Lock(touchyContext{bounded, b}, "a")
 		},
 		// Another waits behind the one that panics, and must get its turn.
-		"Lock before another": func(c *town, l *Locker, ctx context.Context, b *bomb) {
+		"Lock before another": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
 			held := c.lockElsewhere()
 			defer held.Unlock(context.Background())
 			behind := make(chan turned, 1)
@@ -313,7 +313,7 @@ func TestContextThatPanics(t *testing.T) {
 	}
 	for what, scene := range scenes {
 		t.Run(what, func(t *testing.T) {
-			inTown(t, func(t *testing.T, c *town) {
+			inCluster(t, func(t *testing.T, c *cluster) {
 				b := &bomb{}
 				l := c.process()
 				c.elsewhere = c.process()
@@ -323,7 +323,7 @@ func TestContextThatPanics(t *testing.T) {
 	}
 }
 
-func (c *town) lockElsewhere() *Lock {
+func (c *cluster) lockElsewhere() *Lock {
 	c.t.Helper()
 	return c.lock(c.elsewhere, "a")
 }

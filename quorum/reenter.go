@@ -9,7 +9,31 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// enter enters a lock again that the flow of ctx holds: its level rises by one, on as many nodes as the rule needs, which have to
+// heldBy finds the lock over the names that the flow of ctx holds. A flow that holds some of them, or holds them through
+// several locks, would wait for itself: ErrInvalid.
+func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
+	var within *Lock
+	for i, name := range names {
+		found := innermost(ctx)
+		for found != nil && !(found.hold.core == l.core && slices.Contains(found.hold.first.names, name) && found.Valid()) {
+			found = found.outer
+		}
+		switch {
+		case i > 0 && (found == nil) != (within == nil):
+			missing := name
+			if within == nil {
+				missing = names[0]
+			}
+			return nil, invalidf(op, names, "this flow holds some of the names already, but not %.64q: it would wait for itself", missing)
+		case found != nil && within != nil && found.hold != within.hold:
+			return nil, invalidf(op, names, "this flow holds the names through several locks: enter each by itself")
+		}
+		within = found
+	}
+	return within, nil
+}
+
+// enter enters a lock again that the flow of ctx holds: its level rises by one, on as many nodes as the quorum needs, which have to
 // confirm that the lock still stands. Level and token on the nodes are absolute, so that a request or a reply that is lost,
 // or comes twice, counts once. A fixed lease is asked for what is left of it: nothing prolongs it, also where it was forgotten.
 func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock, error) {
@@ -25,11 +49,11 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 			inner.backOut()
 		}
 	}()
-	r, err := inner.ask(within)
+	t, err := inner.startEnter(within)
 	if err != nil {
 		return nil, err
 	}
-	err = inner.await(ctx, "lock", r)
+	err = inner.await(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
 		entered = true
 		return inner, nil
@@ -45,8 +69,8 @@ func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock
 	return nil, failure
 }
 
-// ask raises the level of the hold, here and on the nodes, and makes the handle that of the new level.
-func (l *Lock) ask(within *Lock) (*round, error) {
+// startEnter raises the level of the hold, here and on the nodes, and makes the handle that of the new level.
+func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,25 +79,24 @@ func (l *Lock) ask(within *Lock) (*round, error) {
 	}
 	sent, lease := h.core.clock.Now(), h.set.lease
 	if h.set.fixed {
-		lease = h.until.Sub(sent)
+		lease = h.deadline.Sub(sent)
 	}
 	h.level++
 	l.level = h.level
 	h.inner = append(h.inner, l)
 
-	r := newRound(len(h.votes), h.core.need)
-	call := h.acquireAgainLocked(h.level, scripts.ToMillis(lease))
+	t := newTally(len(h.votes), h.core.need)
+	call := h.acquireAgain(h.level, scripts.ToMillis(lease))
 	until := clock.Deadline(sent, lease, h.set.drift)
-	for i, n := range h.core.nodes {
+	for i := range h.votes {
 		v := &h.votes[i]
-		to := &entering{repairing{v, until}, r}
-		if err := n.Pipe(h.lane()).Start(call, &v.claim, to); err != nil {
-			r.answer(i, reply{err: err})
+		if err := h.pipe(i).Start(call, &v.claim, &enterReply{t, v, until}); err != nil {
+			t.add(i, answered{err: err})
 		} else {
-			v.asked = true
+			v.sent = true
 		}
 	}
-	return r, nil
+	return t, nil
 }
 
 // backOut takes the level back that the handle has raised, on every node, whatever has reached it.
@@ -83,28 +106,31 @@ func (l *Lock) backOut() {
 	defer l.cancel(ErrNotAcquired)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.level == 0 {
-		return
+	if l.level > 0 && h.phase == held {
+		h.lowerLocked(l, noTally)
 	}
+}
+
+// lowerLocked lowers the level by that of an inner handle, here and on the nodes.
+func (h *hold) lowerLocked(l *Lock, to func(*vote) *tally) {
+	h.level--
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	if h.phase == held {
-		h.level--
-		h.releaseLocked(h.level, unheard)
-	}
+	h.releaseLocked(h.level, to)
 }
 
-// entering hears a node's answer to a holder that enters again.
-type entering struct {
-	repairing
-	round *round
+// enterReply takes a node's answer to a holder that enters again.
+type enterReply struct {
+	tally *tally
+	vote  *vote
+	until clock.Instant // how long the node keeps what it is asked for
 }
 
-func (e *entering) Done(r pipeline.Result) {
-	var a reply
+func (e *enterReply) Done(r pipeline.Result) {
+	var a answered
 	v := e.vote
-	v.hold.hear(v, func() {
+	v.hold.update(func() {
 		a.counts = v.regrantedLocked(r, e.until) == granted
 		a.err = v.err
 	})
-	e.round.answer(v.node, a)
+	e.tally.add(v.node, a)
 }

@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -10,30 +8,73 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// batchSize and batchBytes bound how much one call renews, and so how long it keeps the server from others. A lock is not divided.
 const (
+	// coalesce bounds how much earlier than due a lock is renewed, to travel with others.
+	coalesce = 10 * time.Millisecond
+
+	// batchSize and batchBytes bound how much one call renews, and so how long it keeps the server from others. A lock is not
+	// divided.
 	batchSize  = 128      // locks
 	batchBytes = 64 << 10 // of names, counting perName for what comes with each
 	perName    = 128
 )
 
-var lossWords = map[scripts.Renewed]error{
-	scripts.Gone:  errors.New("the node had forgotten the lock"),
-	scripts.Taken: errors.New("the node had given the lock to another"),
+// planLocked sets when a hold that has just been seen to is due again: a third of its lease later, or at its deadline.
+func (h *hold) planLocked(now clock.Instant) {
+	h.entry.at, h.entry.early = h.deadline, 0
+	if next := now.Add(h.set.lease / 3); !h.set.fixed && next.Before(h.deadline) {
+		h.entry.at, h.entry.early = next, min(coalesce, h.set.lease/30)
+	}
+}
+
+// renewDue sees to holds that are due (schedule.due): it ends those whose deadline has passed, and renews the others.
+func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
+	// Contexts that must end come first: all that is done before them is time in which another may be granted.
+	var lost, kept []*hold
+	for _, e := range due {
+		h := e.hold
+		h.mu.Lock()
+		switch {
+		case h.phase != held:
+			e.over = true
+		case !now.Before(h.deadline):
+			e.over = true
+			h.loseLocked(h.whyLostLocked(now))
+			lost = append(lost, h)
+		default:
+			h.planLocked(now)
+			kept = append(kept, h)
+		}
+		h.mu.Unlock()
+	}
+	r := newRenewal(c, now)
+	for _, h := range kept {
+		h.mu.Lock()
+		if h.phase == held && !h.set.fixed {
+			r.addLocked(h)
+		}
+		h.mu.Unlock()
+	}
+	unsent := r.send()
+	return func() {
+		c.finishLost(lost...)
+		for _, u := range unsent {
+			u.batch.Done(pipeline.Result{Err: u.err})
+		}
+	}
 }
 
 // renewal gathers the locks whose renewals fall together into one call for each connection.
 type renewal struct {
-	core    *core
-	sent    clock.Instant             // read before anything is sent
-	batches map[*pipeline.Pipe]*batch // that have room
-	all     []*batch                  // in the order in which they were begun
+	core  *core
+	sent  clock.Instant                    // read before anything is sent
+	open  map[*pipeline.Pipe]*renewalReply // that have room
+	batch []*renewalReply                  // in the order in which they were begun
 }
 
-// batch is the locks that one call renews on one node. It hears the answer.
-type batch struct {
+// renewalReply is the locks that one call renews on one node. It takes the answer.
+type renewalReply struct {
 	core  *core
-	node  int
 	pipe  *pipeline.Pipe
 	sent  clock.Instant
 	votes []*vote
@@ -42,72 +83,64 @@ type batch struct {
 }
 
 func newRenewal(c *core, now clock.Instant) *renewal {
-	return &renewal{core: c, sent: now, batches: map[*pipeline.Pipe]*batch{}}
+	return &renewal{core: c, sent: now, open: map[*pipeline.Pipe]*renewalReply{}}
 }
 
-// planLocked adds a hold's renewal on every node that keeps it. On the others it asks, at once, for the grant again ("repair"):
-// a node that has forgotten the lock grants it to the same owner with the same token, if it is admitted and nobody else is there.
+// addLocked adds a hold's renewal on every node that keeps it. Of the others it asks, at once, for the grant again ("repair"):
+// a node that has forgotten the lock grants it to the same owner with the same token, if it is admitted and no other owner is there.
 // Nodes that have not answered the last time are left out: nothing piles up for them.
-func (r *renewal) planLocked(h *hold) {
-	h.begun = r.sent
-	until := clock.Deadline(r.sent, h.set.lease, h.set.drift)
+func (r *renewal) addLocked(h *hold) {
+	h.renewedAt = r.sent
 	bytes := 0
 	for _, name := range h.names {
 		bytes += len(name.String()) + perName
 	}
-	var repair scripts.Call
-	for i, n := range r.core.nodes {
+	for i := range h.votes {
 		v := &h.votes[i]
-		if v.busy {
-			continue
+		switch {
+		case v.busy:
+		case v.until == clock.Never:
+			v.repairLocked(h.deadlineFor(r.sent))
+		default:
+			v.busy = true
+			b := r.batchFor(v, bytes)
+			b.votes, b.bytes = append(b.votes, v), b.bytes+bytes
+			b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
 		}
-		if v.until == clock.Never {
-			if !repair.IsAcquire() {
-				repair = h.acquireAgainLocked(h.level, h.set.leaseMillis)
-			}
-			v.forgot = false
-			if err := n.Pipe(h.lane()).Start(repair, &v.claim, &repairing{v, until}); err != nil {
-				v.err = err
-			} else {
-				v.busy, v.asked = true, true
-			}
-			continue
-		}
-		v.busy = true
-		pipe := n.Pipe(h.lane())
-		b := r.batches[pipe]
-		if b == nil || len(b.votes) == batchSize || b.bytes+bytes > batchBytes || v.alone {
-			b = &batch{core: r.core, node: i, pipe: pipe, sent: r.sent}
-			r.all = append(r.all, b)
-			if !v.alone {
-				r.batches[pipe] = b
-			}
-		}
-		b.votes, b.bytes = append(b.votes, v), b.bytes+bytes
-		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
 	}
 }
 
-// acquireAgainLocked is the call by which a holder asks for its own lock: to enter again, or to repair.
-func (h *hold) acquireAgainLocked(level int, lease scripts.Millis) scripts.Call {
-	return scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: level, Lease: lease, MaxLease: h.core.maxLeaseMillis, Token: h.token,
-	})
+// batchFor returns the batch with which a vote travels.
+func (r *renewal) batchFor(v *vote, bytes int) *renewalReply {
+	pipe := v.hold.pipe(v.node)
+	if b := r.open[pipe]; b != nil && len(b.votes) < batchSize && b.bytes+bytes <= batchBytes && !v.alone {
+		return b
+	}
+	b := &renewalReply{core: r.core, pipe: pipe, sent: r.sent}
+	r.batch = append(r.batch, b)
+	if !v.alone {
+		r.open[pipe] = b
+	}
+	return b
 }
 
-// send puts the batches into the pipelines. It returns what is to be done about those that nodes refused, once the schedule is
-// unlocked.
-func (r *renewal) send() (refused []func()) {
-	for _, b := range r.all {
+// unsent is a batch that a pipe did not take.
+type unsent struct {
+	batch *renewalReply
+	err   error
+}
+
+func (r *renewal) send() (failed []unsent) {
+	for _, b := range r.batch {
 		if err := b.pipe.Start(scripts.Renew(b.locks), nil, b); err != nil {
-			refused = append(refused, func() { b.Done(pipeline.Result{Err: err}) })
+			failed = append(failed, unsent{b, err})
 		}
 	}
-	return refused
+	return failed
 }
 
 // Done takes a node's answer to a batch.
-func (b *batch) Done(r pipeline.Result) {
+func (b *renewalReply) Done(r pipeline.Result) {
 	if len(b.votes) > 1 && r.RefusesKeys {
 		for i := range b.votes {
 			b.renewAlone(i)
@@ -115,117 +148,107 @@ func (b *batch) Done(r pipeline.Result) {
 		return
 	}
 	for i, v := range b.votes {
-		until := clock.Deadline(b.sent, v.hold.set.lease, v.hold.set.drift)
-		if r.Err != nil {
-			v.hold.hear(v, func() { v.busy, v.err = false, r.Err })
-			continue
-		}
-		v.hold.hear(v, func() {
+		v.hold.update(func() {
 			v.busy = false
+			if r.Err != nil {
+				v.err = r.Err
+				return
+			}
 			v.alone = false
-			v.renewedLocked(r.Reply.Renew[i], r.RunID, until)
+			v.renewedLocked(r.Reply.Renew[i], r.RunID, v.hold.deadlineFor(b.sent))
 		})
 	}
 }
 
-// renewAlone asks again, at once, for one lock of a batch that the server refused: perhaps for one key, and that of another lock.
-func (b *batch) renewAlone(i int) {
+// renewAlone renews at once one lock of a batch that the server refused: perhaps for one key, and that of another lock.
+func (b *renewalReply) renewAlone(i int) {
 	v := b.votes[i]
-	h := v.hold
-	one := &batch{core: b.core, node: b.node, pipe: b.pipe, votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1]}
-	h.mu.Lock()
-	if h.phase != held { // nothing is sent after its release
-		v.busy = false
-		h.mu.Unlock()
-		return
-	}
-	v.alone = true
-	one.sent = b.core.clock.Now()
-	err := one.pipe.Start(scripts.Renew(one.locks), nil, one)
-	h.mu.Unlock()
-	if err != nil {
+	one := &renewalReply{core: b.core, pipe: b.pipe, votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1]}
+	if err := one.startAlone(v); err != nil {
 		one.Done(pipeline.Result{Err: err})
 	}
 }
 
-// renewedLocked takes what a node says of a grant that was to be renewed.
-func (v *vote) renewedLocked(said scripts.Renewed, runID string, until clock.Instant) {
-	if said == scripts.Kept {
-		v.err = v.hold.confirmLocked(v, runID, until)
-		return
+func (b *renewalReply) startAlone(v *vote) error {
+	v.hold.mu.Lock()
+	defer v.hold.mu.Unlock()
+	if v.hold.phase != held { // nothing is sent after its release
+		v.busy = false
+		return nil
 	}
-	v.hold.denyLocked(v)
-	v.err = v.hold.core.blame(v.node, "renew", lossWords[said])
+	v.alone = true
+	b.sent = b.core.clock.Now()
+	return b.pipe.Start(scripts.Renew(b.locks), nil, b)
 }
 
-// repairing hears a node's answer to a repair.
-type repairing struct {
+// repairLocked asks a node that does not keep the lock for the grant again.
+func (v *vote) repairLocked(until clock.Instant) {
+	h := v.hold
+	v.forgot = false
+	if err := h.pipe(v.node).Start(h.acquireAgain(h.level, h.set.leaseMillis), &v.claim, &repairReply{v, until}); err != nil {
+		v.err = err
+		return
+	}
+	v.busy, v.sent = true, true
+}
+
+// repairReply takes a node's answer to a repair.
+type repairReply struct {
 	vote  *vote
 	until clock.Instant // how long the node keeps what it is asked for
 }
 
-func (a *repairing) Done(r pipeline.Result) {
+func (a *repairReply) Done(r pipeline.Result) {
 	v := a.vote
-	v.hold.hear(v, func() {
+	v.hold.update(func() {
 		v.busy = false
 		v.regrantedLocked(r, a.until)
 	})
 }
 
-// regrantedLocked takes a node's answer to a holder that asked for its own lock again, until then.
-func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) answer {
-	h := v.hold
-	said, err := h.readGrant(v, r)
-	switch said {
-	case granted:
-		if err = h.confirmLocked(v, r.RunID, until); err != nil {
-			said = failure
-		}
-	case refused:
-		h.denyLocked(v)
-		v.forgot = true // perhaps by an attempt that fails: it is worth asking again soon
-		err = h.core.blame(v.node, "acquire", lossWords[scripts.Taken])
-	case quarantined:
-		h.denyLocked(v)
-		v.forgot = false
-		err = h.core.blame(v.node, "acquire", ErrQuarantined)
+// update applies one node's answer to a hold that is held, ends the hold if that leaves too few nodes, and sees that renewals that
+// fell short are tried again soon.
+func (h *hold) update(apply func()) {
+	c := h.core
+	hastenTo, lost := h.applyAnswer(apply)
+	if lost {
+		c.finishLost(h)
+	} else if hastenTo != clock.Never {
+		c.schedule.hasten(&h.entry, hastenTo)
 	}
-	v.err = err
-	return said
 }
 
-// hear applies one node's answer to a hold that is held, ends the hold if that leaves too few nodes, and sees that a round that
-// fell short is tried again soon.
-func (h *hold) hear(v *vote, apply func()) {
+// applyAnswer returns when the hold must be seen to at the latest, Never when nothing has changed that.
+func (h *hold) applyAnswer(apply func()) (hastenTo clock.Instant, lost bool) {
 	h.mu.Lock()
-	before := h.until
+	defer h.mu.Unlock()
+	before := h.deadline
 	apply()
 	if h.phase != held {
-		h.mu.Unlock()
-		return
+		return clock.Never, false
 	}
 	now := h.core.clock.Now()
-	if !now.Before(h.until) {
-		h.loseLocked(h.overdueLocked(now))
-		h.mu.Unlock()
-		h.letGo()
-		h.core.tell(h)
-		return
+	if !now.Before(h.deadline) {
+		h.loseLocked(h.whyLostLocked(now))
+		return clock.Never, true
 	}
-	until := h.until
-	soon := !h.set.fixed && h.needsRetryLocked()
-	h.mu.Unlock()
-	if until.Before(before) {
-		h.core.schedule.hasten(h, until)
+	if h.deadline.Before(before) {
+		hastenTo = h.deadline
+	} else {
+		hastenTo = clock.Never
 	}
-	if soon {
-		h.core.schedule.hasten(h, now.Add(min(max(h.set.lease/12, 2*time.Millisecond), 500*time.Millisecond)))
+	if !h.set.fixed && h.fellShortLocked() {
+		soon := now.Add(min(max(h.set.lease/12, 2*time.Millisecond), 500*time.Millisecond))
+		if hastenTo == clock.Never || soon.Before(hastenTo) {
+			hastenTo = soon
+		}
 	}
+	return hastenTo, false
 }
 
-// needsRetryLocked tells that a node has forgotten the lock and may be repaired, or that a round is over and too few nodes
-// confirmed it.
-func (h *hold) needsRetryLocked() bool {
+// fellShortLocked tells that a node has forgotten the lock and may be repaired, or that all have answered the last renewals and
+// too few confirmed them.
+func (h *hold) fellShortLocked() bool {
 	open := false
 	for i := range h.votes {
 		if h.votes[i].forgot {
@@ -233,23 +256,9 @@ func (h *hold) needsRetryLocked() bool {
 		}
 		open = open || h.votes[i].busy
 	}
-	goal := clock.Deadline(h.begun, h.set.lease, h.set.drift)
+	goal := h.deadlineFor(h.renewedAt)
 	if h.limit != clock.Never {
 		goal = min(goal, h.limit)
 	}
-	return !open && h.until.Before(goal)
-}
-
-// overdueLocked says why a hold ends.
-func (h *hold) overdueLocked(now clock.Instant) string {
-	switch {
-	case h.limit != clock.Never && !now.Before(h.limit):
-		return fmt.Sprintf("its max hold of %v is over", h.set.maxHold)
-	case h.until == clock.Never:
-		return "too few nodes keep it"
-	case h.set.fixed:
-		return "its lease is over"
-	default:
-		return "too few nodes confirmed a renewal in time"
-	}
+	return !open && h.deadline.Before(goal)
 }

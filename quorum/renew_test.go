@@ -24,7 +24,8 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 		"both":        {5, maxNames, long, 1},
 	} {
 		t.Run(what, func(t *testing.T) {
-			one, fake := heldHold(t, time.Second)
+			a, fake := heldHold(t, time.Second)
+			one := a.hold
 			l := &Locker{core: one.core, set: one.set}
 			r, total := newRenewal(one.core, fake.Now()), 0
 			for i := range c.locks {
@@ -33,14 +34,14 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 					names = append(names, fmt.Sprint(c.name, i, " ", k))
 				}
 				h := newHold(l, scriptNames(names))
-				h.phase, h.until = held, clock.Instant(1<<62)
+				h.phase, h.deadline = held, clock.Instant(1<<62)
 				for i := range h.votes {
-					h.votes[i].until = h.until
+					h.votes[i].until = h.deadline
 				}
-				r.planLocked(h)
+				r.addLocked(h)
 			}
 			largest := 0
-			for _, b := range r.all {
+			for _, b := range r.batch {
 				total += len(b.votes)
 				largest = max(largest, len(b.votes))
 				if len(b.votes) != len(b.locks) {

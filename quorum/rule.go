@@ -58,19 +58,3 @@ func deadlineOf(until []clock.Instant, need int) clock.Instant {
 	slices.Sort(until)
 	return until[len(until)-need]
 }
-
-// chooseToken picks the fencing token out of the counters of the grants that were read when the rule was met: the largest.
-// Behind tells how many of them must be written back, because they stand lower.
-func chooseToken(votes []vote) (token uint64, behind int) {
-	for i := range votes {
-		if votes[i].read {
-			token = max(token, votes[i].token)
-		}
-	}
-	for i := range votes {
-		if votes[i].read && votes[i].token < token {
-			behind++
-		}
-	}
-	return token, behind
-}

@@ -136,12 +136,12 @@ func TestDeadlineAgainstOracle(t *testing.T) {
 func TestTokenAgainstOracle(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		eachOutcome(n, 5, func(outcome []int) { // 0: not read, though granted late with a higher counter
-			votes := make([]vote, n)
+			votes := make([]answer, n)
 			var highest uint64
 			standing := map[uint64]int{}
 			read := 0
 			for i, o := range outcome {
-				votes[i] = vote{token: uint64(o), read: o > 0}
+				votes[i] = answer{token: uint64(o), counted: o > 0}
 				if o == 0 {
 					votes[i].token = 99
 					continue
@@ -162,7 +162,7 @@ func TestOracleAboveFiveNodes(t *testing.T) {
 	for range 3_000 {
 		n := 6 + rand.IntN(5)
 		need := 1 + rand.IntN(n)
-		answers, votes := make([]int, n), make([]vote, n)
+		answers, votes := make([]int, n), make([]answer, n)
 		yes, no := 0, 0
 		var highest uint64
 		standing := map[uint64]int{}
@@ -170,7 +170,7 @@ func TestOracleAboveFiveNodes(t *testing.T) {
 			switch answers[i] = rand.IntN(3); answers[i] {
 			case 1:
 				yes++
-				votes[i] = vote{token: 1 + rand.Uint64N(4), read: true}
+				votes[i] = answer{token: 1 + rand.Uint64N(4), counted: true}
 				highest = max(highest, votes[i].token)
 				standing[votes[i].token]++
 			case 2:

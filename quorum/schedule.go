@@ -9,82 +9,88 @@ import (
 )
 
 const (
-	// coalesce bounds how much earlier than due a lock is renewed, to travel with others.
-	coalesce = 10 * time.Millisecond
-	// maxSleep bounds the sleep of the schedule while locks are held: timers do not count a suspend of the machine, so
-	// that after one the contexts of lost locks end within that time.
+	// maxSleep bounds the sleep of the schedule while it has entries: timers do not count a suspend of the machine, so after one
+	// the contexts of lost locks end within that time.
 	maxSleep = time.Second
-	// tickSize bounds how many locks are seen to while the schedule is locked.
-	tickSize = 256
+	// maxDue bounds how many entries are seen to while the schedule is locked.
+	maxDue = 256
 )
 
-// schedule renews the locks of a core in time and ends those whose deadline has passed: one timer for all of them, and no
-// goroutine while nothing is due.
+// schedule calls due for entries whose time has come: one timer for all of them, and no goroutine while none is due.
 //
 // Lock order: schedule.mu, then hold.mu, then the nodes'.
 type schedule struct {
-	core *core
+	clock clock.Clock
+	// due sees to entries: it sets when each is due next, or that it is over. It is called with the mutex, so that what it sends
+	// is on its way when remove returns. It returns what is left to do without the mutex.
+	due func(now clock.Instant, entries []*entry) (after func())
 
 	mu     sync.Mutex
-	queue  holdQueue
+	queue  entryQueue
 	timer  clock.Timer
 	wake   clock.Instant // when the timer fires; Never when it is not set
 	closed bool
 }
 
-func newSchedule(c *core) *schedule {
-	s := &schedule{core: c, wake: clock.Never}
-	s.timer = c.clock.AfterFunc(time.Hour, s.run)
+// entry is one hold's place in the schedule. The schedule's mutex guards it.
+type entry struct {
+	hold  *hold
+	at    clock.Instant
+	early time.Duration // how much earlier than at it may be seen to, together with others
+	over  bool
+	index int // in the heap; −1 when it is not in the schedule
+}
+
+func newSchedule(c clock.Clock, due func(now clock.Instant, entries []*entry) (after func())) *schedule {
+	s := &schedule{clock: c, due: due, wake: clock.Never}
+	s.timer = c.AfterFunc(time.Hour, s.run)
 	s.timer.Stop()
 	return s
 }
 
-// add takes a hold that has just become held. It returns false when the schedule is closed.
-func (s *schedule) add(h *hold) bool {
-	h.mu.Lock()
-	next := h.nextLocked(h.begun)
-	h.mu.Unlock()
+// add calls ready, which sets when the entry is due, and takes the entry if ready agrees. It returns false when ready does not, or
+// when the schedule is closed.
+func (s *schedule) add(e *entry, ready func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || !ready() {
 		return false
 	}
-	h.next = next
-	heap.Push(&s.queue, h)
+	heap.Push(&s.queue, e)
 	s.armLocked()
 	return true
 }
 
-// remove takes a hold out. When it returns, a renewal of the hold is in the nodes' pipelines already or will never be sent.
-func (s *schedule) remove(h *hold) {
+// remove takes an entry out, if it is in the schedule.
+func (s *schedule) remove(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.index >= 0 {
-		heap.Remove(&s.queue, h.index)
+	if e.index >= 0 {
+		heap.Remove(&s.queue, e.index)
 	}
 }
 
-// hasten sees to a hold by then, if it is still scheduled, and not later.
-func (s *schedule) hasten(h *hold, by clock.Instant) {
+// hasten has an entry due by then, if it is in the schedule, and not later.
+func (s *schedule) hasten(e *entry, by clock.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.index >= 0 && by.Before(h.next) {
-		h.next = by
-		heap.Fix(&s.queue, h.index)
+	if e.index >= 0 && by.Before(e.at) {
+		e.at = by
+		heap.Fix(&s.queue, e.index)
 		s.armLocked()
 	}
 }
 
-// close ends the schedule and returns the holds that were in it.
-func (s *schedule) close() []*hold {
+// close ends the schedule and returns the entries that were in it.
+func (s *schedule) close() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 	s.timer.Stop()
 	left := s.queue
 	s.queue = nil
-	for _, h := range left {
-		h.index = -1
+	for _, e := range left {
+		e.index = -1
 	}
 	return left
 }
@@ -93,11 +99,11 @@ func (s *schedule) armLocked() {
 	if s.closed || len(s.queue) == 0 {
 		return
 	}
-	next := s.queue[0].next
+	next := s.queue[0].at
 	if s.wake != clock.Never && !next.Before(s.wake) {
 		return
 	}
-	now := s.core.clock.Now()
+	now := s.clock.Now()
 	sleep := min(max(next.Sub(now), 0), maxSleep)
 	s.wake = now.Add(sleep)
 	s.timer.Reset(sleep)
@@ -108,90 +114,53 @@ func (s *schedule) run() {
 	s.mu.Lock()
 	s.wake = clock.Never
 	s.mu.Unlock()
-	for s.tick() {
+	for s.runSome() {
 	}
 }
 
-// tick sees to some of the holds that are due. It returns true when more may be.
-func (s *schedule) tick() (more bool) {
+// runSome sees to some of the entries that are due. It returns true when more may be.
+func (s *schedule) runSome() (more bool) {
 	s.mu.Lock()
-	now := s.core.clock.Now()
-	// Contexts that must end come first: every lock that is seen to before them is time in which another may be granted.
-	var lost, kept []*hold
-	for len(lost)+len(kept) < tickSize && len(s.queue) > 0 && s.queue[0].due(now) {
-		h := s.queue[0]
-		h.mu.Lock()
-		switch {
-		case h.phase != held:
-			heap.Pop(&s.queue)
-		case !now.Before(h.until):
-			h.loseLocked(h.overdueLocked(now))
-			heap.Pop(&s.queue)
-			lost = append(lost, h)
-		default:
-			h.next = h.nextLocked(now)
-			heap.Fix(&s.queue, 0)
-			kept = append(kept, h)
-		}
-		h.mu.Unlock()
+	now := s.clock.Now()
+	var due []*entry
+	for len(due) < maxDue && len(s.queue) > 0 && s.queue[0].isDue(now) {
+		due = append(due, heap.Pop(&s.queue).(*entry))
 	}
-	r := newRenewal(s.core, now)
-	for _, h := range kept {
-		h.mu.Lock()
-		if h.phase == held && !h.set.fixed {
-			r.planLocked(h)
+	after := s.due(now, due)
+	for _, e := range due {
+		if !e.over {
+			heap.Push(&s.queue, e)
 		}
-		h.mu.Unlock()
 	}
-	refused := r.send()
 	s.armLocked()
 	s.mu.Unlock()
-
-	for _, h := range lost {
-		h.letGo()
-	}
-	s.core.tell(lost...)
-	for _, answer := range refused {
-		answer()
-	}
-	return len(lost)+len(kept) == tickSize
+	after()
+	return len(due) == maxDue
 }
 
-// due tells whether the hold is to be seen to: when its time has come, or, for a renewal, a little before.
-func (h *hold) due(now clock.Instant) bool {
-	early := min(coalesce, h.set.lease/30)
-	return !now.Before(h.next) || h.renewalNext && h.next.Sub(now) < early
+func (e *entry) isDue(now clock.Instant) bool {
+	return !now.Before(e.at) || e.at.Sub(now) < e.early
 }
 
-// nextLocked is when a hold that has just been seen to needs it again: a third of its lease later, or at its deadline.
-func (h *hold) nextLocked(now clock.Instant) clock.Instant {
-	renewal := now.Add(h.set.lease / 3)
-	h.renewalNext = !h.set.fixed && renewal.Before(h.until)
-	if h.renewalNext {
-		return renewal
-	}
-	return h.until
-}
+// entryQueue is a heap by time.
+type entryQueue []*entry
 
-// holdQueue is a heap by next.
-type holdQueue []*hold
-
-func (q holdQueue) Len() int           { return len(q) }
-func (q holdQueue) Less(i, j int) bool { return q[i].next.Before(q[j].next) }
-func (q holdQueue) Swap(i, j int) {
+func (q entryQueue) Len() int           { return len(q) }
+func (q entryQueue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+func (q entryQueue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].index, q[j].index = i, j
 }
-func (q *holdQueue) Push(x any) {
-	h := x.(*hold)
-	h.index = len(*q)
-	*q = append(*q, h)
+func (q *entryQueue) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*q)
+	*q = append(*q, e)
 }
-func (q *holdQueue) Pop() any {
+func (q *entryQueue) Pop() any {
 	old := *q
-	h := old[len(old)-1]
+	e := old[len(old)-1]
 	old[len(old)-1] = nil
 	*q = old[:len(old)-1]
-	h.index = -1
-	return h
+	e.index = -1
+	return e
 }

@@ -3,9 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 // waitlist is the queues of a Locker and of those made of it by With, one for each set of names that somebody locks. What they
 // decide is package waiting's; here their waiters sleep, wake and attempt.
 type waitlist struct {
+	core   *core
 	mu     sync.Mutex
 	queues map[nameSet]*queue
 	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a first attempt probes one node:
@@ -34,30 +33,13 @@ func (all *waitlist) contendedLocked(key nameSet) *clock.Instant {
 	return &all.contendedUntil[sum%uint32(len(all.contendedUntil))]
 }
 
-// nameSet is a set of names as a key.
-type nameSet struct {
-	count int
-	text  string
-}
-
-func newNameSet(names []string) nameSet {
-	if len(names) == 1 {
-		return nameSet{1, names[0]}
-	}
-	var b strings.Builder
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		fmt.Fprintf(&b, "%d:%s", len(name), name)
-	}
-	return nameSet{len(names), b.String()}
-}
-
 // queue is the calls of Lock for one set of names, in FIFO order, and the subscriptions that wake them.
 type queue struct {
-	core  *core
+	list  *waitlist
 	key   nameSet
 	first waiter // the one that made the queue: names that nobody else wants cost one allocation
 
-	// Under waitlist.mu.
+	// Under list.mu.
 	waiting.Queue
 	subscribed bool     // by one of the waiters, once
 	cancels    []func() // of the subscriptions
@@ -69,37 +51,43 @@ type waiter struct {
 	queue *queue
 	waiting.Waiter
 
-	// Under waitlist.mu; nil for a call that has not had to wait.
+	// Under queue.list.mu; nil for a call that has not had to wait.
 	wake  chan struct{} // holds one when the waiter should look whether it is to ask
 	alarm clock.Timer   // sends to wake
 }
 
 // join puts a call of Lock at the end of the queue for its names.
 func (l *Locker) join(names []string) *waiter {
-	c, key := l.core, newNameSet(names)
-	c.waitlist.mu.Lock()
-	q := c.waitlist.queues[key]
+	list, key := l.waitlist, newNameSet(names)
+	list.mu.Lock()
+	q := list.queues[key]
 	var w *waiter
 	if q == nil {
-		q = &queue{core: c, key: key}
-		first := waiting.AskAll
-		if c.clock.Now().Before(*c.waitlist.contendedLocked(key)) {
-			first = waiting.ProbeFirst
-		}
-		q.Init(len(c.nodes), c.need, first, c.newRand)
-		c.waitlist.queues[key] = q
+		q = list.newQueueLocked(key)
 		w = &q.first
 	} else {
 		w = new(waiter)
 	}
 	w.queue, w.Owner = q, w
-	q.Join(&w.Waiter, l.set.retry, c.moment())
+	q.Join(&w.Waiter, l.set.retry, l.core.moment())
 	q.armLocked(w)
-	c.waitlist.mu.Unlock()
+	list.mu.Unlock()
 	if w != &q.first {
 		q.subscribe(names)
 	}
 	return w
+}
+
+func (all *waitlist) newQueueLocked(key nameSet) *queue {
+	c := all.core
+	first := waiting.AskAll
+	if c.clock.Now().Before(*all.contendedLocked(key)) {
+		first = waiting.ProbeFirst
+	}
+	q := &queue{list: all, key: key}
+	q.Init(len(c.nodes), c.need, first, c.newRand)
+	all.queues[key] = q
+	return q
 }
 
 // moment is now, for package waiting.
@@ -110,9 +98,9 @@ func (c *core) moment() waiting.Moment {
 // begin tells whether the waiter is to ask now, and how. If not, wake tells when to look again.
 func (w *waiter) begin() (approach waiting.Approach, due bool) {
 	q := w.queue
-	q.core.waitlist.mu.Lock()
-	defer q.core.waitlist.mu.Unlock()
-	if approach, due = q.Begin(&w.Waiter, q.core.moment()); due {
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	if approach, due = q.Begin(&w.Waiter, q.list.core.moment()); due {
 		return approach, true
 	}
 	if w.wake == nil {
@@ -130,7 +118,7 @@ func (q *queue) armLocked(awake *waiter) {
 		return
 	}
 	w := head.Owner.(*waiter)
-	in := max(at.Sub(q.core.clock.Now()), 0)
+	in := max(at.Sub(q.list.core.clock.Now()), 0)
 	if w.alarm != nil {
 		w.alarm.Reset(in)
 		return
@@ -139,7 +127,7 @@ func (q *queue) armLocked(awake *waiter) {
 		w.wake = make(chan struct{}, 1)
 	}
 	wake := w.wake
-	w.alarm = q.core.clock.AfterFunc(in, func() {
+	w.alarm = q.list.core.clock.AfterFunc(in, func() {
 		select {
 		case wake <- struct{}{}:
 		default:
@@ -150,30 +138,30 @@ func (q *queue) armLocked(awake *waiter) {
 // refused has the waiter go on waiting after an attempt.
 func (w *waiter) refused(names []string, r *attemptResult) {
 	q := w.queue
-	q.core.waitlist.mu.Lock()
+	q.list.mu.Lock()
 	if q.lastError == nil || r.approach == waiting.AskAll || !r.Held {
 		q.lastError = r.err // with what all nodes said
 	}
-	q.Refused(r.Result, q.core.moment())
-	q.core.waitlist.mu.Unlock()
+	q.Refused(r.Result, q.list.core.moment())
+	q.list.mu.Unlock()
 	q.subscribe(names)
 }
 
 // acquired takes the waiter out: it has the lock.
 func (w *waiter) acquired(lease time.Duration) {
 	w.queue.take(w, func(q *queue) {
-		q.Acquired(lease, q.core.moment())
-		q.lastError = q.core.unasked(ErrHeld)
+		q.Acquired(lease, q.list.core.moment())
+		q.lastError = q.list.core.unasked(ErrHeld)
 	})
 }
 
 // leave takes the waiter out: it gives up.
 func (w *waiter) leave() {
-	w.queue.take(w, func(q *queue) { q.Leave(&w.Waiter, q.core.moment()) })
+	w.queue.take(w, func(q *queue) { q.Leave(&w.Waiter, q.list.core.moment()) })
 }
 
 func (q *queue) take(w *waiter, out func(q *queue)) {
-	all := &q.core.waitlist
+	all := q.list
 	all.mu.Lock()
 	out(q)
 	if w.alarm != nil {
@@ -183,7 +171,7 @@ func (q *queue) take(w *waiter, out func(q *queue)) {
 	if q.Empty() {
 		delete(all.queues, q.key)
 		if cancels = q.cancels; q.subscribed {
-			*all.contendedLocked(q.key) = q.core.clock.Now().Add(contendedFor)
+			*all.contendedLocked(q.key) = q.list.core.clock.Now().Add(contendedFor)
 		}
 	} else {
 		q.armLocked(nil)
@@ -197,7 +185,7 @@ func (q *queue) take(w *waiter, out func(q *queue)) {
 // subscribe subscribes to the channels of the names on all nodes, once for a queue. It is called by a waiter of the queue, so that
 // the queue outlives it.
 func (q *queue) subscribe(names []string) {
-	all := &q.core.waitlist
+	all := q.list
 	all.mu.Lock()
 	again := q.subscribed
 	q.subscribed = true
@@ -205,8 +193,8 @@ func (q *queue) subscribe(names []string) {
 	if again {
 		return
 	}
-	cancels := make([]func(), 0, len(q.core.nodes)*len(names))
-	for i, n := range q.core.nodes {
+	cancels := make([]func(), 0, len(q.list.core.nodes)*len(names))
+	for i, n := range q.list.core.nodes {
 		for k, name := range names {
 			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), &subscriber{queue: q, node: i, first: k == 0}))
 		}
@@ -241,10 +229,10 @@ func (s *subscriber) OnMessage() { s.happened(s.queue.Message) }
 
 func (s *subscriber) happened(event func(node int, at waiting.Moment)) {
 	q := s.queue
-	q.core.waitlist.mu.Lock()
-	defer q.core.waitlist.mu.Unlock()
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
 	_, before, _ := q.Next()
-	event(s.node, q.core.moment())
+	event(s.node, q.list.core.moment())
 	if _, next, _ := q.Next(); next != before {
 		q.armLocked(nil)
 	}
@@ -307,43 +295,16 @@ func (w *waiter) gaveUp(names []string, causes []error) *Error {
 	switch {
 	case last != nil:
 	case slices.Contains(causes, context.DeadlineExceeded): // somebody asks, and has not been answered
-		last = w.queue.core.unasked(ErrUnavailable)
+		last = w.queue.list.core.unasked(ErrUnavailable)
 	default:
-		last = w.queue.core.unasked()
+		last = w.queue.list.core.unasked()
 	}
 	return last.ended(names, causes)
 }
 
 func (w *waiter) lastError() *Error {
-	all := &w.queue.core.waitlist
+	all := w.queue.list
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return w.queue.lastError
-}
-
-// ended is the error of a call that gives up waiting.
-func (e *Error) ended(names []string, causes []error) *Error {
-	ended := *e
-	ended.Names, ended.causes = names, append(slices.Clone(e.causes), causes...)
-	return &ended
-}
-
-// unasked is the error of a call that has not asked any node, but knows why it would be in vain.
-func (c *core) unasked(reason ...error) *Error {
-	return &Error{Op: "lock", Need: c.need, Unknown: len(c.nodes), causes: append([]error{ErrNotAcquired}, reason...)}
-}
-
-// fnv1a is the hash FNV-1a of 32 bits.
-func fnv1a(text string) uint32 {
-	sum := uint32(2166136261)
-	for i := range len(text) {
-		sum = (sum ^ uint32(text[i])) * 16777619
-	}
-	return sum
-}
-
-// newRand makes a source of jitter for one queue.
-func (c *core) newRand() *rand.Rand {
-	seed := uint64(c.dice.below(1 << 62))
-	return rand.New(rand.NewPCG(seed, seed))
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held, other := c.lock(l, "a"), c.lock(l, "c")
 		results, others := make(chan turned, 10), make(chan turned, 1)
@@ -44,7 +44,7 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 
 // Two sets of names never wait in one queue, whatever is in them: the second would wait for the first one's, which it does not want.
 func TestQueueKeysDoNotCollide(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(l, "a", "b")
 		results := make(chan turned, 1)
@@ -64,7 +64,7 @@ func TestQueueKeysDoNotCollide(t *testing.T) {
 
 // Whoever is cancelled leaves at once, wherever it stands. Nobody asks the nodes for that, and the order of the others stays.
 func TestQueueIsLeftFromTheMiddle(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(l, "a")
 		results := make(chan turned, 6)
@@ -103,7 +103,7 @@ func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 
 // The first is cancelled as it is woken: whatever it had heard of, and whether or not it had begun to ask, the next one asks.
 func TestQueueHandsTheTurnOn(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		for round := range 50 {
 			held := c.lock(l, "a")
@@ -132,7 +132,7 @@ func TestQueueHandsTheTurnOn(t *testing.T) {
 
 // A waiter whose attempt is under way leaves, and takes what was heard meanwhile with it: the next one asks.
 func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(c.process(), "a")
 		first, second := l.join([]string{"a"}), l.join([]string{"a"})
@@ -181,7 +181,7 @@ func (w *waiter) mustBegin(t *testing.T) {
 
 // When the last has left, nothing is: no queue, no subscription, no connection for messages, no goroutine, no timer.
 func TestQueueLeavesNothing(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
 		l.TryLock(t.Context(), "a")
@@ -197,7 +197,7 @@ func TestQueueLeavesNothing(t *testing.T) {
 		if got := c.listening("a"); got != 3 {
 			t.Errorf("%d connections listen for 20 waiters, want one for each master", got)
 		}
-		if n := len(l.core.waitlist.queues); n != 3 {
+		if n := len(l.waitlist.queues); n != 3 {
 			t.Errorf("%d queues for three sets of names", n)
 		}
 		cancel()
@@ -226,7 +226,7 @@ func goroutines() int {
 
 // A call that comes soon after somebody waited probes one node: it is hardly its turn, and a refusal then costs one call.
 func TestQueueProbesWhereOthersWaited(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		results := make(chan turned, 1)
 		held := c.lock(l, "a")
@@ -260,7 +260,7 @@ func TestQueueProbesWhereOthersWaited(t *testing.T) {
 
 // Several calls that come at once ask once: those behind the first act on its result.
 func TestQueueBehindTheFirstAttempt(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		results := make(chan turned, 3)
 		first := l.join([]string{"a"})
@@ -294,7 +294,7 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 
 // Where nothing can be heard, those behind the first attempt learn of its end all the same.
 func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
@@ -318,7 +318,7 @@ func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
 
 // A holder that died: its lease wakes who waits.
 func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		const lease = 300 * time.Millisecond
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		holder := c.process(WithLease(lease))
@@ -337,7 +337,7 @@ func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
 
 // Closing the locker ends every waiting.
 func TestQueueEndsWithTheLocker(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
 		results := make(chan turned, 5)
@@ -362,7 +362,7 @@ func TestQueueEndsWithTheLocker(t *testing.T) {
 
 // What is said of those who give up: that another holds the lock when it is known, and else no more than is.
 func TestQueueTellsWhyItWasInVain(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		results := make(chan turned, 1)
 		wait := func() error {
@@ -417,7 +417,7 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 
 // An attempt that is cut short, by the caller's context or by Close, knows less than the one before.
 func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l, holder := c.process(), c.process()
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, end := range []struct {
@@ -446,7 +446,7 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 
 // A timer may fire before its time by the clock that counts: a waiter that wakes too early is woken again.
 func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
 		w := l.join([]string{"a"})
@@ -474,7 +474,7 @@ func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
 
 // Whoever waits for several names wakes when the one is released that was held, whichever it is.
 func TestQueueWakesForEachOfItsNames(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l, holder := c.process(WithRetry(time.Minute, time.Minute)), c.process()
 		for _, name := range []string{"a", "b", "c"} {
 			held := c.lock(holder, name)
@@ -490,7 +490,7 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 
 // A crowd that gives up at once, in whatever order, holds nobody up: who leaves is not looked for among those who wait.
 func TestQueueIsLeftByACrowd(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute), WithClock(clock.Monotonic()))
 		held := c.lock(c.process(), "a")
 		stopwatch := clock.System() // of the world outside the bubble
@@ -524,13 +524,13 @@ func TestQueueWaitsByTheMostEager(t *testing.T) {
 	patient, eager := WithRetry(10*time.Millisecond, time.Hour), WithRetry(10*time.Millisecond, 200*time.Millisecond)
 	// soon is the longest slow poll of the eager.
 	const soon = time.Second + shortly
-	for what, scene := range map[string]func(t *testing.T, c *town, slow, quick *Locker, results chan turned){
-		"the eager one comes later": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+	for what, scene := range map[string]func(t *testing.T, c *cluster, slow, quick *Locker, results chan turned){
+		"the eager one comes later": func(t *testing.T, c *cluster, slow, quick *Locker, results chan turned) {
 			queueUp(t.Context(), slow, 0, results, "a")
 			time.Sleep(time.Minute)
 			queueUp(t.Context(), quick, 1, results, "a")
 		},
-		"the patient one leaves": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+		"the patient one leaves": func(t *testing.T, c *cluster, slow, quick *Locker, results chan turned) {
 			ctx, cancel := context.WithCancel(t.Context())
 			queueUp(ctx, slow, 0, results, "a")
 			time.Sleep(time.Minute)
@@ -538,7 +538,7 @@ func TestQueueWaitsByTheMostEager(t *testing.T) {
 			cancel()
 			<-results
 		},
-		"another eager one leaves": func(t *testing.T, c *town, slow, quick *Locker, results chan turned) {
+		"another eager one leaves": func(t *testing.T, c *cluster, slow, quick *Locker, results chan turned) {
 			ctx, cancel := context.WithCancel(t.Context())
 			queueUp(t.Context(), slow, 0, results, "a")
 			queueUp(ctx, quick, 1, results, "a")
@@ -548,7 +548,7 @@ func TestQueueWaitsByTheMostEager(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inTown(t, func(t *testing.T, c *town) {
+			inCluster(t, func(t *testing.T, c *cluster) {
 				slow, results := c.process(patient), make(chan turned, 3)
 				c.lock(c.process(), "a")
 				scene(t, c, slow, slow.With(eager), results)
@@ -562,7 +562,7 @@ func TestQueueWaitsByTheMostEager(t *testing.T) {
 		})
 	}
 	t.Run("when none is eager any more", func(t *testing.T) {
-		inTown(t, func(t *testing.T, c *town) {
+		inCluster(t, func(t *testing.T, c *cluster) {
 			slow, results := c.process(patient), make(chan turned, 2)
 			held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
 			ctx, cancel := context.WithCancel(t.Context())
@@ -593,7 +593,7 @@ func TestQueueWaitsByTheMostEager(t *testing.T) {
 
 // The longest bounds that there may be do no harm.
 func TestQueueWithTheLongestBounds(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(maxRetry, maxRetry), WithMaxHold(maxMaxHold))
 		held, results := c.lock(l, "a"), make(chan turned, 1)
 		queueUp(t.Context(), l, 0, results, "a")

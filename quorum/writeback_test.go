@@ -10,23 +10,22 @@ import (
 
 // askTwo is an attempt that two of the three masters have granted, the first with a counter that stands higher. The third answers
 // when answerLate is called.
-func (c *town) askTwo(l *Locker) (h *hold, answerLate func()) {
+func (c *cluster) askTwo(l *Locker) (a *attempt, answerLate func()) {
 	c.t.Helper()
-	h = newHold(l, scriptNames([]string{"a"}))
-	h.first = Lock{hold: h, names: []string{"a"}}
+	a = newAttempt(l, []string{"a"}, nil)
 	c.ahead(l, 0)
 	decided := make(chan struct{})
 	c.before(2, func() { <-decided })
-	h.ask()
-	<-h.decided
-	return h, func() { close(decided); synctest.Wait() }
+	a.askAll()
+	<-a.decided
+	return a, func() { close(decided); synctest.Wait() }
 }
 
 // high is where a counter stands that was counted up by ahead.
 const high = 1 << 52
 
 // ahead counts up the counter of the name "a" on some masters, as an earlier holder.
-func (c *town) ahead(l *Locker, masters ...int) {
+func (c *cluster) ahead(l *Locker, masters ...int) {
 	c.t.Helper()
 	name, before := scriptNames([]string{"a"}), scripts.OwnerOf("before")
 	for _, i := range masters {
@@ -43,30 +42,30 @@ func (c *town) ahead(l *Locker, masters ...int) {
 
 // A grant that was not read when the rule was met has no part in the token: nothing is written back to it, nor awaited from it.
 func TestLateGrantHasNoPartInTheToken(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
-		h, answerLate := c.askTwo(c.process())
+	inCluster(t, func(t *testing.T, c *cluster) {
+		a, answerLate := c.askTwo(c.process())
 		answerLate()
-		if h.votes[2].answer != granted {
-			t.Fatalf("the third master's answer is %d", h.votes[2].answer)
+		if a.answers[2].outcome != granted {
+			t.Fatalf("the third master's answer is %d", a.answers[2].outcome)
 		}
 		c.masters[2].Crash(fakeredis.Nothing)
 		synctest.Wait()
-		h.settleToken(t.Context())
-		if h.reason != nil || h.token != high+1 {
-			t.Errorf("the token is %d: %v", h.token, h.reason)
+		a.settleToken(t.Context())
+		if a.cause != nil || a.hold.token != high+1 {
+			t.Errorf("the token is %d: %v", a.hold.token, a.cause)
 		}
-		h.undo(t.Context())
+		a.undo(t.Context())
 	})
 }
 
 // A grant that was read, and is gone when the token is written back to it, is none.
 func TestAttemptFailsWhereTheTokenCannotBeWrittenBack(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
-		h, answerLate := c.askTwo(c.process())
+	inCluster(t, func(t *testing.T, c *cluster) {
+		a, answerLate := c.askTwo(c.process())
 		defer answerLate()
 		c.masters[1].Flush()
-		h.settleToken(t.Context())
-		if h.take(t.Context()) {
+		a.settleToken(t.Context())
+		if a.commit(t.Context()) {
 			t.Error("it holds a lock whose token stands on one master")
 		}
 	})
@@ -74,15 +73,15 @@ func TestAttemptFailsWhereTheTokenCannotBeWrittenBack(t *testing.T) {
 
 // A master that forgot the lock and its counter is given the token with the repair: it would start from the clock otherwise.
 func TestRepairCarriesTheToken(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		c.ahead(l, 0, 1, 2)
 		held := c.lock(l, "a")
 		synctest.Wait()
 		c.masters[0].Flush()
-		l.core.schedule.hasten(held.hold, l.core.clock.Now())
+		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait() // it hears that the lock is gone
-		l.core.schedule.hasten(held.hold, l.core.clock.Now())
+		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait()
 		state, err := l.Inspect(t.Context(), "a")
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 
 // town is three masters in memory and the processes that lock on them, in a synctest bubble: nothing takes any time there but
 // what waits for it.
-type town struct {
+type cluster struct {
 	t       *testing.T
 	masters []*fakeredis.Master
 	calls   atomic.Int64                  // of scripts, on all masters
@@ -31,23 +31,23 @@ type town struct {
 }
 
 // road is a connection of a town's.
-type road struct {
+type pipeConn struct {
 	net.Conn
-	town *town
+	cluster *cluster
 }
 
-func (r road) Write(p []byte) (int, error) {
-	if jammed := r.town.jammed.Load(); jammed != nil {
+func (r pipeConn) Write(p []byte) (int, error) {
+	if jammed := r.cluster.jammed.Load(); jammed != nil {
 		<-*jammed
 	}
 	return r.Conn.Write(p)
 }
 
 // inTown runs a test in a bubble, for the processes that it makes.
-func inTown(t *testing.T, test func(t *testing.T, c *town)) {
+func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &town{t: t}
+		c := &cluster{t: t}
 		for i := range 3 {
 			m := fakeredis.New(time.Now, uint64(i+1))
 			m.Trace = func(string, string, []string, any, error) {
@@ -71,16 +71,16 @@ func inTown(t *testing.T, test func(t *testing.T, c *town)) {
 }
 
 // before sets what a master does from now on before it answers a script.
-func (c *town) before(master int, do func()) { c.on[master].Store(&do) }
+func (c *cluster) before(master int, do func()) { c.on[master].Store(&do) }
 
-func (c *town) process(opts ...Option) *Locker {
+func (c *cluster) process(opts ...Option) *Locker {
 	c.t.Helper()
 	var nodes []*node.Node
 	for i, m := range c.masters {
 		pool := &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
 			ours, theirs := net.Pipe()
 			go m.Serve(theirs)
-			return redis.NewConn(road{ours, c}, 5*time.Second, 5*time.Second), nil
+			return redis.NewConn(pipeConn{ours, c}, 5*time.Second, 5*time.Second), nil
 		}}
 		n, err := node.New(pool, node.WithName(fmt.Sprint("master", i)), node.WithTimeout(time.Second), node.WithoutQuarantine())
 		if err != nil {
@@ -119,7 +119,7 @@ func queueUp(ctx context.Context, l *Locker, who int, to chan<- turned, names ..
 	synctest.Wait()
 }
 
-func (c *town) lock(l *Locker, names ...string) *Lock {
+func (c *cluster) lock(l *Locker, names ...string) *Lock {
 	c.t.Helper()
 	lock, err := l.Lock(c.t.Context(), names...)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *town) lock(l *Locker, names ...string) *Lock {
 	return lock
 }
 
-func (c *town) unlock(lock *Lock) {
+func (c *cluster) unlock(lock *Lock) {
 	c.t.Helper()
 	if err := lock.Unlock(context.Background()); err != nil {
 		c.t.Fatal(err)
@@ -136,7 +136,7 @@ func (c *town) unlock(lock *Lock) {
 }
 
 // next takes the next result, which must come within most.
-func (c *town) next(from <-chan turned, most time.Duration) turned {
+func (c *cluster) next(from <-chan turned, most time.Duration) turned {
 	c.t.Helper()
 	select {
 	case got := <-from:
@@ -151,9 +151,9 @@ func (c *town) next(from <-chan turned, most time.Duration) turned {
 const shortly = 100 * time.Millisecond
 
 // empty fails the test unless nothing is left of those who waited.
-func (c *town) empty(l *Locker) {
+func (c *cluster) empty(l *Locker) {
 	c.t.Helper()
-	all := &l.core.waitlist
+	all := l.waitlist
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if len(all.queues) != 0 {
@@ -162,7 +162,7 @@ func (c *town) empty(l *Locker) {
 }
 
 // listening counts who listens to a name's channel, on all masters.
-func (c *town) listening(name string) (sum int) {
+func (c *cluster) listening(name string) (sum int) {
 	for _, m := range c.masters {
 		sum += m.Listening(scripts.Channel(name))
 	}

@@ -9,22 +9,21 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// The node at the door is slow, the others are asked meanwhile, and one of them has voted for a rival. The door's grant counts from
+// The probe node is slow, the others are asked meanwhile, and one of them has voted for a rival. Its grant counts from
 // its own request, not from theirs.
-func TestDoorThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		h := newHold(l, scriptNames([]string{"a"}))
-		h.first = Lock{hold: h, names: []string{"a"}}
-		door := h.door()
+		h := newAttempt(l, []string{"a"}, nil).hold
+		probed := h.probeNode()
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival"), Level: 1,
 			Lease: h.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: 1})
-		if r := l.core.nodes[(door+1)%3].Pipe("a").Do(t.Context(), rival); r.Err != nil {
+		if r := l.core.nodes[(probed+1)%3].Pipe("a").Do(t.Context(), rival); r.Err != nil {
 			t.Fatal(r.Err)
 		}
 
 		slow := make(chan struct{})
-		c.before(door, func() { <-slow })
+		c.before(probed, func() { <-slow })
 		late := time.AfterFunc(time.Second/2, func() { close(slow) })
 		defer late.Stop()
 		began := l.core.clock.Now()
@@ -32,29 +31,28 @@ func TestDoorThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		if lock == nil {
 			t.Fatal(r.err)
 		}
-		if most := clock.Deadline(began, l.set.lease, l.set.drift); most.Before(lock.hold.until) {
-			t.Errorf("it believes in the door for %v longer than it asked for", lock.hold.until.Sub(most))
+		if most := clock.Deadline(began, l.set.lease, l.set.drift); most.Before(lock.hold.deadline) {
+			t.Errorf("it believes in the probe node for %v longer than it asked for", lock.hold.deadline.Sub(most))
 		}
 		c.unlock(lock)
 	})
 }
 
-// A node at the door that does not answer keeps nobody out.
-func TestDoorThatIsFrozen(t *testing.T) {
-	inTown(t, func(t *testing.T, c *town) {
+// A probe node that does not answer keeps no caller out.
+func TestProbeNodeThatIsFrozen(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		h := newHold(l, scriptNames([]string{"a"}))
-		h.first = Lock{hold: h, names: []string{"a"}}
+		h := newAttempt(l, []string{"a"}, nil).hold
 		frozen := make(chan struct{})
 		defer close(frozen)
-		c.before(h.door(), func() { <-frozen })
+		c.before(h.probeNode(), func() { <-frozen })
 		began := time.Now()
 		lock, r := l.attempt(t.Context(), []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
 		}
 		if took := time.Since(began); took > 2*maxStep {
-			t.Errorf("it waited at the door for %v", took)
+			t.Errorf("it waited for the probe node for %v", took)
 		}
 		c.unlock(lock)
 	})

@@ -1,0 +1,105 @@
+package quorum
+
+import (
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
+)
+
+// core is what a [Locker] shares with those made of it by [Locker.With].
+type core struct {
+	nodes    []*node.Node
+	need     int  // the quorum size
+	owned    bool // the nodes are ours to close
+	clock    clock.Clock
+	maxLease time.Duration
+
+	maxLeaseMillis scripts.Millis
+
+	uuid       string
+	lastOwner  atomic.Uint64
+	schedule   *schedule
+	background tracker
+	rtt        rtt
+	closeOnce  sync.Once
+	closed     chan struct{}
+
+	rngMu sync.Mutex
+	rng   *rand.Rand // of WithRand
+}
+
+func (c *core) newOwner() scripts.Owner {
+	return scripts.NewOwner(c.uuid, c.lastOwner.Add(1))
+}
+
+// newRand makes a source of jitter of its own for one queue.
+func (c *core) newRand() *rand.Rand {
+	c.rngMu.Lock()
+	defer c.rngMu.Unlock()
+	seed := c.rng.Uint64N(1 << 62)
+	return rand.New(rand.NewPCG(seed, seed))
+}
+
+func (c *core) isClosed() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// unasked is the error of a call that has not asked any node, but knows why it would be in vain.
+func (c *core) unasked(reason ...error) *Error {
+	return &Error{Op: "lock", Need: c.need, Unknown: len(c.nodes), causes: append([]error{ErrNotAcquired}, reason...)}
+}
+
+// blame names the node of an error that does not. Nil stays nil.
+func (c *core) blame(i int, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *node.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return &node.Error{Node: c.nodes[i].Name(), Op: op, Err: err}
+}
+
+// each asks every node the same, all at once, and waits for all of them. It returns a *node.Error for each that failed.
+func (c *core) each(op string, ask func(i int, n *node.Node) error) *multierror.Error {
+	var group errgroup.Group
+	errs := make([]error, len(c.nodes))
+	for i, n := range c.nodes {
+		group.Go(func() error {
+			errs[i] = c.blame(i, op, ask(i, n))
+			return nil
+		})
+	}
+	group.Wait()
+	var failed *multierror.Error
+	for _, err := range errs {
+		if err != nil {
+			failed = multierror.Append(failed, err)
+		}
+	}
+	return failed
+}
+
+// newUUID returns a random UUID, version 4 (RFC 9562).
+func newUUID() string {
+	var b [16]byte
+	crand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,64 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// failureLocked says why the attempt failed.
+func (a *attempt) failureLocked(ctx context.Context) *Error {
+	e := a.errorLocked()
+	switch {
+	case ctx.Err() != nil:
+		e.causes = append(e.causes, contextError(ctx)...)
+	case a.hold.core.isClosed() && a.cause != ErrClosed:
+		e.causes = append(e.causes, ErrClosed)
+	}
+	var failed *node.Error
+	switch {
+	case a.verdict == won && ctx.Err() != nil: // won, but too late for the caller
+	case errors.As(a.cause, &failed): // the token could not be written back
+		e.causes = append(e.causes, ErrUnavailable)
+		e.Nodes = multierror.Append(e.Nodes, a.cause)
+	case a.cause != nil:
+		e.causes = append(e.causes, a.cause)
+	case a.verdict == won: // won, but the locker was closed
+	case a.isDecided():
+		e.causes = append(e.causes, a.blockingReason())
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.causes = append(e.causes, ErrUnavailable)
+	}
+	return e
+}
+
+// errorLocked counts what the nodes answered.
+func (a *attempt) errorLocked() *Error {
+	h := a.hold
+	of := a.count()
+	e := &Error{Op: "lock", Names: h.first.names, Need: h.core.need, causes: []error{ErrNotAcquired},
+		Granted: of[granted], Refused: of[refused], Quarantined: of[quarantined], Unknown: of[unknown] + of[unanswered]}
+	for i := range h.votes {
+		if err := h.votes[i].err; err != nil {
+			e.Nodes = multierror.Append(e.Nodes, err)
+		}
+	}
+	return e
+}
+
+// blockingReason reports why the quorum was not reached: the least that would have to change, if the nodes that have not answered
+// grant the lock.
+func (a *attempt) blockingReason() error {
+	of := a.count()
+	willing := of[granted] + of[unanswered]
+	switch {
+	case willing+of[refused] >= a.hold.core.need:
+		return ErrHeld
+	case willing+of[refused]+of[quarantined] >= a.hold.core.need:
+		return ErrQuarantined
+	default:
+		return ErrUnavailable
+	}
+}

@@ -1,0 +1,87 @@
+package quorum
+
+import (
+	"errors"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// outcome is what a node answered to a request for a grant.
+type outcome int
+
+const (
+	unanswered outcome = iota
+	granted
+	refused     // somebody else holds a name
+	quarantined // the node may have forgotten grants
+	unknown     // unreachable, timed out, or an error: it may have been applied
+)
+
+var (
+	errForgotten = errors.New("the node had forgotten the lock")
+	errTaken     = errors.New("the node had given the lock to another")
+	errMarker    = errors.New("the node's marker changes under us")
+)
+
+// readGrant reads the answer of a node to an acquire of any kind.
+func (c *core) readGrant(node int, r pipeline.Result) (outcome, error) {
+	if r.Err != nil {
+		return unknown, r.Err
+	}
+	switch r.Reply.Acquire.Outcome {
+	case scripts.Granted:
+		return granted, nil
+	case scripts.Quarantined:
+		return quarantined, nil
+	case scripts.Held, scripts.Released:
+		return refused, nil
+	default: // Stale, although the marker has just been written: another process writes another one
+		return unknown, c.blame(node, "acquire", errMarker)
+	}
+}
+
+// acquireAgain is the call by which a holder asks for its own lock: to enter again, or to repair.
+func (h *hold) acquireAgain(level int, lease scripts.Millis) scripts.Call {
+	return scripts.Acquire(scripts.AcquireArgs{
+		Names: h.names, Owner: h.owner, Level: level, Lease: lease, MaxLease: h.core.maxLeaseMillis, Token: h.token,
+	})
+}
+
+// regrantedLocked takes the answer of a node that the holder asked for its own lock again, until then.
+func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
+	h := v.hold
+	said, err := h.core.readGrant(v.node, r)
+	switch said {
+	case granted:
+		if err = h.confirmLocked(v, r.RunID, until); err != nil {
+			said = unknown
+		}
+	case refused:
+		h.denyLocked(v)
+		v.forgot = true // perhaps by an attempt that fails: it is worth asking again soon
+		err = h.core.blame(v.node, "acquire", errTaken)
+	case quarantined:
+		h.denyLocked(v)
+		v.forgot = false
+		err = h.core.blame(v.node, "acquire", ErrQuarantined)
+	}
+	v.err = err
+	return said
+}
+
+// renewedLocked takes what a node says of a grant that was to be renewed.
+func (v *vote) renewedLocked(said scripts.Renewed, runID string, until clock.Instant) {
+	h := v.hold
+	switch said {
+	case scripts.Kept:
+		v.err = h.confirmLocked(v, runID, until)
+	case scripts.Gone:
+		h.denyLocked(v)
+		v.err = h.core.blame(v.node, "renew", errForgotten)
+	case scripts.Taken:
+		h.denyLocked(v)
+		v.err = h.core.blame(v.node, "renew", errTaken)
+	}
+}

@@ -1,0 +1,71 @@
+package quorum
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const (
+	maxNameLen = 4096
+	maxNames   = 64
+)
+
+// checkNames says why names cannot be locked, if so.
+func checkNames(op string, names []string) error {
+	switch {
+	case len(names) == 0:
+		return invalidf(op, names, "no names")
+	case len(names) > maxNames:
+		return invalidf(op, names, "%d names are more than %d", len(names), maxNames)
+	}
+	for i, name := range names {
+		switch {
+		case name == "":
+			return invalidf(op, names, "name %d is empty", i+1)
+		case len(name) > maxNameLen:
+			return invalidf(op, names, "name %d has %d bytes, more than %d", i+1, len(name), maxNameLen)
+		case strings.HasPrefix(name, scripts.Prefix):
+			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys", i+1, scripts.Prefix)
+		case slices.Contains(names[:i], name):
+			return invalidf(op, names, "name %d is given twice", i+1)
+		}
+	}
+	return nil
+}
+
+// nameSet is a set of names as a map's key.
+type nameSet struct {
+	count int
+	text  string
+}
+
+func newNameSet(names []string) nameSet {
+	if len(names) == 1 {
+		return nameSet{1, names[0]}
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		fmt.Fprintf(&b, "%d:%s", len(name), name)
+	}
+	return nameSet{len(names), b.String()}
+}
+
+// fnv1a is the hash FNV-1a of 32 bits.
+func fnv1a(text string) uint32 {
+	sum := uint32(2166136261)
+	for i := range len(text) {
+		sum = (sum ^ uint32(text[i])) * 16777619
+	}
+	return sum
+}
+
+func scriptNames(names []string) []scripts.Name {
+	all := make([]scripts.Name, len(names))
+	for i, name := range names {
+		all[i] = scripts.NewName(name)
+	}
+	return all
+}

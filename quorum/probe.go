@@ -1,0 +1,94 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// askProbeFirst asks one node, the same for all attempts at the names, and the others when it grants. When it refuses, the attempt
+// ends: it has cost one command. The next node is probed when one fails or is in quarantine; all are asked when one does not
+// answer within two steps.
+func (a *attempt) askProbeFirst(ctx context.Context) {
+	h := a.hold
+	a.probed = make(chan struct{}, len(a.answers))
+	overdue := time.NewTimer(2 * h.core.rtt.step())
+	defer overdue.Stop()
+	if !a.start() {
+		return
+	}
+	call := h.acquire()
+	first := h.probeNode()
+	for k := range a.answers {
+		switch a.probeOne(ctx, (first+k)%len(a.answers), call, overdue.C) {
+		case refused:
+			a.concede()
+			return
+		case granted, unanswered:
+			a.askOthers(ctx, call)
+			return
+		}
+	}
+}
+
+// probeNode is the node that is asked first for the names, in whatever order they are given.
+func (h *hold) probeNode() int {
+	return int(fnv1a(slices.Min(h.first.names)) % uint32(len(h.votes)))
+}
+
+func (a *attempt) start() bool {
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	return a.startLocked()
+}
+
+// probeOne asks one node, and waits until it answers or is not waited for any more.
+func (a *attempt) probeOne(ctx context.Context, i int, call scripts.Call, overdue <-chan time.Time) outcome {
+	if a.sendProbe(i, call) {
+		select {
+		case <-a.probed:
+		case <-overdue:
+		case <-ctx.Done():
+		case <-a.hold.core.closed:
+		}
+	}
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	return a.answers[i].outcome
+}
+
+// sendProbe returns false when the node did not take the request.
+func (a *attempt) sendProbe(i int, call scripts.Call) bool {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a.probe = &a.answers[i]
+	a.askLocked(i, call)
+	a.decideLocked()
+	return h.votes[i].sent
+}
+
+// askOthers asks the nodes that were not probed.
+func (a *attempt) askOthers(ctx context.Context, call scripts.Call) {
+	ended := ctx.Err() != nil
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range a.answers {
+		if !h.votes[i].sent && a.answers[i].outcome == unanswered && !ended {
+			a.askLocked(i, call)
+		}
+	}
+	a.decideLocked()
+}
+
+// concede ends an attempt that could perhaps be won yet.
+func (a *attempt) concede() {
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	if !a.isDecided() {
+		close(a.decided)
+	}
+}

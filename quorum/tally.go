@@ -1,0 +1,80 @@
+package quorum
+
+import (
+	"math/bits"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-multierror"
+)
+
+// tally counts the answers to one fan-out to the nodes of a hold (release, extend, re-entry) until the outcome is certain, so that
+// no caller waits for a slow node after that. A nil tally ignores its answers.
+type tally struct {
+	need    int
+	decided chan struct{} // closed when need answers count, or no longer can
+	// believed, bit by node, is which nodes are believed to have the owner. The denial of such a node decides nothing: too many of
+	// them, and the lock had been lost.
+	believed uint64
+
+	mu     sync.Mutex
+	left   int // answers still to come
+	count  int
+	denied uint64 // bit by node: it answered, and the owner was not there
+	failed *multierror.Error
+}
+
+// answered is one node's answer to a fan-out.
+type answered struct {
+	counts bool // towards what the tally needs
+	found  bool // the owner was there
+	err    error
+}
+
+func newTally(nodes, need int) *tally {
+	t := &tally{need: need, left: nodes, decided: make(chan struct{})}
+	if t.isDecidedLocked() {
+		close(t.decided)
+	}
+	return t
+}
+
+// all is the tally of the answers of all nodes.
+func (t *tally) all(*vote) *tally { return t }
+
+func (t *tally) add(node int, a answered) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.isDecidedLocked()
+	t.left--
+	if a.counts && !a.found {
+		t.denied |= 1 << node
+	}
+	if a.counts {
+		t.count++
+	}
+	if a.err != nil {
+		t.failed = multierror.Append(t.failed, a.err)
+	}
+	if !before && t.isDecidedLocked() {
+		close(t.decided)
+	}
+}
+
+func (t *tally) isDecidedLocked() bool {
+	certain := t.count - bits.OnesCount64(t.denied&t.believed)
+	return judge(certain+t.left, t.need, certain, 0) != pending
+}
+
+// outcome returns what is known by now.
+func (t *tally) outcome() (enough bool, denied uint64, failed *multierror.Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed != nil {
+		failed = &multierror.Error{Errors: slices.Clone(t.failed.Errors)}
+	}
+	return t.count >= t.need, t.denied, failed
+}
