@@ -27,20 +27,23 @@ func TestReentryDoesNotProlongAFixedLease(t *testing.T) {
 			if name == "redlock" { // one that forgot is granted again for no more than the rest
 				do(t, f.Masters[1], "DEL", "bridge")
 			}
-			// ttlsEnd fails the test when a master keeps the lock beyond the lease.
+			// ttlsEnd fails the test when a master keeps the lock beyond the lease, but for what a request took on its way to it.
+			longest := time.Duration(0)
 			ttlsEnd := func() {
 				t.Helper()
 				for i, m := range f.Masters {
 					most := time.Until(begun.Add(lease))
 					left := do(t, m, "PTTL", "bridge").(int64)
-					if time.Duration(left)*time.Millisecond > most+time.Millisecond {
+					if time.Duration(left)*time.Millisecond > most+longest+time.Millisecond {
 						t.Errorf("master %d keeps it for %d ms, %v are left of the lease", i+1, left, most)
 					}
 				}
 			}
 			for time.Since(begun) < lease/2 {
 				pass(t, 50*time.Millisecond)
+				asked := time.Now()
 				inner := lockWithin(t, outer.Context(), l, "bridge")
+				longest = max(longest, time.Since(asked))
 				if inner.Token() != outer.Token() {
 					t.Errorf("token %d within %d", inner.Token(), outer.Token())
 				}

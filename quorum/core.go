@@ -36,10 +36,21 @@ type core struct {
 
 	rngMu sync.Mutex
 	rng   *rand.Rand // of WithRand
+
+	makeRand func() *rand.Rand // newRand, made once
 }
 
 func (c *core) newOwner() scripts.Owner {
 	return scripts.NewOwner(c.uuid, c.lastOwner.Add(1))
+}
+
+// tokenSeed is where a token counter that was lost starts again: above all that this clock ever gave it.
+func tokenSeed() uint64 {
+	micros := time.Now().UnixMicro()
+	if micros < 0 || micros >= 1<<52 {
+		return 0 // a clock that is centuries off must not use up the counters
+	}
+	return uint64(micros)
 }
 
 // newRand makes a source of jitter of its own for one queue.

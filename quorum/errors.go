@@ -115,7 +115,7 @@ func (e *Error) permanent(nodes int) bool {
 }
 
 func invalidf(op string, names []string, format string, args ...any) *Error {
-	return &Error{Op: op, Names: names, causes: []error{fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))}}
+	return &Error{Op: op, Names: slices.Clone(names), causes: []error{fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))}}
 }
 
 // quoted shows names as they are, but no endless ones.
@@ -137,7 +137,7 @@ func quoted(names []string) string {
 // ended is the error of a call that gives up waiting.
 func (e *Error) ended(names []string, causes []error) *Error {
 	ended := *e
-	ended.Names, ended.causes = names, append(slices.Clone(e.causes), causes...)
+	ended.Names, ended.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
 	return &ended
 }
 

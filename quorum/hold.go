@@ -73,12 +73,18 @@ type vote struct {
 type Lock struct {
 	hold     *hold
 	names    []string
-	level    int // 1 for the handle that releases the lock, more for those that entered again
+	one      [1]string // room for the usual number of names
+	level    int       // 1 for the handle that releases the lock, more for those that entered again
 	outer    *Lock
 	scope    lockContext
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	unlocked atomic.Bool
+}
+
+// setNames takes a copy of names that are the caller's.
+func (l *Lock) setNames(names []string) {
+	l.names = append(l.one[:0], names...)
 }
 
 // begin makes the lock's context.
@@ -109,13 +115,12 @@ func innermost(ctx context.Context) *Lock {
 	return l
 }
 
-func newHold(l *Locker, names []scripts.Name) *hold {
-	c := l.core
+func newHold(c *core, set *settings, names []scripts.Name) *hold {
 	h := &hold{
-		core: c, set: l.set, owner: c.newOwner(), names: names, level: 1, votes: make([]vote, len(c.nodes)),
+		core: c, set: set, owner: c.newOwner(), names: names, level: 1, votes: make([]vote, len(c.nodes)),
 		deadline: clock.Never, limit: clock.Never,
 	}
-	h.entry = entry{hold: h, index: -1}
+	h.entry = entry{owner: h, index: -1}
 	for i := range h.votes {
 		h.votes[i] = vote{hold: h, node: i, until: clock.Never}
 	}

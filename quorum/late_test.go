@@ -28,7 +28,7 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	c.schedule = newSchedule(c.clock, c.renewDue)
 	set := defaults()
 	set.lease, set.drift = lease, 0
-	a := newAttempt(&Locker{core: c, set: &set}, []string{"a"}, nil)
+	a := newAttempt(c, &set, []string{"a"}, nil)
 	h := a.hold
 	h.first.begin(t.Context())
 	h.requestedAt = fake.Now()

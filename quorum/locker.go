@@ -1,5 +1,25 @@
-// Package quorum makes one lock out of several independent Redis masters: the attempt and its rollback, the fencing token,
-// renewal, reentrancy and waiting. How many masters make a lock is a Rule; packages multilock and redlock choose one.
+// Package quorum makes one lock out of several independent Redis masters. How many of them make a lock is a [Rule]; packages redlock
+// and multilock choose one.
+//
+// The life of a lock, and the files that have it:
+//
+//	Lock        locker.go             names and context are checked; a flow that holds the names enters again (reenter.go)
+//	waiting     wait.go               one queue in this process for a set of names; its head attempts when package waiting says so
+//	attempting  attempt.go            a fresh owner; a request to each node (ballot.go), or to a probe node first (probe.go)
+//	            token.go              the fencing token: the highest counter, written back to the counted nodes that stand lower
+//	            attempt.go            commit reads the clock last; or undo releases on every node, and failure.go says why
+//	held        renew.go              every third of the lease: renewals in batches; a node that forgot is asked to grant again
+//	            extend.go, reenter.go
+//	released    unlock.go             contexts end, then the release goes to every node (release.go)
+//	expired     release.go            too few nodes keep it, by the clock: contexts end, what is left is released, hooks are told
+//	orphaned    release.go            Close: contexts end, the keys are left to their lease
+//
+// A hold (hold.go) is the state of one owner's lock, with a vote for each node: how long that node keeps the grant, by the local clock.
+// The hold's deadline is the instant until which a quorum of them does. One schedule (schedule.go) with one timer sees to all holds.
+//
+// Each file uses only those before it: errors, rule, options, rtt, background, names, tally, schedule, core, hold, grant, release,
+// renew, ballot, probe, token, failure, attempt, lock, extend, reenter, unlock, wait, locker, inspect. (Only the types of options and
+// hold name each other.)
 package quorum
 
 import (
@@ -113,7 +133,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		maxLeaseMillis: scripts.ToMillis(nodes[0].MaxLease()),
 		uuid:           newUUID(), closed: make(chan struct{}), rng: rand.New(set.random),
 	}
-	c.schedule = newSchedule(c.clock, c.renewDue)
+	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
 }
 
@@ -185,14 +205,14 @@ func (l *Locker) With(opts ...Option) *Locker {
 // *node.Errors when too few nodes are left whose errors could pass by themselves (a wrong password, a key of another type
 // at the name).
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
-	names, within, err := l.prepare(ctx, "lock", names)
+	within, err := l.prepare(ctx, "lock", names)
 	if err != nil {
 		return nil, err
 	}
 	if within != nil {
-		return l.enter(ctx, within, names)
+		return within.enter(ctx, l.set, names)
 	}
-	lock, err := l.wait(ctx, names)
+	lock, err := l.waitlist.lock(ctx, l.set, names)
 	if err != nil {
 		return nil, err
 	}
@@ -202,14 +222,14 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 // TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
 // time-out where too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
-	names, within, err := l.prepare(ctx, "lock", names)
+	within, err := l.prepare(ctx, "lock", names)
 	if err != nil {
 		return nil, err
 	}
 	if within != nil {
-		return l.enter(ctx, within, names)
+		return within.enter(ctx, l.set, names)
 	}
-	lock, r := l.attempt(ctx, names, waiting.AskAll)
+	lock, r := l.core.attempt(ctx, l.set, names, waiting.AskAll)
 	if lock == nil {
 		return nil, r.err
 	}
@@ -243,24 +263,23 @@ func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, nam
 }
 
 // prepare refuses what cannot be locked, and finds the lock that ctx holds over the names, if any.
-func (l *Locker) prepare(ctx context.Context, op string, names []string) ([]string, *Lock, error) {
+func (l *Locker) prepare(ctx context.Context, op string, names []string) (*Lock, error) {
 	if err := l.refuse(op, names); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if ended := contextError(ctx); ended != nil {
-		return nil, nil, &Error{Op: op, Names: names, causes: append([]error{ErrNotAcquired}, ended...)}
+		return nil, &Error{Op: op, Names: slices.Clone(names), causes: append([]error{ErrNotAcquired}, ended...)}
 	}
-	within, err := l.heldBy(ctx, op, names)
-	return slices.Clone(names), within, err
+	return l.core.heldBy(ctx, op, names)
 }
 
 // refuse says why this Locker cannot be asked for names, if so.
 func (l *Locker) refuse(op string, names []string) error {
 	if l.bad != nil {
-		return &Error{Op: op, Names: names, causes: []error{l.bad}}
+		return &Error{Op: op, Names: slices.Clone(names), causes: []error{l.bad}}
 	}
 	if l.core.isClosed() {
-		e := &Error{Op: op, Names: names, causes: []error{ErrClosed}}
+		e := &Error{Op: op, Names: slices.Clone(names), causes: []error{ErrClosed}}
 		if op == "lock" {
 			e.causes = slices.Insert(e.causes, 0, ErrNotAcquired)
 		}
@@ -277,7 +296,7 @@ func (l *Locker) Close() error {
 	c.closeOnce.Do(func() {
 		close(c.closed)
 		for _, e := range c.schedule.close() {
-			e.hold.orphan()
+			e.owner.(*hold).orphan()
 		}
 		c.endNodes()
 	})

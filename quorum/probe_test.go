@@ -14,7 +14,7 @@ import (
 func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		h := newAttempt(l, []string{"a"}, nil).hold
+		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		probed := h.probeNode()
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival"), Level: 1,
 			Lease: h.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: 1})
@@ -27,7 +27,7 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		late := time.AfterFunc(time.Second/2, func() { close(slow) })
 		defer late.Stop()
 		began := l.core.clock.Now()
-		lock, r := l.attempt(t.Context(), []string{"a"}, waiting.ProbeFirst)
+		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
 		}
@@ -42,12 +42,12 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 func TestProbeNodeThatIsFrozen(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		h := newAttempt(l, []string{"a"}, nil).hold
+		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		frozen := make(chan struct{})
 		defer close(frozen)
 		c.before(h.probeNode(), func() { <-frozen })
 		began := time.Now()
-		lock, r := l.attempt(t.Context(), []string{"a"}, waiting.ProbeFirst)
+		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
 		}

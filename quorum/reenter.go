@@ -11,11 +11,11 @@ import (
 
 // heldBy finds the lock over the names that the flow of ctx holds. A flow that holds some of them, or holds them through
 // several locks, would wait for itself: ErrInvalid.
-func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
+func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
 	var within *Lock
 	for i, name := range names {
 		found := innermost(ctx)
-		for found != nil && !(found.hold.core == l.core && slices.Contains(found.hold.first.names, name) && found.Valid()) {
+		for found != nil && !(found.hold.core == c && slices.Contains(found.hold.first.names, name) && found.Valid()) {
 			found = found.outer
 		}
 		switch {
@@ -36,12 +36,13 @@ func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, 
 // enter enters a lock again that the flow of ctx holds: its level rises by one, on as many nodes as the quorum needs, which have to
 // confirm that the lock still stands. Level and token on the nodes are absolute, so that a request or a reply that is lost,
 // or comes twice, counts once. A fixed lease is asked for what is left of it: nothing prolongs it, also where it was forgotten.
-func (l *Locker) enter(ctx context.Context, within *Lock, names []string) (*Lock, error) {
+func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
 	h := within.hold
-	if other := h.set.unlike(l.set); other != "" {
+	if other := h.set.unlike(set); other != "" {
 		return nil, invalidf("lock", names, "this flow holds it with other settings, which entering it again does not change: %s", other)
 	}
-	inner := &Lock{hold: h, names: names, outer: innermost(ctx)}
+	inner := &Lock{hold: h, outer: innermost(ctx)}
+	inner.setNames(names)
 	inner.begin(ctx)
 	entered := false
 	defer func() {

@@ -32,7 +32,7 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	// Contexts that must end come first: all that is done before them is time in which another may be granted.
 	var lost, kept []*hold
 	for _, e := range due {
-		h := e.hold
+		h := e.owner.(*hold)
 		h.mu.Lock()
 		switch {
 		case h.phase != held:

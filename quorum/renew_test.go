@@ -26,14 +26,13 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			a, fake := heldHold(t, time.Second)
 			one := a.hold
-			l := &Locker{core: one.core, set: one.set}
 			r, total := newRenewal(one.core, fake.Now()), 0
 			for i := range c.locks {
 				var names []string
 				for k := range c.names {
 					names = append(names, fmt.Sprint(c.name, i, " ", k))
 				}
-				h := newHold(l, scriptNames(names))
+				h := newHold(one.core, one.set, scriptNames(names))
 				h.phase, h.deadline = held, clock.Instant(1<<62)
 				for i := range h.votes {
 					h.votes[i].until = h.deadline

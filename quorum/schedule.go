@@ -32,9 +32,9 @@ type schedule struct {
 	closed bool
 }
 
-// entry is one hold's place in the schedule. The schedule's mutex guards it.
+// entry is a place in the schedule. The schedule's mutex guards it.
 type entry struct {
-	hold  *hold
+	owner any // of the place: for the caller of newSchedule
 	at    clock.Instant
 	early time.Duration // how much earlier than at it may be seen to, together with others
 	over  bool

@@ -3,20 +3,10 @@ package quorum
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
-
-// tokenSeed is where a token counter that was lost starts again: above all that this clock ever gave it.
-func tokenSeed() uint64 {
-	micros := time.Now().UnixMicro()
-	if micros < 0 || micros >= 1<<52 {
-		return 0 // a clock that is centuries off must not use up the counters
-	}
-	return uint64(micros)
-}
 
 // chooseToken picks the fencing token out of the counters of the grants that were counted when the quorum was reached: the largest.
 // Behind tells how many of them must be written back, because they stand lower.

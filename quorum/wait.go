@@ -19,6 +19,7 @@ type waitlist struct {
 	core   *core
 	mu     sync.Mutex
 	queues map[nameSet]*queue
+	free   *queue // one to use again: names that nobody else wants cost no allocation
 	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a first attempt probes one node:
 	// other processes most likely wait.
 	contendedUntil [256]clock.Instant
@@ -28,16 +29,16 @@ type waitlist struct {
 const contendedFor = 100 * time.Millisecond
 
 // contendedLocked finds the entry of some names. Where two share one, a first attempt takes one round trip more.
-func (all *waitlist) contendedLocked(key nameSet) *clock.Instant {
+func (list *waitlist) contendedLocked(key nameSet) *clock.Instant {
 	sum := fnv1a(key.text)
-	return &all.contendedUntil[sum%uint32(len(all.contendedUntil))]
+	return &list.contendedUntil[sum%uint32(len(list.contendedUntil))]
 }
 
 // queue is the calls of Lock for one set of names, in FIFO order, and the subscriptions that wake them.
 type queue struct {
 	list  *waitlist
 	key   nameSet
-	first waiter // the one that made the queue: names that nobody else wants cost one allocation
+	first waiter // the one for which the queue was made
 
 	// Under list.mu.
 	waiting.Queue
@@ -57,8 +58,8 @@ type waiter struct {
 }
 
 // join puts a call of Lock at the end of the queue for its names.
-func (l *Locker) join(names []string) *waiter {
-	list, key := l.waitlist, newNameSet(names)
+func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
+	key := newNameSet(names)
 	list.mu.Lock()
 	q := list.queues[key]
 	var w *waiter
@@ -69,7 +70,7 @@ func (l *Locker) join(names []string) *waiter {
 		w = new(waiter)
 	}
 	w.queue, w.Owner = q, w
-	q.Join(&w.Waiter, l.set.retry, l.core.moment())
+	q.Join(&w.Waiter, retry, list.core.moment())
 	q.armLocked(w)
 	list.mu.Unlock()
 	if w != &q.first {
@@ -78,15 +79,20 @@ func (l *Locker) join(names []string) *waiter {
 	return w
 }
 
-func (all *waitlist) newQueueLocked(key nameSet) *queue {
-	c := all.core
+func (list *waitlist) newQueueLocked(key nameSet) *queue {
+	c := list.core
 	first := waiting.AskAll
-	if c.clock.Now().Before(*all.contendedLocked(key)) {
+	if c.clock.Now().Before(*list.contendedLocked(key)) {
 		first = waiting.ProbeFirst
 	}
-	q := &queue{list: all, key: key}
-	q.Init(len(c.nodes), c.need, first, c.newRand)
-	all.queues[key] = q
+	q := list.free
+	if q == nil {
+		q = new(queue)
+	}
+	list.free = nil
+	*q = queue{list: list, key: key}
+	q.Init(len(c.nodes), c.need, first, c.makeRand)
+	list.queues[key] = q
 	return q
 }
 
@@ -151,7 +157,9 @@ func (w *waiter) refused(names []string, r *attemptResult) {
 func (w *waiter) acquired(lease time.Duration) {
 	w.queue.take(w, func(q *queue) {
 		q.Acquired(lease, q.list.core.moment())
-		q.lastError = q.list.core.unasked(ErrHeld)
+		if !q.Empty() {
+			q.lastError = q.list.core.unasked(ErrHeld)
+		}
 	})
 }
 
@@ -161,22 +169,24 @@ func (w *waiter) leave() {
 }
 
 func (q *queue) take(w *waiter, out func(q *queue)) {
-	all := q.list
-	all.mu.Lock()
+	list := q.list
+	list.mu.Lock()
 	out(q)
 	if w.alarm != nil {
 		w.alarm.Stop()
 	}
 	var cancels []func()
 	if q.Empty() {
-		delete(all.queues, q.key)
+		delete(list.queues, q.key)
 		if cancels = q.cancels; q.subscribed {
-			*all.contendedLocked(q.key) = q.list.core.clock.Now().Add(contendedFor)
+			*list.contendedLocked(q.key) = q.list.core.clock.Now().Add(contendedFor)
+		} else {
+			list.free = q // no subscriber knows it, and its one waiter is done
 		}
 	} else {
 		q.armLocked(nil)
 	}
-	all.mu.Unlock()
+	list.mu.Unlock()
 	for _, cancel := range cancels {
 		cancel()
 	}
@@ -185,11 +195,11 @@ func (q *queue) take(w *waiter, out func(q *queue)) {
 // subscribe subscribes to the channels of the names on all nodes, once for a queue. It is called by a waiter of the queue, so that
 // the queue outlives it.
 func (q *queue) subscribe(names []string) {
-	all := q.list
-	all.mu.Lock()
+	list := q.list
+	list.mu.Lock()
 	again := q.subscribed
 	q.subscribed = true
-	all.mu.Unlock()
+	list.mu.Unlock()
 	if again {
 		return
 	}
@@ -199,8 +209,8 @@ func (q *queue) subscribe(names []string) {
 			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), &subscriber{queue: q, node: i, first: k == 0}))
 		}
 	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
+	list.mu.Lock()
+	defer list.mu.Unlock()
 	q.cancels = cancels
 }
 
@@ -238,9 +248,10 @@ func (s *subscriber) happened(event func(node int, at waiting.Moment)) {
 	}
 }
 
-// wait locks the names, in turn with the others of this process that want them.
-func (l *Locker) wait(ctx context.Context, names []string) (lock *Lock, err error) {
-	w := l.join(names)
+// lock locks the names, in turn with the others of this process that want them.
+func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (lock *Lock, err error) {
+	c := list.core
+	w := list.join(set.retry, names)
 	defer func() { // also when user code panics: a log, a context
 		if lock != nil {
 			w.acquired(lock.hold.set.lease)
@@ -250,7 +261,7 @@ func (l *Locker) wait(ctx context.Context, names []string) (lock *Lock, err erro
 	}()
 	warned := false
 	for {
-		if causes := l.ending(ctx); causes != nil {
+		if causes := c.ending(ctx); causes != nil {
 			return nil, w.gaveUp(names, causes)
 		}
 		approach, due := w.begin()
@@ -258,32 +269,32 @@ func (l *Locker) wait(ctx context.Context, names []string) (lock *Lock, err erro
 			select {
 			case <-w.wake:
 			case <-ctx.Done():
-			case <-l.core.closed:
+			case <-c.closed:
 			}
 			continue
 		}
-		held, r := l.attempt(ctx, names, approach)
+		held, r := c.attempt(ctx, set, names, approach)
 		if held != nil {
 			return held, nil
 		}
-		if ctx.Err() != nil || r.err.permanent(len(l.core.nodes)) {
+		if ctx.Err() != nil || r.err.permanent(len(c.nodes)) {
 			if last := w.lastError(); r.cut && last != nil { // it knows less than the one before
-				return nil, last.ended(names, l.ending(ctx))
+				return nil, last.ended(names, c.ending(ctx))
 			}
 			return nil, r.err
 		}
 		w.refused(names, r)
 		if !warned && !r.Held {
 			warned = true
-			l.set.logger.Warn("quorumlock: waiting for nodes", "names", names, "error", r.err)
+			set.logger.Warn("quorumlock: waiting for nodes", "names", names, "error", r.err)
 		}
 	}
 }
 
 // ending is what has ended the waiting, if anything has.
-func (l *Locker) ending(ctx context.Context) []error {
+func (c *core) ending(ctx context.Context) []error {
 	causes := contextError(ctx)
-	if l.core.isClosed() {
+	if c.isClosed() {
 		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
 	}
 	return causes
@@ -303,8 +314,8 @@ func (w *waiter) gaveUp(names []string, causes []error) *Error {
 }
 
 func (w *waiter) lastError() *Error {
-	all := w.queue.list
-	all.mu.Lock()
-	defer all.mu.Unlock()
+	list := w.queue.list
+	list.mu.Lock()
+	defer list.mu.Unlock()
 	return w.queue.lastError
 }

@@ -135,7 +135,7 @@ func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(c.process(), "a")
-		first, second := l.join([]string{"a"}), l.join([]string{"a"})
+		first, second := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
 		first.mustBegin(t)
 		synctest.Wait()
 		if _, due := second.begin(); due {
@@ -153,7 +153,7 @@ func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
 		if _, due := second.begin(); due {
 			t.Error("it asks again although nothing was heard")
 		}
-		third, fourth := l.join([]string{"a"}), l.join([]string{"a"})
+		third, fourth := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
 		for len(second.wake) > 0 {
 			<-second.wake
 		}
@@ -240,12 +240,12 @@ func TestQueueProbesWhereOthersWaited(t *testing.T) {
 		}{{contendedFor - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // the last node may have to hear a release
 			time.Sleep(round.after)
 			calls := c.calls.Load()
-			w := l.join([]string{"a"})
+			w := l.waitlist.join(l.set.retry, []string{"a"})
 			approach, due := w.begin()
 			if !due {
 				t.Fatal("it is not to ask")
 			}
-			if lock, _ := l.attempt(t.Context(), []string{"a"}, approach); lock != nil {
+			if lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, approach); lock != nil {
 				t.Fatal("two hold it")
 			}
 			w.leave()
@@ -263,7 +263,7 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		results := make(chan turned, 3)
-		first := l.join([]string{"a"})
+		first := l.waitlist.join(l.set.retry, []string{"a"})
 		first.mustBegin(t)
 		calls := c.calls.Load()
 		queueUp(t.Context(), l, 1, results, "a")
@@ -274,9 +274,9 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 		c.unlock(c.next(results, shortly).lock)
 		c.empty(l)
 
-		first = l.join([]string{"a"})
+		first = l.waitlist.join(l.set.retry, []string{"a"})
 		first.mustBegin(t)
-		lock, _ := l.attempt(t.Context(), []string{"a"}, waiting.AskAll)
+		lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
 		queueUp(t.Context(), l, 1, results, "a")
 		first.acquired(DefaultLease)
 		queueUp(t.Context(), l, 2, results, "a")
@@ -299,7 +299,7 @@ func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
 		}
-		first, second := l.join([]string{"a"}), l.join([]string{"a"})
+		first, second := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
 		first.mustBegin(t)
 		synctest.Wait()
 		if _, due := second.begin(); due {
@@ -389,7 +389,7 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
 		}
-		asking := l.join([]string{"a"})
+		asking := l.waitlist.join(l.set.retry, []string{"a"})
 		asking.mustBegin(t)
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
@@ -401,10 +401,10 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 		time.Sleep(5 * time.Second) // until the nodes are found to be back
 
 		// The nodes failed, and then somebody of this process got it.
-		first, behind := l.join([]string{"a"}), l.join([]string{"a"})
+		first, behind := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
 		first.mustBegin(t)
 		first.refused([]string{"a"}, &attemptResult{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, Result: waiting.Result{Wait: -1}})
-		lock, _ := l.attempt(t.Context(), []string{"a"}, waiting.AskAll)
+		lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
 		first.acquired(DefaultLease)
 		if err := behind.gaveUp([]string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("another waiter has got it: %v", err)
@@ -449,7 +449,7 @@ func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
-		w := l.join([]string{"a"})
+		w := l.waitlist.join(l.set.retry, []string{"a"})
 		w.mustBegin(t)
 		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		for range 2 {
@@ -498,7 +498,7 @@ func TestQueueIsLeftByACrowd(t *testing.T) {
 			for range 3 { // the best of them: others use the processor, too
 				all := make([]*waiter, n)
 				for i := range all {
-					all[i] = l.join([]string{"a"})
+					all[i] = l.waitlist.join(l.set.retry, []string{"a"})
 				}
 				began := stopwatch.Now()
 				for _, w := range slices.Backward(all) {

@@ -12,7 +12,7 @@ import (
 // when answerLate is called.
 func (c *cluster) askTwo(l *Locker) (a *attempt, answerLate func()) {
 	c.t.Helper()
-	a = newAttempt(l, []string{"a"}, nil)
+	a = newAttempt(l.core, l.set, []string{"a"}, nil)
 	c.ahead(l, 0)
 	decided := make(chan struct{})
 	c.before(2, func() { <-decided })
