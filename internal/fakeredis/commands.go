@@ -207,10 +207,8 @@ func (m *Master) infoLocked(asked []string) string {
 		{"Persistence", "loading:0\r\naof_enabled:0\r\n"},
 		{"Replication", "role:master\r\nconnected_slaves:0\r\n"},
 	} {
-		if len(asked) == 0 || slices.ContainsFunc(asked, func(name string) bool {
-			return strings.EqualFold(name,
-				section.name)
-		}) {
+		named := func(name string) bool { return strings.EqualFold(name, section.name) }
+		if len(asked) == 0 || slices.ContainsFunc(asked, named) {
 			b.WriteString("# " + section.name + "\r\n" + section.lines)
 		}
 	}

@@ -68,8 +68,9 @@ func TestKeysExpireByTheMastersClock(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
-	for keeps, want := range map[fakeredis.Memory]string{fakeredis.Nothing: "", fakeredis.LastSave: "before",
-		fakeredis.Everything: "before after"} {
+	for keeps, want := range map[fakeredis.Memory]string{
+		fakeredis.Nothing: "", fakeredis.LastSave: "before", fakeredis.Everything: "before after",
+	} {
 		bubbled(t, 1, func(t *testing.T, m *fakeredis.Master) {
 			c := dial(t, m)
 			do(t, c, "SET", "before", "x")

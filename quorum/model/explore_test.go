@@ -271,7 +271,7 @@ func (by step) describe(m *setup, before, after *state) string {
 	case ends:
 		return who + " gives up or unlocks: releases"
 	case reads:
-		return fmt.Sprintf("%s reads of its %s at %d%s", who, what, at, m.became(before, after, o))
+		return fmt.Sprintf("%s reads the reply to its %s from %d%s", who, what, at, m.became(before, after, o))
 	case dies:
 		return fmt.Sprintf("the connection %c–%d dies; awaited requests are resent", 'A'+by.client, at)
 	case timesOut:
