@@ -13,7 +13,6 @@ import (
 // maxConns is for each master: more than 256 callers need, with the stragglers that a fast answer
 // leaves behind, so that no connection is made or closed during a measurement. A frozen master
 // holds no more than that.
-// master holds no more than that.
 const maxConns = 1024
 
 // Redsync is go-redsync over redigo.
