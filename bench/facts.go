@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// facts says what was measured, when, and on what.
+// facts tells the time, machine and versions of the measurement.
 func (r *report) facts() []string {
 	library := "quorumlock"
 	if r.revision != "" {
@@ -24,7 +24,7 @@ func (r *report) facts() []string {
 	}
 }
 
-// processor is the CPU's name where the system tells.
+// processor is the CPU's name, where the system tells it.
 func processor() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // states is a peer's healthy run and its run with a master frozen, one after the other.
 type states struct{ healthy, frozen measure.Sample }
 
-// frozenMaster measures what a master that does not answer costs those who do not need it.
+// frozenMaster measures how much a frozen master slows calls that do not need it.
 func (b *bench) frozenMaster(ctx context.Context) error {
 	const n = 3
 	ours, err := peers.OpenLibrary(b.urls(n))
@@ -37,11 +37,12 @@ func (b *bench) frozenMaster(ctx context.Context) error {
 	return errors.Join(err, closeAll(sides))
 }
 
-// freeze runs a load, then the same with one master frozen, and lets the peer recover.
+// freeze runs a load, then the same load with one master frozen, and lets the peer recover.
 func (b *bench) freeze(ctx context.Context, p peers.Peer, load measure.Load, turn int) (s states, err error) {
 	frozen := b.fleet.Masters[turn%3]
-	// Names of its own for each run: what redsync's fast answers leave behind stays for its expiry, and with another master frozen
-	// nobody gets past it. That is not what is measured.
+	// Each run has names of its own: redsync's fast answers leave keys behind until their expiry,
+	// and with another master frozen these names cannot be locked. The measurement is not about
+	// that.
 	name := func(state string) measure.Load {
 		load.Names = fmt.Sprintf("%s:%d", state, turn)
 		return load
@@ -56,7 +57,8 @@ func (b *bench) freeze(ctx context.Context, p peers.Peer, load measure.Load, tur
 	if err := errors.Join(err, frozen.Thaw()); err != nil {
 		return s, err
 	}
-	// The next one starts with connections to all masters, and none of them at work on what it was sent meanwhile.
+	// The next run starts with connections to all masters, and no master still works on earlier
+	// commands.
 	load.For /= 2
 	_, err = name("thawed").Run(ctx, p)
 	return s, err
@@ -74,11 +76,13 @@ func frozenRows(callers int, sides []peers.Peer, samples [][]states) []row {
 		frozen := measure.Of(all, func(s states) time.Duration { return p99(s.frozen) })
 		ratio := measure.Ratio(frozen, healthy)
 		if side == library {
-			rows = append(rows, row{what: what, ours: micros(frozen), beside: "itself healthy", theirs: micros(healthy), ratio: times2(ratio),
+			rows = append(rows, row{what: what, ours: micros(frozen), beside: "itself healthy",
+				theirs: micros(healthy), ratio: times2(ratio),
 				budget: "≤ 1.5 × its healthy p99", met: ratio <= 1.5})
 			continue
 		}
-		rows = append(rows, row{what: what + " of redsync", beside: "redsync frozen " + micros(frozen) + ", healthy", theirs: micros(healthy), ratio: times2(ratio)})
+		rows = append(rows, row{what: what + " of redsync", beside: "redsync frozen " + micros(frozen) + ", healthy",
+			theirs: micros(healthy), ratio: times2(ratio)})
 	}
 	var flat [][]measure.Sample
 	for _, all := range samples {

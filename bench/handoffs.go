@@ -14,16 +14,19 @@ const (
 	handoffP99 = 10 * time.Millisecond
 )
 
-// handoffs measures how a lock passes between processes: where many want it, and to one who waits.
+// handoffs measures how a lock passes between processes: among many contenders, and to a single
+// waiter.
 func (b *bench) handoffs(ctx context.Context) error {
 	for _, plan := range []struct {
 		what string
 		handoff.Plan
 	}{
 		{fmt.Sprintf("handoff, %d contenders in as many processes", b.processes), handoff.Plan{
-			Contenders: b.processes, Processes: b.processes, Locks: 1, Hold: time.Millisecond, Away: 5 * time.Millisecond, For: b.pass}},
-		{fmt.Sprintf("handoff to one who waits, 64 locks, %d processes", b.processes), handoff.Plan{
-			Contenders: 128, Processes: b.processes, Locks: 64, Hold: 260 * time.Millisecond, Away: 260 * time.Millisecond, For: b.pass}},
+			Contenders: b.processes, Processes: b.processes, Locks: 1, Hold: time.Millisecond,
+			Away: 5 * time.Millisecond, For: b.pass}},
+		{fmt.Sprintf("handoff to a waiter, 64 locks, %d processes", b.processes), handoff.Plan{
+			Contenders: 128, Processes: b.processes, Locks: 64, Hold: 260 * time.Millisecond,
+			Away: 260 * time.Millisecond, For: b.pass}},
 	} {
 		for _, n := range b.masters {
 			rounds, err := measure.Alternate(len(handoff.Peers), b.passes, func(side int) (handoff.Round, error) {
@@ -32,14 +35,15 @@ func (b *bench) handoffs(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.report.add(handoffRows(fmt.Sprintf("%s, N=%d", plan.what, n), handoff.Sum(rounds[0]), handoff.Sum(rounds[1]))...)
+			b.report.add(handoffRows(fmt.Sprintf("%s, N=%d", plan.what, n), handoff.Sum(rounds[0]),
+				handoff.Sum(rounds[1]))...)
 		}
 	}
 	return nil
 }
 
 func handoffRows(what string, ours, theirs handoff.Round) []row {
-	// One percentile, of all rounds: without a handoff there is none, and the budget is not met.
+	// One percentile of all rounds. Without a handoff there is none, and the budget is not met.
 	percentile := func(name string, of func(handoff.Round) time.Duration, budget time.Duration) row {
 		r := row{what: what + ", " + name, ours: millis(of(ours)), beside: "redsync", theirs: millis(of(theirs)),
 			budget: fmt.Sprintf("≤ %v", budget), met: len(ours.Handoffs) > 0 && of(ours) <= budget}

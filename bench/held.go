@@ -16,12 +16,12 @@ import (
 
 const (
 	heapBudget    = 1536 // bytes for each lock
-	batchesBudget = 0.1  // commands for each lock that a master renews, where they travel together
+	batchesBudget = 0.1  // batched commands for each lock that a master renews
 	fewGoroutines = 16   // shared by all locks, however many
-	fillers       = 256  // who acquire them
+	fillers       = 256  // goroutines that acquire the locks
 )
 
-// heldLocks measures what a lock costs that is held for long.
+// heldLocks measures the cost of a lock that is held for long.
 func (b *bench) heldLocks(ctx context.Context) (err error) {
 	const n = 3
 	ours, err := peers.OpenLibrary(b.urls(n), quorum.WithLease(b.lease))
@@ -37,7 +37,7 @@ func (b *bench) heldLocks(ctx context.Context) (err error) {
 		names[i] = fmt.Sprintf("bench:held:%d", i)
 	}
 	locks := make([]*quorum.Lock, b.locks)
-	// A service hands its own context to all of them, and can end it.
+	// A service passes one context of its own to all locks, and can end it.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -75,7 +75,8 @@ func fill(ctx context.Context, locker *quorum.Locker, names []string, locks []*q
 	return errors.Join(errs...)
 }
 
-// renew waits for longer than a lease, and returns what the masters did meanwhile and the most goroutines seen.
+// renew waits for longer than a lease. It returns the masters' commands in that time and the most
+// goroutines seen.
 func (b *bench) renew(ctx context.Context) (done measure.Commands, peak int, err error) {
 	before, err := measure.CountCommands(b.some(3))
 	if err != nil {
@@ -101,20 +102,25 @@ func (b *bench) renew(ctx context.Context) (done measure.Commands, peak int, err
 func heldRows(held, lost, heap, goroutines int, done measure.Commands) []row {
 	what := fmt.Sprintf("%d locks held and renewed, N=3, ", held)
 	perLock := float64(heap) / float64(held)
-	// The script looks for the owner once for each lock, and nothing else does while nobody locks.
+	// The renewal script looks for the owner once for each lock, and without acquires nothing else
+	// does.
 	renewed, sent := done["hexists"], done["evalsha"]+done["eval"]
 	perRenewal := float64(sent) / float64(max(renewed, 1))
 	return []row{
-		{what: what + "heap each", ours: fmt.Sprintf("%.0f B", perLock), budget: "≤ 1.5 KB", met: perLock <= heapBudget && lost == 0,
+		{what: what + "heap each", ours: fmt.Sprintf("%.0f B", perLock), budget: "≤ 1.5 KB",
+			met:     perLock <= heapBudget && lost == 0,
 			details: fmt.Sprintf("%d of the locks were lost while they were held", lost)},
-		{what: what + "goroutines each", ours: fmt.Sprintf("%.5f", float64(goroutines)/float64(held)), budget: "0", met: goroutines <= fewGoroutines,
+		{what: what + "goroutines each", ours: fmt.Sprintf("%.5f", float64(goroutines)/float64(held)), budget: "0",
+			met:     goroutines <= fewGoroutines,
 			details: fmt.Sprintf("at most %d goroutines more than with no locks, in all", goroutines)},
-		{what: what + "commands per renewal", ours: fmt.Sprintf("%.4f", perRenewal), budget: "batched: ≤ 0.1", met: renewed >= 6*held && perRenewal <= batchesBudget,
-			details: fmt.Sprintf("%d renewals on 3 masters by %d commands, %.1f renewals of each lock on each master", renewed, sent, float64(renewed)/float64(3*held))},
+		{what: what + "commands per renewal", ours: fmt.Sprintf("%.4f", perRenewal), budget: "batched: ≤ 0.1",
+			met: renewed >= 6*held && perRenewal <= batchesBudget,
+			details: fmt.Sprintf("%d renewals on 3 masters by %d commands, %.1f renewals of each lock on each master",
+				renewed, sent, float64(renewed)/float64(3*held))},
 	}
 }
 
-// heapInUse is what is reachable, after the garbage was collected.
+// heapInUse is the reachable heap, after a garbage collection.
 func heapInUse() int {
 	runtime.GC()
 	runtime.GC()

@@ -1,5 +1,5 @@
-// Bench measures the library beside go-redsync, and against its own budgets, in one run over the same masters. It prints a
-// report in Markdown that says of each budget whether it was met.
+// Bench measures the library beside go-redsync, and against its own budgets, in one run over the
+// same masters. It prints a report in Markdown that tells for each budget whether it was met.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-// mastersRun is how many redis-server processes there are; rows of fewer masters use the first ones.
+// mastersRun is the number of redis-server processes. A row for fewer masters uses the first ones.
 const mastersRun = 5
 
 func main() {
@@ -23,8 +23,8 @@ func main() {
 		os.Exit(handoff.Work())
 	}
 	out := flag.String("o", "", "also write the report to this file")
-	revision := flag.String("revision", "", "of the library, for the report")
-	only := flag.String("only", "", "the sections whose name has this in it")
+	revision := flag.String("revision", "", "the library's revision, for the report")
+	only := flag.String("only", "", "measure the sections whose name contains this")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -43,13 +43,13 @@ func main() {
 	}
 }
 
-// size is how long and how large everything is.
+// size is the length and the scale of each section.
 type size struct {
-	masters   []int // how many, of those rows that say N
+	masters   []int // the number of masters, for rows that name N
 	rounds    int
 	slice     time.Duration // of one side in one round
 	freezes   int
-	frozen    time.Duration // of one state in one round; longer than the time-out, so that it covers both sides of it
+	frozen    time.Duration // of one state in one round; longer than the timeout
 	passes    int           // rounds of handoffs
 	pass      time.Duration
 	processes int
@@ -65,7 +65,7 @@ func full() size {
 	}
 }
 
-// bench is what the sections share.
+// bench is the state that the sections share.
 type bench struct {
 	size
 	fleet  *redistest.Fleet

@@ -11,10 +11,10 @@ import (
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
 )
 
-// manyCallers is where a pipeline that callers share pays.
+// manyCallers is enough for a shared pipeline to pay off.
 const manyCallers = 256
 
-// pairs measures lock and unlock without contention, and what it allocates.
+// pairs measures lock and unlock without contention, and their allocations.
 func (b *bench) pairs(ctx context.Context) error {
 	for _, n := range b.masters {
 		sides, err := openSides(b.urls(n))
@@ -99,14 +99,16 @@ func pairRows(n, callers int, sides []peers.Peer, samples [][]measure.Sample) []
 		pair.ours, pair.theirs = perSecond(times[library]), perSecond(times[fastRedsync])
 		pair.ratio, pair.budget, pair.met = times2(ratio), "≥ 3 × its throughput", ratio >= 3
 	}
-	pair.details = strings.TrimSuffix("processor time for each pair: "+processorTime(sides, samples)+". "+failures(sides, samples), ". ")
+	pair.details = strings.TrimSuffix(
+		"processor time for each pair: "+processorTime(sides, samples)+". "+failures(sides, samples), ". ")
 
 	floor := measure.Ratio(times[library], times[noOp])
 	same := measure.Ratio(times[library], times[bare])
 	rows := []row{pair,
 		{what: pair.what, ours: micros(times[library]), beside: "no-op script", theirs: micros(times[noOp]),
 			ratio: times2(floor), budget: "≤ 1.5 × its time", met: floor <= 1.5},
-		{what: pair.what, ours: micros(times[library]), beside: "same scripts", theirs: micros(times[bare]), ratio: times2(same)},
+		{what: pair.what, ours: micros(times[library]), beside: "same scripts", theirs: micros(times[bare]),
+			ratio: times2(same)},
 		processorRow(pair.what, fastRedsync, "redsync", samples),
 		processorRow(pair.what, noOp, "no-op script", samples),
 	}
@@ -123,32 +125,36 @@ func allocations(samples [][]measure.Sample) row {
 		}))
 	}
 	ours, theirs := per(library), per(fastRedsync)
-	return row{what: "allocations per lock+unlock, N=3", ours: fmt.Sprintf("%.2f", ours), beside: "redsync", theirs: fmt.Sprintf("%.2f", theirs),
-		ratio: times2(ours / theirs), budget: "≤ 25", met: ours <= 25}
+	return row{what: "allocations per lock+unlock, N=3", ours: fmt.Sprintf("%.2f", ours), beside: "redsync",
+		theirs: fmt.Sprintf("%.2f", theirs),
+		ratio:  times2(ours / theirs), budget: "≤ 25", met: ours <= 25}
 }
 
-// processorRow compares what a pair costs all processes together. Where all of them wait for processors, as with many callers on a
-// machine that others use, that says more than the time that passes.
+// processorRow compares a pair's cost to all processes together. It tells more than elapsed time
+// where all of them wait for processors, as with many callers on a shared machine.
 func processorRow(what string, beside int, name string, samples [][]measure.Sample) row {
 	per := func(s measure.Sample) time.Duration {
 		return (s.CPU.Callers + s.CPU.Masters) / time.Duration(s.Pairs)
 	}
 	ours, theirs := measure.Of(samples[library], per), measure.Of(samples[beside], per)
-	return row{what: "processor time of " + what, ours: micros(ours), beside: name, theirs: micros(theirs), ratio: times2(measure.Ratio(ours, theirs))}
+	return row{what: "processor time of " + what, ours: micros(ours), beside: name, theirs: micros(theirs),
+		ratio: times2(measure.Ratio(ours, theirs))}
 }
 
-// processorTime says what a pair costs, whoever else uses the machine.
+// processorTime tells the processor time of a pair, which other users of the machine hardly change.
 func processorTime(sides []peers.Peer, samples [][]measure.Sample) string {
 	var parts []string
+	per := func(s measure.Sample, used time.Duration) time.Duration { return used / time.Duration(s.Pairs) }
 	for side, all := range samples {
-		callers := measure.Of(all, func(s measure.Sample) time.Duration { return s.CPU.Callers / time.Duration(s.Pairs) })
-		masters := measure.Of(all, func(s measure.Sample) time.Duration { return s.CPU.Masters / time.Duration(s.Pairs) })
-		parts = append(parts, fmt.Sprintf("%s %s in the callers' process and %s in the masters'", sides[side].Name(), micros(callers), micros(masters)))
+		callers := measure.Of(all, func(s measure.Sample) time.Duration { return per(s, s.CPU.Callers) })
+		masters := measure.Of(all, func(s measure.Sample) time.Duration { return per(s, s.CPU.Masters) })
+		parts = append(parts, fmt.Sprintf("%s %s in the callers' process and %s in the masters'", sides[side].Name(),
+			micros(callers), micros(masters)))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// failures says whose pairs failed, empty where none did.
+// failures tells which sides' pairs failed, "" for none.
 func failures(sides []peers.Peer, samples [][]measure.Sample) string {
 	var parts []string
 	for side, all := range samples {
@@ -163,7 +169,8 @@ func failures(sides []peers.Peer, samples [][]measure.Sample) string {
 		if sum.Failed == 0 {
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%d of %d pairs of %s failed, the first with %q", sum.Failed, sum.Failed+sum.Pairs, sides[side].Name(), sum.Failure))
+		parts = append(parts, fmt.Sprintf("%d of %d pairs of %s failed, the first with %q", sum.Failed,
+			sum.Failed+sum.Pairs, sides[side].Name(), sum.Failure))
 	}
 	return strings.Join(parts, "; ")
 }

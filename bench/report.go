@@ -13,15 +13,15 @@ import (
 type row struct {
 	what    string
 	ours    string // the library's figure
-	beside  string // whose figure the other one is
+	beside  string // the name of the other figure
 	theirs  string
-	ratio   string // ours to theirs, where the budget is one
-	budget  string // empty where the figures are for comparison
+	ratio   string // ours to theirs, where the budget is a ratio
+	budget  string // empty where the figures are for comparison only
 	met     bool
 	details string // a sentence below the table
 }
 
-// verdict is for people who look for a word.
+// verdict is the row's result in a word that readers can search for.
 func (r row) verdict() string {
 	switch {
 	case r.budget == "":
@@ -54,15 +54,17 @@ func (r *report) save(path string) error {
 func (r *report) write(to io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Measured\n\n" +
-		"Written by `make bench`, never by hand. All figures are of one run, in which the sides took turns on the same servers: the\n" +
-		"ratios are what counts, not the figures of a machine that others used at the same time.\n\n")
+		"Written by `make bench`, never by hand. All figures are of one run, in which the sides took\n" +
+		"turns on the same servers. The ratios count, not the absolute figures: the machine may have\n" +
+		"had other users at the same time.\n\n")
 	for _, fact := range r.facts() {
 		fmt.Fprintf(&b, "- %s\n", fact)
 	}
 	b.WriteString("\n| what | quorumlock | beside it | ratio | budget | |\n|---|---|---|---|---|---|\n")
 	met, all := 0, 0
 	for _, row := range r.rows {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", row.what, row.ours, strings.TrimSpace(row.beside+" "+row.theirs), row.ratio, row.budget, row.verdict())
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", row.what, row.ours,
+			strings.TrimSpace(row.beside+" "+row.theirs), row.ratio, row.budget, row.verdict())
 		if row.budget != "" {
 			all++
 		}
@@ -92,24 +94,29 @@ func (r *report) details() string {
 const method = `
 ## How it is measured
 
-- A pair is one lock and one unlock of a name that nobody else wants. Times are those of a slice of the run divided by the pairs done
-  in it. Each round runs every side for one slice, in turns and each second round backwards; a figure is the median over the
-  rounds, a ratio the median of the rounds' own ratios, so it need not be the quotient of the two figures.
-- redsync runs over redigo with connections enough for all callers, and without contention with one try and an answer as soon as a
-  majority gave it (WithTries(1), WithFailFast(true)). Such an answer leaves stragglers behind: each caller goes through many names,
-  so that none of them meets its own. Where callers contend, it has its defaults.
-- The no-op is the script of a renewal of no locks, which touches no key, fanned out twice over the library's own pipelines, each
-  time until a majority has answered. "Same scripts" is the same with the scripts of acquire and release: what the library takes
-  beyond it is its engine's share, what it takes beyond the no-op the masters'.
-- Processor time is that of the callers' process and of the masters, as the system accounts for it. It grows less than the time that passes
-  when others use the machine; it is for comparison, no budget is about it.
+- A pair is one lock and one unlock of an uncontended name. Its time is that of a slice of the run divided by
+  the pairs in it. Each round runs every side for one slice, in turns and each second round backwards. A
+  figure is the median over the rounds. A ratio is the median of the rounds' own ratios, so it need not be the
+  quotient of the two figures.
+- redsync runs over redigo with enough connections for all callers. Without contention it has one try and
+  answers as soon as a majority has answered (WithTries(1), WithFailFast(true)). Such an answer leaves
+  stragglers behind: each caller goes through many names, so that none of them meets its own. Under contention
+  redsync has its defaults.
+- The no-op is the script of a renewal of no locks, which touches no key, fanned out twice over the library's
+  own pipelines, each time until a majority has answered. "Same scripts" is the same with the scripts of
+  acquire and release. The library's time above "same scripts" is its engine's share, the time of "same
+  scripts" above the no-op the masters'.
+- Processor time is that of the callers' process and of the masters, as the system accounts for it. Other
+  users of the machine increase it less than they increase elapsed time. It is for comparison, and has no
+  budget.
 - Allocations are those of the whole process during the slices of one caller.
-- A frozen master is stopped with SIGSTOP during a whole slice, longer than the time-out after which the library takes it for dead.
-  Each round freezes another one, for each peer by itself.
-- A handoff is the time for which a lock that somebody in another process waited for lay idle: from before the call that unlocks it in
-  one process to after the call that locks it in another, by the machine's monotonic clock. With 8 contenders each holds the lock for
-  1 ms and stays away for 5 ms, so that others come by while it is free; "to one who waits" is 64 locks with two contenders each, which
-  hold and stay away for 260 ms, longer than anybody sleeps between attempts: then only the one who waits can take it.
-- Held locks are acquired, and kept for longer than their lease. Heap and goroutines are compared before and after, the names not
-  counted; commands and renewals are counted by the masters.
+- A frozen master is stopped with SIGSTOP during a whole slice, longer than the timeout after which the
+  library takes it for dead. Each round freezes another master, for each peer by itself.
+- A handoff is the idle time of a lock with a waiter in another process: from before the call that unlocks it
+  in one process to after the call that locks it in another, by the machine's monotonic clock. With 8
+  contenders each one holds the lock for 1 ms and stays away for 5 ms, so newcomers arrive while it is free.
+  "To a waiter" is 64 locks with two contenders each, which hold and stay away for 260 ms, longer than any
+  sleep between attempts: only the waiter can then take the lock.
+- Held locks are acquired, and kept for longer than their lease. Heap and goroutines are compared before and
+  after, without the names. The masters count commands and renewals.
 `

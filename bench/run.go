@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-// run starts the masters and measures the sections whose name has only in it. What it does goes to log.
+// run starts the masters and measures the sections whose name contains only. Progress goes to log.
 func run(ctx context.Context, s size, only string, log io.Writer) (r *report, err error) {
 	fleet, err := redistest.StartReal(mastersRun)
 	if err != nil {

@@ -1,6 +1,7 @@
-// Command contender contends for go-redsync's lock under the schedules of integration/chaos. The lock is used as its
-// documentation has it, with a goroutine that extends it every third of its expiry, since redsync leaves that to the caller.
-// redsync has no fencing tokens: the clock stands in for one, so that the register refuses what comes out of order all the same.
+// Command contender contends for go-redsync's lock under the schedules of integration/chaos. It
+// uses the lock as redsync's documentation does, with a goroutine that extends the lock every third
+// of its expiry: redsync leaves extending to the caller. redsync has no fencing tokens. The clock
+// replaces the token, so the register still refuses a write that comes out of order.
 package main
 
 import (
@@ -33,7 +34,8 @@ func open(p contender.Plan) (contender.Locker, error) {
 	var pools []redsyncredis.Pool
 	for _, url := range p.URLs {
 		pool := &redis.Pool{MaxIdle: 8, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialURLContext(ctx, url, redis.DialConnectTimeout(p.Timeout), redis.DialReadTimeout(p.Timeout), redis.DialWriteTimeout(p.Timeout))
+			return redis.DialURLContext(ctx, url, redis.DialConnectTimeout(p.Timeout),
+				redis.DialReadTimeout(p.Timeout), redis.DialWriteTimeout(p.Timeout))
 		}}
 		l.pools = append(l.pools, pool)
 		pools = append(pools, redigo.NewPool(pool))
@@ -49,7 +51,7 @@ func (l *locker) Close() error {
 	return nil
 }
 
-// Lock retries until ctx is done; redsync's own delay between tries is 50 to 250 ms.
+// Lock retries until ctx is done. redsync's own delay between attempts is 50 to 250 ms.
 func (l *locker) Lock(ctx context.Context, name string) (contender.Lock, error) {
 	mutex := l.NewMutex(name, redsync.WithExpiry(l.plan.Lease), redsync.WithTries(1<<30))
 	if err := mutex.LockContext(ctx); err != nil {
@@ -61,7 +63,7 @@ func (l *locker) Lock(ctx context.Context, name string) (contender.Lock, error) 
 	return h, nil
 }
 
-// held is a lock that extends itself until it cannot.
+// held is a lock that extends itself until an extension fails for good.
 type held struct {
 	mutex     *redsync.Mutex
 	expiry    time.Duration
@@ -86,7 +88,8 @@ func (h *held) extend() {
 		}
 		ctx, cancel := context.WithDeadline(h.ctx, h.Deadline())
 		ok, err := h.mutex.ExtendContext(ctx)
-		if !ok || err != nil { // it may have been too few masters for once; until its end it is tried again
+		// Perhaps too few masters answered this once: the next attempts follow until the deadline.
+		if !ok || err != nil {
 			select {
 			case <-ctx.Done():
 				cancel()

@@ -20,15 +20,16 @@ func main() {
 		os.Exit(handoff.Work())
 	}
 	var plan handoff.Plan
-	flag.IntVar(&plan.Contenders, "contenders", 8, "who want a lock, over all processes")
+	flag.IntVar(&plan.Contenders, "contenders", 8, "contenders, over all processes")
 	flag.IntVar(&plan.Processes, "processes", 8, "processes")
-	flag.IntVar(&plan.Locks, "locks", 1, "locks, each contender wanting one: with 2 contenders for each, -hold 260ms and -away 260ms show the waking alone")
-	flag.DurationVar(&plan.Hold, "hold", time.Millisecond, "how long each holds the lock")
-	flag.DurationVar(&plan.Away, "away", 5*time.Millisecond, "how long each stays away after it")
+	flag.IntVar(&plan.Locks, "locks", 1, "locks, one for each contender: "+
+		"with 2 contenders for each lock, -hold 260ms and -away 260ms measure the wake-up alone")
+	flag.DurationVar(&plan.Hold, "hold", time.Millisecond, "how long a contender holds the lock")
+	flag.DurationVar(&plan.Away, "away", 5*time.Millisecond, "how long a contender stays away after it")
 	flag.DurationVar(&plan.For, "for", 2*time.Second, "length of a round")
 	n := flag.Int("n", 3, "masters")
 	rounds := flag.Int("rounds", 3, "rounds of each peer, in turns")
-	only := flag.String("peer", "", "this one alone: quorumlock or redsync")
+	only := flag.String("peer", "", "measure this peer alone: quorumlock or redsync")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

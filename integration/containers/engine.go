@@ -1,8 +1,10 @@
-// Package containers starts and ends Redis masters in containers, on a network of their own. Each keeps its IP address over its
-// whole life, so a master that was killed or unplugged comes back where clients look for it.
+// Package containers starts and ends Redis masters in containers, on a network of their own. Each
+// master keeps its IP address over its whole life: after a kill or a disconnection it comes back at
+// the same address.
 //
-// Everything it makes carries a label with the id of the run. A second process of the test binary holds a pipe to this one and
-// removes what has that label when the pipe closes: after Close, and also after a panic, Ctrl-C or SIGKILL.
+// Everything that the package makes carries a label with the id of the run. A second process of the
+// test binary, the reaper, holds a pipe to this one. When the pipe closes, the reaper removes
+// everything with that label: after Close, and also after a panic, Ctrl-C or SIGKILL.
 package containers
 
 import (
@@ -18,7 +20,8 @@ import (
 	dc "github.com/ory/dockertest/v3/docker"
 )
 
-// ErrNoEngine is what Open's error wraps where there is no container engine, or none whose containers can be reached by address.
+// ErrNoEngine is wrapped by [Open]'s error without a container engine, or without one whose
+// containers have reachable addresses.
 var ErrNoEngine = errors.New("no container engine")
 
 const (
@@ -27,8 +30,8 @@ const (
 	networksTry = 5
 )
 
-// Engine is a connection to the container engine, a network and an image to start masters from. Its methods are safe for
-// concurrent use.
+// Engine is a connection to the container engine, a network, and the image of its masters. Its
+// methods are safe for concurrent use.
 type Engine struct {
 	run     string
 	pool    *dockertest.Pool
@@ -38,13 +41,13 @@ type Engine struct {
 	reaper  *reaper
 
 	mu   sync.Mutex
-	next netip.Addr   // nobody has this one or a higher one
-	free []netip.Addr // of containers that are gone
+	next netip.Addr   // no container has this address or a higher one
+	free []netip.Addr // addresses of removed containers
 }
 
-// Open finds the engine by the usual environment variables, an image of Redis (see findImage), and makes a network. The caller's
-// TestMain must begin with ReapIfAsked. The error wraps ErrNoEngine when there is no engine to be had; nothing is left of a
-// failure.
+// Open finds the engine by the usual environment variables and an image of Redis (see findImage),
+// and makes a network. The caller's TestMain must begin with [ReapIfAsked]. The error wraps
+// [ErrNoEngine] when no engine can be used. A failed Open leaves nothing behind.
 func Open() (*Engine, error) {
 	pool, err := dockertest.NewPool("")
 	if err != nil {
@@ -63,8 +66,8 @@ func Open() (*Engine, error) {
 	return e, nil
 }
 
-// prepare makes the image and the network, and starts one master to see whether it can be reached: containers of an engine in a
-// virtual machine cannot.
+// prepare makes the image and the network, and starts one master to test whether it can be reached.
+// Containers of an engine in a virtual machine cannot be reached.
 func (e *Engine) prepare() (err error) {
 	if e.image, err = findImage(e.pool, e.run); err != nil {
 		return err
@@ -79,8 +82,8 @@ func (e *Engine) prepare() (err error) {
 	return probe.Stop()
 }
 
-// makeNetwork makes a network in a range of addresses that the engine finds free. Addresses can be chosen only in a network that
-// was made with an explicit range: so it is made twice.
+// makeNetwork makes a network in a range of addresses that the engine finds free. Addresses can be
+// chosen only in a network with an explicit range, so makeNetwork makes the network twice.
 func (e *Engine) makeNetwork() (err error) {
 	for range networksTry {
 		var found *dockertest.Network
@@ -101,28 +104,30 @@ func (e *Engine) makeNetwork() (err error) {
 			return err
 		}
 		e.next = e.subnet.Addr()
-		for range 10 { // the first few are the gateway's, and what a container gets before it is moved
+		for range 10 { // the first few are the gateway's, and those of containers before they move
 			e.next = e.next.Next()
 		}
 		free := e.next.As4()
 		free[3] += 118 // .128, where dynamic addresses begin
 		e.network, err = e.pool.CreateNetwork("quorumlock-"+e.run, e.labelled, func(o *dc.CreateNetworkOptions) {
-			o.IPAM = &dc.IPAMOptions{Config: []dc.IPAMConfig{{Subnet: e.subnet.String(), IPRange: netip.PrefixFrom(netip.AddrFrom4(free), 25).String()}}}
+			o.IPAM = &dc.IPAMOptions{Config: []dc.IPAMConfig{{Subnet: e.subnet.String(),
+				IPRange: netip.PrefixFrom(netip.AddrFrom4(free), 25).String()}}}
 		})
 		if err == nil {
 			return nil
 		}
 	}
-	return err // somebody else took the range each time
+	return err // another process took the range each time
 }
 
 func (e *Engine) labelled(o *dc.CreateNetworkOptions) { o.Labels = map[string]string{label: e.run} }
 
-// address returns one that no container has.
+// address returns an address that no container has.
 func (e *Engine) address() (netip.Addr, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.free) > 40 { // the one that has been free for longest: something may still look for who had it
+	// The address that has been free for longest: clients may still look for its last owner.
+	if len(e.free) > 40 {
 		address := e.free[0]
 		e.free = e.free[1:]
 		return address, nil
@@ -135,17 +140,17 @@ func (e *Engine) address() (netip.Addr, error) {
 	return address, nil
 }
 
-// giveBack frees the address of a container that is gone.
+// giveBack frees the address of a removed container.
 func (e *Engine) giveBack(address netip.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.free = append(e.free, address)
 }
 
-// Kind says what the masters are: the image and where it is from.
+// Kind describes the masters: the image and its source.
 func (e *Engine) Kind() string { return "containers of " + e.image.kind }
 
-// Close removes everything that was made, and waits for the reaper, which would otherwise.
+// Close removes everything that was made, and waits for the reaper to end.
 func (e *Engine) Close() error {
 	err := remove(e.pool.Client, e.run)
 	if err == nil {
@@ -154,13 +159,13 @@ func (e *Engine) Close() error {
 	return errors.Join(err, e.reaper.close())
 }
 
-// Run returns the id that all it makes is labelled with.
+// Run returns the id in the label of everything the engine makes.
 func (e *Engine) Run() string { return e.run }
 
-// Left lists the containers, networks and images of this run that exist.
+// Left lists the existing containers, networks and images of this run.
 func (e *Engine) Left() ([]string, error) { return list(e.pool.Client, e.run) }
 
-// Left lists those of a run whose process may be gone.
+// Left lists those of a run whose process may have ended.
 func Left(run string) ([]string, error) {
 	client, err := dc.NewClientFromEnv()
 	if err != nil {
@@ -170,10 +175,12 @@ func Left(run string) ([]string, error) {
 	return list(client, run)
 }
 
-// leave is what the reaper sees when its process is gone. Tests use it in place of a crash.
+// leave closes the reaper's pipe, as the end of this process does. Tests use it in place of a
+// crash.
 func (e *Engine) leave() error { return e.reaper.close() }
 
-// ReapIfAsked makes this process the reaper of another, and ends it, when its environment says so; else it does nothing.
+// ReapIfAsked turns this process into the reaper of another one, and then exits, when its
+// environment asks for that.
 func ReapIfAsked() {
 	if run := os.Getenv(reaperRun); run != "" {
 		os.Exit(reap(run))

@@ -39,7 +39,7 @@ func TestMasterKeepsItsAddressAndItsDisk(t *testing.T) {
 		must(t, err)
 		must(t, m.Kill())
 	}
-	// The other way round: an address that the engine chose would now be the other's.
+	// In the other order: with an address of the engine's choice each would now have the other's.
 	must(t, keeps.Start())
 	must(t, forgets.Start())
 	if v, err := redis.String(keeps.Do("GET", "k")); v != "v" {
@@ -60,7 +60,7 @@ func TestMasterKeepsItsAddressAndItsDisk(t *testing.T) {
 	must(t, err)
 }
 
-// The reaper removes everything when the process that made it is gone without a word.
+// The reaper removes everything when the process that made it ends without Close.
 func TestReaper(t *testing.T) {
 	e := open(t)
 	for range 2 {

@@ -25,13 +25,14 @@ const (
 	buildBound    = time.Minute
 )
 
-// image is what masters are started from.
+// image is the image that masters are started from.
 type image struct {
 	repository, tag string
 	kind            string
 }
 
-// findImage takes redis:7-alpine where it is there or can be pulled, and else builds an image from this machine's redis-server.
+// findImage uses redis:7-alpine where it is present or can be pulled. Else it builds an image from
+// this machine's redis-server.
 func findImage(pool *dockertest.Pool, run string) (image, error) {
 	name := registryImage + ":" + registryTag
 	if _, err := pool.Client.InspectImage(name); err == nil {
@@ -39,7 +40,8 @@ func findImage(pool *dockertest.Pool, run string) (image, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pullBound)
 	defer cancel()
-	pulled := pool.Client.PullImage(dc.PullImageOptions{Repository: registryImage, Tag: registryTag, Context: ctx}, dc.AuthConfiguration{})
+	pulled := pool.Client.PullImage(dc.PullImageOptions{Repository: registryImage, Tag: registryTag, Context: ctx},
+		dc.AuthConfiguration{})
 	if pulled == nil {
 		return image{registryImage, registryTag, name + " (pulled)"}, nil
 	}
@@ -50,7 +52,7 @@ func findImage(pool *dockertest.Pool, run string) (image, error) {
 	return built, nil
 }
 
-// buildImage makes an image of the host's redis-server and the libraries that it loads, with nothing else in it.
+// buildImage makes an image of the host's redis-server and its libraries, with nothing else in it.
 func buildImage(pool *dockertest.Pool, run string) (image, error) {
 	server, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -76,7 +78,8 @@ func buildImage(pool *dockertest.Pool, run string) (image, error) {
 	built.kind = "redis-server " + number + " of this machine (FROM scratch; no registry)"
 	var said bytes.Buffer
 	err = pool.Client.BuildImage(dc.BuildImageOptions{
-		Name: built.repository + ":" + built.tag, Labels: map[string]string{label: run}, InputStream: layout, OutputStream: &said,
+		Name: built.repository + ":" + built.tag, Labels: map[string]string{label: run}, InputStream: layout,
+		OutputStream:   &said,
 		RmTmpContainer: true, ForceRmTmpContainer: true, Context: ctx,
 	})
 	if err != nil {
@@ -85,7 +88,7 @@ func buildImage(pool *dockertest.Pool, run string) (image, error) {
 	return built, nil
 }
 
-// libraries lists what the dynamic linker loads for a program, itself included.
+// libraries lists the files that the dynamic linker loads for a program, and the program.
 func libraries(program string) ([]string, error) {
 	out, err := exec.Command("ldd", program).Output()
 	if err != nil {
@@ -93,7 +96,8 @@ func libraries(program string) ([]string, error) {
 	}
 	var all []string
 	lines := bufio.NewScanner(bytes.NewReader(out))
-	for lines.Scan() { // "libm.so.6 => /lib/libm.so.6 (0x…)", "/lib64/ld-linux-x86-64.so.2 (0x…)", "linux-vdso.so.1 (0x…)"
+	// "libm.so.6 => /lib/libm.so.6 (0x…)", "/lib64/ld-linux-x86-64.so.2 (0x…)", "linux-vdso.so.1 (0x…)"
+	for lines.Scan() {
 		for _, word := range strings.Fields(lines.Text()) {
 			if filepath.IsAbs(word) {
 				all = append(all, word)
@@ -103,7 +107,7 @@ func libraries(program string) ([]string, error) {
 	return all, lines.Err()
 }
 
-// buildContext packs the Dockerfile and the files, each at the path that it has here.
+// buildContext packs the Dockerfile and the files, each at its path on this machine.
 func buildContext(server string, libraries []string) (io.Reader, error) {
 	var packed bytes.Buffer
 	archive := tar.NewWriter(&packed)

@@ -25,24 +25,26 @@ type Master struct {
 	address  netip.Addr
 	resource *dockertest.Resource
 
-	mu      sync.Mutex // not held by Do, which has to see the server at any moment
+	mu      sync.Mutex // not held by Do, which must reach the server at any moment
 	stopped bool
 }
 
-// Start starts a master and returns when it answers PING. It keeps nothing on disk unless args say otherwise ("--appendonly",
-// "yes"); they come last on its command line.
+// Start starts a master and returns when it answers PING. It keeps nothing on disk unless args say
+// otherwise ("--appendonly", "yes"): args come last on its command line.
 func (e *Engine) Start(args ...string) (*Master, error) {
 	address, err := e.address()
 	if err != nil {
 		return nil, fmt.Errorf("containers: %w", err)
 	}
-	command := []string{"--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", "/data", "--loglevel", "warning"}
+	command := []string{"--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", "/data",
+		"--loglevel", "warning"}
 	if e.image.repository == registryImage {
 		command = append([]string{"redis-server"}, command...)
 	}
 	resource, err := e.pool.RunWithOptions(&dockertest.RunOptions{
 		Repository: e.image.repository, Tag: e.image.tag, Cmd: append(command, args...),
-		Labels: map[string]string{label: e.run}, NetworkID: e.network.Network.ID, // Networks is no option: it writes to what masters share
+		// NetworkID, not the option Networks: that one writes to data that masters share.
+		Labels: map[string]string{label: e.run}, NetworkID: e.network.Network.ID,
 	}, func(host *dc.HostConfig) { host.PublishAllPorts = false })
 	if err != nil {
 		return nil, fmt.Errorf("containers: start a master: %w", err)
@@ -54,7 +56,8 @@ func (e *Engine) Start(args ...string) (*Master, error) {
 	return m, nil
 }
 
-// settle moves a new container to its own address: one that the engine chose it would choose anew at each start.
+// settle moves a new container to its own address. An address of the engine's choice would change
+// at each start.
 func (m *Master) settle() error {
 	if err := m.unplug(); err != nil {
 		return err
@@ -77,7 +80,8 @@ func (m *Master) Kill() error {
 	defer m.mu.Unlock()
 	id, client := m.resource.Container.ID, m.engine.pool.Client
 	err := client.KillContainer(dc.KillContainerOptions{ID: id, Signal: dc.SIGKILL})
-	if err != nil && client.UnpauseContainer(id) == nil { // the engine does not kill what is paused
+	// The engine does not kill a paused container.
+	if err != nil && client.UnpauseContainer(id) == nil {
 		err = client.KillContainer(dc.KillContainerOptions{ID: id, Signal: dc.SIGKILL})
 	}
 	if err == nil {
@@ -86,7 +90,8 @@ func (m *Master) Kill() error {
 	return m.wrap("kill", err)
 }
 
-// Start starts the server again after Kill, at the same address, and returns when it answers PING.
+// Start starts the server again after [Master.Kill], at the same address, and returns when it
+// answers PING.
 func (m *Master) Start() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +104,8 @@ func (m *Master) Start() error {
 	return m.wrap("start", m.awaitPong())
 }
 
-// Freeze pauses the container: the kernel still accepts connections and bytes for it, nothing answers.
+// Freeze pauses the container: the kernel still accepts connections and bytes for it, nothing
+// answers.
 func (m *Master) Freeze() error {
 	return m.wrap("pause", m.engine.pool.Client.PauseContainer(m.resource.Container.ID))
 }
@@ -109,14 +115,16 @@ func (m *Master) Thaw() error {
 	return m.wrap("unpause", m.engine.pool.Client.UnpauseContainer(m.resource.Container.ID))
 }
 
-// Disconnect takes the master off the network: what is sent to it is lost, also on connections that exist.
+// Disconnect takes the master off the network: everything sent to it is lost, also on existing
+// connections.
 func (m *Master) Disconnect() error { return m.wrap("disconnect", m.unplug()) }
 
-// Reconnect puts it back, at the same address.
+// Reconnect puts the master back, at the same address.
 func (m *Master) Reconnect() error { return m.wrap("reconnect", m.plug()) }
 
 func (m *Master) unplug() error {
-	return m.engine.pool.Client.DisconnectNetwork(m.engine.network.Network.ID, dc.NetworkConnectionOptions{Container: m.resource.Container.ID, Force: true})
+	return m.engine.pool.Client.DisconnectNetwork(m.engine.network.Network.ID,
+		dc.NetworkConnectionOptions{Container: m.resource.Container.ID, Force: true})
 }
 
 func (m *Master) plug() error {
@@ -128,7 +136,8 @@ func (m *Master) plug() error {
 
 // Do sends one command over a connection of its own; dial, write and read each give up after 2 s.
 func (m *Master) Do(args ...any) (any, error) {
-	conn, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(doBound), redis.DialReadTimeout(doBound), redis.DialWriteTimeout(doBound))
+	conn, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(doBound), redis.DialReadTimeout(doBound),
+		redis.DialWriteTimeout(doBound))
 	if err != nil {
 		return nil, fmt.Errorf("containers: %s: %w", m.Addr(), err)
 	}
@@ -144,7 +153,8 @@ func (m *Master) Do(args ...any) (any, error) {
 func (m *Master) awaitPong() error {
 	giveUp := time.Now().Add(reachBound)
 	for {
-		conn, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(200*time.Millisecond), redis.DialReadTimeout(200*time.Millisecond))
+		conn, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(200*time.Millisecond),
+			redis.DialReadTimeout(200*time.Millisecond))
 		if err == nil {
 			_, err = conn.Do("PING")
 			conn.Close()
@@ -168,7 +178,8 @@ func (m *Master) Stop() error {
 	}
 	m.stopped = true
 	defer m.engine.giveBack(m.address)
-	return m.wrap("stop", m.engine.pool.Client.RemoveContainer(dc.RemoveContainerOptions{ID: m.resource.Container.ID, RemoveVolumes: true, Force: true}))
+	return m.wrap("stop", m.engine.pool.Client.RemoveContainer(dc.RemoveContainerOptions{ID: m.resource.Container.ID,
+		RemoveVolumes: true, Force: true}))
 }
 
 func (m *Master) wrap(action string, err error) error {

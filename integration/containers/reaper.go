@@ -12,19 +12,19 @@ import (
 	dc "github.com/ory/dockertest/v3/docker"
 )
 
-// reaperRun names, in the environment, the run that a copy of the test binary is to clean up after.
+// reaperRun names, in the environment, the run that a copy of the test binary cleans up after.
 const reaperRun = "QUORUMLOCK_REAP_RUN"
 
 const (
 	removeTries = 20
 	removeEvery = 250 * time.Millisecond
-	lateBound   = 3 * time.Second // for what a process asked for that died before it was made
+	lateBound   = 3 * time.Second // for a request that outlives its process
 )
 
-// reaper is a process that outlives this one by as long as it takes to remove what it made.
+// reaper is a process that outlives this one until it has removed everything of its run.
 type reaper struct {
 	cmd   *exec.Cmd
-	alive io.WriteCloser // the reaper's standard input: it ends with this process, however that ends
+	alive io.WriteCloser // the reaper's standard input, which ends with this process, however that ends
 }
 
 func startReaper(run string) (*reaper, error) {
@@ -34,7 +34,7 @@ func startReaper(run string) (*reaper, error) {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), reaperRun+"="+run)
-	cmd.SysProcAttr = ownGroup() // a terminal's Ctrl-C is for the tests
+	cmd.SysProcAttr = ownGroup() // a terminal's Ctrl-C is for the tests only
 	alive, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func startReaper(run string) (*reaper, error) {
 // dismiss tells the reaper that no request is under way any more.
 func (r *reaper) dismiss() { _, _ = io.WriteString(r.alive, "done") }
 
-// close has the reaper remove what is left, and waits for it.
+// close makes the reaper remove everything that is left, and waits for it.
 func (r *reaper) close() error {
 	err := r.alive.Close()
 	if errors.Is(err, os.ErrClosed) {
@@ -57,7 +57,7 @@ func (r *reaper) close() error {
 	return errors.Join(err, r.cmd.Wait())
 }
 
-// reap waits for the end of the process that started it, and returns the exit code.
+// reap waits for the end of its parent process, and returns the exit code.
 func reap(run string) int {
 	said, _ := io.Copy(io.Discard, os.Stdin)
 	client, err := dc.NewClientFromEnv()
@@ -75,8 +75,8 @@ func reap(run string) int {
 	return 0
 }
 
-// remove removes what has the run's label. A request that the dead process had under way may still be carried out: it looks again
-// until a look finds nothing.
+// remove removes everything with the run's label. A request of the dead process may still be under
+// way, so remove repeats until it finds nothing.
 func remove(client *dc.Client, run string) error {
 	var last error
 	for try := range removeTries {
@@ -92,7 +92,8 @@ func remove(client *dc.Client, run string) error {
 			kind, id, _ := strings.Cut(one, " ")
 			switch kind {
 			case "container":
-				last = errors.Join(last, client.RemoveContainer(dc.RemoveContainerOptions{ID: id, RemoveVolumes: true, Force: true}))
+				last = errors.Join(last, client.RemoveContainer(dc.RemoveContainerOptions{ID: id, RemoveVolumes: true,
+					Force: true}))
 			case "network":
 				last = errors.Join(last, client.RemoveNetwork(id))
 			case "image":
@@ -107,7 +108,8 @@ func remove(client *dc.Client, run string) error {
 	return errors.Join(fmt.Errorf("could not remove %q", left), err, last)
 }
 
-// list names what has the run's label, as "container ID", containers first, since what they use cannot be removed before them.
+// list names everything with the run's label, as "container ID". Containers come first: what they
+// use is removed after them.
 func list(client *dc.Client, run string) ([]string, error) {
 	filter := map[string][]string{"label": {label + "=" + run}}
 	var all []string

@@ -4,5 +4,5 @@ package contender
 
 import "time"
 
-// Now reads the clock that events and reports have, in nanoseconds.
+// Now reads the clock of events and reports, in nanoseconds.
 func Now() int64 { return time.Now().UnixNano() }

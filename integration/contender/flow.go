@@ -14,11 +14,11 @@ const unlockBound = 3 * time.Second
 // flow is one goroutine that contends.
 type flow struct {
 	*process
-	dice     *rand.Rand
+	rng      *rand.Rand
 	register *registerConn
 }
 
-// run does round after round until the context ends or the plan's rounds are over.
+// run plays rounds until the context ends or the plan's rounds are over.
 func (f *flow) run(ctx context.Context) error {
 	defer f.register.close()
 	for round := 0; ctx.Err() == nil && (f.plan.Rounds == 0 || round < f.plan.Rounds); round++ {
@@ -30,21 +30,23 @@ func (f *flow) run(ctx context.Context) error {
 	return nil
 }
 
-// round locks, reads, holds, writes and unlocks once. Its error is one of the test's own parts: files and the register.
+// round locks, reads, holds, writes and unlocks once. Its error is a failure of the test itself: of
+// a file or of the register.
 func (f *flow) round(ctx context.Context) error {
-	name := f.plan.Names[f.dice.IntN(len(f.plan.Names))]
+	name := f.plan.Names[f.rng.IntN(len(f.plan.Names))]
 	f.gate(ToLock, nil)
 	if ctx.Err() != nil {
 		return nil
 	}
-	spanning, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a held lock is released in good order
+	// A held lock is released in good order, so its context outlives ctx.
+	spanning, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	impatient := time.AfterFunc(f.plan.Patience, cancel)
+	timeout := time.AfterFunc(f.plan.Patience, cancel)
 	stopped := context.AfterFunc(ctx, cancel)
 	called := Now()
 	lock, err := f.locker.Lock(spanning, name)
 	returned := Now()
-	impatient.Stop()
+	timeout.Stop()
 	stopped()
 	if err != nil {
 		f.report(Report{Did: Refused, Name: name, Err: err.Error(), Took: time.Duration(returned - called)})
@@ -54,7 +56,7 @@ func (f *flow) round(ctx context.Context) error {
 		Client: f.plan.Client, Name: name, Owner: lock.Owner(), Level: 1, Kind: history.Acquired, Token: lock.Token(),
 		Call: called, Return: returned,
 	}}
-	if err := h.tell(); err != nil {
+	if err := h.recordDeadline(); err != nil {
 		return err
 	}
 	f.report(Report{Did: Acquired, Name: name, Token: lock.Token(), Took: time.Duration(returned - called)})
@@ -67,12 +69,12 @@ type held struct {
 	lock     Lock
 	name     string
 	acquired history.Event
-	told     bool
-	alive    int64 // the last look that found the lock held
+	recorded bool
+	alive    int64 // the last check that found the lock held
 	lost     bool
 }
 
-// use reads the register, and after a while writes what it read plus one.
+// use reads the register, and after a while writes the value plus one.
 func (h *held) use() error {
 	value, err := h.register.read(h.name, h.lock.Token())
 	if errors.Is(err, history.ErrStale) {
@@ -86,7 +88,7 @@ func (h *held) use() error {
 	if err := h.watch(h.below(h.plan.Hold)); err != nil {
 		return err
 	}
-	h.gate(ToWrite, h.look)
+	h.gate(ToWrite, h.check)
 	if !h.plan.Careless && (h.lost || !h.lock.Valid()) {
 		h.report(Report{Did: Withheld, Name: h.name, Token: h.lock.Token()})
 		return nil
@@ -106,30 +108,31 @@ func (h *held) use() error {
 func (h *held) watch(hold time.Duration) error {
 	end := time.NewTimer(hold)
 	defer end.Stop()
-	again := time.NewTicker(lookEvery)
+	again := time.NewTicker(checkEvery)
 	defer again.Stop()
 	for {
 		select {
 		case <-end.C:
-			return h.look()
+			return h.check()
 		case <-h.lock.Context().Done():
-			return h.look()
+			return h.check()
 		case <-again.C:
-			if err := h.look(); err != nil {
+			if err := h.check(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// lookEvery is how exactly the end of a lock is known that ends before its deadline.
-const lookEvery = 2 * time.Millisecond
+// checkEvery is the precision of the known end of a lock that ends before its deadline.
+const checkEvery = 2 * time.Millisecond
 
-// look records that the deadline has moved, or that the lock was lost. A lock that ends before its deadline (the nodes say that
-// it is gone, and the rest of it was released) did so at some time since the last look, and another may hold it already.
-func (h *held) look() error {
+// check records a new deadline, or the loss of the lock. A lock that ends before its deadline (the
+// nodes deny it, and the rest of it was released) ended at some time since the last check, and
+// another client may already hold it.
+func (h *held) check() error {
 	now := Now()
-	if err := h.tell(); err != nil || h.lost {
+	if err := h.recordDeadline(); err != nil || h.lost {
 		return err
 	}
 	if h.lock.Context().Err() == nil {
@@ -145,31 +148,32 @@ func (h *held) look() error {
 	return h.write(history.Lost, ended, Now())
 }
 
-// tell records the deadline where it is not the one that was told last.
-func (h *held) tell() error {
+// recordDeadline records the deadline unless it was recorded before.
+func (h *held) recordDeadline() error {
 	deadline := h.acquired.Deadline
 	if until := h.lock.Deadline(); !until.IsZero() {
 		deadline = At(until)
 	}
-	// Below a millisecond it is the same, read from two clocks.
-	if h.told && deadline-h.acquired.Deadline < int64(time.Millisecond) {
+	// A difference below a millisecond comes from reading two clocks.
+	if h.recorded && deadline-h.acquired.Deadline < int64(time.Millisecond) {
 		return nil
 	}
-	h.told = true
+	h.recorded = true
 	h.acquired.Deadline = max(deadline, h.acquired.Deadline)
 	return h.record(h.acquired)
 }
 
 func (h *held) release() error {
-	h.gate(ToUnlock, h.look)
-	if err := h.look(); err != nil {
+	h.gate(ToUnlock, h.check)
+	if err := h.check(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), unlockBound)
 	defer cancel()
 	called := Now()
 	if !h.lost {
-		// Before it goes out: who is killed in the middle of Unlock holds no more, and could not tell afterwards.
+		// Before Unlock: a process that is killed during Unlock holds no longer, and cannot record
+		// that afterwards.
 		if err := h.write(history.Released, called, history.Unknown); err != nil {
 			return err
 		}
@@ -182,7 +186,7 @@ func (h *held) release() error {
 	}
 	h.report(report)
 	if h.lost {
-		return nil // that was its end
+		return nil // the loss was its end
 	}
 	return h.write(history.Released, called, returned)
 }
@@ -197,7 +201,7 @@ func (f *flow) below(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
-	return d/4 + time.Duration(f.dice.Int64N(int64(d-d/4)))
+	return d/4 + time.Duration(f.rng.Int64N(int64(d-d/4)))
 }
 
 func (f *flow) wait(ctx context.Context, d time.Duration) {

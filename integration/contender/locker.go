@@ -7,16 +7,18 @@ import (
 
 // Locker is a lock as contenders use it.
 type Locker interface {
-	// Lock waits until the name is held or ctx is done. ctx spans the hold, too. It returns a Lock or an error.
+	// Lock waits until the name is held or ctx is done. ctx spans the hold, too. It returns a Lock
+	// or an error.
 	Lock(ctx context.Context, name string) (Lock, error)
 	Close() error
 }
 
-// Lock is held. A *quorum.Lock is one.
+// Lock is a held lock. A *quorum.Lock is one.
 type Lock interface {
-	Owner() string // fresh for every lock
+	Owner() string // unique for each lock
 	Token() uint64
-	Deadline() time.Time      // until when the holder may believe that it holds; zero when it is not known any more, or there is none
+	// Deadline is the end of the holder's belief; zero when it is unknown, or when there is none.
+	Deadline() time.Time
 	Context() context.Context // ends when the holder must stop
 	Valid() bool
 	Unlock(ctx context.Context) error

@@ -1,17 +1,18 @@
-// Package contender is a process that contends for locks in tests with faults: it locks, reads and writes a fenced register,
-// unlocks, and records what it saw as events of package history. What it contends with is behind the interface Locker, so that
-// several kinds of lock meet the same faults.
+// Package contender is a process that contends for locks in tests with faults: it locks, reads and
+// writes a fenced register, unlocks, and records events of package history. The lock is behind the
+// interface Locker, so that several kinds of lock meet the same faults.
 //
-// It is told what to do by a Plan on the first line of its standard input, and by orders on the lines after; the end of input
-// ends it at once. It tells what happens as Reports on its standard output.
+// A [Plan] on the first line of standard input tells the contender what to do. Orders follow on the
+// next lines. The end of input ends the process at once. It writes a [Report] of each action to
+// standard output.
 package contender
 
 import "time"
 
-// Plan is what a contender is told to do.
+// Plan is a contender's work.
 type Plan struct {
 	Client   int
-	Kind     string // which lock; the binary knows its kinds
+	Kind     string // the kind of lock; the binary knows its kinds
 	URLs     []string
 	Names    []string // each round takes one of them
 	Register string   // host:port of the fenced register
@@ -20,12 +21,12 @@ type Plan struct {
 
 	Lease, MaxLease, Timeout time.Duration // of the lock and its nodes
 
-	Flows    int           // how many goroutines contend; 0 for 1
-	Rounds   int           // how often each of them locks; 0 for until it is told to stop
-	Patience time.Duration // bounds one call of Lock
+	Flows    int           // the number of goroutines that contend; 0 for 1
+	Rounds   int           // the number of rounds of each flow; 0 for no limit
+	Patience time.Duration // the timeout of one call of Lock
 	Hold     time.Duration // the longest time from Lock to the write
 	Rest     time.Duration // the longest time from Unlock to the next round
-	Careless bool          // it writes without looking whether it still holds, as a process does that is paused after it looked
+	Careless bool          // it writes without checking its lock, as a process that is paused after its check
 	Gated    bool          // each phase waits for an order; for one flow only
 }
 
@@ -42,7 +43,7 @@ const (
 	Stop = "stop" // finish the round, and end in good order
 )
 
-// What a Report tells.
+// The values of Report.Did.
 const (
 	Waiting    = "waiting" // at the gate before Phase
 	Acquired   = "acquired"
@@ -51,11 +52,11 @@ const (
 	Read       = "read"       // of the register
 	Wrote      = "wrote"      // the register acknowledged it
 	Stale      = "stale"      // the register refused the token
-	Withheld   = "withheld"   // it did not write, since it held the lock no more
+	Withheld   = "withheld"   // no write, because the lock was no longer held
 	Released   = "released"   // Unlock returned nil
 	Unreleased = "unreleased" // Unlock returned an error
 	Ended      = "ended"      // in good order
-	Failed     = "failed"     // it cannot go on
+	Failed     = "failed"     // the contender cannot go on
 )
 
 // Report is a line on standard output.

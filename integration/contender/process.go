@@ -19,14 +19,14 @@ import (
 const (
 	exitOK     = 0
 	exitFailed = 1
-	exitAlone  = 3 // the process that started it is gone
+	exitAlone  = 3 // the parent process has ended
 )
 
-// process is what the flows of a contender share.
+// process is the state that the flows of a contender share.
 type process struct {
 	plan   Plan
 	locker Locker
-	passes chan struct{} // an order Go each; closed when there will be none any more
+	passes chan struct{} // one value for each order Go
 	stop   <-chan struct{}
 
 	mu      sync.Mutex
@@ -42,9 +42,10 @@ func Main(factory Factory) int {
 		p.report(Report{Did: Failed, Err: err.Error()})
 		return exitFailed
 	}
-	// What obeys is still there; nothing else may be, now that the locker is closed.
+	// After the locker is closed, only the goroutine that reads orders may be left.
 	ended := Report{Did: Ended}
-	if leak := goleak.Find(goleak.IgnoreAnyFunction("github.com/quorumlock/quorumlock/integration/contender.(*process).obey")); leak != nil {
+	const obey = "github.com/quorumlock/quorumlock/integration/contender.(*process).obey"
+	if leak := goleak.Find(goleak.IgnoreAnyFunction(obey)); leak != nil {
 		ended.Err = leak.Error()
 	}
 	p.report(ended)
@@ -74,17 +75,19 @@ func (p *process) contend(in *bufio.Reader, factory Factory) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	p.stop = ctx.Done()
-	go p.obey(in, cancel) // ends with the process: a read of standard input cannot be cut off
+	go p.obey(in, cancel) // ends with the process: a read of standard input cannot be cancelled
 
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range max(p.plan.Flows, 1) {
-		f := &flow{process: p, dice: rand.New(rand.NewPCG(p.plan.Seed, uint64(i))), register: &registerConn{addr: p.plan.Register}}
+		f := &flow{process: p, rng: rand.New(rand.NewPCG(p.plan.Seed, uint64(i))),
+			register: &registerConn{addr: p.plan.Register}}
 		group.Go(func() error { return f.run(ctx) })
 	}
 	return group.Wait()
 }
 
-// obey follows orders. Their end means that whoever gave them is gone: nobody would end this process.
+// obey follows orders. Their end means that the parent has ended, and with it every other way to
+// end this process.
 func (p *process) obey(in *bufio.Reader, stop func()) {
 	for {
 		order, err := in.ReadString('\n')
@@ -100,13 +103,14 @@ func (p *process) obey(in *bufio.Reader, stop func()) {
 	}
 }
 
-// gate waits for an order to begin the phase, where the plan says so; meanwhile it looks every now and then.
-func (f *flow) gate(phase string, look func() error) {
+// gate waits for an order to begin the phase, if the plan is gated. Meanwhile it calls check now
+// and then.
+func (f *flow) gate(phase string, check func() error) {
 	if !f.plan.Gated {
 		return
 	}
 	f.report(Report{Did: Waiting, Phase: phase})
-	again := time.NewTicker(lookEvery)
+	again := time.NewTicker(checkEvery)
 	defer again.Stop()
 	for {
 		select {
@@ -115,7 +119,7 @@ func (f *flow) gate(phase string, look func() error) {
 		case <-f.stop:
 			return
 		case <-again.C:
-			if look != nil && look() != nil {
+			if check != nil && check() != nil {
 				return
 			}
 		}
@@ -126,7 +130,7 @@ func (p *process) report(r Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.At = Now()
-	_ = p.reports.Encode(r) // nobody may be listening any more
+	_ = p.reports.Encode(r) // the parent may have ended
 }
 
 func (p *process) record(e history.Event) error {

@@ -9,9 +9,9 @@ import (
 	"github.com/quorumlock/quorumlock/integration/history"
 )
 
-const registerBound = 10 * time.Second // the register is no part of what is tested
+const registerBound = 10 * time.Second // the register is not under test
 
-// Access is what a contender asks of the register server: one JSON line.
+// Access is a request to the register server: one JSON line.
 type Access struct {
 	Name  string
 	Token uint64
@@ -19,11 +19,11 @@ type Access struct {
 	Value int
 }
 
-// Answer is what the register server says: one JSON line.
+// Answer is the register server's reply: one JSON line.
 type Answer struct {
 	Value int
 	Stale bool   // the token was refused
-	Err   string // the server's own trouble
+	Err   string // a failure of the server itself
 }
 
 // registerConn is a flow's connection to the register.
@@ -43,7 +43,7 @@ func (r *registerConn) write(name string, token uint64, value int) error {
 	return err
 }
 
-// do asks once: a write whose answer is lost could be sent twice otherwise.
+// do asks once: a write without an answer must not be sent twice.
 func (r *registerConn) do(a Access) (int, error) {
 	if r.conn == nil {
 		conn, err := net.DialTimeout("tcp", r.addr, registerBound)

@@ -9,43 +9,47 @@ import (
 // maxToken is the highest token: servers count in float64.
 const maxToken = 1<<53 - 1
 
-// Violation is something that must not happen.
+// Violation is a broken guarantee.
 type Violation struct {
 	Rule   string // "overlap", "token", "porcupine", "register", or "log" for events that make no sense
-	Detail string // for people: the name, and the holds with owner, token and times since the first call of the history
+	Detail string // a text with the name, and the holds with owner, token and times since the first call of the history
 }
 
 func (v Violation) String() string { return v.Rule + ": " + v.Detail }
 
-// Options says how to judge.
+// Options controls how a history is judged.
 type Options struct {
-	// HonestClocks tells that no clock strayed beyond the drift that leases allow for. Without it two may believe to hold at
-	// once, and only the tokens are judged.
+	// HonestClocks states that no clock strayed beyond the drift that leases allow for. Without it
+	// two clients may hold at once, and only the tokens are judged.
 	HonestClocks bool
-	// PictureDir is where porcupine's picture of each name with a violation goes, as an HTML file; "" for no pictures. The
-	// directory is made if need be.
+	// PictureDir is the directory for porcupine's picture of each name with a violation, an HTML
+	// file; "" for no pictures. Check makes the directory if it is missing.
 	PictureDir string
-	// Timeout bounds porcupine's search for each name; 0 is DefaultTimeout. In a testing/synctest bubble it never ends: Check
-	// keeps the bubble's clock from moving. A search that is cut off is a violation, of "porcupine".
+	// Timeout bounds porcupine's search for each name; 0 is [DefaultTimeout]. In a testing/synctest
+	// bubble the timeout never comes: Check keeps the bubble's clock from moving. A search that is
+	// cut off is a violation of "porcupine".
 	Timeout time.Duration
 }
 
 // DefaultTimeout is the Timeout of zero Options.
 const DefaultTimeout = 30 * time.Second
 
-// Check returns what is wrong with a history, nothing when all is well:
+// Check returns the violations of a history, none when all is well:
 //
-//   - overlap (with honest clocks): a lock is held from the instant that Lock returned until Unlock was called, the deadline
-//     passed or the context ended, whichever came first. Two owners of one name must not hold at the same time. Where two
-//     share only the instant in which one ends and the other begins, the order of both within it is unknown, and they do not
-//     overlap. Where Lock returned after the deadline nothing was held.
-//   - token: when Lock had returned to one owner before another called it, the other's token is strictly higher. No token is
-//     given to two owners of a name, ever. An owner that enters again keeps its token. Tokens are 1 to 2^53−1.
-//   - porcupine (with honest clocks): some order of all that happened, each within its call and return, explains what was
-//     seen; see model. This alone finds that of two who called Lock at about the same time, the later holder has the lower token.
+//   - overlap (with honest clocks): a lock is held from the instant that Lock returned until Unlock
+//     was called, the deadline passed or the context ended, whichever came first. Two owners of one
+//     name must not hold at the same time. Two holds that share only an instant, the end of one and
+//     the begin of the other, do not overlap: their order within it is unknown. A Lock that
+//     returned after its deadline held nothing.
+//   - token: when Lock had returned to one owner before another one called it, the other's token is
+//     strictly higher. No two owners of a name ever get the same token. An owner that enters again
+//     keeps its token. Tokens are 1 to 2^53−1.
+//   - porcupine (with honest clocks): some order of all events, each within its call and return,
+//     explains the history; see model. Only this rule finds that of two overlapping calls of Lock,
+//     the later holder has the lower token.
 //   - log: a release without an acquire, an owner used twice, a call that returned before it began.
 //
-// Forcing a lock open, by an operator, ends a hold: record it as Lost.
+// An operator who forces a lock open ends its hold: record that as [Lost].
 func Check(events []Event, opts Options) []Violation {
 	var all []Violation
 	for _, h := range gather(events) {
@@ -85,7 +89,7 @@ func (h *history) checkTokens() {
 		}
 	}
 	slices.SortFunc(returned, func(a, b *hold) int { return cmp.Compare(a.Return, b.Return) })
-	var highest *hold // among those that returned before the call that is looked at
+	var highest *hold // among those that returned before the current call
 	for _, of := range h.holds {
 		for len(returned) > 0 && returned[0].Return < of.Call {
 			if highest == nil || returned[0].Token > highest.Token {
@@ -106,11 +110,14 @@ func (h *history) checkOverlap() {
 			began = append(began, of)
 		}
 	}
-	slices.SortFunc(began, func(a, b *hold) int { return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end, b.end)) })
+	slices.SortFunc(began, func(a, b *hold) int {
+		return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end, b.end))
+	})
 	var last *hold // of those that began so far, the one that ends last
 	for _, of := range began {
 		if last != nil && of.Return < last.end && last.Return < of.end {
-			h.report("overlap", "for %v: %s and %s", time.Duration(min(last.end, of.end)-of.Return), h.describe(last), h.describe(of))
+			h.report("overlap", "for %v: %s and %s", time.Duration(min(last.end, of.end)-of.Return), h.describe(last),
+				h.describe(of))
 		}
 		if last == nil || of.end > last.end {
 			last = of

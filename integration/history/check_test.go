@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// acquired is a lock of client 1, 2, ... over "k" with the token of the same number, but for what change does.
+// acquired is a lock of client 1, 2, ... over "k" with the token of the same number, with the given
+// changes.
 func acquired(client int, call, ret int64, change ...func(*Event)) Event {
-	e := Event{Client: client, Name: "k", Owner: string(rune('a'-1+client)) + ":1", Level: 1, Kind: Acquired, Token: uint64(client), Call: call, Return: ret}
+	e := Event{Client: client, Name: "k", Owner: string(rune('a'-1+client)) + ":1", Level: 1, Kind: Acquired,
+		Token: uint64(client), Call: call, Return: ret}
 	for _, c := range change {
 		c(&e)
 	}
@@ -49,91 +51,129 @@ func TestCheck(t *testing.T) {
 	const day = int64(24 * time.Hour)
 	for title, test := range map[string]struct {
 		events    []Event
-		want      string // rules, with honest clocks
-		dishonest string // rules, without
+		want      string // the expected rules, with honest clocks
+		dishonest string // the expected rules, without honest clocks
 	}{
-		"nothing":                 {},
-		"one that holds for ever": {events: []Event{acquired(1, 0, 10)}},
-		"one after the other":     {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 30, 40), released(2, 50, 55)}},
-		"in any order":            {events: []Event{released(2, 50, 55), acquired(2, 30, 40), released(1, 20, 25), acquired(1, 0, 10)}},
-		"one waits for the other": {events: []Event{acquired(1, 0, 10), acquired(2, 5, 20), released(1, 20, 25), released(2, 30, 31)}},
+		"nothing":         {},
+		"a hold for ever": {events: []Event{acquired(1, 0, 10)}},
+		"one after the other": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 30, 40),
+			released(2, 50, 55)}},
+		"in any order": {events: []Event{released(2, 50, 55), acquired(2, 30, 40), released(1, 20, 25),
+			acquired(1, 0, 10)}},
+		"one client waits for the other": {events: []Event{acquired(1, 0, 10), acquired(2, 5, 20), released(1, 20, 25),
+			released(2, 30, 31)}},
 		"two names at once": {events: []Event{acquired(1, 0, 10), acquired(2, 5, 15, name("l")), released(1, 20, 25),
 			released(2, 20, 25, name("l"))}},
-		"two names, one owner and token": {events: []Event{acquired(1, 0, 10), acquired(1, 0, 10, name("l")), released(1, 20, 25),
+		"two names, one owner and token": {events: []Event{acquired(1, 0, 10), acquired(1, 0, 10, name("l")),
+			released(1, 20, 25),
 			released(1, 20, 25, name("l"))}},
 		"names byte for byte": {events: []Event{acquired(1, 0, 10, name("\xff")), acquired(2, 0, 10, name("\xfe"))}},
 
-		"overlap by 1 ns": {events: []Event{acquired(1, 0, 10), released(1, 21, 25), acquired(2, 5, 20), released(2, 50, 55)},
+		"overlap by 1 ns": {events: []Event{acquired(1, 0, 10), released(1, 21, 25), acquired(2, 5, 20),
+			released(2, 50, 55)},
 			want: "overlap porcupine"},
-		"no overlap when an Unlock comes at the instant of the next": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 5, 20), released(2, 50, 55)}},
-		"overlap by 1 ns with a deadline":                            {events: []Event{acquired(1, 0, 10, deadline(21)), acquired(2, 5, 20)}, want: "overlap porcupine"},
-		"a deadline":                                                 {events: []Event{acquired(1, 0, 10, deadline(20)), acquired(2, 5, 20)}},
-		"a deadline before the release": {events: []Event{acquired(1, 0, 10, deadline(20)), acquired(2, 5, 20), released(1, 25, 26),
+		"no overlap when an Unlock comes at the instant of the next": {events: []Event{acquired(1, 0, 10),
+			released(1, 20, 25), acquired(2, 5, 20), released(2, 50, 55)}},
+		"overlap by 1 ns with a deadline": {events: []Event{acquired(1, 0, 10, deadline(21)), acquired(2, 5, 20)},
+			want: "overlap porcupine"},
+		"a deadline": {events: []Event{acquired(1, 0, 10, deadline(20)), acquired(2, 5, 20)}},
+		"a deadline before the release": {events: []Event{acquired(1, 0, 10, deadline(20)), acquired(2, 5, 20),
+			released(1, 25, 26),
 			released(2, 30, 31)}},
-		"a deadline that renewal moved": {events: []Event{acquired(1, 0, 10, deadline(20)), acquired(2, 5, 22, deadline(90)),
+		"a deadline that renewal moved": {events: []Event{acquired(1, 0, 10, deadline(20)),
+			acquired(2, 5, 22, deadline(90)),
 			wasLost(1, 30, 30, deadline(23))}, want: "overlap porcupine"},
 		"a deadline told again": {events: []Event{acquired(1, 0, 10, deadline(20)), acquired(1, 0, 10, deadline(30)),
 			acquired(2, 5, 25)}, want: "overlap porcupine"},
 		"a loss": {events: []Event{acquired(1, 0, 10, deadline(60)), wasLost(1, 20, 70), acquired(2, 5, 20)}},
-		"overlap by 1 ns with a loss": {events: []Event{acquired(1, 0, 10, deadline(60)), wasLost(1, 21, 70), acquired(2, 5, 20)},
+		"overlap by 1 ns with a loss": {events: []Event{acquired(1, 0, 10, deadline(60)), wasLost(1, 21, 70),
+			acquired(2, 5, 20)},
 			want: "overlap porcupine"},
-		"overlap of a third": {events: []Event{acquired(1, 0, 10), acquired(2, 5, 30), released(2, 40, 45), acquired(3, 50, 60),
+		"overlap of a third": {events: []Event{acquired(1, 0, 10), acquired(2, 5, 30), released(2, 40, 45),
+			acquired(3, 50, 60),
 			released(1, 61, 62)}, want: "overlap porcupine"},
-		"an instant within another's hold": {events: []Event{acquired(1, 0, 10), released(1, 30, 31), acquired(2, 5, 20), released(2, 20, 20)},
+		"an instant within another's hold": {events: []Event{acquired(1, 0, 10), released(1, 30, 31),
+			acquired(2, 5, 20), released(2, 20, 20)},
 			want: "overlap porcupine"},
-		"both for ever":   {events: []Event{acquired(1, 0, 10), acquired(2, 20, day)}, want: "overlap porcupine"},
-		"dead on arrival": {events: []Event{acquired(1, 0, 100, deadline(50)), released(1, 110, 111), acquired(2, 5, 60), released(2, 200, 201)}},
+		"two holds for ever": {events: []Event{acquired(1, 0, 10), acquired(2, 20, day)}, want: "overlap porcupine"},
+		"dead on arrival": {events: []Event{acquired(1, 0, 100, deadline(50)), released(1, 110, 111),
+			acquired(2, 5, 60), released(2, 200, 201)}},
 
-		"equal tokens": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 30, 40, token(1)), released(2, 50, 55)},
+		"equal tokens": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 30, 40, token(1)),
+			released(2, 50, 55)},
 			want: "porcupine token", dishonest: "token"},
-		"equal tokens long after": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 30, 40), released(2, 50, 55),
+		"equal tokens long after": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 30, 40),
+			released(2, 50, 55),
 			acquired(3, day, day+1, token(1))}, want: "porcupine token", dishonest: "token"},
-		"equal tokens of two who called at once": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 5, 40, token(1))},
+		"equal tokens of overlapping calls": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
+			acquired(2, 5, 40, token(1))},
 			want: "porcupine token", dishonest: "token"},
-		"equal tokens, one call unknown": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 5, Unknown, token(1))},
+		"equal tokens, one call unknown": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
+			acquired(2, 5, Unknown, token(1))},
 			want: "porcupine token", dishonest: "token"},
 		"equal tokens of two names": {events: []Event{acquired(1, 0, 10), acquired(2, 30, 40, token(1), name("l"))}},
-		"a lower token": {events: []Event{acquired(2, 0, 10), released(2, 20, 25), acquired(1, 30, 40), released(1, 50, 55)},
+		"a lower token": {events: []Event{acquired(2, 0, 10), released(2, 20, 25), acquired(1, 30, 40),
+			released(1, 50, 55)},
 			want: "porcupine token", dishonest: "token"},
-		"a lower token of one who called at once, and held first": {events: []Event{acquired(2, 0, 30, deadline(99)), acquired(1, 0, 10),
+		"a lower token of an overlapping call, held first": {events: []Event{acquired(2, 0, 30, deadline(99)),
+			acquired(1, 0, 10),
 			released(1, 20, 20)}},
-		"a lower token of one who called at once, and held later": {events: []Event{acquired(2, 0, 10), released(2, 20, 25), acquired(1, 9, 40),
+		"a lower token of an overlapping call, held later": {events: []Event{acquired(2, 0, 10), released(2, 20, 25),
+			acquired(1, 9, 40),
 			released(1, 50, 55)}, want: "porcupine"},
-		"no token":           {events: []Event{acquired(1, 0, 10, token(0))}, want: "porcupine token", dishonest: "token"},
-		"a token too high":   {events: []Event{acquired(1, 0, 10, token(1<<53))}, want: "token", dishonest: "token"},
-		"the highest tokens": {events: []Event{acquired(1, 0, 10, token(1<<53-2), deadline(20)), acquired(2, 30, 40, token(1<<53-1))}},
+		"no token": {events: []Event{acquired(1, 0, 10, token(0))}, want: "porcupine token",
+			dishonest: "token"},
+		"a token too high": {events: []Event{acquired(1, 0, 10, token(1<<53))}, want: "token", dishonest: "token"},
+		"the highest tokens": {events: []Event{acquired(1, 0, 10, token(1<<53-2), deadline(20)),
+			acquired(2, 30, 40, token(1<<53-1))}},
 
-		"entered again": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(2)), acquired(1, 15, 16, level(3)),
-			released(1, 17, 18, level(3)), released(1, 19, 20, level(2)), acquired(1, 21, 22, level(2)), released(1, 30, 31),
+		"entered again": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(2)),
+			acquired(1, 15, 16, level(3)),
+			released(1, 17, 18, level(3)), released(1, 19, 20, level(2)), acquired(1, 21, 22, level(2)),
+			released(1, 30, 31),
 			released(1, 32, 33, level(2)), acquired(2, 5, 40)}},
-		"the inner level let go, and another enters": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(2)),
+		"the inner level released, and another client enters": {events: []Event{acquired(1, 0, 10),
+			acquired(1, 12, 14, level(2)),
 			released(1, 17, 18, level(2)), acquired(2, 5, 20), released(1, 30, 31)}, want: "overlap porcupine"},
-		"entered again, the token changed": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(2), token(2)), released(1, 20, 21)},
+		"entered again, the token changed": {events: []Event{acquired(1, 0, 10),
+			acquired(1, 12, 14, level(2), token(2)), released(1, 20, 21)},
 			want: "porcupine token", dishonest: "token"},
-		"entered again after the end": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(1, 26, 27, level(2))}, want: "porcupine"},
-		"entered again during Unlock": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(1, 21, 27, level(2))}},
-		"entered again after a loss was seen": {events: []Event{acquired(1, 0, 10), wasLost(1, 20, 22), acquired(1, 23, 24, level(2))},
+		"entered again after the end": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
+			acquired(1, 26, 27, level(2))}, want: "porcupine"},
+		"entered again during Unlock": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
+			acquired(1, 21, 27, level(2))}},
+		"entered again after a loss was seen": {events: []Event{acquired(1, 0, 10), wasLost(1, 20, 22),
+			acquired(1, 23, 24, level(2))},
 			want: "porcupine"},
 		"entered again past a deadline that was moved unseen": {events: []Event{acquired(1, 0, 10, deadline(20)),
 			acquired(1, 23, 24, level(2))}},
-		"a level left out": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(3))}, want: "porcupine"},
-		"a level given twice": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(2)), acquired(1, 15, 16, level(2))},
+		"a level skipped": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(3))}, want: "porcupine"},
+		"a level given twice": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(2)),
+			acquired(1, 15, 16, level(2))},
 			want: "porcupine"},
 
-		"an unknown outcome": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 12, Unknown, token(0)),
+		"an unknown outcome": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
+			acquired(2, 12, Unknown, token(0)),
 			acquired(3, 30, 40, token(2))}},
-		"an unknown outcome with a token between": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 12, Unknown),
+		"an unknown outcome with a token between": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
+			acquired(2, 12, Unknown),
 			acquired(3, 30, 40)}},
-		"an unknown outcome with a token from the past": {events: []Event{acquired(2, 0, 10), released(2, 20, 25), acquired(1, 12, Unknown)},
+		"an unknown outcome with a token from the past": {events: []Event{acquired(2, 0, 10), released(2, 20, 25),
+			acquired(1, 12, Unknown)},
 			want: "porcupine token", dishonest: "token"},
-		"an Unlock that did not return": {events: []Event{acquired(1, 0, 10), released(1, 20, Unknown), acquired(2, 12, 21), wasLost(2, 30, 30)}},
+		"an Unlock that did not return": {events: []Event{acquired(1, 0, 10), released(1, 20, Unknown),
+			acquired(2, 12, 21), wasLost(2, 30, 30)}},
 
-		"a release of nobody's":       {events: []Event{released(1, 0, 10)}, want: "log", dishonest: "log"},
-		"a re-entry of nobody's":      {events: []Event{acquired(1, 0, 10, level(2))}, want: "log", dishonest: "log"},
-		"an owner twice":              {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(1, 30, 40, token(2))}, want: "log", dishonest: "log"},
-		"returned before it began":    {events: []Event{acquired(1, 10, 9)}, want: "log", dishonest: "log"},
-		"a kind that is none":         {events: []Event{acquired(1, 0, 10), {Name: "k", Owner: "a:1"}}, want: "log", dishonest: "log"},
-		"one name's fault is its own": {events: []Event{acquired(1, 0, 10), acquired(2, 0, 10, name("l"), token(0))}, want: "porcupine token", dishonest: "token"},
+		"a release without an acquire": {events: []Event{released(1, 0, 10)}, want: "log", dishonest: "log"},
+		"a re-entry without an acquire": {events: []Event{acquired(1, 0, 10, level(2))}, want: "log",
+			dishonest: "log"},
+		"an owner used twice": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
+			acquired(1, 30, 40, token(2))}, want: "log", dishonest: "log"},
+		"returned before it began": {events: []Event{acquired(1, 10, 9)}, want: "log", dishonest: "log"},
+		"an unknown kind": {events: []Event{acquired(1, 0, 10), {Name: "k", Owner: "a:1"}}, want: "log",
+			dishonest: "log"},
+		"a fault of one name only": {events: []Event{acquired(1, 0, 10), acquired(2, 0, 10, name("l"), token(0))},
+			want: "porcupine token", dishonest: "token"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			for honest, want := range map[bool]string{true: test.want, false: test.dishonest} {
@@ -152,11 +192,13 @@ func TestCheck(t *testing.T) {
 
 func TestViolationsAreReadable(t *testing.T) {
 	events := []Event{
-		acquired(1, 1_000_000_000, 1_000_000_010, owner("first:7"), token(71)), released(1, 1_000_000_021, 1_000_000_025, owner("first:7")),
+		acquired(1, 1_000_000_000, 1_000_000_010, owner("first:7"), token(71)),
+		released(1, 1_000_000_021, 1_000_000_025, owner("first:7")),
 		acquired(2, 1_000_000_005, 1_000_000_020, owner("second:8"), token(72), deadline(1_000_000_050)),
 	}
 	got := Check(events, Options{HonestClocks: true})[0].String()
-	for _, want := range []string{`overlap: "k": for 1ns`, "first:7", "second:8", "client 1", "client 2", "token 71", "token 72",
+	for _, want := range []string{`overlap: "k": for 1ns`, "first:7", "second:8", "client 1", "client 2", "token 71",
+		"token 72",
 		"+10ns", "+21ns, by released", "+20ns", "+50ns, by deadline"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q does not contain %q", got, want)
@@ -166,7 +208,8 @@ func TestViolationsAreReadable(t *testing.T) {
 
 func TestPictures(t *testing.T) {
 	good := []Event{acquired(1, 0, 10, deadline(20)), acquired(2, 30, 40)}
-	late := []Event{acquired(2, 0, 10, name("../a/\x00b c")), released(2, 20, 25, name("../a/\x00b c")), acquired(1, 9, 40, name("../a/\x00b c"))}
+	late := []Event{acquired(2, 0, 10, name("../a/\x00b c")), released(2, 20, 25, name("../a/\x00b c")),
+		acquired(1, 9, 40, name("../a/\x00b c"))}
 	for title, test := range map[string]struct {
 		events []Event
 		honest bool
@@ -185,8 +228,9 @@ func TestPictures(t *testing.T) {
 			}
 			for _, file := range files {
 				text, err := os.ReadFile(file)
-				if err != nil || !strings.Contains(string(text), "enters, level 1") || !strings.HasSuffix(file, ".html") {
-					t.Errorf("%s is no picture (%v)", file, err)
+				if err != nil || !strings.Contains(string(text), "enters, level 1") ||
+					!strings.HasSuffix(file, ".html") {
+					t.Errorf("%s is not a picture (%v)", file, err)
 				}
 				if !strings.Contains(got[len(got)-1].Detail, file) {
 					t.Errorf("%v does not name %s", got, file)
@@ -199,12 +243,13 @@ func TestPictures(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := Check(late, Options{HonestClocks: true, PictureDir: file}); len(got) != 1 || !strings.Contains(got[0].Detail, "no picture") {
+	if got := Check(late, Options{HonestClocks: true, PictureDir: file}); len(got) != 1 ||
+		!strings.Contains(got[0].Detail, "no picture") {
 		t.Errorf("with a directory that cannot be made: %v", got)
 	}
 }
 
-// A name with many locks whose ends nobody saw is decided in a time that a test can afford.
+// A name with many locks whose ends are unknown is decided in a time that a test can afford.
 func TestManyWaiters(t *testing.T) {
 	var events []Event
 	for i := range int64(3000) {

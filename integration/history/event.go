@@ -1,6 +1,7 @@
-// Package history judges what the clients of a lock saw: whether two ever held a name at once, whether every holder's fencing
-// token was higher than the one before, and whether a resource behind the lock lost a write. A simulation and tests with
-// processes on real servers record the same events. The package knows nothing of how the lock works.
+// Package history judges the events that the clients of a lock recorded: whether two clients ever
+// held a name at once, whether every holder's fencing token was higher than the one before, and
+// whether a resource behind the lock lost a write. A simulation and tests with processes on real
+// servers record the same events. The package knows nothing of how the lock works.
 package history
 
 import (
@@ -10,16 +11,18 @@ import (
 	"sync"
 )
 
-// Unknown is the Return of a call that was not seen to return: its process was killed. It may have had its effect.
+// Unknown is the Return of a call whose return was not recorded: its process was killed. The call
+// may have had its effect.
 const Unknown int64 = math.MaxInt64
 
-// Kind is what happened.
+// Kind is the kind of an event.
 type Kind int
 
 const (
-	// Acquired: Lock was called and returned a lock, or was not seen to return.
+	// Acquired: Lock was called and returned a lock, or its return is [Unknown].
 	Acquired Kind = iota + 1
-	// Released: Unlock was called, whatever it returned. Once for each handle: a second Unlock is no event.
+	// Released: Unlock was called, with any result. Once for each handle: a second Unlock is no
+	// event.
 	Released
 	// Lost: the lock's context ended, or its deadline passed, without an Unlock.
 	Lost
@@ -34,40 +37,43 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// Event is something that a client saw happen to one name. A lock over several names makes an event for each of them.
+// Event is one event of a client about one name. A lock over several names makes an event for each
+// of them.
 type Event struct {
 	Client int
 	Name   string
-	Owner  string // fresh for every lock: the first level and those entered again within it have the same
-	Level  int    // of the handle, as it was when Lock returned it: 1 (or 0) for the one that releases the lock, more for re-entries
+	Owner  string // unique for each lock: all levels of one lock have the same
+	Level  int    // of the handle: 1 (or 0) for the one that releases the lock, more for re-entries
 	Kind   Kind
-	Token  uint64 // of an acquire; 0 where Return is Unknown and no token was learned
+	Token  uint64 // of an acquire; 0 where Return is Unknown and the token is unknown too
 
-	// Call and Return are when Lock or Unlock was called, and when it returned. Both are nanoseconds on one clock that all
-	// clients share: a bubble's, or the machine's, but not a clock.Instant, which means nothing to another process. Of a loss,
-	// Call is when the lock ended as far as is known, Return when that was seen; they may be the same.
+	// Call and Return are when Lock or Unlock was called, and when it returned, in nanoseconds on
+	// one clock that all clients share: a bubble's or the machine's, but not a clock.Instant, which
+	// has no meaning in another process. For a loss, Call is the end of the lock as far as it is
+	// known, and Return is when the client saw it; they may be equal.
 	Call, Return int64
 
-	// Deadline is the last instant until which the holder believed that it held, on the same clock; 0 where the event does not
-	// say. Renewal moves it: an event may be added once the lock is over, or carry the deadline in Released and Lost instead.
-	// The largest that the events of a lock tell counts.
+	// Deadline is the last instant until which the holder believed that it held, on the same clock;
+	// 0 where the event does not tell. Renewal moves it: an event may be added after the end of the
+	// lock, or Released and Lost may carry the deadline instead. The largest deadline of a lock's
+	// events counts.
 	Deadline int64
 }
 
-// Log gathers events. It is safe for concurrent use; the zero value is ready.
+// Log collects events. It is safe for concurrent use. The zero value is ready to use.
 type Log struct {
 	mu     sync.Mutex
 	events []Event
 }
 
-// Add appends an event. The order of events does not matter to Check: their times do.
+// Add appends an event. The order of events does not matter to [Check]: their times do.
 func (l *Log) Add(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, e)
 }
 
-// Events returns a copy of what was added, in that order.
+// Events returns a copy of the added events, in their order.
 func (l *Log) Events() []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 )
 
 var samples = []Event{
-	{Client: 3, Name: "k", Owner: "a:1", Level: 1, Kind: Acquired, Token: 1<<53 - 1, Call: -5, Return: 1<<62 + 1, Deadline: Unknown},
+	{Client: 3, Name: "k", Owner: "a:1", Level: 1, Kind: Acquired, Token: 1<<53 - 1, Call: -5, Return: 1<<62 + 1,
+		Deadline: Unknown},
 	{Name: "a\x00b\xff\n", Owner: "b:2", Kind: Released, Return: Unknown},
 	{Name: "a\x00b\xfe\n", Owner: "\"", Level: 2, Kind: Lost},
 	{},
@@ -30,7 +31,7 @@ func TestEventsSurviveJSON(t *testing.T) {
 		t.Errorf("read back %+v (%v), want %+v", got, err, valid)
 	}
 
-	// A process that is killed leaves a line without an end, whole or not.
+	// A process that is killed may leave a last line without an end, complete or not.
 	for cut := range len(whole) {
 		got, err := ReadJSON(strings.NewReader(whole[:cut]))
 		if want := strings.Count(whole[:cut], "\n"); err != nil || !slices.Equal(got, valid[:want]) {
@@ -77,6 +78,6 @@ func TestLogIsSafeForConcurrentUse(t *testing.T) {
 	events := log.Events()
 	events[0].Name = "changed"
 	if len(events) != 800 || log.Events()[0].Name != "" {
-		t.Errorf("%d events, and the log is its reader's to change", len(events))
+		t.Errorf("%d events, and a reader can change the log", len(events))
 	}
 }

@@ -8,17 +8,18 @@ import (
 	"testing"
 )
 
-// generated is a correct history of one name, as clients of a sound lock make it: they wait for each other, hold, enter again, and
-// release, lose, or are killed; some calls are never seen to return. It is kept as one list of events for each owner, in the
-// order in which they held, with the acquire first.
+// generated is a correct history of one name, as clients of a sound lock make it: they wait for
+// each other, hold, enter again, and release, lose, or are killed; some calls never return. It has
+// one list of events for each owner, in the order of their holds, with the acquire first.
 func generated(r *rand.Rand, name string, holders int) [][]Event {
 	var all [][]Event
 	now, last := int64(1000), uint64(1_800_000_000_000_000)
 	for i := range holders {
 		last += 1 + r.Uint64N(3)
 		client := r.IntN(4)
-		e := Event{Client: client, Name: name, Owner: fmt.Sprintf("%d:%d", client, i), Level: 1, Kind: Acquired, Token: last}
-		if r.IntN(8) == 0 { // killed while it asked; whatever it was granted is over before the next is granted anything
+		e := Event{Client: client, Name: name, Owner: fmt.Sprintf("%d:%d", client, i), Level: 1, Kind: Acquired,
+			Token: last}
+		if r.IntN(8) == 0 { // killed during Lock; its grant, if any, is over before the next one
 			e.Call, e.Return = now-r.Int64N(500), Unknown
 			if r.IntN(2) == 0 {
 				e.Token = 0
@@ -32,13 +33,15 @@ func generated(r *rand.Rand, name string, holders int) [][]Event {
 		for range r.IntN(3) {
 			deepest := 1 + r.IntN(3)
 			for level := 2; level <= deepest; level++ {
-				again := Event{Client: client, Name: name, Owner: e.Owner, Level: level, Kind: Acquired, Token: last, Call: now + r.Int64N(3)}
+				again := Event{Client: client, Name: name, Owner: e.Owner, Level: level, Kind: Acquired, Token: last,
+					Call: now + r.Int64N(3)}
 				again.Return = again.Call + r.Int64N(3)
 				now = again.Return
 				events = append(events, again)
 			}
 			for level := deepest; level >= 2; level-- {
-				left := Event{Client: client, Name: name, Owner: e.Owner, Level: level, Kind: Released, Call: now + r.Int64N(3)}
+				left := Event{Client: client, Name: name, Owner: e.Owner, Level: level, Kind: Released,
+					Call: now + r.Int64N(3)}
 				left.Return = left.Call + r.Int64N(3)
 				now = left.Return
 				events = append(events, left)
@@ -53,9 +56,9 @@ func generated(r *rand.Rand, name string, holders int) [][]Event {
 		case 0:
 			ended.Kind = Lost
 			events = append(events, ended)
-		case 1: // killed: nothing but its deadline is known
+		case 1: // killed: only its deadline is known
 			events[r.IntN(len(events))].Deadline = now
-		case 2: // the deadline passed, and it unlocked in spite of that
+		case 2: // the deadline passed, and the holder unlocked all the same
 			ended.Kind, ended.Deadline, ended.Call, ended.Return = Released, now, now+5, now+300
 			events = append(events, ended)
 		default:
@@ -64,7 +67,7 @@ func generated(r *rand.Rand, name string, holders int) [][]Event {
 			events = append(events, ended)
 		}
 		all = append(all, events)
-		now += r.Int64N(3) // 0: the next may begin in the very instant
+		now += r.Int64N(3) // 0: the next hold may begin in the same instant
 	}
 	return all
 }
@@ -78,8 +81,9 @@ func flatten(r *rand.Rand, names ...[][]Event) []Event {
 	return all
 }
 
-// faults damage a correct history. Each gets the events of two owners that held one after the other, and returns the rule
-// that must find it; "" when these two do not lend themselves to it.
+// faults damage a correct history. Each gets the events of two owners that held one after the
+// other, and returns the rule that must find the damage, "" when the fault cannot be applied to
+// these two.
 var faults = map[string]func(r *rand.Rand, first, second []Event) string{
 	"overlap by 1 ns": func(_ *rand.Rand, first, second []Event) string {
 		end := endOf(first)
@@ -95,7 +99,8 @@ var faults = map[string]func(r *rand.Rand, first, second []Event) string{
 		return "token"
 	},
 	"a lower token": func(r *rand.Rand, first, second []Event) string {
-		if second[0].Call <= first[0].Return { // it waited, so that only the order of the holds tells
+		// The second owner waited, so only the order of the holds tells.
+		if second[0].Call <= first[0].Return {
 			setToken(second, first[0].Token-1-r.Uint64N(1000))
 			return "porcupine"
 		}
@@ -134,7 +139,7 @@ func setToken(events []Event, token uint64) {
 	}
 }
 
-// endOf is a naive reading of what Event says.
+// endOf is a naive reading of Event's documentation.
 func endOf(events []Event) int64 {
 	end, deadline := never, int64(0)
 	for _, e := range events {
@@ -165,7 +170,8 @@ func TestGeneratedHistories(t *testing.T) {
 			for i := range k {
 				damaged[i] = slices.Clone(k[i])
 			}
-			seen := slices.DeleteFunc(slices.Clone(damaged), func(events []Event) bool { return events[0].Return == Unknown })
+			seen := slices.DeleteFunc(slices.Clone(damaged),
+				func(events []Event) bool { return events[0].Return == Unknown })
 			if len(seen) < 2 {
 				continue
 			}
@@ -181,14 +187,14 @@ func TestGeneratedHistories(t *testing.T) {
 			}
 			for _, v := range got {
 				if v.Rule != "log" && !strings.HasPrefix(v.Detail, `"k"`) {
-					t.Errorf("seed %d, %s: the other name is blamed: %v", seed, title, v)
+					t.Errorf("seed %d, %s: a violation of the other name: %v", seed, title, v)
 				}
 			}
 		}
 	}
 	for title := range faults {
 		if found[title] < 30 {
-			t.Errorf("%q was tried %d times only", title, found[title])
+			t.Errorf("%q was tried only %d times", title, found[title])
 		}
 	}
 	t.Log(found)

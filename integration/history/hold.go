@@ -10,19 +10,19 @@ import (
 
 const never int64 = math.MaxInt64
 
-// hold is one owner's lock on one name, from Lock to whatever ended it.
+// hold is one owner's lock on one name, from Lock to its end.
 type hold struct {
 	Event        // the acquire of level 1
-	end   int64  // min(Unlock called, deadline, context ended); never when nothing tells
-	over  int64  // when the end had been seen to be over: Unlock returned; never when it was not seen
-	how   string // it ended
+	end   int64  // min(Unlock called, deadline, context ended); never if none is known
+	over  int64  // when the end was known: Unlock returned; never if it was not seen
+	how   string // how it ended
 	inner []Event
 }
 
-// began tells whether the holder ever believed to hold, and so from Return to end.
+// began reports whether the holder ever believed to hold, and so from Return to end.
 func (h *hold) began() bool { return h.Return != Unknown && h.Return <= h.end }
 
-// history is the events of one name put together.
+// history is the events of one name.
 type history struct {
 	name       string
 	holds      []*hold // by Call
@@ -30,7 +30,7 @@ type history struct {
 	violations []Violation
 }
 
-// gather puts each name's events together, in the order of names.
+// gather groups the events by name, in the order of names.
 func gather(events []Event) []*history {
 	byName := map[string][]Event{}
 	origin := never
@@ -49,7 +49,9 @@ func gather(events []Event) []*history {
 }
 
 func (h *history) gather(events []Event) {
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Or(cmp.Compare(a.Call, b.Call), cmp.Compare(a.Kind, b.Kind)) })
+	slices.SortStableFunc(events, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Call, b.Call), cmp.Compare(a.Kind, b.Kind))
+	})
 	owners := map[string]*hold{}
 	for _, e := range events {
 		if e.Kind != Acquired || e.Level > 1 {
@@ -59,7 +61,7 @@ func (h *history) gather(events []Event) {
 		case known == nil:
 			owners[e.Owner] = &hold{Event: e, end: never, over: never, how: "never"}
 			h.holds = append(h.holds, owners[e.Owner])
-		case known.Call == e.Call && known.Token == e.Token: // told again, with a later deadline
+		case known.Call == e.Call && known.Token == e.Token: // recorded again, with a later deadline
 			known.Deadline = max(known.Deadline, e.Deadline)
 		default:
 			again := &hold{Event: e, end: never, how: "unknown"}
@@ -69,10 +71,12 @@ func (h *history) gather(events []Event) {
 	for _, e := range events {
 		known := owners[e.Owner]
 		if e.Return < e.Call {
-			h.report("log", "owner %s: %v returned at %s, before it was called at %s", e.Owner, e.Kind, h.at(e.Return), h.at(e.Call))
+			h.report("log", "owner %s: %v returned at %s, before it was called at %s", e.Owner, e.Kind, h.at(e.Return),
+				h.at(e.Call))
 		}
 		if known == nil {
-			h.report("log", "owner %s: %v of level %d at %s, without an acquire of level 1", e.Owner, e.Kind, e.Level, h.at(e.Call))
+			h.report("log", "owner %s: %v of level %d at %s, without an acquire of level 1", e.Owner, e.Kind, e.Level,
+				h.at(e.Call))
 			continue
 		}
 		known.Deadline = max(known.Deadline, e.Deadline)
@@ -102,7 +106,7 @@ func (h *history) describe(of *hold) string {
 		of.Owner, of.Client, of.Token, h.at(of.Call), h.at(of.Return), h.at(of.end), of.how)
 }
 
-// at is an instant as messages have it: since the first call.
+// at is an instant as messages show it: since the first call.
 func (h *history) at(instant int64) string {
 	if instant == never {
 		return "never"

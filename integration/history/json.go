@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// MarshalText returns the kind's word.
+// MarshalText returns the kind's name.
 func (k Kind) MarshalText() ([]byte, error) {
 	if _, ok := kindWords[k]; !ok {
 		return nil, fmt.Errorf("history: %v is no kind of event", k)
@@ -17,7 +17,7 @@ func (k Kind) MarshalText() ([]byte, error) {
 	return []byte(k.String()), nil
 }
 
-// UnmarshalText reads the kind's word.
+// UnmarshalText reads the kind's name.
 func (k *Kind) UnmarshalText(text []byte) error {
 	for kind, word := range kindWords {
 		if word == string(text) {
@@ -28,14 +28,14 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("history: %q is no kind of event", text)
 }
 
-// line is an event as it is written. Names are any bytes, JSON's strings are not.
+// line is an event in the file. Names are any bytes, JSON strings are not.
 type line struct {
 	Event
-	NameBytes []byte `json:",omitempty"` // in place of a Name that is not UTF-8
+	NameBytes []byte `json:",omitempty"` // replaces a Name that is not UTF-8
 }
 
-// WriteJSON writes one event per line, each with one Write: a process that is killed leaves whole lines and at most one that
-// is cut off, and several may append to one file.
+// WriteJSON writes one event per line, each with one Write. A process that is killed leaves whole
+// lines and at most one that is cut off. Several processes may append to one file.
 func WriteJSON(w io.Writer, events ...Event) error {
 	for _, e := range events {
 		l := line{Event: e}
@@ -53,8 +53,8 @@ func WriteJSON(w io.Writer, events ...Event) error {
 	return nil
 }
 
-// ReadJSON reads what WriteJSON wrote, to the end. A last line without an end is left out: its writer was killed. With an error,
-// it returns the events before it.
+// ReadJSON reads the output of [WriteJSON] to the end. It leaves out a last line without an end:
+// the writer was killed. With an error, it returns the events before it.
 func ReadJSON(r io.Reader) ([]Event, error) {
 	var events []Event
 	in := bufio.NewReader(r)

@@ -9,22 +9,27 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A lock that is held by lease is no plain mutex: a hold ends by itself, and nobody calls anything. So its end is an operation
-// of the model, one for every hold, which may take effect from the instant that the holder stopped believing (Unlock called,
-// deadline, context ended) to the instant that this had been seen (Unlock returned, the loss noticed), or at any time later
-// when nobody saw it. The state is one name's:
+// A lock with a lease is no plain mutex: a hold can end by itself, without a call. So the end of
+// each hold is an operation of the model. It takes effect between the instant at which the holder
+// stopped believing (Unlock called, deadline, context ended) and the instant at which the end was
+// seen (Unlock returned, the loss noticed), or at any time later if it was never seen. The state is
+// that of one name:
 //
-//   - enter, level 1, with a token: only when nobody holds, only with a token above the last one.
+//   - enter, level 1, with a token: only while the name is free, only with a token above the last
+//     one.
 //   - enter, level n > 1: only by the owner, with its token, at level n − 1.
-//   - leave, of a level above 1: lowers the owner's level; changes nothing where the lock has ended.
-//   - end: the owner's lock is over, at whatever level it stands. The last token stays.
+//   - leave, of a level above 1: lowers the owner's level; changes nothing after the end of the
+//     lock.
+//   - end: the owner's lock is over, at whatever level. The last token stays.
 //
-// An acquire that was not seen to return, and whose token nobody learned, is left out: what it may have granted ended by
-// itself, and tokens may skip values, so any history that it explains is explained without it. One whose token is known may
-// take effect at any time after its call, and end at any time after that.
+// An acquire without a known return and without a known token is left out: its grant, if any, ended
+// by itself, and tokens may skip values, so a history that it explains is also explained without
+// it. An acquire with a known token may take effect at any time after its call, and end at any time
+// after that.
 //
-// With dishonest clocks two may hold at once, and only the order of the tokens is left of the model: enter of level 1.
-// checkTokens decides that completely, so the search is then made for its picture only.
+// With dishonest clocks two clients may hold at once, and only the order of the tokens remains of
+// the model: enter of level 1. checkTokens decides that completely, so the search then only draws
+// the picture.
 
 type opKind int
 
@@ -34,20 +39,20 @@ const (
 	end
 )
 
-// op is an operation; all that is known of its outcome is in it, so that operations have no output.
+// op is an operation. It contains everything known of its outcome, so operations have no output.
 type op struct {
 	kind  opKind
 	owner string
 	level int
 	token uint64
-	how   string // the hold ended
+	how   string // how the hold ended
 }
 
-// state is a name's. The zero value is a name that nobody ever held.
+// state is a name's. The zero value is a name that was never held.
 type state struct {
-	owner string // "" for nobody: level 0
+	owner string // "" for a free name, at level 0
 	level int
-	last  uint64 // token
+	last  uint64 // the last token
 }
 
 func (s state) step(o op, exclusive bool) (bool, state) {
@@ -125,14 +130,15 @@ func (h *history) operations(exclusive bool) []porcupine.Operation {
 	return all
 }
 
-// checkModel has porcupine look for an order that explains the history, and draws a picture when something is wrong with it.
+// checkModel lets porcupine look for an order that explains the history, and draws a picture of a
+// violation.
 func (h *history) checkModel(opts Options) {
 	picture := opts.PictureDir != "" && len(h.violations) > 0
 	model, operations := model(opts.HonestClocks), h.operations(opts.HonestClocks)
 	if opts.HonestClocks {
 		switch porcupine.CheckOperationsTimeout(model, operations, opts.timeout()) {
 		case porcupine.Illegal:
-			h.report("porcupine", "no order of its %d operations explains what was seen", len(operations))
+			h.report("porcupine", "no order of its %d operations explains the history", len(operations))
 			picture = opts.PictureDir != ""
 		case porcupine.Unknown:
 			h.report("porcupine", "undecided after %v, with %d operations", opts.timeout(), len(operations))
@@ -152,7 +158,7 @@ func (h *history) checkModel(opts Options) {
 	last.Detail += fmt.Sprintf(" (picture: %s)", path)
 }
 
-// draw makes a file of its own for a name's picture: one directory may gather those of many runs.
+// draw makes a file of its own for a name's picture: one directory may collect those of many runs.
 func draw(dir, name string, write func(*os.File) error) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err

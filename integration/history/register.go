@@ -6,12 +6,14 @@ import (
 	"sync"
 )
 
-// ErrStale is what Register refuses a token with that is lower than one it has seen.
+// ErrStale is wrapped by the errors of [Register.Read] and [Register.Write] for a token lower than
+// one seen before.
 var ErrStale = errors.New("history: stale token")
 
-// Register is a resource as a lock protects it, in memory: one value, fenced. It refuses tokens lower than it has seen, and so
-// must lose no write that it acknowledged, even when a holder that was paused goes on after its lock was given to another. It is
-// safe for concurrent use; the zero value is ready, with "" in it.
+// Register is a resource that a lock protects, in memory: one value, fenced. It refuses tokens
+// lower than it has seen, and so must lose no acknowledged write, even when a paused holder goes on
+// after the lock passed to another one. It is safe for concurrent use. The zero value is ready to
+// use, with the value "".
 type Register struct {
 	mu       sync.Mutex
 	highest  uint64
@@ -33,8 +35,9 @@ func (a access) String() string {
 	return fmt.Sprintf("read of %q with token %d", a.value, a.token)
 }
 
-// Read returns the value. A token counts as seen once it was read with: a holder that reads, computes and writes can then lose
-// nobody's write to one that comes before it. The error wraps ErrStale.
+// Read returns the value. A read token counts as seen: a holder that reads, computes and writes
+// then never overwrites the write of an earlier holder that it did not read. The error wraps
+// [ErrStale].
 func (r *Register) Read(token uint64) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,8 +48,8 @@ func (r *Register) Read(token uint64) (string, error) {
 	return r.value, nil
 }
 
-// Write replaces the value. The write is acknowledged when it returns nil; the error wraps ErrStale, and the register is
-// unchanged.
+// Write replaces the value. It acknowledges the write by returning nil. Else the error wraps
+// [ErrStale], and the register is unchanged.
 func (r *Register) Write(token uint64, value string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,24 +69,25 @@ func (r *Register) fenceLocked(token uint64) error {
 	return nil
 }
 
-// Check returns the acknowledged writes that were lost, of the rule "register". A write is not lost when it is the value now,
-// or when the next acknowledged write has an equal or higher token and was made by somebody who could know of it: whoever
-// reads before writing must have read the value that the write replaces.
+// Check returns the acknowledged writes that were lost, as violations of the rule "register". A
+// write is not lost when it is the current value, or when the next acknowledged write has an equal
+// or higher token and its writer could know of the first one: a writer that reads before it writes
+// must have read the value that it replaces.
 func (r *Register) Check() []Violation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return lost(r.accepted, r.value)
 }
 
-// lost judges what was acknowledged, in order, against the value that is there now.
+// lost judges the accesses, in order, against the current value.
 func lost(accepted []access, now string) []Violation {
 	var all []Violation
 	report := func(format string, args ...any) {
 		all = append(all, Violation{"register", fmt.Sprintf(format, args...)})
 	}
-	last := access{write: true} // acknowledged write
+	last := access{write: true} // the last acknowledged write
 	highest := access{}
-	reads := map[uint64]access{} // the last by each token
+	reads := map[uint64]access{} // the last read by each token
 	for _, a := range accepted {
 		if a.token < highest.token {
 			report("%s was acknowledged after %s", a, highest)
@@ -100,7 +104,7 @@ func lost(accepted []access, now string) []Violation {
 		if read, ok := reads[a.token]; ok && read.value != last.value {
 			report("%s is lost: overwritten by the %s, after its %s", last, a, read)
 		}
-		reads[a.token] = access{a.token, false, a.value} // it knows what it wrote
+		reads[a.token] = access{a.token, false, a.value} // the writer knows its own value
 		last = a
 	}
 	if now != last.value {

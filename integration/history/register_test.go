@@ -17,8 +17,10 @@ func TestRegisterFences(t *testing.T) {
 		want  string // what a read finds
 		stale bool
 	}{
-		{token: 5, want: ""}, {token: 5, write: "a"}, {token: 5, want: "a"}, {token: 5, write: "b"}, {token: 4, write: "c", stale: true},
-		{token: 4, stale: true}, {token: 7, want: "b"}, {token: 6, write: "d", stale: true}, {token: 5, write: "d", stale: true},
+		{token: 5, want: ""}, {token: 5, write: "a"}, {token: 5, want: "a"}, {token: 5, write: "b"},
+		{token: 4, write: "c", stale: true},
+		{token: 4, stale: true}, {token: 7, want: "b"}, {token: 6, write: "d", stale: true},
+		{token: 5, write: "d", stale: true},
 		{token: 7, write: "e"}, {token: 1<<53 - 1, want: "e"}, {token: 7, write: "f", stale: true},
 	} {
 		var got string
@@ -37,7 +39,8 @@ func TestRegisterFences(t *testing.T) {
 	}
 }
 
-// Clients that add 1 under tokens that are handed out again and again, to holders that pause: nothing is lost.
+// Clients add 1 under tokens that are used again and again, by holders that pause: no update is
+// lost.
 func TestRegisterLosesNoUpdate(t *testing.T) {
 	var r Register
 	var clients sync.WaitGroup
@@ -78,20 +81,23 @@ func TestLostWritesAreFound(t *testing.T) {
 		now      string
 		want     string // part of the one violation; "" for none
 	}{
-		"nothing":             {nil, "", ""},
-		"a value of nobody's": {nil, "x", `the value is "x"`},
-		"the last":            {[]access{write(1, "a"), write(1, "b"), write(2, "c")}, "c", ""},
-		"the last is lost":    {[]access{write(1, "a"), write(2, "b")}, "a", `write of "b" with token 2 is lost`},
-		"all is lost":         {[]access{write(1, "a")}, "", `write of "a" with token 1 is lost`},
+		"nothing":                 {nil, "", ""},
+		"a value without a write": {nil, "x", `the value is "x"`},
+		"the last":                {[]access{write(1, "a"), write(1, "b"), write(2, "c")}, "c", ""},
+		"the last is lost":        {[]access{write(1, "a"), write(2, "b")}, "a", `write of "b" with token 2 is lost`},
+		"all is lost":             {[]access{write(1, "a")}, "", `write of "a" with token 1 is lost`},
 		"overwritten by a lower token": {[]access{write(2, "a"), write(1, "b")}, "b",
 			`write of "b" with token 1 was acknowledged after write of "a" with token 2`},
-		"overwritten by a lower token than one that read": {[]access{read(2, ""), write(1, "b")}, "b", "acknowledged after read"},
-		"written blindly":                   {[]access{read(1, ""), write(2, "a"), write(3, "b")}, "b", ""},
-		"written twice by one who had read": {[]access{read(3, ""), read(4, ""), write(4, "a"), write(4, "b")}, "b", ""},
-		"lost to one who had read before": {[]access{read(5, ""), write(4, "a"), write(5, "b")}, "b",
+		"overwritten by a lower token than that of a read": {[]access{read(2, ""), write(1, "b")}, "b",
+			"acknowledged after read"},
+		"written blindly": {[]access{read(1, ""), write(2, "a"), write(3, "b")}, "b", ""},
+		"written twice by a holder that had read": {[]access{read(3, ""), read(4, ""), write(4, "a"), write(4, "b")},
+			"b", ""},
+		"lost to a holder that had read before": {[]access{read(5, ""), write(4, "a"), write(5, "b")}, "b",
 			`write of "a" with token 4 is lost: overwritten by the write of "b" with token 5, after its read of "" with token 5`},
 		"a read of what was never written": {[]access{read(4, "old"), write(4, "a")}, "a", `read of "old"`},
-		"forgotten between":                {[]access{write(1, "a"), read(1, "")}, "a", `read of "" with token 1, where the last acknowledged one was the write of "a"`},
+		"forgotten between": {[]access{write(1, "a"), read(1, "")}, "a",
+			`read of "" with token 1, where the last acknowledged one was the write of "a"`},
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := lost(test.accepted, test.now)

@@ -13,8 +13,8 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// machine is where one client's process runs, at one time: it keeps the clock, and the gate, when a process takes the place of
-// another.
+// machine is the computer of one client. One process at a time runs on it. The machine keeps its
+// clock and its gate when another process takes over.
 type machine struct {
 	world *world
 	id    int
@@ -23,10 +23,10 @@ type machine struct {
 	clock gatedClock
 
 	callers    *callers
-	restarting chan struct{} // holds one, to take turns
+	restarting chan struct{} // holds one restart at a time
 
 	mu      sync.Mutex
-	started int // processes so far
+	started int // the number of processes so far
 	process *client
 }
 
@@ -37,15 +37,16 @@ func newMachine(w *world, id int) *machine {
 	return m
 }
 
-// current returns the process that runs.
+// current returns the running process.
 func (m *machine) current() *client {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.process
 }
 
-// restart ends the process, in good order or by killing it, and starts another one. A killed process reaches nobody from then on;
-// that it tidies up its own memory, nobody can see.
+// restart ends the process, in good order or by a kill, and starts another one. A killed process
+// reaches no master from then on. It still cleans up its own memory, which no other process can
+// see.
 func (m *machine) restart(kill bool) error {
 	turn := startSlot + slot(m.id)
 	m.restarting <- struct{}{}
@@ -75,16 +76,16 @@ func (m *machine) restart(kill bool) error {
 // client is one process: a locker with nodes of its own.
 type client struct {
 	*machine
-	number int // of the machine's processes
+	number int // among the machine's processes
 	nodes  []*node.Node
 	pools  []*redis.Pool
 	locker *quorum.Locker
-	dead   atomic.Bool // it was killed: it reaches nobody
-	closed atomic.Bool // or is about to be
+	dead   atomic.Bool // it was killed, and reaches no master
+	closed atomic.Bool // or closing
 
-	// Under the machine's mutex.
-	live    map[*record]struct{}
-	looking bool // at what is live, in an instant
+	// The machine's mutex guards the rest.
+	live       map[*record]struct{}
+	refreshing bool // a refresh of live is due in this instant
 }
 
 func newClient(m *machine) (*client, error) {
@@ -94,9 +95,11 @@ func newClient(m *machine) (*client, error) {
 	c := &client{machine: m, number: m.started, live: map[*record]struct{}{}}
 	m.mu.Unlock()
 	for master := range p.masters {
-		pool := &redis.Pool{MaxIdle: p.conns, DialContext: func(ctx context.Context) (redis.Conn, error) { return c.dial(ctx, master) }}
-		opts := []node.Option{node.WithTimeout(p.timeoutOf(master)), node.WithMaxLease(p.lease), node.WithConns(p.conns),
-			node.WithName(fmt.Sprintf("master%d", master)), node.WithRand(p.source("node", m.id, c.number, master))}
+		dial := func(ctx context.Context) (redis.Conn, error) { return c.dial(ctx, master) }
+		pool := &redis.Pool{MaxIdle: p.conns, DialContext: dial}
+		opts := []node.Option{node.WithTimeout(p.timeoutOf(master)), node.WithMaxLease(p.lease),
+			node.WithConns(p.conns), node.WithName(fmt.Sprintf("master%d", master)),
+			node.WithRand(p.source("node", m.id, c.number, master))}
 		if p.noQuarantine {
 			opts = append(opts, node.WithoutQuarantine())
 		}
@@ -123,7 +126,7 @@ func (c *client) dial(ctx context.Context, master int) (redis.Conn, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "sim", Err: err}
 	}
-	if c.dead.Load() { // while it dialled
+	if c.dead.Load() { // died while it dialled
 		conn.Close()
 		return nil, errRefused
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// gatedClock is a client's clock: time goes on while the process is paused, but its timers fire when it wakes. Each fires in a
-// slot of its own.
+// gatedClock is a client's clock. Time goes on while the process is paused, but its timers fire
+// when it wakes, each in a slot of its own.
 type gatedClock struct {
 	*clock.Fake
 	gate    *gate
@@ -33,25 +33,27 @@ func (c gatedClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	})
 }
 
-// callers tells the flows of a client's process apart where the library calls on their behalf and does not say for which: for a
-// timer, or for the random part of a wait. Two flows may do so at one instant, in any order, and each must get what is its own.
+// callers tells the flows of a client's process apart where the library acts for a flow and does
+// not name it: for a timer, or for the random part of a wait. Two flows may do so at one instant,
+// in any order, and each must get its own.
 type callers struct {
 	byGoroutine sync.Map // of int to *caller
 	others      *caller
 }
 
-// caller is a flow, as its clock and its dice see it.
+// caller is a flow, as its clock and its random numbers see it.
 type caller struct {
 	first slot // of its timers
 
 	mu     sync.Mutex // only others needs it
-	dice   *rand.Rand
+	rng    *rand.Rand
 	timers slot // so far
 }
 
-// newCaller makes the caller of a flow; of others for the number after the last flow's.
+// newCaller makes the caller of a flow. The number after the last flow's makes others.
 func (p *plan) newCaller(client, flow int) *caller {
-	return &caller{dice: p.dice("waits", uint64(client), uint64(flow)), first: timeSlots + slot(client*(p.flows+1)+flow)*timersEach}
+	return &caller{rng: p.rng("waits", uint64(client), uint64(flow)), first: timeSlots +
+		slot(client*(p.flows+1)+flow)*timersEach}
 }
 
 func (c *callers) enter(flow *caller) { c.byGoroutine.Store(goroutine(), flow) }
@@ -63,12 +65,12 @@ func (c *callers) current() *caller {
 	return c.others
 }
 
-// Uint64 makes the callers a rand.Source.
+// Uint64 makes callers a rand.Source.
 func (c *callers) Uint64() uint64 {
 	caller := c.current()
 	caller.mu.Lock()
 	defer caller.mu.Unlock()
-	return caller.dice.Uint64()
+	return caller.rng.Uint64()
 }
 
 func (c *caller) timerSlot() slot {
@@ -78,7 +80,7 @@ func (c *caller) timerSlot() slot {
 	return c.first + c.timers%timersEach
 }
 
-// goroutine returns the number of the goroutine that calls.
+// goroutine returns the id of the calling goroutine.
 func goroutine() (id int) {
 	var text [32]byte
 	n := runtime.Stack(text[:], false)

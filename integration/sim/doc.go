@@ -1,28 +1,33 @@
-// Package sim simulates a deployment: the real engine and node code of several clients, in a testing/synctest bubble, over
-// connections in memory, against fake masters. A seed makes the whole plan of a run (how many of each, every clock's rate, the
-// delays, the faults, what the clients do), and every run is judged by package history.
+// Package sim simulates a deployment: the real engine and node code of several clients, in a
+// testing/synctest bubble, over connections in memory, against fake masters. A seed makes the whole
+// plan of a run: the numbers of clients and masters, every clock's rate, the delays, the faults,
+// and what the clients do. Package history judges every run.
 //
-// What is simulated:
+// The simulation covers:
 //
-//   - Clocks: each master and each client has one of its own rate, within the drift allowance or, to see that the checker looks,
-//     outside of it.
-//   - Connections deliver late, each direction by times of its own, in order within one connection and in any order between two.
-//     What a client sent before it gave up, closed, or lost the connection may still arrive. Requests and replies are lost with
-//     their connection. Clients and masters are parted, in one direction or both.
-//   - Masters crash, with all of their memory, that of the last save, or none, and come back as another process. They are
-//     flushed, forget their scripts, and freeze: then they answer, however late, what has gathered.
-//   - Clients pause. A paused process does nothing while its clock goes on: nothing is read from its connections, written to them
-//     or dialled, no timer of its lock's clock fires, and its work stands still; all of that happens when it wakes, and then
-//     deadlines of reads have passed. The library's own goroutines that wait for neither do run on, as do the timers of contexts
-//     and of a node's backoff; what they do comes out when the pause is over.
-//   - Processes end, killed or in good order, and others take their place, on the same machine.
+//   - Clocks: each master and each client has a clock of its own rate, within the drift allowance
+//     or, to test the checker, outside it.
+//   - Connections deliver late, each direction with its own delays, in order within one connection
+//     and in any order between two. A request may still arrive after its client gave up, closed, or
+//     lost the connection. Requests and replies are lost with their connection. Clients and masters
+//     are partitioned, in one direction or both.
+//   - Masters crash and come back as another process, with all of their memory, with that of the
+//     last save, or with none. They are flushed, they forget their scripts, and they freeze. A
+//     thawed master answers everything it received meanwhile.
+//   - Clients pause. A paused process does nothing while its clock goes on: it reads, writes and
+//     dials no connection, no timer of its lock's clock fires, and its work stands still. All of
+//     that happens when it wakes, and deadlines of reads have passed by then. The library's own
+//     goroutines that wait for none of these run on, as do the timers of contexts and of a node's
+//     backoff. Their effects appear when the pause is over.
+//   - Processes end, killed or in good order, and others take their place on the same machine.
 //
-// Every lock is followed from Lock to Unlock: for as long as Valid says, by its client's clock, converted to the bubble's time.
-// Besides the history a run is judged by what is left when all is well again: whoever wants a lock must get it, no key may stay
-// behind that nobody holds, and no goroutine.
+// The history follows every lock from Lock to Unlock. A hold lasts as long as Valid reports it by
+// its client's clock, converted to the bubble's time. A run is also judged after all faults have
+// ended: every waiter must get its lock, and no key without a holder and no goroutine may be left.
 //
-// Replay: a seed fixes who does what, every fault, what becomes of all that is sent at a given instant, and the library's dice.
-// Whatever does not follow from one event is given an instant of its own, since the order of goroutines within one instant is
-// nobody's to choose. Seldom (TestReplay says how often) two of them still share one, as when several flows of a process hear at
-// once that a connection has died; so a failure may need -sim.repeat to come back.
+// Replay: a seed fixes the clients' actions, every fault, the fate of everything sent at a given
+// instant, and the library's random numbers. The order of goroutines within one instant cannot be
+// fixed, so events without a common cause get instants of their own. Seldom two events still share
+// an instant (TestReplay counts these runs), as when several flows of a process learn at once that
+// a connection has died. So a failure may need -sim.repeat to come back.
 package sim

@@ -11,20 +11,21 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// flow is one thing after another that a client does.
+// flow is one sequence of a client's actions.
 type flow struct {
 	*machine
 	id     int
 	slot   slot
-	dice   *rand.Rand
+	rng    *rand.Rand
 	caller *caller
 }
 
 func (w *world) newFlow(m *machine, id int) *flow {
-	return &flow{m, id, flowSlots + slot(m.id*w.plan.flows+id), w.plan.dice("flow", uint64(m.id), uint64(id)), w.plan.newCaller(m.id, id)}
+	return &flow{m, id, flowSlots + slot(m.id*w.plan.flows+id), w.plan.rng("flow", uint64(m.id), uint64(id)),
+		w.plan.newCaller(m.id, id)}
 }
 
-// turn waits for the flow's turn to do something, whatever it was that woke it.
+// turn waits for the flow's next slot, whatever woke the flow.
 func (f *flow) turn() {
 	f.slot.wait()
 	f.gate.pass(f.slot)
@@ -35,7 +36,8 @@ func (f *flow) within(ctx context.Context, d time.Duration) (context.Context, co
 	return context.WithDeadline(ctx, f.due(d))
 }
 
-// due is when a time of the flow's is over, in a slot that is not the flow's: it may be doing something then.
+// due is the end of a duration, in a slot that is not the flow's: the flow may be active in its own
+// slot then.
 func (f *flow) due(d time.Duration) time.Time { return f.caller.timerSlot().after(time.Now().Add(d)) }
 
 func (f *flow) run() {
@@ -45,54 +47,55 @@ func (f *flow) run() {
 		f.rest(f.world.plan.rest)
 		f.once()
 	}
-	f.restarting <- struct{}{} // after any that has begun
+	// Wait for a restart that has begun.
+	f.restarting <- struct{}{}
 	<-f.restarting
 	f.turn()
 	f.world.heal()
 	for _, name := range f.world.plan.names {
-		f.getThrough(name)
+		f.lockAfterFaults(name)
 	}
 }
 
-// rest stands still for part of a lease, on average.
+// rest sleeps for part of a lease, on average.
 func (f *flow) rest(share float64) {
-	time.Sleep(time.Duration(f.dice.ExpFloat64() * share * float64(f.world.plan.unit)))
+	time.Sleep(time.Duration(f.rng.ExpFloat64() * share * float64(f.world.plan.unit)))
 	f.turn()
 }
 
-// once tries to lock something, does something with it, and unlocks.
+// once locks some names, works, and unlocks.
 func (f *flow) once() {
 	p, w := f.world.plan, f.world
-	names := []string{p.names[f.dice.IntN(len(p.names))]}
-	if len(p.names) > 1 && f.dice.IntN(4) == 0 {
+	names := []string{p.names[f.rng.IntN(len(p.names))]}
+	if len(p.names) > 1 && f.rng.IntN(4) == 0 {
 		names = p.names[:2]
-		if f.dice.IntN(2) == 0 {
+		if f.rng.IntN(2) == 0 {
 			names = []string{names[1], names[0]}
 		}
 	}
 	c := f.current()
 	locker := c.locker
-	switch kind := f.dice.Float64(); {
+	switch kind := f.rng.Float64(); {
 	case kind < p.fixed:
 		locker = locker.With(quorum.WithFixedLease(p.lease))
 	case kind > 0.9:
 		locker = locker.With(quorum.WithMaxHold(p.unit + p.unit/2))
 	}
 	lock := locker.Lock
-	if f.dice.IntN(4) == 0 {
+	if f.rng.IntN(4) == 0 {
 		lock = locker.TryLock
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
-	patience := time.Duration(f.dice.ExpFloat64() * float64(p.unit))
-	switch f.dice.IntN(4) {
+	limit := time.Duration(f.rng.ExpFloat64() * float64(p.unit))
+	switch f.rng.IntN(4) {
 	case 0: // the context spans the work too
 		var end context.CancelFunc
-		ctx, end = f.within(ctx, 2*patience)
+		ctx, end = f.within(ctx, 2*limit)
 		defer end()
 	case 1:
-		impatient := time.AfterFunc(time.Until(f.due(patience)), cancel)
-		defer impatient.Stop()
+		givesUp := time.AfterFunc(time.Until(f.due(limit)), cancel)
+		defer givesUp.Stop()
 	}
 
 	call := time.Now()
@@ -102,15 +105,16 @@ func (f *flow) once() {
 		return
 	}
 	if !got.Valid() && !c.closed.Load() {
-		w.fail("client %d: Lock returned %s, which is not valid any more", f.machine.id, got.Owner())
+		w.fail("client %d: Lock returned %s, which is no longer valid", f.machine.id, got.Owner())
 	}
 	r := c.follow(got, call, time.Now())
 	w.count("acquired")
-	w.trace.add("client %d  %s: holds %v, token %d, until %v", f.machine.id, got.Owner(), names, got.Token(), r.until().Sub(w.start))
+	w.trace.add("client %d  %s: holds %v, token %d, until %v", f.machine.id, got.Owner(), names, got.Token(),
+		r.until().Sub(w.start))
 	f.turn()
 	f.hold(r, locker)
 
-	ctx, end := f.within(w.ctx, patience)
+	ctx, end := f.within(w.ctx, limit)
 	defer end()
 	err = r.unlock(ctx)
 	f.turn()
@@ -121,13 +125,14 @@ func (f *flow) once() {
 	case errors.Is(err, quorum.ErrLost):
 		w.count("lost")
 	case errors.Is(err, quorum.ErrUnavailable) && p.calm():
-		w.fail("client %d: nothing hinders, and unlocking %s: %v", f.machine.id, got.Owner(), err)
+		w.fail("client %d: without any fault, unlocking %s: %v", f.machine.id, got.Owner(), err)
 	}
 }
 
-// expected tells an error that an Unlock may give.
+// expected reports whether an Unlock may return the error.
 func expected(err error) bool {
-	for _, target := range []error{quorum.ErrLost, quorum.ErrNotHeld, quorum.ErrUnavailable, context.DeadlineExceeded, context.Canceled} {
+	for _, target := range []error{quorum.ErrLost, quorum.ErrNotHeld, quorum.ErrUnavailable, context.DeadlineExceeded,
+		context.Canceled} {
 		if errors.Is(err, target) {
 			return true
 		}
@@ -135,33 +140,33 @@ func expected(err error) bool {
 	return false
 }
 
-// hold does some work with the lock: it writes what it protects, enters again, extends, until it has had enough or the lock has
-// ended.
+// hold works with the lock for a random time or until the lock ends: it writes the protected
+// resource, enters again, and extends.
 func (f *flow) hold(r *record, locker *quorum.Locker) {
 	p := f.world.plan
-	enough := time.Now().Add(time.Duration(f.dice.Float64() * p.longest * float64(p.unit)))
+	enough := time.Now().Add(time.Duration(f.rng.Float64() * p.longest * float64(p.unit)))
 	for again := true; again; {
 		f.work(r)
-		time.Sleep(min(time.Until(enough), time.Duration(f.dice.ExpFloat64()*0.3*float64(p.unit))))
+		time.Sleep(min(time.Until(enough), time.Duration(f.rng.ExpFloat64()*0.3*float64(p.unit))))
 		f.turn()
 		again = time.Now().Before(enough) && r.lock.Context().Err() == nil
-		switch f.dice.IntN(5) {
+		switch f.rng.IntN(5) {
 		case 0:
 			f.enter(r, locker)
 		case 1:
 			ctx, end := f.within(f.world.ctx, p.unit/2)
-			r.lock.Extend(ctx, p.lease) // whatever it says: the deadline tells
+			r.lock.Extend(ctx, p.lease) // the deadline tells the result
 			end()
 			f.turn()
 		}
 	}
-	if r.lock.Context().Err() != nil && f.dice.IntN(2) == 0 { // it does not look at its context
+	if r.lock.Context().Err() != nil && f.rng.IntN(2) == 0 { // a holder that ignores its context
 		f.rest(0.5)
 		f.work(r)
 	}
 }
 
-// enter enters the lock again, and leaves it.
+// enter enters the lock again, and releases that level.
 func (f *flow) enter(r *record, locker *quorum.Locker) {
 	p := f.world.plan
 	ctx, end := f.within(r.lock.Context(), p.unit/2)
@@ -175,21 +180,22 @@ func (f *flow) enter(r *record, locker *quorum.Locker) {
 		}
 		return
 	}
-	if inner.Owner() != r.lock.Owner() { // it was lost meanwhile, and this is another one
+	if inner.Owner() != r.lock.Owner() { // the lock was lost meanwhile, and this is another one
 		r.client.follow(inner, call, time.Now()).unlock(f.world.ctx)
 		return
 	}
 	f.world.count("entered again")
-	r.tell(history.Event{Kind: history.Acquired, Level: 2, Token: inner.Token(), Call: call.UnixNano(), Return: time.Now().UnixNano()})
+	r.addEvents(history.Event{Kind: history.Acquired, Level: 2, Token: inner.Token(), Call: call.UnixNano(),
+		Return: time.Now().UnixNano()})
 	f.turn()
 	f.rest(0.1)
 	call = time.Now()
 	inner.Unlock(ctx)
-	r.tell(history.Event{Kind: history.Released, Level: 2, Call: call.UnixNano(), Return: time.Now().UnixNano()})
+	r.addEvents(history.Event{Kind: history.Released, Level: 2, Call: call.UnixNano(), Return: time.Now().UnixNano()})
 }
 
-// work reads and writes the resource of each name, as a holder does that takes its time in between. A holder that is still valid
-// must not be refused.
+// work reads and writes the resource of each name, with pauses in between. The resource must not
+// refuse a valid holder.
 func (f *flow) work(r *record) {
 	for _, name := range r.lock.Names() {
 		register := f.world.registers[name]
@@ -201,9 +207,10 @@ func (f *flow) work(r *record) {
 			valid := r.valid()
 			switch err := access(); {
 			case err == nil && !valid:
-				f.world.count("late write let through")
+				f.world.count("late write accepted")
 			case err != nil && valid && !f.world.plan.dishonest():
-				f.world.fail("client %d: %s is valid, and refused by the resource: %v", f.machine.id, r.lock.Owner(), err)
+				f.world.fail("client %d: %s is valid, and the resource refused it: %v", f.machine.id, r.lock.Owner(),
+					err)
 			case err != nil:
 				f.world.count("late write fenced off")
 				return
@@ -213,8 +220,8 @@ func (f *flow) work(r *record) {
 	}
 }
 
-// getThrough locks a name once all is well again, which nothing may hinder.
-func (f *flow) getThrough(name string) {
+// lockAfterFaults locks a name once all faults have ended. Nothing may prevent that.
+func (f *flow) lockAfterFaults(name string) {
 	ctx, end := f.within(f.world.ctx, f.world.plan.bound)
 	defer end()
 	defer f.turn()
@@ -222,7 +229,8 @@ func (f *flow) getThrough(name string) {
 	c := f.current()
 	got, err := c.locker.Lock(ctx, name)
 	if err != nil {
-		f.world.fail("client %d: stranded: %q cannot be had, after all had been well for %v: %v", f.machine.id, name, time.Since(call), err)
+		f.world.fail("client %d: stranded: %q not locked %v after all faults had ended: %v", f.machine.id, name,
+			time.Since(call), err)
 		return
 	}
 	f.world.waited(time.Since(call))
@@ -231,6 +239,6 @@ func (f *flow) getThrough(name string) {
 	time.Sleep(time.Millisecond)
 	f.turn()
 	if err := r.unlock(ctx); err != nil {
-		f.world.fail("client %d: all had been well, and unlocking %s: %v", c.id, got.Owner(), err)
+		f.world.fail("client %d: after all faults had ended, unlocking %s: %v", c.id, got.Owner(), err)
 	}
 }

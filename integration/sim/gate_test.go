@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// gate is what a client's process passes before it does anything: shut while the process is paused.
+// gate is passed by every action of a client's process. It is shut while the process is paused.
 type gate struct {
 	mu    sync.Mutex
 	until time.Time
@@ -19,7 +19,7 @@ func (g *gate) shut(until time.Time) {
 	}
 }
 
-// opens returns when the gate opens, if it is shut. A nil gate is always open.
+// opens returns when the gate opens, and whether it is shut. A nil gate is always open.
 func (g *gate) opens() (at time.Time, shut bool) {
 	if g == nil {
 		return time.Time{}, false
@@ -29,7 +29,7 @@ func (g *gate) opens() (at time.Time, shut bool) {
 	return g.until, time.Now().Before(g.until)
 }
 
-// pass waits until the gate is open, and then for the slot of whoever waited.
+// pass waits until the gate is open, and then for the caller's slot.
 func (g *gate) pass(s slot) {
 	for at, shut := g.opens(); shut; at, shut = g.opens() {
 		time.Sleep(time.Until(s.from(at)))

@@ -17,7 +17,7 @@ var (
 	errRefused = fmt.Errorf("sim: %w", syscall.ECONNREFUSED)
 )
 
-// network joins clients and masters.
+// network connects clients and masters.
 type network struct {
 	plan    *plan
 	start   time.Time
@@ -36,14 +36,15 @@ func newNetwork(p *plan, start time.Time, masters []*fakeredis.Master) *network 
 	return &network{plan: p, start: start, masters: masters, dialled: map[link]uint64{}, open: map[link][]*conn{}}
 }
 
-// dial makes a connection. A master that is parted from the client, or frozen, keeps it waiting.
+// dial makes a connection. It takes as long as a partition from the master, or the master's freeze,
+// lasts.
 func (n *network) dial(ctx context.Context, c *client, to int) (net.Conn, error) {
 	l := link{c.id, to}
 	n.mu.Lock()
 	n.dialled[l]++
 	number := n.dialled[l]
 	n.mu.Unlock()
-	up, down := n.road(l, number, true), n.road(l, number, false)
+	up, down := n.direction(l, number, true), n.direction(l, number, false)
 	up.slot.wait()
 	c.gate.pass(up.slot)
 	if c.dead.Load() {
@@ -58,7 +59,8 @@ func (n *network) dial(ctx context.Context, c *client, to int) (net.Conn, error)
 	if !master.Up() {
 		return nil, errRefused
 	}
-	clientEnd, masterEnd := connect(up, down, c, addr(fmt.Sprintf("%v:%d", c, number)), addr(fmt.Sprintf("master%d:6379", to)))
+	clientEnd, masterEnd := connect(up, down, c, addr(fmt.Sprintf("%v:%d", c, number)),
+		addr(fmt.Sprintf("master%d:6379", to)))
 	n.mu.Lock()
 	n.open[l] = append(n.open[l], clientEnd)
 	n.mu.Unlock()
@@ -73,64 +75,67 @@ func (n *network) dial(ctx context.Context, c *client, to int) (net.Conn, error)
 	return clientEnd, nil
 }
 
-// reset kills the connections that there are.
+// reset kills the open connections.
 func (n *network) reset(l link) {
 	n.mu.Lock()
 	conns := n.open[l]
 	n.open[l] = nil
 	n.mu.Unlock()
 	for _, c := range conns {
-		at, _ := c.road.carry()
+		at, _ := c.outbound.carry()
 		c.cut(at)
 	}
 }
 
-// road is one direction of one connection.
-type road struct {
+// direction is one direction of one connection.
+type direction struct {
 	net  *network
 	link link
 	up   bool
-	key  uint64 // of its dice
-	slot slot   // in which things arrive
+	key  uint64 // of its random numbers
+	slot slot   // the slot in which its data arrives
 }
 
-func (n *network) road(l link, number uint64, up bool) *road {
-	direction := uint64(0)
+func (n *network) direction(l link, number uint64, up bool) *direction {
+	way := uint64(0)
 	if up {
-		direction = 1
+		way = 1
 	}
 	p, client, master := n.plan, uint64(l.client), uint64(l.master)
-	own := ((number*uint64(p.clients)+client)*uint64(p.masters)+master)*2 + direction
-	return &road{n, l, up, p.dice("road", client, master, number, direction).Uint64(), roadSlots + slot(own)%(timeSlots-roadSlots)}
+	own := ((number*uint64(p.clients)+client)*uint64(p.masters)+master)*2 + way
+	// The purpose "road" is part of the seeds: another word would change every run.
+	return &direction{n, l, up, p.rng("road", client, master, number, way).Uint64(), directionSlots +
+		slot(own)%(timeSlots-directionSlots)}
 }
 
-// carry decides when something that is sent now arrives, and whether the connection dies in place of that. It depends on nothing
-// but the time: whether what is sent within one instant is sent at once or in pieces is left to the order of goroutines, and
-// must not change what comes of it.
-func (r *road) carry() (at time.Time, lost bool) {
-	p, now := r.net.plan, time.Since(r.net.start)
-	dice := rand.New(rand.NewPCG(r.key, uint64(now)))
-	sent := p.clear(r, dice, now)
-	usual := min(dice.ExpFloat64(), 2) // well below every time-out
+// carry decides when data sent now arrives, or whether the connection dies instead. The result
+// depends only on the time. Goroutines run in any order, so data of one instant may be sent at once
+// or in pieces, and both must have the same result.
+func (d *direction) carry() (at time.Time, lost bool) {
+	p, now := d.net.plan, time.Since(d.net.start)
+	rng := rand.New(rand.NewPCG(d.key, uint64(now)))
+	sent := p.clear(d, rng, now)
+	usual := min(rng.ExpFloat64(), 2) // well below every timeout
 	delay := p.latency/2 + time.Duration(float64(p.latency)*usual)
 	if sent < p.healed {
-		if dice.Float64() < p.slow {
-			delay += time.Duration(dice.Float64() * float64(p.slowest))
+		if rng.Float64() < p.slow {
+			delay += time.Duration(rng.Float64() * float64(p.slowest))
 		}
-		lost = dice.Float64() < p.loss
+		lost = rng.Float64() < p.loss
 	}
-	return r.slot.from(r.net.start.Add(p.clear(r, dice, sent+delay))), lost
+	return d.slot.from(d.net.start.Add(p.clear(d, rng, sent+delay))), lost
 }
 
-// sleepUntil is for who dials. The library notices for itself when the context ends, at the same instant; it hears of it later.
-func (r *road) sleepUntil(ctx context.Context, at time.Time) error {
+// sleepUntil delays a dial. The library sees the end of the context at its instant; the dial sees it
+// later, in its slot.
+func (d *direction) sleepUntil(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		r.slot.wait()
+		d.slot.wait()
 		return ctx.Err()
 	}
 }

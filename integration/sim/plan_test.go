@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
-// plan is all that a seed decides. Times are of the bubble, since the run began.
+// plan is everything that a seed decides. Its times are the bubble's, since the run began.
 type plan struct {
 	seed uint64
 
@@ -19,28 +19,29 @@ type plan struct {
 	all                     bool
 	names                   []string
 	lease, timeout          time.Duration
-	unit                    time.Duration // of what clients do and how long faults last: the lease, where that is not long
+	unit                    time.Duration // of clients' actions and of faults: the lease, or a fraction of a long one
 	conns                   int
 	noQuarantine            bool
 	ahead                   bool    // token counters are above all clients' clocks, and must not be lost
-	fixed                   float64 // share of the locks that are not renewed
+	fixed                   float64 // the share of locks that are not renewed
 	longest, rest           float64 // hold, and average pause between two, in units
 	masterRate, clientRate  []float64
 
 	latency       time.Duration // of one direction: half of it, and as much again on average
-	slow          float64       // share of what is sent that takes up to slowest more
+	slow          float64       // the share of sent data that takes up to slowest more
 	slowest       time.Duration
-	loss          float64 // share of what is sent that is lost with its connection
+	loss          float64 // the share of sent data that is lost with its connection
 	windows       []window
 	faults        []fault
-	healed, bound time.Duration // when faults end, and how long after that everybody must have got through
+	healed, bound time.Duration // when faults end, and how long after that each flow must have had its locks
 }
 
-// drift is by how much a clock may be off, each way: two of them are then apart by what a lease allows for.
+// drift is the largest error of a clock, each way. Two clocks then differ by no more than a lease
+// allows for.
 const drift = 0.005
 
-// everybody stands for all clients of a window.
-const everybody = -1
+// everyClient is the client of a window that hits all clients.
+const everyClient = -1
 
 // window is a time in which nothing arrives.
 type window struct {
@@ -72,21 +73,21 @@ type fault struct {
 	keeps fakeredis.Memory
 }
 
-// dice are the random numbers for one purpose: what one draws changes nothing for another.
-func (p *plan) dice(purpose string, keys ...uint64) *rand.Rand {
+// rng returns the random numbers for one purpose. They do not depend on draws for other purposes.
+func (p *plan) rng(purpose string, keys ...uint64) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprint(h, purpose, keys)
 	return rand.New(rand.NewPCG(p.seed, h.Sum64()))
 }
 
-// source is dice for the library.
+// source is rng for the library.
 func (p *plan) source(purpose string, keys ...int) rand.Source {
 	h := fnv.New64a()
 	fmt.Fprint(h, purpose, keys)
 	return rand.NewPCG(p.seed, h.Sum64())
 }
 
-// timeoutOf is a node's time-out: no two are the same, so that they do not give up at one instant.
+// timeoutOf is a node's timeout. No two are the same, so no two nodes give up at one instant.
 func (p *plan) timeoutOf(master int) time.Duration {
 	return p.timeout + time.Duration(master)*17*time.Microsecond
 }
@@ -94,18 +95,18 @@ func (p *plan) timeoutOf(master int) time.Duration {
 // newPlan makes the plan of a seed, with every clock within the drift allowance.
 func newPlan(seed uint64) *plan {
 	p := &plan{seed: seed}
-	d := p.dice("plan")
+	d := p.rng("plan")
 	p.masters = 3 + 2*d.IntN(2)
 	p.clients, p.flows = 2+d.IntN(3), 1+d.IntN(2)
 	p.all = d.IntN(5) == 0
 	p.names = []string{"a", "b", "c"}[:pick(d, 1, 1, 2, 3)]
 	p.lease = time.Duration(300+d.IntN(8)*100) * time.Millisecond
 	p.unit = p.lease
-	if d.IntN(5) == 0 { // what is left behind is then not soon gone by itself
+	if d.IntN(5) == 0 { // a key that is left behind then stays for long
 		p.lease *= 8
 	}
 	p.timeout = time.Duration(float64(p.unit) * (0.06 + 0.25*d.Float64())).Truncate(time.Millisecond)
-	if d.IntN(4) == 0 { // a lease may be over while an attempt still waits
+	if d.IntN(4) == 0 { // a lease may end while an attempt still waits
 		p.timeout *= 5
 	}
 	p.conns = pick(d, 1, 1, 2)
@@ -118,7 +119,7 @@ func newPlan(seed uint64) *plan {
 	for range p.clients {
 		p.clientRate = append(p.clientRate, 1+drift*(2*d.Float64()-1))
 	}
-	if d.IntN(3) == 0 { // the worst that is allowed
+	if d.IntN(3) == 0 { // the worst case within the allowance
 		p.masterRate[0], p.clientRate[0] = 1+drift, 1-drift
 	}
 
@@ -126,8 +127,9 @@ func newPlan(seed uint64) *plan {
 	p.slow = pick(d, 0, 0.01, 0.05, 0.2)
 	p.slowest = time.Duration(0.9 * float64(p.unit) * d.Float64())
 	p.loss = pick(d, 0, 0.005, 0.02)
-	p.healed = p.lease + 8*time.Second // the first max lease is quarantine: there is nothing to spoil
-	// Those who die leave their locks to the lease, and each of the others may still hold what it held, or waited for, in turn.
+	p.healed = p.lease + 8*time.Second // the first max lease is quarantine: no lock can be lost in it
+	// Killed clients leave their locks to the lease. Each of the others may still hold its lock, or
+	// wait for one, in turn.
 	p.bound = 2*p.lease + time.Second + time.Duration(float64(p.clients*p.flows)*(p.longest+0.5)*float64(p.unit))
 	for n := pick(d, 0, 4, 10, 20, 40); n > 0; n-- {
 		p.addFault(d)
@@ -151,18 +153,20 @@ func pick[T any](d *rand.Rand, of ...T) T { return of[d.IntN(len(of))] }
 
 func (p *plan) addFault(d *rand.Rand) {
 	f := fault{
-		kind: pick(d, crash, crash, crash, flush, unload, save, reset, pause, pause, parted, parted, freeze, kill, restart),
+		kind: pick(d, crash, crash, crash, flush, unload, save, reset, pause, pause, parted, parted, freeze, kill,
+			restart),
 		link: link{d.IntN(p.clients), d.IntN(p.masters)},
 		at:   p.lease + time.Duration(d.Float64()*float64(p.healed-p.lease)),
 	}
 	lasts := time.Duration(d.ExpFloat64() * 0.7 * float64(p.unit))
 	f.until = min(f.at+lasts, p.healed)
-	f.keeps = pick(d, fakeredis.Nothing, fakeredis.Nothing, fakeredis.LastSave, fakeredis.Everything, fakeredis.Everything)
+	f.keeps = pick(d, fakeredis.Nothing, fakeredis.Nothing, fakeredis.LastSave, fakeredis.Everything,
+		fakeredis.Everything)
 	w := window{link: f.link, up: true, down: true, from: f.at, to: f.until}
 	switch f.kind {
 	case crash:
 		p.faults = append(p.faults, fault{at: f.until, kind: start, link: f.link})
-		if d.IntN(5) == 0 { // the power fails for all of them
+		if d.IntN(5) == 0 { // the power of all masters fails
 			for m := range p.masters {
 				f.master = m
 				up := f.at + time.Duration(d.Float64()*float64(lasts))
@@ -175,24 +179,25 @@ func (p *plan) addFault(d *rand.Rand) {
 			w.up, w.down = way == 0, way == 1
 		}
 		if d.IntN(3) == 0 {
-			w.client, f.client = everybody, everybody
+			w.client, f.client = everyClient, everyClient
 		}
 		p.windows = append(p.windows, w)
-	case freeze: // what has gathered in the sockets is carried out when it thaws
-		w.client, f.client, w.down = everybody, everybody, false
+	case freeze: // a thawed master runs the commands that its sockets received
+		w.client, f.client, w.down = everyClient, everyClient, false
 		p.windows = append(p.windows, w)
 	}
 	p.faults = append(p.faults, f)
 }
 
-// clear returns the first time from t on at which something on the road can pass.
-func (p *plan) clear(r *road, dice *rand.Rand, t time.Duration) time.Duration {
+// clear returns the first time from t on at which no window blocks the direction.
+func (p *plan) clear(d *direction, rng *rand.Rand, t time.Duration) time.Duration {
 	for again := true; again; {
 		again = false
 		for _, w := range p.windows {
-			hit := w.master == r.link.master && (w.client == everybody || w.client == r.link.client) && (r.up && w.up || !r.up && w.down)
+			hit := w.master == d.link.master && (w.client == everyClient || w.client == d.link.client) &&
+				(d.up && w.up || !d.up && w.down)
 			if hit && t >= w.from && t < w.to {
-				t, again = w.to+time.Duration(dice.ExpFloat64()*float64(p.latency)), true
+				t, again = w.to+time.Duration(rng.ExpFloat64()*float64(p.latency)), true
 			}
 		}
 	}
@@ -219,19 +224,20 @@ func (p *plan) String() string {
 	if p.all {
 		rule = "all"
 	}
-	return fmt.Sprintf("seed %d: %s of %d masters, %d clients with %d flows, names %v, lease %v, time-out %v, %d connections, "+
-		"latency %v, slow %v up to %v, loss %v, rates of masters %.4f, of clients %.4f", p.seed, rule, p.masters, p.clients, p.flows,
-		p.names, p.lease, p.timeout, p.conns, p.latency, p.slow, p.slowest, p.loss, p.masterRate, p.clientRate)
+	return fmt.Sprintf("seed %d: %s of %d masters, %d clients with %d flows, names %v, lease %v, timeout %v, "+
+		"%d connections, latency %v, slow %v up to %v, loss %v, rates of masters %.4f, of clients %.4f",
+		p.seed, rule, p.masters, p.clients, p.flows, p.names, p.lease, p.timeout,
+		p.conns, p.latency, p.slow, p.slowest, p.loss, p.masterRate, p.clientRate)
 }
 
-// dishonest tells that two may believe to hold at once: clocks beyond the allowance, or masters that are trusted after they
-// forgot.
+// dishonest reports whether two clients may hold at once: by clocks beyond the allowance, or by
+// masters that forgot and are trusted.
 func (p *plan) dishonest() bool {
 	off := func(rate float64) bool { return rate < 1-drift || rate > 1+drift }
 	return p.noQuarantine || slices.ContainsFunc(p.masterRate, off) || slices.ContainsFunc(p.clientRate, off)
 }
 
-// calm tells that nothing happens to masters and connections that a client could notice.
+// calm reports that a client notices nothing of any fault.
 func (p *plan) calm() bool {
 	noticed := func(f fault) bool { return f.kind != save && f.kind != unload }
 	return p.slow == 0 && p.loss == 0 && !slices.ContainsFunc(p.faults, noticed)

@@ -8,15 +8,15 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// record follows one lock, from when Lock returned it, for the history.
+// record follows one lock for the history, from the return of Lock.
 type record struct {
 	client    *client
 	lock      *quorum.Lock
 	call, ret time.Time
 
-	// Under the client's mutex.
-	deadline time.Time // up to which Valid would say that it holds, in the bubble's time, by what is known
-	ended    time.Time // when the context ended; zero when it has not
+	// The client's mutex guards the rest.
+	deadline time.Time // the last known instant at which Valid reports true, in the bubble's time
+	ended    time.Time // when the context ended; zero before
 	revived  bool
 	stop     func() bool
 }
@@ -27,60 +27,62 @@ func (c *client) follow(lock *quorum.Lock, call, ret time.Time) *record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live[r] = struct{}{}
-	r.lookLocked()
+	r.refreshLocked()
 	r.stop = context.AfterFunc(lock.Context(), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if r.ended.IsZero() {
 			r.ended = time.Now()
 		}
-		r.lookLocked()
+		r.refreshLocked()
 		c.world.trace.add("client %d  %s: context ended: %v", c.id, lock.Owner(), context.Cause(lock.Context()))
 	})
 	return r
 }
 
-// lookLocked brings the deadline up to date. Nothing but what a client hears moves it, so looking each time before it hears of
-// anything and after, and once at the end, misses none. Once it has passed, nothing may bring it back.
+// refreshLocked updates the deadline. Only data that the client reads moves the deadline, so a
+// refresh before and after each read, and one at the end, misses no change. After the deadline
+// nothing may revive the lock.
 //
-// A client's clock runs at a rate of its own, so what is left until the deadline by that clock is converted. The bubble's time
-// stands still while this runs: the result is exact.
-func (r *record) lookLocked() {
+// A client's clock has a rate of its own, so the time left by that clock is converted. The bubble's
+// time stands still during the conversion, so it is exact.
+func (r *record) refreshLocked() {
 	now := time.Now()
 	left := r.lock.Deadline().Sub(now)
 	believed := now.Before(r.deadline)
 	switch {
 	case left > 0:
 		if !believed && !r.revived {
-			r.client.world.fail("client %d: %s is held again, %v after its deadline", r.client.id, r.lock.Owner(), now.Sub(r.deadline))
+			r.client.world.fail("client %d: %s is held again, %v after its deadline", r.client.id, r.lock.Owner(),
+				now.Sub(r.deadline))
 			r.revived = true
 		}
 		r.deadline = now.Add(time.Duration(float64(left) / r.client.rate))
-	case believed: // what it has just heard ended it
+	case believed: // the data just read ended it
 		r.deadline = now
 	}
 }
 
-// heard is called before the process hears of anything. It looks at once, and again when that has been dealt with: the bubble's
-// time does not move on before.
-func (c *client) heard() {
+// received is called before the process sees the data of a read. It refreshes at once, and again
+// when the process has dealt with the data: the bubble's time stands still until then.
+func (c *client) received() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lookLocked()
-	if !c.looking && len(c.live) > 0 {
-		c.looking = true
+	c.refreshLocked()
+	if !c.refreshing && len(c.live) > 0 {
+		c.refreshing = true
 		time.AfterFunc(time.Nanosecond, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.looking = false
-			c.lookLocked()
+			c.refreshing = false
+			c.refreshLocked()
 		})
 	}
 }
 
-func (c *client) lookLocked() {
+func (c *client) refreshLocked() {
 	for r := range c.live {
-		r.lookLocked()
+		r.refreshLocked()
 	}
 }
 
@@ -90,7 +92,7 @@ func (r *record) until() time.Time {
 	return r.deadline
 }
 
-// valid tells whether the holder may believe that it holds.
+// valid reports whether the holder may believe that it holds.
 func (r *record) valid() bool {
 	r.client.mu.Lock()
 	defer r.client.mu.Unlock()
@@ -101,7 +103,7 @@ func (r *record) valid() bool {
 func (r *record) unlock(ctx context.Context) error {
 	c := r.client
 	c.mu.Lock()
-	r.lookLocked()
+	r.refreshLocked()
 	called := time.Now()
 	c.mu.Unlock()
 	c.world.trace.add("client %d  %s: unlock", c.id, r.lock.Owner())
@@ -120,14 +122,15 @@ func (r *record) unlock(ctx context.Context) error {
 	released := history.Event{Kind: history.Released, Level: 1, Call: called.UnixNano(), Return: returned.UnixNano()}
 	events := []history.Event{acquired, released}
 	if !ended.IsZero() && ended.Before(called) {
-		events = append(events, history.Event{Kind: history.Lost, Level: 1, Call: ended.UnixNano(), Return: ended.UnixNano()})
+		events = append(events, history.Event{Kind: history.Lost, Level: 1, Call: ended.UnixNano(),
+			Return: ended.UnixNano()})
 	}
-	r.tell(events...)
+	r.addEvents(events...)
 	return err
 }
 
-// tell adds events of the lock's owner to the history, for each of its names.
-func (r *record) tell(events ...history.Event) {
+// addEvents adds events of the lock's owner to the history, for each of its names.
+func (r *record) addEvents(events ...history.Event) {
 	for _, e := range events {
 		for _, name := range r.lock.Names() {
 			e.Client, e.Owner, e.Name = r.client.id, r.lock.Owner(), name

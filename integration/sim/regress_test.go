@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// What simulations found, each with the least that shows it.
+// Bugs that simulations found, each with the smallest plan that shows it.
 func TestRegressions(t *testing.T) {
 	for name, change := range map[string]func(*plan){
-		// A release that got NOSCRIPT was not sent again with the script's source: from the first SCRIPT FLUSH on, until the
-		// connection died, no Unlock succeeded and every lock stayed for its lease. Found by seed 19.
+		// A release that got NOSCRIPT was not resent with the script's source: from the first
+		// SCRIPT FLUSH until the connection died, no Unlock succeeded and every lock stayed for its
+		// lease. Found by seed 19.
 		"scripts are forgotten while a lock is held": func(p *plan) {
 			for m := range p.masters {
 				p.faults = append(p.faults, fault{at: p.lease + p.unit, kind: unload, link: link{master: m}})
@@ -31,12 +32,13 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// Close did not wait for attempts that it ended: the nodes could be closed before what had been granted was undone, and the keys
-// stayed for their lease. Found by TestReplay with seed 841, as a race.
+// Close did not wait for the attempts that it ended: it could close the nodes before their grants
+// were undone, and the keys stayed for their lease. Found by TestReplay with seed 841, as a race.
 func TestCloseUndoesAttempts(t *testing.T) {
 	p := newPlan(1)
 	p.masters, p.masterRate, p.all, p.noQuarantine, p.slow, p.loss = 3, []float64{1, 1, 1}, true, true, 0, 0
-	p.windows = []window{{link: link{client: everybody, master: 2}, down: true, from: p.lease, to: p.healed}} // it grants, and cannot say so
+	// Master 2 grants, and its replies do not arrive.
+	p.windows = []window{{link: link{client: everyClient, master: 2}, down: true, from: p.lease, to: p.healed}}
 	w := newWorld(p)
 	synctest.Test(t, func(*testing.T) {
 		w.build()
@@ -50,9 +52,9 @@ func TestCloseUndoesAttempts(t *testing.T) {
 			_, err := c.locker.Lock(context.Background(), "a")
 			ended <- err
 		}()
-		time.Sleep(5 * p.latency) // all have granted it
+		time.Sleep(5 * p.latency) // every master has granted it
 		if left := w.lockKeys(); len(left) != 3 {
-			t.Errorf("the attempt was to be half done; there are %v", left)
+			t.Errorf("want three keys of a half-done attempt, got %v", left)
 		}
 		closed := make(chan struct{})
 		go func() {
@@ -60,7 +62,7 @@ func TestCloseUndoesAttempts(t *testing.T) {
 			close(closed)
 		}()
 		if err := <-ended; err == nil {
-			t.Error("a lock of a locker that was closed")
+			t.Error("Lock of a closed locker succeeded")
 		}
 		time.Sleep(5 * p.latency)
 		if left := w.lockKeys(); len(left) > 0 {

@@ -10,7 +10,8 @@ import (
 
 var replays = flag.Uint64("sim.replays", 40, "how many seeds TestReplay plays twice, from 1 on")
 
-// One seed is one run, to the nanosecond, whatever the scheduler does: but for seldom ones, see the package's words on replay.
+// A seed is one run, to the nanosecond, whatever the scheduler does. The package comment tells of
+// the seldom exceptions.
 func TestReplay(t *testing.T) {
 	first, last := uint64(1), *replays
 	if *oneSeed != 0 {
@@ -23,7 +24,8 @@ func TestReplay(t *testing.T) {
 				t.Parallel()
 				p := newPlan(seed)
 				once, again := play(t, p), play(t, p)
-				if !same(t, "trace", once.trace.sorted(), again.trace.sorted()) || !same(t, "history", once.history(), again.history()) {
+				if !same(t, "trace", once.trace.sorted(), again.trace.sorted()) ||
+					!same(t, "history", once.history(), again.history()) {
 					t.Logf("%v", p)
 					differ.Add(1)
 				}
@@ -31,7 +33,7 @@ func TestReplay(t *testing.T) {
 		}
 	})
 	if n, played := differ.Load(), last-first+1; n > played/10 {
-		t.Errorf("%d of %d seeds were two runs", n, played)
+		t.Errorf("%d of %d seeds had two different runs", n, played)
 	}
 }
 
@@ -46,7 +48,7 @@ func (w *world) history() []string {
 	return all
 }
 
-// same shows the first difference, with what was the same before it.
+// same compares two runs and logs the first difference, with the equal lines before it.
 func same(t *testing.T, what string, once, again []string) bool {
 	t.Helper()
 	if slices.Equal(once, again) {

@@ -9,11 +9,12 @@ import (
 var (
 	seeds    = flag.Int("sim.seeds", 500, "how many seeds TestSeeds runs, from 1 on")
 	oneSeed  = flag.Uint64("sim.seed", 0, "run only this seed")
-	repeat   = flag.Int("sim.repeat", 1, "how often to run each seed: what is left to chance differs")
+	repeat   = flag.Int("sim.repeat", 1, "how often to run each seed: a few events are left to chance")
 	lastLine = flag.Int("sim.trace", 150, "how many lines of a failed run's trace to print; 0 for all")
 )
 
-// No seed may find two holders, a token that does not rise, a write lost, a waiter stranded, or a key left behind.
+// No seed may show two holders, a token that does not rise, a lost write, a stranded waiter, or a
+// key left behind.
 func TestSeeds(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *oneSeed != 0 {
@@ -37,7 +38,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// judge plays a plan with honest clocks and reports what is wrong.
+// judge plays a plan with honest clocks and reports every violation.
 func judge(t *testing.T, p *plan) *world {
 	t.Helper()
 	defer func() {
@@ -67,9 +68,10 @@ func (w *world) report(t *testing.T) {
 	for _, failure := range w.failures {
 		t.Error(failure)
 	}
-	t.Logf("replay: %s\n%s", w.plan.replay(), w.trace.tell(most))
+	t.Logf("replay: %s\n%s", w.plan.replay(), w.trace.last(most))
 }
 
 func (p *plan) replay() string {
-	return fmt.Sprintf("go test -C integration ./sim -run 'TestSeeds$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", p.seed)
+	return fmt.Sprintf("go test -C integration ./sim -run 'TestSeeds$' -sim.seed=%d -sim.repeat=20 -sim.trace=0",
+		p.seed)
 }

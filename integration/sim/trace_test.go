@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// trace is what happened in a run, put into words only when somebody asks.
+// trace is the log of a run, formatted only on demand.
 type trace struct {
 	start time.Time
 
@@ -32,13 +32,13 @@ func (t *trace) add(format string, args ...any) {
 	t.lines = append(t.lines, line{time.Since(t.start), "", format, args})
 }
 
-// tell returns the last lines, at most so many, in the order of time.
-func (t *trace) tell(most int) string {
+// last returns the last lines, at most so many, in the order of time.
+func (t *trace) last(most int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var b strings.Builder
 	if left := len(t.lines) - most; left > 0 {
-		fmt.Fprintf(&b, "(%d earlier lines: -sim.trace tells more)\n", left)
+		fmt.Fprintf(&b, "(%d earlier lines: -sim.trace prints more)\n", left)
 	}
 	for _, l := range t.lines[max(0, len(t.lines)-most):] {
 		fmt.Fprintln(&b, l)
@@ -48,7 +48,7 @@ func (t *trace) tell(most int) string {
 
 func (l line) String() string { return fmt.Sprintf("%12v  %s", l.at, fmt.Sprintf(l.format, l.args...)) }
 
-// sorted returns all lines, in the order of their words where they are of one instant.
+// sorted returns all lines in the order of time, and those of one instant in alphabetical order.
 func (t *trace) sorted() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *trace) sorted() []string {
 	return lines
 }
 
-// lockers puts in the place of each locker's uuid, which is random, the process that it belongs to.
+// lockers replaces each locker's random uuid by its process' name.
 func (t *trace) lockers() *strings.Replacer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +88,7 @@ func (t *trace) lockersLocked() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// script is fakeredis.Master's Trace.
+// script is a fakeredis.Master's Trace.
 func (t *trace) script(master int) func(client, script string, args []string, reply any, err error) {
 	return func(client, script string, args []string, reply any, err error) {
 		if err != nil {
@@ -97,11 +97,12 @@ func (t *trace) script(master int) func(client, script string, args []string, re
 		process, _, _ := strings.Cut(client, ":")
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.lines = append(t.lines, line{time.Since(t.start), process, "  master %d  %s %v: %v", []any{master, script, arguments(args), reply}})
+		t.lines = append(t.lines, line{time.Since(t.start), process, "  master %d  %s %v: %v",
+			[]any{master, script, arguments(args), reply}})
 	}
 }
 
-// arguments are a script's, shown without the keys that are the library's own.
+// arguments are a script's, without the library's own keys.
 type arguments []string
 
 func (a arguments) String() string {

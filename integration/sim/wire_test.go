@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// stream is one direction of a connection: what is written comes out later, in order.
+// stream is one direction of a connection. Its data comes out later, in order.
 type stream struct {
 	gate *gate // of the process that reads
 	slot slot  // in which it reads
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed at the next change, where somebody waits for it
+	changed  chan struct{} // closed at the next change; nil without a waiter
 	parts    []piece
 	ended    bool // the last piece is an end
-	closed   bool // by who reads
+	closed   bool // by the reader
 	deadline time.Time
-	took     piece // the last that was read, without its data
+	took     piece // the last piece that was read, without its data
 }
 
 // piece is some bytes, or the end of the stream.
@@ -28,11 +28,12 @@ type piece struct {
 	at    time.Time
 	sent  time.Time
 	data  []byte
-	alone bool // it comes out after the piece before it also where they were sent together
+	alone bool // it comes out after the piece before it, even if both were sent together
 	end   error
 }
 
-// put has a piece come out at a time, or after the piece before it: together with that where they were sent together.
+// put adds a piece that comes out at its time, or after the piece before it; together with that
+// piece if both were sent together.
 func (s *stream) put(p piece) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +49,7 @@ func (s *stream) put(p piece) {
 	s.changeLocked()
 }
 
-// behind returns when a piece comes out, at the earliest, that follows another.
+// behind returns the earliest time for a piece that follows another one.
 func (s *stream) behind(first, p piece) time.Time {
 	switch {
 	case p.at.After(first.at):
@@ -94,7 +95,8 @@ func (s *stream) read(p []byte) (int, error) {
 			wake = s.behind(s.took, s.parts[0])
 		}
 		ready := !wake.IsZero() && !now.Before(wake)
-		// Of what came while the process was paused, that which came in time is found when it wakes, whatever the time is then.
+		// Data that came in time while the process was paused is found when it wakes, however late
+		// that is.
 		late := !s.deadline.IsZero() && !now.Before(s.deadline) && !(ready && s.parts[0].at.Before(s.deadline))
 		switch {
 		case s.closed:
@@ -127,14 +129,14 @@ func (s *stream) takeLocked(p []byte) (int, error) {
 	}
 	s.took = piece{at: time.Now(), sent: first.sent}
 	n := copy(p, first.data)
-	first.alone = false // what is left of it follows at once
+	first.alone = false // the rest of it follows at once
 	if first.data = first.data[n:]; len(first.data) == 0 {
 		s.parts = s.parts[1:]
 	}
 	return n, nil
 }
 
-// waitFor waits for the change or the time, where it is not zero.
+// waitFor waits for the change, or for the time unless it is zero.
 func waitFor(changed <-chan struct{}, wake time.Time) {
 	if wake.IsZero() {
 		<-changed
@@ -151,41 +153,43 @@ func waitFor(changed <-chan struct{}, wake time.Time) {
 // conn is one end of a connection.
 type conn struct {
 	in, out       *stream
-	road          *road  // of what this end writes
-	gate          *gate  // of this end's process
-	heard         func() // called before this end learns of anything
+	outbound      *direction // of the data that this end writes
+	gate          *gate      // of this end's process
+	received      func()     // called before this end sees the result of a read
 	cut           func(at time.Time)
 	local, remote addr
 }
 
 // connect makes the two ends of a connection from a client to a master.
-func connect(up, down *road, c *client, client, master addr) (clientEnd, masterEnd *conn) {
+func connect(up, down *direction, c *client, client, master addr) (clientEnd, masterEnd *conn) {
 	toMaster, toClient := &stream{slot: up.slot}, &stream{slot: down.slot, gate: c.gate}
 	cut := func(at time.Time) {
 		toMaster.put(piece{at: at, end: errReset})
 		toClient.put(piece{at: at, end: errReset})
 	}
-	clientEnd = &conn{in: toClient, out: toMaster, road: up, gate: c.gate, heard: c.heard, cut: cut, local: client, remote: master}
-	masterEnd = &conn{in: toMaster, out: toClient, road: down, heard: func() {}, cut: cut, local: master, remote: client}
+	clientEnd = &conn{in: toClient, out: toMaster, outbound: up, gate: c.gate, received: c.received, cut: cut,
+		local: client, remote: master}
+	masterEnd = &conn{in: toMaster, out: toClient, outbound: down, received: func() {}, cut: cut, local: master,
+		remote: client}
 	return clientEnd, masterEnd
 }
 
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
-	c.heard()
+	c.received()
 	return n, err
 }
 
-// Write never blocks for the other end: what is on the way has no bound.
+// Write never blocks for the other end: the data under way has no bound.
 func (c *conn) Write(p []byte) (int, error) {
-	c.gate.pass(c.road.slot)
+	c.gate.pass(c.outbound.slot)
 	c.in.mu.Lock()
 	closed := c.in.closed
 	c.in.mu.Unlock()
 	if closed {
 		return 0, net.ErrClosed
 	}
-	at, lost := c.road.carry()
+	at, lost := c.outbound.carry()
 	if lost {
 		c.cut(at)
 	} else {
@@ -196,8 +200,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// split parts what is sent at once before each answer to a request for a grant: two flows that both hear that they hold, or may
-// not, do not hear it at one instant.
+// split cuts data before each reply to a request for a grant: two flows whose requests are both
+// decided by one read must not learn of that at one instant.
 func split(p []byte) [][]byte {
 	var parts [][]byte
 	from, at := 0, 0
@@ -210,12 +214,14 @@ func split(p []byte) [][]byte {
 	return append(parts, bytes.Clone(p[from:]))
 }
 
-// answersGrant tells whether a reply is one of acquire's: a token, which has more digits than other numbers, or a refusal.
+// answersGrant reports whether a reply is one of acquire's: a token, which has more digits than
+// other numbers, or a refusal.
 func answersGrant(reply []byte) bool {
 	if bytes.HasPrefix(reply, []byte(":")) {
 		return bytes.IndexByte(reply, '\r') > 10
 	}
-	for _, refusal := range []string{"*3\r\n$4\r\nheld\r\n", "*2\r\n$11\r\nquarantined\r\n", "*2\r\n$8\r\nreleased\r\n"} {
+	for _, refusal := range []string{"*3\r\n$4\r\nheld\r\n", "*2\r\n$11\r\nquarantined\r\n",
+		"*2\r\n$8\r\nreleased\r\n"} {
 		if bytes.HasPrefix(reply, []byte(refusal)) {
 			return true
 		}
@@ -223,10 +229,10 @@ func answersGrant(reply []byte) bool {
 	return false
 }
 
-// Close ends what this end reads at once. What it has written is still on the way.
+// Close ends this end's reads at once. Its written data is still under way.
 func (c *conn) Close() error {
 	c.in.close()
-	at, _ := c.road.carry()
+	at, _ := c.outbound.carry()
 	c.out.put(piece{at: at, end: io.EOF})
 	return nil
 }

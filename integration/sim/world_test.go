@@ -26,17 +26,17 @@ type world struct {
 	masters   []*fakeredis.Master
 	net       *network
 	machines  []*machine
-	ctx       context.Context // of all that clients do; ends when somebody is stranded
+	ctx       context.Context // of all clients' calls; ends when a flow is stranded
 	flows     sync.WaitGroup
 
 	mu       sync.Mutex
 	failures []string
 	counts   map[string]int
-	longest  time.Duration // that somebody waited once all was well
+	longest  time.Duration // the longest wait after all faults had ended
 	healing  sync.Once
 }
 
-// play carries out a plan in a bubble of its own, and returns when nothing of it runs any more.
+// play runs a plan in a bubble of its own, and returns when nothing of it runs any more.
 func play(t *testing.T, p *plan) *world {
 	t.Helper()
 	w := newWorld(p)
@@ -62,7 +62,8 @@ func (w *world) build() {
 	for i, rate := range w.plan.masterRate {
 		// Masters need not agree on the date.
 		origin := w.start.Add(time.Duration(i) * 7 * time.Hour)
-		m := fakeredis.New(func() time.Time { return origin.Add(time.Duration(float64(time.Since(w.start)) * rate)) }, w.plan.seed*16+uint64(i))
+		m := fakeredis.New(func() time.Time { return origin.Add(time.Duration(float64(time.Since(w.start)) * rate)) },
+			w.plan.seed*16+uint64(i))
 		m.Trace = w.trace.script(i)
 		w.masters = append(w.masters, m)
 		if w.plan.ahead {
@@ -80,17 +81,17 @@ func (w *world) run() {
 	w.ctx, cancel = context.WithCancel(context.Background())
 	defer cancel()
 
-	for _, m := range w.machines { // one after the other, in an order that is always the same
+	for _, m := range w.machines { // one after the other, always in the same order
 		w.runClient(m)
 	}
 	faults := make(chan struct{})
 	go func() {
 		defer close(faults)
-		w.breakThings()
+		w.injectFaults()
 	}()
-	// Whoever waits must get through, one flow after the other, in the time that each has.
+	// Each waiter must get its lock in time, one flow after the other.
 	stranded := time.AfterFunc(w.plan.healed+3*w.plan.bound, func() {
-		w.fail("stranded: some flow did not come to an end")
+		w.fail("stranded: some flow did not end")
 		cancel()
 	})
 	w.flows.Wait()
@@ -111,12 +112,12 @@ func (w *world) stop() {
 	w.net.serving.Wait()
 }
 
-// countAhead sets the token counters of a master above what clients would begin with, and apart from the other masters', so that
-// tokens are counted up, and written back.
+// countAhead sets a master's token counters above the clients' seeds, and apart from the other
+// masters' counters, so that tokens are counted up and written back.
 func (w *world) countAhead(i int, m *fakeredis.Master) {
-	dice := w.plan.dice("counters", uint64(i))
+	rng := w.plan.rng("counters", uint64(i))
 	for _, name := range w.plan.names {
-		m.Set("quorumlock:token:"+name, fmt.Sprint(1<<52+dice.IntN(5)))
+		m.Set("quorumlock:token:"+name, fmt.Sprint(1<<52+rng.IntN(5)))
 	}
 }
 
@@ -134,8 +135,8 @@ func (w *world) runClient(m *machine) {
 	}
 }
 
-// breakThings does the faults of the plan, and then mends everything.
-func (w *world) breakThings() {
+// injectFaults runs the faults of the plan, and then ends them all.
+func (w *world) injectFaults() {
 	for _, f := range w.plan.faults {
 		time.Sleep(time.Until(faultSlot.from(w.start.Add(f.at))))
 		w.trace.add("%s", f)
@@ -159,7 +160,7 @@ func (w *world) breakThings() {
 		case kill, restart:
 			w.flows.Go(func() {
 				if err := w.machines[f.client].restart(f.kind == kill); err != nil {
-					w.fail("client %d: starting again: %v", f.client, err)
+					w.fail("client %d: restart: %v", f.client, err)
 				}
 			})
 		}
@@ -171,12 +172,12 @@ func (w *world) breakThings() {
 }
 
 func (w *world) heal() {
-	w.healing.Do(func() { w.trace.add("ALL IS WELL") })
+	w.healing.Do(func() { w.trace.add("ALL FAULTS HAVE ENDED") })
 }
 
-// noOrphans waits until nothing is left on the masters of locks that nobody holds any more. What clients had sent when all was
-// well again may still have been on the way, and they may have had to connect again; the locks of a process that ended are left
-// to their lease.
+// noOrphans waits until the masters have no key of a lock without a holder. Requests may still be
+// under way when the faults end, and clients may have to connect again. Locks of an ended process
+// stay for their lease.
 func (w *world) noOrphans() {
 	p := w.plan
 	bound := max(p.healed+p.slowest+3*p.timeout+reconnecting, time.Since(w.start)+p.timeout)
@@ -191,7 +192,7 @@ func (w *world) noOrphans() {
 		case len(left) == 0:
 			return
 		case now > bound:
-			w.fail("all has been well for %v, and keys are left that nobody holds: %v", now-p.healed, left)
+			w.fail("%v after all faults had ended, keys without a holder are left: %v", now-p.healed, left)
 			return
 		}
 		w.count("looks that found keys left")
@@ -200,7 +201,7 @@ func (w *world) noOrphans() {
 	}
 }
 
-// reconnecting is how long a node may take to connect again, in several attempts.
+// reconnecting bounds the time in which a node connects again, in several attempts.
 const reconnecting = 500 * time.Millisecond
 
 func (w *world) lockKeys() []string {
@@ -215,7 +216,7 @@ func (w *world) lockKeys() []string {
 	return left
 }
 
-// refused looks at the error of a Lock.
+// refused judges the error of a Lock.
 func (w *world) refused(c *client, names []string, err error) {
 	w.trace.add("client %d  %v", c.id, err)
 	switch {
@@ -250,7 +251,7 @@ func (w *world) waited(d time.Duration) {
 	w.longest = max(w.longest, d)
 }
 
-// violations judges the run. It must be called outside of the bubble.
+// violations judges the run. It must be called outside the bubble.
 func (w *world) violations(honest bool) []history.Violation {
 	all := history.Check(w.log.Events(), history.Options{HonestClocks: honest})
 	for _, name := range w.plan.names {

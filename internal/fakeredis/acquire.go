@@ -98,8 +98,8 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 	return integer(token), nil
 }
 
-// quarantine returns the refusal of a node that may have forgotten grants, nil of one that is admitted, and whether it is only now
-// seen that its quarantine has passed.
+// quarantine returns the refusal of a node that may have forgotten grants, nil for an admitted
+// node. passed reports whether this call is the first to see that the quarantine has passed.
 func quarantine(k *keyspace, key, maxLease, runID string) (refusal any, passed bool, err error) {
 	marker, err := k.hmget(key, "run", "admitted", "max")
 	if err != nil {

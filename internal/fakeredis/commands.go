@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// runLocked carries out a command other than those that subscribe.
+// runLocked runs a command, except SUBSCRIBE and its like.
 func (m *Master) runLocked(s *session, command []string) (any, error) {
 	args := command[1:]
 	switch name(command) {
@@ -56,7 +56,7 @@ func (m *Master) runLocked(s *session, command []string) (any, error) {
 	return c.run(m.openLocked(), args)
 }
 
-// plain are the commands on keys, with the number of arguments that they need.
+// plain are the commands on keys, with the least number of their arguments.
 var plain = map[string]struct {
 	args int
 	run  func(k *keyspace, a []string) (any, error)
@@ -83,7 +83,8 @@ var plain = map[string]struct {
 		ttl := int64(0)
 		if len(a) > 2 {
 			var err error
-			if ttl, err = strconv.ParseInt(a[len(a)-1], 10, 64); err != nil || len(a) != 4 || !strings.EqualFold(a[2], "PX") || ttl <= 0 {
+			if ttl, err = strconv.ParseInt(a[len(a)-1], 10, 64); err != nil || len(a) != 4 ||
+				!strings.EqualFold(a[2], "PX") || ttl <= 0 {
 				return nil, errSyntax
 			}
 		}
@@ -139,7 +140,7 @@ var plain = map[string]struct {
 		v.list = append(v.list, a[1:]...)
 		return int64(len(v.list)), nil
 	}},
-	"LRANGE": {3, func(k *keyspace, a []string) (any, error) { // all of it, whatever the range
+	"LRANGE": {3, func(k *keyspace, a []string) (any, error) { // the whole list, whatever the range
 		v, err := k.typed(a[0], aList)
 		if v == nil {
 			return []string{}, err
@@ -195,7 +196,8 @@ func shaOf(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// infoLocked answers INFO with what a lock asks a master for: who it is, since when, and what it forgets.
+// infoLocked answers INFO with the fields that the library reads: version, run id, uptime,
+// eviction, persistence, role.
 func (m *Master) infoLocked(asked []string) string {
 	var b strings.Builder
 	for _, section := range []struct{ name, lines string }{
@@ -205,7 +207,8 @@ func (m *Master) infoLocked(asked []string) string {
 		{"Persistence", "loading:0\r\naof_enabled:0\r\n"},
 		{"Replication", "role:master\r\nconnected_slaves:0\r\n"},
 	} {
-		if len(asked) == 0 || slices.ContainsFunc(asked, func(name string) bool { return strings.EqualFold(name, section.name) }) {
+		named := func(name string) bool { return strings.EqualFold(name, section.name) }
+		if len(asked) == 0 || slices.ContainsFunc(asked, named) {
 			b.WriteString("# " + section.name + "\r\n" + section.lines)
 		}
 	}

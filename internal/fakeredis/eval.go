@@ -8,7 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// program is a script in Go. The keys and arguments count from 0 here, from 1 in Lua.
+// program is a script in Go. Its keys and arguments count from 0, in Lua from 1.
 type program func(k *keyspace, keys, args []string) (any, error)
 
 type known struct {
@@ -26,7 +26,7 @@ var programs = map[string]program{
 	"admit":   admit,
 }
 
-// bySHA finds the program of each script that the library sends.
+// bySHA holds the program of each script that the library sends.
 var bySHA = func() map[string]known {
 	all := map[string]known{}
 	for _, s := range scripts.All() {
@@ -69,7 +69,7 @@ func (m *Master) runScriptLocked(script known, loaded bool, count string, args [
 	return script.run(m.openLocked(), args[:keys], args[keys:])
 }
 
-// tonumber is Lua's, for decimal numbers.
+// tonumber is Lua's tonumber, for decimal numbers.
 func tonumber(text string) (n float64, ok bool) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	return n, err == nil || math.IsInf(n, 0)
@@ -83,7 +83,7 @@ func or(text string, otherwise float64) float64 {
 	return otherwise
 }
 
-// integer is how a number becomes a reply.
+// integer converts a number as Redis does for a reply.
 func integer(n float64) int64 { return int64(n) }
 
 // whole is string.format('%.0f', n).

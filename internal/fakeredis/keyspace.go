@@ -42,8 +42,8 @@ type keyspace struct {
 	listening func(channel string) int64
 }
 
-// find returns nil where there is no key, or one that has expired. As in Redis a key lives through the millisecond in which
-// it expires.
+// find returns nil for a key that is missing or has expired. As in Redis, a key is still there in
+// the millisecond in which it expires.
 func (k *keyspace) find(key string) *value {
 	v := k.values[key]
 	if v != nil && v.expires != 0 && k.now > v.expires {
@@ -53,7 +53,7 @@ func (k *keyspace) find(key string) *value {
 	return v
 }
 
-// typed is find for a command that knows one type.
+// typed is find for a command on keys of one type.
 func (k *keyspace) typed(key string, want kind) (*value, error) {
 	v := k.find(key)
 	if v != nil && v.kind != want {
@@ -78,7 +78,7 @@ func (k *keyspace) get(key string) (text string, found bool, err error) {
 	return v.text, true, nil
 }
 
-// set writes a string over whatever is there. A ttl of 0 is for ever.
+// set writes a string over any value. A ttl of 0 is for ever.
 func (k *keyspace) set(key, text string, ttl int64) {
 	v := &value{kind: aString, text: text}
 	if ttl > 0 {
@@ -132,7 +132,7 @@ func (k *keyspace) hdel(key, field string) (found bool, err error) {
 	return found, nil
 }
 
-// hmget returns "" for what is missing, which no field of ours is.
+// hmget returns "" for a missing field. The library writes no empty field.
 func (k *keyspace) hmget(key string, fields ...string) ([]string, error) {
 	v, err := k.typed(key, aHash)
 	if err != nil {
@@ -147,7 +147,7 @@ func (k *keyspace) hmget(key string, fields ...string) ([]string, error) {
 	return texts, nil
 }
 
-// pttl returns −1 for a key without a time to live, −2 for no key.
+// pttl returns −1 for a key without a time to live, −2 for a missing key.
 func (k *keyspace) pttl(key string) int64 {
 	switch v := k.find(key); {
 	case v == nil:
@@ -172,14 +172,14 @@ func (k *keyspace) pexpire(key string, ttl int64) bool {
 	return true
 }
 
-// raise is pexpire, but never shortens: a key without a time to live keeps none.
+// raise is pexpire, but never shortens. A key without a time to live keeps none.
 func (k *keyspace) raise(key string, ttl int64) {
 	if left := k.pttl(key); left != -1 && left < ttl {
 		k.pexpire(key, ttl)
 	}
 }
 
-// names returns the keys that match, in order.
+// names returns the keys that match, sorted.
 func (k *keyspace) names(pattern string) []string {
 	var names []string
 	for key := range k.values {
@@ -191,7 +191,7 @@ func (k *keyspace) names(pattern string) []string {
 	return names
 }
 
-// matches knows of Redis' patterns only a star at the end.
+// matches knows one of Redis' patterns: a star at the end.
 func matches(pattern, text string) bool {
 	if prefix, open := strings.CutSuffix(pattern, "*"); open {
 		return strings.HasPrefix(text, prefix)

@@ -1,8 +1,9 @@
-// Package fakeredis is a stand-in for a Redis master: a state machine in Go of what the lock asks of one, with a clock, a memory and
-// a process of its own, that serves any net.Conn. It runs in a testing/synctest bubble, where no server can.
+// Package fakeredis is a stand-in for a Redis master: a state machine in Go of the commands that a
+// lock sends, with a clock, a memory and a process of its own. It serves any net.Conn, and runs in
+// a testing/synctest bubble, where no server can.
 //
-// It does not run Lua: each script of package scripts, known by its hash, is written here once more in Go. The script vectors
-// of package scripts hold it to what a real server does.
+// It does not run Lua: each script of package scripts, known by its hash, has a program in Go. The
+// script vectors of package scripts hold these programs to the replies of a real server.
 package fakeredis
 
 import (
@@ -14,13 +15,13 @@ import (
 	"time"
 )
 
-// Memory is what a master still knows after a crash.
+// Memory is the data that survives a crash.
 type Memory int
 
 const (
-	// Nothing: it starts empty.
+	// Nothing: the master starts empty.
 	Nothing Memory = iota
-	// LastSave: what Save kept, or nothing.
+	// LastSave: the data that Save kept, or nothing.
 	LastSave
 	// Everything: every write had reached the disk.
 	Everything
@@ -31,8 +32,8 @@ type Master struct {
 	now func() time.Time
 	ids *rand.Rand
 
-	// Trace, when set before the first connection, is told of every script that ran, who sent it (the connection's remote address)
-	// and how it was answered. It is called with the master locked.
+	// Trace, when set before the first connection, is called for every script that ran, with the
+	// remote address of its connection and the reply. The master is locked during the call.
 	Trace func(client, script string, args []string, reply any, err error)
 
 	mu       sync.Mutex
@@ -41,12 +42,13 @@ type Master struct {
 	started  time.Time
 	data     map[string]*value
 	saved    map[string]*value
-	scripts  map[string]bool // by SHA-1, those that were loaded
+	scripts  map[string]bool // loaded ones, by SHA-1
 	sessions map[*session]struct{}
 	ended    sync.WaitGroup
 }
 
-// New returns a running master whose clock is now, which may run at any rate but not go back. Its run ids follow from the seed.
+// New returns a running master. Its clock is now, which may run at any rate but must not go back.
+// Its run ids follow from the seed.
 func New(now func() time.Time, seed uint64) *Master {
 	m := &Master{
 		now: now, ids: rand.New(rand.NewPCG(seed, 0x5eed)),
@@ -56,7 +58,7 @@ func New(now func() time.Time, seed uint64) *Master {
 	return m
 }
 
-// Start starts a master that crashed, as a new process with the memory that the crash left.
+// Start starts a crashed master, as a new process with the memory that the crash left.
 func (m *Master) Start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +77,7 @@ func (m *Master) Save() {
 	m.saved = clone(m.data)
 }
 
-// Crash ends the process: its connections die, and what they had not been answered is lost.
+// Crash ends the process: its connections die, and unsent replies are lost.
 func (m *Master) Crash(keeps Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,21 +93,21 @@ func (m *Master) Crash(keeps Memory) {
 	}
 }
 
-// Up tells whether the process runs.
+// Up reports whether the process runs.
 func (m *Master) Up() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.up
 }
 
-// Stop is Crash, and waits until nothing of the master runs.
+// Stop is Crash, and returns when no goroutine of the master runs.
 func (m *Master) Stop() {
 	m.Crash(Nothing)
 	m.ended.Wait()
 }
 
-// Serve answers what comes over the connection until it or the process ends, and closes it. A process that does not run
-// closes it at once.
+// Serve answers the commands of a connection until the connection or the process ends, then closes
+// it. While no process runs, Serve closes the connection at once.
 func (m *Master) Serve(conn net.Conn) {
 	s := newSession(m, conn)
 	m.mu.Lock()
@@ -126,7 +128,7 @@ func (m *Master) Serve(conn net.Conn) {
 	m.ended.Done()
 }
 
-// Keys returns the names of all keys that have not expired, whether the process runs or not.
+// Keys returns the names of all keys that have not expired, also while the process is down.
 func (m *Master) Keys() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,21 +149,22 @@ func (m *Master) Set(key, text string) {
 	m.openLocked().set(key, text, 0)
 }
 
-// Flush forgets every key, as FLUSHALL does.
+// Flush deletes every key, as FLUSHALL does.
 func (m *Master) Flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.data)
 }
 
-// FlushScripts forgets every script, as SCRIPT FLUSH does.
+// FlushScripts unloads every script, as SCRIPT FLUSH does.
 func (m *Master) FlushScripts() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.scripts)
 }
 
-// openLocked returns the data as it stands at the present moment, which stays the same throughout a command or a script.
+// openLocked returns the data at the present moment, which stays the same throughout a command or a
+// script.
 func (m *Master) openLocked() *keyspace {
 	return &keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// How the fake answers commands and scripts is the script vectors' to judge (package scripts). Here is what they cannot see: time,
-// and the end of a process.
+// The script vectors (package scripts) test the replies to commands and scripts. The tests here
+// cover what the vectors cannot: time, and the end of a process.
 
-// bubbled runs a test in a bubble, with a master whose clock runs at a rate.
+// bubbled runs a test in a bubble, with a master whose clock runs at the rate.
 func bubbled(t *testing.T, rate float64, test func(t *testing.T, m *fakeredis.Master)) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -68,7 +68,9 @@ func TestKeysExpireByTheMastersClock(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
-	for keeps, want := range map[fakeredis.Memory]string{fakeredis.Nothing: "", fakeredis.LastSave: "before", fakeredis.Everything: "before after"} {
+	for keeps, want := range map[fakeredis.Memory]string{
+		fakeredis.Nothing: "", fakeredis.LastSave: "before", fakeredis.Everything: "before after",
+	} {
 		bubbled(t, 1, func(t *testing.T, m *fakeredis.Master) {
 			c := dial(t, m)
 			do(t, c, "SET", "before", "x")
@@ -117,7 +119,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 		name, args := call.Command(nil, false, scripts.ConnArgs{})
 		sha := func() error { _, err := c.Do(name, args...); return err }
 		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			t.Errorf("a script that nobody loaded: %v", err)
+			t.Errorf("a script that was not loaded: %v", err)
 		}
 		for _, s := range scripts.All() {
 			do(t, c, "SCRIPT", "LOAD", s.Source())

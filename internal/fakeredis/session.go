@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// session is one connection of a master's.
+// session is one connection to a master.
 type session struct {
 	master *Master
 	conn   net.Conn
 
-	// subscribed and patterns are under the master's mutex.
+	// The master's mutex guards subscribed and patterns.
 	subscribed, patterns map[string]bool
 
 	mu    sync.Mutex
 	ready sync.Cond
-	out   []byte // replies and messages, not written
+	out   []byte // replies and messages to write
 	over  bool
 }
 
@@ -26,8 +26,8 @@ func newSession(m *Master, conn net.Conn) *session {
 	return s
 }
 
-// serve carries out what comes in. Replies are written by a goroutine of their own, so that a subscriber that does not read
-// keeps nobody else waiting.
+// serve runs the commands of a connection. A goroutine of its own writes the replies, so a
+// subscriber that does not read blocks no other connection.
 func (s *session) serve() {
 	written := make(chan struct{})
 	go func() {
@@ -45,7 +45,7 @@ func (s *session) serve() {
 		if replies, alive = s.master.execute(s, command, replies); !alive {
 			break
 		}
-		if in.Buffered() == 0 { // the replies to what came together leave together
+		if in.Buffered() == 0 { // the replies to commands that arrived together leave together
 			s.send(replies)
 			replies = replies[:0]
 		}
@@ -62,7 +62,7 @@ func (s *session) send(b []byte) {
 	s.ready.Signal()
 }
 
-// end closes the connection. What was not written is lost.
+// end closes the connection. Unwritten replies are lost.
 func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,8 @@ func (s *session) write() {
 	}
 }
 
-// execute carries out one command and appends its reply. A session whose process has ended is not alive.
+// execute runs one command and appends its reply. alive is false once the session's process has
+// ended.
 func (m *Master) execute(s *session, command []string, to []byte) (replies []byte, alive bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +130,7 @@ var subscribing = map[string]func(s *session, args []string, to []byte) []byte{
 	},
 }
 
-// change subscribes, or unsubscribes from the channels or from all, and confirms each.
+// change subscribes to the channels, or unsubscribes from them or from all, and confirms each.
 func (s *session) change(set map[string]bool, on bool, word string, channels []string, to []byte) []byte {
 	if !on && len(channels) == 0 {
 		if len(set) == 0 {
@@ -148,7 +149,7 @@ func (s *session) change(set map[string]bool, on bool, word string, channels []s
 	return to
 }
 
-// publishLocked sends a message to every subscriber, and returns how many there were.
+// publishLocked sends a message to every subscriber and returns their number.
 func (m *Master) publishLocked(channel, payload string) int {
 	heard := 0
 	for s := range m.sessions {
@@ -166,7 +167,7 @@ func (m *Master) publishLocked(channel, payload string) int {
 	return heard
 }
 
-// listeningLocked returns how many have subscribed to a channel by its name.
+// listeningLocked returns how many sessions have subscribed to a channel by its name.
 func (m *Master) listeningLocked(channel string) (n int64) {
 	for s := range m.sessions {
 		if s.subscribed[channel] {

@@ -11,7 +11,7 @@ var (
 	levelsForm = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
 )
 
-// lockAt is shape.lua's.
+// lockAt is lockAt of shape.lua.
 func (k *keyspace) lockAt(key string) (owner, level string, err error) {
 	fields, err := k.hlen(key)
 	if err != nil {
@@ -24,7 +24,8 @@ func (k *keyspace) lockAt(key string) (owner, level string, err error) {
 			return owner, level, nil
 		}
 	}
-	return "", "", replyError(fmt.Sprintf(`QUORUMLOCK the key "%s" holds a hash that is no lock`, shown(key[:min(len(key), 64)])))
+	return "", "", replyError(fmt.Sprintf(`QUORUMLOCK the key "%s" holds a hash that is no lock`,
+		shown(key[:min(len(key), 64)])))
 }
 
 // shown is a key as an error names it.

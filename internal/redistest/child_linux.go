@@ -7,9 +7,9 @@ const (
 	thawSignal   = syscall.SIGCONT
 )
 
-// childAttributes make the child die with the thread that forked it (see starter), so
-// that it outlives this process under no circumstances, and keep a terminal's Ctrl-C
-// from it, which would take the masters away before the program has cleaned up.
+// childAttributes make the child die with the thread that forked it (see starter), so that it never
+// outlives this process. They also keep a terminal's Ctrl-C from it: the masters must outlive the
+// program's cleanup.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

@@ -15,10 +15,10 @@ import (
 )
 
 func TestServersDieWithAKilledParent(t *testing.T) {
-	startReal(t, 1) // skips where there are none
+	startReal(t, 1) // skips without redis-server
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), orphanVariable+"=1", "TMPDIR="+t.TempDir())
-	// The parent ends with its input: were the kill below to fail, nothing stays.
+	// The parent ends with its input: should the kill below fail, nothing stays behind.
 	input, err := parent.StdinPipe()
 	must(t, err)
 	defer input.Close()
@@ -46,7 +46,7 @@ func TestServersDieWithAKilledParent(t *testing.T) {
 	eventually(t, "the orphaned server gone", func() bool { return !answers() })
 }
 
-// The death signal comes when the thread that forked ends, not the process.
+// The death signal fires when the thread that forked ends, not the process.
 func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
 	fleet := startReal(t, 8)
 	const threads = 64
@@ -54,7 +54,7 @@ func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
 	meet.Add(threads)
 	for range threads {
 		gone.Go(func() {
-			runtime.LockOSThread() // not unlocked: its thread ends with the goroutine
+			runtime.LockOSThread() // never unlocked: its thread ends with the goroutine
 			meet.Done()
 			meet.Wait() // so each has a thread of its own, and old threads are used up
 		})
@@ -72,7 +72,7 @@ func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
 	}
 }
 
-// A Ctrl-C goes to the terminal's foreground process group.
+// A Ctrl-C signals the terminal's foreground process group.
 func TestServersAreInAProcessGroupOfTheirOwn(t *testing.T) {
 	m := startReal(t, 1).Masters[0]
 	var pid int

@@ -9,9 +9,8 @@ const (
 	thawSignal   = syscall.SIGCONT
 )
 
-// childAttributes keep a terminal's Ctrl-C from the child, which would take the masters
-// away before the program has cleaned up. There is no death signal here: children
-// outlive a killed parent.
+// childAttributes keep a terminal's Ctrl-C from the child: the masters must outlive the program's
+// cleanup. There is no death signal here: children outlive a killed parent.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -14,7 +14,7 @@ import (
 
 const acceptRetry = 10 * time.Millisecond
 
-// embedded is a miniredis inside this process, a new one for each life.
+// embedded is a miniredis inside this process, a new one after each kill.
 type embedded struct {
 	addr string
 	life *embeddedLife // nil while killed
@@ -52,15 +52,15 @@ func (e *embedded) remove() error { return nil }
 type embeddedLife struct {
 	mini     *miniredis.Miniredis
 	listener net.Listener
-	accepted chan struct{} // closed when no more connections come in
+	accepted chan struct{} // closed when accept has returned
 	info     serverInfo
 
 	clock sync.Mutex // see advance
 }
 
-// newEmbeddedLife has miniredis serve connections that it accepts itself. Miniredis'
-// own listener is open before its commands are registered and before a hook can be
-// set: a client that keeps redialling would get "unknown command" from a restart.
+// newEmbeddedLife starts a miniredis that serves connections from a listener of our own. Miniredis'
+// own listener opens before its commands are registered and before a hook can be set: a client that
+// keeps redialling would get "unknown command" after a restart.
 func newEmbeddedLife(addr string) (*embeddedLife, error) {
 	listener, err := net.Listen("tcp4", addr)
 	if err != nil {
@@ -90,27 +90,27 @@ func (l *embeddedLife) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(acceptRetry) // out of file descriptors, most likely
+			time.Sleep(acceptRetry) // probably out of file descriptors
 			continue
 		}
 		l.mini.Server().ServeConn(conn)
 	}
 }
 
-// end cuts all connections and returns when nothing of this life runs.
+// end cuts all connections and returns when no goroutine of this life runs.
 func (l *embeddedLife) end() error {
 	err := l.listener.Close()
 	<-l.accepted
-	l.mini.CtxCancel() // ends BLPOP and its like, for which the next line waits
-	// Before Miniredis.Close, which takes the server from under the scripts that still
-	// run: their clients would get an error reply, where a crash gives none.
+	l.mini.CtxCancel() // ends BLPOP and its like; the next call waits for them
+	// Before Miniredis.Close, which takes the server away from running scripts: their clients would
+	// get an error reply, and a crash gives none.
 	l.mini.Server().Close()
 	l.mini.Close()
 	return err
 }
 
-// before runs ahead of each command, those that scripts call included, and reports
-// whether it has answered it.
+// before runs ahead of each command, also of those that scripts call. It reports whether it
+// answered the command.
 func (l *embeddedLife) before(peer *miniserver.Peer, command string, args ...string) bool {
 	switch command {
 	case "INFO":
@@ -119,10 +119,10 @@ func (l *embeddedLife) before(peer *miniserver.Peer, command string, args ...str
 	case "EVAL", "EVALSHA":
 		l.advance()
 	default:
-		// A script's call comes while the server is locked, and must neither wait for
-		// that lock nor move the clock. (EVAL is no such call: Redis forbids it there.)
-		// Another client's command that finds the lock taken looks the same: it does
-		// without, as the clock was moved just before.
+		// A script's call comes while the server is locked. It must neither wait for that lock nor
+		// move the clock. (EVAL is never such a call: Redis forbids it in a script.) Another
+		// client's command that finds the lock taken looks the same, and does not move the clock
+		// either: the clock was moved just before.
 		if l.mini.TryLock() {
 			l.mini.Unlock()
 			l.advance()
@@ -131,13 +131,13 @@ func (l *embeddedLife) before(peer *miniserver.Peer, command string, args ...str
 	return false
 }
 
-// advance moves the server's clock, by which keys expire, to now. Between two calls the
-// clock stands still, so that a key cannot expire in the middle of a script: it cannot
-// in Redis, and the lock scripts rely on it. A script starts with the clock at or after
-// the moment its client sent it, so no lease ends sooner than the client counts on.
+// advance moves the server's clock, by which keys expire, to now. Between two calls the clock
+// stands still, so no key expires in the middle of a script: the lock scripts rely on that, as on
+// Redis. A script starts with the clock at or after the moment its client sent it, so no lease ends
+// sooner than the client counts on.
 func (l *embeddedLife) advance() {
-	// Two callers could otherwise set their times in the wrong order; miniredis would
-	// take the time between off every TTL twice.
+	// Two concurrent calls could otherwise set their times in the wrong order, and miniredis would
+	// subtract the time between them from every TTL twice.
 	l.clock.Lock()
 	defer l.clock.Unlock()
 	l.mini.SetTime(time.Now())

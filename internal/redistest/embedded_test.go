@@ -91,8 +91,8 @@ func TestEmbeddedKeyExpiresInRealTime(t *testing.T) {
 	})
 }
 
-// A client counts its lease from the moment it asked. The key must not go sooner, also
-// when the script had to wait for others, with the clock standing still.
+// A client counts its lease from the moment it asked. The key must not expire sooner, also when the
+// script had to wait for other scripts while the clock stood still.
 func TestEmbeddedLeaseIsNotCutShortByWaiting(t *testing.T) {
 	const lease = 10 * time.Second
 	m := startEmbedded(t, 1).Masters[0]
@@ -136,7 +136,7 @@ func runAll(t *testing.T, n int, f func() error) {
 	}
 }
 
-// As in Redis: a script that has seen a key can rely on it to its end.
+// As in Redis, a script that has seen a key can rely on it to its end.
 func TestEmbeddedKeyDoesNotExpireWithinAScript(t *testing.T) {
 	m := startEmbedded(t, 1).Masters[0]
 	const script = `
@@ -156,8 +156,8 @@ func TestEmbeddedKeyDoesNotExpireWithinAScript(t *testing.T) {
 	eventually(t, "the key gone", func() bool { return mustDo(t, m, "GET", "k") == "" })
 }
 
-// A client of a master that crashes loses its connection. It never gets an error reply,
-// which would mean that the server looked at the command and refused it.
+// A client of a master that crashes loses its connection. It never gets an error reply: that would
+// mean that the server looked at the command and refused it.
 func TestEmbeddedKillAndStartGiveClientsNoErrorReplies(t *testing.T) {
 	m := startEmbedded(t, 1).Masters[0]
 	runAll(t, 32, func() error { return firstErrorReply(m) })
@@ -168,7 +168,8 @@ func TestEmbeddedKillAndStartGiveClientsNoErrorReplies(t *testing.T) {
 	}
 }
 
-// firstErrorReply runs scripts on one connection until it breaks or one is refused.
+// firstErrorReply runs scripts on one connection until the connection breaks or a script is
+// refused.
 func firstErrorReply(m *redistest.Master) error {
 	conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(time.Second))
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package redistest starts and ends independent Redis masters: redis-server
-// processes where there is one on PATH, servers inside this process (miniredis)
-// where there is not. Tests and the demo run the lock library against them.
+// Package redistest starts and ends independent Redis masters: redis-server processes where
+// redis-server is on PATH, else servers inside this process (miniredis). Tests and the demo run the
+// lock library against them.
 //
-// It signals only processes that it started itself. On Linux these die with this
-// process, however it ends; elsewhere a process that is killed leaves them behind.
+// The package signals only processes that it started. On Linux these die with this process, however
+// it ends. Elsewhere a killed process leaves them behind.
 package redistest
 
 import (
@@ -20,8 +20,8 @@ import (
 // ErrNoServer is what StartReal's error wraps when redis-server is not on PATH.
 var ErrNoServer = errors.New("redis-server is not on PATH")
 
-// Fleet is a set of masters that know nothing of each other. Its methods are safe
-// for concurrent use; its fields are not to be changed.
+// Fleet is a set of independent masters. Its methods are safe for concurrent use. Its fields must
+// not be changed.
 type Fleet struct {
 	Masters []*Master
 	Kind    string // "redis-server 7.0.15 processes" or "embedded miniredis"
@@ -29,9 +29,8 @@ type Fleet struct {
 	starter *starter // nil when embedded
 }
 
-// Start starts n masters: as StartReal where redis-server is on PATH, else as
-// StartEmbedded. Embedded masters cannot follow args and run without them; Kind and
-// Master.Embedded tell which kind came up.
+// Start starts n masters: by [StartReal] where redis-server is on PATH, else by [StartEmbedded].
+// Embedded masters ignore args. Fleet.Kind and [Master.Embedded] tell which kind was started.
 func Start(n int, args ...string) (*Fleet, error) {
 	fleet, err := StartReal(n, args...)
 	if errors.Is(err, ErrNoServer) {
@@ -40,19 +39,18 @@ func Start(n int, args ...string) (*Fleet, error) {
 	return fleet, err
 }
 
-// StartReal starts n redis-server processes, each on a free port of 127.0.0.1 and in
-// a temporary directory of its own, and returns when all answer PING. They keep
-// nothing on disk unless args say otherwise: args come last on each command line
-// ("--appendonly", "yes") and so win over what the package sets.
+// StartReal starts n redis-server processes, each on a free port of 127.0.0.1 and in a temporary
+// directory of its own, and returns when all answer PING. They keep nothing on disk unless args say
+// otherwise ("--appendonly", "yes"): args come last on each command line and so override the
+// package's settings.
 //
-// On failure nothing is left running. The error wraps ErrNoServer when redis-server
-// is not on PATH; for a server that did not come up it ends with what that server
-// wrote last.
+// On failure nothing is left running. The error wraps [ErrNoServer] when redis-server is not on
+// PATH. For a server that did not start it ends with the server's last output.
 func StartReal(n int, args ...string) (*Fleet, error) {
 	return StartRealWith(nil, n, args...)
 }
 
-// StartRealWith is StartReal with variables ("NAME=value") added to the processes' environment.
+// StartRealWith is [StartReal] with variables ("NAME=value") added to the processes' environment.
 func StartRealWith(env []string, n int, args ...string) (*Fleet, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -68,9 +66,9 @@ func StartRealWith(env []string, n int, args ...string) (*Fleet, error) {
 	})
 }
 
-// StartEmbedded starts n masters inside this process. They run the lock scripts and
-// expire keys as redis-server does, and answer INFO. They have no persistence, no CONFIG,
-// no CLIENT PAUSE, and cannot be frozen.
+// StartEmbedded starts n masters inside this process. They run the lock scripts, expire keys as
+// redis-server does, and answer INFO. They have no persistence, no CONFIG, no CLIENT PAUSE, and
+// cannot be frozen.
 func StartEmbedded(n int) (*Fleet, error) {
 	fleet := &Fleet{Kind: "embedded miniredis"}
 	return fleet.start(n, func(addr string) (server, error) {
@@ -78,7 +76,7 @@ func StartEmbedded(n int) (*Fleet, error) {
 	})
 }
 
-// start fills an empty fleet with n masters made by fresh, or stops it.
+// start fills an empty fleet with n masters made by fresh. On failure it stops the fleet.
 func (f *Fleet) start(n int, fresh func(addr string) (server, error)) (*Fleet, error) {
 	if n < 1 {
 		return nil, errors.Join(fmt.Errorf("redistest: start %d masters: want at least 1", n), f.Stop())
@@ -107,8 +105,8 @@ func (f *Fleet) URLs() []string {
 	return urls
 }
 
-// Stop stops every master, killed and frozen ones too, and returns their joined
-// errors. A second call finds nothing left to do and returns nil.
+// Stop stops every master, also killed and frozen ones, and returns their joined errors. A second
+// call returns nil.
 func (f *Fleet) Stop() error {
 	var errs []error
 	for _, m := range f.Masters {

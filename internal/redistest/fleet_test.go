@@ -49,7 +49,7 @@ func TestMastersOfAFleetAreIndependent(t *testing.T) {
 }
 
 func TestStartPrefersRealServers(t *testing.T) {
-	startReal(t, 1) // skips where there are none
+	startReal(t, 1) // skips without redis-server
 	fleet, err := redistest.Start(1)
 	stopLater(t, fleet, err)
 	version := infoField(t, fleet.Masters[0], "server", "redis_version")
@@ -74,7 +74,7 @@ func TestStartWithoutRedisServer(t *testing.T) {
 }
 
 func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
-	startReal(t, 1) // skips where there are none
+	startReal(t, 1) // skips without redis-server
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	_, err := redistest.StartReal(2, "--no-such-directive", "1")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// serverInfo answers INFO for one life of an embedded master, with what the lock
-// library asks a master for: who it is, since when, and what it forgets.
+// serverInfo answers INFO for one life of an embedded master, with the fields that the library
+// reads: version, run id, uptime, eviction, persistence, role.
 type serverInfo struct {
 	port    int
 	runID   string
@@ -30,8 +30,8 @@ func randomID() string {
 	return hex.EncodeToString(id)
 }
 
-// text returns the sections asked for, all when none is, in Redis' order. Like Redis
-// it passes over sections that it does not know.
+// text returns the requested sections, all for no request, in Redis' order. Like Redis it skips
+// unknown sections.
 func (i serverInfo) text(asked []string) string {
 	wanted := func(section string) bool {
 		return len(asked) == 0 || slices.ContainsFunc(asked, func(name string) bool {

@@ -23,19 +23,18 @@ var (
 
 const (
 	doBound      = 2 * time.Second // Do
-	addressBound = 2 * time.Second // how long a restart waits for its port
+	addressBound = 2 * time.Second // a restart waits this long for its port
 	addressRetry = 20 * time.Millisecond
-	portsTried   = 5 // how many ports a first start tries
+	portsTried   = 5 // the number of ports that a first start tries
 )
 
-// server is what answers at a master's address, over all its lives. Master
-// serializes the calls.
+// server runs at a master's address, over all its lives. [Master] serializes the calls.
 type server interface {
 	start() error // returns when it answers; wraps errAddressTaken when the port is not free
 	kill() error  // wraps errNotRunning when there is nothing to kill
 	freeze() error
 	thaw() error
-	remove() error // once, when it does not run and will not again
+	remove() error // called once, after the last kill
 }
 
 // Master is one independent Redis master that this process started. Its methods
@@ -43,9 +42,9 @@ type server interface {
 type Master struct {
 	addr     string
 	embedded bool
-	held     io.Closer // keeps the port ours while nothing listens on it
+	held     io.Closer // reserves the port while no server listens on it
 
-	mu      sync.Mutex // not held by Do, which has to see the server at any moment
+	mu      sync.Mutex // not held by Do, which must reach the server at any moment
 	server  server
 	stopped bool
 }
@@ -54,7 +53,7 @@ type Master struct {
 func newMaster(fresh func(addr string) (server, error)) (*Master, error) {
 	for tried := 1; ; tried++ {
 		m, err := newMasterOnce(fresh)
-		// Where ports cannot be held, another process may take it before the server does.
+		// Where ports cannot be reserved, another process may take it before the server does.
 		if errors.Is(err, errAddressTaken) && tried < portsTried {
 			continue
 		}
@@ -80,8 +79,7 @@ func newMasterOnce(fresh func(addr string) (server, error)) (*Master, error) {
 	return m, nil
 }
 
-// Addr returns host:port. It stays the same over the master's whole life, restarts
-// included.
+// Addr returns host:port. It stays the same over the master's whole life, also after a restart.
 func (m *Master) Addr() string { return m.addr }
 
 // URL returns redis://host:port.
@@ -90,19 +88,19 @@ func (m *Master) URL() string { return "redis://" + m.addr }
 // Embedded reports whether the master runs inside this process.
 func (m *Master) Embedded() bool { return m.embedded }
 
-// Kill ends the server as a crash would and returns when it is gone: SIGKILL for a
-// process, frozen or not; an embedded one cuts its connections and loses its data. It
-// fails when the server does not run, also when it ended by itself.
+// Kill ends the server as a crash would, and returns when it is gone. A process gets SIGKILL,
+// frozen or not; an embedded master cuts its connections and loses its data. Kill fails when the
+// server does not run, also when it ended by itself.
 func (m *Master) Kill() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.wrap("kill", m.server.kill())
 }
 
-// Start starts the server again at the same address, after Kill or after it ended by
-// itself, and returns when it answers PING. It has a new run id, and no keys unless it
-// was given arguments that persist them. It waits 2 s for a port that is not free yet
-// and 5 s for the answer. It fails when the server still runs and after Stop.
+// Start starts the server again at the same address, after [Master.Kill] or after it ended by
+// itself, and returns when it answers PING. It has a new run id, and no keys unless its arguments
+// persist them. Start waits 2 s for a port that is not free yet and 5 s for the answer. It fails
+// while the server still runs and after [Master.Stop].
 func (m *Master) Start() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,26 +117,25 @@ func (m *Master) Start() error {
 	}
 }
 
-// Freeze halts the server with SIGSTOP: the kernel still accepts connections and
-// bytes for it, nothing answers. The error of an embedded master wraps ErrEmbedded.
+// Freeze halts the server with SIGSTOP: the kernel still accepts connections and bytes for it,
+// nothing answers. The error of an embedded master wraps [ErrEmbedded].
 func (m *Master) Freeze() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.wrap("freeze", m.server.freeze())
 }
 
-// Thaw continues a frozen server with SIGCONT: it then works off what it was sent
-// meanwhile. The error of an embedded master wraps ErrEmbedded.
+// Thaw continues a frozen server with SIGCONT: the server then runs the commands it was sent
+// meanwhile. The error of an embedded master wraps [ErrEmbedded].
 func (m *Master) Thaw() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.wrap("thaw", m.server.thaw())
 }
 
-// Do sends one command over a connection of its own and returns the reply as redigo
-// does: []byte for bulk strings, int64, nil, []any. An error reply is a redis.Error
-// in the error's chain. Do gives up 2 s after the call. The first argument is the
-// command's name, a string.
+// Do sends one command over a connection of its own and returns the reply as redigo does: []byte
+// for bulk strings, int64, nil, []any. An error reply is a redis.Error in the error's chain. Do
+// gives up 2 s after the call. The first argument is the command's name, a string.
 func (m *Master) Do(args ...any) (any, error) {
 	reply, err := do(m.addr, doBound, args...)
 	if err != nil {
@@ -147,8 +144,8 @@ func (m *Master) Do(args ...any) (any, error) {
 	return reply, nil
 }
 
-// Stop ends the server, frozen or not, removes its files and gives up its port. A
-// second call does nothing and returns nil.
+// Stop ends the server, frozen or not, removes its files and frees its port. A second call does
+// nothing and returns nil.
 func (m *Master) Stop() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +167,7 @@ func (m *Master) wrap(action string, err error) error {
 	return fmt.Errorf("redistest: %s %s: %w", action, m.addr, err)
 }
 
-// do runs one command at addr; dial, write and read share the bound.
+// do runs one command at addr. The bound covers dial, write and read together.
 func do(addr string, bound time.Duration, args ...any) (any, error) {
 	if len(args) == 0 {
 		return nil, errors.New("no command")
@@ -180,7 +177,7 @@ func do(addr string, bound time.Duration, args ...any) (any, error) {
 		return nil, fmt.Errorf("the command's name is a %T, want a string", args[0])
 	}
 	end := time.Now().Add(bound)
-	// Never 0, which redigo takes for no limit.
+	// Never 0, which means no limit to redigo.
 	left := func() time.Duration { return max(time.Until(end), time.Nanosecond) }
 
 	socket, err := net.DialTimeout("tcp", addr, bound)

@@ -41,7 +41,7 @@ func startAndWait() {
 	}
 }
 
-// startReal starts n processes that end with the test, or skips it.
+// startReal starts n processes that end with the test. It skips the test without redis-server.
 func startReal(t *testing.T, n int, args ...string) *redistest.Fleet {
 	t.Helper()
 	fleet, err := redistest.StartReal(n, args...)

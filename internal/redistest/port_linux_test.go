@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Otherwise a client that redials could end up on the port of a killed master, which
-// then could not come back.
+// Otherwise a client that redials could take the port of a killed master, which then could not come
+// back.
 func TestNoConnectionTakesThePortOfAKilledMaster(t *testing.T) {
 	fleet := startEmbedded(t, 2)
 	killed, other := fleet.Masters[0], fleet.Masters[1]

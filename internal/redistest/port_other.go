@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// claimPort returns a port of 127.0.0.1 that was free a moment ago. Nothing holds it:
-// a start has to cope with finding it taken.
+// claimPort returns a port of 127.0.0.1 that was free a moment ago. Nothing reserves it: another
+// process may take it before a start.
 func claimPort() (port int, held io.Closer, err error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

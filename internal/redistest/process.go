@@ -89,8 +89,8 @@ func (p *process) start() error {
 	return nil
 }
 
-// awaitPong returns when the server answers PING, has ended or takes too long. A
-// server that loads its append-only file listens already but answers with an error.
+// awaitPong returns when the server answers PING, has ended or takes too long. A server that loads
+// its append-only file already listens but answers with an error.
 func (p *process) awaitPong() error {
 	late := time.NewTimer(startBound)
 	defer late.Stop()
@@ -158,7 +158,7 @@ func (p *process) notRunning() error {
 
 func (p *process) remove() error { return os.RemoveAll(p.dir) }
 
-// logTail returns the end of what the server wrote, for an error's text.
+// logTail returns the end of the server's output, for an error's text.
 func (p *process) logTail() string {
 	written, err := os.ReadFile(filepath.Join(p.dir, logFileName))
 	if err != nil {

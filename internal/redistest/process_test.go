@@ -66,7 +66,7 @@ func TestFrozenProcessAnswersOnlyOnceThawed(t *testing.T) {
 	_, err := m.Do("PING")
 	var timeout net.Error
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("frozen: %v, want a time-out", err)
+		t.Errorf("frozen: %v, want a timeout", err)
 	}
 	if took := time.Since(began); took < 1900*time.Millisecond || took > 4*time.Second {
 		t.Errorf("Do gave up after %v, want about 2s", took)
@@ -82,7 +82,7 @@ func TestStopEndsAFrozenProcess(t *testing.T) {
 	m := startReal(t, 1).Masters[0]
 	pid, err := strconv.Atoi(infoField(t, m, "server", "process_id"))
 	must(t, err)
-	must(t, syscall.Kill(pid, 0)) // it is there, and signal 0 can tell
+	must(t, syscall.Kill(pid, 0)) // signal 0 finds a running process
 	must(t, m.Freeze())
 	must(t, m.Stop())
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
@@ -95,7 +95,7 @@ func TestProcessThatEndedByItselfCanBeStarted(t *testing.T) {
 	m := startReal(t, 1).Masters[0]
 	runID := infoField(t, m, "server", "run_id")
 	if _, err := m.Do("SHUTDOWN", "NOSAVE"); err == nil {
-		t.Fatal("SHUTDOWN was answered")
+		t.Fatal("SHUTDOWN got a reply")
 	}
 	eventually(t, "a start after SHUTDOWN", func() bool { return m.Start() == nil })
 	if now := infoField(t, m, "server", "run_id"); now == runID {

@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// starter starts child processes from one OS thread that lives until stop. The death
-// signal of a Linux child fires when the *thread* that forked it ends, and Go ends and
-// makes threads as it likes: started from just any goroutine, a server could be killed
-// in the middle of a test.
+// starter starts child processes from one OS thread that lives until stop. The death signal of a
+// Linux child fires when the *thread* that forked it ends, and Go ends and makes threads at will.
+// Started from just any goroutine, a server could be killed in the middle of a test.
 type starter struct {
 	jobs  chan func()
 	ended chan struct{}
@@ -30,7 +29,7 @@ func (s *starter) run() {
 	}
 }
 
-// start calls cmd.Start on the starter's thread. Not to be called after stop.
+// start calls cmd.Start on the starter's thread. It must not be called after stop.
 func (s *starter) start(cmd *exec.Cmd) error {
 	result := make(chan error)
 	s.jobs <- func() { result <- cmd.Start() }

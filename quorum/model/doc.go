@@ -1,34 +1,44 @@
-// Package model holds no code, only tests: an exhaustive search of the protocol of docs/design.md, section 4, for two holders
-// and for fencing tokens that do not increase.
+// Package model holds no code, only tests: an exhaustive search of the protocol of docs/design.md,
+// section 4, for two holders and for fencing tokens that do not increase.
 //
-//   - protocol_test.go is the protocol: what a node does, and what a client does. It is the file to read.
-//   - state_test.go is what they know, and world_test.go what may happen to them: delays, deaths, restarts, the clock.
-//   - rules_test.go has the protocol stand the search, and each of its safety rules, left out, fail it.
-//   - explore_test.go searches all that can come of it, breadth first, so that no shorter way leads to what it finds.
+//   - protocol_test.go is the protocol: what a node does, and what a client does. Read this file
+//     first.
+//   - state_test.go is the state of nodes and clients. world_test.go is what may happen to them:
+//     delays, dead connections, restarts, the clock.
+//   - rules_test.go searches the protocol as it is, and once for each safety rule that is left out.
+//     The first search must find nothing, the others a violation.
+//   - explore_test.go searches all reachable states breadth first, so a trace that it finds is a
+//     shortest one.
 //
 // # What is promised
 //
-// With honest clocks: no two clients hold the lock at one time, and each acquisition has a greater token than all before it.
+// With honest clocks, no two clients hold the lock at one time, and each acquisition has a greater
+// token than all before it.
 //
-// With clocks that lie (a lease may end on a node at any time, unnoticed) two may hold at one time, and one whose token was
-// settled early may come to know it late. What remains is what a fenced resource needs: no two acquisitions ever have equal
-// tokens, and an attempt that began after another had acquired gets a greater token than that one.
+// With lying clocks a lease may end on a node at any time, and its holder does not notice. Two
+// clients may then hold at one time, and a client may learn late of a token that was settled early.
+// A fenced resource still has what it needs: no two acquisitions ever have equal tokens, and an
+// attempt that began after another client had acquired gets a greater token than that client.
 //
-// Only the seed, which is a clock, makes good a counter that a node forgot. So tokens are promised over nodes that forget, or
-// over clocks that lie, not over both.
+// Only the seed, which is a clock, restores a counter that a node forgot. So tokens are promised
+// over nodes that forget or over clocks that lie, not over both.
 //
 // # What is bounded
 //
-// Three nodes, the rule "majority", two or three clients, one or two attempts of each. How many connections die, how many
-// nodes restart, and, where there are seeds, how long it lasts, is bounded in each search and said in its log. Delays and
-// renewals are not, nor is time without seeds: the states repeat, and the search comes to its end.
+// Three nodes, the quorum rule "majority", two or three clients, one or two attempts for each. Each
+// search bounds how many connections die and how many nodes restart, and, where there are seeds,
+// the time, and logs these bounds. Delays and renewals are not bounded, nor is time without seeds:
+// the states repeat, and the search completes.
 //
-// What a connection that died may still deliver is a set: each kind of request of an attempt at most once. A holder asks a
-// node only when nothing is under way there. A holder asks for a repair as soon as what the node confirmed has run out, a
-// round earlier than the library does. Drift is zero: a node frees a lock no sooner than in the tick in which its holder stops. A node
-// forgets all or nothing. Re-entry, several names, and two addresses of one process are left out.
+// The requests that a dead connection may still deliver are a set: each kind of request of an
+// attempt at most once. A holder sends to a node only when no request is under way there. A holder
+// asks for a repair as soon as the time that the node confirmed has run out, one renewal earlier
+// than the library does. Drift is zero: a node frees a lock no sooner than in the tick in which its
+// holder stops. A node forgets all or nothing. Re-entry, several names, and two addresses of one
+// process are left out.
 //
-// A reply is read when it is given, unless the search says otherwise. Where no tokens are kept this leaves nothing out: who
-// reads a reply late might as well be served late, or act late. Where they are, it leaves out a reply that is passed over
-// when the rule is met: the searches with late replies to requests for a grant have those too.
+// A reply is read when it is given, unless the search says otherwise. Without tokens this leaves
+// nothing out: a client that reads a reply late has the same states as one that is served late or
+// acts late. With tokens it leaves out a reply that is unread when the quorum is reached: the
+// searches with late replies to requests for a grant cover those.
 package model

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// step is what happened, for the trace.
+// step is one event of the trace.
 type step struct {
 	does                 action
 	client, number, node uint8
@@ -19,15 +19,15 @@ type action uint8
 
 const (
 	begins action = iota
-	takes
+	commits
 	watches
 	ends
 	delivers
 	deliversUnread
-	deliversUnheard
-	deliversUnanswered
-	hears
-	strays
+	deliversThenDies
+	deliversThenTimesOut
+	reads
+	deliversLate
 	dies
 	timesOut
 	restarts
@@ -40,9 +40,9 @@ const (
 // outcome is what a search found.
 type outcome struct {
 	states, transitions, depth int
-	complete                   bool // there is nothing that was not looked at
+	complete                   bool // every reachable state was searched
 	took                       time.Duration
-	broken                     string // what was, if anything
+	broken                     string // the promise that was broken, "" for none
 	trace                      []string
 }
 
@@ -54,12 +54,14 @@ func (o outcome) String() string {
 	if o.broken != "" {
 		how = fmt.Sprintf("%s after %d steps", o.broken, len(o.trace))
 	}
-	return fmt.Sprintf("%d states, %d transitions, depth %d, %v: %s", o.states, o.transitions, o.depth, o.took.Round(time.Millisecond), how)
+	return fmt.Sprintf("%d states, %d transitions, depth %d, %v: %s", o.states, o.transitions, o.depth,
+		o.took.Round(time.Millisecond), how)
 }
 
-// explore goes through all states that can be reached, breadth first, up to so many, and stops where a promise is broken. States
-// that differ only in which client or node is which count as one. Each is remembered by a hash of 64 bits: that two of some
-// million share one, and one of them is passed over, has a chance of about one in a million.
+// explore searches all reachable states breadth first, up to limit states, and stops where a
+// promise is broken. States that differ only in the names of clients or nodes count as one. A state
+// is remembered by a hash of 64 bits: the chance that two of some million states share a hash, and
+// one is skipped, is about one in a million.
 func (m *setup) explore(limit int) outcome {
 	begun := time.Now()
 	seed := maphash.MakeSeed()
@@ -115,7 +117,7 @@ func (m *setup) key(seed maphash.Seed, s *state) uint64 {
 	least := ^uint64(0)
 	for _, order := range orders[m.clients()] {
 		if m.attempts[order[0]] != m.attempts[0] || m.attempts[order[1]] != m.attempts[1] {
-			continue // they differ in more than their names
+			continue // they differ in more than names
 		}
 		all := struct {
 			nodes [nodes]uint64
@@ -146,7 +148,7 @@ func (m *setup) key(seed maphash.Seed, s *state) uint64 {
 	return least
 }
 
-// reduce clears what makes no difference to what can follow, so that more states are the same.
+// reduce clears what does not influence any later state, so that more states are the same.
 func (m *setup) reduce(s *state) {
 	for j := range s.attempts {
 		a, o := &s.attempts[j], owner(j+1)
@@ -157,12 +159,12 @@ func (m *setup) reduce(s *state) {
 		for i := range s.nodes {
 			l := &s.nodes[i].links[o.client()]
 			v := &l.votes[o.number()]
-			here := l.strays[o.number()]
+			here := l.mayArrive[o.number()]
 			for k, r := range l.queue {
 				switch {
 				case r == 0 || r.number() != o.number():
 				case r.kind() == release && !m.honest:
-					l.queue[k] = 0 // an expiry does what it does
+					l.queue[k] = 0 // it has the effect of an expiry
 				default:
 					here |= setOf(r.kind())
 				}
@@ -213,13 +215,13 @@ func (l *link) closeGaps() {
 	clear(l.queue[k:])
 }
 
-// orders are the ways to name so many clients.
+// orders are the permutations of the clients' names.
 var orders = [...][][]uint8{
 	2: {{0, 1}, {1, 0}},
 	3: {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}},
 }
 
-// replay goes through the steps once more, and tells them.
+// replay repeats the steps and describes each.
 func (m *setup) replay(steps []step) (lines []string) {
 	var s state
 	for _, by := range steps {
@@ -230,7 +232,7 @@ func (m *setup) replay(steps []step) (lines []string) {
 				m.reduce(&next)
 			}
 		})
-		lines = append(lines, fmt.Sprintf("%-62s %s", by.tell(m, &s, &next), m.show(&next)))
+		lines = append(lines, fmt.Sprintf("%-62s %s", by.describe(m, &s, &next), m.show(&next)))
 		s = next
 	}
 	return lines
@@ -246,17 +248,17 @@ func (m *setup) name(o owner) string {
 	return fmt.Sprintf("%c%d", 'A'+o.client(), o.number()+1)
 }
 
-// tell says what happened in a step.
-func (by step) tell(m *setup, before, after *state) string {
+// describe tells a step in words.
+func (by step) describe(m *setup, before, after *state) string {
 	o, at := ownerOf(by.client, by.number), by.node+1
 	who, what := m.name(o), words[by.kind]
 	switch by.does {
 	case begins:
 		if id := m.id(o); id != o {
-			return fmt.Sprintf("%s asks every node, as %s", who, m.name(id))
+			return fmt.Sprintf("%s asks every node under the id of %s", who, m.name(id))
 		}
 		return who + " asks every node"
-	case takes:
+	case commits:
 		if after.attempts[o-1].phase != holding {
 			return who + " reads the clock: too late"
 		}
@@ -268,16 +270,16 @@ func (by step) tell(m *setup, before, after *state) string {
 		return fmt.Sprintf("%s sends %ss, and repairs where it has no grant", who, what)
 	case ends:
 		return who + " gives up or unlocks: releases"
-	case hears:
-		return fmt.Sprintf("%s hears of its %s at %d%s", who, what, at, m.became(before, after, o))
+	case reads:
+		return fmt.Sprintf("%s reads the reply to its %s from %d%s", who, what, at, m.became(before, after, o))
 	case dies:
-		return fmt.Sprintf("the connection %c–%d dies; what is awaited goes out again", 'A'+by.client, at)
+		return fmt.Sprintf("the connection %c–%d dies; awaited requests are resent", 'A'+by.client, at)
 	case timesOut:
 		return fmt.Sprintf("%d does not answer %c in time", at, 'A'+by.client)
 	case restarts:
 		return fmt.Sprintf("%d restarts with its data", at)
 	case forgets:
-		return fmt.Sprintf("%d restarts and has forgotten all", at)
+		return fmt.Sprintf("%d restarts without its data", at)
 	case notices:
 		return fmt.Sprintf("a client notices that %d restarted", at)
 	case expires:
@@ -287,44 +289,45 @@ func (by step) tell(m *setup, before, after *state) string {
 	}
 	r := request(by.kind) | numbered(by.number)
 	scratch := *before
-	said, _ := m.carryOut(&scratch, &scratch.nodes[by.node], by.client, r)
+	answer, _ := m.carryOut(&scratch, &scratch.nodes[by.node], by.client, r)
 	line := fmt.Sprintf("%d runs %s's %s", at, who, what)
-	if by.does == strays {
-		line += ", that comes late"
+	if by.does == deliversLate {
+		line += ", which arrives late"
 	}
-	if said == no {
+	if answer == no {
 		line += ": no"
 	}
 	switch by.does {
 	case delivers:
 		line += m.became(before, after, o)
 	case deliversUnread:
-		line += "; the reply is on its way"
-	case deliversUnheard:
-		line += "; the connection dies before the reply, it goes out again"
-	case deliversUnanswered:
+		line += "; the reply is not read yet"
+	case deliversThenDies:
+		line += "; the connection dies before the reply, the request is resent"
+	case deliversThenTimesOut:
 		line += "; there is no reply in time"
 	}
 	return line
 }
 
-// became says what came of a reply.
+// became tells what a reply led to.
 func (m *setup) became(before, after *state, o owner) string {
 	was, is := before.attempts[o-1].phase, after.attempts[o-1].phase
 	switch {
 	case was == is:
 		return ""
 	case is == settling && m.tokens:
-		return fmt.Sprintf("; the rule is met, token %d", after.attempts[o-1].token)
+		return fmt.Sprintf("; the quorum is reached, token %d", after.attempts[o-1].token)
 	case is == settling:
-		return "; the rule is met"
+		return "; the quorum is reached"
 	case is == over:
 		return fmt.Sprintf("; %s fails: releases", m.name(o))
 	}
-	return fmt.Sprintf("; %s comes to life again", m.name(o))
+	return fmt.Sprintf("; %s holds again", m.name(o))
 }
 
-// show is a state on one line: for each node who has it, for how long, and its counter; then who believes to hold, and how long.
+// show is a state on one line: each node's owner, time to live and counter, then each holder and
+// its time left.
 func (m *setup) show(s *state) string {
 	var b strings.Builder
 	for i := range s.nodes {

@@ -1,6 +1,6 @@
 package model
 
-// ---- What a node does. Each request is one script: carried out at once, and wholly.
+// ---- What a node does. Each request is one script: it runs at once, and wholly.
 
 func (m *setup) carryOut(s *state, n *node, c uint8, r request) (reply, uint8) {
 	o := ownerOf(c, r.number())
@@ -17,7 +17,7 @@ func (m *setup) carryOut(s *state, n *node, c uint8, r request) (reply, uint8) {
 		case n.owner != id:
 			return no, 0
 		case m.keeps(raiseSameGrant) && n.counter != granted && n.counter != a.token:
-			return no, 0 // another had it in between: a copy of the request for the grant came late, and found the node free
+			return no, 0 // another owner had it in between: a late copy of the request found the node free
 		}
 		n.counter = max(n.counter, a.token)
 	case renew, extend:
@@ -43,7 +43,7 @@ func (m *setup) carryOut(s *state, n *node, c uint8, r request) (reply, uint8) {
 	return yes, 0
 }
 
-// grant is acquire.lua: a fresh grant counts up, but a request that comes twice and a repair do not.
+// grant is acquire.lua: a fresh grant counts up, a resent request and a repair do not.
 func (m *setup) grant(n *node, id owner, fresh bool, token uint8) (reply, uint8) {
 	mine := n.owner == id
 	if n.tombstone[id-1] > 0 {
@@ -63,14 +63,15 @@ func (m *setup) grant(n *node, id owner, fresh bool, token uint8) (reply, uint8)
 	return yes, n.counter
 }
 
-// notice writes the marker of a node that has restarted. The quarantine lasts from when the first client, any client, notices.
+// notice writes the marker of a node that restarted. The quarantine begins when the first client
+// notices.
 func (m *setup) notice(n *node) {
 	if n.quarantine == noMarker {
 		n.quarantine = m.maxLease
 	}
 }
 
-// id is what an attempt is known by on the nodes.
+// id is the owner id of an attempt on the nodes.
 func (m *setup) id(o owner) owner {
 	if m.keeps(freshOwner) {
 		return o
@@ -103,26 +104,26 @@ func (m *setup) send(s *state, o owner, i int, k kind) {
 	s.attempts[o-1].offer = offer
 }
 
-// hear reads a node's reply.
-func (m *setup) hear(s *state, o owner, i int) {
+// readReply is the client reading a node's reply.
+func (m *setup) readReply(s *state, o owner, i int) {
 	a, v := &s.attempts[o-1], s.vote(o, i)
-	asked, said := v.awaits, v.reply
+	asked, answer := v.awaits, v.reply
 	v.awaits, v.reply = nothing, silence
 	if asked == acquire {
-		v.answer = said
+		v.answer = answer
 		if !m.keeps(countFromOwnSend) {
 			v.offer = a.offer
 		}
 	}
 	switch {
-	case asked == raise && said == yes:
+	case asked == raise && answer == yes:
 		v.raised = 1
 	case asked == raise && m.keeps(frozenReads):
-		m.end(s, o) // exactly as many were read as are needed
+		m.end(s, o) // exactly as many were read as the quorum needs
 	case asked == raise:
-	case said == yes:
+	case answer == yes:
 		v.left = max(v.left, v.offer)
-	case said == no:
+	case answer == no:
 		v.left = 0
 	}
 	switch {
@@ -135,8 +136,8 @@ func (m *setup) hear(s *state, o owner, i int) {
 	}
 }
 
-// judge ends the asking as soon as the rule is met, or cannot be met any more. What is granted later counts for the deadline
-// only.
+// judge ends the asking as soon as the quorum is reached, or out of reach. A later grant counts for
+// the deadline only.
 func (m *setup) judge(s *state, o owner) {
 	a, granted, denied := &s.attempts[o-1], 0, 0
 	for i := range s.nodes {
@@ -169,7 +170,7 @@ func (m *setup) judge(s *state, o owner) {
 	}
 }
 
-// settled tells that as many of the nodes that were read as the rule needs stand no lower than the token.
+// settled reports whether a quorum of the nodes that were read stands no lower than the token.
 func (m *setup) settled(s *state, o owner) bool {
 	count := 0
 	for i := range s.nodes {
@@ -183,8 +184,8 @@ func (m *setup) settled(s *state, o owner) bool {
 	return count >= need
 }
 
-// take makes a settled attempt a held lock. Reading the clock is its very last step.
-func (m *setup) take(s *state, o owner) {
+// commit makes a settled attempt a held lock. Reading the clock is its very last step.
+func (m *setup) commit(s *state, o owner) {
 	if m.keeps(clockReadLast) && m.deadline(s, o) == 0 {
 		m.end(s, o)
 		return
@@ -202,13 +203,14 @@ func (m *setup) take(s *state, o owner) {
 	s.highest = max(s.highest, a.token)
 }
 
-// deadline is the need-th largest d_i, from now.
+// deadline is the time left until the need-th largest d_i.
 func (m *setup) deadline(s *state, o owner) uint8 {
 	x, y, z := s.vote(o, 0).left, s.vote(o, 1).left, s.vote(o, 2).left
 	return max(min(x, y), min(y, z), min(x, z))
 }
 
-// watch is a round of the watchdog: every node is asked to renew what it keeps, or to grant again what it does not keep.
+// watch is one tick of the watchdog: it asks every node to renew what the node keeps, or to grant
+// again what it lost.
 func (m *setup) watch(s *state, o owner, how kind) {
 	for i := range s.nodes {
 		switch v := s.vote(o, i); {
@@ -221,31 +223,32 @@ func (m *setup) watch(s *state, o owner, how kind) {
 	}
 }
 
-// lose ends a hold at its deadline. It is dead for ever: no answer is read any more.
+// lose ends a hold at its deadline. A lost hold reads no more replies.
 func (m *setup) lose(s *state, o owner) {
 	if m.keeps(deadStaysDead) {
 		m.end(s, o)
 	} else {
-		m.letGo(s, o)
+		m.releaseAll(s, o)
 	}
 }
 
-// end gives up an attempt that failed, or unlocks.
+// end gives up a failed attempt, or unlocks.
 func (m *setup) end(s *state, o owner) {
-	m.letGo(s, o)
+	m.releaseAll(s, o)
 	for i := range s.nodes {
 		v := s.vote(o, i)
 		*v = vote{token: v.token}
 	}
 }
 
-// letGo sends a release to every node. Where an earlier request may come after it, on a connection that died, it leaves a
-// tombstone; but lying clocks may end that at once.
-func (m *setup) letGo(s *state, o owner) {
+// releaseAll sends a release to every node. The release leaves a tombstone where an earlier request
+// may arrive after it, on a dead connection. With lying clocks no tombstone is left: its time may
+// end at once.
+func (m *setup) releaseAll(s *state, o owner) {
 	s.attempts[o-1].phase = over
 	for i := range s.nodes {
 		l, r := &s.nodes[i].links[o.client()], request(release)|numbered(o.number())
-		if l.strays[o.number()] != 0 && m.honest && m.keeps(tombstones) {
+		if l.mayArrive[o.number()] != 0 && m.honest && m.keeps(tombstones) {
 			r |= marked
 		}
 		l.push(r)

@@ -7,23 +7,23 @@ const (
 	maxAttempts = 2
 	owners      = maxClients * maxAttempts
 
-	noMarker = 15 // the quarantine of a node that forgot before anybody noticed
+	noMarker = 15 // the quarantine of a node that forgot, until a client notices
 	seedStep = 8  // by how much a seed rises in a tick: more than counters rise by grants
 )
 
-// setup is what a search goes through, and the one rule that it leaves out.
+// setup is the bounds of a search, and the one rule that it leaves out.
 type setup struct {
 	attempts [maxClients]uint8 // of each client: 0, 1 or 2
-	honest   bool              // a lease ends in time. Else it ends on a node at any time, and its holder does not notice
-	tokens   bool              // counters are kept. Without them the states repeat, and a search can be over all time
-	lease    uint8             // ticks, of a grant and of a renewal
-	maxLease uint8             // what a holder may extend it to, and how long a quarantine lasts
+	honest   bool              // a lease ends in time; else it may end on a node at any time, unnoticed
+	tokens   bool              // counters are kept; without them the states repeat, and a search covers all time
+	lease    uint8             // in ticks, of a grant and of a renewal
+	maxLease uint8             // the longest lease of an extension, and the length of a quarantine
 	fixed    bool              // leases are never renewed
 	deaths   uint8             // how many connections may die
 	restarts uint8             // how many times a node may restart with its data
-	forgets  uint8             // how many times without
-	ticks    uint8             // how long it all lasts; 0 is without end
-	late     kinds             // the requests to which a client may read the reply late
+	forgets  uint8             // how many times it may restart without its data
+	ticks    uint8             // the length of the search; 0 for no end
+	late     kinds             // the kinds of requests whose replies a client may read late
 	off      rule
 }
 
@@ -37,24 +37,24 @@ func (m *setup) clients() uint8 {
 	return n
 }
 
-// owner is an attempt of a client, counted from 1; 0 is nobody.
+// owner is an attempt of a client, counted from 1; 0 for none.
 type owner uint8
 
 func ownerOf(client, attempt uint8) owner { return owner(client*maxAttempts+attempt) + 1 }
 func (o owner) client() uint8             { return uint8(o-1) / maxAttempts }
 func (o owner) number() uint8             { return uint8(o-1) % maxAttempts }
 
-// state is all there is. It is made of bytes only, to be compared and hashed at once.
+// state is the whole state. It consists of bytes only, so that it is compared and hashed at once.
 type state struct {
 	nodes [nodes]node
 	world
 }
 
-// world is what is not of one node.
+// world is the state that belongs to no one node.
 type world struct {
 	attempts [owners]attempt
-	acquired [8]uint8 // the set of the tokens of all acquisitions so far, a bit for each
-	highest  uint8    // of them
+	acquired [8]uint8 // the tokens of all acquisitions so far, one bit each
+	highest  uint8    // the highest of these tokens
 	repeated uint8    // 1 when a token was not greater than it had to be
 	ticks    uint8
 	deaths   uint8
@@ -62,7 +62,7 @@ type world struct {
 	forgets  uint8
 }
 
-// node is one master, and what is under way between it and the clients.
+// node is one master, and the requests under way between it and the clients.
 type node struct {
 	owner      owner
 	ttl        uint8
@@ -72,30 +72,32 @@ type node struct {
 	links      [maxClients]link
 }
 
-// link is what is under way from one client to one node: an ordered pipeline, and what connections that died may yet deliver.
+// link is the requests from one client to one node: an ordered pipeline, and the requests that dead
+// connections may still deliver.
 type link struct {
-	queue  [4]request
-	strays [maxAttempts]kinds
-	votes  [maxAttempts]vote
+	queue     [4]request
+	mayArrive [maxAttempts]kinds
+	votes     [maxAttempts]vote
 }
 
-// vote is a node's part in an attempt, as the client knows it; but it has yet to read the reply.
+// vote is a node's part in an attempt, as the client knows it, and the reply that the client has
+// not read.
 type vote struct {
-	awaits kind  // the request under way
-	reply  reply // to it; silence until it was carried out
+	awaits kind  // the kind of the request under way
+	reply  reply // to that request; silence until it ran
 	answer reply // to the request for a grant, once read
 	token  uint8 // the counter that came with the grant
-	read   uint8 // 1 for R, the grants that were read when the rule was met
+	read   uint8 // 1 when it is in R, the grants that were read when the quorum was reached
 	raised uint8 // 1 when the node confirmed the write-back
-	left   uint8 // d_i − now: how long the node keeps the grant, as far as it has confirmed
-	offer  uint8 // what left becomes when the request under way succeeds: it counts from the instant that was sent
+	left   uint8 // d_i − now: how long the node keeps the grant, by its last confirmation
+	offer  uint8 // left after the request under way succeeds: it counts from the instant of the sending
 }
 
 type attempt struct {
 	phase phase
 	token uint8
 	seed  uint8
-	floor uint8 // the highest token that had been acquired when it began
+	floor uint8 // the highest token that had been acquired when the attempt began
 	offer uint8 // as a vote's, but counted from the latest request to any node
 }
 
@@ -103,13 +105,13 @@ type phase uint8
 
 const (
 	unborn   phase = iota
-	asking         // until the rule is met
+	asking         // until the quorum is reached
 	settling       // the token; then the clock is read
-	holding        // and believing it
+	holding        // the client believes that it holds
 	over           // failed, lost or released
 )
 
-// request is a kind and whose it is; a release may leave a tombstone.
+// request is a kind and the number of the client's attempt; a release may leave a tombstone.
 type request uint8
 
 const (
@@ -133,7 +135,7 @@ const (
 	release
 )
 
-// kinds is a set.
+// kinds is a set of kinds.
 type kinds uint8
 
 func setOf(k kind) kinds          { return 1 << k }
@@ -151,7 +153,7 @@ func (s *state) vote(o owner, i int) *vote { return &s.nodes[i].links[o.client()
 
 func (l *link) push(r request) {
 	for i := range l.queue {
-		if l.queue[i] == 0 || l.queue[i] == r { // the same once more, behind itself, does nothing
+		if l.queue[i] == 0 || l.queue[i] == r { // the same request again, behind itself, does nothing
 			l.queue[i] = r
 			return
 		}

@@ -2,7 +2,7 @@ package model
 
 // ---- What the world does.
 
-// deliver carries out what is first in a pipeline.
+// deliver runs the first request of a pipeline.
 func (m *setup) deliver(s *state, c uint8, i int) {
 	n := &s.nodes[i]
 	l := &n.links[c]
@@ -18,15 +18,16 @@ func (m *setup) deliver(s *state, c uint8, i int) {
 	}
 }
 
-// stray carries out what a connection that died delivers late. Nobody hears the reply.
-func (m *setup) stray(s *state, c uint8, i int, r request) {
+// deliverLate runs a request that a dead connection delivers late. No client reads its reply.
+func (m *setup) deliverLate(s *state, c uint8, i int, r request) {
 	n := &s.nodes[i]
-	n.links[c].strays[r.number()] &^= setOf(r.kind())
+	n.links[c].mayArrive[r.number()] &^= setOf(r.kind())
 	m.carryOut(s, n, c, r)
 }
 
-// die ends a connection. What was not carried out may be yet, in any order. A reply that was under way is lost. On the next
-// connection releases go out again, and what is awaited does, too; or else, the node did not answer in time, it has failed.
+// die ends a connection. A request that did not run may still run, in any order. A reply that was
+// under way is lost. On the next connection releases are resent, and so are awaited requests when
+// again is true; else the node did not answer in time, and the awaited request has failed.
 func (m *setup) die(s *state, c uint8, i int, again bool) {
 	s.deaths++
 	l := &s.nodes[i].links[c]
@@ -34,7 +35,7 @@ func (m *setup) die(s *state, c uint8, i int, again bool) {
 	l.queue = [len(l.queue)]request{}
 	for _, r := range queue {
 		if r != 0 {
-			l.strays[r.number()] |= setOf(r.kind())
+			l.mayArrive[r.number()] |= setOf(r.kind())
 		}
 		if r.kind() == release {
 			if m.honest && m.keeps(tombstones) {
@@ -65,7 +66,8 @@ func (m *setup) die(s *state, c uint8, i int, again bool) {
 	}
 }
 
-// restart brings a node back with its data; but its process is not the one that the marker names, and may have missed writes.
+// restart brings a node back with its data. Its marker names the old process, and it may have
+// missed writes.
 func (m *setup) restart(s *state, i int) {
 	s.restarts++
 	if m.keeps(quarantine) {
@@ -82,7 +84,8 @@ func (m *setup) forget(s *state, i int) {
 	}
 }
 
-// tick lets time pass, everywhere alike. The context of a lock ends at its deadline, without needing a packet.
+// tick advances time everywhere alike. A lock's context ends at its deadline, and needs no packet
+// for that.
 func (m *setup) tick(s *state) {
 	if m.ticks > 0 {
 		s.ticks++
@@ -168,7 +171,7 @@ func (m *setup) clientSteps(s *state, o owner, try func(step, func(*state))) {
 		return
 	case settling:
 		if m.settled(s, o) {
-			does(takes, m.take)
+			does(commits, m.commit)
 		}
 	case holding:
 		if m.fixed {
@@ -182,7 +185,7 @@ func (m *setup) clientSteps(s *state, o owner, try func(step, func(*state))) {
 		}
 		what.kind = nothing
 	}
-	// With lying clocks an end does no more than make room for the client's next attempt.
+	// With lying clocks an end only makes room for the client's next attempt.
 	if a.phase != over && (m.honest || o.number()+1 < m.attempts[o.client()]) {
 		does(ends, m.end)
 	}
@@ -204,25 +207,25 @@ func (m *setup) linkSteps(s *state, c uint8, i int, try func(step, func(*state))
 		if l.votes[number].awaits != k {
 			deliver(delivers, func(*state) {})
 		} else {
-			deliver(delivers, func(s *state) { m.hear(s, ownerOf(c, number), i) })
+			deliver(delivers, func(s *state) { m.readReply(s, ownerOf(c, number), i) })
 			if m.late.has(k) {
 				deliver(deliversUnread, func(*state) {})
 			}
 			if s.deaths < m.deaths {
-				deliver(deliversUnheard, func(s *state) { m.die(s, c, i, true) })
-				deliver(deliversUnanswered, func(s *state) { m.die(s, c, i, false) })
+				deliver(deliversThenDies, func(s *state) { m.die(s, c, i, true) })
+				deliver(deliversThenTimesOut, func(s *state) { m.die(s, c, i, false) })
 			}
 		}
 	}
 	for number := range m.attempts[c] {
 		o := ownerOf(c, number)
-		// A late reply to a request for a grant is read when the rule has been met without it.
+		// A late reply to a request for a grant is read once the quorum is reached without it.
 		if v := l.votes[number]; v.reply != silence && (v.awaits != acquire || s.attempts[o-1].phase != asking) {
-			does(hears, number, v.awaits, func(s *state) { m.hear(s, o, i) })
+			does(reads, number, v.awaits, func(s *state) { m.readReply(s, o, i) })
 		}
 		for k := acquire; k <= release; k++ {
-			if l.strays[number].has(k) {
-				does(strays, number, k, func(s *state) { m.stray(s, c, i, request(k)|numbered(number)) })
+			if l.mayArrive[number].has(k) {
+				does(deliversLate, number, k, func(s *state) { m.deliverLate(s, c, i, request(k)|numbered(number)) })
 			}
 		}
 	}
@@ -236,7 +239,7 @@ func (m *setup) linkSteps(s *state, c uint8, i int, try func(step, func(*state))
 
 func (l *link) awaits() bool { return l.votes[0].awaits != nothing || l.votes[1].awaits != nothing }
 
-// broken says which promise a state breaks, if any.
+// broken names the promise that a state breaks, "" for none.
 func (m *setup) broken(s *state) string {
 	held := 0
 	for i := range s.attempts {

@@ -17,7 +17,7 @@ import (
 
 // contended is a peer with its defaults for waiting, as one process uses it.
 type contended interface {
-	// acquire waits until it has the lock, or ctx is done.
+	// acquire waits until the lock is acquired or ctx is done.
 	acquire(ctx context.Context, name string) (release func(context.Context) error, err error)
 	attempts() int // up to the last that succeeded
 	Close() error
@@ -46,7 +46,7 @@ func (w *waiting) acquire(ctx context.Context, name string) (func(context.Contex
 	if err != nil {
 		return nil, err
 	}
-	// Every attempt of a locker has an owner of the next number.
+	// A locker numbers the owners of its attempts.
 	_, text, _ := strings.Cut(lock.Owner(), ":")
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -59,7 +59,7 @@ func (w *waiting) acquire(ctx context.Context, name string) (func(context.Contex
 
 func (w *waiting) attempts() int { return int(w.last.Load()) }
 
-// retrying is redsync with the delays that it has by default, and counted.
+// retrying is redsync with its default delays, which it counts.
 type retrying struct {
 	*peers.Redsync
 	tried atomic.Int64
@@ -69,10 +69,10 @@ func (r *retrying) acquire(ctx context.Context, name string) (func(context.Conte
 	var delays int64
 	mutex := r.Mutex(name, redsync.WithRetryDelayFunc(func(int) time.Duration {
 		delays++
-		return time.Duration(50+rand.IntN(200)) * time.Millisecond // redsync's own, which is not exported
+		return time.Duration(50+rand.IntN(200)) * time.Millisecond // redsync's own delay, which is not exported
 	}))
 	var err error
-	// It gives up after 32 tries by default. Somebody who waits asks again.
+	// redsync gives up after 32 tries by default. A waiter calls again.
 	for tries := int64(1); ; tries++ {
 		if err = mutex.LockContext(ctx); err == nil {
 			r.tried.Add(tries + delays)

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// instant is a reading of CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share. Go's own readings cannot
-// be handed to another process.
+// instant is a reading of CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share. A
+// Go reading has no meaning in another process.
 type instant int64
 
 func now() instant {

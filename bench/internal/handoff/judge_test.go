@@ -8,18 +8,18 @@ import (
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
 )
 
-func TestJudgeCountsWhatWasWantedInAnotherProcess(t *testing.T) {
+func TestJudgeCountsLocksContendedByAnotherProcess(t *testing.T) {
 	plan := Plan{Contenders: 4, Processes: 2, Locks: 1}
 	accounts := []account{
 		{Process: 0, Attempts: 5, Holds: []hold{
 			{Contender: 0, Asked: 1, Acquired: 10, Released: 20},
-			{Contender: 1, Asked: 2, Acquired: 25, Released: 30},  // regained: contender 2 wants it
-			{Contender: 0, Asked: 60, Acquired: 70, Released: 80}, // nobody waited when it was released
-			{Contender: 1, Asked: 90, Acquired: 95, Released: 99}, // only its own process waited
+			{Contender: 1, Asked: 2, Acquired: 25, Released: 30},  // regained: contender 2 waits
+			{Contender: 0, Asked: 60, Acquired: 70, Released: 80}, // no contender waited at the release
+			{Contender: 1, Asked: 90, Acquired: 95, Released: 99}, // only a contender of the same process waited
 		}},
 		{Process: 1, Attempts: 2, Holds: []hold{
 			{Contender: 2, Asked: 3, Acquired: 37, Released: 50},
-			{Contender: 2, Asked: 75, Acquired: 79, Released: 89}, // too early
+			{Contender: 2, Asked: 75, Acquired: 79, Released: 89}, // overlaps
 			{Contender: 3, Asked: 85},
 		}},
 	}
@@ -27,25 +27,27 @@ func TestJudgeCountsWhatWasWantedInAnotherProcess(t *testing.T) {
 	if want := []time.Duration{7}; !slices.Equal(r.Handoffs, want) {
 		t.Errorf("handoffs %v, want %v", r.Handoffs, want)
 	}
-	if r.Regained != 1 || r.CameBy != 0 || len(r.Waits) != 6 || r.Attempts != 7 || r.Sent != 10 || r.Overlaps != 1 || !slices.Equal(r.Shares, []int{2, 2, 2, 0}) {
+	if r.Regained != 1 || r.Newcomers != 0 || len(r.Waits) != 6 || r.Attempts != 7 || r.Sent != 10 ||
+		r.Overlaps != 1 || !slices.Equal(r.Shares, []int{2, 2, 2, 0}) {
 		t.Errorf("%+v", r)
 	}
-	if sum := Sum([]Round{r, r}); len(sum.Waits) != 12 || !slices.Equal(sum.Shares, []int{4, 4, 4, 0}) || len(sum.Handoffs) != 2 {
+	if sum := Sum([]Round{r, r}); len(sum.Waits) != 12 || !slices.Equal(sum.Shares, []int{4, 4, 4, 0}) ||
+		len(sum.Handoffs) != 2 {
 		t.Errorf("twice: %+v", sum)
 	}
-	if most, least := r.Luck(); most != 2/1.5 || least != 0 {
-		t.Errorf("luck %v and %v", most, least)
+	if most, least := r.Spread(); most != 2/1.5 || least != 0 {
+		t.Errorf("spread %v and %v", most, least)
 	}
 }
 
-func TestJudgeKnowsWhoCameBy(t *testing.T) {
+func TestJudgeCountsNewcomers(t *testing.T) {
 	plan := Plan{Contenders: 3, Processes: 3, Locks: 1}
 	r := judge(plan, "redsync", []account{
 		{Process: 0, Holds: []hold{{Contender: 0, Asked: 1, Acquired: 2, Released: 10}}},
 		{Process: 1, Holds: []hold{{Contender: 1, Asked: 3}}},
 		{Process: 2, Holds: []hold{{Contender: 2, Asked: 12, Acquired: 15, Released: 20}}},
 	}, nil)
-	if len(r.Handoffs) != 1 || r.Handoffs[0] != 5 || r.CameBy != 1 {
+	if len(r.Handoffs) != 1 || r.Handoffs[0] != 5 || r.Newcomers != 1 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -53,8 +55,10 @@ func TestJudgeKnowsWhoCameBy(t *testing.T) {
 func TestJudgeKeepsLocksApart(t *testing.T) {
 	plan := Plan{Contenders: 4, Processes: 2, Locks: 2}
 	r := judge(plan, "redsync", []account{
-		{Process: 0, Holds: []hold{{Contender: 0, Asked: 1, Acquired: 2, Released: 10}, {Contender: 1, Asked: 1, Acquired: 2, Released: 12}}},
-		{Process: 1, Holds: []hold{{Contender: 2, Asked: 3, Acquired: 11, Released: 20}, {Contender: 3, Asked: 3, Acquired: 15, Released: 20}}},
+		{Process: 0, Holds: []hold{{Contender: 0, Asked: 1, Acquired: 2, Released: 10},
+			{Contender: 1, Asked: 1, Acquired: 2, Released: 12}}},
+		{Process: 1, Holds: []hold{{Contender: 2, Asked: 3, Acquired: 11, Released: 20},
+			{Contender: 3, Asked: 3, Acquired: 15, Released: 20}}},
 	}, nil)
 	if want := []time.Duration{1, 3}; !slices.Equal(r.Handoffs, want) || r.Overlaps != 0 {
 		t.Errorf("%+v", r)

@@ -1,51 +1,53 @@
-// Package handoff measures how long a lock that is wanted lies idle: from the call that unlocks it in one process to the moment
-// somebody in another process has it.
+// Package handoff measures how long a contended lock lies idle: from the call that unlocks it in
+// one process to its acquisition in another.
 package handoff
 
 import "time"
 
-// Plan is who contends for what. Each process is this program, started again.
+// Plan is which contenders contend for which locks. Each process is this program, started again.
 //
-// Where holding or staying away takes less time than a waiter sleeps between its attempts, others come by when the lock happens to
-// be free, and take it: it is not idle for long, though those who wait are not woken. Two contenders for each lock that hold it, and
-// stay away, for longer than any waiter sleeps show the waking alone: nobody else comes by, and one waits at every release.
+// Where the hold or the pause is shorter than a waiter's sleep between attempts, newcomers find the
+// lock free and take it: it is not idle for long, though no waiter is woken. With two contenders
+// for each lock, and a hold and a pause longer than any such sleep, only the wake-up is measured:
+// there is no newcomer, and one contender waits at every release.
 type Plan struct {
 	Contenders int // over all processes and locks
 	Processes  int
-	Locks      int           // contender i wants lock i mod Locks
-	Hold       time.Duration // how long each holds the lock
-	Away       time.Duration // how long each then stays away
+	Locks      int           // contender i contends for lock i mod Locks
+	Hold       time.Duration // how long a contender holds the lock
+	Away       time.Duration // how long a contender then stays away
 	For        time.Duration
 }
 
-// Peers are the names of those that can be measured.
+// Peers are the names of the peers.
 var Peers = []string{"quorumlock", "redsync"}
 
-// task is what a process is told.
+// task is a process' orders.
 type task struct {
 	Peer       string
 	URLs       []string
 	Process    int
-	First      int // its first contender, of all
+	First      int // the number of its first contender, of all
 	Contenders int // in this process
 	Locks      int
 	Name       string // of the locks, before their number
 	Hold, Away time.Duration
 }
 
-// start is when all begin and end, by the machine's monotonic clock.
+// start is the begin and the end for all processes, by the machine's monotonic clock.
 type start struct{ From, To instant }
 
-// account is what a process tells at the end.
+// account is a process' record of its run.
 type account struct {
 	Process  int
 	Holds    []hold
-	Attempts int // at acquiring, successful ones too
+	Attempts int // also the successful ones
 	Failures []string
 }
 
-// hold is one time that a contender wanted a lock, and had it, if Acquired is not 0. Released is before the call that unlocks it,
-// Acquired after the one that locks it: what is between the two of different holders is all that a user waits for.
+// hold is one attempt of a contender to hold a lock. Acquired is 0 where it failed. Released is
+// before the call that unlocks, Acquired after the call that locks: the time between two holders is
+// all that a user waits for.
 type hold struct {
 	Contender                 int
 	Asked, Acquired, Released instant

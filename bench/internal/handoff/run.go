@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	startAfter = 50 * time.Millisecond // all are ready: for the start to reach them
-	overtime   = 30 * time.Second      // for starting, and for giving account
+	startAfter = 50 * time.Millisecond // from the last ready worker, so that the start reaches all of them
+	overtime   = 30 * time.Second      // for starting and for the accounts
 )
 
-// Run starts the processes, lets them contend for one lock over the masters, and judges what they tell. Nothing else may use
-// the masters meanwhile: their commands are counted.
+// Run starts the processes, lets them contend over the masters, and judges their accounts. Nothing
+// else may use the masters meanwhile: Run counts their commands.
 func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Round, error) {
 	if p.Processes < 1 || p.Contenders < p.Processes || p.Locks < 1 {
-		return Round{}, fmt.Errorf("handoff: %d contenders in %d processes for %d locks: want at least one in each, for one", p.Contenders, p.Processes, p.Locks)
+		return Round{}, fmt.Errorf("handoff: %d contenders in %d processes for %d locks: "+
+			"want at least one lock, and a contender in each process", p.Contenders, p.Processes, p.Locks)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.For+overtime)
 	defer cancel()
@@ -57,20 +58,22 @@ func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Ro
 	return judge(p, peer, accounts, after.Since(before)), nil
 }
 
-// worker is a process that was started.
+// worker is a started process.
 type worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *json.Decoder
 }
 
-// startWorkers returns those that were started, also with an error, once they are ready.
+// startWorkers returns the started workers once they are ready; on an error, those that were
+// started.
 func (p Plan) startWorkers(ctx context.Context, peer string, all []*redistest.Master) (workers []*worker, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	t := task{Peer: peer, Locks: p.Locks, Name: fmt.Sprintf("bench:handoff:%s:%d", peer, now()), Hold: p.Hold, Away: p.Away}
+	t := task{Peer: peer, Locks: p.Locks, Hold: p.Hold, Away: p.Away,
+		Name: fmt.Sprintf("bench:handoff:%s:%d", peer, now())}
 	for _, m := range all {
 		t.URLs = append(t.URLs, m.URL())
 	}
@@ -114,7 +117,8 @@ func startWorker(ctx context.Context, program string, t task) (*worker, error) {
 	return &worker{cmd: cmd, in: in, out: json.NewDecoder(out)}, cmd.Start()
 }
 
-// end waits for a worker that has nothing left to do. One that waits for its start ends when its pipe closes.
+// end waits for a worker that is done. A worker that still waits for its start ends when its pipe
+// closes.
 func (w *worker) end() error {
 	closed := w.in.Close()
 	return errors.Join(w.cmd.Wait(), closed)

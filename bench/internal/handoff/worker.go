@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// taskVariable tells a program that it was started as a worker, and what to do.
+// taskVariable marks a process as a worker, and holds its task.
 const taskVariable = "QUORUMLOCK_BENCH_WORKER"
 
-// IsWorker tells whether this process was started by Run of another. Its main must call Work then, before anything else, and
-// end.
+// IsWorker reports whether [Plan.Run] of another process started this one. Its main must then call
+// [Work] before anything else, and exit.
 func IsWorker() bool { return os.Getenv(taskVariable) != "" }
 
-// Work contends as the parent says, and returns the exit code.
+// Work runs the parent's task, and returns the exit code.
 func Work() int {
 	if err := work(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
@@ -39,7 +39,7 @@ func work(in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer peer.Close()
-	// Connections are made before the start.
+	// The connections are made before the start.
 	if err := warmUp(peer, fmt.Sprintf("%s:warm-up:%d", t.Name, t.Process)); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func work(in io.Reader, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.To.until())
 	defer cancel()
-	// The parent keeps the pipe open for as long as it lives.
+	// The parent keeps the pipe open as long as it lives.
 	go func() {
 		lines.ReadByte()
 		cancel()
@@ -86,7 +86,7 @@ func (t task) contend(ctx context.Context, peer contended, s start) account {
 	var contenders sync.WaitGroup
 	for i := range t.Contenders {
 		contenders.Go(func() {
-			// Not all at one instant, for they would stay in step.
+			// Spread out: contenders that start at one instant would stay in step.
 			time.Sleep(s.From.until() + rand.N(t.Hold+t.Away+1))
 			holds[i], failures[i] = t.contendAs(ctx, peer, t.First+i)
 		})

@@ -9,10 +9,10 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-// Commands counts calls by command, those inside scripts too, over all masters.
+// Commands counts calls by command over all masters, also the calls inside scripts.
 type Commands map[string]int
 
-// CountCommands reads what the masters have counted since they started.
+// CountCommands reads the masters' counts since they started.
 func CountCommands(all []*redistest.Master) (Commands, error) {
 	counts := Commands{}
 	for _, m := range all {
@@ -36,7 +36,7 @@ func CountCommands(all []*redistest.Master) (Commands, error) {
 	return counts, nil
 }
 
-// Since returns what came on top of an earlier count.
+// Since returns the calls after an earlier count.
 func (c Commands) Since(before Commands) Commands {
 	more := Commands{}
 	for name, n := range c {
@@ -47,7 +47,8 @@ func (c Commands) Since(before Commands) Commands {
 	return more
 }
 
-// Sent is how many of them clients sent: all but those that scripts run and INFO, by which they were counted.
+// Sent is how many commands clients sent: all except those that scripts run, and INFO, which reads
+// the counts.
 func (c Commands) Sent(inScripts ...string) int {
 	sent := 0
 	for _, n := range c {

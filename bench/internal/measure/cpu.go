@@ -13,10 +13,11 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-// CPU is processor time. Unlike the time that passes it does not grow when others use the machine, much.
+// CPU is processor time. Other users of the machine increase it much less than they increase
+// elapsed time.
 type CPU struct{ Callers, Masters time.Duration }
 
-// readCPU returns what this process and the masters have used so far.
+// readCPU returns the processor time of this process and of the masters so far.
 func readCPU(all []*redistest.Master) (CPU, error) {
 	var c CPU
 	var own unix.Rusage

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Alternate runs every side once a round, in turns and each second round backwards, so that a machine that is busy for a while
-// is busy for all of them. The result is by side, then by round.
+// Alternate runs every side once a round, in turns, and each second round backwards, so that a busy
+// machine slows all sides alike. The result is indexed by side, then by round.
 func Alternate[T any](sides, rounds int, run func(side int) (T, error)) ([][]T, error) {
 	all := make([][]T, sides)
 	for round := range rounds {
@@ -25,7 +25,8 @@ func Alternate[T any](sides, rounds int, run func(side int) (T, error)) ([][]T, 
 	return all, nil
 }
 
-// Percentile returns the value that the part p of all, from 0 to 1, does not exceed; 0 for none at all.
+// Percentile returns the value that the part p of all, from 0 to 1, does not exceed; the zero value
+// for no values.
 func Percentile[T cmp.Ordered](p float64, all []T) T {
 	if len(all) == 0 {
 		var none T
@@ -35,10 +36,10 @@ func Percentile[T cmp.Ordered](p float64, all []T) T {
 	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
 }
 
-// Median returns the upper one of an even number.
+// Median returns the upper median of an even number of values.
 func Median[T cmp.Ordered](all []T) T { return Percentile(0.5, all) }
 
-// Of takes one figure out of each sample.
+// Of takes one figure from each sample.
 func Of[S, T any](samples []S, figure func(S) T) []T {
 	all := make([]T, len(samples))
 	for i, s := range samples {
@@ -47,7 +48,8 @@ func Of[S, T any](samples []S, figure func(S) T) []T {
 	return all
 }
 
-// Ratio returns the median of the rounds' own ratios: the two sides of a round ran next to each other.
+// Ratio returns the median of the rounds' own ratios: the two sides of a round ran next to each
+// other.
 func Ratio[T ~int64 | ~float64](ours, theirs []T) float64 {
 	var ratios []float64
 	for i := range min(len(ours), len(theirs)) {

@@ -1,4 +1,4 @@
-// Package measure runs peers in turns and makes figures of it.
+// Package measure runs peers in turns and computes figures from their samples.
 package measure
 
 import (
@@ -16,15 +16,17 @@ import (
 type Load struct {
 	Callers int
 	For     time.Duration
-	Names   string              // which ones: loads that say the same use the same
-	Masters []*redistest.Master // whose processor time counts
+	Names   string              // the set of names: loads with the same value use the same names
+	Masters []*redistest.Master // the masters whose processor time counts
 }
 
-// nameCount is how many names the callers share out. Each goes through its part of them in turn: a name that is used again at once
-// would meet its last owner's stragglers on the slowest master, and measure that.
+// nameCount is how many names the callers share out. Each caller goes through its part of them in
+// turn: a name that is locked again at once would meet its last owner's stragglers on the slowest
+// master.
 const nameCount = 4096
 
-// namesFor makes names that no other peer uses: what one leaves behind, in its own format, must not stop the next.
+// namesFor makes names for one peer alone: keys that it leaves behind, in its own format, must not
+// block another peer.
 func (l Load) namesFor(p peers.Peer) []string {
 	names := make([]string, nameCount)
 	for i := range names {
@@ -33,21 +35,22 @@ func (l Load) namesFor(p peers.Peer) []string {
 	return names
 }
 
-// Sample is what one run of a load came to.
+// Sample is the result of one run of a load.
 type Sample struct {
 	Pairs   int
 	Failed  int
-	Failure error // the first
+	Failure error // the first one
 	Elapsed time.Duration
 	Allocs  uint64 // of the whole process
 	CPU     CPU
-	Took    []time.Duration // each pair, those that failed too: somebody waited for them
+	Took    []time.Duration // of each pair, also of those that failed: a caller waited for them
 }
 
-// PerPair is the time of the run for each pair that was done in it.
+// PerPair is the time of the run divided by its pairs.
 func (s Sample) PerPair() time.Duration { return s.Elapsed / time.Duration(max(s.Pairs, 1)) }
 
-// Run puts the load on a peer, for at most as many callers as there are names. The garbage of whoever ran before is collected first.
+// Run puts the load on a peer, for at most as many callers as there are names. It first collects
+// earlier garbage.
 func (l Load) Run(ctx context.Context, p peers.Peer) (Sample, error) {
 	names, parts := l.namesFor(p), make([]Sample, l.Callers)
 	for i := range parts {

@@ -13,23 +13,25 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Floor is two fan-outs over the library's own pipelines, each until a majority has answered: what a pair costs at the least.
+// Floor is two fan-outs over the library's own pipelines, each until a majority has answered: the
+// least cost of a pair.
 type Floor struct {
 	name  string
 	nodes []*node.Node
 	calls func(name string) (lock, unlock scripts.Call)
 }
 
-// OpenNoOp returns the floor of a script that does nothing: a renewal of no locks. It reads no key and writes none.
+// OpenNoOp returns the floor of a script that does nothing: a renewal of no locks. It reads and
+// writes no key.
 func OpenNoOp(urls []string) (*Floor, error) {
 	return openFloor("no-op script", urls, func(string) (lock, unlock scripts.Call) {
 		return scripts.Renew(nil), scripts.Renew(nil)
 	})
 }
 
-// OpenBare returns the floor of the library's own scripts, without the engine that makes a lock of their answers: no
-// deadline, no context, no schedule, no rollback. What the library takes beyond it is the engine's; what it takes beyond a
-// no-op, the masters'.
+// OpenBare returns the floor of the library's own scripts without its engine: no deadline, no
+// context, no schedule, no rollback. The library's time above it is the engine's share. Its own
+// time above a no-op is the masters' share.
 func OpenBare(urls []string) (*Floor, error) {
 	var number atomic.Uint64
 	millis := scripts.ToMillis(quorum.DefaultLease)
@@ -52,10 +54,10 @@ func openFloor(name string, urls []string, calls func(name string) (lock, unlock
 	return &Floor{name: name, nodes: nodes, calls: calls}, nil
 }
 
-// Name says what is fanned out.
+// Name returns the name of the script that is fanned out.
 func (f *Floor) Name() string { return f.name }
 
-// Pair implements Peer.
+// Pair implements [Peer].
 func (f *Floor) Pair(ctx context.Context, name string) error {
 	lock, unlock := f.calls(name)
 	if err := f.fanOut(ctx, name, lock); err != nil {
@@ -64,7 +66,7 @@ func (f *Floor) Pair(ctx context.Context, name string) error {
 	return f.fanOut(ctx, name, unlock)
 }
 
-// Close implements Peer.
+// Close implements [Peer].
 func (f *Floor) Close() error { return closeNodes(f.nodes) }
 
 func (f *Floor) fanOut(ctx context.Context, key string, call scripts.Call) error {

@@ -8,10 +8,10 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// Library is the library itself, as a user would call it.
+// Library is the library itself, as a user calls it.
 type Library struct{ locker *quorum.Locker }
 
-// OpenLibrary returns a redlock over the masters, with the options given.
+// OpenLibrary returns a redlock over the masters, with the given options.
 func OpenLibrary(urls []string, opts ...quorum.Option) (*Library, error) {
 	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()))
 	locker, err := redlock.Open(urls, opts...)
@@ -24,10 +24,10 @@ func OpenLibrary(urls []string, opts ...quorum.Option) (*Library, error) {
 // Name returns the module's name.
 func (l *Library) Name() string { return "quorumlock" }
 
-// Locker returns what the pairs run on.
+// Locker returns the locker that the pairs use.
 func (l *Library) Locker() *quorum.Locker { return l.locker }
 
-// Pair implements Peer.
+// Pair implements [Peer].
 func (l *Library) Pair(ctx context.Context, name string) error {
 	lock, err := l.locker.Lock(ctx, name)
 	if err != nil {
@@ -36,5 +36,5 @@ func (l *Library) Pair(ctx context.Context, name string) error {
 	return lock.Unlock(ctx)
 }
 
-// Close implements Peer.
+// Close implements [Peer].
 func (l *Library) Close() error { return l.locker.Close() }

@@ -1,4 +1,4 @@
-// Package peers puts the library, and what it is measured beside, behind one method.
+// Package peers puts the library and its rivals behind one method.
 package peers
 
 import (
@@ -11,18 +11,19 @@ import (
 // Peer locks and unlocks over the same masters as its rivals. It is safe for concurrent use.
 type Peer interface {
 	Name() string
-	// Pair locks a name that nobody else wants, and unlocks it. After an error the name may be locked for a while.
+	// Pair locks an uncontended name and unlocks it. After an error the name may stay locked for a
+	// while.
 	Pair(ctx context.Context, name string) error
 	Close() error
 }
 
-// timeout bounds dials and replies for every peer alike: the library's default.
+// timeout bounds dials and replies of every peer alike: the library's default.
 const timeout = node.DefaultTimeout
 
 func openNodes(urls []string) ([]*node.Node, error) {
 	var nodes []*node.Node
 	for _, url := range urls {
-		// The masters have just been started for this: they hold no lock.
+		// The masters were started just now: they hold no lock.
 		n, err := node.Open(url, node.WithoutQuarantine())
 		if err != nil {
 			return nil, errors.Join(err, closeNodes(nodes))

@@ -10,8 +10,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// maxConns is for each master: more than 256 callers need, with the stragglers that a fast answer leaves behind, so that no
-// connection is made or closed in the middle of a measurement. A frozen master holds no more than that.
+// maxConns is for each master: more than 256 callers need, with the stragglers that a fast answer
+// leaves behind, so that no connection is made or closed during a measurement. A frozen master
+// holds no more than that.
 const maxConns = 1024
 
 // Redsync is go-redsync over redigo.
@@ -21,7 +22,8 @@ type Redsync struct {
 	opts  []redsync.Option
 }
 
-// OpenRedsync returns redsync over the masters, each mutex with the options given on top of its defaults.
+// OpenRedsync returns redsync over the masters. Each mutex has the given options on top of its
+// defaults.
 func OpenRedsync(urls []string, opts ...redsync.Option) *Redsync {
 	r := &Redsync{opts: opts}
 	var pools []syncredis.Pool
@@ -40,8 +42,8 @@ func OpenRedsync(urls []string, opts ...redsync.Option) *Redsync {
 	return r
 }
 
-// OpenFastRedsync returns redsync with its fastest settings where nobody contends: one try, and an answer as soon as a
-// majority has given it.
+// OpenFastRedsync returns redsync with its fastest settings without contention: one try, and an
+// answer as soon as a majority has answered.
 func OpenFastRedsync(urls []string) *Redsync {
 	return OpenRedsync(urls, redsync.WithTries(1), redsync.WithFailFast(true))
 }
@@ -49,12 +51,12 @@ func OpenFastRedsync(urls []string) *Redsync {
 // Name returns the module's name.
 func (r *Redsync) Name() string { return "redsync" }
 
-// Mutex returns a new mutex of redsync's.
+// Mutex returns a new mutex of redsync.
 func (r *Redsync) Mutex(name string, opts ...redsync.Option) *redsync.Mutex {
 	return r.sync.NewMutex(name, append(r.opts[:len(r.opts):len(r.opts)], opts...)...)
 }
 
-// Pair implements Peer.
+// Pair implements [Peer].
 func (r *Redsync) Pair(ctx context.Context, name string) error {
 	mutex := r.sync.NewMutex(name, r.opts...)
 	if err := mutex.LockContext(ctx); err != nil {
@@ -67,7 +69,7 @@ func (r *Redsync) Pair(ctx context.Context, name string) error {
 	return errors.Join(errors.New("redsync: not unlocked by a majority"), err)
 }
 
-// Close implements Peer.
+// Close implements [Peer].
 func (r *Redsync) Close() error {
 	var errs []error
 	for _, pool := range r.pools {

@@ -1,4 +1,5 @@
-// Command own is a contender for this library's redlock, and for what is left of it when a protection is switched off.
+// Command own is a contender for this library's redlock, complete or with one protection switched
+// off.
 package main
 
 import (
@@ -15,12 +16,12 @@ import (
 
 func main() { os.Exit(contender.Main(open)) }
 
-// open makes the kinds:
+// open makes these kinds:
 //
-//   - library: redlock as it is.
-//   - no-quarantine: redlock, with masters that forgot trusted at once.
-//   - no-deadline: redlock, by a holder that looks neither at the lock's context nor at Valid.
-//   - no-rollback: redlock, which undoes no attempt once its caller has given up; see muffled.
+//   - library: the complete redlock.
+//   - no-quarantine: redlock with trust in masters that forgot.
+//   - no-deadline: redlock with a holder that checks neither the lock's context nor Valid.
+//   - no-rollback: redlock that undoes no attempt after its caller gave up; see noRollback.
 func open(p contender.Plan) (contender.Locker, error) {
 	opts := []node.Option{node.WithTimeout(p.Timeout), node.WithMaxLease(p.MaxLease)}
 	switch p.Kind {
@@ -29,7 +30,7 @@ func open(p contender.Plan) (contender.Locker, error) {
 		opts = append(opts, node.WithoutQuarantine())
 	case "no-deadline":
 	case "no-rollback":
-		return openMuffled(p, opts)
+		return openNoRollback(p, opts)
 	default:
 		return nil, fmt.Errorf("own: no kind %q", p.Kind)
 	}
@@ -40,7 +41,7 @@ func open(p contender.Plan) (contender.Locker, error) {
 	return library{locker, p.Kind == "no-deadline"}, nil
 }
 
-// library is a quorum.Locker as contenders want it.
+// library is a quorum.Locker as contenders use it.
 type library struct {
 	*quorum.Locker
 	blind bool
@@ -57,7 +58,7 @@ func (l library) Lock(ctx context.Context, name string) (contender.Lock, error) 
 	return lock, nil
 }
 
-// blind is a lock whose holder believes in it until it unlocks.
+// blind is a lock whose holder believes in it until Unlock.
 type blind struct {
 	*quorum.Lock
 	span context.Context

@@ -9,7 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
-// With a clock that strays beyond the allowance, two may believe to hold at once: the checker must be seen to find them. The
+// Clocks beyond the drift allowance let two clients hold at once: the checker must find that. The
 // fencing tokens must be right all the same.
 func TestOutsideDrift(t *testing.T) {
 	for what, stray := range map[string]func(*plan){
@@ -22,7 +22,7 @@ func TestOutsideDrift(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			found := bites(t, 30, func(p *plan) {
+			found := countOverlaps(t, 30, func(p *plan) {
 				stray(p)
 				p.fixed, p.longest = 0.8, 2.5 // renewal hides a good deal of drift
 			}, true)
@@ -33,8 +33,9 @@ func TestOutsideDrift(t *testing.T) {
 	}
 }
 
-// Masters that forget, and are trusted at once, give a lock twice: the quarantine is there for a reason. Here the power fails for
-// all of them, now and then, and nothing had reached the disk.
+// Masters that forget and are trusted at once grant a lock twice. Here the power of all masters
+// fails now and then, and nothing had reached the disk. With the quarantine the same runs must show
+// no two holders.
 func TestWithoutQuarantineFindsTwo(t *testing.T) {
 	powerFails := func(p *plan) {
 		p.ahead = false
@@ -47,17 +48,18 @@ func TestWithoutQuarantineFindsTwo(t *testing.T) {
 		}
 		p.sort()
 	}
-	if bites(t, 30, func(p *plan) { powerFails(p); p.noQuarantine = true }, false) == 0 {
+	if countOverlaps(t, 30, func(p *plan) { powerFails(p); p.noQuarantine = true }, false) == 0 {
 		t.Error("two holders were never found")
 	}
-	if found := bites(t, 30, powerFails, true); found != 0 {
+	if found := countOverlaps(t, 30, powerFails, true); found != 0 {
 		t.Errorf("with quarantine two holders were found in %d seeds", found)
 	}
 }
 
-// bites plays some seeds, changed so that two may hold at once, and returns in how many the checker found them. Where the tokens
-// must be right nevertheless, it fails the test when they are not.
-func bites(t *testing.T, seeds uint64, change func(*plan), tokens bool) (found int) {
+// countOverlaps plays some seeds with a change that may let two clients hold at once. It returns
+// the number of seeds in which the checker found two holders. With tokens set, a wrong token fails
+// the test.
+func countOverlaps(t *testing.T, seeds uint64, change func(*plan), tokens bool) (found int) {
 	t.Helper()
 	for seed := range seeds {
 		p := newPlan(seed + 1)

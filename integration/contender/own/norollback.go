@@ -15,27 +15,29 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// muffled is redlock whose rollback goes by the caller's context, as where a failed attempt is undone with the context that it
-// was made with: once that has ended no release is sent, and the engine is told that one was. For one flow.
-type muffled struct {
+// noRollback is redlock whose rollback uses the caller's context, as if a failed attempt were
+// undone with the context of the attempt: after the end of that context no release is sent, and the
+// engine sees a reply as if one was. For one flow only.
+type noRollback struct {
 	*quorum.Locker
 	nodes   []*node.Node
 	calling atomic.Pointer[context.Context] // of the call of Lock that is under way or has failed
 }
 
-func openMuffled(p contender.Plan, opts []node.Option) (contender.Locker, error) {
-	m := &muffled{}
+func openNoRollback(p contender.Plan, opts []node.Option) (contender.Locker, error) {
+	m := &noRollback{}
 	for _, text := range p.URLs {
 		at, err := url.Parse(text)
 		if err != nil {
 			return nil, err
 		}
 		pool := &redis.Pool{MaxIdle: 2, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			conn, err := redis.DialURLContext(ctx, text, redis.DialConnectTimeout(p.Timeout), redis.DialReadTimeout(p.Timeout), redis.DialWriteTimeout(p.Timeout))
+			conn, err := redis.DialURLContext(ctx, text, redis.DialConnectTimeout(p.Timeout),
+				redis.DialReadTimeout(p.Timeout), redis.DialWriteTimeout(p.Timeout))
 			if err != nil {
 				return nil, err
 			}
-			return muffledConn{conn.(redis.ConnWithTimeout), m}, nil
+			return noRollbackConn{conn.(redis.ConnWithTimeout), m}, nil
 		}}
 		n, err := node.New(pool, append(opts, node.WithName(at.Host))...)
 		if err != nil {
@@ -48,7 +50,7 @@ func openMuffled(p contender.Plan, opts []node.Option) (contender.Locker, error)
 	return m, err
 }
 
-func (m *muffled) Lock(ctx context.Context, name string) (contender.Lock, error) {
+func (m *noRollback) Lock(ctx context.Context, name string) (contender.Lock, error) {
 	m.calling.Store(&ctx)
 	lock, err := m.Locker.Lock(ctx, name)
 	if err != nil {
@@ -58,7 +60,7 @@ func (m *muffled) Lock(ctx context.Context, name string) (contender.Lock, error)
 	return lock, nil
 }
 
-func (m *muffled) Close() error {
+func (m *noRollback) Close() error {
 	err := m.Locker.Close()
 	for _, n := range m.nodes {
 		n.Close()
@@ -66,14 +68,14 @@ func (m *muffled) Close() error {
 	return err
 }
 
-func (m *muffled) gaveUp() bool {
+func (m *noRollback) gaveUp() bool {
 	ctx := m.calling.Load()
 	return ctx != nil && (*ctx).Err() != nil
 }
 
-type muffledConn struct {
+type noRollbackConn struct {
 	redis.ConnWithTimeout
-	of *muffled
+	of *noRollback
 }
 
 var releaseSHA = func() string {
@@ -86,7 +88,7 @@ var releaseSHA = func() string {
 	return ""
 }()
 
-func (c muffledConn) Send(command string, args ...any) error {
+func (c noRollbackConn) Send(command string, args ...any) error {
 	if command == "EVALSHA" && args[0] == releaseSHA && c.of.gaveUp() {
 		return c.ConnWithTimeout.Send("EVAL", "return 1", 0)
 	}
