@@ -1,5 +1,6 @@
-// Package clock tells time for leases: clocks that do not go back and count the time a machine was suspended, the
-// arithmetic of validity and drift, and a fake for tests.
+// Package clock measures time for leases. Its clocks never go back, and count the time during which
+// the machine was suspended. It also holds the arithmetic of validity and drift, and a fake clock
+// for tests.
 package clock
 
 import (
@@ -8,17 +9,17 @@ import (
 	"time"
 )
 
-// Instant is a reading of one Clock: nanoseconds since an origin of that clock's own. Readings of two clocks cannot
-// be compared, and none means anything to another process.
+// Instant is a reading of one [Clock]: nanoseconds since that clock's origin. Readings of two
+// clocks, or of two processes, cannot be compared.
 type Instant int64
 
-// Never is before every other instant. As a deadline it is that of a node which grants nothing.
+// Never is before every other instant. It is the deadline of a node that granted nothing.
 const Never Instant = math.MinInt64
 
 const endOfTime Instant = math.MaxInt64
 
-// Add returns the instant d after i, or the first or last instant there is where that would overflow. Never stays
-// Never, whatever is added.
+// Add returns the instant d after i, or the first or the last instant where the sum overflows.
+// Never plus any duration is Never.
 func (i Instant) Add(d time.Duration) Instant {
 	sum := i + Instant(d)
 	switch {
@@ -32,8 +33,8 @@ func (i Instant) Add(d time.Duration) Instant {
 	return sum
 }
 
-// Sub returns the time from j to i, or the longest or shortest duration there is where that would overflow. Every
-// other instant is infinitely far from Never, so the same holds when one of the two is Never.
+// Sub returns the time from j to i, or the longest or the shortest duration where the difference
+// overflows. Never is infinitely far from every other instant: such a difference overflows.
 func (i Instant) Sub(j Instant) time.Duration {
 	difference := time.Duration(i - j)
 	switch {
@@ -50,44 +51,45 @@ func (i Instant) Before(j Instant) bool { return i < j }
 
 // Clock measures elapsed time. All methods are safe for concurrent use.
 type Clock interface {
-	// Now returns the present instant. It never goes back. It must count time during which the machine was
-	// suspended, unless the implementation says that it does not.
+	// Now returns the present instant. It never goes back. It counts time during which the machine
+	// was suspended, unless the implementation's documentation says otherwise.
 	Now() Instant
 
-	// AfterFunc calls f in its own goroutine, no earlier than d from now. It may be late, after a suspend by as much
-	// as the suspend lasted, so f must read Now where the time matters.
+	// AfterFunc calls f in its own goroutine, no earlier than d from now. The call may be late,
+	// after a suspend by the suspend's length: f must read Now where the time matters.
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
-// Timer is a call set by AfterFunc. Its methods mean what those of a time.Timer made by time.AfterFunc mean, and are
-// safe for concurrent use.
+// Timer is a pending call of [Clock.AfterFunc]. Its methods behave as those of a [time.Timer] made
+// by [time.AfterFunc], and are safe for concurrent use.
 type Timer interface {
-	// Stop prevents the call. It returns false if the timer had already fired or been stopped; f may then still be
-	// running.
+	// Stop prevents the call. It returns false if the timer has fired already, in which case f may
+	// still run, or has been stopped.
 	Stop() bool
 
-	// Reset sets the call to d from now. It returns true if one was pending, which is then replaced, and false if
-	// the timer had fired or been stopped, in which case f is called again and may overlap with the earlier call.
+	// Reset sets the call to d from now. It returns true if a call was pending, which it replaces.
+	// It returns false if the timer had fired or been stopped: f is then called again, and may
+	// overlap with the earlier call.
 	Reset(d time.Duration) bool
 }
 
-// System returns the clock of this process, always the same one. It is cheap to read: no reading allocates.
+// System returns the clock of this process, always the same one. A reading does not allocate.
 //
-// On Linux it is CLOCK_BOOTTIME, so a step of the wall clock changes nothing. On other systems, and where a sandbox
-// forbids clock_gettime, it advances from each reading to the next by the monotonic clock or by the wall clock,
-// whichever moved more: a suspend is counted because the wall clock moved on, and a wall clock stepped forward
-// counts as time passed, which ends leases early but never late. A wall clock set back while the machine was
-// suspended hides as much of the suspend.
+// On Linux it is CLOCK_BOOTTIME, so a step of the wall clock changes nothing. On other systems, and
+// where a sandbox forbids clock_gettime, each reading advances it by the step of the monotonic
+// clock or of the wall clock, whichever is larger. So it counts a suspend, because the wall clock
+// moves on. It also counts a wall clock that is set forward, which ends leases early but never
+// late. A wall clock that is set back during a suspend hides as much of the suspend.
 //
-// No clock counts a pause that the hypervisor of a virtual machine hides from it. In a testing/synctest bubble use
-// Monotonic or Fake: this one is not bound to the bubble's time.
+// No clock counts a pause that a hypervisor hides from its virtual machine. In a testing/synctest
+// bubble use [Monotonic] or [Fake]: this clock does not follow the bubble's time.
 func System() Clock { return system() }
 
 var system = sync.OnceValue(newSystem)
 
-// Monotonic returns a clock that is Go's own time.Now and time.AfterFunc, which follow the fake time of a
-// testing/synctest bubble; call it inside the bubble. It does not count the time a machine was suspended, so it must
-// not be trusted with real leases.
+// Monotonic returns a clock over [time.Now] and [time.AfterFunc]. Inside a testing/synctest bubble,
+// where it must be called, these follow the bubble's time. It does not count the time during which
+// the machine was suspended: use it in tests only.
 func Monotonic() Clock { return &monotonic{origin: time.Now()} }
 
 type monotonic struct {
@@ -97,7 +99,8 @@ type monotonic struct {
 
 func (c *monotonic) Now() Instant { return Instant(time.Since(c.origin)) }
 
-// goTimers times calls by Go's monotonic clock. No clock here runs slower than that one, so a call is never early.
+// goTimers times calls by Go's monotonic clock. No clock in this package runs slower, so no call is
+// early.
 type goTimers struct{}
 
 func (goTimers) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }

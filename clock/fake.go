@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Fake is a clock for tests, with a time of its own that Advance moves and that passes, at the rate set by SetRate,
+// Fake is a clock for tests. [Fake.Advance] moves its time, and [Fake.SetRate] lets its time pass
 // with Go's clock. All methods are safe for concurrent use.
 //
-// A timer that falls due because its time was Advanced to is called by Advance. One that falls due otherwise, through
-// the rate or because it was set to no time at all, is called in its own goroutine, as by any Clock.
+// Advance calls the timers that fall due on its way. A timer that falls due otherwise, by the rate
+// or because it was set to 0, is called in its own goroutine, as by any [Clock].
 type Fake struct {
 	mu        sync.Mutex
-	base      Instant   // the time when Go's clock showed since
-	since     time.Time // unused while rate is 0, so that a Fake that stands still reads no other clock
+	base      Instant   // the time at the instant since of Go's clock
+	since     time.Time // not read while rate is 0: a clock that stands still depends on no other
 	rate      float64
 	timers    []*fakeTimer // in order of due time, then of setting
-	settings  uint64       // how many times a timer was set
-	advancing int          // calls of Advance under way
+	settings  uint64       // how often any timer was set
+	advancing int          // running calls of Advance
 	wake      *time.Timer  // for the earliest timer
 }
 
@@ -36,20 +36,21 @@ func (c *Fake) Now() Instant {
 	return c.nowLocked()
 }
 
-// AfterFunc calls f once d has passed on this clock; see Fake for where. A d below 0 counts as 0.
+// AfterFunc calls f once d has passed on this clock; see [Fake] for the goroutine. A d below 0
+// counts as 0.
 func (c *Fake) AfterFunc(d time.Duration, f func()) Timer {
 	t := &fakeTimer{clock: c, f: f}
 	t.Reset(d)
 	return t
 }
 
-// Advance moves the time by d, and on the way calls, one after another in the caller's goroutine, every timer that
-// falls due, in order of due time. At rate 0 each reads its due time from Now. The calls may set, reset and stop
-// timers, also such as fall due within d, but must not wait for one, and a timer that keeps resetting itself to 0 never
-// lets Advance return. A d below 0 counts as 0.
+// Advance moves the time by d. It calls every timer that falls due within d, in order of due time,
+// one after another in the caller's goroutine. At rate 0, Now returns the timer's due time during
+// its call. The calls may set, reset and stop timers, but must not wait for one. A timer that
+// resets itself to 0 each time keeps Advance from returning. A d below 0 counts as 0.
 func (c *Fake) Advance(d time.Duration) {
 	c.mu.Lock()
-	c.advancing++ // from here on fire leaves to step what falls due
+	c.advancing++ // from here on, step calls the timers, and fire does not
 	c.mu.Unlock()
 
 	defer func() { // deferred, for a call that ends the test with t.FailNow
@@ -65,8 +66,8 @@ func (c *Fake) Advance(d time.Duration) {
 	}
 }
 
-// step moves the time to the next timer that is due within left, lowers left by as much, and returns what to call;
-// nil when there is none and all of left has passed.
+// step moves the time to the next timer that is due within left, and lowers left by as much. It
+// returns the timer's call, or nil when all of left has passed.
 func (c *Fake) step(left *time.Duration) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,9 +85,9 @@ func (c *Fake) step(left *time.Duration) func() {
 	return f
 }
 
-// SetRate lets the time pass at rate fake seconds per second of Go's clock from now on, and with it the timers fall
-// due. 0 stands still; a negative rate or NaN counts as 0. Within a testing/synctest bubble Go's clock is that of the
-// bubble.
+// SetRate lets the time pass from now on, at rate fake seconds per second of Go's clock. At rate 0
+// the clock stands still; a negative rate or NaN counts as 0. Inside a testing/synctest bubble,
+// Go's clock is the bubble's.
 func (c *Fake) SetRate(rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,10 +106,10 @@ func (c *Fake) nowLocked() Instant {
 	return c.base.Add(saturate(math.Round(float64(time.Since(c.since)) * c.rate)))
 }
 
-// armLocked sets wake for the earliest timer, if it can fall due without Advance.
+// armLocked sets wake for the earliest timer, where that can fall due without Advance.
 func (c *Fake) armLocked() {
 	if c.wake != nil {
-		c.wake.Stop() // a wake that has already fired finds nothing due, and arms again
+		c.wake.Stop() // a wake that has fired already finds no timer due, and arms again
 	}
 	if len(c.timers) == 0 {
 		return
@@ -126,7 +127,7 @@ func (c *Fake) fire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.advancing > 0 {
-		return // Advance arms again when it is done
+		return // Advance arms again at its end
 	}
 	now := c.nowLocked()
 	for len(c.timers) > 0 && !now.Before(c.timers[0].due) {
@@ -140,7 +141,7 @@ type fakeTimer struct {
 	clock   *Fake
 	f       func()
 	due     Instant
-	setting uint64 // which of the clock's settings this is: no two are the same, so a fired timer is not found again
+	setting uint64 // unique among the clock's settings: the search for a timer that has fired finds none
 }
 
 func (t *fakeTimer) Stop() bool {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// hostClocks are the two clocks of a machine. It has no mutex: a suspendClock must read it under its own.
+// hostClocks are the two clocks of a machine. It has no mutex: a suspendClock must read it under
+// its own.
 type hostClocks struct{ mono, wall time.Duration }
 
 func (h *hostClocks) read() (mono, wall time.Duration) { return h.mono, h.wall }
@@ -57,7 +58,8 @@ func TestSuspendClock(t *testing.T) {
 	}
 }
 
-// The definition, without the tolerance: the sum of the larger steps. With steps well above the tolerance both agree.
+// The definition, without the tolerance: the sum of the larger steps. With steps well above the
+// tolerance both agree.
 func TestSuspendClockSumsTheLargerSteps(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -78,8 +80,8 @@ func TestSuspendClockSumsTheLargerSteps(t *testing.T) {
 	}
 }
 
-// A wall clock that ticks once a microsecond, read ten times a microsecond: the sum of the larger steps would be
-// nearly twice the time that passed.
+// A wall clock that ticks once a microsecond, read ten times a microsecond: the sum of the larger
+// steps would be nearly twice the time that passed.
 func TestSuspendClockDoesNotAddUpJitter(t *testing.T) {
 	var host hostClocks
 	c := newSuspendClock(func() (mono, wall time.Duration) { return host.mono, host.mono.Truncate(time.Microsecond) })

@@ -2,13 +2,14 @@ package clock
 
 import "golang.org/x/sys/unix"
 
-// systemClock counts the time the machine was suspended, unlike CLOCK_MONOTONIC, and nobody can set it.
+// systemClock counts the time during which the machine was suspended, unlike CLOCK_MONOTONIC, and
+// cannot be set.
 const systemClock = unix.CLOCK_BOOTTIME
 
 func newSystem() Clock { return newSystemFrom(unix.ClockGettime) }
 
-// newSystemFrom tries the clock once: a seccomp filter may forbid the call. Changing clocks later would make two
-// readings that cannot be compared.
+// newSystemFrom tries the clock once: a seccomp filter may forbid the call. A later change of
+// clocks would make readings that cannot be compared.
 func newSystemFrom(gettime func(clockID int32, ts *unix.Timespec) error) Clock {
 	var ts unix.Timespec
 	if err := gettime(systemClock, &ts); err != nil {
@@ -25,8 +26,9 @@ func (bootClock) Now() Instant {
 	return bootInstant(ts, err)
 }
 
-// bootInstant answers a failure, as of a seccomp filter put in place after the first reading, with the end of time:
-// then every deadline has passed. Any other answer could keep a lease alive for ever.
+// bootInstant returns the end of time for a failed reading, for example under a seccomp filter
+// installed since the first: every deadline has then passed. Any other instant could keep a lease
+// alive for ever.
 func bootInstant(ts unix.Timespec, err error) Instant {
 	if err != nil {
 		return endOfTime

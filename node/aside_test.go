@@ -100,7 +100,8 @@ func TestAReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
 
 var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
 
-// A release that came to be owed while the node was down, and is refused when it answers again, keeps nobody from it.
+// A release that came to be owed while the node was down, and is refused when it answers again,
+// keeps nobody from it.
 func TestAnOwedReleaseThatIsRefused(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
@@ -229,7 +230,8 @@ func TestWhatOtherRefusalsProve(t *testing.T) {
 	}
 }
 
-// A request for a grant that was cut off before may come late, whatever the server says of its second copy.
+// A request for a grant that was cut off before may come late, whatever the server says of its
+// second copy.
 func TestNothingIsProvedOfARequestThatWentOutTwice(t *testing.T) {
 	for what, replies := range map[string][]string{
 		"refused":                       {hangUp, "-NOPERM No permissions to access a key\r\n"},

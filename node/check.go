@@ -10,37 +10,32 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Report is what Check found out about a node.
+// Report is the result of [Node.Check].
 type Report struct {
 	Name           string
 	Role           string // "master"; "slave" for a replica, as Redis says
-	Version        string // of Redis, or "valkey " and its version
+	Version        string // Redis's, or "valkey " and Valkey's
 	RunID          string
 	Uptime         time.Duration
 	EvictionPolicy string        // maxmemory-policy; it matters when MaxMemory is not 0
 	MaxMemory      uint64        // bytes, 0 for no bound
 	Persistence    string        // "none", "rdb", "aof", "rdb+aof"
-	MaxLease       time.Duration // of the deployment, as the server's marker says; 0 where there is none yet
+	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
 	Quarantine     time.Duration // left before the node grants
 	RoundTrip      time.Duration // of one command
-	Refused        error         // why Lock would not use the node: ErrReplica, ErrEvicts, ErrMaxLease, ...; nil when it would
+	Refused        error         // why Lock refuses the node (ErrReplica, ErrEvicts, ErrMaxLease, ...), or nil
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
 }
 
-// Check looks at the server over a connection of its own, within ctx and the node's time-out. It writes nothing. It also
-// reports on a server that Lock would refuse. The error is a *Error.
+// Check reports on the server over a connection of its own, within ctx and the node's timeout. It
+// writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
+// [*Error].
 func (n *Node) Check(ctx context.Context) (Report, error) {
-	return alone(ctx, n, "check", func(ctx context.Context, c redis.Conn) (Report, error) {
+	return onOwnConn(ctx, n, "check", func(ctx context.Context, c redis.Conn) (Report, error) {
 		var report Report
-		var f info
-		for _, section := range []string{"server", "replication", "memory", "persistence"} {
-			value, err := n.command(ctx, c, "INFO", section)
-			if err != nil && (c.Err() != nil || section == "server") {
-				return report, fmt.Errorf("reading INFO %s: %w", section, err)
-			}
-			if text, ok := value.([]byte); ok {
-				f.read(string(text))
-			}
+		found, err := n.readInfo(ctx, c, "server", "replication", "memory", "persistence")
+		if err != nil {
+			return report, err
 		}
 		began := time.Now()
 		if _, err := n.command(ctx, c, "PING"); err != nil {
@@ -52,7 +47,8 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 		if err != nil {
 			return report, err
 		}
-		reply, err := n.newConn(c, f.runID, database).Call(ctx, scripts.Inspect(scripts.NewName(scripts.Prefix+"check")), n.opts.timeout)
+		inspect := scripts.Inspect(scripts.NewName(scripts.Prefix + "check"))
+		reply, err := n.server.newConn(c, found.runID, database).Call(ctx, inspect, n.Timeout())
 		if err != nil {
 			return report, err
 		}
@@ -61,58 +57,59 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 			return report, err
 		}
 		report.Name, report.MaxLease = n.Name(), time.Duration(maxLease)*time.Millisecond
-		report.fill(f, save, reply.Inspect.Run == scripts.MarkerRun(f.runID, database), reply.Inspect.Quarantine, n.opts)
+		isMarked := reply.Inspect.Run == scripts.MarkerRun(found.runID, database)
+		report.fill(found, save, isMarked, reply.Inspect.Quarantine, n.server.opts)
 		return report, nil
 	})
 }
 
-// Admit is the operator's word that no lease can be alive that this master granted, or any master whose place it takes in the
-// clients' lists: for one max lease no client has held, or asked for, a lock there. That the master is empty proves nothing. Its
-// quarantine ends, and its max lease becomes this client's. Two holders are possible where the word is wrong. The error is a *Error.
+// Admit ends the master's quarantine on the operator's word, and makes this client's max lease the
+// deployment's.
+//
+// The word is: no lease can be alive that this master granted, or any master whose place it takes
+// in the clients' lists. That is so when for one max lease no client has held, or requested, a lock
+// there. An empty master proves nothing. Two holders are possible where the word is wrong. Admit
+// refuses a server that must not be a node. The error is a [*Error].
 func (n *Node) Admit(ctx context.Context) error {
-	_, err := alone(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (time.Duration, error) {
-		var f info
-		for _, section := range []string{"server", "replication", "memory"} {
-			value, err := n.command(ctx, c, "INFO", section)
-			if err != nil && (c.Err() != nil || section == "server") {
-				return 0, fmt.Errorf("reading INFO %s: %w", section, err)
-			}
-			text, _ := value.([]byte)
-			f.read(string(text))
+	_, err := onOwnConn(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (time.Duration, error) {
+		found, err := n.readInfo(ctx, c, "server", "replication", "memory")
+		if err != nil {
+			return 0, err
 		}
-		if err := f.refuse(); err != nil {
+		if err := found.refuse(); err != nil {
 			return 0, err
 		}
 		database, err := n.askDatabase(ctx, c)
 		if err != nil {
 			return 0, err
 		}
-		reply, err := n.newConn(c, f.runID, database).Call(ctx, n.admitCall(true), n.opts.timeout)
+		reply, err := n.server.newConn(c, found.runID, database).Call(ctx, n.server.admitCall(true), n.Timeout())
 		if err != nil {
 			return 0, err
 		}
-		return n.quarantineLeft(reply.Admit)
+		return n.server.quarantineLeft(reply.Admit)
 	})
 	return err
 }
 
-// alone runs fn with a connection that no pipe uses, for at most the node's time-out, in a goroutine of its own because a
-// Dial of the caller's pool may not heed the context.
-func alone[T any](ctx context.Context, n *Node, op string, fn func(context.Context, redis.Conn) (T, error)) (T, error) {
+// onOwnConn runs fn with a connection that no pipe uses, for at most the node's timeout. It does so
+// in a goroutine: a Dial of the user's pool may ignore the context.
+func onOwnConn[T any](ctx context.Context, n *Node, op string,
+	fn func(context.Context, redis.Conn) (T, error)) (T, error) {
 	var none T
-	if n.isClosed() {
+	if n.lifetime.Err() != nil {
 		return none, &Error{n.Name(), op, ErrClosed}
 	}
 	type outcome struct {
 		value T
 		err   error
 	}
-	bounded, cancel := context.WithTimeout(ctx, n.opts.timeout)
+	bounded, cancel := context.WithTimeout(ctx, n.Timeout())
 	done := make(chan outcome, 1)
 	go func() {
 		defer cancel()
 		var o outcome
-		c, err := n.takeConn(bounded)
+		c, err := n.server.takeConn(bounded)
 		if err == nil {
 			o.value, err = fn(bounded, c)
 			if bounded.Err() != nil {
@@ -128,7 +125,7 @@ func alone[T any](ctx context.Context, n *Node, op string, fn func(context.Conte
 	case o = <-done:
 	case <-bounded.Done():
 		select {
-		case o = <-done: // it ended, and its end is what ended the context
+		case o = <-done: // fn has ended, and that ended the context
 		default:
 			o.err = bounded.Err()
 		}
@@ -139,18 +136,34 @@ func alone[T any](ctx context.Context, n *Node, op string, fn func(context.Conte
 		return o.value, nil
 	case ctx.Err() != nil:
 		return none, &Error{n.Name(), op, ctx.Err()}
-	case limited && !time.Now().Before(deadline): // the connection, which has the same deadline, was first to tell
+	case limited && !time.Now().Before(deadline): // the connection has the same deadline, and timed out first
 		return none, &Error{n.Name(), op, context.DeadlineExceeded}
 	default:
-		return none, &Error{n.Name(), op, redisconn.TimedOut(o.err, n.opts.timeout)}
+		return none, &Error{n.Name(), op, redisconn.TimedOut(o.err, n.Timeout())}
 	}
 }
 
 func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
-	if err := redisconn.Send(c, n.opts.timeout, func() error { return c.Send(name, args...) }); err != nil {
+	if err := redisconn.Send(c, n.Timeout(), func() error { return c.Send(name, args...) }); err != nil {
 		return nil, err
 	}
-	return redisconn.ReceiveBy(ctx, c, n.opts.timeout)
+	return redisconn.ReceiveBy(ctx, c, n.Timeout())
+}
+
+// readInfo reads sections of INFO. Only the server section is required: the others may be
+// forbidden, or missing in an emulation of Redis.
+func (n *Node) readInfo(ctx context.Context, c redis.Conn, sections ...string) (info, error) {
+	var found info
+	for _, section := range sections {
+		value, err := n.command(ctx, c, "INFO", section)
+		if err != nil && (c.Err() != nil || section == "server") {
+			return found, fmt.Errorf("reading INFO %s: %w", section, err)
+		}
+		if text, ok := value.([]byte); ok {
+			found.read(string(text))
+		}
+	}
+	return found, nil
 }
 
 func (n *Node) askDatabase(ctx context.Context, c redis.Conn) (int, error) {
@@ -158,16 +171,16 @@ func (n *Node) askDatabase(ctx context.Context, c redis.Conn) (int, error) {
 	if err != nil && c.Err() != nil {
 		return 0, fmt.Errorf("reading CLIENT INFO: %w", err)
 	}
-	return n.databaseIn(clientInfo), nil
+	return n.server.databaseIn(clientInfo), nil
 }
 
-// savesRDB asks for the save points; where CONFIG is not allowed it cannot tell, and says no.
+// savesRDB reports whether the server has save points, and false where the user may not use CONFIG.
 func (n *Node) savesRDB(ctx context.Context, c redis.Conn) bool {
 	values, err := redis.Strings(n.command(ctx, c, "CONFIG", "GET", "save"))
 	return err == nil && len(values) == 2 && values[1] != ""
 }
 
-func (r *Report) fill(f info, save, marked bool, quarantine time.Duration, o options) {
+func (r *Report) fill(f info, save, isMarked bool, quarantine time.Duration, o options) {
 	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
 	r.EvictionPolicy, r.MaxMemory = f.policy, f.maxMemory
 	switch {
@@ -193,18 +206,20 @@ func (r *Report) fill(f info, save, marked bool, quarantine time.Duration, o opt
 		hazard("the server does not say whether it is a master")
 	}
 	if f.maxMemory > 0 && !f.evicts() {
-		hazard("maxmemory is set: when it is reached, no lock is granted until memory is free")
+		hazard("maxmemory is set: at that limit no lock is granted until memory is free")
 	}
 	if f.replicas > 0 {
-		hazard("replicas are attached (%d): one promoted in this master's place waits in quarantine, but a resync of this master "+
-			"from its own replica takes back what the replica had not heard of, unnoticed", f.replicas)
+		hazard("replicas are attached (%d): a replica promoted in this master's place waits in quarantine, but "+
+			"a resync of this master from its own replica goes unnoticed and loses the grants that the replica lacks",
+			f.replicas)
 	}
 	switch {
 	case o.noQuarantine:
 		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")
-	case !marked:
+	case !isMarked:
 		r.Quarantine = o.maxLease
-		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): from the first use on it will wait in quarantine for %v", o.maxLease)
+		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
+			"from the first use on it will wait in quarantine for %v", o.maxLease)
 	default:
 		r.Quarantine = min(quarantine, o.maxLease)
 		if r.Quarantine > 0 {

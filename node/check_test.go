@@ -200,7 +200,8 @@ func TestCheckTellsWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// The caller's deadline is the caller's to hear of, also when the connection, which has the same, ends first.
+// The caller's deadline is the caller's to hear of, also when the connection, which has the same,
+// ends first.
 func TestCheckReportsTheCallersDeadline(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)

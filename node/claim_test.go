@@ -28,7 +28,8 @@ func TestAReleaseLeavesNoTombstoneWithoutNeed(t *testing.T) {
 	}
 }
 
-// The acquire that was cut off may be carried out yet, by the old connection: whoever releases must bar it.
+// The acquire that was cut off may be carried out yet, by the old connection: whoever releases must
+// bar it.
 func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	var again atomic.Bool
 	f := startFake(t, polite(func([]string) string {
@@ -49,7 +50,8 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	}
 }
 
-// The connection dies with an acquire, which was given up meanwhile, and its release: only the release goes out again.
+// The connection dies with an acquire, which was given up meanwhile, and its release: only the
+// release goes out again.
 func TestOnlyTheReleaseOfWhatWasGivenUpGoesOutAgain(t *testing.T) {
 	released := make(chan struct{})
 	var cut atomic.Bool
@@ -76,7 +78,8 @@ func TestOnlyTheReleaseOfWhatWasGivenUpGoesOutAgain(t *testing.T) {
 	}
 }
 
-// A release that a server does not know by its hash goes out as text, whatever became of its owner's claim.
+// A release that a server does not know by its hash goes out as text, whatever became of its
+// owner's claim.
 func TestAReleaseOfWhatWasGivenUpIsAskedAgain(t *testing.T) {
 	f := startFake(t, polite(func(args []string) string {
 		if args[0] == "EVALSHA" {
@@ -93,7 +96,8 @@ func TestAReleaseOfWhatWasGivenUpIsAskedAgain(t *testing.T) {
 	}
 }
 
-// What is owed to a node that was down must reach it, also when it does not know the script by its hash.
+// What is owed to a node that was down must reach it, also when it does not know the script by its
+// hash.
 func TestAReleaseThatIsOwedReachesAServerWithoutScripts(t *testing.T) {
 	var up atomic.Bool
 	f := startFake(t, func(args []string) string {
@@ -123,7 +127,8 @@ func TestAReleaseThatIsOwedReachesAServerWithoutScripts(t *testing.T) {
 	})
 }
 
-// What was on a connection that died goes out before what had not been on it, in the order of the Starts.
+// What was on a connection that died goes out before what had not been on it, in the order of the
+// Starts.
 func TestWhatGoesOutAgainKeepsItsOrder(t *testing.T) {
 	full := make(chan struct{})
 	var cut atomic.Bool
@@ -187,8 +192,8 @@ func TestOfEachOwnersReleasesTheLastIsOwed(t *testing.T) {
 	}
 }
 
-// What comes to be owed while the node pays is paid before anything new is asked: the last release of an owner that is being paid
-// for, and that of another.
+// What comes to be owed while the node pays is paid before anything new is asked: the last release
+// of an owner that is being paid for, and that of another.
 func TestWhatComesToBeOwedDuringThePaymentIsPaidToo(t *testing.T) {
 	var up atomic.Bool
 	paying, more := make(chan struct{}), make(chan struct{})
@@ -221,7 +226,8 @@ func TestWhatComesToBeOwedDuringThePaymentIsPaidToo(t *testing.T) {
 	}
 }
 
-// An acquire that was cut off and waits for the next connection, which does not come, may have been carried out.
+// An acquire that was cut off and waits for the next connection, which does not come, may have been
+// carried out.
 func TestACutAcquireOfAMasterThatGoesDownCountsAsSent(t *testing.T) {
 	var gone atomic.Bool
 	greet := polite(func([]string) string {
@@ -242,7 +248,8 @@ func TestACutAcquireOfAMasterThatGoesDownCountsAsSent(t *testing.T) {
 	}
 }
 
-// Whoever is refused must know when the request had gone out before, on a connection that died: that one may be granted yet.
+// Whoever is refused must know when the request had gone out before, on a connection that died:
+// that one may be granted yet.
 func TestARefusalTellsThatItsRequestWentOutTwice(t *testing.T) {
 	const held, stale = "*3\r\n$4\r\nheld\r\n:1000\r\n:0\r\n", "*2\r\n$5\r\nstale\r\n:0\r\n"
 	for what, c := range map[string]struct {

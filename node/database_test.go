@@ -65,7 +65,8 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	}
 }
 
-// What CLIENT INFO says of a connection's database goes before the URL; where the server does not tell, that stands.
+// What CLIENT INFO says of a connection's database goes before the URL; where the server does not
+// tell, that stands.
 func TestDatabaseOfAServerThatDoesNotTell(t *testing.T) {
 	run := strings.Repeat("0", 40)
 	for what, c := range map[string]struct{ path, clientInfo, want string }{

@@ -10,8 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// newPool makes the pool of a node that was opened by URL: every dial, read and write is bounded by the time-out, and
-// replies are bounded in size.
+// newPool returns the pool of a node that was opened by URL. It bounds every dial, read and write
+// by the timeout, and the size of replies.
 func newPool(e endpoint, o options) *redis.Pool {
 	dialer := func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.timeout)
@@ -35,7 +35,7 @@ func newPool(e endpoint, o options) *redis.Pool {
 	}
 }
 
-// dial does the TLS handshake itself because redigo's does not heed the context.
+// dial makes the TLS handshake itself because redigo's ignores the context.
 func dial(ctx context.Context, e endpoint, config *tls.Config) (net.Conn, error) {
 	raw, err := (&net.Dialer{KeepAlive: time.Minute}).DialContext(ctx, e.network, e.address)
 	if err != nil {

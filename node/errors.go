@@ -9,27 +9,29 @@ import (
 )
 
 var (
-	// ErrInvalid: an argument, an option or a URL cannot be used; the message says which and why.
+	// ErrInvalid: an argument, an option or a URL is not valid; the message says which and why.
 	ErrInvalid = errors.New("invalid argument")
 	// ErrClosed: the node, or the locker above it, was closed.
 	ErrClosed = pipeline.ErrClosed
-	// ErrDown: the node did not answer before, or did not let us in, is being probed in the background, and was not asked again.
-	// Error.Permanent tells what will not pass by itself, as a wrong password.
+	// ErrDown: the node did not answer or refused the connection before. It is probed in the
+	// background, and the call was not sent. [Error.Permanent] reports a reason that does not pass
+	// by itself, such as a wrong password.
 	ErrDown = pipeline.ErrDown
-	// ErrTimeout: the node did not answer in time. What it was asked may yet be carried out.
+	// ErrTimeout: the node did not answer in time. It may still carry out the call.
 	ErrTimeout = redisconn.ErrTimeout
-	// ErrReplica: the server is a replica, which forgets what its master never told it.
+	// ErrReplica: the server is a replica, which may lack what its master granted.
 	ErrReplica = errors.New("is a replica, not a master")
-	// ErrEvicts: the server may evict keys when memory is short, and locks with them.
+	// ErrEvicts: the server may evict keys, and with them locks, when memory is short.
 	ErrEvicts = errors.New("may evict locks")
-	// ErrMaxLease: the server's marker carries another max lease than this client was given.
+	// ErrMaxLease: the server's marker carries another max lease than this client's (see
+	// [WithMaxLease]).
 	ErrMaxLease = errors.New("max lease differs")
 )
 
-// Error is what went wrong with one node.
+// Error is a failure of one node.
 type Error struct {
 	Node string // its name, never with a password
-	Op   string // what was asked: "connect", "acquire", "renew", ...
+	Op   string // "connect", "acquire", "renew", "check", ...
 	Err  error
 }
 
@@ -37,7 +39,7 @@ func (e *Error) Error() string { return fmt.Sprintf("node %s: %s: %v", e.Node, e
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Permanent tells that asking again will not help before somebody has changed the server or the settings: wrong
+// Permanent reports whether a retry fails until the server or the settings are changed: wrong
 // credentials, a replica, a key of another type, another max lease.
 func (e *Error) Permanent() bool {
 	for _, target := range []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrMaxLease} {
@@ -47,7 +49,8 @@ func (e *Error) Permanent() bool {
 	}
 	return redisconn.HasCode(e.Err, "WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
 		"ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK",
-		// A permission that is missing within a script, in Redis 7.0, from 7.2 on, and before.
+		// A permission that is missing inside a script, as worded by Redis 7.0, by 7.2 and later,
+		// and by 6.
 		"ERR The user executing the script", "ERR ACL failure in script", "The user executing the script")
 }
 

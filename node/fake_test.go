@@ -82,7 +82,8 @@ func (f *fake) serve(conn net.Conn) {
 	}
 }
 
-// commands returns those heard so far that run a script of a lock, each as its name and its arguments.
+// commands returns those heard so far that run a script of a lock, each as its name and its
+// arguments.
 func (f *fake) commands() (list [][]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +120,8 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return args, err
 }
 
-// greeting answers what a node asks when it connects, as an admitted master; ok is false for all else.
+// greeting answers what a node asks when it connects, as an admitted master; ok is false for all
+// else.
 func greeting(args []string) (reply string, ok bool) {
 	switch {
 	case args[0] == "INFO" && args[1] == "server":

@@ -49,7 +49,8 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 	}
 }
 
-// A call is sent four times at most: a server that ends the connection at each call would have it for ever.
+// A call is sent four times at most: a server that ends the connection at each call would have it
+// for ever.
 func TestACallThatIsCutEachTimeFails(t *testing.T) {
 	f := startFake(t, polite(func([]string) string { return hangUp }))
 	n := open(t, f.url())
@@ -169,7 +170,8 @@ func TestAFrozenMaster(t *testing.T) {
 	}
 }
 
-// A release that was on its way when the master froze is delivered, although its caller heard of a time-out.
+// A release that was on its way when the master froze is delivered, although its caller heard of a
+// time-out.
 func TestAReleaseSentToAFrozenMasterIsDelivered(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
@@ -184,7 +186,8 @@ func TestAReleaseSentToAFrozenMasterIsDelivered(t *testing.T) {
 	eventually(t, "the key gone", func() bool { return len(keys(t, m)) == 0 })
 }
 
-// The master freezes and thaws again and again under many callers, who give up what they did not get: nothing stays.
+// The master freezes and thaws again and again under many callers, who give up what they did not
+// get: nothing stays.
 func TestNothingIsLeftOfManyFrozenAttempts(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithTimeout(50*time.Millisecond))

@@ -35,9 +35,9 @@ const fuzzTimeout = 100 * time.Millisecond
 // fuzzCalls are one of each; those that come last are made over a connection of their own.
 var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "admit", "Check", "Admit", "Identify"}
 
-// FuzzReplies has a server say anything to every call, over connections as Open makes them. Nothing panics; nothing is a grant
-// but a reply that says so in well-formed RESP; the caller hears of its call, and the node closes, in time; no goroutine is
-// left (the bubble would not end).
+// FuzzReplies has a server say anything to every call, over connections as Open makes them. Nothing
+// panics; nothing is a grant but a reply that says so in well-formed RESP; the caller hears of its
+// call, and the node closes, in time; no goroutine is left (the bubble would not end).
 func FuzzReplies(f *testing.F) {
 	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
 	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", 7) + "$16\r\nladdr=10.0.0.1:1\r\n" + ":0\r\n"
@@ -238,7 +238,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	case "force":
 		call = scripts.Force(k[0], []scripts.Owner{owner}, time.Second)
 	case "admit":
-		call = n.admitCall(false)
+		call = n.server.admitCall(false)
 	}
 	var claim pipeline.Claim
 	heard := make(results, 4)
@@ -371,8 +371,9 @@ func strictReply(said []byte) (value any, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// FuzzURL writes URLs well and badly: what is refused is ErrInvalid, and neither an error nor a node's name tells anything of
-// the password, which the mark stands in, also where something else was made of it because it was not percent-encoded.
+// FuzzURL writes URLs well and badly: what is refused is ErrInvalid, and neither an error nor a
+// node's name tells anything of the password, which the mark stands in, also where something else
+// was made of it because it was not percent-encoded.
 func FuzzURL(f *testing.F) {
 	const mark = "Zq9xK7"
 	for _, seed := range [][5]string{

@@ -103,7 +103,8 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 	}
 }
 
-// The marker is what keeps a node that forgot from granting: what is no answer to its script lets nobody in.
+// The marker is what keeps a node that forgot from granting: what is no answer to its script lets
+// nobody in.
 func TestGarbageInsteadOfAnAdmission(t *testing.T) {
 	for what, reply := range map[string]string{"OK": "+OK\r\n", "null": "$-1\r\n", "negative": ":-5\r\n", "an error": "-ERR no\r\n", "text": "$1\r\n0\r\n"} {
 		t.Run(what, func(t *testing.T) {
@@ -152,7 +153,8 @@ func TestAServerThatTalksOn(t *testing.T) {
 	closes(t, n, 2*timeout)
 }
 
-// What somebody else has put at a name cannot be so long that the reply ends the connection, and takes the calls of others with it.
+// What somebody else has put at a name cannot be so long that the reply ends the connection, and
+// takes the calls of others with it.
 func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())

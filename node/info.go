@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// info is what INFO says of a server.
+// info holds the fields of INFO that concern a lock.
 type info struct {
 	runID, version, role string
 	uptime               time.Duration
@@ -19,7 +19,7 @@ type info struct {
 	clustered            bool
 }
 
-// read takes the fields of one or several sections.
+// read takes the fields of one or more sections.
 func (f *info) read(text string) {
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -51,11 +51,11 @@ func (f *info) read(text string) {
 	}
 }
 
-// refuse says why a server must not be a node, if so.
+// refuse returns why the server must not be a node, or nil.
 func (f *info) refuse() error {
 	switch {
 	case f.runID == "":
-		return errors.New("INFO server names no run_id: the server cannot be told from another one")
+		return errors.New("INFO server has no run_id: the server cannot be identified")
 	case f.role != "" && f.role != "master":
 		return ErrReplica
 	case f.clustered:

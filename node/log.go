@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -9,42 +10,44 @@ import (
 )
 
 const (
-	// reasonPause is how long the log keeps quiet about another reason why a node is down, which may change with every probe, and
-	// about another release that is set aside.
+	// reasonPause is for how long the log stays silent about another reason why a node is down,
+	// which may change with every probe, and about another release that is set aside.
 	reasonPause = 10 * time.Second
-	// sameEnd is by how much the ends of one quarantine may seem to differ.
+	// sameEnd is by how much two readings of one quarantine's end may differ.
 	sameEnd = 100 * time.Millisecond
 )
 
-// stateLog logs what becomes of a node. All that is the caller's runs in one goroutine, which is there while there is something to
-// tell: a log may be slow, and may come back to the node.
+// stateLog logs a node's changes of state. The user's logger runs in a goroutine, which lives while
+// there is something to log: a logger may block, or call back.
 type stateLog struct {
-	node *Node
+	logger   *slog.Logger
+	name     func() string
+	lifetime context.Context // of the node
 
-	mu      sync.Mutex
-	now     nodeState
-	told    nodeState
-	toldAt  time.Time     // of a node that is down
-	asideAt time.Time     // of a release that is set aside
-	telling chan struct{} // closed when the goroutine ends; nil when there is none
+	mu           sync.Mutex
+	current      nodeState
+	logged       nodeState
+	downLoggedAt time.Time
+	refusedAt    time.Time     // of the last refused release that was to be logged
+	running      chan struct{} // closed when the goroutine ends; nil when there is none
 }
 
-// nodeState is how a node is.
+// nodeState is what the log may say of a node.
 type nodeState struct {
-	down       int       // how many of its connections are
-	why        string    // the last of them is
-	refused    bool      // which does not pass by itself
-	quarantine time.Time // its end
-	setback    *setback  // a release that is set aside
+	down       int             // how many of its connections are down
+	why        string          // the latest reason
+	permanent  bool            // that reason does not pass by itself
+	quarantine time.Time       // its end
+	refused    *refusedRelease // not logged yet
 }
 
-// setback is a release that the server itself refused.
-type setback struct {
+// refusedRelease is a release that the server itself refused.
+type refusedRelease struct {
 	call scripts.Call
-	why  error
+	err  error
 }
 
-// Down and Up are called once for each change of a connection, in order, and StillDown when it was tried in vain.
+// Down, StillDown and Up take the changes of one connection, in order: see [pipeline.Log].
 func (l *stateLog) Down(err error)      { l.change(1, err) }
 func (l *stateLog) StillDown(err error) { l.change(0, err) }
 func (l *stateLog) Up()                 { l.change(-1, nil) }
@@ -52,94 +55,96 @@ func (l *stateLog) Up()                 { l.change(-1, nil) }
 func (l *stateLog) change(down int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.now.down += down
+	l.current.down += down
 	if err != nil {
-		l.now.why, l.now.refused = err.Error(), (&Error{Err: err}).Permanent()
+		l.current.why, l.current.permanent = err.Error(), (&Error{Err: err}).Permanent()
 	}
 	l.startLocked()
 }
 
-// Quarantined may be called again and again while a quarantine lasts.
+// Quarantined may be called repeatedly during one quarantine.
 func (l *stateLog) Quarantined(left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.now.quarantine = time.Now().Add(left)
+	l.current.quarantine = time.Now().Add(left)
 	l.startLocked()
 }
 
-// ReleaseRefused is called once for each release that is set aside. Of many at a time the first is told.
-func (l *stateLog) ReleaseRefused(call scripts.Call, why error) {
+// ReleaseRefused is called once for each release that is set aside. It logs at most one for each
+// reasonPause.
+func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); l.asideAt.IsZero() || now.Sub(l.asideAt) >= reasonPause {
-		l.asideAt, l.now.setback = now, &setback{call, why}
+	if now := time.Now(); l.refusedAt.IsZero() || now.Sub(l.refusedAt) >= reasonPause {
+		l.refusedAt, l.current.refused = now, &refusedRelease{call, err}
 		l.startLocked()
 	}
 }
 
 func (l *stateLog) startLocked() {
-	if l.telling != nil || l.node.opts.logger.Handler() == slog.DiscardHandler || l.node.isClosed() {
+	if l.running != nil || l.logger.Handler() == slog.DiscardHandler || l.lifetime.Err() != nil {
 		return
 	}
 	if line := l.nextLineLocked(); line != nil {
-		l.telling = make(chan struct{})
-		go l.tell(line)
+		l.running = make(chan struct{})
+		go l.run(line)
 	}
 }
 
-func (l *stateLog) tell(line func(*slog.Logger)) {
-	defer func() { // deferred, for a log that ends the goroutine
+func (l *stateLog) run(line func(*slog.Logger)) {
+	defer func() { // deferred, for a logger that ends the goroutine
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		close(l.telling)
-		l.telling = nil
+		close(l.running)
+		l.running = nil
 		l.startLocked()
 	}()
-	for line != nil && !l.node.isClosed() {
-		line(l.node.opts.logger.With("node", l.node.Name()))
+	for line != nil && l.lifetime.Err() == nil {
+		line(l.logger.With("node", l.name()))
 		l.mu.Lock()
 		line = l.nextLineLocked()
 		l.mu.Unlock()
 	}
 }
 
-// nextLineLocked returns the next line of what is not told yet, and takes it for told; nil when there is none.
+// nextLineLocked returns the next line to log, and counts it as logged; nil when there is none.
 func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
-	now, is, told := time.Now(), l.now, &l.told
-	isDown, wasDown := is.down > 0, told.down > 0
+	now, current, logged := time.Now(), l.current, &l.logged
+	isDown, wasDown := current.down > 0, logged.down > 0
 	switch {
-	case isDown && (!wasDown || is.why != told.why && now.Sub(l.toldAt) >= reasonPause):
-		told.down, told.why, l.toldAt = is.down, is.why, now
-		what := "quorumlock: node down"
-		if is.refused {
-			what = "quorumlock: node refused, which will not pass by itself"
+	case isDown && (!wasDown || current.why != logged.why && now.Sub(l.downLoggedAt) >= reasonPause):
+		logged.down, logged.why, l.downLoggedAt = current.down, current.why, now
+		message := "quorumlock: node down"
+		if current.permanent {
+			message = "quorumlock: node refused, which will not pass by itself"
 		}
-		return func(log *slog.Logger) { log.Warn(what, "error", is.why) }
+		return func(logger *slog.Logger) { logger.Warn(message, "error", current.why) }
 	case wasDown && !isDown:
-		told.down = 0
-		return func(log *slog.Logger) { log.Info("quorumlock: node answers again") }
-	case !isDown && is.quarantine.After(now) && is.quarantine.Sub(told.quarantine) > sameEnd:
-		told.quarantine = is.quarantine
-		left := is.quarantine.Sub(now).Round(time.Millisecond)
-		return func(log *slog.Logger) {
-			log.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
+		logged.down = 0
+		return func(logger *slog.Logger) { logger.Info("quorumlock: node answers again") }
+	case !isDown && current.quarantine.After(now) && current.quarantine.Sub(logged.quarantine) > sameEnd:
+		logged.quarantine = current.quarantine
+		left := current.quarantine.Sub(now).Round(time.Millisecond)
+		return func(logger *slog.Logger) {
+			logger.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
 		}
-	case is.setback != nil:
-		l.now.setback = nil
-		owner, names := is.setback.call.Released()
-		return func(log *slog.Logger) {
-			log.Warn("quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", is.setback.why.Error())
+	case current.refused != nil:
+		l.current.refused = nil
+		owner, names := current.refused.call.Released()
+		return func(logger *slog.Logger) {
+			logger.Warn("quorumlock: release refused, tried again slowly",
+				"names", names, "owner", owner, "error", current.refused.err.Error())
 		}
 	}
 	return nil
 }
 
-// close returns a channel that is closed when nothing is told any more.
+// close returns a channel that is closed when the goroutine has ended.
 func (l *stateLog) close() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.telling != nil {
-		return l.telling
+	if l.running != nil {
+		return l.running
 	}
 	none := make(chan struct{})
 	close(none)

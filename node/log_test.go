@@ -52,7 +52,8 @@ func (l *lines) logged(words ...string) (n int) {
 	return n
 }
 
-// However many connections a node has, and calls find it so, it is said once that it is down, up or in quarantine.
+// However many connections a node has, and calls find it so, it is said once that it is down, up or
+// in quarantine.
 func TestLogOfANode(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		log := &lines{}
@@ -97,7 +98,8 @@ func TestLogOfANode(t *testing.T) {
 
 func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Quarantined }
 
-// A quarantine that ended before its time, or began anew, does not hide the next. Who did not find the marker missing says so, too.
+// A quarantine that ended before its time, or began anew, does not hide the next. Who did not find
+// the marker missing says so, too.
 func TestLogOfQuarantines(t *testing.T) {
 	const maxLease = 3 * time.Second
 	m := startReal(t)
@@ -168,7 +170,8 @@ func TestLogOfReasons(t *testing.T) {
 	})
 }
 
-// A log that takes its time holds nothing up, is told how things stand then, and is told nothing after Close.
+// A log that takes its time holds nothing up, is told how things stand then, and is told nothing
+// after Close.
 func TestASlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dead atomic.Bool

@@ -53,7 +53,8 @@ func onBoth(t *testing.T, test func(*testing.T, *redistest.Master)) {
 	t.Run("embedded", func(t *testing.T) { test(t, startEmbedded(t)) })
 }
 
-// open opens a node that trusts its master, until the options say otherwise, and is closed with the test.
+// open opens a node that trusts its master, until the options say otherwise, and is closed with the
+// test.
 func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
 	n, err := node.Open(url, append([]node.Option{node.WithTimeout(timeout), node.WithoutQuarantine()}, opts...)...)

@@ -1,14 +1,31 @@
-// Package node wraps one Redis master: a redigo pool, an ordered pipeline over few connections of it, the check that the
-// master has not forgotten what it granted, and the probing of a master that does not answer.
+// Package node wraps one Redis master of a lock: never a replica, never a cluster.
 //
-// Users of locks need Open or New, the options, Check, Admit and Close. The rest is what package quorum is built on.
+// A program opens one [Node] for each master and gives them to redlock.New or multilock.New:
+//
+//	n, err := node.Open("rediss://:secret@10.0.0.1", node.WithName("north"))
+//
+// [New] does the same over a pool of the program's own. [Node.Check] reports what an operator
+// should know of the master, [Node.Admit] ends its quarantine on the operator's word, and
+// [Node.Close] closes its connections. [WithLogger] logs that a node is down, in quarantine, or
+// answers again. Errors are of type [*Error], which names the node.
+//
+// A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
+// lock is waited for. A master that does not answer within the timeout (see [WithTimeout]) is down:
+// calls fail at once, and a probe in the background finds when it answers again. A master that may
+// have forgotten what it granted is in quarantine: it grants nothing new for one max lease (see
+// [WithMaxLease]).
+//
+// [Node.Pipe], [Node.Subscriptions] and [Node.Identify] are for package quorum.
+//
+// The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
+// info.go, log.go, server.go, node.go, check.go.
 package node
 
 import (
 	"context"
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -17,25 +34,23 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent use.
+// Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent
+// use.
 type Node struct {
-	name     atomic.Pointer[string]
-	addr     string // of the URL; empty for a pool
-	opts     options
-	pool     *redis.Pool
-	owned    bool // the pool is ours to close
-	database int  // of the URL
-	pipes    []*pipeline.Pipe
-	log      stateLog
-
+	server        server
+	ownsPool      bool
+	pipes         []*pipeline.Pipe
 	subscriptions *pubsub.Subscriptions
+	log           *stateLog
 
 	closeOnce sync.Once
-	closed    chan struct{}
+	lifetime  context.Context // ends with Close
+	end       context.CancelFunc
 }
 
-// Open returns a node for a redis, rediss, valkey, valkeys or unix URL, with user name, password and database where the
-// URL has them. It connects on first use. The error wraps ErrInvalid and never repeats the password.
+// Open returns a node for a redis, rediss, valkey, valkeys or unix URL, with the URL's user name,
+// password and database. The node connects on first use. The error wraps [ErrInvalid] and never
+// repeats the password.
 func Open(url string, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -46,19 +61,23 @@ func Open(url string, opts ...Option) (*Node, error) {
 		return nil, err
 	}
 	n := newNode(newPool(e, o), o)
-	n.owned, n.addr, n.database = true, e.address, e.database
-	if !n.Named() {
-		n.name.Store(&n.addr)
-	}
+	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
 	return n, nil
 }
 
-// New returns a node over the caller's pool, which the caller closes after the node. It keeps one connection of the pool
-// (see WithConns) for as long as it lives, and needs one more for messages while somebody waits for a lock, and one for Check
-// and Admit: MaxActive should be 0 or at least WithConns + 2; with less, waiters poll, and Check and Admit fail. The pool should bound its dials; the node bounds what it waits for
-// by its own time-out, whatever the pool's. Replies are not bounded in size, as they are with Open. All
-// connections of the pool must lead to one database, to which the pool has to keep; a server that does not tell which (it is older than
-// Redis 6.2, or the user may not use CLIENT INFO) is taken to lead to 0. The error wraps ErrInvalid.
+// New returns a node over the caller's pool, which the caller closes after the node. The error
+// wraps [ErrInvalid].
+//
+// The node keeps one connection of the pool for its lifetime (see [WithConns]). It needs one more
+// for messages while a lock is waited for, and one for Check and Admit: MaxActive should be 0 or at
+// least WithConns + 2. With a lower one, waiters poll, and Check and Admit fail.
+//
+// The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
+// pool's. It does not bound the size of replies, as it does with Open.
+//
+// All connections of the pool must use one database, and the pool must not change it. The node
+// takes the database to be 0 where the server does not name it: a server older than Redis 6.2, or a
+// user that may not use CLIENT INFO.
 func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -71,9 +90,9 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 }
 
 func newNode(pool *redis.Pool, o options) *Node {
-	n := &Node{opts: o, pool: pool, closed: make(chan struct{})}
-	n.log.node = n
-	n.name.Store(&o.name)
+	n := &Node{server: server{opts: o, pool: pool}}
+	n.lifetime, n.end = context.WithCancel(context.Background())
+	n.log = &stateLog{logger: o.logger, name: n.Name, lifetime: n.lifetime}
 	for range o.conns {
 		n.pipes = append(n.pipes, n.newPipe())
 	}
@@ -83,72 +102,71 @@ func newNode(pool *redis.Pool, o options) *Node {
 
 func (n *Node) newPipe() *pipeline.Pipe {
 	return pipeline.New(pipeline.Config{
-		Timeout: n.opts.timeout, MaxLease: n.opts.maxLease,
-		Connect: n.connect,
-		Admit:   func() scripts.Call { return n.admitCall(false) }, Admitted: n.quarantineLeft,
-		Error:  func(op string, err error) error { return &Error{n.Name(), op, err} },
-		Log:    &n.log,
-		Closed: n.closed, Source: n.newSource(),
+		Timeout:  n.Timeout(),
+		MaxLease: n.MaxLease(),
+		Connect:  n.server.connect,
+		Admit:    func() scripts.Call { return n.server.admitCall(false) },
+		Admitted: n.server.quarantineLeft,
+		Error:    func(op string, err error) error { return &Error{n.Name(), op, err} },
+		Log:      n.log,
+		Lifetime: n.lifetime,
+		Source:   n.newSource(),
 	})
 }
 
 func (n *Node) newSource() rand.Source {
-	return rand.NewPCG(n.opts.random.Uint64(), n.opts.random.Uint64())
+	random := n.server.opts.random
+	return rand.NewPCG(random.Uint64(), random.Uint64())
 }
 
-// Unnamed is the name of a node over a pool that has not been reached yet.
+// Unnamed is the name of a node over a pool before its first connection.
 const Unnamed = "pool"
 
-// Name returns host:port, the socket's path, or the name given by WithName: never a password. Of a node over a pool,
-// without WithName, it is what the server says its address is, and Unnamed until the first connection is made.
-func (n *Node) Name() string {
-	if name := *n.name.Load(); name != "" {
-		return name
-	}
-	return Unnamed
-}
+// Name returns the name given by [WithName], or else host:port or the socket's path: never a
+// password. A node over a pool takes its address from the server, and its name is [Unnamed] until
+// the first connection.
+func (n *Node) Name() string { return n.server.name() }
 
-// Named tells whether the name was given by WithName.
-func (n *Node) Named() bool { return n.opts.name != "" }
+// Named reports whether the name was given by [WithName].
+func (n *Node) Named() bool { return n.server.opts.name != "" }
 
-// Address returns host:port, or the socket's path, of the URL given to Open; nothing for a node over a pool.
-func (n *Node) Address() string { return n.addr }
+// Address returns the URL's host:port or socket path; it is empty for a node over a pool.
+func (n *Node) Address() string { return n.server.address }
 
-// MaxLease returns the longest lease of the deployment, as this client was told.
-func (n *Node) MaxLease() time.Duration { return n.opts.maxLease }
+// MaxLease returns the longest lease of the deployment (see [WithMaxLease]).
+func (n *Node) MaxLease() time.Duration { return n.server.opts.maxLease }
 
-// Timeout returns the bound of WithTimeout.
-func (n *Node) Timeout() time.Duration { return n.opts.timeout }
+// Timeout returns the bound set by [WithTimeout].
+func (n *Node) Timeout() time.Duration { return n.server.opts.timeout }
 
-// Pipe returns the pipeline that carries the calls with that key: calls with one key are carried out in the order in which they were
-// started. It is for package quorum.
+// Pipe returns the pipeline for calls with that key. Calls with one key are carried out in the
+// order of their starts. It is for package quorum.
 func (n *Node) Pipe(key string) *pipeline.Pipe {
 	if len(n.pipes) == 1 {
 		return n.pipes[0]
 	}
-	sum := uint32(2166136261) // FNV-1a
-	for i := range len(key) {
-		sum = (sum ^ uint32(key[i])) * 16777619
-	}
-	return n.pipes[sum%uint32(len(n.pipes))]
+	hash := fnv.New32a()
+	hash.Write([]byte(key))
+	return n.pipes[hash.Sum32()%uint32(len(n.pipes))]
 }
 
 // Subscriptions returns the subscriptions to the node's channels. It is for package quorum.
 func (n *Node) Subscriptions() *pubsub.Subscriptions { return n.subscriptions }
 
-// Identify returns the run id of the server's process, connecting first where need be. The error is a *Error.
+// Identify returns the run id of the server's process, and connects first where it must. The error
+// is a [*Error]. It is for package quorum.
 func (n *Node) Identify(ctx context.Context) (string, error) {
-	r := n.Pipe("").Do(ctx, n.admitCall(false))
+	r := n.Pipe("").Do(ctx, n.server.admitCall(false))
 	return r.RunID, r.Err
 }
 
-// Close lets calls that are under way end, for at most two time-outs, and closes the connections; a pool given to New
-// stays open. Releases that wait for a node that is down, or that the server refused, are lost with it: their keys are left to
-// their leases. Close is idempotent.
+// Close waits for running calls, for at most two timeouts, and closes the connections. A pool given
+// to [New] stays open. Close drops releases that wait for a node that is down, and releases that
+// the server refused: their keys expire by their leases. Close is idempotent and returns nil.
 func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
-		close(n.closed)
-		overdue := time.NewTimer(2 * n.opts.timeout)
+		n.end()
+		overdue := time.NewTimer(2 * n.Timeout())
 		defer overdue.Stop()
 		var running []<-chan struct{}
 		for _, p := range n.pipes {
@@ -162,8 +180,8 @@ func (n *Node) Close() error {
 				overdue.Reset(0)
 			}
 		}
-		if n.owned {
-			n.pool.Close()
+		if n.ownsPool {
+			n.server.pool.Close()
 		}
 	})
 	return nil

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds what is asked of a node: connecting, and the wait for its next reply.
+	// DefaultTimeout bounds connecting to a node, and the wait for its next reply.
 	DefaultTimeout = 500 * time.Millisecond
-	// DefaultMaxLease is the longest lease of a deployment, and so how long a node that forgot stays in quarantine.
+	// DefaultMaxLease is the longest lease of a deployment, and so the length of a quarantine.
 	DefaultMaxLease = 30 * time.Second
 
 	maxTimeout = 24 * time.Hour
@@ -28,45 +28,55 @@ type options struct {
 	logger       *slog.Logger
 }
 
-// Option changes how a Node works.
+// Option configures a [Node].
 type Option func(*options)
 
-// WithTimeout bounds connecting to the node, and the wait for its next reply (default DefaultTimeout, 1ms to 24h). A node that
-// exceeds it is taken for dead until a probe in the background finds that it answers.
+// WithTimeout bounds connecting to the node, and the wait for its next reply (default
+// [DefaultTimeout], 1ms to 24h). A node that exceeds it is down until a probe in the background
+// finds that it answers.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithMaxLease sets the longest lease of the deployment (default DefaultMaxLease). It is kept on the masters, and must be
-// the same in every client of theirs: a client with another one gets ErrMaxLease.
+// WithMaxLease sets the longest lease of the deployment (default [DefaultMaxLease], 10ms to a year,
+// in whole milliseconds). The masters keep it, and all their clients must use the same: a client
+// with another one gets [ErrMaxLease].
 func WithMaxLease(d time.Duration) Option { return func(o *options) { o.maxLease = d } }
 
-// WithoutQuarantine trusts a master that may have forgotten locks at once. Two holders are possible when one restarts:
-// for tests and throw-away set-ups only.
+// WithoutQuarantine lets a master that may have forgotten locks grant at once. Two holders are
+// possible when a master restarts: use it for tests and throw-away setups only.
 func WithoutQuarantine() Option { return func(o *options) { o.noQuarantine = true } }
 
-// WithConns spreads lock names over n connections, 1 to 64 (default 1). Each lock keeps to one of them.
+// WithConns spreads lock names over n connections, 1 to 64 (default 1). Each lock uses one of them.
 func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 
-// WithName names the node in errors and reports; without it the name is host:port.
+// WithName names the node in errors, logs and reports (default: see [Node.Name]).
 func WithName(s string) Option { return func(o *options) { o.name = s } }
 
-// WithTLS sets the TLS configuration of rediss and valkeys URLs. The server name is the URL's host unless it is set.
+// WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the
+// URL's host.
 func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 
-// WithRand sets where the random part of the waits between probes comes from, so that a test can replay them. The source is
-// used by Open or New only, to seed others (default: seeds of the runtime's).
+// WithRand sets the source of the jitter between probes, so that a test can replay it (default:
+// seeded by the runtime). Only [Open] and [New] use the source, to seed others.
 func WithRand(s rand.Source) Option { return func(o *options) { o.random = s } }
 
-// WithLogger logs what becomes of the node, as it is found out when something is asked of it: that it is down, or refused, and why; that
-// it answers again; that it is in quarantine (default: nothing is logged).
+// WithLogger logs the node's changes of state as calls discover them: the node is down or refused,
+// and why; it answers again; it is in quarantine; the server refuses a release (default: nothing is
+// logged).
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
 
-// runtimeSource is math/rand/v2's own.
+// runtimeSource is the source of math/rand/v2's top-level functions.
 type runtimeSource struct{}
 
 func (runtimeSource) Uint64() uint64 { return rand.Uint64() }
 
 func newOptions(opts []Option) (options, error) {
-	o := options{timeout: DefaultTimeout, maxLease: DefaultMaxLease, conns: 1, random: runtimeSource{}, logger: slog.New(slog.DiscardHandler)}
+	o := options{
+		timeout:  DefaultTimeout,
+		maxLease: DefaultMaxLease,
+		conns:    1,
+		random:   runtimeSource{},
+		logger:   slog.New(slog.DiscardHandler),
+	}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -80,7 +90,7 @@ func newOptions(opts []Option) (options, error) {
 	case o.maxLease%time.Millisecond != 0:
 		return o, invalidf("max lease %v is not in whole milliseconds", o.maxLease)
 	case o.conns < 1 || o.conns > maxConns:
-		return o, invalidf("%d connections are not between 1 and %d", o.conns, maxConns)
+		return o, invalidf("the number of connections, %d, is not between 1 and %d", o.conns, maxConns)
 	case o.random == nil:
 		return o, invalidf("the source of randomness is nil")
 	case o.logger == nil:

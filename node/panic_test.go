@@ -26,7 +26,8 @@ func (q quitter) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A log that ends the node's goroutine is told the next line all the same, and Close does not wait for it.
+// A log that ends the node's goroutine is told the next line all the same, and Close does not wait
+// for it.
 func TestLogThatEndsItsGoroutine(t *testing.T) {
 	const timeout = 10 * time.Second
 	log := quitter{slog.Default().Handler(), make(chan string, 10)}

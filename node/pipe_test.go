@@ -17,7 +17,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// A release that came before its acquire, or after the next owner's, would show: somebody were refused.
+// A release that came before its acquire, or after the next owner's, would show: somebody were
+// refused.
 func TestCallsOfAKeyArriveInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := open(t, m.URL(), node.WithConns(3))
@@ -137,7 +138,8 @@ func TestFlushedScriptsFailNoCall(t *testing.T) {
 	}
 }
 
-// In a burst, where calls are on their way when the scripts go, none fails either, and nothing of what was given up stays.
+// In a burst, where calls are on their way when the scripts go, none fails either, and nothing of
+// what was given up stays.
 func TestFlushedScriptsInABurst(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
@@ -189,8 +191,8 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 	}
 }
 
-// The release of an acquire that was given up is in the pipeline before the server says that it does not know the script:
-// asked again, the acquire would stand behind it.
+// The release of an acquire that was given up is in the pipeline before the server says that it
+// does not know the script: asked again, the acquire would stand behind it.
 func TestAnAbandonedAcquireIsNotAskedAgain(t *testing.T) {
 	for what, refusal := range map[string]string{
 		"script not known": "-NOSCRIPT No matching script\r\n",
@@ -245,7 +247,8 @@ func TestAnAcquireOfUseIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A marker that is stale again right after it was written is the caller's to hear of: the node does not ask for ever.
+// A marker that is stale again right after it was written is the caller's to hear of: the node does
+// not ask for ever.
 func TestAMarkerThatStaysStaleIsReported(t *testing.T) {
 	f := startFake(t, polite(func([]string) string { return "*2\r\n$5\r\nstale\r\n:0\r\n" }))
 	n := open(t, f.url())

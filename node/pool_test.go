@@ -130,7 +130,8 @@ func TestADialThatFails(t *testing.T) {
 	}
 }
 
-// redigo panics ("send on closed channel") in a pool that waits and is closed, when the context is done.
+// redigo panics ("send on closed channel") in a pool that waits and is closed, when the context is
+// done.
 func TestAClosedPoolThatWaits(t *testing.T) {
 	m := startReal(t)
 	pool := poolOf(m.Addr())
@@ -165,8 +166,8 @@ func TestAnExhaustedPool(t *testing.T) {
 	took(t, "a call", began, timeout, timeout)
 }
 
-// A server that takes connections and reads nothing, behind a pool without a write time-out, holds the node up no longer than
-// one that does not answer: the next connection is tried.
+// A server that takes connections and reads nothing, behind a pool without a write time-out, holds
+// the node up no longer than one that does not answer: the next connection is tried.
 func TestAServerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)

@@ -52,7 +52,8 @@ func TestARestartMeansQuarantine(t *testing.T) {
 	})
 }
 
-// With an append-only file the keys survive, and the marker with them: what may be lost is the last of them.
+// With an append-only file the keys survive, and the marker with them: what may be lost is the last
+// of them.
 func TestARestartThatKeepsItsKeysMeansQuarantineToo(t *testing.T) {
 	m := startReal(t, "--appendonly", "yes", "--appendfsync", "always")
 	n := openCareful(t, m.URL(), short)
@@ -179,8 +180,8 @@ func TestIdentify(t *testing.T) {
 	})
 }
 
-// A master that comes back with its data, and has no memory to write its marker, keeps what is there. It grants nothing before the
-// marker stands, and then only once the quarantine is over.
+// A master that comes back with its data, and has no memory to write its marker, keeps what is
+// there. It grants nothing before the marker stands, and then only once the quarantine is over.
 func TestARestartOutOfMemory(t *testing.T) {
 	m := startReal(t, "--appendonly", "yes", "--maxmemory", "6mb")
 	n := openCareful(t, m.URL(), short)

@@ -92,7 +92,8 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 	})
 }
 
-// withUser gives the server a user for database 3 and all else, and no use of the default one beside the test's.
+// withUser gives the server a user for database 3 and all else, and no use of the default one
+// beside the test's.
 func withUser(t *testing.T, m *redistest.Master, rules ...any) {
 	t.Helper()
 	mustDo(t, m, append([]any{"ACL", "SETUSER", "app", "on", ">se/cr@et %", "~*", "&*", "+@all"}, rules...)...)

@@ -12,7 +12,7 @@ const defaultPort = "6379"
 
 var schemes = []string{"redis", "rediss", "valkey", "valkeys", "unix"}
 
-// endpoint is where a URL points.
+// endpoint is a parsed URL.
 type endpoint struct {
 	network, address   string // "tcp", host:port or "unix", path
 	host               string // for TLS
@@ -21,19 +21,23 @@ type endpoint struct {
 	database           int
 }
 
-// parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL, which may hold a password.
+// parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL,
+// which may hold a password.
 func parseURL(raw string) (endpoint, error) {
-	// Before the URL is parsed: that takes the host of an address without a scheme for one, or finds a reason that misleads.
+	// url.Parse takes the host of an address without a scheme for the scheme, or gives a misleading
+	// reason.
 	scheme, _, found := strings.Cut(raw, ":")
 	if !found || !slices.Contains(schemes, strings.ToLower(scheme)) {
 		return endpoint{}, errScheme()
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return endpoint{}, invalidf("the URL cannot be parsed (special characters in a password must be percent-encoded, the port must be a number)")
+		return endpoint{}, invalidf("the URL cannot be parsed " +
+			"(special characters in a password must be percent-encoded, the port must be a number)")
 	}
 	if strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
-		return endpoint{}, invalidf("the URL has an @ behind its host (in a password, @ must be written %%40, / %%2F, ? %%3F, # %%23)")
+		return endpoint{}, invalidf("the URL has an @ after its host " +
+			"(in a password, @ must be written %%40, / %%2F, ? %%3F, # %%23)")
 	}
 	var e endpoint
 	database := strings.TrimPrefix(u.Path, "/")
@@ -42,7 +46,7 @@ func parseURL(raw string) (endpoint, error) {
 		e.tls = true
 		fallthrough
 	case "redis", "valkey":
-		if u.Opaque != "" { // "redis:6379": it is the host that is named redis
+		if u.Opaque != "" { // "redis:6379": redis is the host's name
 			return endpoint{}, errScheme()
 		}
 		e.network, e.host = "tcp", u.Hostname()
@@ -62,7 +66,8 @@ func parseURL(raw string) (endpoint, error) {
 		e.address = net.JoinHostPort(e.host, port)
 	case "unix":
 		if u.Host != "" || u.Path == "" || u.Path == "/" {
-			return endpoint{}, invalidf("a unix URL is unix:///path/to/socket, with credentials as unix://user:password@/path")
+			return endpoint{}, invalidf("a unix URL is unix:///path/to/socket, " +
+				"with credentials as unix://user:password@/path")
 		}
 		e.network, e.address, database = "unix", u.Path, ""
 	}
@@ -71,7 +76,8 @@ func parseURL(raw string) (endpoint, error) {
 		var set bool
 		e.username = u.User.Username()
 		if e.password, set = u.User.Password(); !set || e.password == "" {
-			return endpoint{}, invalidf("the URL has a user name but no password (a password alone is written :password@host)")
+			return endpoint{}, invalidf("the URL has a user name but no password " +
+				"(a password alone is written :password@host)")
 		}
 	}
 	query, err := url.ParseQuery(u.RawQuery)
@@ -89,14 +95,18 @@ func parseURL(raw string) (endpoint, error) {
 	}
 	if database != "" {
 		if e.database, err = strconv.Atoi(database); err != nil || e.database < 0 {
-			// Not repeated: an unescaped / in a password makes the rest of it look like a database.
-			return endpoint{}, invalidf("the URL's path is not a database number (a / in a password must be written %%2F)")
+			// The message does not repeat the path: after an unescaped / it holds the rest of the
+			// password.
+			return endpoint{}, invalidf("the URL's path is not a database number " +
+				"(a / in a password must be written %%2F)")
 		}
 	}
 	return e, nil
 }
 
-// errScheme repeats no scheme, not even an unknown one: in user:password@host it is the user, or a password meant to be one.
+// errScheme does not repeat an unknown scheme: in user:password@host it is the user name, which may
+// be a secret too.
 func errScheme() error {
-	return invalidf("the URL has no scheme that is known: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379")
+	return invalidf("the URL has no scheme that is known: " +
+		"it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379")
 }

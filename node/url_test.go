@@ -47,8 +47,8 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// Nothing of a password may be in an error, nor in what is logged of it: also not where somebody forgot to percent-encode
-// it, and the URL means something else than it was to.
+// Nothing of a password may be in an error, nor in what is logged of it: also not where somebody
+// forgot to percent-encode it, and the URL means something else than it was to.
 func TestBadURLs(t *testing.T) {
 	for url, secrets := range map[string][]string{
 		"":                               nil,
@@ -132,7 +132,8 @@ func TestBadURLs(t *testing.T) {
 	}
 }
 
-// TestBadURLsAreExplained: an address is what is most often given for a URL, and a port the part most often left unfinished.
+// TestBadURLsAreExplained: an address is what is most often given for a URL, and a port the part
+// most often left unfinished.
 func TestBadURLsAreExplained(t *testing.T) {
 	const scheme = "the URL has no scheme that is known: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
 	for url, says := range map[string]string{

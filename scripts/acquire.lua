@@ -1,19 +1,26 @@
--- acquire: grants one lock, over one or several names, to one owner: all of the names or none.
+-- acquire: grants one lock, over one or more names, to one owner: all of the names or none.
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then for each name: its hash, its token counter
--- ARGV  1 owner, 2 level, 3 lease in ms, 4 token carried (0 for a fresh grant), 5 seed of the counter,
---       6 time to live of the counter in ms, 7 max lease in ms, 8 channel of the first name, 9 run that the client expects of it
+-- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the counter,
+--       6 time to live of the counter in ms, 7 max lease in ms, 8 channel of the first name,
+--       9 the run that the marker must name (scripts.MarkerRun)
 --
--- Replies with the token (an integer) when granted, else with {'held', remaining ms or -1, how many listen to the channel},
--- {'quarantined', remaining ms}, {'stale', 0} when the marker must be written first, {'released', 0} when the owner had already released.
--- A hash of an application's at a name is an error: it is not known to end. One of a single field with a time to live passes for a
--- lock here, whatever is in it, because to look would make every refusal dearer.
--- Every read comes before the first write: what is refused on the way leaves nothing behind.
+-- Replies with one of
+--   the token (an integer)                  granted
+--   {'held', remaining ms or -1, waiting}   another owner is there; so many connections subscribe to the channel
+--   {'quarantined', remaining ms}
+--   {'stale', 0}                            the marker must be written first
+--   {'released', 0}                         the owner has released already
+--
+-- A hash of an application at a name is an error, because it may never end. A hash of a single
+-- field with a time to live counts as a lock here, whatever its field: a closer look would make
+-- every refusal slower. Every read precedes the first write: a request that is refused leaves
+-- nothing behind.
 
 local owner = ARGV[1]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- A release that overtook this request, on another connection, left a tombstone.
+-- A release that overtook this request on another connection has left a tombstone.
 if call('EXISTS', KEYS[2]) == 1 then
   return {'released', 0}
 end
@@ -50,8 +57,9 @@ for i = 3, #KEYS, 2 do
   end
 end
 
--- A node that forgot, or may have, grants nothing new. Whoever is in the hash already (re-entry) may stay.
-local passed = false -- it is only now seen that the quarantine has
+-- A node that may have forgotten grants nothing new. An owner that is in every hash already
+-- (re-entry) may stay.
+local passed = false -- whether this is the first grant after the quarantine
 if carried == 0 or mine < names then
   local marker = call('HMGET', KEYS[1], 'run', 'admitted', 'max')
   if marker[1] ~= ARGV[9] or marker[3] ~= ARGV[7] then
@@ -61,7 +69,7 @@ if carried == 0 or mine < names then
     local time = call('TIME')
     local left = (tonumber(marker[2]) or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
     if not (left <= tonumber(ARGV[7])) then
-      return {'stale', 0} -- the server's clock stepped back, or that is no time: the marker is to be written again
+      return {'stale', 0} -- the server's clock stepped back, or the field is not a number
     end
     if left > 0 then
       return {'quarantined', left}
@@ -71,11 +79,11 @@ if carried == 0 or mine < names then
 end
 
 if held then
-  -- Those who wait take their turns by it. A user of the server's who may not ask counts none.
+  -- Waiters space their attempts by the number of subscribers. It is 0 where the user may not ask.
   return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[8])[2] or 0}
 end
 
--- A fresh grant counts up; a request that came twice, a re-entry and a repair do not.
+-- A fresh grant raises the counter. A resent request, a re-entry and a repair do not.
 local token = counter
 if carried > 0 then
   if carried > token then token = carried end
@@ -88,15 +96,17 @@ if token >= 9007199254740992 then
 end
 
 if passed then
-  call('HSET', KEYS[1], 'admitted', '0') -- long ago: nobody needs to ask the clock again
+  call('HSET', KEYS[1], 'admitted', '0') -- long ago: later requests need not read the clock
 end
--- The most usual number is there in words. Numbers of Lua's own take longer to become arguments than a command takes.
+-- The seed, the usual token, is there as text. Lua takes longer to format a number than Redis to
+-- run a command.
 local text = token == seed and ARGV[5] or string.format('%.0f', token)
 for i = 3, #KEYS, 2 do
   if call('HSET', KEYS[i], owner, ARGV[2]) == 1 then
     call('PEXPIRE', KEYS[i], ARGV[3])
   else
-    -- A key that was ours and has none (PERSIST) outlives any lease: its holder may count on a longer one than this.
+    -- A time to live is never shortened: the holder may rely on a longer lease. A key without one
+    -- (PERSIST) gets none.
     local ttl = call('PTTL', KEYS[i])
     if ttl ~= -1 and ttl < tonumber(ARGV[3]) then
       call('PEXPIRE', KEYS[i], ARGV[3])

@@ -1,10 +1,12 @@
--- admit: keeps the node's marker: which process this is, and from when on it may grant.
+-- admit: keeps the node's marker: which process this is, and from when on it may grant. It writes
+-- only what changes.
 --
 -- KEYS  1 the node's marker
--- ARGV  1 max lease in ms, 2 quarantine in ms for a process not seen before (0 for none),
---       3 '1' on the operator's word: admitted at once, whatever the marker says, 4 its run (scripts.MarkerRun)
+-- ARGV  1 max lease in ms, 2 quarantine in ms of a process that the marker does not name (0 for none),
+--       3 '1' on the operator's word: admitted at once, whatever the marker says, 4 the run (scripts.MarkerRun)
 --
--- Replies with the quarantine left in ms, or with {'maxlease', ms} when the marker carries another max lease.
+-- Replies with the quarantine left in ms, or with {'maxlease', ms} when the marker carries another
+-- max lease.
 
 local marker = redis.call('HMGET', KEYS[1], 'run', 'admitted', 'max')
 local time = redis.call('TIME')
@@ -19,7 +21,7 @@ elseif marker[3] and marker[3] ~= max then
 elseif marker[1] ~= run or not admitted or admitted ~= admitted then
   admitted = now + quarantine
 elseif admitted > now + quarantine then
-  admitted = now + quarantine -- the server's clock stepped back, or this client asks for no quarantine
+  admitted = now + quarantine -- the server's clock stepped back, or this client wants no quarantine
 end
 
 if marker[1] ~= run or marker[3] ~= max or tonumber(marker[2] or '') ~= admitted then

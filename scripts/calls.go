@@ -2,18 +2,18 @@ package scripts
 
 import "time"
 
-// AcquireArgs says what is asked of a node.
+// AcquireArgs are the arguments of [Acquire].
 type AcquireArgs struct {
 	Names    []Name
 	Owner    Owner
 	Level    int
 	Lease    Millis
-	MaxLease Millis // the deployment's: a node whose marker says otherwise refuses
-	Token    uint64 // 0 for a fresh grant; what the owner holds for a re-entry or a repair
-	Seed     uint64 // where a counter that was lost starts again: the client's clock in µs
+	MaxLease Millis // the deployment's: a node whose marker carries another one is stale
+	Token    uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
+	Seed     uint64 // the least token of a grant, where a lost counter restarts: the client's clock in µs
 }
 
-// Acquire asks for a grant of all names or none. The connection adds what the marker must say (ConnArgs).
+// Acquire requests a grant of all names or none. The connection adds the marker's run ([ConnArgs]).
 func Acquire(a AcquireArgs) Call {
 	args := make([]any, 0, 13+2*len(a.Names))
 	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
@@ -25,7 +25,7 @@ func Acquire(a AcquireArgs) Call {
 	return Call{script: acquireScript, args: args}
 }
 
-// Renewal is one lock of a batch to renew.
+// Renewal is one lock in a batch for [Renew].
 type Renewal struct {
 	Names []Name
 	Owner Owner
@@ -33,7 +33,7 @@ type Renewal struct {
 	Lease Millis
 }
 
-// Renew raises the time to live of many locks, each where its owner is still there.
+// Renew raises the time to live of each lock whose owner is still there.
 func Renew(batch []Renewal) Call {
 	keys := 0
 	for _, r := range batch {
@@ -56,8 +56,8 @@ func Renew(batch []Renewal) Call {
 	return Call{script: renewScript, args: args, batch: batch}
 }
 
-// Release lets go of the names with level 0, and else leaves the lock at that level. The
-// connection decides whether the owner gets a tombstone (ConnArgs).
+// Release releases the names at level 0, and else lowers the lock to that level. The connection
+// decides whether the owner gets a tombstone ([ConnArgs]).
 func Release(names []Name, owner Owner, level int) Call {
 	args := make([]any, 0, 6+2*len(names))
 	args = append(args, releaseScript.sha, 1+len(names), owner.tombstone)
@@ -71,22 +71,24 @@ func Release(names []Name, owner Owner, level int) Call {
 	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0}
 }
 
-// Raise writes a token back to the counters of an owner that still has the grant whose counter was granted.
+// Raise writes a token back to the counters of the names, while the owner still has the grant that
+// returned granted.
 func Raise(names []Name, owner Owner, granted, token uint64) Call {
 	args := make([]any, 0, 5+2*len(names))
 	args = append(args, raiseScript.sha, 2*len(names))
 	for _, n := range names {
 		args = append(args, n.key, n.counter)
 	}
-	return Call{script: raiseScript, args: append(args, owner.id, int64(token), any(CounterTTLMillis), int64(granted))}
+	args = append(args, owner.id, int64(token), any(CounterTTLMillis), int64(granted))
+	return Call{script: raiseScript, args: args}
 }
 
-// Inspect reads what a node knows of a name.
+// Inspect reads a node's state of a name.
 func Inspect(name Name) Call {
 	return Call{script: inspectScript, args: []any{inspectScript.sha, 3, any(MarkerKey), name.key, name.counter}}
 }
 
-// Force deletes the lock at a name, and bars the owners from coming back for as long as ban.
+// Force deletes the lock at a name, and bars the owners from new grants for as long as ban.
 func Force(name Name, owners []Owner, ban time.Duration) Call {
 	args := []any{forceScript.sha, 1 + len(owners), name.key}
 	for _, o := range owners {
@@ -95,23 +97,24 @@ func Force(name Name, owners []Owner, ban time.Duration) Call {
 	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed)}
 }
 
-// AdmitArgs says how careful to be with a node. Which process it is, the connection adds (ConnArgs).
+// AdmitArgs are the arguments of [Admit].
 type AdmitArgs struct {
 	MaxLease   time.Duration
-	Quarantine time.Duration // for a process not seen before; 0 for none
-	ByOperator bool          // admitted at once
+	Quarantine time.Duration // of a process that the marker does not name; 0 for none
+	ByOperator bool          // end any quarantine at once
 }
 
-// Admit keeps the node's marker.
+// Admit writes the node's marker unless it is right already. The connection adds the run
+// ([ConnArgs]).
 func Admit(a AdmitArgs) Call {
 	return Call{script: admitScript, args: []any{admitScript.sha, 1, any(MarkerKey),
 		ToMillis(a.MaxLease).boxed, ToMillis(a.Quarantine).boxed, a.ByOperator, ""}}
 }
 
-// Millis is a time as the scripts take it, made once for many calls.
+// Millis is a duration boxed for sending, made once for many calls.
 type Millis struct{ boxed any }
 
-// ToMillis rounds up: a lease is never shorter on the server than was asked for.
+// ToMillis rounds up: a lease on the server is never shorter than the client's.
 func ToMillis(d time.Duration) Millis {
 	return Millis{int64((d + time.Millisecond - 1) / time.Millisecond)}
 }

@@ -1,9 +1,10 @@
--- force: takes a lock away from whoever has it, on an operator's word.
+-- force: deletes a lock on an operator's word, whichever owner holds it.
 --
--- KEYS  1 the name's hash, then the tombstones of the owners that must not come back (by a repair, or late)
+-- KEYS  1 the name's hash, then the tombstones of the owners to bar from new grants (a repair, a late request)
 -- ARGV  1 the name's channel, 2 the tombstones' time to live in ms
 --
--- Replies with 1 when there was a lock to delete, with 0 when there was no key. A key that is no lock is an error, not deleted.
+-- Replies with 1 when a lock was deleted, with 0 when there was no key. A key that is no lock is an
+-- error, and stays.
 
 local ttl = call('PTTL', KEYS[1])
 if ttl ~= -2 then

@@ -1,12 +1,13 @@
--- inspect: what a node knows of one name. Writes nothing.
+-- inspect: reads a node's state of one name. It writes nothing.
 --
 -- KEYS  1 the node's marker, 2 the name's hash, 3 its token counter
 --
--- Replies with {owner, level, remaining ms, token counter, marker's run, quarantine left in ms}; strings are empty
--- and numbers 0 where there is nothing, the remaining time is -1 for a key without one. A key that is no lock is an error. What is too long for a lock's is an error: a
--- client bounds its replies, and would take one above that for a broken connection.
+-- Replies with {owner, level, remaining ms, token counter, marker's run, quarantine left in ms}. A
+-- missing string is empty, a missing number 0; the remaining time is -1 for a key without one. A
+-- key that is no lock is an error. So is a text that is too long for a lock: the client bounds its
+-- replies, and would drop the connection.
 
-local YEAR = 31536000000 -- in ms: the longest max lease, and so the longest quarantine, that there can be
+local YEAR = 31536000000 -- in ms: the bound of a max lease, and so of a quarantine
 local owner, level, ttl = '', '', call('PTTL', KEYS[2])
 if ttl == -2 then
   ttl = 0
@@ -21,7 +22,7 @@ local time = call('TIME')
 local left = (tonumber(marker[2] or '') or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
 local run = marker[1]
 if not (left <= YEAR) then
-  run, left = '', 0 -- a marker that does not tell from when on the node may grant is none
+  run, left = '', 0 -- a marker without a valid time counts as none
 end
 local counter = call('GET', KEYS[3]) or ''
 if #owner + #level + #counter + #(run or '') > 4096 then

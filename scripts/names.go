@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Name is what is locked, with the keys and the channel that follow from it, ready to be sent.
+// Name is a lock's name with its keys and its channel, boxed for sending.
 type Name struct {
 	text                  string
 	key, counter, channel any
 }
 
-// NewName returns the keys of a lock's name. The name is taken byte for byte.
+// NewName returns a lock's name, taken byte for byte.
 func NewName(name string) Name {
 	opened, closed := "{", "}"
 	if strings.Contains(name, "{") {
@@ -25,8 +25,8 @@ func NewName(name string) Name {
 // String returns the name itself.
 func (n Name) String() string { return n.text }
 
-// Channel returns the channel on which a release of the lock is published, as Redisson names it: braces are added around
-// a name that has no "{".
+// Channel returns the channel on which a release of the lock is published. As in Redisson, a name
+// without a "{" gets braces.
 func Channel(name string) string {
 	if strings.Contains(name, "{") {
 		return channelPrefix + name
@@ -34,20 +34,20 @@ func Channel(name string) string {
 	return channelPrefix + "{" + name + "}"
 }
 
-// Owner is who holds or asks: "<locker uuid>:<number>", with the key of its tombstone.
+// Owner identifies one attempt to lock: "<locker uuid>:<number>", with the key of its tombstone.
 type Owner struct {
 	text          string
 	id, tombstone any
 }
 
-// NewOwner returns an owner of the given locker.
+// NewOwner returns an owner of a locker.
 func NewOwner(locker string, number uint64) Owner {
 	b := make([]byte, 0, 96)
 	b = append(append(append(b, tombPrefix...), locker...), ':')
 	return newOwner(string(strconv.AppendUint(b, number, 10)))
 }
 
-// OwnerOf returns the owner with an id that was read from a node.
+// OwnerOf returns the owner with that id, which a node may have reported.
 func OwnerOf(id string) Owner { return newOwner(tombPrefix + id) }
 
 func newOwner(tombstone string) Owner {

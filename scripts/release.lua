@@ -1,12 +1,13 @@
--- release: lets go of a lock, by owner, or lowers its level.
+-- release: releases a lock by its owner, or lowers its level.
 --
 -- KEYS  1 the owner's tombstone, then the hash of each name
--- ARGV  1 owner, 2 level to leave (0 lets go, whatever the level was), then the channel of each name,
---       last the tombstone's time to live in ms (0 for none)
+-- ARGV  1 owner, 2 the level to leave (0 releases, whatever the level was), then the channel of each name,
+--       last the tombstone's time to live in ms (0 for no tombstone)
 --
--- Replies with the number of names at which the owner was found. Publishes once for each name that became free.
--- It must work when the server is out of memory: deleting always does, writing a level or a tombstone only if it can. A key of
--- another type holds no lock; any other refusal of the server's is an error, once the other names have been seen to.
+-- Replies with the number of names at which the owner was found. It publishes once for each name
+-- that became free. It must work when the server is out of memory: a delete always does, and a
+-- level or a tombstone may fail to be written. A key of another type holds no lock. Any other
+-- refusal is an error, but only after the remaining names.
 
 local owner, level, found, failure = ARGV[1], ARGV[2], 0, nil
 
@@ -17,8 +18,8 @@ for i = 2, #KEYS do
     if level ~= '0' then
       redis.pcall('HSET', KEYS[i], owner, level)
     elseif redis.call('EXISTS', KEYS[i]) == 0 then
-      local heard = redis.pcall('PUBLISH', ARGV[i + 1], '0')
-      if type(heard) == 'table' then failure = heard end
+      local published = redis.pcall('PUBLISH', ARGV[i + 1], '0')
+      if type(published) == 'table' then failure = published end
     end
   elseif reply ~= 0 and not string.find(reply.err, 'WRONGTYPE', 1, true) then
     failure = reply

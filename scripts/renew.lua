@@ -1,11 +1,12 @@
--- renew: raises the time to live of many locks, each only where its owner is still in the hash. A key that has none (PERSIST)
--- outlives any lease, and is left so.
+-- renew: raises the time to live of many locks, each only where its owner is still in the hash. A
+-- key without a time to live (PERSIST) outlives any lease, and stays so.
 --
 -- KEYS  for each name: its hash, its token counter
 -- ARGV  1 time to live of the counters in ms, then for each name: owner, token, lease in ms
 --
--- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a key of another type).
--- Writes no more than it must: it has to work when the server is out of memory, and one bad key must not stop the others.
+-- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
+-- key of another type). It writes as little as possible, because it must work when the server is
+-- out of memory. One bad key does not stop the others.
 
 local out = {}
 for i = 1, #KEYS, 2 do

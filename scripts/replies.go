@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// ErrReply is what every reply that a script of ours cannot have sent is: a broken or hostile server, or a script that is
-// not ours. It never counts as a grant.
+// ErrReply: none of our scripts sends such a reply. The server is broken or hostile. The reply
+// never counts as a grant.
 var ErrReply = errors.New("scripts: malformed reply")
 
 // maxToken bounds tokens: Lua counts in float64, which is exact up to 2^53.
 const maxToken = 1<<53 - 1
 
-// Outcome is what a node answered to a request for a grant.
+// Outcome is a node's answer to a request for a grant.
 type Outcome int
 
 const (
@@ -22,21 +22,21 @@ const (
 	Granted Outcome = iota + 1
 	// Held: another owner holds one of the names.
 	Held
-	// Quarantined: the node may have forgotten grants and gives none for a while.
+	// Quarantined: the node may have forgotten grants, and grants nothing for a while.
 	Quarantined
-	// Stale: the node's marker is missing, another process's, or another max lease's; it must be written first.
+	// Stale: the marker is missing, or carries another run or max lease; it must be written first.
 	Stale
-	// Released: this owner had already released; nothing was granted.
+	// Released: this owner has released already; nothing was granted.
 	Released
 )
 
-// Reply is a node's reply to one call. The field of the script that was called is set.
+// Reply is a node's reply to one call. Only the field of the call's script is set.
 type Reply struct {
 	Acquire AcquireReply
 	Renew   []Renewed // one for each lock of the batch
-	Release int       // names at which the owner was found
-	Raise   bool      // the token stands on the node
-	Force   bool      // there was something to delete
+	Release int       // at how many names the owner was found
+	Raise   bool      // every counter carries the token
+	Force   bool      // a lock was deleted
 	Inspect *InspectReply
 	Admit   AdmitReply
 }
@@ -68,9 +68,13 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 // AcquireReply is the reply to Acquire.
 type AcquireReply struct {
 	Outcome Outcome
-	Token   uint64        // of a grant
-	Wait    time.Duration // Held: the longest remaining time to live, −1 for a key without one; Quarantined: what is left
-	Waiting int           // Held: connections that listen to the channel of the first name, 0 also when the server does not tell
+	Token   uint64 // of a grant
+	// Wait is, of Held, the longest time to live, −1 for a key without one; of Quarantined, the
+	// quarantine left.
+	Wait time.Duration
+	// Waiting is, of Held, how many connections subscribe to the first name's channel; 0 where the
+	// user may not ask.
+	Waiting int
 }
 
 // ParseAcquire reads the reply to Acquire; errors wrap ErrReply.
@@ -119,7 +123,7 @@ func parseHeld(fields []any, v any) (AcquireReply, error) {
 	return AcquireReply{Outcome: Held, Wait: wait, Waiting: int(waiting)}, nil
 }
 
-// Renewed is what a node says of one lock in a batch.
+// Renewed is a node's answer for one lock in a batch.
 type Renewed byte
 
 const (
@@ -127,12 +131,13 @@ const (
 	Kept Renewed = 'R'
 	// Gone: there is no key.
 	Gone Renewed = 'G'
-	// Taken: somebody else's key is there.
+	// Taken: the key is another owner's, or no lock.
 	Taken Renewed = 'T'
 )
 
-// ParseRenew reads the reply to Renew for the same batch, one outcome for each lock; errors wrap ErrReply. A lock over
-// several names is Kept when all of them were, and else Taken when one of them was.
+// ParseRenew reads the reply to Renew for the same batch, one outcome for each lock; errors wrap
+// ErrReply. A lock over several names is Kept when all of them were, and else Taken when one of
+// them was.
 func ParseRenew(v any, batch []Renewal) ([]Renewed, error) {
 	letters, ok := v.([]byte)
 	names := 0
@@ -161,7 +166,8 @@ func ParseRenew(v any, batch []Renewal) ([]Renewed, error) {
 	return out, nil
 }
 
-// ParseRelease reads the reply to Release of that many names: at how many the owner was found. Errors wrap ErrReply.
+// ParseRelease reads the reply to Release of that many names: at how many of them the owner was
+// found. Errors wrap ErrReply.
 func ParseRelease(v any, names int) (int, error) {
 	found, ok := v.(int64)
 	if !ok || found < 0 || found > int64(names) {
@@ -170,19 +176,20 @@ func ParseRelease(v any, names int) (int, error) {
 	return int(found), nil
 }
 
-// ParseRaise reads the reply to Raise: whether the token stands on the node. Errors wrap ErrReply.
+// ParseRaise reads the reply to Raise: whether every counter carries the token. Errors wrap
+// ErrReply.
 func ParseRaise(v any) (bool, error) { return boolean(raiseScript, v) }
 
-// ParseForce reads the reply to Force: whether there was something to delete. Errors wrap ErrReply.
+// ParseForce reads the reply to Force: whether a lock was deleted. Errors wrap ErrReply.
 func ParseForce(v any) (bool, error) { return boolean(forceScript, v) }
 
-// InspectReply is what a node knows of a name.
+// InspectReply is the reply to Inspect: a node's state of a name.
 type InspectReply struct {
-	Owner      string        // empty when nobody holds it
-	Level      int           // as far as the node knows; the holder's own count decides
+	Owner      string        // empty when the name is free
+	Level      int           // may lag behind: the holder's own count decides
 	TTL        time.Duration // −1 for a key without one
 	Token      uint64        // the counter; 0 when there is none
-	Run        string        // the marker's (MarkerRun); empty when there is none
+	Run        string        // the marker's (see MarkerRun); empty when there is no marker
 	Quarantine time.Duration // left
 }
 
@@ -214,7 +221,7 @@ func ParseInspect(v any) (InspectReply, error) {
 // AdmitReply is the reply to Admit.
 type AdmitReply struct {
 	Left     time.Duration // quarantine left
-	MaxLease time.Duration // when not 0: the marker carries this one, and nothing was written
+	MaxLease time.Duration // when not 0: the marker carries this max lease, and nothing was written
 }
 
 // ParseAdmit reads the reply to Admit; errors wrap ErrReply.
@@ -243,7 +250,7 @@ func boolean(s *Script, v any) (bool, error) {
 	return false, malformed(s, v)
 }
 
-// pair takes apart {word, number}.
+// pair reads {word, number}.
 func pair(v any) (word string, number int64, ok bool) {
 	fields, ok := v.([]any)
 	if !ok || len(fields) != 2 {
@@ -259,7 +266,7 @@ func text(v any) (string, bool) {
 	return string(b), ok
 }
 
-// count reads a number that is stored as text; empty is 0.
+// count reads a number that is stored as text. An empty text is 0.
 func count(v any) (uint64, bool) {
 	s, ok := text(v)
 	if !ok || s == "" {
@@ -269,7 +276,7 @@ func count(v any) (uint64, bool) {
 	return n, err == nil
 }
 
-// duration reads milliseconds, up to what a time.Duration holds.
+// duration reads milliseconds. It refuses what a time.Duration cannot hold.
 func duration(ms int64) (time.Duration, bool) {
 	return time.Duration(ms) * time.Millisecond, ms >= 0 && ms < int64(1<<63-1)/int64(time.Millisecond)
 }

@@ -115,7 +115,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// Whatever a server sends, nothing panics, and a grant is a whole number from 1 to 2^53−1 and nothing else.
+// Whatever a server sends, nothing panics, and a grant is a whole number from 1 to 2^53−1 and
+// nothing else.
 func TestRandomRepliesNeverGrant(t *testing.T) {
 	for seed := range uint64(20_000) {
 		v := randomReply(rand.New(rand.NewPCG(seed, 0)), 3)

@@ -1,9 +1,21 @@
-// Package scripts holds the Lua scripts that a lock runs on each of its masters, every one behind a typed call and a
-// typed reply. It knows the keys and the wire format and nothing of connections.
+// Package scripts holds the Lua scripts that a lock runs on each of its masters, each behind a
+// typed call and a typed reply. It knows the keys and the wire format, and no connections.
 //
-// The wire format is Redisson's (https://github.com/redisson/redisson): a hash at the lock's name with one field, the
-// owner, whose value is the level; the channel redisson_lock__channel:{NAME}, on which "0" is published when the lock
-// becomes free. Keys of our own start with "quorumlock:".
+// It is no API: a program that locks does not import it, and its names may change in any release.
+// The wire format may not change, because clients of several versions, and Redisson's clients,
+// share the masters.
+//
+// The wire format is Redisson's (https://github.com/redisson/redisson): a hash at the lock's name
+// with one field, the owner, whose value is the level; and the channel
+// redisson_lock__channel:{NAME}, on which a release publishes "0" when the lock becomes free. The
+// library's own keys start with "quorumlock:".
+//
+//	NAME                        hash: owner -> level, with the lease as its time to live
+//	quorumlock:token:NAME       the token counter
+//	quorumlock:released:OWNER   the tombstone: bars an owner that has released
+//	quorumlock:node             the marker: which process granted what the database holds
+//
+// Each script states its keys, arguments and replies in its first lines.
 package scripts
 
 import (
@@ -13,18 +25,20 @@ import (
 	"strconv"
 )
 
-// Prefix starts every key that is ours: a lock's name must not.
+// Prefix starts the library's own keys. A lock's name must not start with it.
 const Prefix = "quorumlock:"
 
-// MarkerKey is the hash that tells whose memory a database is (MarkerRun) and from when on the node may grant; MarkerMaxLease is its field for the
-// deployment's max lease in ms. Only the scripts write it.
 const (
-	MarkerKey      = Prefix + "node"
+	// MarkerKey is the node's marker: a hash that says which process granted what the database
+	// holds ([MarkerRun]), and from when on the node may grant. Only the scripts write it.
+	MarkerKey = Prefix + "node"
+	// MarkerMaxLease is the marker's field for the deployment's max lease, in ms.
 	MarkerMaxLease = "max"
 )
 
-// MarkerRun is what a marker calls the process that remembers what the database granted: its run id, and with a database other
-// than 0 its number, since SWAPDB puts another one's grants in its place, marker and all.
+// MarkerRun returns the marker's name for a process and its database: the run id, and the number of
+// a database other than 0. SWAPDB puts another database with its marker in place of this one: the
+// number makes that visible.
 func MarkerRun(runID string, database int) string {
 	if database == 0 {
 		return runID
@@ -38,7 +52,7 @@ const (
 	channelPrefix = "redisson_lock__channel:"
 )
 
-// CounterTTLMillis is how long, in ms, a name's token counter outlives its last use.
+// CounterTTLMillis is for how long, in ms, a token counter outlives its last use.
 const CounterTTLMillis = 24 * 60 * 60 * 1000
 
 // Script is one Lua script.
@@ -48,7 +62,7 @@ type Script struct {
 	sha    any // the SHA-1 in hex, boxed once
 }
 
-// Name returns the script's name for messages: "acquire", "renew".
+// Name returns the script's name: "acquire", "renew", ...
 func (s *Script) Name() string { return s.name }
 
 // Source returns the Lua text, for SCRIPT LOAD.
@@ -83,7 +97,7 @@ var (
 	admitScript   = newScript("admit", admitSource)
 )
 
-// All returns every script, for loading them when a connection is made.
+// All returns every script, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, admitScript}
 }
@@ -93,27 +107,28 @@ func newScript(name, source string) *Script {
 	return &Script{name: name, source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// Call is one run of a script. It does not change once made, so that one Call may go to many nodes, and twice to one.
+// Call is one run of a script. It is immutable: one Call may go to many nodes, and be resent.
 type Call struct {
 	script *Script
-	args   []any     // all that follows EVALSHA
-	frees  bool      // it lets go of the lock
+	args   []any     // the arguments of EVALSHA
+	frees  bool      // a release to level 0
 	batch  []Renewal // of renew
 }
 
-// Op names what the call does, for messages: the script's name.
+// Op returns the script's name, for errors.
 func (c Call) Op() string { return c.script.name }
 
-// IsAcquire tells a request for a grant.
+// IsAcquire reports whether the call is a request for a grant.
 func (c Call) IsAcquire() bool { return c.script == acquireScript }
 
-// IsRelease tells a release, to whatever level: it must reach its node sooner or later.
+// IsRelease reports whether the call is a release, to any level. A release must reach its node.
 func (c Call) IsRelease() bool { return c.script == releaseScript }
 
-// Frees tells a release that lets go of the lock.
+// Frees reports whether the call is a release to level 0, which ends the owner's hold.
 func (c Call) Frees() bool { return c.frees }
 
-// Released returns whose release it is, and of what, for messages: the owner's id and the names. It is for releases only.
+// Released returns the owner's id and the names of a release, for the log. The call must be a
+// release.
 func (c Call) Released() (owner string, names []string) {
 	keys := c.args[1].(int)
 	for _, name := range c.args[3 : 2+keys] {
@@ -122,17 +137,17 @@ func (c Call) Released() (owner string, names []string) {
 	return c.args[2+keys].(string), names
 }
 
-// ConnArgs are the arguments that only the connection over which a call goes can tell, boxed for sending.
+// ConnArgs are the arguments of a call that depend on its connection, boxed for sending.
 type ConnArgs struct {
-	Run       any // what the marker of that process's database calls it: for acquire and admit
-	Tombstone any // how long, in ms, a release must bar its owner from a grant that arrives late; NoTombstone for not at all
+	Run       any // for acquire and admit: [MarkerRun] of the connection's process and database
+	Tombstone any // for release: for how long, in ms, it bars its owner from a grant that arrives late; or NoTombstone
 }
 
-// NoTombstone is for releases that cannot have been overtaken.
+// NoTombstone is the Tombstone of a release whose owner has no request that may arrive late.
 var NoTombstone any = "0"
 
-// Command appends the command's arguments to dst, completed by those of the connection, and returns it with the command's name. With
-// source, the script's text is sent in place of its hash.
+// Command returns the command's name, and dst with the command's arguments appended. With source,
+// the command carries the script's text in place of its hash.
 func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	start := len(dst)
 	dst = append(dst, c.args...)

@@ -67,7 +67,8 @@ func listen(conn redis.Conn, s interface {
 	if err := subscriber.PSubscribe("*"); err != nil {
 		return nil, err
 	}
-	// What waits for a lock subscribes to its channel, and is counted; who follows a pattern is not.
+	// What waits for a lock subscribes to its channel, and is counted; who follows a pattern is
+	// not.
 	if err := subscriber.Subscribe(scripts.Channel("awaited")); err != nil {
 		return nil, err
 	}
@@ -93,7 +94,8 @@ func listen(conn redis.Conn, s interface {
 	}
 }
 
-// leave ends what a subscriber hears, and returns when the server counts it no more: it may see a closed connection late.
+// leave ends what a subscriber hears, and returns when the server counts it no more: it may see a
+// closed connection late.
 func leave(subscriber redis.PubSubConn) error {
 	if err := subscriber.Unsubscribe(); err != nil {
 		return err
@@ -212,8 +214,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// A user who may not count listeners is refused like others; one who may not publish lets go of everything, and hears of it; one
-// who may not delete is told so.
+// A user who may not count listeners is refused like others; one who may not publish lets go of
+// everything, and hears of it; one who may not delete is told so.
 func TestUsersWhoMayNot(t *testing.T) {
 	s := startReal(t)
 	as := func(rule string, call scripts.Call) (any, error) {

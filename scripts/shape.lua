@@ -1,14 +1,16 @@
--- shape: what a lock looks like. It stands before the text of acquire, inspect and force, which may meet a hash of an application's
--- at a name.
+-- shape: what a lock looks like. This text precedes that of acquire, inspect and force, which may
+-- find a hash of an application at a name.
 --
--- A lock is a hash of one field. Its value, the level, is a positive number in decimal, of 9 digits at most. The field, the owner,
--- ends in a colon and digits (<locker>:<number>, Redisson's <uuid>:<thread>), or else the key has a time to live, as every lock has
--- until somebody takes it away (PERSIST).
+-- A lock is a hash of one field. Its value, the level, is a positive decimal number of at most 9
+-- digits. The field is the owner. It ends in a colon and digits (<locker>:<number>, Redisson's
+-- <uuid>:<thread>), or else the key has a time to live, as every lock has until an operator removes
+-- it (PERSIST).
 
 local call = redis.call
 
--- lockAt returns owner and level of the lock at a key that has so many ms to live, or nil and an error when that is no lock. It is
--- the only function here because making one takes a hundredth of the time of a grant.
+-- lockAt returns the owner and the level of the lock at a key with that time to live in ms, or nil
+-- and an error where the hash is no lock. It is the only function here: to define one takes a
+-- hundredth of a grant's time.
 local function lockAt(key, ttl)
   if call('HLEN', key) == 1 then
     local field = call('HGETALL', key)
@@ -18,7 +20,7 @@ local function lockAt(key, ttl)
       return owner, level
     end
   end
-  local shown = string.gsub(string.sub(key, 1, 64), '%c', '?') -- a new line in it could end the reply
+  local shown = string.gsub(string.sub(key, 1, 64), '%c', '?') -- a line break could end the reply
   return nil, redis.error_reply('QUORUMLOCK the key "' .. shown .. '" holds a hash that is no lock')
 end
 

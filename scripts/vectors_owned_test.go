@@ -130,7 +130,8 @@ func raiseVectors() []vector {
 		raise(vector{name: "raises", before: mine, want: true, twice: true, after: []check{counter("k", "1800000000000002"), ttl("k", lease)}},
 			1800000000000002, "k"),
 		raise(vector{name: "finds the token there", before: state(holds("k", me, "1"), counted("k", "9")), want: true, untouched: true}, 9, "k"),
-		// Granted 7, expired, 8 to a rival, and granted 9 to this owner by a copy that came late: its 7 is not this grant.
+		// Granted 7, expired, 8 to a rival, and granted 9 to this owner by a copy that came late:
+		// its 7 is not this grant.
 		raise(vector{name: "not when the counter moved on", before: state(holds("k", me, "1"), counted("k", "9")), want: false, untouched: true}, 8, "k"),
 		raise(vector{name: "not when the counter was lost", before: state(holds("k", me, "1")), want: false, untouched: true}, 9, "k"),
 		raise(vector{name: "not when gone", before: state(counted("k", "7")), want: false, untouched: true}, 9, "k"),

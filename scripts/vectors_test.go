@@ -14,10 +14,11 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// server is what the vectors run on: redis-server, miniredis, or a fake that is to behave as these do.
+// server is what the vectors run on: redis-server, miniredis, or a fake that is to behave as these
+// do.
 type server interface {
-	// Do runs one command. Replies are as redigo's: []byte, int64, nil, []any; error replies are a redis.Error in the
-	// error's chain.
+	// Do runs one command. Replies are as redigo's: []byte, int64, nil, []any; error replies are a
+	// redis.Error in the error's chain.
 	Do(args ...any) (any, error)
 	// Listen returns what is published on any channel while during runs.
 	Listen(during func()) ([]message, error)

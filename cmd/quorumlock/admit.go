@@ -10,20 +10,20 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// admitBelief is the operator's word: what admit takes for true, and cannot see.
+// admitBelief is the operator's word, which admit cannot check.
 const admitBelief = `no lease can be alive that one of these masters granted, or any master whose place it takes in the
 clients' lists: for one max lease no client has held, or asked for, a lock there.`
 
 const admitMeaning = `quorumlock: admit is your word that ` + admitBelief + `
-They grant new locks at once. Where your word is wrong, two holders are possible. An empty spare in a dead master's place holds no
-lock, but the dead master's locks may be held yet.
+They grant new locks at once. Where your word is wrong, two holders are possible. An empty spare in a dead master's
+place holds no lock, but the dead master's locks may still be held.
 To give it: quorumlock admit -yes URL...   To do without: wait one max lease.
 `
 
-// admission is what became of one node.
+// admission is the result for one node.
 type admission struct {
 	name string
-	was  time.Duration // the quarantine that was left
+	left time.Duration // the quarantine that admit cut short
 	err  error
 }
 
@@ -49,8 +49,9 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		case a.err != nil:
 			code = exitFailed
 			fmt.Fprintf(table, "%s\tNOT ADMITTED\t%s\n", a.name, reason(a.err))
-		case a.was > 0:
-			fmt.Fprintf(table, "%s\tadmitted\tquarantine ended, %s before its time; max lease %v\n", a.name, left(a.was), line.nodes[i].MaxLease())
+		case a.left > 0:
+			fmt.Fprintf(table, "%s\tadmitted\tquarantine ended, %s before its time; max lease %v\n",
+				a.name, left(a.left), line.nodes[i].MaxLease())
 		default:
 			fmt.Fprintf(table, "%s\tadmitted\twas not in quarantine; max lease %v\n", a.name, line.nodes[i].MaxLease())
 		}
@@ -68,7 +69,7 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func admitOne(ctx context.Context, n *node.Node) admission {
 	report, err := n.Check(ctx)
 	if err == nil {
-		err = n.Admit(ctx) // it refuses what Lock would refuse, but for another max lease, which it changes
+		err = n.Admit(ctx) // it refuses what Lock refuses, except another max lease, which it replaces
 	}
-	return admission{name: n.Name(), was: report.Quarantine, err: err}
+	return admission{name: n.Name(), left: report.Quarantine, err: err}
 }

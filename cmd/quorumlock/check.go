@@ -11,23 +11,23 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// What becomes of a master that is looked at.
+// The states of a master that was checked.
 const (
 	stateOK         = "ok"
-	stateQuarantine = "quarantine" // it will grant by itself when that is over
+	stateQuarantine = "quarantine" // passes by itself
 	stateRefused    = "REFUSED"
 	stateFailed     = "FAILED"
 )
 
-// finding is what became of looking at one node.
+// finding is the result of checking one node.
 type finding struct {
 	name   string
 	report node.Report
 	err    error
-	twin   string // another node that is the same process; none when empty
+	twin   string // another node of the same process, or empty
 }
 
-// check looks at masters and prints what it found. It fails when one of them cannot be used.
+// check checks masters and prints a report. It fails when one of them is not fit for locks.
 func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	line, code, ok := parse("check", args, stdout, stderr)
 	if !ok {
@@ -35,7 +35,7 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	defer closeAll(line.nodes)
 
-	found := each(ctx, line.nodes, look)
+	found := each(ctx, line.nodes, checkOne)
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
@@ -53,7 +53,7 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stdout, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
 	if waiting > 0 {
-		fmt.Fprintln(stdout, "A master in quarantine grants nothing until that is over.")
+		fmt.Fprintln(stdout, "A master in quarantine grants nothing until its quarantine is over.")
 	}
 	if len(found) < 3 || len(found)%2 == 0 {
 		fmt.Fprintln(stdout, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
@@ -64,12 +64,12 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-func look(ctx context.Context, n *node.Node) finding {
+func checkOne(ctx context.Context, n *node.Node) finding {
 	report, err := n.Check(ctx)
 	return finding{name: n.Name(), report: report, err: err}
 }
 
-// findTwins marks nodes that are one process under two addresses: two votes of it would count for one.
+// findTwins marks nodes that are one process under two addresses: their votes count as one.
 func findTwins(found []finding) {
 	for i := range found {
 		for j := range found {
@@ -93,7 +93,7 @@ func (f finding) state() string {
 	}
 }
 
-// printFindings prints a table, and below it all that does not fit into one.
+// printFindings prints a table, and below it the hazards and errors of each master.
 func printFindings(out io.Writer, found []finding) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MASTER\tSTATE\tROLE\tVERSION\tUP\tROUND TRIP\tPERSISTENCE\tMAXMEMORY\tQUARANTINE")

@@ -53,7 +53,8 @@ func TestCheckAndAdmit(t *testing.T) {
 	contains(t, lineOf(t, printed, addr), "admitted was not in quarantine")
 }
 
-// TestAdmitSaysWhatItBelieves: an empty master in a dead one's place is free of locks, and its predecessor's may be alive.
+// TestAdmitSaysWhatItBelieves: an empty master in a dead one's place is free of locks, and its
+// predecessor's may be alive.
 func TestAdmitSaysWhatItBelieves(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 1)

@@ -18,34 +18,35 @@ import (
 
 const (
 	masterCount = 5
-	// lease is the demo's max lease too: how long a master that forgot stays in quarantine.
+	// lease is also the demo's max lease, and so the length of a quarantine.
 	lease = 2500 * time.Millisecond
-	// patience is long for loopback: the demo is about masters that are dead, not about a machine that is busy.
-	patience = lease / 2
+	// timeout is long for loopback: a busy machine must not look like a dead master.
+	timeout  = lease / 2
 	resource = "invoice:42"
 )
 
-// demo is what the steps of the story share.
+// demo is the state that the steps of the story share.
 type demo struct {
 	*narrator
 	fleet *redistest.Fleet
 	a, b  *worker
 
-	lock    *quorum.Lock       // worker A's, over the loss of masters
+	lock    *quorum.Lock       // worker A's lock, which outlives masters
 	ended   <-chan time.Time   // when lock's context ended
-	next    <-chan acquisition // worker B's, who waits for it
-	waiting sync.WaitGroup     // worker B, while it does
+	next    <-chan acquisition // of worker B, which waits for that lock
+	waiting sync.WaitGroup     // worker B's goroutine
 }
 
-// worker stands for a process of its own: it has its own connections to the masters.
+// worker stands for a process: it has its own connections to the masters.
 type worker struct {
 	name   string
 	nodes  []*node.Node
 	locker *quorum.Locker
 }
 
-// demonstrate tells the story on masters that it starts and ends itself.
-func demonstrate(ctx context.Context, start func(n int, args ...string) (*redistest.Fleet, error), stdout, stderr io.Writer) int {
+// demonstrate runs the demo on masters that it starts and stops.
+func demonstrate(ctx context.Context, start func(n int, args ...string) (*redistest.Fleet, error),
+	stdout, stderr io.Writer) int {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
@@ -58,7 +59,7 @@ func demonstrate(ctx context.Context, start func(n int, args ...string) (*redist
 		return exitFailed
 	}
 	d := &demo{narrator: story, fleet: fleet}
-	err = d.tell(ctx, cancel)
+	err = d.runSteps(ctx)
 	switch {
 	case outer.Err() != nil:
 		fmt.Fprintln(stderr, "quorumlock: demo: interrupted; its masters and their files are gone")
@@ -75,12 +76,12 @@ func demonstrate(ctx context.Context, start func(n int, args ...string) (*redist
 	return exitOK
 }
 
-// tell runs the steps, and ends the masters however that ends, a panic included.
-func (d *demo) tell(ctx context.Context, cancel context.CancelCauseFunc) (err error) {
+// runSteps runs the steps. It stops the masters even after a panic.
+func (d *demo) runSteps(ctx context.Context) (err error) {
 	steps, stop := context.WithCancel(ctx)
 	defer func() {
 		stop()
-		// The masters first: whatever may go wrong with the rest, they must not stay.
+		// The masters first: they must not stay if the rest fails.
 		err = errors.Join(err, d.fleet.Stop())
 		d.a.close()
 		d.b.close()
@@ -90,10 +91,10 @@ func (d *demo) tell(ctx context.Context, cancel context.CancelCauseFunc) (err er
 		d.say("%s is %s", masterName(i), m.Addr())
 	}
 	d.say("they are %s, ended with all their files when the demo ends", d.fleet.Kind)
-	if d.a, err = d.hire("worker A"); err != nil {
+	if d.a, err = d.newWorker("worker A"); err != nil {
 		return err
 	}
-	if d.b, err = d.hire("worker B"); err != nil {
+	if d.b, err = d.newWorker("worker B"); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
@@ -106,11 +107,11 @@ func (d *demo) tell(ctx context.Context, cancel context.CancelCauseFunc) (err er
 	return nil
 }
 
-// hire returns a worker to be closed also when there is an error.
-func (d *demo) hire(name string) (*worker, error) {
+// newWorker returns a worker, which the caller closes even when there is an error.
+func (d *demo) newWorker(name string) (*worker, error) {
 	w := &worker{name: name}
 	for i, url := range d.fleet.URLs() {
-		n, err := node.Open(url, node.WithName(masterName(i)), node.WithMaxLease(lease), node.WithTimeout(patience))
+		n, err := node.Open(url, node.WithName(masterName(i)), node.WithMaxLease(lease), node.WithTimeout(timeout))
 		if err != nil {
 			return w, err
 		}
@@ -131,22 +132,24 @@ func (w *worker) close() {
 	closeAll(w.nodes)
 }
 
-// deploy shows that new masters grant nothing until their max lease is over or somebody gives his word.
+// deploy shows that new masters grant nothing until one max lease has passed or an operator admits
+// them.
 func (d *demo) deploy(ctx context.Context) error {
 	d.chapter("1. New masters")
-	d.say("an empty master may be new, or one that crashed and forgot whom it had granted a lock: nobody can tell,")
-	d.say("so it grants nothing until every lease from before must be over: quarantine, for one max lease, here %v", lease)
+	d.say("an empty master may be new, or may have crashed and forgotten the locks it had granted: no client can tell,")
+	d.say("so it grants nothing until every earlier lease must be over: quarantine, for one max lease, here %v", lease)
 	lock, err := d.a.locker.TryLock(ctx, resource)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	d.claim(lock == nil && errors.Is(err, quorum.ErrQuarantined), "worker A asks for the lock on %s and is refused: %v", resource, err)
+	d.claim(lock == nil && errors.Is(err, quorum.ErrQuarantined),
+		"worker A asks for the lock on %s and is refused: %v", resource, err)
 	for _, n := range d.a.nodes {
 		if err := n.Admit(ctx); err != nil {
 			return err
 		}
 	}
-	d.say("this demo started the masters itself, so it knows that no lock is held: on its word (Node.Admit) they grant at once")
+	d.say("this demo started the masters, so it knows that no lock is held: on its word (Node.Admit) they grant at once")
 	return nil
 }
 
@@ -173,7 +176,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// guard turns a panic of a goroutine into an error: it would end the process with the masters still there.
+// guard turns a goroutine's panic into an error: the panic would end the process and leave its
+// masters running.
 func guard(err *error) {
 	if x := recover(); x != nil {
 		*err = errors.Join(*err, fmt.Errorf("panic: %v\n%s", x, debug.Stack()))

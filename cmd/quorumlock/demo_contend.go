@@ -11,11 +11,12 @@ import (
 const (
 	turnsEach = 3
 	workTime  = 120 * time.Millisecond
-	// restTime is above the longest pause between two attempts of the other worker, who so comes in between.
+	// restTime is above the longest pause between two attempts of the other worker, so that the
+	// workers alternate.
 	restTime = 250 * time.Millisecond
 )
 
-// logbook is who was in, in order.
+// logbook records the workers that held the lock, in order.
 type logbook struct {
 	mu        sync.Mutex
 	inside    int
@@ -25,7 +26,7 @@ type logbook struct {
 	tokens    []uint64
 }
 
-// enter returns by how much the token is above the one before.
+// enter records a holder. It returns by how much its token is above the previous one.
 func (b *logbook) enter(w *worker, token uint64) (rise int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +49,7 @@ func (b *logbook) leave() {
 	b.inside--
 }
 
-// rising tells whether each token is above the one before.
+// rising reports whether each token is above the previous one.
 func (b *logbook) rising() bool {
 	for i := range b.tokens {
 		if i > 0 && b.tokens[i] <= b.tokens[i-1] {
@@ -58,11 +59,11 @@ func (b *logbook) rising() bool {
 	return true
 }
 
-// contend has two workers take turns.
+// contend shows two workers that take turns.
 func (d *demo) contend(ctx context.Context) error {
 	d.chapter("2. Two workers, one name")
 	d.say("worker A and worker B both want %s, %d times each; each grant carries a fencing token:", resource, turnsEach)
-	d.say("what the lock protects should refuse a token lower than one it has seen, so that a late writer does no harm")
+	d.say("a resource should refuse a token lower than one it has seen, so that a late writer does no harm")
 	book := &logbook{}
 	group, within := errgroup.WithContext(ctx)
 	for _, w := range []*worker{d.a, d.b} {

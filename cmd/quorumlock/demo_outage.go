@@ -11,17 +11,18 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// outlive is for how long a lock is watched after a master was killed: longer than any grant lasts without renewal.
+// outlive is for how long a lock is watched after a master was killed: longer than a grant lasts
+// without renewal.
 const outlive = lease + lease/5
 
-// acquisition is how a worker's waiting for the lock ended.
+// acquisition is the outcome of a worker's Lock.
 type acquisition struct {
 	lock *quorum.Lock
 	at   time.Time
 	err  error
 }
 
-// hold has worker A take the lock, and worker B wait for it.
+// hold lets worker A take the lock, and worker B wait for it.
 func (d *demo) hold(ctx context.Context) error {
 	d.chapter("3. A lock that outlives masters")
 	lock, err := d.a.locker.Lock(ctx, resource)
@@ -32,8 +33,10 @@ func (d *demo) hold(ctx context.Context) error {
 	ended := make(chan time.Time, 1)
 	d.ended = ended
 	context.AfterFunc(lock.Context(), func() { ended <- time.Now() })
-	d.say("worker A takes %s, token %d, with a lease of %v that it renews every third of it", resource, lock.Token(), lease)
-	d.say("worker A may believe that it holds for another %s (Lock.Deadline); renewal moves that on", seconds(time.Until(lock.Deadline())))
+	d.say("worker A takes %s, token %d, with a lease of %v that it renews every third of it",
+		resource, lock.Token(), lease)
+	d.say("worker A may believe that it holds for another %s (Lock.Deadline); renewal moves that on",
+		seconds(time.Until(lock.Deadline())))
 
 	next := make(chan acquisition, 1)
 	d.next = next
@@ -65,10 +68,12 @@ func (d *demo) loseMinority(ctx context.Context) error {
 				d.say("valid: %v, for another %s", d.lock.Valid(), seconds(time.Until(d.lock.Deadline())))
 			}
 		}
-		d.claim(d.lock.Valid() && d.lock.Context().Err() == nil && len(d.next) == 0 && time.Now().After(before),
+		holds := d.lock.Valid() && d.lock.Context().Err() == nil && len(d.next) == 0
+		d.claim(holds && time.Now().After(before),
 			"%v later, more than a lease, worker A still holds, and worker B still waits", outlive)
 		moved := d.lock.Deadline().Sub(before)
-		d.claim(moved > 0, "the deadline has moved on by %s: %d masters of %d go on renewing", seconds(moved), masterCount-1-i, masterCount)
+		d.claim(moved > 0, "the deadline has moved on by %s: %d masters of %d go on renewing",
+			seconds(moved), masterCount-1-i, masterCount)
 	}
 	return nil
 }
@@ -91,10 +96,10 @@ func (d *demo) loseMajority(ctx context.Context) error {
 		return nil
 	}
 	cause := context.Cause(d.lock.Context())
-	d.claim(errors.Is(cause, quorum.ErrLost) && !d.lock.Valid(), "%s after the kill the context of the lock has ended: quorum.ErrLost",
-		seconds(ended.Sub(killed)))
-	d.claim(ended.Before(barred), "that was in time: for another %s its keys on %s would have kept all others out",
-		seconds(barred.Sub(ended)), names(3, 4))
+	d.claim(errors.Is(cause, quorum.ErrLost) && !d.lock.Valid(),
+		"%s after the kill the context of the lock has ended: quorum.ErrLost", seconds(ended.Sub(killed)))
+	d.claim(ended.Before(barred), "that was in time: its keys on %s would have kept all others out for another %s",
+		names(3, 4), seconds(barred.Sub(ended)))
 	d.claim(len(d.next) == 0, "worker B still waits: the two masters that are left are no majority")
 
 	var lost *quorum.Error
@@ -114,8 +119,9 @@ func (d *demo) loseMajority(ctx context.Context) error {
 	return nil
 }
 
-// watchLoss waits for the end of the lock's context, and says until when the keys on the masters that are left barred others,
-// by what was seen of them last. Ended is zero when the context did not end.
+// watchLoss waits for the end of the lock's context. It returns when that was, and until when the
+// lock's keys on the remaining masters bar others, as last seen. Ended is zero when the context did
+// not end.
 func (d *demo) watchLoss(ctx context.Context) (ended, barred time.Time, err error) {
 	overdue := time.NewTimer(2 * lease)
 	defer overdue.Stop()
@@ -137,10 +143,10 @@ func (d *demo) watchLoss(ctx context.Context) (ended, barred time.Time, err erro
 	}
 }
 
-// barredUntil asks the masters that are left how long they keep the lock's keys.
+// barredUntil asks the remaining masters until when they keep the lock's keys.
 func (d *demo) barredUntil(ctx context.Context) (until time.Time, ok bool) {
 	asked := time.Now()
-	state, _ := d.b.locker.Inspect(ctx, resource) // the error says that they are no majority
+	state, _ := d.b.locker.Inspect(ctx, resource) // the error: these masters are no majority
 	for i, seen := range state.Nodes {
 		if i < 3 {
 			continue
@@ -155,7 +161,8 @@ func (d *demo) barredUntil(ctx context.Context) (until time.Time, ok bool) {
 	return until, !until.IsZero()
 }
 
-// comeBack starts the masters again. Worker B gets the lock when the first of them leaves its quarantine.
+// comeBack starts the masters again. Worker B gets the lock when the first of them leaves its
+// quarantine.
 func (d *demo) comeBack(ctx context.Context) error {
 	d.chapter("5. The masters come back")
 	began := time.Now()
@@ -164,7 +171,8 @@ func (d *demo) comeBack(ctx context.Context) error {
 			return err
 		}
 	}
-	d.say("%s run again and remember nothing: they are in quarantine for %v, since they might grant again what is held", names(0, 1, 2), lease)
+	d.say("%s run again and remember nothing: they are in quarantine for %v, or they might grant a lock that is held",
+		names(0, 1, 2), lease)
 	got, err := d.countDown(ctx)
 	if err != nil {
 		return err
@@ -174,10 +182,10 @@ func (d *demo) comeBack(ctx context.Context) error {
 	}
 	lock, waited := got.lock, got.at.Sub(began)
 	// A server counts whole milliseconds.
-	d.claim(waited > lease-5*time.Millisecond, "worker B holds %s, %s after the masters came back: not before a quarantine was over",
-		resource, seconds(waited))
-	d.claim(lock.Token() > d.lock.Token(), "its token %d is higher than worker A's, by %d, although three masters forgot that one",
-		lock.Token(), lock.Token()-d.lock.Token())
+	d.claim(waited > lease-5*time.Millisecond,
+		"worker B holds %s, %s after the masters came back: not before a quarantine was over", resource, seconds(waited))
+	d.claim(lock.Token() > d.lock.Token(),
+		"its token %d is higher than worker A's, by %d, although three masters forgot that one", lock.Token(), lock.Token()-d.lock.Token())
 	err = lock.Unlock(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -201,7 +209,7 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 			return got, ctx.Err()
 		case <-often.C:
 			var parts []string
-			for i, f := range each(ctx, d.b.nodes[:3], look) {
+			for i, f := range each(ctx, d.b.nodes[:3], checkOne) {
 				left := left(f.report.Quarantine)
 				if f.err != nil {
 					left = reason(f.err)

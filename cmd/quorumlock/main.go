@@ -1,4 +1,5 @@
-// Command quorumlock shows the lock at work on masters of its own, and looks after the masters of a deployment.
+// Command quorumlock demonstrates the lock on masters that it starts itself, and checks and admits
+// the masters of a deployment.
 package main
 
 import (
@@ -26,16 +27,18 @@ const usage = `quorumlock: one lock over several independent Redis masters
   quorumlock check [-max-lease D] [-timeout D] URL...
         look at masters and list what makes them unfit for locks; writes nothing
   quorumlock admit -yes [-max-lease D] [-timeout D] URL...
-        end the quarantine of masters, on your word that no lock can still be held that they, or masters whose place they take, granted
+        end the quarantine of masters, on your word that no lock can still be held that they granted, or masters whose
+        place they take
 
-A URL is redis://[[user]:password@]host[:port][/database], or with rediss, valkey, valkeys or unix. -max-lease (default 30s) is
-what every client of the deployment was given as its max lease. -timeout (default 500ms) bounds what is asked of each master.
+A URL is redis://[[user]:password@]host[:port][/database], or with rediss, valkey, valkeys or unix. -max-lease (default
+30s) is the max lease of all the deployment's clients. -timeout (default 500ms) bounds the wait for each master.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
 `
 
 func main() {
-	// Writing to a closed pipe then fails instead of ending the process before it has cleaned up (quorumlock demo | head).
+	// A write to a closed pipe (quorumlock demo | head) must fail, not end the process before its
+	// cleanup.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -43,7 +46,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run carries out a command line and returns the exit code. When ctx ends it cleans up and returns exitInterrupted.
+// run carries out a command line and returns the exit code. At the end of ctx it cleans up and
+// returns exitInterrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		return misused(stderr, "")
@@ -64,22 +68,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case command == "admit":
 		return admit(ctx, args, stdout, stderr)
 	default:
-		return misused(stderr, "there is no such command") // unnamed: it may be a URL, and hold a password
+		return misused(stderr, "there is no such command") // its name is not printed: it may be a URL with a password
 	}
 }
 
-// isHelp knows the flags that package flag, too, takes for a request for help.
+// isHelp reports whether package flag takes arg as a request for help.
 func isHelp(arg string) bool {
 	return arg == "-h" || arg == "--h" || arg == "-help" || arg == "--help"
 }
 
-// help prints the usage to somebody who asked for it.
+// help prints the usage on request.
 func help(stdout io.Writer) int {
 	fmt.Fprint(stdout, usage)
 	return exitOK
 }
 
-// misused prints what is wrong with the command line, if anything, and how it should be.
+// misused prints what is wrong with the command line, where it is known, and the usage.
 func misused(stderr io.Writer, wrong string) int {
 	if wrong != "" {
 		fmt.Fprintf(stderr, "quorumlock: %s\n\n", wrong)

@@ -21,7 +21,8 @@ import (
 // commandVariable makes the test binary the command itself.
 const commandVariable = "QUORUMLOCK_TEST_COMMAND"
 
-// TestMain also checks, once all tests are over, that nothing of theirs is left: no goroutine, server or file.
+// TestMain also checks, once all tests are over, that nothing of theirs is left: no goroutine,
+// server or file.
 func TestMain(m *testing.M) {
 	if os.Getenv(commandVariable) != "" {
 		main()

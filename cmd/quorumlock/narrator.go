@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// narrator prints the demo's story and keeps count of what it claimed. It is safe for concurrent use.
+// narrator prints the demo's story and counts its claims. It is safe for concurrent use.
 type narrator struct {
 	mu     sync.Mutex
 	out    io.Writer
 	begun  time.Time
-	unread func(error) // told that the output takes no more
-	held   int
-	broken []string
+	failed func(error) // called when the output cannot be written
+	held   int         // claims that held
+	broken []string    // claims that did not
 }
 
-func newNarrator(out io.Writer, unread func(error)) *narrator {
-	return &narrator{out: out, begun: time.Now(), unread: unread}
+func newNarrator(out io.Writer, failed func(error)) *narrator {
+	return &narrator{out: out, begun: time.Now(), failed: failed}
 }
 
 // chapter prints a heading.
@@ -26,10 +26,10 @@ func (n *narrator) chapter(format string, args ...any) {
 	n.print("\n" + fmt.Sprintf(format, args...) + "\n")
 }
 
-// say prints what happened, and when.
+// say prints an event with its time.
 func (n *narrator) say(format string, args ...any) { n.line("", format, args...) }
 
-// claim prints what the demo is there to show, and whether it was so.
+// claim prints what the demo is there to show, and whether it held.
 func (n *narrator) claim(holds bool, format string, args ...any) {
 	claim := fmt.Sprintf(format, args...)
 	n.mu.Lock()
@@ -71,6 +71,6 @@ func (n *narrator) print(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, err := io.WriteString(n.out, text); err != nil {
-		n.unread(fmt.Errorf("the output cannot be written: %w", err))
+		n.failed(fmt.Errorf("the output cannot be written: %w", err))
 	}
 }

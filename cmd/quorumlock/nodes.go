@@ -14,19 +14,19 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// commandLine is what check and admit are given.
+// commandLine is the command line of check or admit.
 type commandLine struct {
 	nodes []*node.Node
 	yes   bool
 }
 
-// parse reads flags and URLs, and opens a node for each URL, which the caller closes. When it returns false it has printed the
-// help that was asked for, or what is wrong, the command ends with the code, and nothing is open. What it prints repeats no
-// argument: any may hold a password, a flag that was mistyped too.
+// parse reads flags and URLs, and opens a node for each URL. The caller closes the nodes. When it
+// returns false, it has printed the help or an error, no node is open, and the command ends with
+// that code. It prints no argument: any of them, even a mistyped flag, may hold a password.
 func parse(command string, args []string, stdout, stderr io.Writer) (line commandLine, code int, ok bool) {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	wrong := "unknown flag" // unless one that is known finds its value wrong
+	wrong := "unknown flag" // a known flag with a wrong value replaces it
 	duration := func(name string, value time.Duration) *time.Duration {
 		flags.Func(name, "", func(text string) (err error) {
 			if value, err = time.ParseDuration(text); err != nil {
@@ -51,7 +51,7 @@ func parse(command string, args []string, stdout, stderr io.Writer) (line comman
 	case errors.Is(err, flag.ErrHelp):
 		return line, help(stdout), false
 	case err != nil && strings.HasPrefix(err.Error(), "flag needs an argument: "):
-		return line, misused(stderr, command+": "+err.Error()), false // it names a known flag only
+		return line, misused(stderr, command+": "+err.Error()), false // the error names a known flag only
 	case err != nil:
 		return line, misused(stderr, command+": "+wrong), false
 	case flags.NArg() == 0:
@@ -75,7 +75,7 @@ func parse(command string, args []string, stdout, stderr io.Writer) (line comman
 	return line, exitOK, true
 }
 
-// each asks all nodes at once and returns the answers in the nodes' order.
+// each calls ask for all nodes at once, and returns the answers in the nodes' order.
 func each[T any](ctx context.Context, nodes []*node.Node, ask func(context.Context, *node.Node) T) []T {
 	answers := make([]T, len(nodes))
 	var asking sync.WaitGroup
@@ -90,7 +90,7 @@ func closeAll(nodes []*node.Node) {
 	each(context.Background(), nodes, func(_ context.Context, n *node.Node) error { return n.Close() })
 }
 
-// reason is an error without the node's name, for where that stands already.
+// reason formats an error without the node's name, which the caller prints.
 func reason(err error) string {
 	var failed *node.Error
 	if errors.As(err, &failed) {

@@ -10,23 +10,25 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Conn is a connection to a server that may carry calls.
+// Conn is a connection to a server that has been checked.
 type Conn struct {
-	RunID      string        // of the process at the other end
-	Quarantine time.Duration // that was left when the connection was made
+	RunID      string        // of the server's process
+	Quarantine time.Duration // left when the connection was made
 	redis      redis.Conn
 	args       scripts.ConnArgs
 	writerDone chan struct{}
 }
 
-// NewConn returns a Conn to the process with that run id. Marker is what the node's marker must say of the process. Tombstone is how
-// long a release bars its owner where a request of the owner's may arrive late.
+// NewConn returns a Conn to the process with that run id. The node's marker must carry the run that
+// marker names. A release bars its owner for as long as tombstone where a request of that owner may
+// arrive late.
 func NewConn(c redis.Conn, runID, marker string, tombstone time.Duration) *Conn {
 	return &Conn{redis: c, RunID: runID, writerDone: make(chan struct{}),
 		args: scripts.ConnArgs{Run: marker, Tombstone: tombstone.Milliseconds()}}
 }
 
-// Call runs one call on a connection that no pipe uses.
+// Call runs one call on a connection that no pipe uses, within the context's deadline, or the
+// timeout where it has none.
 func (c *Conn) Call(ctx context.Context, call scripts.Call, timeout time.Duration) (scripts.Reply, error) {
 	r := request{call: call}
 	for {
@@ -47,7 +49,8 @@ func (c *Conn) Call(ctx context.Context, call scripts.Call, timeout time.Duratio
 // send writes one request without flushing it.
 func (c *Conn) send(r *request, scratch []any) error {
 	args := c.args
-	// The owner needs a tombstone only where a request of its may still be on the way; one that lowers its level goes on holding.
+	// Only a release after which a request of the owner may arrive late needs a tombstone. An owner
+	// that lowers its level goes on holding.
 	if r.claim == nil || !r.claim.mayArriveLate.Load() || !r.call.Frees() {
 		args.Tombstone = scripts.NoTombstone
 	}

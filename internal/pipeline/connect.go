@@ -11,17 +11,17 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// owedChunk is how many releases that are owed travel together.
+// owedChunk is how many owed releases are sent before their replies are read.
 const owedChunk = 128
 
-// connect makes a connection, delivers the releases that are owed, and brings the pipe up.
+// connect makes a connection, delivers the owed releases, and brings the pipe up.
 func (p *Pipe) connect() (*Conn, error) {
-	if p.isClosed() && p.isUnused() {
+	if p.cfg.Lifetime.Err() != nil && p.isUnused() {
 		return nil, ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.Timeout)
 	defer cancel()
-	// A Dial of the caller's pool may not heed the context: callers are let go all the same.
+	// A Dial of the user's pool may ignore the context: the queued calls must not wait for it.
 	overdue := time.AfterFunc(p.cfg.Timeout, func() {
 		p.stopWaiting(fmt.Errorf("%w after %v", ErrTimeout, p.cfg.Timeout))
 	})
@@ -32,7 +32,7 @@ func (p *Pipe) connect() (*Conn, error) {
 		return nil, redisconn.TimedOut(err, p.cfg.Timeout)
 	}
 	for !p.goUp(c) {
-		if err := p.payOwed(c); err != nil {
+		if err := p.deliverOwed(c); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -47,7 +47,8 @@ func (p *Pipe) isUnused() bool {
 	return len(p.queue) == 0
 }
 
-// goUp hands the pipe to a connection, unless a release came to be owed meanwhile: it must go out first.
+// goUp makes c the pipe's connection. It returns false while releases are owed: they must go out
+// first.
 func (p *Pipe) goUp(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,13 +59,13 @@ func (p *Pipe) goUp(c *Conn) bool {
 		p.cfg.Log.Up()
 	}
 	p.state, p.conn, p.why = up, c, nil
-	p.armRefusedLocked()
+	p.armRetriesLocked()
 	return true
 }
 
-// payOwed delivers the releases that waited for the server to answer. All of them are acknowledged, or set aside, before anything new
-// is asked of it, so that what is owed cannot grow from one time it is down to the next.
-func (p *Pipe) payOwed(c *Conn) error {
+// deliverOwed delivers the owed releases. The server acknowledges them, or they are set aside,
+// before any new call: so the owed releases do not add up over several outages.
+func (p *Pipe) deliverOwed(c *Conn) error {
 	p.mu.Lock()
 	all := slices.Collect(maps.Values(p.owed))
 	p.mu.Unlock()
@@ -84,23 +85,23 @@ func (p *Pipe) payOwed(c *Conn) error {
 		for _, r := range chunk {
 			_, err := redisconn.Receive(c.redis, p.cfg.Timeout)
 			if err != nil && (c.redis.Err() != nil || !redisconn.IsServerError(err) || redisconn.RefusesAll(err)) {
-				return fmt.Errorf("releasing what was left behind: %w", err)
+				return fmt.Errorf("delivering the releases of an earlier outage: %w", err)
 			}
-			p.paid(r, err)
+			p.settleOwed(r, err)
 		}
 	}
 	return nil
 }
 
-// paid takes a release off what is owed. If the server refused it, it is set aside.
-func (p *Pipe) paid(r *request, refused error) {
+// settleOwed removes a release from the owed ones. A release that the server refused is set aside.
+func (p *Pipe) settleOwed(r *request, refusal error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.owed[r.claim] != r { // replaced by a later release meanwhile
+	if p.owed[r.claim] != r { // a later release has replaced it
 		return
 	}
 	delete(p.owed, r.claim)
-	if refused != nil && r.call.Frees() {
-		p.setAsideLocked(*r, refused)
+	if refusal != nil && r.call.Frees() {
+		p.setAsideLocked(*r, refusal)
 	}
 }

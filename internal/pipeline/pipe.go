@@ -1,10 +1,3 @@
-// Package pipeline carries the calls of many callers to one server, in order, over one connection at a time.
-//
-// Callers queue. One writer flushes what has gathered, one reader parses the replies and hands them out in order. When the connection
-// dies, what was under way goes out again on the next one, in order: every script may be carried out twice. When the server does not
-// answer in time the pipe is down: everything fails at once, and only releases are kept until the server answers again.
-//
-// The files, each using only those above it: result.go, state.go, refused.go, conn.go, serve.go, connect.go, pipe.go.
 package pipeline
 
 import (
@@ -21,7 +14,7 @@ const (
 	maxBackoff = 250 * time.Millisecond
 )
 
-// New returns a pipe. It connects when it is asked for something first.
+// New returns a pipe, which connects with its first call.
 func New(c Config) *Pipe {
 	p := &Pipe{cfg: c, ended: make(chan struct{}), owed: map[*Claim]*request{}, rng: rand.New(c.Source)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -29,15 +22,18 @@ func New(c Config) *Pipe {
 	return p
 }
 
-// Start puts a call into the pipe and returns at once. Calls are carried out in the order of their Starts. The claim is the owner's,
-// nil for calls that can grant nothing. On error the call was not sent and to.Done is never called; a release that was refused so
-// because the pipe is down is kept, and goes out as soon as the server answers again.
+// Start queues a call and returns at once. Calls are carried out in the order of their Starts. The
+// claim is the owner's; it is nil for a call that can grant nothing.
+//
+// On error the call was not sent and to.Done is never called. The error wraps [ErrClosed], or
+// [ErrDown] while the pipe is down; a release is then kept, and goes out as soon as the server
+// answers again.
 func (p *Pipe) Start(call scripts.Call, claim *Claim, to Receiver) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := request{call: call, claim: claim, to: to}
 	if call.Frees() {
-		p.refused.replace(claim)
+		p.aside.remove(claim)
 	}
 	switch {
 	case p.closing:
@@ -54,25 +50,25 @@ func (p *Pipe) Start(call scripts.Call, claim *Claim, to Receiver) error {
 	return nil
 }
 
-// Do runs one call and waits for it, or for ctx, which ends only the waiting.
+// Do runs one call and waits for its outcome. The end of ctx ends only the waiting.
 func (p *Pipe) Do(ctx context.Context, call scripts.Call) Result {
-	w := waiter{done: make(chan Result, 1)}
-	if err := p.Start(call, nil, w); err != nil {
+	done := make(resultChan, 1)
+	if err := p.Start(call, nil, done); err != nil {
 		return Result{Err: err}
 	}
 	select {
-	case r := <-w.done:
+	case r := <-done:
 		return r
 	case <-ctx.Done():
 		return Result{Err: p.cfg.Error(call.Op(), ctx.Err()), Sent: true}
 	}
 }
 
-type waiter struct{ done chan Result }
+type resultChan chan Result
 
-func (w waiter) Done(r Result) { w.done <- r }
+func (c resultChan) Done(r Result) { c <- r }
 
-// Down returns why calls are refused now, nil while they are not.
+// Down returns the error with which Start refuses calls while the pipe is down, else nil.
 func (p *Pipe) Down() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,12 +78,13 @@ func (p *Pipe) Down() error {
 	return nil
 }
 
-// Close lets what is under way end. The channel that it returns is closed when nothing runs any more.
+// Close refuses new calls and lets the accepted ones end. The channel that it returns is closed
+// when no goroutine of the pipe runs any more.
 func (p *Pipe) Close() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closing = true
-	p.refused.end()
+	p.endRetriesLocked()
 	if p.state == idle {
 		close(p.ended)
 	}
@@ -124,13 +121,13 @@ func (p *Pipe) run() {
 	}
 }
 
-// pause returns false when the node was closed.
+// pause waits. It returns false when the node was closed.
 func (p *Pipe) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-p.cfg.Closed:
+	case <-p.cfg.Lifetime.Done():
 	}
-	return !p.isClosed()
+	return p.cfg.Lifetime.Err() == nil
 }

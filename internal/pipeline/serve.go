@@ -8,12 +8,12 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// maxResends bounds how often a request goes out once more, and a broken handshake is tried again, before the server is taken for
-// dead. A connection that is refused, or a timeout, needs no second proof.
+// maxResends bounds how often a request is resent, and how often a handshake whose connection broke
+// is tried. A refused connection or a timeout needs no second proof.
 const maxResends = 3
 
-// serve carries requests over a connection until it dies, then decides what becomes of those under way. It returns nil when the pipe
-// was closed and nothing is left to do.
+// serve carries requests over a connection until it dies, then resends, owes or fails those that
+// had no reply. It returns nil when the pipe was closed and no request is left.
 func (p *Pipe) serve(c *Conn) error {
 	go p.write(c)
 	unread, err := p.read(c)
@@ -41,13 +41,14 @@ func (p *Pipe) serve(c *Conn) error {
 	return err
 }
 
-// recover queues what was under way on a connection that died once more, and returns what must not go out again.
+// recover queues again the requests that had no reply when their connection died. It returns those
+// that must not be resent.
 func (p *Pipe) recover(unread []request, err error) (failed []request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lost := append(unread, p.written...)
 	p.written = nil
-	var again []request
+	var resent []request
 	for _, r := range lost {
 		if r.call.IsAcquire() && r.claim != nil {
 			r.claim.mayArriveLate.Store(true)
@@ -58,15 +59,15 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 			continue
 		}
 		r.resends++
-		again = append(again, r)
+		resent = append(resent, r)
 	}
-	p.queue = append(again, p.queue...)
+	p.queue = append(resent, p.queue...)
 	p.state = connecting
 	return failed
 }
 
-// write takes what has gathered in the queue and flushes it, again and again, until the pipe lets go of the connection. A broken
-// connection is the reader's to report: redigo closes the socket for both.
+// write flushes the requests that gather in the queue, until the pipe drops the connection. It
+// reports no error: redigo closes a broken socket for the reader too, and the reader reports it.
 func (p *Pipe) write(c *Conn) {
 	defer close(c.writerDone)
 	var batch []request
@@ -80,7 +81,8 @@ func (p *Pipe) write(c *Conn) {
 			p.mu.Unlock()
 			return
 		}
-		// The reader learns of a request before it is written: it is lost with the connection from then on.
+		// A request joins written before it is sent: if sending breaks the connection, the reader
+		// returns the request.
 		p.written = append(p.written, p.queue...)
 		batch, p.queue = p.queue, batch[:0]
 		p.canRead.Signal()
@@ -98,8 +100,8 @@ func (p *Pipe) write(c *Conn) {
 	}
 }
 
-// read hands out replies until the connection dies, and returns what had no reply, or until the pipe is closed and nothing is left to
-// do.
+// read hands out replies until the connection dies, and then returns the requests that had none. It
+// returns nil when the pipe was closed and no request is left.
 func (p *Pipe) read(c *Conn) (unread []request, err error) {
 	var batch []request
 	for {
@@ -116,23 +118,28 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 
 		for i, r := range batch {
 			value, err := redisconn.Receive(c.redis, p.cfg.Timeout)
-			if err != nil && (c.redis.Err() != nil || errors.Is(err, redisconn.ErrReply) || r.call.IsRelease() && redisconn.RefusesAll(err)) {
-				// A release must be carried out, also by a server that is busy: as if the connection had died, it goes out again or is
-				// owed, and nothing is granted before.
+			switch {
+			case err == nil:
+				p.handleReply(c, r, value)
+			case endsConn(c, r, err):
 				return slices.Clone(batch[i:]), err
-			}
-			if err != nil {
-				p.failed(c, r, err)
-			} else {
-				p.answered(c, r, value)
+			default:
+				p.handleError(c, r, err)
 			}
 		}
 		clear(batch)
 	}
 }
 
-// failed takes an error reply to a request.
-func (p *Pipe) failed(c *Conn, r request, err error) {
+// endsConn reports whether an error ends the use of a connection. A busy server's refusal of a
+// release does, as if the connection had died: the release is resent or owed, and goes out before
+// any later request for a grant.
+func endsConn(c *Conn, r request, err error) bool {
+	return c.redis.Err() != nil || errors.Is(err, redisconn.ErrReply) || r.call.IsRelease() && redisconn.RefusesAll(err)
+}
+
+// handleError takes an error reply to a request.
+func (p *Pipe) handleError(c *Conn, r request, err error) {
 	if !r.source && isNoScript(err) {
 		r.source = true
 		if p.requeue(r) {
@@ -146,8 +153,8 @@ func (p *Pipe) failed(c *Conn, r request, err error) {
 		NothingDone: !resent && redisconn.ProvesNothingDone(err), RefusesKeys: redisconn.RefusesKeys(err)})
 }
 
-// answered takes a reply to a request, and parses it: nobody else does.
-func (p *Pipe) answered(c *Conn, r request, value any) {
+// handleReply parses the reply to a request. The reply travels as that type from here on.
+func (p *Pipe) handleReply(c *Conn, r request, value any) {
 	result := Result{RunID: c.RunID, Sent: true, Resent: r.resends > 0}
 	var err error
 	if result.Reply, err = r.call.Parse(value); err != nil {
@@ -158,7 +165,7 @@ func (p *Pipe) answered(c *Conn, r request, value any) {
 			p.cfg.Log.Quarantined(result.Reply.Acquire.Wait)
 		case scripts.Stale:
 			r.admitted = true
-			// In the pipeline, so that the marker stands before the request comes again.
+			// The pipeline keeps the order: the marker is written before the request is resent.
 			if p.requeue(request{call: p.cfg.Admit(), claim: r.claim, to: &readmission{pipe: p, request: r}}) {
 				return
 			}
@@ -167,7 +174,8 @@ func (p *Pipe) answered(c *Conn, r request, value any) {
 	r.finish(result)
 }
 
-// readmission asks again for a grant that found the marker stale, once the marker has been written.
+// readmission resends a request for a grant that found the marker stale, once the marker has been
+// written.
 type readmission struct {
 	pipe    *Pipe
 	request request
@@ -175,7 +183,7 @@ type readmission struct {
 
 func (a *readmission) Done(r Result) {
 	p := a.pipe
-	if a.request.resends > 0 { // what is known of the marker's call says nothing of the request that was lost
+	if a.request.resends > 0 { // the reply to the admit call proves nothing about a request that was lost
 		r.Resent, r.NothingDone = true, false
 	}
 	if r.Err == nil {
@@ -188,7 +196,7 @@ func (a *readmission) Done(r Result) {
 			r.Reply = scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: left}}
 		case p.requeue(a.request):
 			return
-		default: // abandoned: not asked again, so not granted
+		default: // abandoned: not resent, so not granted
 			r.Reply = scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Released}}
 		}
 	}

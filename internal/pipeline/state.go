@@ -10,32 +10,35 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Config is what a pipe must know of the node whose calls it carries.
+// Config is what a pipe must know of its node.
 type Config struct {
-	// Timeout is the longest that the server may go without a reply, and the longest that a connection may take.
+	// Timeout bounds the wait for the server's next reply, and the making of a connection.
 	Timeout time.Duration
-	// MaxLease is the longest lease of the deployment: how long a key can outlive what was asked for it last.
+	// MaxLease is the longest lease of the deployment: a key outlives the last request for it by no
+	// more.
 	MaxLease time.Duration
-	// Connect makes a connection and checks what is at its other end. Its error is why the node is down.
+	// Connect makes a connection and checks the server at its other end. Its error is why the node
+	// is down.
 	Connect func(ctx context.Context) (*Conn, error)
-	// Admit is the call that keeps the node's marker, and Admitted what its reply means: the quarantine left.
+	// Admit returns the call that keeps the node's marker. Admitted reads its reply: the quarantine
+	// left.
 	Admit    func() scripts.Call
 	Admitted func(scripts.AdmitReply) (left time.Duration, err error)
 	// Error makes an error that names the node and the operation.
 	Error func(op string, err error) error
-	// Log is told of changes. It must not block.
+	// Log receives changes of state.
 	Log Log
-	// Closed is closed when the node is: the server is not probed any more.
-	Closed <-chan struct{}
-	// Source is for the jitter.
+	// Lifetime ends when the node is closed: the server is not probed any more.
+	Lifetime context.Context
+	// Source seeds the jitter.
 	Source rand.Source
 }
 
-// Log is told what becomes of a pipe. Its methods must not block.
+// Log receives a pipe's changes of state. Its methods must not block.
 type Log interface {
 	Down(err error)      // the pipe is down from now on
-	StillDown(err error) // it was tried in vain
-	Up()                 // it is not down any more
+	StillDown(err error) // a probe failed
+	Up()                 // the pipe is not down any more
 	Quarantined(left time.Duration)
 	ReleaseRefused(call scripts.Call, err error)
 }
@@ -43,7 +46,7 @@ type Log interface {
 type state int
 
 const (
-	idle       state = iota // nothing was asked yet
+	idle       state = iota // no call was started yet
 	connecting              // requests wait in the queue
 	up                      // the writer takes requests from the queue, the reader hands out the replies
 	down                    // requests are refused; the server is probed
@@ -52,9 +55,9 @@ const (
 // Pipe is an ordered pipeline to one server over one connection at a time. See [New].
 type Pipe struct {
 	cfg    Config
-	ctx    context.Context // ends when a connection is not wanted any more
+	ctx    context.Context // ends when no connection is wanted any more
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when nothing runs any more
+	ended  chan struct{} // closed when no goroutine of the pipe runs any more
 	rng    *rand.Rand    // for the run goroutine
 
 	mu       sync.Mutex
@@ -66,15 +69,17 @@ type Pipe struct {
 	why      error     // when down
 	queue    []request // accepted, not written
 	written  []request // written, the reply not read
-	// owed holds, for each owner, the last release that the server must still hear: bounded by the owners that it had heard of
-	// before it went down.
-	owed      map[*Claim]*request
-	lastOrder uint64
-	refused   refusals
+	// owed holds each owner's last release that the server has not received. Its size is bounded by
+	// the number of owners that the server knew when it went down.
+	owed       map[*Claim]*request
+	lastOrder  uint64
+	aside      releaseList
+	retryTimer *time.Timer // for the first release of aside that is due
 }
 
-// requeue queues a request once more, unless its claim was abandoned. Who abandons a claim starts the release afterwards: to ask
-// under the mutex keeps the two in order.
+// requeue queues a request again, unless its claim was abandoned. The check is made under the
+// mutex: a caller abandons a claim before it starts the release, so the request cannot follow that
+// release.
 func (p *Pipe) requeue(r request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +91,7 @@ func (p *Pipe) requeue(r request) bool {
 	return true
 }
 
-// oweLocked keeps a release for when the server answers again.
+// oweLocked keeps a release until the server answers again. Other requests it ignores.
 func (p *Pipe) oweLocked(r request) {
 	if !r.call.IsRelease() {
 		return
@@ -94,29 +99,36 @@ func (p *Pipe) oweLocked(r request) {
 	if r.claim == nil {
 		r.claim = new(Claim)
 	}
-	// With its source: nobody will ask once more for a script that the server does not know.
+	// It goes out as text: its delivery has no second try for a script that the server does not
+	// know.
 	p.lastOrder++
-	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true, order: p.lastOrder, refusal: r.refusal}
+	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true, order: p.lastOrder, retry: r.retry}
 }
 
-// goDown fails what is queued and refuses what comes, until the pipe is up.
+// goDown fails the queued requests, and makes Start refuse new ones until the pipe is up.
 func (p *Pipe) goDown(err error) {
 	p.mu.Lock()
-	p.goDownAndUnlock(err)
+	failed, why := p.goDownLocked(err)
+	p.mu.Unlock()
+	failQueued(failed, why)
 }
 
-// stopWaiting is goDown for a pipe that is still being connected. One that is up meanwhile stays so: nobody would bring it up
-// again.
+// stopWaiting is goDown for a pipe that is still connecting. A pipe that is up by now stays up: it
+// would not be connected again.
 func (p *Pipe) stopWaiting(err error) {
 	p.mu.Lock()
 	if p.state != connecting {
 		p.mu.Unlock()
 		return
 	}
-	p.goDownAndUnlock(err)
+	failed, why := p.goDownLocked(err)
+	p.mu.Unlock()
+	failQueued(failed, why)
 }
 
-func (p *Pipe) goDownAndUnlock(err error) {
+// goDownLocked returns the requests that the caller must fail, with their error, after it has
+// unlocked the mutex.
+func (p *Pipe) goDownLocked(err error) (failed []request, why error) {
 	if p.state != down {
 		p.cfg.Log.Down(err)
 	} else {
@@ -124,12 +136,14 @@ func (p *Pipe) goDownAndUnlock(err error) {
 	}
 	p.state = down
 	p.why = p.cfg.Error("connect", fmt.Errorf("%w: %w", ErrDown, err))
-	why, failed := p.why, p.queue
-	p.queue = nil
+	failed, p.queue = p.queue, nil
 	for _, r := range failed {
 		p.oweLocked(r)
 	}
-	p.mu.Unlock()
+	return failed, p.why
+}
+
+func failQueued(failed []request, why error) {
 	for _, r := range failed {
 		r.finish(Result{Err: why, Sent: r.resends > 0, Resent: r.resends > 0})
 	}
@@ -139,13 +153,4 @@ func (p *Pipe) isConnecting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state == connecting
-}
-
-func (p *Pipe) isClosed() bool {
-	select {
-	case <-p.cfg.Closed:
-		return true
-	default:
-		return false
-	}
 }

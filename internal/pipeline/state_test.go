@@ -17,28 +17,27 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const maxLease = 30 * time.Second
 
-// unused returns a pipe that never connects.
-func unused() *Pipe {
+// unconnected returns a pipe that cannot connect.
+func unconnected() *Pipe {
 	return New(Config{
-		Timeout: time.Second, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Closed: make(chan struct{}), Log: quiet{},
-		Connect: func(context.Context) (*Conn, error) { return nil, errors.New("nobody is there") },
+		Timeout: time.Second, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: context.Background(), Log: discardLog{},
+		Connect: func(context.Context) (*Conn, error) { return nil, errors.New("no server") },
 		Error:   func(op string, err error) error { return err },
 	})
 }
 
-// quiet is a log that tells nothing.
-type quiet struct{}
+type discardLog struct{}
 
-func (quiet) Down(error)                         {}
-func (quiet) StillDown(error)                    {}
-func (quiet) Up()                                {}
-func (quiet) Quarantined(time.Duration)          {}
-func (quiet) ReleaseRefused(scripts.Call, error) {}
+func (discardLog) Down(error)                         {}
+func (discardLog) StillDown(error)                    {}
+func (discardLog) Up()                                {}
+func (discardLog) Quarantined(time.Duration)          {}
+func (discardLog) ReleaseRefused(scripts.Call, error) {}
 
-// The timer of a connection that is made in the last moment comes too late: a pipe that it took down while the link is alive would
-// stay down for ever, since nobody would connect it again.
-func TestATimerThatComesTooLateLeavesThePipeUp(t *testing.T) {
-	p := unused()
+// The connect timer may fire just after the connection was made. A pipe that it took down then
+// would stay down for ever: a live connection is not connected again.
+func TestALateConnectTimerLeavesThePipeUp(t *testing.T) {
+	p := unconnected()
 	for before, after := range map[state]state{connecting: down, up: up} {
 		p.mu.Lock()
 		p.state = before
@@ -50,22 +49,22 @@ func TestATimerThatComesTooLateLeavesThePipeUp(t *testing.T) {
 	}
 }
 
-// However many releases a server refuses, and for how long: what is kept of them is bounded, they go out seldom, and in the end no
-// more.
-func TestWhatIsSetAsideIsBounded(t *testing.T) {
+// The number of releases that are set aside is bounded, their retries become rare, and end after
+// one max lease.
+func TestReleasesSetAsideAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := unused()
+		p := unconnected()
 		p.state = up
 		refusal := errors.New("refused")
 		releaseOf := func(i int) request {
 			return request{call: scripts.Release([]scripts.Name{scripts.NewName("k")}, scripts.NewOwner("o", uint64(i)), 0), claim: new(Claim)}
 		}
-		const many = 3 * maxRefusals
+		const many = 3 * maxSetAside
 		for i := range many {
 			p.setAside(releaseOf(i), refusal)
 		}
-		if kept := len(p.refused.waiting); kept != maxRefusals {
-			t.Errorf("%d are kept, want %d", kept, maxRefusals)
+		if kept := len(p.aside.requests); kept != maxSetAside {
+			t.Errorf("%d are kept, want %d", kept, maxSetAside)
 		}
 
 		began, sent := time.Now(), 0
@@ -73,26 +72,26 @@ func TestWhatIsSetAsideIsBounded(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			p.mu.Lock()
-			again := p.queue
+			retried := p.queue
 			p.queue = nil
 			p.mu.Unlock()
-			sent += len(again)
-			for _, r := range again {
+			sent += len(retried)
+			for _, r := range retried {
 				p.setAside(r, refusal)
 			}
-			if len(again) > 0 && time.Since(began) > maxLease {
-				t.Fatalf("sent again after %v", time.Since(began))
+			if len(retried) > 0 && time.Since(began) > maxLease {
+				t.Fatalf("resent after %v", time.Since(began))
 			}
 		}
-		if each := sent / maxRefusals; each < 5 || each > 15 || len(p.refused.waiting) > 0 {
-			t.Errorf("each was sent %d times more, and %d are left", each, len(p.refused.waiting))
+		if each := sent / maxSetAside; each < 5 || each > 15 || len(p.aside.requests) > 0 {
+			t.Errorf("each was resent %d times, and %d are left", each, len(p.aside.requests))
 		}
 
 		p.setAside(releaseOf(many), refusal)
 		p.state = idle // for Close
 		<-p.Close()
-		if len(p.refused.waiting) > 0 {
-			t.Errorf("%d are left after Close", len(p.refused.waiting))
+		if len(p.aside.requests) > 0 {
+			t.Errorf("%d are left after Close", len(p.aside.requests))
 		}
 	})
 }

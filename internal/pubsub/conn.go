@@ -10,22 +10,23 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// conn is one connection for messages, with a goroutine that writes and one that reads. What changes is under Subscriptions.mu.
+// conn is one connection for messages, with a goroutine that writes and one that reads.
+// Subscriptions.mu guards its fields.
 type conn struct {
-	raw        redis.Conn // not embedded: that would hide its timeouts from redisconn
-	changed    sync.Cond
-	unsent     []command
-	unanswered []command      // sent
-	pending    map[string]int // by channel: SUBSCRIBE commands that are unsent or unanswered
-	pinging    bool           // a ping is due
-	pinger     *time.Timer    // makes it so
-	idleSince  time.Time      // nobody subscribes
-	stoodSince time.Time      // a subscription does, or did
-	over       bool           // the writer is to end
-	writerDone chan struct{}
+	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
+	changed        sync.Cond
+	unsent         []command
+	unanswered     []command      // sent
+	pending        map[string]int // by channel: SUBSCRIBE commands that are unsent or unanswered
+	pingDue        bool
+	pinger         *time.Timer // sets pingDue
+	idleSince      time.Time   // when the last subscriber left
+	confirmedSince time.Time   // when the first subscription was confirmed
+	over           bool        // the writer must end
+	writerDone     chan struct{}
 }
 
-// command is a change of subscriptions, or a ping, which has no channel.
+// command is a SUBSCRIBE or UNSUBSCRIBE of one channel, or a ping.
 type command struct{ name, channel string }
 
 var ping = command{name: "PING"}
@@ -39,7 +40,7 @@ func (c *conn) sendLocked(name, channel string) {
 }
 
 func (c *conn) pingLocked() {
-	c.pinging = true
+	c.pingDue = true
 	c.changed.Signal()
 }
 
@@ -50,7 +51,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{raw: raw, pending: map[string]int{}, pinging: true, writerDone: make(chan struct{})}
+	c := &conn{raw: raw, pending: map[string]int{}, pingDue: true, writerDone: make(chan struct{})}
 	c.changed.L = &s.mu
 	c.pinger = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
@@ -72,7 +73,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 	return c, nil
 }
 
-// serve reads the connection until it dies, or until nobody has subscribed for a while: then the error is nil.
+// serve reads the connection until it dies, or until it is done: then the error is nil.
 func (s *Subscriptions) serve(c *conn) error {
 	go s.write(c)
 	err := s.read(c)
@@ -81,10 +82,10 @@ func (s *Subscriptions) serve(c *conn) error {
 	c.changed.Signal()
 	s.forEachLocked(func(_ string, ch *channel) {
 		s.setRefusedLocked(ch, false)
-		if !ch.stands {
+		if !ch.confirmed {
 			return
 		}
-		ch.stands = false
+		ch.confirmed = false
 		for _, subscriber := range ch.subscribers {
 			subscriber.OnUnsubscribed()
 		}
@@ -97,7 +98,7 @@ func (s *Subscriptions) serve(c *conn) error {
 	return err
 }
 
-// write sends changes and pings. A broken connection is the reader's to report.
+// write sends the commands. It reports no error: the reader reports a broken connection.
 func (s *Subscriptions) write(c *conn) {
 	defer close(c.writerDone)
 	for {
@@ -120,28 +121,28 @@ func (s *Subscriptions) write(c *conn) {
 	}
 }
 
-// takeUnsent waits for something to send. It returns false when the connection is over.
+// takeUnsent waits for commands to send. It returns false when the connection is over.
 func (s *Subscriptions) takeUnsent(c *conn) (batch []command, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(c.unsent) == 0 && !c.pinging && !c.over {
+	for len(c.unsent) == 0 && !c.pingDue && !c.over {
 		c.changed.Wait()
 	}
 	if c.over {
 		return nil, false
 	}
-	if c.pinging {
-		s.askAgainLocked(c)
+	if c.pingDue {
+		s.retryRefusedLocked(c)
 		c.unsent = append(c.unsent, ping)
 		c.pinger.Reset(s.silenceLocked())
 	}
-	batch, c.unsent, c.pinging = c.unsent, nil, false
+	batch, c.unsent, c.pingDue = c.unsent, nil, false
 	c.unanswered = append(c.unanswered, batch...)
 	return batch, true
 }
 
-// askAgainLocked subscribes again where the server refused.
-func (s *Subscriptions) askAgainLocked(c *conn) {
+// retryRefusedLocked requests the subscriptions again that the server refused.
+func (s *Subscriptions) retryRefusedLocked(c *conn) {
 	if s.refused == 0 {
 		return
 	}
@@ -161,19 +162,20 @@ func (s *Subscriptions) read(c *conn) error {
 		case err == nil:
 			kind, name, err = parse(reply)
 		case c.raw.Err() == nil && redisconn.IsServerError(err):
-			kind, err = refusal, nil
+			kind, err = kindError, nil
 		}
 		if err != nil {
 			return err
 		}
-		if over, err := s.handle(c, kind, name); over || err != nil {
+		if done, err := s.handle(c, kind, name); done || err != nil {
 			return err
 		}
 	}
 }
 
-// handle tells the subscribers of a reply, and returns whether the connection has done its work.
-func (s *Subscriptions) handle(c *conn, kind, name string) (over bool, err error) {
+// handle takes one reply and calls the subscribers that it concerns. It reports whether the
+// connection is done.
+func (s *Subscriptions) handle(c *conn, kind, name string) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -192,33 +194,38 @@ func (s *Subscriptions) handle(c *conn, kind, name string) (over bool, err error
 	}
 	sent := c.unanswered[0]
 	c.unanswered = c.unanswered[1:]
-	if kind != refusal && (kind != answerTo[sent.name] || name != sent.channel && sent != ping) {
+	if kind != kindError && (kind != answerTo[sent.name] || name != sent.channel && sent != ping) {
 		return false, fmt.Errorf("%w: %s of %.40q after %s", errMessage, kind, name, sent.name)
 	}
 	if sent.name == "SUBSCRIBE" {
-		s.subscribedLocked(c, sent.channel, kind != refusal)
+		s.subscribedLocked(c, sent.channel, kind != kindError)
 	}
-	done := len(s.channels) == 0 && len(c.unanswered) == 0 && len(c.unsent) == 0
-	return done && time.Since(c.idleSince) >= Linger, nil
+	return len(s.channels) == 0 && c.isDoneLocked(), nil
 }
 
-// subscribedLocked takes the answer to one SUBSCRIBE. A channel that was left and subscribed to again stands with the last one.
-func (s *Subscriptions) subscribedLocked(c *conn, name string, stands bool) {
+// isDoneLocked reports whether a connection without subscribers may be closed.
+func (c *conn) isDoneLocked() bool {
+	return len(c.unanswered) == 0 && len(c.unsent) == 0 && time.Since(c.idleSince) >= Linger
+}
+
+// subscribedLocked takes the answer to one SUBSCRIBE. A channel that was unsubscribed and
+// subscribed to again has several on their way: the last answer counts.
+func (s *Subscriptions) subscribedLocked(c *conn, name string, confirmed bool) {
 	if c.pending[name]--; c.pending[name] > 0 {
 		return
 	}
 	delete(c.pending, name)
 	ch := s.channels[name]
-	if ch == nil || ch.stands {
+	if ch == nil || ch.confirmed {
 		return
 	}
-	ch.stands = stands
-	s.setRefusedLocked(ch, !stands)
-	if !stands {
+	ch.confirmed = confirmed
+	s.setRefusedLocked(ch, !confirmed)
+	if !confirmed {
 		return
 	}
-	if c.stoodSince.IsZero() {
-		c.stoodSince = time.Now()
+	if c.confirmedSince.IsZero() {
+		c.confirmedSince = time.Now()
 	}
 	for _, subscriber := range ch.subscribers {
 		subscriber.OnSubscribed()

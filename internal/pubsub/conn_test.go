@@ -234,7 +234,8 @@ func TestAServerThatHangsUp(t *testing.T) {
 	})
 }
 
-// A pool that has no connection to spare leaves its other user alone. The subscription is made when it has one.
+// A pool that has no connection to spare leaves its other user alone. The subscription is made when
+// it has one.
 func TestAPoolWithoutASpareConnection(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {

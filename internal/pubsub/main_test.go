@@ -66,7 +66,8 @@ type server struct {
 	conns []net.Conn // the server's ends
 }
 
-// inBubble runs a test of subscriptions on a server whose connections serve answers, by default a master as it should be.
+// inBubble runs a test of subscriptions on a server whose connections serve answers, by default a
+// master as it should be.
 func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *pubsub.Subscriptions, *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,7 +228,8 @@ func readLength(in *bufio.Reader, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// confirmation is a server's reply to a subscriber's command: to PING, and to all else by its name and its argument.
+// confirmation is a server's reply to a subscriber's command: to PING, and to all else by its name
+// and its argument.
 func confirmation(args []string) string {
 	if args[0] == "PING" {
 		return "*2\r\n$4\r\npong\r\n$0\r\n\r\n"

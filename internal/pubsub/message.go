@@ -7,13 +7,13 @@ import (
 
 var answerTo = map[string]string{"SUBSCRIBE": "subscribe", "UNSUBSCRIBE": "unsubscribe", "PING": "pong"}
 
-// refusal is the kind of an error reply: the user may not subscribe to the channel, most likely. The connection is as good as
-// before, and carries the other subscriptions.
-const refusal = "error"
+// kindError is the kind of an error reply, for example when the user may not subscribe to the
+// channel. The connection still carries the other subscriptions.
+const kindError = "error"
 
 var errMessage = errors.New("not a reply to a subscriber")
 
-// parse takes apart what a server sends to a subscriber. A pong is an array while there are subscriptions, a status
+// parse reads a reply or a message. A pong is an array while there are subscriptions, and a status
 // otherwise.
 func parse(reply any) (kind, channel string, err error) {
 	if status, ok := reply.(string); ok && status == "PONG" {

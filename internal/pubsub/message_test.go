@@ -19,8 +19,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// hostileReplies are no replies to a subscriber. None announces what might just be allocated: only the connections of FuzzMessages
-// are bounded.
+// hostileReplies are no replies to a subscriber. None announces what might just be allocated: only
+// the connections of FuzzMessages are bounded.
 var hostileReplies = map[string]string{
 	"NOPERM":                     "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",
 	"an unknown command":         "-ERR unknown command\r\n",
@@ -53,8 +53,8 @@ var hostileReplies = map[string]string{
 	"a bulk without end": "$2\r\nabcd\r\n",
 }
 
-// A server that answers with what is no reply, or with an error, is not asked in haste. Nothing runs any more soon after the
-// subscriber has left.
+// A server that answers with what is no reply, or with an error, is not asked in haste. Nothing
+// runs any more soon after the subscriber has left.
 func TestHostileReplies(t *testing.T) {
 	for what, reply := range hostileReplies {
 		t.Run(what, func(t *testing.T) {
@@ -83,8 +83,9 @@ const (
 
 const fuzzTimeout = 100 * time.Millisecond
 
-// FuzzMessages has a server say anything to a subscriber. Nothing panics; no subscriber is told that a subscription stands, or of
-// a message, of which the server did not speak; nothing runs any more soon after the subscriber has left.
+// FuzzMessages has a server say anything to a subscriber. Nothing panics; no subscriber is told
+// that a subscription stands, or of a message, of which the server did not speak; nothing runs any
+// more soon after the subscriber has left.
 func FuzzMessages(f *testing.F) {
 	subscribed := "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
 	message := "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n"

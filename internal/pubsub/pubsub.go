@@ -1,5 +1,17 @@
-// Package pubsub subscribes to the channels of one Redis server over one connection of a pool, which is made for the first
-// subscriber and closed soon after the last has gone. Messages are hints: some may be missed, and one may come twice.
+// Package pubsub subscribes to channels of one Redis server, over one connection of a pool. The
+// connection is made for the first subscriber and closed soon after the last one cancels.
+//
+// A channel that has subscribers is, for each connection:
+//
+//	            SUBSCRIBE answered
+//	requested ─────────────────────▶ confirmed ──▶ OnSubscribed, then OnMessage for each message
+//	    ▲  │ the server refuses          │
+//	    │  ▼                             │ the connection dies
+//	    │ refused: requested again       ▼
+//	    │ with the next ping          OnUnsubscribed
+//	    └────────────────────────────────┘ requested on the next connection, after a backoff
+//
+// Messages are hints: a message may be missed, or arrive twice.
 package pubsub
 
 import (
@@ -14,7 +26,8 @@ import (
 )
 
 const (
-	// Linger is how long the connection is kept once nobody subscribes any more: callers that lock in turns come back soon.
+	// Linger is how long the connection outlives the last subscriber: a caller that locks
+	// repeatedly subscribes again soon.
 	Linger = 200 * time.Millisecond
 
 	minBackoff = 10 * time.Millisecond
@@ -23,21 +36,21 @@ const (
 
 var errClosed = errors.New("closed")
 
-// Subscriber is told of one channel. Its methods are called one at a time, and not after cancel has returned. They must not
-// block, nor call Subscribe or cancel.
+// Subscriber receives the events of one channel. Its methods are called one at a time, and never
+// after cancel has returned. They must not block, nor call Subscribe or cancel.
 type Subscriber interface {
-	// OnSubscribed is called when the subscription stands, and again when it stands anew: what was published before may have been
-	// missed.
+	// OnSubscribed is called when the server has confirmed the subscription, after each connection
+	// anew. Messages published before may have been missed.
 	OnSubscribed()
 	// OnMessage is called for each message.
 	OnMessage()
-	// OnUnsubscribed is called when the subscription stands no more. It is tried again.
+	// OnUnsubscribed is called when a confirmed subscription is lost. It is requested again.
 	OnUnsubscribed()
 }
 
-// Subscriptions is what is subscribed to on one server. It is safe for concurrent use.
+// Subscriptions holds the subscriptions to channels of one server. It is safe for concurrent use.
 //
-// A connection dies when the server is silent for two timeouts. It is pinged after the first.
+// A silent server is pinged after one timeout. After two, its connection is closed.
 type Subscriptions struct {
 	pool    redisconn.Pool
 	timeout time.Duration
@@ -45,27 +58,29 @@ type Subscriptions struct {
 
 	mu       sync.Mutex
 	channels map[string]*channel
-	refused  int // of channels, by the server
+	refused  int // how many channels the server refused
 	running  bool
 	ended    chan struct{} // closed when the run goroutine has ended
 	closing  bool
-	unwanted chan struct{} // closed when a pause is to end: nobody subscribes any more
+	endPause chan struct{} // closed to end a pause: there is no subscriber any more
 	conn     *conn         // nil when there is none
 }
 
-// channel is one that somebody subscribes to.
+// channel is a channel that has subscribers.
 type channel struct {
 	subscribers []Subscriber
-	stands      bool
-	refused     bool // by the server, which is asked again with the next ping
+	confirmed   bool
+	refused     bool // by the server; requested again with the next ping
 }
 
-// New returns Subscriptions over connections of a pool. Every wait is bounded by the timeout. The source is for the jitter.
+// New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source
+// seeds the jitter.
 func New(pool redisconn.Pool, timeout time.Duration, source rand.Source) *Subscriptions {
 	return &Subscriptions{pool: pool, timeout: timeout, rng: rand.New(source), channels: map[string]*channel{}}
 }
 
-// Subscribe subscribes to a channel until cancel is called.
+// Subscribe subscribes to a channel until cancel is called. Cancel is idempotent. After Close,
+// Subscribe does nothing.
 func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +91,7 @@ func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 		s.sendLocked("SUBSCRIBE", name)
 	}
 	c.subscribers = append(c.subscribers, to)
-	if c.stands {
+	if c.confirmed {
 		to.OnSubscribed()
 	}
 	if !s.running && !s.closing {
@@ -86,10 +101,10 @@ func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 	return sync.OnceFunc(func() { s.remove(name, c, to) })
 }
 
-func (s *Subscriptions) remove(name string, c *channel, gone Subscriber) {
+func (s *Subscriptions) remove(name string, c *channel, subscriber Subscriber) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(c.subscribers, gone)
+	i := slices.Index(c.subscribers, subscriber)
 	c.subscribers = slices.Delete(c.subscribers, i, i+1)
 	if len(c.subscribers) > 0 {
 		return
@@ -123,8 +138,8 @@ func (s *Subscriptions) setRefusedLocked(c *channel, refused bool) {
 	}
 }
 
-// silenceLocked is how long a connection may be silent before it is pinged. The last ping finds that nobody has subscribed for a
-// while.
+// silenceLocked is how long a connection may be silent before it is pinged. Without subscribers the
+// reply to the ping ends it: see [conn.isDoneLocked].
 func (s *Subscriptions) silenceLocked() time.Duration {
 	if len(s.channels) == 0 {
 		return min(Linger, s.timeout)
@@ -132,14 +147,15 @@ func (s *Subscriptions) silenceLocked() time.Duration {
 	return s.timeout
 }
 
-// Close ends the subscriptions. The channel that it returns is closed when nothing runs any more.
+// Close ends the subscriptions. The channel that it returns is closed when no goroutine runs any
+// more.
 func (s *Subscriptions) Close() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = true
 	s.endPauseLocked()
 	if s.conn != nil {
-		s.conn.pingLocked() // whatever comes ends it
+		s.conn.pingLocked() // the next reply ends the connection
 	}
 	if !s.running {
 		none := make(chan struct{})
@@ -149,18 +165,19 @@ func (s *Subscriptions) Close() <-chan struct{} {
 	return s.ended
 }
 
-// run keeps a connection while somebody subscribes.
+// run keeps a connection while there are subscribers.
 func (s *Subscriptions) run(ended chan struct{}) {
 	defer close(ended)
 	backoff := minBackoff
-	for s.goOn() {
+	for s.keepRunning() {
 		c, err := s.connect()
 		if err == nil {
 			if err = s.serve(c); err == nil {
 				continue
 			}
-			// A server that lets everybody in and then throws them out is as good as dead.
-			if !c.stoodSince.IsZero() && time.Since(c.stoodSince) >= maxBackoff {
+			// A server that accepts connections and closes them at once gets the growing backoff of
+			// a dead one.
+			if !c.confirmedSince.IsZero() && time.Since(c.confirmedSince) >= maxBackoff {
 				backoff = minBackoff
 			}
 		}
@@ -170,21 +187,21 @@ func (s *Subscriptions) run(ended chan struct{}) {
 	}
 }
 
-// goOn tells whether somebody subscribes. If not, the goroutine has to end.
-func (s *Subscriptions) goOn() bool {
+// keepRunning returns false, and counts the run goroutine as ended, when there are no subscribers.
+func (s *Subscriptions) keepRunning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = len(s.channels) > 0 && !s.closing
 	return s.running
 }
 
-// pause returns false when nobody subscribes any more.
+// pause waits. It returns false when there are no subscribers any more.
 func (s *Subscriptions) pause(d time.Duration) bool {
 	s.mu.Lock()
-	if s.unwanted == nil {
-		s.unwanted = make(chan struct{})
+	if s.endPause == nil {
+		s.endPause = make(chan struct{})
 	}
-	unwanted := s.unwanted
+	end := s.endPause
 	if len(s.channels) == 0 || s.closing {
 		s.endPauseLocked()
 	}
@@ -194,19 +211,19 @@ func (s *Subscriptions) pause(d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-unwanted:
+	case <-end:
 		return false
 	}
 }
 
 func (s *Subscriptions) endPauseLocked() {
-	if s.unwanted != nil {
-		close(s.unwanted)
-		s.unwanted = nil
+	if s.endPause != nil {
+		close(s.endPause)
+		s.endPause = nil
 	}
 }
 
-// forEachLocked calls fn for every channel, in the order of the names, so that a run can be replayed.
+// forEachLocked calls fn for every channel in the order of names, so that a run can be replayed.
 func (s *Subscriptions) forEachLocked(fn func(name string, c *channel)) {
 	for _, name := range slices.Sorted(maps.Keys(s.channels)) {
 		fn(name, s.channels[name])

@@ -40,7 +40,8 @@ func TestSubscribersShareAConnection(t *testing.T) {
 	})
 }
 
-// A subscriber that comes when the subscription stands is told so at once. One that has left is told nothing more.
+// A subscriber that comes when the subscription stands is told so at once. One that has left is
+// told nothing more.
 func TestSubscribersComeAndGo(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
 		var first, second, third recorder
@@ -67,8 +68,8 @@ func TestSubscribersComeAndGo(t *testing.T) {
 	})
 }
 
-// A channel that is left and subscribed to again stands with the reply to the last SUBSCRIBE, not to the first, whether the last
-// has been sent by then (waits) or not.
+// A channel that is left and subscribed to again stands with the reply to the last SUBSCRIBE, not
+// to the first, whether the last has been sent by then (waits) or not.
 func TestTheLastSubscriptionCounts(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
@@ -134,7 +135,8 @@ func TestTheConnectionLingers(t *testing.T) {
 	})
 }
 
-// With a timeout shorter than Linger, a connection that lingers does not die of silence under a subscriber that comes back.
+// With a timeout shorter than Linger, a connection that lingers does not die of silence under a
+// subscriber that comes back.
 func TestALingeringConnectionIsPinged(t *testing.T) {
 	const short = pubsub.Linger / 4
 	inBubble(t, nil, func(t *testing.T, _ *pubsub.Subscriptions, srv *server) {
@@ -229,7 +231,8 @@ func closesWithin(t *testing.T, s *pubsub.Subscriptions, atMost time.Duration) {
 	wantNoneRunning(t)
 }
 
-// Messages that go on coming keep no connection after Close. Found by the simulation, with seed 18121.
+// Messages that go on coming keep no connection after Close. Found by the simulation, with seed
+// 18121.
 func TestCloseWhileMessagesCome(t *testing.T) {
 	talkative := func(c net.Conn) {
 		ended := make(chan struct{})
@@ -277,7 +280,8 @@ func TestCloseWhileConnecting(t *testing.T) {
 	})
 }
 
-// A pool whose dials hang, whatever the context says, holds up neither cancel nor the call of Close.
+// A pool whose dials hang, whatever the context says, holds up neither cancel nor the call of
+// Close.
 func TestADialThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})

@@ -34,7 +34,8 @@ func subscribeRange(s *pubsub.Subscriptions, from, to int, standing *atomic.Int6
 	return cancels
 }
 
-// confirming answers as a server should, and counts the commands. Replies to what came together leave together.
+// confirming answers as a server should, and counts the commands. Replies to what came together
+// leave together.
 func confirming(count func(command string)) func(net.Conn) {
 	return func(c net.Conn) {
 		defer c.Close()
@@ -56,8 +57,8 @@ func confirming(count func(command string)) func(net.Conn) {
 	}
 }
 
-// Commands that wait to be sent cost the replies that come meanwhile nothing: a channel takes the same time, whether or not half of
-// the many wait.
+// Commands that wait to be sent cost the replies that come meanwhile nothing: a channel takes the
+// same time, whether or not half of the many wait.
 func TestManySubscriptions(t *testing.T) {
 	together := 4 * subscribeToMany(t, manyChannels/4, manyChannels/4)
 	inHalves := subscribeToMany(t, manyChannels, manyChannels/2)
@@ -67,8 +68,9 @@ func TestManySubscriptions(t *testing.T) {
 	}
 }
 
-// subscribeToMany subscribes to so many channels, and cancels, and returns how much real time that takes. The first of them are
-// sent together, and are answered only when the others wait to be sent.
+// subscribeToMany subscribes to so many channels, and cancels, and returns how much real time that
+// takes. The first of them are sent together, and are answered only when the others wait to be
+// sent.
 func subscribeToMany(t *testing.T, many, first int) time.Duration {
 	t.Helper()
 	began := time.Now()

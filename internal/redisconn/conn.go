@@ -1,6 +1,9 @@
-// Package redisconn uses a redigo connection so that no read or write lasts longer than a timeout, whatever the server and the
-// network do, and, behind LimitReplies, so that no reply ends the process. Only a pool whose dial ignores its context can hold a
-// caller up.
+// Package redisconn uses a redigo connection within timeouts, and classifies the errors of
+// connections and servers.
+//
+// [Send], [Receive] and [ReceiveBy] return within the timeout, whatever the server and the network
+// do. Behind [LimitReplies] no reply can end the process. Only [Get] may take longer: a pool's dial
+// may ignore its context.
 package redisconn
 
 import (
@@ -18,22 +21,22 @@ import (
 )
 
 var (
-	// ErrTimeout: the server did not answer in time. What it was asked may yet be carried out.
+	// ErrTimeout: the server did not answer in time. It may still carry out the command.
 	ErrTimeout = errors.New("timed out")
-	// ErrReply: the reply is none that redigo can read.
+	// ErrReply: redigo cannot read the reply.
 	ErrReply = errors.New("malformed reply")
 	// ErrPool: the pool panicked.
 	ErrPool = errors.New("the pool panicked")
 )
 
-// Pool is what is needed of a *redis.Pool.
+// Pool is the part of a *redis.Pool that this package uses.
 type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// Get takes a connection, which is alive, from a pool that may be closed meanwhile. Redigo panics ("send on closed channel") when a
-// pool that waits was closed and the context has ended: that is ErrPool. What a server repeats of a command, which may be a password,
-// is cut from its error.
+// Get takes a live connection from a pool that may be closed concurrently. Redigo panics ("send on
+// closed channel") when the context ends while Get waits at a pool that was closed: Get then
+// returns [ErrPool]. Its errors never repeat a command's arguments, one of which may be a password.
 func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -51,7 +54,8 @@ func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 	return c, nil
 }
 
-// redacted takes a command's arguments out of a server's error: a server that does not know AUTH repeats the password.
+// redacted cuts a command's arguments from a server's error: a server that does not know AUTH
+// repeats the password.
 func redacted(err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
@@ -64,7 +68,8 @@ func redacted(err error) error {
 	return redis.Error(text)
 }
 
-// Send writes by a caller that is the connection's only user, and flushes. A pool of the caller's may have no timeout for writes.
+// Send calls write and flushes, within the timeout: a user's pool may set none for writes. At the
+// timeout it kills the connection and returns [ErrTimeout]. The connection must have no other user.
 func Send(c redis.Conn, timeout time.Duration, write func() error) error {
 	killed := make(chan struct{})
 	overdue := time.AfterFunc(timeout, func() {
@@ -82,11 +87,13 @@ func Send(c redis.Conn, timeout time.Duration, write func() error) error {
 	return err
 }
 
-// Receive reads one reply. An error of the connection's leaves it dead; the server's own error replies do not. A connection that is
-// no redis.ConnWithTimeout is not read: every connection of a *redis.Pool is one.
+// Receive reads one reply within the timeout, or returns [ErrTimeout]. An error of the connection
+// leaves it dead; an error reply does not. The connection must be a redis.ConnWithTimeout, as every
+// connection of a *redis.Pool is.
 func Receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 	defer func() {
-		// redigo allocates what a reply's header announces: a pool of the caller's does not bound it.
+		// redigo allocates what a reply's header announces. Only the connections of our own pools
+		// bound that.
 		if x := recover(); x != nil {
 			value, err = nil, fmt.Errorf("%w: %v", ErrReply, x)
 		}
@@ -98,7 +105,8 @@ func Receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 	return value, err
 }
 
-// ReceiveBy is Receive before the context's deadline, or within the timeout where it has none. Errors name the timeout.
+// ReceiveBy is [Receive] before the context's deadline, or within the timeout where it has none.
+// Errors name the timeout.
 func ReceiveBy(ctx context.Context, c redis.Conn, timeout time.Duration) (any, error) {
 	left := timeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -111,8 +119,8 @@ func ReceiveBy(ctx context.Context, c redis.Conn, timeout time.Duration) (any, e
 	return value, err
 }
 
-// TimedOut makes ErrTimeout, with the timeout that was set, of a context's deadline. It leaves other errors, and what they say of
-// where they come from, as they are.
+// TimedOut turns the error of a context's deadline into [ErrTimeout] with the timeout. It returns
+// other errors unchanged.
 func TimedOut(err error, timeout time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w after %v", ErrTimeout, timeout)
@@ -120,9 +128,11 @@ func TimedOut(err error, timeout time.Duration) error {
 	return err
 }
 
-// Kill makes sure that a connection is dead before it is closed: to close one with replies outstanding waits for them.
+// Kill makes a connection dead before it is closed: closing a live one waits for its outstanding
+// replies.
 func Kill(c redis.Conn) {
-	// To read with a deadline in the past fails and closes the socket, as soon as what is buffered has been read.
+	// A read with a deadline in the past fails and closes the socket, once the buffered replies
+	// have been read.
 	for range 10_000 {
 		if c.Err() != nil {
 			return
@@ -131,13 +141,14 @@ func Kill(c redis.Conn) {
 	}
 }
 
-// IsBroken tells the error of a connection that was made and then died.
+// IsBroken reports whether err is of a connection that was made and then died.
 func IsBroken(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func isTimeout(err error) bool {
-	var late net.Error
+	var netErr net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.As(err, &late) && late.Timeout()
+		errors.As(err, &netErr) && netErr.Timeout()
 }

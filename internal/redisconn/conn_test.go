@@ -15,8 +15,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// redigo panics ("send on closed channel") when a pool that waits was closed and the context is done. Which of two ways it
-// takes is chance, so it is asked until both have surely been taken.
+// redigo panics ("send on closed channel") when a pool that waits was closed and the context is
+// done. Which of two ways it takes is chance, so it is asked until both have surely been taken.
 func TestGetOutlivesAClosedPool(t *testing.T) {
 	pool := &redis.Pool{Wait: true, MaxActive: 1, Dial: func() (redis.Conn, error) { return nil, errors.New("no") }}
 	if c, err := Get(t.Context(), pool); err == nil {
@@ -93,7 +93,8 @@ func TestReceiveFromASilentServer(t *testing.T) {
 	})
 }
 
-// A connection that does not say how to bound a read, as one that is embedded as a redis.Conn, is not read without a bound.
+// A connection that does not say how to bound a read, as one that is embedded as a redis.Conn, is
+// not read without a bound.
 func TestReceiveNeedsTimeouts(t *testing.T) {
 	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
 		time.AfterFunc(10*timeout, func() { server.Close() })

@@ -5,30 +5,31 @@ import (
 	"net"
 )
 
-// Bounds of what a reply to our commands can be. redigo allocates what a reply's header announces, and recurses into
-// arrays, without a limit of its own: a hostile server could end the process.
+// Bounds of a reply to our commands. redigo has none: it allocates what a reply's header announces,
+// and recurses into arrays, so a hostile server could end the process.
 const (
 	maxBulk   = 1 << 20
 	maxArray  = 1 << 12
 	maxDepth  = 8
 	maxLine   = 1 << 14
-	maxDigits = 19      // of an integer: redigo lets longer ones overflow
+	maxDigits = 19      // of an integer: in redigo a longer one overflows
 	maxTotal  = 1 << 20 // bytes of bulk strings and elements of arrays in one reply, nested ones included
 )
 
-var errTooLarge = errors.New("the reply is larger than any to our commands")
+var errTooLarge = errors.New("the reply is larger than any reply to our commands")
 
-// LimitReplies returns the connection with its incoming RESP stream held to the bounds above.
+// LimitReplies returns the connection with bounds on its incoming RESP stream: see the constants. A
+// reply that exceeds one makes Read fail for good.
 func LimitReplies(c net.Conn) net.Conn { return &limitedConn{Conn: c} }
 
 type limitedConn struct {
 	net.Conn
 	line  int   // bytes of the current line read so far
 	kind  byte  // the line's first byte
-	value int   // of a length header, −1 when negative; of an integer the number of characters
+	value int   // of a length header, −1 when negative; of an integer, the number of its characters
 	total int   // see maxTotal
-	skip  int   // bytes of a bulk string, its CRLF included, still to pass
-	open  []int // elements still missing in each open array
+	skip  int   // bytes of a bulk string still to come, with its CRLF
+	open  []int // elements still to come in each open array
 	err   error
 }
 
@@ -99,7 +100,7 @@ func (c *limitedConn) endLine() error {
 		c.open = append(c.open, value)
 		return nil
 	}
-	// One element is complete, and with it perhaps the arrays that it was the last of.
+	// An element is complete. It may complete the arrays around it.
 	for len(c.open) > 0 {
 		last := &c.open[len(c.open)-1]
 		if *last--; *last > 0 {

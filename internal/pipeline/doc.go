@@ -1,0 +1,34 @@
+// Package pipeline carries the calls of many callers to one server, in order, over one connection
+// at a time.
+//
+// A pipe connects with its first call. One writer flushes the calls that have gathered in the
+// queue, one reader takes the replies and hands them out in the same order. The states of a pipe:
+//
+//	        Start                 connected
+//	idle ───────────▶ connecting ───────────▶ up
+//	                   │      ▲                │
+//	    cannot connect │      └────────────────┤ the connection dies
+//	                   ▼                       │
+//	                  down ◀───────────────────┘ no reply within the timeout
+//	                    └── probed with a backoff; connected ──▶ up
+//
+// While a pipe is down, calls fail at once. The life of a request:
+//
+//	Start ──▶ queue ──▶ written ──▶ reply ──▶ Receiver.Done
+//	            ▲          │          │
+//	            ├──────────┤          │      the connection died: resent, at most three times
+//	            ├──────────┼──────────┤      the script is not known (NOSCRIPT): resent as text, once
+//	            ├──────────┼──────────┘      the marker is stale: resent after the admit call, once
+//	            │          └──▶ Done(error)  no reply within the timeout, or resent too often;
+//	            │                            a release is then owed
+//	            └── set aside                a release that the server refused, after its Done
+//
+// Every script may be carried out twice, so a request may be resent. A release must reach the
+// server:
+//
+//   - A release that is owed goes out on the next connection, before any new call.
+//   - A release that is set aside goes out again with a growing pause, and delays no other call.
+//
+// The files, each of which uses only those above it: request.go, conn.go, retry.go, state.go,
+// setaside.go, serve.go, connect.go, pipe.go.
+package pipeline

@@ -1,0 +1,76 @@
+package pipeline
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+var (
+	// ErrClosed: the pipe was closed.
+	ErrClosed = errors.New("closed")
+	// ErrDown: the server did not answer before, is probed in the background, and was not asked
+	// again.
+	ErrDown = errors.New("down")
+	// ErrTimeout: the server did not answer in time. It may still carry out the call.
+	ErrTimeout = redisconn.ErrTimeout
+)
+
+// Result is the outcome of a call.
+type Result struct {
+	Reply scripts.Reply // when Err is nil
+	Err   error         // made by Config.Error
+	RunID string        // of the process that replied
+	Sent  bool          // the call reached the wire: with an error, it may have been carried out
+	// Resent: the call was on a connection that died, and was sent again. The first copy may have
+	// been carried out.
+	Resent bool
+	// NothingDone: an error reply proves that the server carried out nothing of a request for a
+	// grant, and will not.
+	NothingDone bool
+	// RefusesKeys: the server replied with an error that may concern the call's keys alone.
+	RefusesKeys bool
+}
+
+// Receiver takes the outcome of a call.
+type Receiver interface {
+	// Done is called once for each call that Start accepted. A server that does not answer delays
+	// it by about two timeouts, connections that die repeatedly by a few more. The pipe's
+	// goroutines call it, so it must not block.
+	Done(Result)
+}
+
+// Claim is what a pipe knows of one owner's calls on one node. The zero value is ready for use.
+type Claim struct {
+	abandoned     atomic.Bool // the owner wants no grant any more
+	mayArriveLate atomic.Bool // a request for a grant was on a connection that died: it may be carried out at any time
+}
+
+// Abandon declares that the owner wants no grant any more: its requests for a grant are not resent.
+// It must be called before the owner's release is started, so that no request follows that release.
+func (c *Claim) Abandon() { c.abandoned.Store(true) }
+
+// request is one call on its way through a pipe.
+type request struct {
+	call     scripts.Call
+	claim    *Claim   // nil for a call that can grant nothing
+	to       Receiver // nil where the outcome interests no caller
+	resends  int      // how many connections died with it
+	source   bool     // the server does not know the script by its hash
+	order    uint64   // of a release that is owed: lower ones go first
+	retry    *retry   // of a release that the server has refused before
+	admitted bool     // the marker was stale, and has been written since
+}
+
+// isAbandoned reports whether the request is for a grant that its owner wants no more.
+func (r request) isAbandoned() bool {
+	return r.call.IsAcquire() && r.claim != nil && r.claim.abandoned.Load()
+}
+
+func (r request) finish(result Result) {
+	if r.to != nil {
+		r.to.Done(result)
+	}
+}

@@ -1,0 +1,64 @@
+package pipeline
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	minRetryPause = 250 * time.Millisecond
+	maxRetryPause = 5 * time.Second
+	maxSetAside   = 1024
+)
+
+// retry is the schedule of one release that the server refused.
+type retry struct {
+	pause time.Duration
+	due   time.Time // when the release goes out again
+	end   time.Time // the key has expired by then: the owner asked for no grant after the first refusal
+}
+
+// releaseList holds the releases that are set aside, in the order in which the server refused them,
+// one for each owner.
+type releaseList struct{ requests []request }
+
+// add appends a release in place of its owner's former one. A full list drops its oldest: that key
+// expires by its lease.
+func (l *releaseList) add(r request) {
+	l.remove(r.claim)
+	if len(l.requests) == maxSetAside {
+		l.requests = slices.Delete(l.requests, 0, 1)
+	}
+	l.requests = append(l.requests, r)
+}
+
+// remove drops the release of an owner. Releases without a claim stay.
+func (l *releaseList) remove(claim *Claim) {
+	if claim != nil {
+		l.requests = slices.DeleteFunc(l.requests, func(r request) bool { return r.claim == claim })
+	}
+}
+
+// nextDue returns when the first release is due; ok is false for an empty list.
+func (l *releaseList) nextDue() (first time.Time, ok bool) {
+	for i, r := range l.requests {
+		if i == 0 || r.retry.due.Before(first) {
+			first = r.retry.due
+		}
+	}
+	return first, len(l.requests) > 0
+}
+
+// takeDue removes the releases that are due, and returns those whose keys may still be there.
+func (l *releaseList) takeDue(now time.Time) (due []request) {
+	l.requests = slices.DeleteFunc(l.requests, func(r request) bool {
+		if now.Before(r.retry.due) {
+			return false
+		}
+		if now.Before(r.retry.end) {
+			due = append(due, r)
+		}
+		return true
+	})
+	return due
+}

@@ -1,0 +1,183 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// server is the Redis server of a node, over a pool.
+type server struct {
+	opts     options
+	pool     *redis.Pool
+	address  string // of the URL; empty for a pool of the user's
+	database int    // of the URL; 0 for a pool of the user's
+	// learned is the address that the server reports for itself, once a connection was made.
+	learned atomic.Pointer[string]
+}
+
+// name returns the name given by [WithName], or else the URL's address, or else the address that
+// the server reports.
+func (s *server) name() string {
+	if s.opts.name != "" {
+		return s.opts.name
+	}
+	if s.address != "" {
+		return s.address
+	}
+	if learned := s.learned.Load(); learned != nil {
+		return *learned
+	}
+	return Unnamed
+}
+
+// connect takes a connection from the pool and checks the server at its other end.
+func (s *server) connect(ctx context.Context) (*pipeline.Conn, error) {
+	c, err := s.takeConn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.handshake(ctx, c)
+	if err != nil {
+		redisconn.Kill(c)
+		c.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// takeConn takes a connection from the pool.
+func (s *server) takeConn(ctx context.Context) (redis.Conn, error) {
+	c, err := redisconn.Get(ctx, s.pool)
+	if errors.Is(err, redisconn.ErrPool) {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	return c, err
+}
+
+func (s *server) newConn(c redis.Conn, runID string, database int) *pipeline.Conn {
+	return pipeline.NewConn(c, runID, scripts.MarkerRun(runID, database), s.opts.maxLease)
+}
+
+// handshake identifies the server and refuses one that must not be a node: a replica, a server that
+// evicts, one of another deployment. It loads the scripts, and keeps the marker unless the server
+// refuses all writes.
+func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, error) {
+	all := scripts.All()
+	err := redisconn.Send(c, s.opts.timeout, func() error {
+		for _, section := range []string{"server", "replication", "memory"} {
+			if err := c.Send("INFO", section); err != nil {
+				return err
+			}
+		}
+		for _, script := range all {
+			if err := c.Send("SCRIPT", "LOAD", script.Source()); err != nil {
+				return err
+			}
+		}
+		return c.Send("CLIENT", "INFO")
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	replies := make([]any, 3+len(all)+1)
+	errs := make([]error, len(replies))
+	for i := range replies {
+		replies[i], errs[i] = redisconn.ReceiveBy(ctx, c, s.opts.timeout)
+		if errs[i] != nil && c.Err() != nil {
+			return nil, errs[i]
+		}
+	}
+	if errs[0] != nil {
+		return nil, fmt.Errorf("reading INFO server: %w", errs[0])
+	}
+	var found info
+	for _, reply := range replies[:3] {
+		if section, ok := reply.([]byte); ok { // an emulation of Redis may not have the later sections
+			found.read(string(section))
+		}
+	}
+	if err := found.refuse(); err != nil {
+		return nil, err
+	}
+	for _, err := range errs[3 : 3+len(all)] {
+		if err != nil {
+			return nil, fmt.Errorf("loading the scripts: %w", err)
+		}
+	}
+	s.learnName(replies[3+len(all)])
+
+	conn := s.newConn(c, found.runID, s.databaseIn(replies[3+len(all)]))
+	reply, err := conn.Call(ctx, s.admitCall(false), s.opts.timeout)
+	switch {
+	case err == nil:
+		conn.Quarantine, err = s.quarantineLeft(reply.Admit)
+		return conn, err
+	case redisconn.RefusesWrites(err):
+		// Renewals and releases need no marker. A request for a grant finds it stale, and writes it
+		// first.
+		return conn, nil
+	default:
+		return nil, fmt.Errorf("keeping the marker: %w", err)
+	}
+}
+
+// admitCall returns the call that keeps the marker for the process at the connection's other end.
+func (s *server) admitCall(byOperator bool) scripts.Call {
+	args := scripts.AdmitArgs{MaxLease: s.opts.maxLease, Quarantine: s.opts.maxLease, ByOperator: byOperator}
+	if s.opts.noQuarantine {
+		args.Quarantine = 0
+	}
+	return scripts.Admit(args)
+}
+
+// quarantineLeft reads the reply to admitCall. The error wraps ErrMaxLease.
+func (s *server) quarantineLeft(reply scripts.AdmitReply) (left time.Duration, err error) {
+	if reply.MaxLease != 0 {
+		err = differentMaxLease(reply.MaxLease, s.opts.maxLease)
+	}
+	return reply.Left, err
+}
+
+func differentMaxLease(deployment, client time.Duration) error {
+	return fmt.Errorf("%w: the deployment's is %v, this client's %v", ErrMaxLease, deployment, client)
+}
+
+// learnName takes the server's address from a reply to CLIENT INFO, where the reply has it.
+func (s *server) learnName(clientInfo any) {
+	if address, ok := clientInfoField(clientInfo, "laddr"); ok {
+		s.learned.CompareAndSwap(nil, &address)
+	}
+}
+
+// databaseIn takes the connection's database from a reply to CLIENT INFO. A server older than Redis
+// 6.2, and one that forbids CLIENT INFO to the user, does not name it: then it is the URL's, or 0
+// over a pool of the user's.
+func (s *server) databaseIn(clientInfo any) int {
+	digits, _ := clientInfoField(clientInfo, "db")
+	if number, err := strconv.ParseUint(digits, 10, 31); err == nil {
+		return int(number)
+	}
+	return s.database
+}
+
+// clientInfoField returns a field of a reply to CLIENT INFO.
+func clientInfoField(clientInfo any, name string) (value string, ok bool) {
+	text, _ := clientInfo.([]byte)
+	for field := range strings.FieldsSeq(string(text)) {
+		if key, value, _ := strings.Cut(field, "="); key == name {
+			return value, true
+		}
+	}
+	return "", false
+}
