@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-// server is one master, wherever it runs.
+// server is one master, in a container or as a process.
 type server interface {
 	Addr() string
 	URL() string
@@ -34,11 +34,11 @@ type backend interface {
 	kind() string
 	run() string // its name at the container engine
 	start(args ...string) (server, error)
-	left() ([]string, error) // what should be gone when no server runs
+	left() ([]string, error) // what must be gone when no server runs
 	close() error
 }
 
-// openBackend takes containers where there is an engine, and else processes.
+// openBackend uses containers where there is an engine, else processes.
 func openBackend(wanted string) (backend, error) {
 	var without error
 	if wanted != "processes" {
@@ -65,7 +65,7 @@ func openBackend(wanted string) (backend, error) {
 	return b, fleet.Stop()
 }
 
-// noRun is the name of a run that has none.
+// noRun is the name of a run without an engine.
 const noRun = "-"
 
 type engines struct{ *containers.Engine }
@@ -82,7 +82,7 @@ func (e *engines) start(args ...string) (server, error) {
 	return m, nil
 }
 
-// left leaves out the network and the image, which all scenarios share.
+// left leaves out the network and the image: all scenarios share them.
 func (e *engines) left() ([]string, error) {
 	var found []string
 	all, err := e.Left()
@@ -94,7 +94,7 @@ func (e *engines) left() ([]string, error) {
 	return found, err
 }
 
-// processes are redis-servers, each a fleet of its own, so that each has arguments of its own.
+// processes starts each redis-server as a fleet of its own, so that each one has its own arguments.
 type processes struct {
 	says string
 

@@ -10,15 +10,16 @@ import (
 	"sync"
 )
 
-// binaries are the contenders' programs, each built when it is first asked for.
+// binaries are the contenders' programs. Each is built on its first use.
 var binaries struct {
 	mu    sync.Mutex
 	dir   string
 	built map[string]error
 }
 
-// program builds the program for a kind of contender and returns its path. That of redsync is in bench, a module of its own: with
-// its requirements out of reach it cannot be built.
+// program builds the program for a kind of contender and returns its path. The program for redsync
+// is in bench, a module of its own: it cannot be built while that module's requirements are out of
+// reach.
 func program(kind string) (string, error) {
 	name, args := "own", []string{"build"}
 	if kind == "redsync" {

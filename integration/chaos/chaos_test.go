@@ -9,61 +9,61 @@ import (
 	"time"
 )
 
-// scenarios are all schedules, in the order of the report.
+// scenarios returns all schedules, in the order of the report.
 func scenarios() []scenario {
 	return []scenario{
 		{name: "minority killed",
 			shows: "A minority of the masters is killed, and comes back empty. The lock goes on at once.",
 			play:  minorityKilled},
 		{name: "majority killed and back",
-			shows: "A majority is killed and comes back empty. Nobody acquires meanwhile; somebody does within one max lease and a second of its return.",
+			shows: "A majority is killed and comes back empty. No client acquires meanwhile; a client does within one max lease and a second of its return.",
 			play:  majorityKilled},
 		{name: "rolling restart of every master under a lock held throughout",
 			shows: "Every master crashes and restarts, one after another, with a max lease between; one in three keeps nothing, one has an append-only file synced every second, one always. One client holds the lock all the time, and writes at the end.",
 			lease: time.Second, disks: [][]string{noDisk, aofEverySec, aofAlways}, play: rollingRestart},
 		{name: "restart amnesia between two holders", lease: 2 * time.Second,
-			shows: "A holds on a bare majority, cut off from the rest. One of that majority restarts and forgets, out of A's sight; B, who sees all, must not acquire before A releases.",
+			shows: "A holds on a bare majority, cut off from the rest. One of that majority restarts and forgets, out of A's reach. B reaches all masters, and must not acquire before A releases.",
 			play:  amnesia},
 		{name: "thin quorum after a flush", lease: 2 * time.Second,
 			shows: "The same, with FLUSHALL in place of the restart.",
 			play:  thinQuorum},
 		{name: "failover to a replica that lacks the lock", lease: 2 * time.Second,
-			shows: "The same, where a replica that had not heard of the lock takes the master's place behind its address.",
+			shows: "The same, where a replica without the lock takes the master's place behind its address.",
 			play:  failover},
 		{name: "partition of the holder",
 			shows: "The holder is cut off from all masters. It stops at its deadline, and withholds its write; another acquires.",
 			play:  partitionOfHolder},
 		{name: "partition that splits the clients",
-			shows: "Two groups of clients see different masters; who sees a majority goes on. Then the other way round; then one group's replies and the other's requests are lost; then, where the back end can, a majority of the masters leaves the network.",
+			shows: "Two groups of clients reach different masters; the group that reaches a majority goes on. Then the groups change roles; then one group's replies and the other's requests are lost; then, where the back end can, a majority of the masters leaves the network.",
 			play:  partitionOfClients},
 		{name: "frozen master",
-			shows: "A frozen minority delays nobody. A majority that is frozen for longer than a lease ends the hold by the holder's own clock, before the thaw lets the next one in.",
+			shows: "A frozen minority delays no client. A majority that is frozen for longer than a lease ends the hold by the holder's own clock, before the thaw lets the next client in.",
 			play:  frozenMaster},
 		{name: "slow master",
-			shows: "One master, then a majority, hears everything 100 ms late, with 50 ms of jitter either way.",
+			shows: "One master, then a majority, gets everything 100 ms late, with 50 ms of jitter either way.",
 			play:  slowMaster},
 		{name: "lost replies on acquire, renew, release",
-			shows: "Masters do what a client asks, and it never hears of it.",
+			shows: "Masters run a client's requests, and the replies are lost.",
 			play:  lostReplies},
 		{name: "client paused longer than its lease with a write in hand",
-			shows: "A client that looks no more before it writes is stopped for longer than its lease. The next holder has written by then, and the register refuses the write. Then others are stopped, wherever it meets them.",
+			shows: "A client that no longer checks its lock before it writes is stopped for longer than its lease. The next holder has written by then, and the register refuses the write. Then other clients are stopped at random points.",
 			play:  pausedClient},
 		{name: "crowd of clients restarting",
 			shows: "One client of a crowd after another crashes, or ends in good order, and another one starts.",
 			play:  restartingClients},
 		{name: "callers that give up while their requests are on the way",
-			shows: "Callers' contexts end in the middle of their attempts, over and over, on slow paths. The lease is long, so that a grant that is not undone is seen.",
+			shows: "Callers' contexts end in the middle of their attempts, over and over, on slow paths. The lease is long, so that a grant that is not undone is noticed.",
 			lease: 10 * time.Second, play: cancelled},
 		{name: "clocks of a minority stepped",
-			shows: "The clocks of a minority of the servers jump an hour ahead, then two hours back, then to the right time, under a lock that all had granted. The masters are processes here, with a library between each and its clock; safety.md says what steps of more would do.",
+			shows: "The clocks of a minority of the servers jump an hour ahead, then two hours back, then to the right time, under a lock that all servers had granted. The masters are processes here, with a library between each and its clock; safety.md tells the effect of more steps.",
 			start: startSteppable, play: steppedClocks},
 		{name: "random walk over all faults",
-			shows: "Faults, masters, clients and times by seed; some clients write without looking. At the end all is healed.",
+			shows: "Faults, masters, clients and times by seed; some clients write without checking their lock. At the end all faults are healed.",
 			lease: time.Second, disks: [][]string{noDisk, aofEverySec, aofAlways}, play: walk},
 	}
 }
 
-// TestChaos plays every scenario, on 3 and on 5 masters with -chaos.full, else on one of them in turn.
+// TestChaos plays every scenario, on 3 and on 5 masters with -chaos.full, else on either in turn.
 func TestChaos(t *testing.T) {
 	for i, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func sizes(i int) []int {
 	}
 }
 
-// seedOf is a scenario's own seed, the same whichever others run.
+// seedOf is a scenario's own seed, whichever other scenarios run.
 func seedOf(scenario string, n int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, scenario, n, *seed)

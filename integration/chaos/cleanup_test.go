@@ -22,10 +22,11 @@ const panicAt = "QUORUMLOCK_CHAOS_PANIC"
 
 const (
 	crashBound = 60 * time.Second // from a run's start to the fault: an image may have to be pulled or built
-	cleanBound = 30 * time.Second // from a run's end to when nothing of it may be left
+	cleanBound = 30 * time.Second // from a run's end until nothing of it may be left
 )
 
-// TestCleanUp ends runs in the middle of a fault, by Ctrl-C and by a panic, and looks for what they leave.
+// TestCleanUp ends runs in the middle of a fault, by Ctrl-C and by a panic, and searches for
+// leftovers.
 func TestCleanUp(t *testing.T) {
 	if !*full {
 		t.Skip("only with -chaos.full")
@@ -71,16 +72,17 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 			met = true
 			if !panics {
 				if there := leftOf(dir, run); len(there) < 5 { // the directory, three masters, a client
-					t.Errorf("the run is under way, and of it there is only %q", there)
+					t.Errorf("the run is under way, and only %q exist of it", there)
 				}
-				if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil { // the group: as a terminal does
+				// The group, as a terminal does.
+				if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
 					t.Error(err)
 				}
 			}
 		}
 	}
 	if err := cmd.Wait(); err == nil || !met || dir == "" {
-		t.Fatalf("it was to end in the middle: %v; came to %q: %v, directory %q", err, fault, met, dir)
+		t.Fatalf("the run must end in the middle: %v; reached %q: %v, directory %q", err, fault, met, dir)
 	}
 	ended := time.Now()
 	for {
@@ -96,7 +98,8 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 	}
 }
 
-// leftOf lists what is left of a run: its directory, processes that run or work in that, what the engine has of it.
+// leftOf lists the leftovers of a run: its directory, processes that run or work in it, and the
+// engine's objects.
 func leftOf(dir, run string) (all []string) {
 	if _, err := os.Stat(dir); err == nil {
 		all = append(all, dir)

@@ -8,8 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 )
 
-// frozenMaster: a minority that is frozen delays nobody. A majority that is frozen for longer than the lease ends A's hold by
-// A's own clock, before the thaw lets B in.
+// frozenMaster: a frozen minority delays no client. A majority that is frozen for longer than the
+// lease ends A's hold by A's own clock, before the thaw lets B in.
 func frozenMaster(r *run) {
 	a := r.gated(contender.Plan{})
 	probe := r.start(contender.Plan{Names: []string{"probe"}, Rest: 10 * time.Millisecond})
@@ -30,15 +30,15 @@ func frozenMaster(r *run) {
 	r.available(time.Now(), r.lease+time.Second, "the thaw", b)
 	r.let(time.Second / 2)
 	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
-	r.expect(did.Did == contender.Withheld, "A knows that it holds no more: %s", did.Did)
+	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
 	r.at(a, contender.ToUnlock)
 	r.pass(a, contender.Released, contender.Unreleased)
 	a.order(contender.Stop)
 	r.let(time.Second / 2)
 }
 
-// pausedClient: a client is stopped between its last look at the lock and its write, for longer than its lease. The register, to
-// which the next holder has written, refuses the write.
+// pausedClient: a client is stopped between its last check of the lock and its write, for longer
+// than its lease. The next holder has written to the register, which refuses the write.
 func pausedClient(r *run) {
 	a := r.gated(contender.Plan{Careless: true})
 	r.pass(a, contender.Acquired)
@@ -55,24 +55,25 @@ func pausedClient(r *run) {
 	r.at(a, contender.ToUnlock)
 	r.pass(a, contender.Released, contender.Unreleased)
 	a.order(contender.Stop)
-	// And many times, wherever it meets them.
+	// And many times, at random points.
 	for range 4 {
-		w := others[r.dice.IntN(len(others))]
+		w := others[r.rng.IntN(len(others))]
 		r.stopClient(w)
-		r.let(r.lease/2 + time.Duration(r.dice.Int64N(int64(r.lease))))
+		r.let(r.lease/2 + time.Duration(r.rng.Int64N(int64(r.lease))))
 		r.continueClient(w)
 		r.let(r.lease / 4)
 	}
 }
 
-// restartingClients: a crowd of clients, of which one after another crashes, or ends in good order, and another starts.
+// restartingClients: clients of a crowd crash or end in good order, one after another, and others
+// start.
 func restartingClients(r *run) {
 	const size = 6
 	alive := r.crowd(size, contender.Plan{Flows: 2})
 	r.acquires(time.Now(), soon)
 	for range 16 {
-		at := r.dice.IntN(size)
-		if r.dice.IntN(4) == 0 {
+		at := r.rng.IntN(size)
+		if r.rng.IntN(4) == 0 {
 			r.happened("end in good order", "client %d", alive[at].plan.Client)
 			alive[at].order(contender.Stop)
 		} else {
@@ -85,8 +86,8 @@ func restartingClients(r *run) {
 	r.let(time.Second)
 }
 
-// cancelled: callers give up while their requests are on the way, over and over. The lease is long, so that a grant that was
-// not undone would be seen.
+// cancelled: callers give up while their requests are under way, over and over. The lease is long,
+// so that a grant that is not undone is noticed.
 func cancelled(r *run) {
 	way := r.apartFor("clients")
 	for i := range r.n {

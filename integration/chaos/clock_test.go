@@ -23,16 +23,17 @@ import (
 //go:embed testdata/step.c
 var stepSource []byte
 
-// errNoSteps is why no server's clock can be stepped here.
+// errNoSteps: no server's clock can be stepped here.
 var errNoSteps = errors.New("no server's clock was stepped")
 
-// steppable is a redis-server process of which the wall clock can be stepped: one in a container has this machine's, as all have.
+// steppable is a redis-server process whose wall clock can be stepped. All containers share this
+// machine's clock.
 type steppable struct {
 	*lone
 	file string
 }
 
-// stepLibrary builds what stands between a server and its clock, once.
+// stepLibrary builds, once, the library between a server and its clock.
 var stepLibrary = sync.OnceValues(func() (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", fmt.Errorf("%w: it needs LD_PRELOAD", errNoSteps)
@@ -49,7 +50,8 @@ var stepLibrary = sync.OnceValues(func() (string, error) {
 
 var steppables = &processes{}
 
-// startSteppable starts a server whose clock can be stepped. The error wraps errNoSteps where there can be none.
+// startSteppable starts a server whose clock can be stepped. The error wraps errNoSteps where that
+// is impossible.
 func startSteppable(args ...string) (server, error) {
 	library, err := stepLibrary()
 	if err != nil {
@@ -70,14 +72,14 @@ func startSteppable(args ...string) (server, error) {
 		}
 		return nil, err
 	}
-	// A server that was linked otherwise would not notice.
+	// A server that is linked in another way would ignore the step.
 	if err := errors.Join(s.Step(time.Hour), s.shows(time.Hour), s.Step(0)); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
 }
 
-// Step sets by how many seconds the server's clock is ahead of this machine's.
+// Step sets how far the server's clock is ahead of this machine's, in seconds.
 func (s *steppable) Step(ahead time.Duration) error {
 	f, err := os.OpenFile(s.file, os.O_WRONLY, 0) // in place: the server has it mapped
 	if err != nil {
@@ -108,8 +110,9 @@ func (c *cluster) step(i int, ahead time.Duration) error {
 	return c.servers[i].(*steppable).Step(ahead)
 }
 
-// steppedClocks: the clocks of a minority jump an hour ahead, which ends every lease there, then two hours back, which makes what
-// is set meanwhile last, under a lock that all had granted. The others keep it.
+// steppedClocks: the clocks of a minority jump an hour ahead, which ends every lease there, then
+// two hours back, which prolongs the keys that are set meanwhile, under a lock that all masters had
+// granted. The other masters keep the lock.
 func steppedClocks(r *run) {
 	holder := r.gated(contender.Plan{})
 	r.pass(holder, contender.Acquired)

@@ -28,16 +28,16 @@ var (
 type cluster struct {
 	log     func(format string, args ...any)
 	began   time.Time
-	servers []server // in the places of masters: a replica may have been promoted to one
-	extra   []server // what else was started
+	servers []server // in the places of masters, where a replica may be promoted
+	extra   []server // the other servers that were started
 	paths   []*paths
 
 	mu     sync.Mutex
-	faults []string // the kinds that happened, in order of their first
+	faults []string // the kinds that happened, in the order of their first
 	counts map[string]int
 }
 
-// newCluster starts n masters by start; args[i%len(args)] are those of number i.
+// newCluster starts n masters by start. Master i gets the arguments args[i%len(args)].
 func newCluster(n int, start func(args ...string) (server, error), args [][]string, log func(string, ...any)) (*cluster, error) {
 	if len(args) == 0 {
 		args = [][]string{noDisk}
@@ -56,12 +56,12 @@ func newCluster(n int, start func(args ...string) (server, error), args [][]stri
 	return c, nil
 }
 
-// startServer starts a server that does not wait before it serves a replica.
+// startServer starts a server that serves a replica without delay.
 func startServer(args ...string) (server, error) {
 	return lab.backend.start(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
 }
 
-// admit gives the operator's word for masters, that no lock from before can be alive.
+// admit asserts, as the operator, that no earlier lock on the masters can be alive.
 func (c *cluster) admit(maxLease time.Duration, masters ...server) error {
 	for _, s := range masters {
 		n, err := node.Open(s.URL(), node.WithMaxLease(maxLease), node.WithTimeout(5*time.Second))
@@ -83,7 +83,7 @@ func (c *cluster) urls() []string {
 	return all
 }
 
-// apart makes paths of its own for a group of clients.
+// apart makes paths for one group of clients.
 func (c *cluster) apart(group string) (*paths, error) {
 	p, err := newPaths(group, c.servers)
 	if err == nil {
@@ -92,7 +92,7 @@ func (c *cluster) apart(group string) (*paths, error) {
 	return p, err
 }
 
-// happened notes a fault, for the log and the report.
+// happened notes a fault for the log and the report.
 func (c *cluster) happened(kind, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,12 +101,12 @@ func (c *cluster) happened(kind, format string, args ...any) {
 	}
 	c.counts[kind]++
 	if os.Getenv(panicAt) == kind {
-		defer func() { go panic("asked for") }() // nobody recovers that
+		defer func() { go panic("asked for") }() // in a goroutine of its own, where no recover stops it
 	}
 	c.log("+%v %s %s", time.Since(c.began).Round(time.Millisecond), kind, fmt.Sprintf(format, args...))
 }
 
-// told says which faults happened, and how often.
+// told lists the faults that happened, with their counts.
 func (c *cluster) told() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *cluster) keys() ([]string, error) {
 	return all, nil
 }
 
-// stop ends everything.
+// stop ends all servers and paths.
 func (c *cluster) stop() error {
 	var errs []error
 	var stopping sync.WaitGroup

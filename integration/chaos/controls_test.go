@@ -7,16 +7,18 @@ import (
 	"testing"
 )
 
-// control is a schedule that is played with a protection switched off, to show that it bites, and with redsync.
+// control is a schedule that is played with a protection switched off, to show that it does harm
+// then, and with redsync.
 type control struct {
 	scenario string
 	without  string // the kind of contender; see open in ../contender/own
 	means    string
-	bites    func(*result) bool
+	harm     func(*result) bool
 }
 
-// biteTries is how often a schedule may miss: on a busy machine the next renewal can come before the other contender.
-const biteTries = 3
+// controlTries is how often a schedule may do no harm: on a busy machine the next renewal can come
+// before the other contender.
+const controlTries = 3
 
 func doubleHold(r *result) bool { return r.DoubleHolds > 0 }
 func orphan(r *result) bool     { return r.Orphans > 0 }
@@ -27,14 +29,14 @@ func controls() []control {
 		{"restart amnesia between two holders", "no-quarantine", trusting, doubleHold},
 		{"thin quorum after a flush", "no-quarantine", trusting, doubleHold},
 		{"failover to a replica that lacks the lock", "no-quarantine", trusting, doubleHold},
-		{"frozen master", "no-deadline", "the holder looks neither at the lock's context nor at Valid", doubleHold},
+		{"frozen master", "no-deadline", "the holder checks neither the lock's context nor Valid", doubleHold},
 		{"callers that give up while their requests are on the way", "no-rollback",
-			"a failed attempt is undone on its caller's context, so not when that has ended", orphan},
+			"a failed attempt is undone on its caller's context, so not after the end of that context", orphan},
 	}
 }
 
-// TestControls plays schedules without what the library does against them: then they must do harm. With -chaos.full, redsync
-// meets the same schedules; nothing is asked of it.
+// TestControls plays schedules without the library's protection against them: then they must do
+// harm. With -chaos.full redsync plays the same schedules, without any expectation.
 func TestControls(t *testing.T) {
 	for _, c := range controls() {
 		s := scenarioNamed(t, c.scenario)
@@ -44,12 +46,12 @@ func TestControls(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			for _, n := range controlSizes() {
 				t.Run(fmt.Sprintf("%s/%d", c.without, n), func(t *testing.T) {
-					for range biteTries {
-						if c.bites(perform(t, s, c.without, n)) {
+					for range controlTries {
+						if c.harm(perform(t, s, c.without, n)) {
 							return
 						}
 					}
-					t.Errorf("the schedule did no harm %d times", biteTries)
+					t.Errorf("the schedule did no harm %d times", controlTries)
 				})
 				if !*full {
 					continue

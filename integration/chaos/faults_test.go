@@ -12,8 +12,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// The vocabulary of faults. Each names what it does and to which master, counted from 0 here and from 1 in the log, and returns
-// when it is done. An error is the harness' own trouble.
+// Each method is a fault. Its name tells what it does, its argument to which master, counted from 0
+// here and from 1 in the log. It returns when the fault is in effect. An error is a failure of the
+// harness itself.
 
 const replicaBound = 15 * time.Second
 
@@ -22,7 +23,7 @@ func (c *cluster) kill(i int) error {
 	return c.servers[i].Kill()
 }
 
-// restart starts a killed master. What it kept on disk is what its arguments say.
+// restart starts a killed master. Its arguments decide what it kept on disk.
 func (c *cluster) restart(i int) error {
 	c.happened("restart", "master %d", i+1)
 	return c.servers[i].Start()
@@ -36,8 +37,9 @@ func (c *cluster) crash(i int) error {
 	return c.restart(i)
 }
 
-// loseTail has a master with an append-only file write no more to it: when it crashes, what it did since is lost, as with the
-// last second of everysec when the machine crashes. (A crash of the process alone loses nothing that the kernel was given.)
+// loseTail stops a master's writes to its append-only file: when it crashes, it loses everything
+// since, as a machine's crash loses the last second of everysec. (A crash of the process alone
+// loses nothing that the kernel has received.)
 func (c *cluster) loseTail(i int) error {
 	c.happened("lose the tail of the append-only file", "master %d", i+1)
 	return c.do(i, "CONFIG", "SET", "appendonly", "no")
@@ -69,18 +71,19 @@ func (c *cluster) canDisconnect() bool {
 	return can
 }
 
-// cut loses everything between a group and a master, both ways; deafen only the replies, mute only the requests.
+// cut loses everything between a group and a master, both ways; loseReplies only the replies,
+// loseRequests only the requests.
 func (c *cluster) cut(p *paths, i int) error {
 	c.happened("partition", "%s from master %d", p.group, i+1)
 	return errors.Join(p.lose(i, requests), p.lose(i, replies))
 }
 
-func (c *cluster) deafen(p *paths, i int) error {
+func (c *cluster) loseReplies(p *paths, i int) error {
 	c.happened("lose replies", "of master %d to %s", i+1, p.group)
 	return p.lose(i, replies)
 }
 
-func (c *cluster) mute(p *paths, i int) error {
+func (c *cluster) loseRequests(p *paths, i int) error {
 	c.happened("lose requests", "of %s to master %d", p.group, i+1)
 	return p.lose(i, requests)
 }
@@ -115,7 +118,7 @@ func (c *cluster) flushAll(i int) error {
 	return c.do(i, "FLUSHALL")
 }
 
-// fill leaves a master no memory; it evicts nothing. drain ends that.
+// fill leaves a master no free memory, and it evicts nothing. drain ends that.
 func (c *cluster) fill(i int) error {
 	c.happened("maxmemory", "master %d", i+1)
 	return c.do(i, "CONFIG", "SET", "maxmemory", "1")
@@ -123,7 +126,8 @@ func (c *cluster) fill(i int) error {
 
 func (c *cluster) drain(i int) error { return c.do(i, "CONFIG", "SET", "maxmemory", "0") }
 
-// replicaOf makes a master the replica of another, which replaces its data; independent makes it a master again.
+// replicaOf makes a master the replica of another, which replaces its data; independent makes it a
+// master again.
 func (c *cluster) replicaOf(i, of int) error {
 	c.happened("REPLICAOF", "master %d of master %d", i+1, of+1)
 	return follow(c.servers[i], c.servers[of])
@@ -131,7 +135,8 @@ func (c *cluster) replicaOf(i, of int) error {
 
 func (c *cluster) independent(i int) error { return c.do(i, "REPLICAOF", "NO", "ONE") }
 
-// replica starts a replica of a master and waits until it has the data. It follows no more when cutOff is called.
+// replica starts a replica of a master and waits until it has the data. cutOff stops its
+// replication.
 func (c *cluster) replica(of int) (server, error) {
 	r, err := startServer()
 	if err != nil {
@@ -147,12 +152,12 @@ func (c *cluster) replica(of int) (server, error) {
 			return r, nil
 		}
 		if time.Now().After(late) {
-			return nil, fmt.Errorf("the replica of master %d is not in step: %q, %v", of+1, role, err)
+			return nil, fmt.Errorf("the replica of master %d has not caught up: %q, %v", of+1, role, err)
 		}
 	}
 }
 
-// cutOff lets a replica follow its master no more; it keeps what it has. Port 1 is nobody's.
+// cutOff stops a replica's replication; it keeps its data. No server listens on port 1.
 func (c *cluster) cutOff(replica server) error {
 	c.happened("replica cut off", "%s", replica.Addr())
 	_, err := replica.Do("REPLICAOF", "127.0.0.1", "1")

@@ -11,8 +11,9 @@ import (
 
 const forwardDial = 500 * time.Millisecond
 
-// forward stands between a proxy of toxiproxy and a master. The proxy dials one connection after the other and for as long as the
-// kernel does, which is minutes where a master has left the network; and it cannot be pointed elsewhere meanwhile.
+// forward stands between a proxy of toxiproxy and a master. The proxy dials one connection after
+// the other. Each dial lasts as long as the kernel tries, which is minutes for a master that left
+// the network, and the proxy cannot change its target meanwhile.
 type forward struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -35,7 +36,7 @@ func newForward(target string) (*forward, error) {
 
 func (f *forward) addr() string { return f.listener.Addr().String() }
 
-// turn forwards to another target from now on, and cuts what went to the last one.
+// turn forwards to another target from now on, and cuts the connections to the last one.
 func (f *forward) turn(target string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +69,7 @@ func (f *forward) accept() {
 	}
 }
 
-// carry carries one connection. What a client sent before it closed its end still arrives.
+// carry forwards one connection. Data that a client sent before it closed its end still arrives.
 func (f *forward) carry(client net.Conn) {
 	defer client.Close()
 	f.mu.Lock()
@@ -86,14 +87,14 @@ func (f *forward) carry(client net.Conn) {
 	var requests sync.WaitGroup
 	requests.Go(func() {
 		_, _ = io.Copy(master, client)
-		_ = master.(*net.TCPConn).CloseWrite() // the master answers what it has heard, then closes its end
+		_ = master.(*net.TCPConn).CloseWrite() // the master answers the received requests, then closes its end
 	})
 	_, _ = io.Copy(client, master)
 	client.Close()
 	requests.Wait()
 }
 
-// keep notes the two ends, so that they can be cut; false when they are to be closed at once.
+// keep registers the two ends for a later cut. It returns false when they must be closed at once.
 func (f *forward) keep(target string, ends ...net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

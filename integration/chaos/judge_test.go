@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/integration/history"
 )
 
-// judge ends the contenders, counts what happened and checks it.
+// judge ends the contenders, counts their events and checks them.
 func (r *run) judge() {
 	r.t.Helper()
 	res := r.result
@@ -36,7 +36,7 @@ func (r *run) judge() {
 		}
 	}
 	res.Tried = res.Acquired + res.Refused
-	r.expect(res.Acquired > 0, "the lock was acquired at all")
+	r.expect(res.Acquired > 0, "the lock was acquired at least once")
 	res.Faults = r.told()
 
 	events, err := r.events()
@@ -66,7 +66,8 @@ func (r *run) must2(err error) {
 	}
 }
 
-// orphans counts the locks that are left on masters at the instant; it returns sooner when there are none.
+// orphans counts the locks left on the masters at the instant. It returns sooner when there are
+// none.
 func (r *run) orphans(at time.Time) int {
 	r.t.Helper()
 	for {
@@ -85,7 +86,8 @@ func (r *run) orphans(at time.Time) int {
 	}
 }
 
-// longestGap is the longest time between holders of the name, from the first to the last, and when it began.
+// longestGap is the longest time between holders of the name, from the first to the last, and its
+// begin.
 func longestGap(events []history.Event) (from int64, gap time.Duration) {
 	type span struct{ from, to int64 }
 	holds := map[string]*span{}
@@ -102,7 +104,7 @@ func longestGap(events []history.Event) (from int64, gap time.Duration) {
 		case history.Acquired:
 			h.from, h.to = e.Return, max(h.to, e.Return)
 			if h.to == e.Return && e.Deadline > 0 {
-				h.to = e.Deadline // until something tells better
+				h.to = e.Deadline // until a later event tells better
 			}
 		default:
 			h.to = e.Call
@@ -125,7 +127,7 @@ func longestGap(events []history.Event) (from int64, gap time.Duration) {
 	return from, gap
 }
 
-// result is what a run showed.
+// result is the figures of a run.
 type result struct {
 	Scenario, Kind string
 	Masters        int
@@ -133,7 +135,7 @@ type result struct {
 	Faults         string
 
 	Tried, Acquired, Refused, Lost int
-	DoubleHolds, Other             int // Other: what else is wrong with the history
+	DoubleHolds, Other             int // Other: the other violations of the history
 	Stale, LostWrites, Orphans     int
 	Gap, Took                      time.Duration
 	Notes                          []string
@@ -145,7 +147,7 @@ func (r *result) String() string {
 		r.Gap.Round(time.Millisecond), r.Faults, r.Took.Round(100*time.Millisecond), r.Notes)
 }
 
-// Again is the command that plays the scenario once more, with the same dice.
+// Again is the command that plays the scenario once more, with the same seed.
 func (r *result) Again() string {
 	test, more := "TestChaos/"+r.Scenario, ""
 	if r.Kind != library {

@@ -1,9 +1,11 @@
 //go:build unix
 
-// Package chaos runs contenders, processes of their own, against real masters while faults happen, and judges what they saw:
-// the history by package history, a fenced register, the keys that are left, goroutines and containers.
+// Package chaos runs contenders, processes of their own, against real masters while faults happen,
+// and judges the outcome: the history by package history, a fenced register, the keys that are
+// left, goroutines and containers.
 //
-// Every scenario is named for what it shows. Its figures go to the log, and with -chaos.report into a report.
+// Every scenario is named for what it shows. Its figures go to the log, and with -chaos.report into
+// a report.
 package chaos
 
 import (
@@ -20,19 +22,20 @@ import (
 )
 
 var (
-	full     = flag.Bool("chaos.full", false, "run every scenario on 3 and on 5 masters, and the controls; else each on one of them")
+	full     = flag.Bool("chaos.full", false, "run every scenario on 3 and on 5 masters, and the controls; else each on either")
 	nodes    = flag.Int("chaos.masters", 0, "run every scenario on this many masters only (3 or 5)")
-	seed     = flag.Uint64("chaos.seed", 0, "what every scenario's dice come from, the same whichever others run; 0 for one by chance")
+	seed     = flag.Uint64("chaos.seed", 0, "the seed of every scenario, whichever others run; 0 for a random one")
 	walkFor  = flag.Duration("chaos.walk", 30*time.Second, "how long the random walk is")
-	wanted   = flag.String("chaos.backend", "auto", "what the masters are: containers, processes, or auto for containers where there is an engine")
+	wanted   = flag.String("chaos.backend", "auto", "the kind of the masters: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
-	revision = flag.String("chaos.revision", "unknown", "of the library, for the report")
+	revision = flag.String("chaos.revision", "unknown", "the library's revision, for the report")
 )
 
-// startLine tells where a run has its files, and its name at the container engine, for who looks for what it leaves.
+// startLine tells a run's directory and its name at the container engine, for a search of its
+// leftovers.
 const startLine = "chaos: directory %s run %s"
 
-// lab is what all scenarios share.
+// lab is the state that all scenarios share.
 var lab struct {
 	backend backend
 	scratch *scratch
@@ -71,7 +74,8 @@ func runAll(m *testing.M) (code int) {
 	}
 	fmt.Printf(startLine+"\n", lab.scratch.dir, lab.backend.run())
 	fmt.Printf("chaos: masters are %s; seed %d\n", lab.backend.kind(), *seed)
-	defer func() { // when this process dies first, the reaper and the janitor see to it
+	// Should this process die first, the reaper and the janitor clean up.
+	defer func() {
 		if err := lab.backend.close(); err != nil {
 			fmt.Fprintln(os.Stderr, "chaos:", err)
 			code = 1
@@ -91,8 +95,8 @@ func runAll(m *testing.M) (code int) {
 	return code
 }
 
-// notOurs are goroutines that a scenario may leave: connections to the engine that are kept for the next request; and what a proxy
-// was about to forward when its connection broke, which waits for ever (toxiproxy 2.5).
+// notOurs are goroutines that a scenario may leave: idle connections to the engine, and data that a
+// proxy was about to forward when its connection broke, which waits for ever (toxiproxy 2.5).
 func notOurs() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),

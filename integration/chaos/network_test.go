@@ -8,7 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 )
 
-// partitionOfHolder: a holder that is cut off stops at its deadline; another gets the lock, and the first withholds its write.
+// partitionOfHolder: a holder that is cut off stops at its deadline, and withholds its write.
+// Another client gets the lock.
 func partitionOfHolder(r *run) {
 	out := r.apartFor("A")
 	a := r.gated(contender.Plan{URLs: out.urls()})
@@ -21,7 +22,7 @@ func partitionOfHolder(r *run) {
 	}
 	r.available(time.Now(), r.lease+time.Second, "the partition", others...)
 	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
-	r.expect(did.Did == contender.Withheld, "A knows that it holds no more: %s", did.Did)
+	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
 	r.at(a, contender.ToUnlock)
 	r.pass(a, contender.Released, contender.Unreleased)
 	for i := range r.n {
@@ -31,8 +32,9 @@ func partitionOfHolder(r *run) {
 	r.let(time.Second)
 }
 
-// partitionOfClients: two groups of clients see different masters. Who sees a majority goes on; later it is the other group; then
-// replies to one and requests of the other are lost; then masters leave the network.
+// partitionOfClients: two groups of clients reach different masters. The group with a majority goes
+// on, then the other one. Then replies to one group and requests of the other are lost. Then
+// masters leave the network.
 func partitionOfClients(r *run) {
 	left, right := r.apartFor("left"), r.apartFor("right")
 	ls := r.crowd(2, contender.Plan{URLs: left.urls()})
@@ -63,8 +65,8 @@ func partitionOfClients(r *run) {
 	split(left, right, ls, rs)
 	split(right, left, rs, ls)
 	for i := range half + 1 {
-		r.must(r.deafen(left, i))
-		r.must(r.mute(right, r.n-1-i))
+		r.must(r.loseReplies(left, i))
+		r.must(r.loseRequests(right, r.n-1-i))
 	}
 	r.let(r.lease)
 	for i := range r.n {
@@ -76,7 +78,7 @@ func partitionOfClients(r *run) {
 		r.all(0, half+1, r.disconnect)
 		r.let(r.lease)
 		r.all(0, half+1, r.reconnect)
-		// The kernel sends again what was lost, with pauses that grow: 1 s and more.
+		// The kernel resends lost data with growing pauses: 1 s and more.
 		r.available(time.Now(), r.lease+5*time.Second, "the masters' return to the network")
 	}
 	r.let(time.Second)
@@ -88,7 +90,7 @@ func slowMaster(r *run) {
 	r.crowd(3, contender.Plan{URLs: way.urls()})
 	r.acquires(time.Now(), soon)
 	r.must(r.slow(way, 0, 100*time.Millisecond, 50*time.Millisecond))
-	r.available(time.Now(), time.Second, "one became slow")
+	r.available(time.Now(), time.Second, "one master became slow")
 	r.let(2 * time.Second)
 	for i := 1; i <= r.n/2; i++ {
 		r.must(r.slow(way, i, 100*time.Millisecond, 50*time.Millisecond))
@@ -101,7 +103,8 @@ func slowMaster(r *run) {
 	r.let(time.Second / 2)
 }
 
-// lostReplies: masters do what A asks, and A does not hear of it: at its acquire, its renewals, its release.
+// lostReplies: masters run A's requests, and A gets no replies: to its acquire, its renewals, its
+// release.
 func lostReplies(r *run) {
 	out := r.apartFor("A")
 	majority := r.n/2 + 1
@@ -109,31 +112,31 @@ func lostReplies(r *run) {
 	b := r.start(contender.Plan{Hold: 50 * time.Millisecond, Rest: 50 * time.Millisecond})
 	r.acquires(time.Now(), soon, b)
 
-	r.deafenAll(out, 0, majority)
+	r.loseRepliesAll(out, 0, majority)
 	asked := time.Now()
 	did := r.pass(a, contender.Acquired, contender.Refused)
-	r.expect(did.Did == contender.Refused, "A does not acquire without hearing of it: %s", did.Did)
+	r.expect(did.Did == contender.Refused, "A does not acquire without replies: %s", did.Did)
 	r.available(asked, r.lease+time.Second, "A asked", b)
 	r.healAll(out)
 	r.available(time.Now(), r.lease+time.Second, "A's acquire", b)
 
-	for range 3 { // until A has it: B contends
+	for range 3 { // until A acquires: B contends
 		r.at(a, contender.ToLock)
 		if did = r.pass(a, contender.Acquired, contender.Refused); did.Did == contender.Acquired {
 			break
 		}
 	}
-	r.need(did.Did == contender.Acquired, "A acquires when it hears again")
+	r.need(did.Did == contender.Acquired, "A acquires when it gets replies again")
 	r.at(a, contender.ToWrite)
-	r.deafenAll(out, 0, majority-1)
+	r.loseRepliesAll(out, 0, majority-1)
 	r.let(2 * r.lease)
-	r.expect(!reported(a, contender.Lost), "A renews with a majority that it hears")
+	r.expect(!reported(a, contender.Lost), "A renews with replies of a majority")
 	r.healAll(out)
-	r.deafenAll(out, 0, majority)
-	r.available(time.Now(), 2*r.lease+time.Second, "A's renewals were not heard of", b)
+	r.loseRepliesAll(out, 0, majority)
+	r.available(time.Now(), 2*r.lease+time.Second, "the replies to A's renewals were lost", b)
 	r.healAll(out)
 	did = r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
-	r.expect(did.Did == contender.Withheld, "A knows that it holds no more: %s", did.Did)
+	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
 	r.at(a, contender.ToUnlock)
 	r.pass(a, contender.Released, contender.Unreleased)
 
@@ -147,10 +150,10 @@ func lostReplies(r *run) {
 	r.at(a, contender.ToWrite)
 	r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
 	r.at(a, contender.ToUnlock)
-	r.deafenAll(out, 0, majority)
+	r.loseRepliesAll(out, 0, majority)
 	released := time.Now()
 	a.order(contender.Go)
-	r.available(released, r.lease+time.Second, "A's release, unheard of", b)
+	r.available(released, r.lease+time.Second, "A's release, whose replies are lost", b)
 	r.healAll(out)
 	r.let(time.Second / 2)
 }

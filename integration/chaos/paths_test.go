@@ -14,15 +14,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// paths are one group of clients' ways to the masters: a proxy of its own in front of each, so that one group can be cut off,
-// in one direction or both, where another is not. A group's addresses stay when what is behind them is replaced.
+// paths are one group of clients' ways to the masters: a proxy of its own in front of each, so that
+// one group can be cut off, in one direction or both, and another not. A group's addresses stay
+// when the server behind them is replaced.
 type paths struct {
 	group    string
 	proxies  []*toxiproxy.Proxy
 	forwards []*forward
 }
 
-// direction is where the bytes go that a fault on a path hits.
+// direction is the direction of the bytes that a fault on a path hits.
 type direction string
 
 const (
@@ -56,17 +57,18 @@ func (p *paths) urls() []string {
 	return all
 }
 
-// add puts a fault on the path to a master. What is lost stays lost: when the fault ends, connections that it hit are closed.
+// add puts a fault on the path to a master. Lost data stays lost: when the fault ends, the
+// connections that it hit are closed.
 func (p *paths) add(i int, d direction, kind, attributes string) error {
 	text := fmt.Sprintf(`{"name": %q, "type": %q, "stream": %q, "attributes": {%s}}`, kind+"-"+string(d), kind, d, attributes)
 	_, err := p.proxies[i].Toxics.AddToxicJson(strings.NewReader(text))
 	return err
 }
 
-// lose loses all that goes in a direction.
+// lose loses all data in a direction.
 func (p *paths) lose(i int, d direction) error { return p.add(i, d, "timeout", `"timeout": 0`) }
 
-// delay makes what goes in a direction late.
+// delay delays the data in a direction.
 func (p *paths) delay(i int, d direction, latency, jitter time.Duration) error {
 	return p.add(i, d, "latency", fmt.Sprintf(`"latency": %d, "jitter": %d`, latency.Milliseconds(), jitter.Milliseconds()))
 }
@@ -74,7 +76,7 @@ func (p *paths) delay(i int, d direction, latency, jitter time.Duration) error {
 // heal ends all faults on the path to a master.
 func (p *paths) heal(i int) {
 	for _, toxic := range []string{"timeout-upstream", "timeout-downstream", "latency-upstream", "latency-downstream"} {
-		_ = p.proxies[i].Toxics.RemoveToxic(context.Background(), toxic) // most are not there
+		_ = p.proxies[i].Toxics.RemoveToxic(context.Background(), toxic) // most do not exist
 	}
 }
 

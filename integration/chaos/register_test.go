@@ -14,7 +14,8 @@ import (
 	"github.com/quorumlock/quorumlock/integration/history"
 )
 
-// registers are what the locks protect: a counter for each name, fenced, served to contenders over loopback.
+// registers are the resources behind the locks: a fenced counter for each name, served to
+// contenders over loopback.
 type registers struct {
 	listener net.Listener
 	serving  sync.WaitGroup
@@ -24,7 +25,8 @@ type registers struct {
 	conns map[net.Conn]bool
 }
 
-// counter is a register that every holder reads and then writes plus one: acknowledged writes can be counted.
+// counter is a register that each holder reads and then sets to the value plus one, so acknowledged
+// writes can be counted.
 type counter struct {
 	history.Register
 	acknowledged, stale int
@@ -104,7 +106,8 @@ func (r *registers) close() {
 	r.serving.Wait()
 }
 
-// check returns how many accesses were refused, how many acknowledged writes are not in the value, and what is wrong otherwise.
+// check returns the number of refused accesses, the number of acknowledged writes that the value
+// lacks, and other violations.
 func (r *registers) check() (stale, lost int, violations []history.Violation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 //go:embed report.md.tmpl
 var reportText string
 
-// report gathers results, and writes them for people. Everything in it comes from the run.
+// report collects results, and writes them as Markdown. Everything in it comes from the run.
 type report struct {
 	mu      sync.Mutex
 	results []*result
@@ -31,7 +31,7 @@ func (r *report) add(one *result) {
 	r.results = append(r.results, one)
 }
 
-// note adds a line about the run as a whole, once.
+// note adds a line about the whole run, once.
 func (r *report) note(line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *report) write(path string, passed bool) error {
 	return os.WriteFile(path, []byte(text.String()), 0o644)
 }
 
-// kinds says what the controls are.
+// kinds describes the controls.
 func kinds() [][2]string {
 	all := [][2]string{{"redsync", "go-redsync v4 over redigo, extended every third of its expiry; its Until is the deadline, and the clock stands in for a fencing token"}}
 	for _, c := range controls() {
@@ -101,7 +101,7 @@ func kinds() [][2]string {
 	return all
 }
 
-// machine is its shape.
+// machine describes this machine.
 func machine() string {
 	shape := fmt.Sprintf("%d × %s, %s, %s", runtime.NumCPU(), runtime.GOARCH, runtime.GOOS, runtime.Version())
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {

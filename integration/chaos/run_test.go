@@ -21,11 +21,12 @@ const (
 
 	defaultLease = 1500 * time.Millisecond // and max lease
 	nodeTimeout  = 250 * time.Millisecond
-	soon         = 10 * time.Second // bounds what should happen at once, on a machine that is busy
-	orphanBound  = 2 * time.Second  // from the last release to when no key may be left
+	soon         = 10 * time.Second // bounds a step that should be immediate, on a busy machine
+	orphanBound  = 2 * time.Second  // from the last release until no key may be left
 )
 
-// library is the kind of contender that must pass. Others are controls: what they do is counted, not judged.
+// library is the kind of contender that must pass. The other kinds are controls: their failures are
+// counted, not judged.
 const library = "library"
 
 // scenario is a schedule of faults. It is named for what it shows.
@@ -44,7 +45,7 @@ type run struct {
 	*cluster
 	kind      string
 	n         int
-	dice      *rand.Rand
+	rng       *rand.Rand
 	lease     time.Duration
 	registers *registers
 	dir       string // of the histories
@@ -52,7 +53,7 @@ type run struct {
 	result    *result
 }
 
-// abandoned ends a scenario whose next step makes no sense any more.
+// abandoned ends a scenario whose next step has lost its sense.
 type abandoned struct{}
 
 // perform plays a scenario with one kind of contender on n masters, and judges it.
@@ -60,7 +61,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	wall := time.Now()
-	r := &run{t: t, kind: kind, n: n, dice: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease}
+	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease}
 	r.result = &result{Scenario: s.name, Kind: kind, Masters: n, Seed: *seed}
 	if r.lease == 0 {
 		r.lease = defaultLease
@@ -83,7 +84,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		}
 		t.Fatal(err)
 	}
-	defer func() { // whatever happened
+	defer func() { // after any outcome
 		for _, w := range r.workers {
 			w.cmd.Process.Kill()
 			<-w.exited
@@ -104,7 +105,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		}
 		if t.Failed() {
 			kept, err := lab.scratch.keep(r.dir)
-			t.Logf("histories are kept in %s (%v)", kept, err)
+			t.Logf("the histories stay in %s (%v)", kept, err)
 		} else {
 			os.RemoveAll(r.dir)
 		}
@@ -133,10 +134,10 @@ func (r *run) play(schedule func(*run)) {
 	schedule(r)
 }
 
-// ours tells that the contenders are the library's, as it is.
+// ours reports whether the contenders are the complete library.
 func (r *run) ours() bool { return r.kind == library }
 
-// must abandons the scenario for trouble of the harness.
+// must abandons the scenario when the harness itself fails.
 func (r *run) must(err error) {
 	r.t.Helper()
 	if err != nil {
@@ -145,7 +146,7 @@ func (r *run) must(err error) {
 	}
 }
 
-// expect is what the library must fulfil; of controls it is noted.
+// expect states what the library must fulfil. For controls a failure is only noted.
 func (r *run) expect(ok bool, format string, args ...any) {
 	r.t.Helper()
 	if ok {
@@ -160,7 +161,7 @@ func (r *run) expect(ok bool, format string, args ...any) {
 	}
 }
 
-// need is expect; where it fails, the rest of the schedule makes no sense.
+// need is expect; after a failure the rest of the schedule has no sense.
 func (r *run) need(ok bool, format string, args ...any) {
 	r.t.Helper()
 	if r.expect(ok, format, args...); !ok {
@@ -168,7 +169,7 @@ func (r *run) need(ok bool, format string, args ...any) {
 	}
 }
 
-// finish has all contenders end in good order.
+// finish ends all contenders in good order.
 func (r *run) finish() error {
 	var errs []error
 	for _, w := range r.workers {
@@ -180,7 +181,7 @@ func (r *run) finish() error {
 	return errors.Join(errs...)
 }
 
-// events reads what all contenders recorded.
+// events reads the events of all contenders.
 func (r *run) events() ([]history.Event, error) {
 	var all []history.Event
 	for _, w := range r.workers {
@@ -201,7 +202,7 @@ func (r *run) events() ([]history.Event, error) {
 	return all, nil
 }
 
-// returned leaves out what is told of a call of Unlock before it returns, where it did.
+// returned leaves out the early event of a call of Unlock that returned later.
 func returned(events []history.Event) []history.Event {
 	done := map[string]bool{}
 	for _, e := range events {

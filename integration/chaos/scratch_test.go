@@ -14,14 +14,15 @@ import (
 	"time"
 )
 
-// scratchOf names, in the environment, the directory that a copy of the test binary is to remove when this process is gone.
+// scratchOf names, in the environment, the directory that a copy of the test binary removes after
+// this process.
 const scratchOf = "QUORUMLOCK_CHAOS_SCRATCH"
 
-// scratch is a directory for all that is written: programs, histories, masters' disks. A second process removes it in the end,
-// whatever that is.
+// scratch is a directory for everything that is written: programs, histories, masters' disks. A
+// second process, the janitor, removes it after the end of this one, however that comes.
 type scratch struct {
 	dir     string
-	outside string // where what must stay is moved
+	outside string // where kept directories go
 	janitor *exec.Cmd
 	alive   io.Closer // the janitor's standard input
 }
@@ -37,14 +38,14 @@ func openScratch() (*scratch, error) {
 	}
 	s.janitor = exec.Command(self)
 	s.janitor.Env = append(os.Environ(), scratchOf+"="+s.dir)
-	s.janitor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the tests
+	s.janitor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the tests only
 	if s.alive, err = s.janitor.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := s.janitor.Start(); err != nil {
 		return nil, err
 	}
-	return s, os.Setenv("TMPDIR", s.dir) // for whatever makes a temporary file from here on
+	return s, os.Setenv("TMPDIR", s.dir) // for every temporary file from here on
 }
 
 func (s *scratch) close() error {
@@ -52,7 +53,7 @@ func (s *scratch) close() error {
 	return s.janitor.Wait()
 }
 
-// keep moves a directory to where it stays, and returns where that is.
+// keep moves a directory out of the scratch directory, and returns its new path.
 func (s *scratch) keep(dir string) (string, error) {
 	to, err := os.MkdirTemp(s.outside, "quorumlock-histories-")
 	if err != nil {
@@ -62,8 +63,9 @@ func (s *scratch) keep(dir string) (string, error) {
 	return to, os.Rename(dir, to)
 }
 
-// endStrays kills contenders that outlive the process that started them, where /proc tells: one that was about to stop when that
-// died is stopped for ever, since the kernel sends SIGHUP only to those that had stopped.
+// endStrays kills contenders that outlive their parent, where /proc shows them. The kernel sends
+// SIGHUP only to processes that had stopped before their parent died: one that was about to stop is
+// stopped for ever.
 func endStrays(dir string) {
 	found, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, path := range found {
@@ -77,7 +79,8 @@ func endStrays(dir string) {
 	}
 }
 
-// cleanIfAsked makes this process the janitor of another, and ends it, when its environment says so; else it does nothing.
+// cleanIfAsked turns this process into the janitor of another one, and then exits, when its
+// environment asks for that.
 func cleanIfAsked() {
 	dir := os.Getenv(scratchOf)
 	if dir == "" {

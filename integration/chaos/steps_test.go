@@ -16,7 +16,8 @@ import (
 
 // The steps of schedules, besides faults of masters and paths.
 
-// start starts a contender. What the plan leaves open is as usual; what it contends for is one name, over direct addresses.
+// start starts a contender. Fields that the plan leaves empty get defaults: one name, over direct
+// addresses.
 func (r *run) start(plan contender.Plan) *worker {
 	r.t.Helper()
 	plan.Client = len(r.workers) + 1
@@ -32,7 +33,7 @@ func (r *run) start(plan contender.Plan) *worker {
 	if plan.Patience == 0 {
 		plan.Patience = 5 * time.Second
 	}
-	plan.Register, plan.Seed = r.registers.addr(), r.dice.Uint64()
+	plan.Register, plan.Seed = r.registers.addr(), r.rng.Uint64()
 	plan.Lease, plan.MaxLease, plan.Timeout = r.lease, r.lease, nodeTimeout
 	plan.History = filepath.Join(r.dir, fmt.Sprintf("client-%d.json", plan.Client))
 	w, err := startWorker(plan)
@@ -43,7 +44,7 @@ func (r *run) start(plan contender.Plan) *worker {
 	return w
 }
 
-// crowd starts contenders that lock, write and unlock until they are told to stop.
+// crowd starts contenders that lock, write and unlock until an order stops them.
 func (r *run) crowd(n int, plan contender.Plan) []*worker {
 	plan.Hold, plan.Rest = max(plan.Hold, 40*time.Millisecond), max(plan.Rest, 30*time.Millisecond)
 	var all []*worker
@@ -69,7 +70,7 @@ func (r *run) at(w *worker, phase string) {
 	r.need(err == nil, "contender %d is before %s: %v", w.plan.Client, phase, err)
 }
 
-// pass lets a gated contender pass, and returns what it did there.
+// pass lets a gated contender pass, and returns its report.
 func (r *run) pass(w *worker, done ...string) contender.Report {
 	r.t.Helper()
 	w.order(contender.Go)
@@ -79,13 +80,13 @@ func (r *run) pass(w *worker, done ...string) contender.Report {
 	return did
 }
 
-// acquires waits until somebody acquires by a call that was made after the instant.
+// acquires waits until a contender acquires by a call that was made after the instant.
 func (r *run) acquires(since time.Time, bound time.Duration, by ...*worker) contender.Report {
 	r.t.Helper()
 	return r.find(since.Add(bound), by, func(p contender.Report) bool { return p.At-int64(p.Took) >= contender.At(since) })
 }
 
-// find waits for an acquire that is wanted, and returns the first that returned.
+// find waits for an acquire that is wanted, and returns the first one.
 func (r *run) find(late time.Time, by []*worker, wanted func(contender.Report) bool) (first contender.Report) {
 	r.t.Helper()
 	if len(by) == 0 {
@@ -102,17 +103,18 @@ func (r *run) find(late time.Time, by []*worker, wanted func(contender.Report) b
 		if first.At != 0 {
 			return first
 		}
-		r.need(time.Now().Before(late), "somebody acquires in time")
+		r.need(time.Now().Before(late), "a contender acquires in time")
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// available waits for the lock to be acquired after the instant, by whoever waits for it, and notes how long that took.
+// available waits until a contender acquires the lock after the instant, by a call made at any
+// time, and notes how long that took.
 func (r *run) available(since time.Time, bound time.Duration, after string, by ...*worker) {
 	r.t.Helper()
 	late := since.Add(bound + time.Second)
 	if r.ours() {
-		late = since.Add(bound + soon) // to know how late it is
+		late = since.Add(bound + soon) // to measure how late it is
 	}
 	first := r.find(late, by, func(p contender.Report) bool { return p.At > contender.At(since) })
 	took := time.Duration(first.At - contender.At(since))
@@ -120,12 +122,12 @@ func (r *run) available(since time.Time, bound time.Duration, after string, by .
 	r.note("acquired %v after %s", took.Round(time.Millisecond), after)
 }
 
-// note adds to what is reported.
+// note adds a line to the report.
 func (r *run) note(format string, args ...any) {
 	r.result.Notes = append(r.result.Notes, fmt.Sprintf(format, args...))
 }
 
-// all does the same to the masters from one number to below another, at once.
+// all does the same to the masters in [from, to), at once.
 func (r *run) all(from, to int, do func(int) error) {
 	r.t.Helper()
 	errs := make([]error, to)
@@ -145,9 +147,9 @@ func (r *run) apartFor(group string) *paths {
 	return p
 }
 
-func (r *run) deafenAll(p *paths, from, to int) {
+func (r *run) loseRepliesAll(p *paths, from, to int) {
 	for i := from; i < to; i++ {
-		r.must(r.deafen(p, i))
+		r.must(r.loseReplies(p, i))
 	}
 }
 
@@ -157,17 +159,17 @@ func (r *run) healAll(p *paths) {
 	}
 }
 
-// reported tells whether a contender did something, ever.
+// reported reports whether a contender ever did something.
 func reported(w *worker, did string) bool {
 	return slices.ContainsFunc(w.all(), func(p contender.Report) bool { return p.Did == did })
 }
 
-// until lets time pass until some time after what a contender reported.
+// until waits until some time after a contender's report.
 func (r *run) until(p contender.Report, after time.Duration) {
 	r.let(time.Duration(p.At-contender.Now()) + after)
 }
 
-// let lets time pass in which contenders contend.
+// let lets time pass, in which contenders contend.
 func (r *run) let(d time.Duration) { time.Sleep(d) }
 
 // stopClient and continueClient are SIGSTOP and SIGCONT.

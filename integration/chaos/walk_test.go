@@ -9,8 +9,9 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 )
 
-// walk is a random walk over all faults, by seed: which, where, for how long. Clients come over two groups of paths; some write
-// without looking, some are stopped, killed and replaced. At the end all is healed and the lock has to be available.
+// walk is a random walk over all faults, by seed: which, where, for how long. Clients use two
+// groups of paths. Some write without checking their lock; some are stopped, killed and replaced.
+// At the end all faults are healed and the lock must be available.
 func walk(r *run) {
 	w := &walker{run: r, busy: make([]bool, r.n)}
 	for _, group := range []string{"left", "right"} {
@@ -22,7 +23,7 @@ func walk(r *run) {
 	began := time.Now()
 	for time.Since(began) < *walkFor || w.played < len(w.faults()) && time.Since(began) < 2**walkFor {
 		w.step()
-		r.let(100*time.Millisecond + time.Duration(r.dice.Int64N(int64(400*time.Millisecond))))
+		r.let(100*time.Millisecond + time.Duration(r.rng.Int64N(int64(400*time.Millisecond))))
 		w.heal(time.Now())
 	}
 	w.heal(time.Now().Add(time.Hour))
@@ -38,9 +39,9 @@ type walker struct {
 	*run
 	groups  []*paths
 	clients []*worker
-	busy    []bool // masters that something is wrong with: one fault of a master at a time
+	busy    []bool // masters with a fault: one fault of a master at a time
 	cures   []cure
-	deck    []func() bool // faults still to happen before they are shuffled again: each has its turn
+	deck    []func() bool // the faults still to begin before the next shuffle, so that each has its turn
 	played  int
 }
 
@@ -50,14 +51,14 @@ type cure struct {
 	do func()
 }
 
-// client starts the i-th client; every fifth is careless.
+// client starts client i. Every fifth is careless.
 func (w *walker) client(i int) *worker {
 	return w.crowd(1, contender.Plan{URLs: w.groups[i%2].urls(), Careless: i == 4, Hold: 100 * time.Millisecond, Patience: time.Second})[0]
 }
 
-// later has a fault end after some time.
+// later ends a fault after some time.
 func (w *walker) later(do func()) {
-	d := 200*time.Millisecond + time.Duration(w.dice.Int64N(int64(w.lease+w.lease/2)))
+	d := 200*time.Millisecond + time.Duration(w.rng.Int64N(int64(w.lease+w.lease/2)))
 	w.cures = append(w.cures, cure{time.Now().Add(d), do})
 }
 
@@ -74,7 +75,7 @@ func (w *walker) heal(now time.Time) {
 	}
 }
 
-// during begins a fault that ends later: the master is busy until the fault ends.
+// during begins a fault that ends later. The master is busy until then.
 func (w *walker) during(i int, begin, end func(int) error) {
 	w.must(begin(i))
 	w.busy[i] = true
@@ -84,9 +85,9 @@ func (w *walker) during(i int, begin, end func(int) error) {
 	})
 }
 
-// free returns a master that nothing is wrong with; −1 when there is none.
+// free returns a master without a fault, −1 if there is none.
 func (w *walker) free() int {
-	from := w.dice.IntN(w.n)
+	from := w.rng.IntN(w.n)
 	for k := range w.n {
 		if i := (from + k) % w.n; !w.busy[i] {
 			return i
@@ -95,7 +96,8 @@ func (w *walker) free() int {
 	return -1
 }
 
-// faults are all there are. Each tells whether it could begin; some need a master that nothing is wrong with.
+// faults returns all faults. Each reports whether it could begin; some need a master without a
+// fault.
 func (w *walker) faults() []func() bool {
 	at := func(begin func(int)) func() bool {
 		return func() bool {
@@ -109,7 +111,7 @@ func (w *walker) faults() []func() bool {
 	all := []func() bool{
 		at(w.killed), at(w.crashed), w.tailLost, at(w.paused), at(w.filled), w.resynced, at(w.replaced),
 		at(func(i int) { w.must(w.scriptFlush(i)) }), at(func(i int) { w.must(w.flushAll(i)) }), at(func(i int) { w.must(w.clientKill(i)) }),
-		at(w.clientsPaused), at(w.partitioned), at(w.deafened), at(w.muted), at(w.slowed),
+		at(w.clientsPaused), at(w.partitioned), at(w.repliesLost), at(w.requestsLost), at(w.slowed),
 		w.clientStopped, w.clientStopped, w.clientStopped, w.clientKilled,
 	}
 	if w.canDisconnect() {
@@ -122,7 +124,7 @@ func (w *walker) faults() []func() bool {
 func (w *walker) step() {
 	if len(w.deck) == 0 {
 		w.deck = w.faults()
-		w.dice.Shuffle(len(w.deck), func(i, j int) { w.deck[i], w.deck[j] = w.deck[j], w.deck[i] })
+		w.rng.Shuffle(len(w.deck), func(i, j int) { w.deck[i], w.deck[j] = w.deck[j], w.deck[i] })
 	}
 	for k, begin := range w.deck {
 		if begin() {
@@ -141,7 +143,7 @@ func (w *walker) filled(i int)  { w.during(i, w.fill, w.drain) }
 // tailLost restarts a master without the end of its append-only file.
 func (w *walker) tailLost() bool {
 	i := w.free()
-	if i < 0 || i%3 == 0 { // that one has no file
+	if i < 0 || i%3 == 0 { // every third master has no file
 		return false
 	}
 	w.during(i, w.loseTail, w.crash)
@@ -169,7 +171,7 @@ func (w *walker) resynced() bool {
 	return true
 }
 
-// replaced has a replica take a master's place.
+// replaced puts a replica in a master's place.
 func (w *walker) replaced(i int) {
 	replica, err := w.replica(i)
 	w.must(err)
@@ -178,23 +180,24 @@ func (w *walker) replaced(i int) {
 
 // clientsPaused ends by itself.
 func (w *walker) clientsPaused(i int) {
-	d := time.Duration(w.dice.Int64N(int64(w.lease)))
+	d := time.Duration(w.rng.Int64N(int64(w.lease)))
 	w.must(w.clientPause(i, d))
 	w.busy[i] = true
 	w.cures = append(w.cures, cure{time.Now().Add(d), func() { w.busy[i] = false }})
 }
 
-func (w *walker) partitioned(i int) { w.onPath(i, w.cut) }
-func (w *walker) deafened(i int)    { w.onPath(i, w.deafen) }
-func (w *walker) muted(i int)       { w.onPath(i, w.mute) }
+func (w *walker) partitioned(i int)  { w.onPath(i, w.cut) }
+func (w *walker) repliesLost(i int)  { w.onPath(i, w.loseReplies) }
+func (w *walker) requestsLost(i int) { w.onPath(i, w.loseRequests) }
 
 func (w *walker) slowed(i int) {
 	w.onPath(i, func(p *paths, i int) error { return w.slow(p, i, 100*time.Millisecond, 80*time.Millisecond) })
 }
 
-// onPath does something to one group's path; the master is busy for the other group, too, which keeps faults from piling up.
+// onPath puts a fault on one group's path. The master is busy for the other group, too, so faults
+// do not pile up.
 func (w *walker) onPath(i int, begin func(*paths, int) error) {
-	p := w.groups[w.dice.IntN(len(w.groups))]
+	p := w.groups[w.rng.IntN(len(w.groups))]
 	w.during(i, func(i int) error { return begin(p, i) }, func(i int) error {
 		w.run.heal(p, i)
 		return nil
@@ -203,7 +206,7 @@ func (w *walker) onPath(i int, begin func(*paths, int) error) {
 
 // clientStopped stops a client for a while.
 func (w *walker) clientStopped() bool {
-	c := w.clients[w.dice.IntN(len(w.clients))]
+	c := w.clients[w.rng.IntN(len(w.clients))]
 	if c.stopped {
 		return false
 	}
@@ -218,7 +221,7 @@ func (w *walker) clientStopped() bool {
 
 // clientKilled kills a client and starts another.
 func (w *walker) clientKilled() bool {
-	k := w.dice.IntN(len(w.clients))
+	k := w.rng.IntN(len(w.clients))
 	if w.clients[k].stopped {
 		return false
 	}

@@ -18,8 +18,9 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 )
 
-// worker is a contender's process. Where this process dies, the workers see the end of their input and end; stopped ones get
-// SIGHUP from the kernel, as each is a process group of its own that nobody could continue any more, or meet the janitor.
+// worker is a contender's process. When this process dies, the workers see the end of their input
+// and end. Stopped ones get SIGHUP from the kernel, because each is a process group of its own
+// without a parent, or the janitor ends them.
 type worker struct {
 	plan    contender.Plan
 	cmd     *exec.Cmd
@@ -27,13 +28,13 @@ type worker struct {
 	stderr  bytes.Buffer
 	exited  chan struct{}
 	stopped bool // by the random walk
-	seen    int  // how many of the reports the scenario has looked at, of a gated contender
+	seen    int  // the number of reports that the scenario has seen, of a gated contender
 
 	mu      sync.Mutex
 	reports []contender.Report
-	news    chan struct{} // closed when there is another report
+	changed chan struct{} // closed at the next report
 	killed  bool
-	err     error // of cmd.Wait; once exited
+	err     error // of cmd.Wait, after exited
 }
 
 func startWorker(plan contender.Plan) (*worker, error) {
@@ -41,7 +42,7 @@ func startWorker(plan contender.Plan) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{plan: plan, cmd: exec.Command(path), exited: make(chan struct{}), news: make(chan struct{})}
+	w := &worker{plan: plan, cmd: exec.Command(path), exited: make(chan struct{}), changed: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	w.cmd.Stderr = &w.stderr
@@ -66,12 +67,12 @@ func (w *worker) listen(said io.Reader) {
 	for lines.Scan() {
 		var r contender.Report
 		if json.Unmarshal(lines.Bytes(), &r) != nil {
-			continue // cut off: it was killed
+			continue // cut off by a kill
 		}
 		w.mu.Lock()
 		w.reports = append(w.reports, r)
-		close(w.news)
-		w.news = make(chan struct{})
+		close(w.changed)
+		w.changed = make(chan struct{})
 		w.mu.Unlock()
 	}
 	err := w.cmd.Wait()
@@ -80,20 +81,21 @@ func (w *worker) listen(said io.Reader) {
 	w.err = err
 }
 
-// all returns what was reported so far.
+// all returns the reports so far.
 func (w *worker) all() []contender.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.reports)
 }
 
-// next waits for a report, from the given one on, that is wanted. It returns the number of the one after it.
+// next waits for a wanted report, from the given one on. It returns the report and the number of
+// the next one.
 func (w *worker) next(from int, bound time.Duration, wanted func(contender.Report) bool) (contender.Report, int, error) {
 	late := time.NewTimer(bound)
 	defer late.Stop()
 	for {
 		w.mu.Lock()
-		news := w.news
+		changed := w.changed
 		for i := from; i < len(w.reports); i++ {
 			if wanted(w.reports[i]) {
 				defer w.mu.Unlock()
@@ -103,7 +105,7 @@ func (w *worker) next(from int, bound time.Duration, wanted func(contender.Repor
 		from = len(w.reports)
 		w.mu.Unlock()
 		select {
-		case <-news:
+		case <-changed:
 		case <-w.exited:
 			return contender.Report{}, from, fmt.Errorf("contender %d has ended: %s", w.plan.Client, w.stderr.String())
 		case <-late.C:
@@ -116,7 +118,7 @@ func (w *worker) order(what string) { _, _ = io.WriteString(w.orders, what+"\n")
 
 func (w *worker) signal(s syscall.Signal) error { return w.cmd.Process.Signal(s) }
 
-// kill ends it as a crash would.
+// kill ends the process as a crash would.
 func (w *worker) kill() error {
 	w.mu.Lock()
 	w.killed = true
@@ -126,7 +128,8 @@ func (w *worker) kill() error {
 	return err
 }
 
-// end has it finish in good order within the bound, and kills it else. The error says what is wrong with how it ended.
+// end stops the process in good order within the bound, and kills it after that. The error tells
+// how its end was wrong.
 func (w *worker) end(bound time.Duration) error {
 	w.order(contender.Stop)
 	late := time.AfterFunc(bound, func() { w.cmd.Process.Kill() })

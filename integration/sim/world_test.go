@@ -36,7 +36,7 @@ type world struct {
 	healing  sync.Once
 }
 
-// play runs a plan in a bubble of its own, and returns when nothing of it runs any more.
+// play runs a plan in a bubble of its own, and returns when no goroutine of it runs.
 func play(t *testing.T, p *plan) *world {
 	t.Helper()
 	w := newWorld(p)

@@ -151,20 +151,20 @@ func (s *session) change(set map[string]bool, on bool, word string, channels []s
 
 // publishLocked sends a message to every subscriber and returns their number.
 func (m *Master) publishLocked(channel, payload string) int {
-	heard := 0
+	receivers := 0
 	for s := range m.sessions {
 		if s.subscribed[channel] {
 			s.send(appendReply(nil, []any{"message", channel, payload}))
-			heard++
+			receivers++
 		}
 		for _, pattern := range sorted(s.patterns) {
 			if matches(pattern, channel) {
 				s.send(appendReply(nil, []any{"pmessage", pattern, channel, payload}))
-				heard++
+				receivers++
 			}
 		}
 	}
-	return heard
+	return receivers
 }
 
 // listeningLocked returns how many sessions have subscribed to a channel by its name.

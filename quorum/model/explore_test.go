@@ -251,27 +251,27 @@ func (m *setup) name(o owner) string {
 // describe tells a step in words.
 func (by step) describe(m *setup, before, after *state) string {
 	o, at := ownerOf(by.client, by.number), by.node+1
-	who, what := m.name(o), words[by.kind]
+	attempt, what := m.name(o), words[by.kind]
 	switch by.does {
 	case begins:
 		if id := m.id(o); id != o {
-			return fmt.Sprintf("%s asks every node under the id of %s", who, m.name(id))
+			return fmt.Sprintf("%s asks every node under the id of %s", attempt, m.name(id))
 		}
-		return who + " asks every node"
+		return attempt + " asks every node"
 	case commits:
 		if after.attempts[o-1].phase != holding {
-			return who + " reads the clock: too late"
+			return attempt + " reads the clock: too late"
 		}
 		if m.tokens {
-			return fmt.Sprintf("%s holds, with token %d", who, after.attempts[o-1].token)
+			return fmt.Sprintf("%s holds, with token %d", attempt, after.attempts[o-1].token)
 		}
-		return who + " holds"
+		return attempt + " holds"
 	case watches:
-		return fmt.Sprintf("%s sends %ss, and repairs where it has no grant", who, what)
+		return fmt.Sprintf("%s sends %ss, and repairs where it has no grant", attempt, what)
 	case ends:
-		return who + " gives up or unlocks: releases"
+		return attempt + " gives up or unlocks: releases"
 	case reads:
-		return fmt.Sprintf("%s reads the reply to its %s from %d%s", who, what, at, m.became(before, after, o))
+		return fmt.Sprintf("%s reads the reply to its %s from %d%s", attempt, what, at, m.became(before, after, o))
 	case dies:
 		return fmt.Sprintf("the connection %c–%d dies; awaited requests are resent", 'A'+by.client, at)
 	case timesOut:
@@ -290,7 +290,7 @@ func (by step) describe(m *setup, before, after *state) string {
 	r := request(by.kind) | numbered(by.number)
 	scratch := *before
 	answer, _ := m.carryOut(&scratch, &scratch.nodes[by.node], by.client, r)
-	line := fmt.Sprintf("%d runs %s's %s", at, who, what)
+	line := fmt.Sprintf("%d runs %s's %s", at, attempt, what)
 	if by.does == deliversLate {
 		line += ", which arrives late"
 	}

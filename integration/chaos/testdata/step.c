@@ -1,5 +1,6 @@
-// A wall clock that can be stepped, for LD_PRELOAD: the step in seconds is in a file that $QUORUMLOCK_CLOCK_STEP names.
-// It allocates nothing: jemalloc reads the clock before anything else runs (libfaketime 0.9.10 ends Redis there).
+// A wall clock that can be stepped, for LD_PRELOAD. The file $QUORUMLOCK_CLOCK_STEP contains the
+// step in seconds. The library allocates nothing: jemalloc reads the clock before anything else
+// runs (libfaketime 0.9.10 ends Redis there).
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
