@@ -23,21 +23,21 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// How a hostile server behaves beside what it says.
+// The modes of a hostile server.
 const (
-	hangsUp  = 1 << iota // it closes the connection when it has said everything, in place of being silent
-	dribbles             // it says one byte at a time, a quarter of the time-out apart
-	rude                 // what it says begins with the connection; else it greets as it should, and then says it to the first call
+	hangsUp  = 1 << iota // it closes the connection after its bytes; else it stays silent
+	dribbles             // it sends one byte at a time, a quarter of the timeout apart
+	rude                 // it sends its bytes at once; else only in reply to the first call after the handshake
 )
 
 const fuzzTimeout = 100 * time.Millisecond
 
-// fuzzCalls are one of each; those that come last are made over a connection of their own.
+// fuzzCalls names one call of each kind; the last three use a connection of their own.
 var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "admit", "Check", "Admit", "Identify"}
 
-// FuzzReplies has a server say anything to every call, over connections as Open makes them. Nothing
-// panics; nothing is a grant but a reply that says so in well-formed RESP; the caller hears of its
-// call, and the node closes, in time; no goroutine is left (the bubble would not end).
+// FuzzReplies makes a server send arbitrary bytes to every call, over connections as Open makes
+// them. Nothing panics. Only a well-formed reply that grants is a grant. The call ends and the node
+// closes in time. No goroutine is left, or the bubble would not end.
 func FuzzReplies(f *testing.F) {
 	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
 	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", 7) + "$16\r\nladdr=10.0.0.1:1\r\n" + ":0\r\n"
@@ -54,7 +54,7 @@ func FuzzReplies(f *testing.F) {
 			} {
 				f.Add([]byte(said), byte(call), byte(mode))
 			}
-			for _, said := range []string{ // from the first byte on
+			for _, said := range []string{ // which begin with the first byte
 				"", "-ERR no\r\n", greeting, greeting + ":5\r\n",
 				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + ":0\r\n",
 				strings.Replace(greeting, "role:master", "role:slave\r", 1),
@@ -71,7 +71,7 @@ func FuzzReplies(f *testing.F) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			h := &hostile{said: said, mode: int(mode)}
-			h.face(t, fuzzCalls[int(call)%len(fuzzCalls)])
+			h.run(t, fuzzCalls[int(call)%len(fuzzCalls)])
 		})
 	})
 }
@@ -83,7 +83,7 @@ type hostile struct {
 	serving sync.WaitGroup
 }
 
-// dial connects twice, so that what was cut off is asked once more, and fails then.
+// dial connects twice, so that a call that was cut is resent once, and then fails.
 func (h *hostile) dial(context.Context) (redis.Conn, error) {
 	if h.dials.Add(1) > 2 {
 		return nil, errors.New("no more connections")
@@ -95,12 +95,12 @@ func (h *hostile) dial(context.Context) (redis.Conn, error) {
 
 func (h *hostile) serve(c net.Conn) {
 	defer c.Close()
-	heard := make(chan string, 1024) // what the commands begin with: reading must not wait for writing, a pipe has no buffer
-	go hear(c, heard)
+	received := make(chan string, 1024) // the commands' first words; buffered: a net.Pipe has no buffer, and reading must not wait for writing
+	go readCommands(c, received)
 	if h.mode&rude == 0 {
 		for range 3 + len(scripts.All()) + 1 + 1 {
 			reply := "+OK\r\n"
-			switch command, ok := <-heard; {
+			switch command, ok := <-received; {
 			case !ok:
 				return
 			case command == "INFO":
@@ -112,7 +112,7 @@ func (h *hostile) serve(c net.Conn) {
 				return
 			}
 		}
-		if _, ok := <-heard; !ok {
+		if _, ok := <-received; !ok {
 			return
 		}
 	}
@@ -130,13 +130,13 @@ func (h *hostile) serve(c net.Conn) {
 	if h.mode&hangsUp != 0 {
 		return
 	}
-	for range heard {
+	for range received {
 	}
 }
 
-// hear reads commands until the connection is closed.
-func hear(c net.Conn, heard chan<- string) {
-	defer close(heard)
+// readCommands reads commands until the connection is closed.
+func readCommands(c net.Conn, received chan<- string) {
+	defer close(received)
 	in := bytes.Buffer{}
 	chunk := make([]byte, 4096)
 	for {
@@ -153,17 +153,17 @@ func hear(c net.Conn, heard chan<- string) {
 			in.Next(in.Len() - len(rest))
 			command, _ := value.([]any)[0].([]byte)
 			select {
-			case heard <- string(command):
-			default: // a burst that no test of these makes
+			case received <- string(command):
+			default: // more commands than any of these tests sends
 			}
 		}
 	}
 }
 
-// face makes one call to the hostile server.
-func (h *hostile) face(t *testing.T, call string) {
+// run makes one call to the hostile server.
+func (h *hostile) run(t *testing.T, call string) {
 	h.serving.Add(1)
-	defer func() { // the server ends with the last of its connections
+	defer func() { // the server ends with its last connection
 		h.serving.Done()
 		h.serving.Wait()
 	}()
@@ -173,9 +173,9 @@ func (h *hostile) face(t *testing.T, call string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patience := 5 * fuzzTimeout
+	bound := 5 * fuzzTimeout
 	if h.mode&dribbles != 0 {
-		patience *= 3 // each of the replies to one call, if it has several, may take a time-out
+		bound *= 3 // each reply to one call may take a timeout
 	}
 	began := time.Now()
 	switch call {
@@ -196,7 +196,7 @@ func (h *hostile) face(t *testing.T, call string) {
 	default:
 		h.ask(t, n, call)
 	}
-	if d := time.Since(began); d > patience {
+	if d := time.Since(began); d > bound {
 		t.Errorf("%q, mode %b: %s took %v", h.said, h.mode, call, d)
 	}
 	began = time.Now()
@@ -214,12 +214,12 @@ func (h *hostile) failsWell(t *testing.T, n *Node, call string, err error) {
 	}
 }
 
-// results hears of one call; it must hear once.
+// results receives the result of one call. A second result would be a failure.
 type results chan pipeline.Result
 
 func (r results) Done(result pipeline.Result) { r <- result }
 
-// ask makes one of the scripts' calls, and judges what comes of it.
+// ask makes one script's call, and checks its result.
 func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	k, owner, ms := []scripts.Name{scripts.NewName("k"), scripts.NewName("l")}, scripts.NewOwner("locker", 1), scripts.ToMillis(time.Second)
 	batch := []scripts.Renewal{{Names: k, Owner: owner, Token: 5, Lease: ms}, {Names: k, Owner: owner, Token: 5, Lease: ms}}
@@ -241,11 +241,11 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 		call = n.server.admitCall(false)
 	}
 	var claim pipeline.Claim
-	heard := make(results, 4)
-	if err := n.Pipe("k").Start(call, &claim, heard); err != nil {
+	received := make(results, 4)
+	if err := n.Pipe("k").Start(call, &claim, received); err != nil {
 		t.Fatal(err)
 	}
-	r := <-heard
+	r := <-received
 	h.failsWell(t, n, op, r.Err)
 	if r.Err == nil {
 		if granted := r.Reply.Acquire; granted.Outcome == scripts.Granted && !h.mayGrant(int64(granted.Token)) {
@@ -253,26 +253,26 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 		}
 	}
 	if r.Err == nil && (!r.Sent || r.RunID == "") {
-		t.Errorf("%q, mode %b: %s: a reply of nobody's, %+v", h.said, h.mode, op, r)
+		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.said, h.mode, op, r)
 	}
 	h.passesOn(t, op, call, r)
 
-	if op == "acquire" { // as a locker goes on when it is not granted enough
+	if op == "acquire" { // as a locker does after a failed attempt
 		claim.Abandon()
-		if err := n.Pipe("k").Start(scripts.Release(k, owner, 0), &claim, heard); err == nil {
-			h.failsWell(t, n, "release", (<-heard).Err)
+		if err := n.Pipe("k").Start(scripts.Release(k, owner, 0), &claim, received); err == nil {
+			h.failsWell(t, n, "release", (<-received).Err)
 		}
 	}
 	synctest.Wait()
-	if len(heard) > 0 {
-		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.said, h.mode, op, <-heard)
+	if len(received) > 0 {
+		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.said, h.mode, op, <-received)
 	}
 }
 
-// mayGrant tells whether what the server says can mean that token to an acquire.
+// mayGrant reports whether the server's bytes can grant that token to an acquire.
 func (h *hostile) mayGrant(token int64) bool {
 	replies := strictReplies(h.said)
-	if h.mode&rude != 0 { // the greeting is among them
+	if h.mode&rude != 0 { // the bytes include the handshake
 		return slices.ContainsFunc(replies, func(v any) bool { return v == token })
 	}
 	source, admitted := false, false
@@ -284,7 +284,7 @@ func (h *hostile) mayGrant(token int64) bool {
 			source = true
 		case !admitted && len(word) == 2 && bytes.Equal(asBytes(word[0]), []byte("stale")):
 			admitted = true
-			i++ // the next is the reply to admit, which may not know its script either
+			i++ // the next is the reply to admit, whose script may be unknown too
 			if i < len(replies) && strings.HasPrefix(asError(replies[i]), "NOSCRIPT") {
 				i++
 			}
@@ -302,7 +302,7 @@ func asBytes(v any) []byte { b, _ := v.([]byte); return b }
 
 func asError(v any) string { e, _ := v.(redis.Error); return string(e) }
 
-// passesOn wants the one reply of a well-behaved server as it was said.
+// passesOn wants the one reply of a well-behaved server to reach the caller unchanged.
 func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipeline.Result) {
 	value, rest, ok := strictReply(h.said)
 	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.said, []byte("NOSCRIPT")) ||
@@ -310,7 +310,7 @@ func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipelin
 		return
 	}
 	if reason, bad := value.(redis.Error); bad {
-		if !errors.Is(r.Err, reason) && op != "release" { // a release that is refused is asked again, here in vain
+		if !errors.Is(r.Err, reason) && op != "release" { // a refused release is resent, here in vain
 			t.Errorf("%q, mode %b: %s failed with %v", h.said, h.mode, op, r.Err)
 		}
 	} else if want, bad := call.Parse(value); (bad == nil) != (r.Err == nil) || bad == nil && !reflect.DeepEqual(r.Reply, want) {
@@ -318,7 +318,7 @@ func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipelin
 	}
 }
 
-// strictReplies reads RESP up to where it is cut off or malformed.
+// strictReplies reads RESP until it is cut off or malformed.
 func strictReplies(said []byte) (replies []any) {
 	for {
 		value, rest, ok := strictReply(said)
@@ -329,7 +329,7 @@ func strictReplies(said []byte) (replies []any) {
 	}
 }
 
-// strictReply reads one reply, by the letter of RESP 2, into what redigo makes of it.
+// strictReply reads one reply by the letter of RESP 2, as a value of redigo.
 func strictReply(said []byte) (value any, rest []byte, ok bool) {
 	line, rest, ok := bytes.Cut(said, []byte("\n"))
 	if !ok || len(line) < 2 || line[len(line)-1] != '\r' {
@@ -371,9 +371,9 @@ func strictReply(said []byte) (value any, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// FuzzURL writes URLs well and badly: what is refused is ErrInvalid, and neither an error nor a
-// node's name tells anything of the password, which the mark stands in, also where something else
-// was made of it because it was not percent-encoded.
+// FuzzURL tries valid and invalid URLs. A refused one is ErrInvalid. Neither an error nor a node's
+// name reveals a part of the password, which contains the mark, also where a missing
+// percent-encoding moves it to another part of the URL.
 func FuzzURL(f *testing.F) {
 	const mark = "Zq9xK7"
 	for _, seed := range [][5]string{

@@ -7,7 +7,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// foreign are hashes at "k" that are no lock.
+// foreign holds hashes at "k" that are no locks.
 var foreign = []struct {
 	name string
 	make [][]any
@@ -45,8 +45,7 @@ func inspectVectors() []vector {
 		inspect(vector{name: "quarantined", before: state(markerOf("other", serverTime(20*time.Second), "30000")),
 			want: reply{Run: "other", Quarantine: 20 * time.Second}}, "k"),
 		inspect(vector{name: "quarantine over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), want: reply{Run: runID}}, "k"),
-		// As acquire sees it: who does not know since when a node is admitted takes it for no
-		// marker, not for one of long ago.
+		// As in acquire, a marker without a valid time counts as missing, not as long past.
 		inspect(vector{name: "marker without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), want: reply{}}, "k"),
 		inspect(vector{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), want: reply{}}, "k"),
 		inspect(vector{name: "marker with nan for a time", before: state(markerOf(runID, "nan", "30000")), want: reply{}}, "k"),

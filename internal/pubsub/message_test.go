@@ -19,8 +19,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// hostileReplies are no replies to a subscriber. None announces what might just be allocated: only
-// the connections of FuzzMessages are bounded.
+// hostileReplies are no replies to a subscriber. None announces a size that could be allocated:
+// only the connections of FuzzMessages bound that.
 var hostileReplies = map[string]string{
 	"NOPERM":                     "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",
 	"an unknown command":         "-ERR unknown command\r\n",
@@ -53,8 +53,8 @@ var hostileReplies = map[string]string{
 	"a bulk without end": "$2\r\nabcd\r\n",
 }
 
-// A server that answers with what is no reply, or with an error, is not asked in haste. Nothing
-// runs any more soon after the subscriber has left.
+// A server that sends malformed or error replies is retried with the backoff. No goroutine runs any
+// more soon after the subscriber has cancelled.
 func TestHostileReplies(t *testing.T) {
 	for what, reply := range hostileReplies {
 		t.Run(what, func(t *testing.T) {
@@ -75,17 +75,17 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// How a hostile server behaves beside what it says.
+// The modes of a hostile server.
 const (
-	hangsUp  = 1 << iota // it closes the connection when it has said everything, in place of being silent
-	dribbles             // it says one byte at a time, a quarter of the timeout apart
+	hangsUp  = 1 << iota // it closes the connection after its bytes; else it stays silent
+	dribbles             // it sends one byte at a time, a quarter of the timeout apart
 )
 
 const fuzzTimeout = 100 * time.Millisecond
 
-// FuzzMessages has a server say anything to a subscriber. Nothing panics; no subscriber is told
-// that a subscription stands, or of a message, of which the server did not speak; nothing runs any
-// more soon after the subscriber has left.
+// FuzzMessages makes a server send arbitrary bytes to a subscriber. Nothing panics. The subscriber
+// gets no confirmation and no message that the server did not send. No goroutine runs any more soon
+// after the subscriber has cancelled.
 func FuzzMessages(f *testing.F) {
 	subscribed := "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
 	message := "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n"
@@ -110,12 +110,12 @@ func FuzzMessages(f *testing.F) {
 			defer h.serving.Wait()
 			defer pool.Close()
 			s := subscriptions(t, pool, fuzzTimeout)
-			r := &told{}
+			r := &observed{}
 			cancel := s.Subscribe("c", r)
 			pass(20 * fuzzTimeout)
 			cancel()
 			if r.subscribed && !bytes.Contains(said, []byte("subscribe")) || r.message && !bytes.Contains(said, []byte("message")) {
-				t.Errorf("%q: the subscriber was told %+v", said, *r)
+				t.Errorf("%q: the subscriber was observed %+v", said, *r)
 			}
 			atMost := 3*fuzzTimeout + pubsub.Linger
 			if mode&dribbles != 0 {
@@ -129,12 +129,12 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// told is a Subscriber that notes what it is told.
-type told struct{ subscribed, message bool }
+// observed is a Subscriber that records which of its methods were called.
+type observed struct{ subscribed, message bool }
 
-func (r *told) OnSubscribed()   { r.subscribed = true }
-func (r *told) OnMessage()      { r.message = true }
-func (r *told) OnUnsubscribed() {}
+func (r *observed) OnSubscribed()   { r.subscribed = true }
+func (r *observed) OnMessage()      { r.message = true }
+func (r *observed) OnUnsubscribed() {}
 
 type hostile struct {
 	said    []byte
@@ -143,7 +143,7 @@ type hostile struct {
 	serving sync.WaitGroup
 }
 
-// dial connects twice, and fails then.
+// dial connects twice, and then fails.
 func (h *hostile) dial(context.Context) (redis.Conn, error) {
 	if h.dials.Add(1) > 2 {
 		return nil, errors.New("no more connections")
@@ -156,7 +156,7 @@ func (h *hostile) dial(context.Context) (redis.Conn, error) {
 func (h *hostile) serve(c net.Conn) {
 	defer c.Close()
 	closed := make(chan struct{})
-	h.serving.Go(func() { // reading must not wait for writing: a pipe has no buffer
+	h.serving.Go(func() { // reading must not wait for writing: a net.Pipe has no buffer
 		defer close(closed)
 		io.Copy(io.Discard, c)
 	})
