@@ -70,14 +70,14 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 	run := strings.Repeat("0", 40)
 	for what, c := range map[string]struct{ path, clientInfo, want string }{
-		"it does not know CLIENT INFO":         {"/3", "-ERR Unknown subcommand\r\n", run + "/3"},
-		"it may not be asked":                  {"/3", "-NOPERM no\r\n", run + "/3"},
-		"nothing of the database":              {"/3", bulk("id=1 name=x\n"), run + "/3"},
-		"no number":                            {"/3", bulk("id=1 db=x\n"), run + "/3"},
-		"a negative number":                    {"/3", bulk("id=1 db=-1\n"), run + "/3"},
-		"it tells":                             {"/3", bulk("id=1 name=db=4 db=5 sub=0\n"), run + "/5"},
-		"it tells of 0":                        {"/3", bulk("id=1 db=0\n"), run},
-		"neither the server nor the URL tells": {"", "-ERR Unknown subcommand\r\n", run},
+		"it does not know CLIENT INFO":        {"/3", "-ERR Unknown subcommand\r\n", run + "/3"},
+		"it may not be asked":                 {"/3", "-NOPERM no\r\n", run + "/3"},
+		"nothing of the database":             {"/3", bulk("id=1 name=x\n"), run + "/3"},
+		"no number":                           {"/3", bulk("id=1 db=x\n"), run + "/3"},
+		"a negative number":                   {"/3", bulk("id=1 db=-1\n"), run + "/3"},
+		"it names one":                        {"/3", bulk("id=1 name=db=4 db=5 sub=0\n"), run + "/5"},
+		"it names 0":                          {"/3", bulk("id=1 db=0\n"), run},
+		"neither the server nor the URL does": {"", "-ERR Unknown subcommand\r\n", run},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := startFake(t, func(args []string) string {
@@ -94,17 +94,17 @@ func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 			mustGrant(t, do(t, n, acquire("k", "o:1")))
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			told := 0
+			scripts := 0
 			for _, args := range f.received {
 				if strings.HasPrefix(args[0], "EVAL") {
-					told++
+					scripts++
 					if got := args[len(args)-1]; got != c.want {
 						t.Errorf("%v: want %q for the marker", args, c.want)
 					}
 				}
 			}
-			if told != 3 { // for Admit, for the connection, for the grant
-				t.Errorf("%d scripts", told)
+			if scripts != 3 { // for Admit, for the connection, for the grant
+				t.Errorf("%d scripts", scripts)
 			}
 		})
 	}

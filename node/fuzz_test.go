@@ -44,7 +44,7 @@ func FuzzReplies(f *testing.F) {
 	inspected := "*6\r\n$3\r\nme:\r\n$1\r\n1\r\n:5000\r\n$1\r\n7\r\n$3\r\nabc\r\n:0\r\n"
 	for call := range fuzzCalls {
 		for _, mode := range []int{0, hangsUp} {
-			for _, said := range []string{
+			for _, sent := range []string{
 				"", ":1\r\n", ":9007199254740991\r\n", ":9007199254740992\r\n", ":0\r\n", ":-1\r\n", ":\r\n", ":1", ":1\n", ":1 \r\n", "1\r\n",
 				"+1\r\n", "$1\r\n1\r\n", "*1\r\n:1\r\n", "*-1\r\n", "$-1\r\n", "*0\r\n", "#t\r\n", "_\r\n",
 				":9223372036854775807\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
@@ -52,32 +52,32 @@ func FuzzReplies(f *testing.F) {
 				"$4\r\nRRRR\r\n", "$1\r\nR\r\n:1\r\n", inspected, "$1048577\r\n", "*4097\r\n", "$99999999999999999999\r\n", strings.Repeat("*1\r\n", 9),
 				"$1\r\nab\r\n:1\r\n", "\r\n:1\r\n", "*1\r\n-ERR nested\r\n",
 			} {
-				f.Add([]byte(said), byte(call), byte(mode))
+				f.Add([]byte(sent), byte(call), byte(mode))
 			}
-			for _, said := range []string{ // which begin with the first byte
+			for _, sent := range []string{ // which begin with the first byte
 				"", "-ERR no\r\n", greeting, greeting + ":5\r\n",
 				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + ":0\r\n",
 				strings.Replace(greeting, "role:master", "role:slave\r", 1),
 			} {
-				f.Add([]byte(said), byte(call), byte(mode|rude))
+				f.Add([]byte(sent), byte(call), byte(mode|rude))
 			}
 		}
 		f.Add([]byte(":5\r\n"), byte(call), byte(dribbles))
 		f.Add([]byte(greeting+":5\r\n"), byte(call), byte(dribbles|rude))
 	}
-	f.Fuzz(func(t *testing.T, said []byte, call, mode byte) {
-		if len(said) > 1<<14 {
+	f.Fuzz(func(t *testing.T, sent []byte, call, mode byte) {
+		if len(sent) > 1<<14 {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			h := &hostile{said: said, mode: int(mode)}
+			h := &hostile{sent: sent, mode: int(mode)}
 			h.run(t, fuzzCalls[int(call)%len(fuzzCalls)])
 		})
 	})
 }
 
 type hostile struct {
-	said    []byte
+	sent    []byte
 	mode    int
 	dials   atomic.Int32
 	serving sync.WaitGroup
@@ -116,7 +116,7 @@ func (h *hostile) serve(c net.Conn) {
 			return
 		}
 	}
-	for rest := h.said; len(rest) > 0; {
+	for rest := h.sent; len(rest) > 0; {
 		n := len(rest)
 		if h.mode&dribbles != 0 {
 			n = 1
@@ -183,7 +183,7 @@ func (h *hostile) run(t *testing.T, call string) {
 		report, err := n.Check(t.Context())
 		h.failsWell(t, n, call, err)
 		if err == nil && (report.RunID == "" && h.mode&rude == 0 || report.Quarantine < 0 || report.Uptime < 0) {
-			t.Errorf("%q: the report is %+v", h.said, report)
+			t.Errorf("%q: the report is %+v", h.sent, report)
 		}
 	case "Admit":
 		h.failsWell(t, n, call, n.Admit(t.Context()))
@@ -191,18 +191,18 @@ func (h *hostile) run(t *testing.T, call string) {
 		id, err := n.Identify(t.Context())
 		h.failsWell(t, n, call, err)
 		if err == nil && id == "" {
-			t.Errorf("%q: a run id of nothing", h.said)
+			t.Errorf("%q: a run id that no server sent", h.sent)
 		}
 	default:
 		h.ask(t, n, call)
 	}
 	if d := time.Since(began); d > bound {
-		t.Errorf("%q, mode %b: %s took %v", h.said, h.mode, call, d)
+		t.Errorf("%q, mode %b: %s took %v", h.sent, h.mode, call, d)
 	}
 	began = time.Now()
 	n.Close()
 	if d := time.Since(began); d > 2*fuzzTimeout {
-		t.Errorf("%q, mode %b: closing took %v after %s", h.said, h.mode, d, call)
+		t.Errorf("%q, mode %b: closing took %v after %s", h.sent, h.mode, d, call)
 	}
 }
 
@@ -210,7 +210,7 @@ func (h *hostile) failsWell(t *testing.T, n *Node, call string, err error) {
 	t.Helper()
 	var typed *Error
 	if err != nil && (!errors.As(err, &typed) || typed.Node == "") {
-		t.Errorf("%q, mode %b: %s failed with %#v, want an *Error that names its node", h.said, h.mode, call, err)
+		t.Errorf("%q, mode %b: %s failed with %#v, want an *Error that names its node", h.sent, h.mode, call, err)
 	}
 }
 
@@ -249,11 +249,11 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	h.failsWell(t, n, op, r.Err)
 	if r.Err == nil {
 		if granted := r.Reply.Acquire; granted.Outcome == scripts.Granted && !h.mayGrant(int64(granted.Token)) {
-			t.Errorf("%q, mode %b: the node granted token %d", h.said, h.mode, granted.Token)
+			t.Errorf("%q, mode %b: the node granted token %d", h.sent, h.mode, granted.Token)
 		}
 	}
 	if r.Err == nil && (!r.Sent || r.RunID == "") {
-		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.said, h.mode, op, r)
+		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.sent, h.mode, op, r)
 	}
 	h.passesOn(t, op, call, r)
 
@@ -265,13 +265,13 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	}
 	synctest.Wait()
 	if len(received) > 0 {
-		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.said, h.mode, op, <-received)
+		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.sent, h.mode, op, <-received)
 	}
 }
 
 // mayGrant reports whether the server's bytes can grant that token to an acquire.
 func (h *hostile) mayGrant(token int64) bool {
-	replies := strictReplies(h.said)
+	replies := strictReplies(h.sent)
 	if h.mode&rude != 0 { // the bytes include the handshake
 		return slices.ContainsFunc(replies, func(v any) bool { return v == token })
 	}
@@ -304,34 +304,34 @@ func asError(v any) string { e, _ := v.(redis.Error); return string(e) }
 
 // passesOn wants the one reply of a well-behaved server to reach the caller unchanged.
 func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipeline.Result) {
-	value, rest, ok := strictReply(h.said)
-	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.said, []byte("NOSCRIPT")) ||
-		bytes.Contains(h.said, []byte("stale")) || bytes.Count(h.said, []byte("*")) > 8 || len(h.said) > 1<<12 {
+	value, rest, ok := strictReply(h.sent)
+	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.sent, []byte("NOSCRIPT")) ||
+		bytes.Contains(h.sent, []byte("stale")) || bytes.Count(h.sent, []byte("*")) > 8 || len(h.sent) > 1<<12 {
 		return
 	}
 	if reason, bad := value.(redis.Error); bad {
 		if !errors.Is(r.Err, reason) && op != "release" { // a refused release is resent, here in vain
-			t.Errorf("%q, mode %b: %s failed with %v", h.said, h.mode, op, r.Err)
+			t.Errorf("%q, mode %b: %s failed with %v", h.sent, h.mode, op, r.Err)
 		}
 	} else if want, bad := call.Parse(value); (bad == nil) != (r.Err == nil) || bad == nil && !reflect.DeepEqual(r.Reply, want) {
-		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.said, h.mode, op, r.Reply, r.Err)
+		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.sent, h.mode, op, r.Reply, r.Err)
 	}
 }
 
 // strictReplies reads RESP until it is cut off or malformed.
-func strictReplies(said []byte) (replies []any) {
+func strictReplies(sent []byte) (replies []any) {
 	for {
-		value, rest, ok := strictReply(said)
+		value, rest, ok := strictReply(sent)
 		if !ok {
 			return replies
 		}
-		replies, said = append(replies, value), rest
+		replies, sent = append(replies, value), rest
 	}
 }
 
 // strictReply reads one reply by the letter of RESP 2, as a value of redigo.
-func strictReply(said []byte) (value any, rest []byte, ok bool) {
-	line, rest, ok := bytes.Cut(said, []byte("\n"))
+func strictReply(sent []byte) (value any, rest []byte, ok bool) {
+	line, rest, ok := bytes.Cut(sent, []byte("\n"))
 	if !ok || len(line) < 2 || line[len(line)-1] != '\r' {
 		return nil, nil, false
 	}
@@ -401,7 +401,7 @@ func FuzzURL(f *testing.F) {
 			n, err := Open(raw)
 			if err == nil {
 				if strings.Contains(n.Name(), mark) {
-					t.Errorf("%q: the node's name %q tells of the password", raw, n.Name())
+					t.Errorf("%q: the node's name %q reveals the password", raw, n.Name())
 				}
 				if err := n.Close(); err != nil {
 					t.Error(err)

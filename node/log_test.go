@@ -182,9 +182,9 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 			return x.dial(ctx)
 		}}
 		free := make(chan struct{})
-		var told atomic.Int32
+		var logged atomic.Int32
 		n := openPool(t, pool, node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() {
-			told.Add(1)
+			logged.Add(1)
 			<-free
 		}})))
 		for i := range 20 {
@@ -197,7 +197,7 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 				t.Errorf("flap %d: %v", i, r.Err)
 			}
 		}
-		if got := told.Load(); got != 1 {
+		if got := logged.Load(); got != 1 {
 			t.Errorf("%d lines at one time", got)
 		}
 		began := time.Now()
@@ -207,7 +207,7 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 		}
 		close(free)
 		pass(time.Minute)
-		if got := told.Load(); got != 1 {
+		if got := logged.Load(); got != 1 {
 			t.Errorf("%d lines after Close", got-1)
 		}
 		x.kill()

@@ -16,12 +16,12 @@ import (
 // quitter is a handler that ends the goroutine that calls it, as t.FailNow does.
 type quitter struct {
 	slog.Handler
-	told chan string
+	messages chan string
 }
 
 func (q quitter) WithAttrs([]slog.Attr) slog.Handler { return q }
 func (q quitter) Handle(_ context.Context, r slog.Record) error {
-	q.told <- r.Message
+	q.messages <- r.Message
 	runtime.Goexit()
 	return nil
 }
@@ -37,7 +37,7 @@ func TestLogThatEndsItsGoroutine(t *testing.T) {
 		defer x.pool.Close()
 		n := openPool(t, x.pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
 		n.Identify(t.Context())
-		<-log.told
+		<-log.messages
 		synctest.Wait()
 		began := time.Now()
 		must(t, n.Close())

@@ -139,7 +139,7 @@ func TestBadCredentials(t *testing.T) {
 		for _, text := range []string{err.Error(), n.Name(), errorText(checkErr)} {
 			for _, secret := range []string{"wrong/pass", "wrong%2Fpass", "se/cr@et", "se%2Fcr"} {
 				if strings.Contains(text, secret) {
-					t.Errorf("%s: %q tells the password", what, text)
+					t.Errorf("%s: %q reveals the password", what, text)
 				}
 			}
 		}

@@ -126,7 +126,7 @@ func TestBadURLs(t *testing.T) {
 		}
 		for _, secret := range secrets {
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%q: the error tells %q of the password: %v", url, secret, err)
+				t.Errorf("%q: the error reveals %q of the password: %v", url, secret, err)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func Example() {
 		return
 	}
 	_, err = locker.TryLock(ctx, "invoice:42")
-	fmt.Println("somebody else:", errors.Is(err, quorum.ErrHeld))
+	fmt.Println("another flow:", errors.Is(err, quorum.ErrHeld))
 	inner, err := locker.Lock(lock.Context(), "invoice:42")
 	if err != nil {
 		fmt.Println(err)
@@ -43,7 +43,7 @@ func Example() {
 	fmt.Println("the same flow:", inner.Level())
 	fmt.Println(inner.Unlock(ctx), lock.Unlock(ctx), context.Cause(lock.Context()))
 	// Output:
-	// somebody else: true
+	// another flow: true
 	// the same flow: 2
 	// <nil> <nil> released
 }

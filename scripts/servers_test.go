@@ -60,7 +60,7 @@ func (l listener) Listen(during func()) ([]message, error) {
 // listen returns what is published to a subscriber on conn while during runs.
 func listen(conn redis.Conn, s interface {
 	Do(args ...any) (any, error)
-}, during func()) (heard []message, err error) {
+}, during func()) (messages []message, err error) {
 	const end = "the test's end"
 	subscriber := redis.PubSubConn{Conn: conn}
 	defer subscriber.Close()
@@ -87,9 +87,9 @@ func listen(conn redis.Conn, s interface {
 			return nil, m
 		case redis.Message:
 			if m.Channel == end {
-				return heard, leave(subscriber)
+				return messages, leave(subscriber)
 			}
-			heard = append(heard, message{m.Channel, string(m.Data)})
+			messages = append(messages, message{m.Channel, string(m.Data)})
 		}
 	}
 }
@@ -199,13 +199,13 @@ func TestOutOfMemory(t *testing.T) {
 	if found, err := redis.Int(run(scripts.Release(names("g"), scripts.OwnerOf(me), 0))); found != 0 || err != nil {
 		t.Errorf("release of nothing, with a tombstone: found %d (%v), want 0", found, err)
 	}
-	heard, listenErr := s.Listen(func() {
+	messages, listenErr := s.Listen(func() {
 		if found, err := redis.Int(run(scripts.Release(names("k", "l"), scripts.OwnerOf(me), 0))); found != 2 || err != nil {
 			t.Errorf("release: found %d (%v), want 2", found, err)
 		}
 	})
-	if listenErr != nil || len(heard) != 2 {
-		t.Errorf("published %q (%v), want two messages", heard, listenErr)
+	if listenErr != nil || len(messages) != 2 {
+		t.Errorf("published %q (%v), want two messages", messages, listenErr)
 	}
 	absent("k", "l")(t, s)
 

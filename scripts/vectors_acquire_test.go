@@ -99,15 +99,15 @@ func acquireVectors() []vector {
 			after: []check{hash("k", me, "3")}},
 
 		{name: "held", before: taken, call: acquire(), want: held(5 * time.Second), untouched: true, twice: true},
-		{name: "held, and somebody waits", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
+		{name: "held, with a waiter", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
 			call: acquire(named("awaited", "k")), want: scripts.AcquireReply{Outcome: scripts.Held, Wait: lease, Waiting: 1}, untouched: true},
-		{name: "held, and somebody waits for another name", before: taken, call: acquire(named("k", "awaited")), want: held(5 * time.Second)},
+		{name: "held, with a waiter for another name", before: taken, call: acquire(named("k", "awaited")), want: held(5 * time.Second)},
 		{name: "held, token carried", before: taken, call: acquire(carrying(9)), want: held(5 * time.Second), untouched: true},
 		{name: "held without a time to live", before: state(ready, holds("k", rival, "1")), call: acquire(),
 			want: held(-1), untouched: true},
 		{name: "held by a Redisson client", before: state(ready, holds("k", "8743c9c0-0795-4907-87fd-6c719a6b4586:17", "2"), expire("k", lease)),
 			call: acquire(), want: held(lease), untouched: true},
-		{name: "held by any owner it is, for a while", before: state(ready, holds("k", "somebody", "1"), expire("k", lease)), call: acquire(),
+		{name: "held by an owner of any form, with a time to live", before: state(ready, holds("k", "somebody", "1"), expire("k", lease)), call: acquire(),
 			want: held(lease), untouched: true},
 
 		{name: "a hash of an application's", before: state(ready, holds("k", "name", "bob")), call: acquire(), err: noLock, untouched: true},

@@ -79,9 +79,9 @@ func releaseVectors() []vector {
 	}
 	mine := state(holds("k", me, "1"), expire("k", lease), counted("k", "7"))
 	return []vector{
-		release(vector{name: "lets go", before: mine, want: 1, published: freed("{k}"),
+		release(vector{name: "releases", before: mine, want: 1, published: freed("{k}"),
 			after: []check{absent("k", tomb), text("quorumlock:token:k", "7")}}, 0, "k"),
-		release(vector{name: "lets go of any level", before: state(holds("k", me, "17"), expire("k", lease)), want: 1,
+		release(vector{name: "releases any level", before: state(holds("k", me, "17"), expire("k", lease)), want: 1,
 			published: freed("{k}"), after: []check{absent("k")}}, 0, "k"),
 		release(vector{name: "a second time finds nothing", before: state(counted("k", "7")), want: 0, untouched: true}, 0, "k"),
 		release(vector{name: "of another's lock", before: state(holds("k", rival, "1"), expire("k", lease)), want: 0, untouched: true}, 0, "k"),
@@ -89,7 +89,7 @@ func releaseVectors() []vector {
 			untouched: true}, 1, "k"),
 		release(vector{name: "leaves a tombstone", before: mine, tombstone: maxLease, want: 1, published: freed("{k}"),
 			after: []check{absent("k"), text(tomb, "1"), ttl(tomb, maxLease)}}, 0, "k"),
-		release(vector{name: "leaves a tombstone before the grant came", tombstone: maxLease, want: 0, twice: true,
+		release(vector{name: "leaves a tombstone before the grant arrives", tombstone: maxLease, want: 0, twice: true,
 			after: []check{absent("k"), ttl(tomb, maxLease)}}, 0, "k"),
 		release(vector{name: "leaves a tombstone beside another's lock", before: state(holds("k", rival, "1"), expire("k", lease)),
 			tombstone: maxLease, want: 0, after: []check{hash("k", rival, "1"), ttl("k", lease), ttl(tomb, maxLease)}}, 0, "k"),
@@ -113,7 +113,7 @@ func releaseVectors() []vector {
 		release(vector{name: "a closing brace is not", before: state(holds("a}b", me, "1")), want: 1, published: freed("{a}b}")}, 0, "a}b"),
 		release(vector{name: "names byte for byte", before: state(holds("a\x00b", me, "1"), holds("a\nb", me, "1"), holds("a", me, "1")), want: 2,
 			published: freed("{a\x00b}", "{a\nb}"), after: []check{absent("a\x00b", "a\nb"), hash("a", me, "1")}}, 0, "a\x00b", "a\nb"),
-		release(vector{name: "a quarantined node lets go", before: append(mine, markerOf("other", serverTime(lease), "30000")), want: 1,
+		release(vector{name: "a quarantined node releases", before: append(mine, markerOf("other", serverTime(lease), "30000")), want: 1,
 			published: freed("{k}"), after: []check{absent("k")}}, 0, "k"),
 	}
 }

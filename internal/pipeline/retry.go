@@ -14,7 +14,7 @@ const (
 // retry is the schedule of one release that the server refused.
 type retry struct {
 	pause time.Duration
-	due   time.Time // when the release goes out again
+	due   time.Time // when the release is resent
 	end   time.Time // the key has expired by then: the owner asked for no grant after the first refusal
 }
 

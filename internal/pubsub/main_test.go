@@ -45,12 +45,12 @@ func (r *recorder) OnMessage()      { r.record("message") }
 func (r *recorder) OnUnsubscribed() { r.record("unsubscribed") }
 
 // wants fails the test unless the recorder has exactly these calls.
-func (r *recorder) wants(t *testing.T, who string, calls ...string) {
+func (r *recorder) wants(t *testing.T, name string, calls ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Equal(r.calls, calls) {
-		t.Fatalf("the calls of %s are %v, want %v", who, r.calls, calls)
+		t.Fatalf("the calls of %s are %v, want %v", name, r.calls, calls)
 	}
 }
 
@@ -103,7 +103,7 @@ func (srv *server) dial(context.Context) (redis.Conn, error) {
 	defer srv.mu.Unlock()
 	srv.dials++
 	if srv.dead {
-		return nil, errors.New("nobody is there")
+		return nil, errors.New("no server")
 	}
 	return redis.NewConn(srv.connectLocked(), timeout, timeout), nil
 }

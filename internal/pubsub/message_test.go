@@ -22,20 +22,20 @@ import (
 // hostileReplies are no replies to a subscriber. None announces a size that could be allocated:
 // only the connections of FuzzMessages bound that.
 var hostileReplies = map[string]string{
-	"NOPERM":                     "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",
-	"an unknown command":         "-ERR unknown command\r\n",
-	"a number":                   ":1\r\n",
-	"OK":                         "+OK\r\n",
-	"null":                       "*-1\r\n",
-	"an empty array":             "*0\r\n",
-	"an array of numbers":        "*3\r\n:1\r\n:2\r\n:3\r\n",
-	"another array":              "*3\r\n" + bulk("psubscribe") + bulk("c") + ":1\r\n",
-	"an array of arrays":         "*2\r\n*1\r\n$1\r\nc\r\n*0\r\n",
-	"a message of nothing":       "*1\r\n" + bulk("message"),
-	"a null channel":             "*3\r\n" + bulk("subscribe") + "$-1\r\n:1\r\n",
-	"nobody's channel":           "*3\r\n" + bulk("subscribe") + bulk("x") + ":1\r\n",
-	"more replies than commands": strings.Repeat("*3\r\n"+bulk("unsubscribe")+bulk("x")+":0\r\n", 5),
-	"pongs":                      strings.Repeat("+PONG\r\n", 5),
+	"NOPERM":                         "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",
+	"an unknown command":             "-ERR unknown command\r\n",
+	"a number":                       ":1\r\n",
+	"OK":                             "+OK\r\n",
+	"null":                           "*-1\r\n",
+	"an empty array":                 "*0\r\n",
+	"an array of numbers":            "*3\r\n:1\r\n:2\r\n:3\r\n",
+	"another array":                  "*3\r\n" + bulk("psubscribe") + bulk("c") + ":1\r\n",
+	"an array of arrays":             "*2\r\n*1\r\n$1\r\nc\r\n*0\r\n",
+	"a message of nothing":           "*1\r\n" + bulk("message"),
+	"a null channel":                 "*3\r\n" + bulk("subscribe") + "$-1\r\n:1\r\n",
+	"a channel without a subscriber": "*3\r\n" + bulk("subscribe") + bulk("x") + ":1\r\n",
+	"more replies than commands":     strings.Repeat("*3\r\n"+bulk("unsubscribe")+bulk("x")+":0\r\n", 5),
+	"pongs":                          strings.Repeat("+PONG\r\n", 5),
 
 	"a bulk too long":    "$2000000\r\n",
 	"an impossible bulk": "$9223372036854775807\r\n",
@@ -91,21 +91,21 @@ func FuzzMessages(f *testing.F) {
 	message := "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n"
 	pong := "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
 	for _, mode := range []int{0, hangsUp, dribbles} {
-		for _, said := range []string{
+		for _, sent := range []string{
 			"", subscribed, subscribed + pong + message, message, pong + subscribed, subscribed + subscribed, subscribed + pong + pong,
 			subscribed + "+PONG\r\n", "-NOPERM no\r\n" + pong, "-NOPERM no\r\n-NOPERM no\r\n-NOPERM no\r\n", "*1\r\n$7\r\nmessage\r\n",
 			"*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n", "*3\r\n$9\r\nsubscribe\r\n$-1\r\n:1\r\n", "*0\r\n", "*-1\r\n", ":1\r\n", "$1048577\r\n",
 			"$999999999999\r\n", "*999999999\r\n", "*4\r\n$8\r\npmessage\r\n$1\r\nc\r\n$1\r\nc\r\n$1\r\n0\r\n",
 		} {
-			f.Add([]byte(said), byte(mode))
+			f.Add([]byte(sent), byte(mode))
 		}
 	}
-	f.Fuzz(func(t *testing.T, said []byte, mode byte) {
-		if len(said) > 1<<10 {
+	f.Fuzz(func(t *testing.T, sent []byte, mode byte) {
+		if len(sent) > 1<<10 {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			h := &hostile{said: said, mode: int(mode)}
+			h := &hostile{sent: sent, mode: int(mode)}
 			pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
 			defer h.serving.Wait()
 			defer pool.Close()
@@ -114,16 +114,16 @@ func FuzzMessages(f *testing.F) {
 			cancel := s.Subscribe("c", r)
 			pass(20 * fuzzTimeout)
 			cancel()
-			if r.subscribed && !bytes.Contains(said, []byte("subscribe")) || r.message && !bytes.Contains(said, []byte("message")) {
-				t.Errorf("%q: the subscriber was observed %+v", said, *r)
+			if r.subscribed && !bytes.Contains(sent, []byte("subscribe")) || r.message && !bytes.Contains(sent, []byte("message")) {
+				t.Errorf("%q: the subscriber was called: %+v", sent, *r)
 			}
 			atMost := 3*fuzzTimeout + pubsub.Linger
 			if mode&dribbles != 0 {
-				atMost += 2 * fuzzTimeout * time.Duration(len(said)) // each byte may be a reply
+				atMost += 2 * fuzzTimeout * time.Duration(len(sent)) // each byte may be a reply
 			}
 			pass(atMost)
 			if running() != 0 {
-				t.Errorf("%q, mode %b: it goes on without a subscriber", said, mode)
+				t.Errorf("%q, mode %b: it runs on without a subscriber", sent, mode)
 			}
 		})
 	})
@@ -137,7 +137,7 @@ func (r *observed) OnMessage()      { r.message = true }
 func (r *observed) OnUnsubscribed() {}
 
 type hostile struct {
-	said    []byte
+	sent    []byte
 	mode    int
 	dials   atomic.Int32
 	serving sync.WaitGroup
@@ -160,7 +160,7 @@ func (h *hostile) serve(c net.Conn) {
 		defer close(closed)
 		io.Copy(io.Discard, c)
 	})
-	for rest := h.said; len(rest) > 0; {
+	for rest := h.sent; len(rest) > 0; {
 		n := len(rest)
 		if h.mode&dribbles != 0 {
 			n = 1

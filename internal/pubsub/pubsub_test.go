@@ -296,7 +296,7 @@ func TestADialThatHangs(t *testing.T) {
 		pass(2 * timeout)
 		select {
 		case <-ended:
-			t.Error("said to have ended, with the dial under way")
+			t.Error("Close reports the end during the dial")
 		default:
 		}
 		close(free)

@@ -201,10 +201,10 @@ func TestSend(t *testing.T) {
 
 // Closing a live connection would wait for its outstanding replies.
 func TestKill(t *testing.T) {
-	for what, said := range map[string]string{"a silent server": "", "replies that are buffered": strings.Repeat(":1\r\n", 100), "half a reply": "$5\r\nab"} {
+	for what, sent := range map[string]string{"a silent server": "", "replies that are buffered": strings.Repeat(":1\r\n", 100), "half a reply": "$5\r\nab"} {
 		t.Run(what, func(t *testing.T) {
 			withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
-				go io.WriteString(server, ":0\r\n"+said)
+				go io.WriteString(server, ":0\r\n"+sent)
 				go io.Copy(io.Discard, server)
 				if err := Send(c, timeout, func() error { return errors.Join(c.Send("PING"), c.Send("PING")) }); err != nil {
 					t.Fatal(err)
