@@ -15,6 +15,9 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+// Unnamed is the name of a node over a pool before its first connection.
+const Unnamed = "pool"
+
 // server is the Redis server of a node, over a pool.
 type server struct {
 	opts     options

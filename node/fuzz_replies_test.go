@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/url"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -316,107 +314,4 @@ func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipelin
 	} else if want, bad := call.Parse(value); (bad == nil) != (r.Err == nil) || bad == nil && !reflect.DeepEqual(r.Reply, want) {
 		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.sent, h.mode, op, r.Reply, r.Err)
 	}
-}
-
-// strictReplies reads RESP until it is cut off or malformed.
-func strictReplies(sent []byte) (replies []any) {
-	for {
-		value, rest, ok := strictReply(sent)
-		if !ok {
-			return replies
-		}
-		replies, sent = append(replies, value), rest
-	}
-}
-
-// strictReply reads one reply by the letter of RESP 2, as a value of redigo.
-func strictReply(sent []byte) (value any, rest []byte, ok bool) {
-	line, rest, ok := bytes.Cut(sent, []byte("\n"))
-	if !ok || len(line) < 2 || line[len(line)-1] != '\r' {
-		return nil, nil, false
-	}
-	kind, text := line[0], string(line[1:len(line)-1])
-	if kind == '+' {
-		return text, rest, true
-	}
-	if kind == '-' {
-		return redis.Error(text), rest, true
-	}
-	number, err := strconv.ParseInt(text, 10, 64)
-	switch {
-	case err != nil || strings.HasPrefix(text, "+") || len(text) > len("-9223372036854775808"):
-		return nil, nil, false
-	case kind == ':':
-		return number, rest, true
-	case text == "-1" && (kind == '$' || kind == '*'):
-		return nil, rest, true
-	case strings.HasPrefix(text, "-"):
-		return nil, nil, false
-	case kind == '$':
-		if number > int64(len(rest))-2 || rest[number] != '\r' || rest[number+1] != '\n' {
-			return nil, nil, false
-		}
-		return append([]byte{}, rest[:number]...), rest[number+2:], true
-	case kind == '*':
-		list := []any{}
-		for range number {
-			var v any
-			if v, rest, ok = strictReply(rest); !ok {
-				return nil, nil, false
-			}
-			list = append(list, v)
-		}
-		return list, rest, true
-	}
-	return nil, nil, false
-}
-
-// FuzzURL tries valid and invalid URLs. A refused one is ErrInvalid. Neither an error nor a node's
-// name reveals a part of the password, which contains the mark, also where a missing
-// percent-encoding moves it to another part of the URL.
-func FuzzURL(f *testing.F) {
-	const mark = "Zq9xK7"
-	for _, seed := range [][5]string{
-		{"redis", "user", "", "", "host"}, {"rediss", "", "pass", "word", "host:6379/1"}, {"unix", "user", "", "", "/run/redis.sock?db=3"},
-		{"valkeys", "u", "12/", "", "host"}, {"redis", "u", "12?", "", "host"}, {"redis", "u", "12?db=", "", "host"},
-		{"redis", "u", "12#", "", "host"}, {"redis", "u", "a@", "", "host"},
-		{"redis", "u", "a@", "/", "host"}, {"redis", "u", "%", "", "host"}, {"redis", "u", "[", "]", "host"}, {"http", "", "", "", ""}, {"", "", "", "", ""},
-		{"redis", "u", " ", "\n", "host"}, {"redis", "u", "", "", "host:70000"}, {"unix", "u", "a/", "", "/run/s"}, {"unix", "u", "a@", "/", "run/s"},
-	} {
-		f.Add(seed[0], seed[1], seed[2], seed[3], seed[4])
-	}
-	f.Fuzz(func(t *testing.T, scheme, user, head, tail, rest string) {
-		password := head + mark + tail
-		wellWritten := (&url.URL{Scheme: "redis", User: url.UserPassword(user, password), Host: "h:1"}).String()
-		if e, err := parseURL(wellWritten); err != nil || e.username != user || e.password != password || e.address != "h:1" {
-			t.Errorf("%q is %+v (%v)", wellWritten, e, err)
-		}
-		if n, err := Open(scheme + head + tail + rest); err == nil {
-			n.Close()
-		} else if !errors.Is(err, ErrInvalid) || n != nil {
-			t.Errorf("%q: %v, want ErrInvalid", scheme+head+tail+rest, err)
-		}
-		for _, raw := range []string{scheme + "://" + user + ":" + password + "@" + rest, scheme + ":" + user + ":" + password + "@" + rest,
-			user + ":" + password + "@" + rest} {
-			n, err := Open(raw)
-			if err == nil {
-				if strings.Contains(n.Name(), mark) {
-					t.Errorf("%q: the node's name %q reveals the password", raw, n.Name())
-				}
-				if err := n.Close(); err != nil {
-					t.Error(err)
-				}
-				continue
-			}
-			if !errors.Is(err, ErrInvalid) || n != nil {
-				t.Errorf("%q: %v, want ErrInvalid", raw, err)
-			}
-			digits := head[:len(head)-len(strings.TrimLeft(head, "0123456789"))]
-			repeats := len(digits) > 2 && !strings.Contains("65535 6379", digits) && !strings.Contains(scheme+user+rest, digits) &&
-				strings.Contains(err.Error(), digits)
-			if strings.Contains(err.Error(), mark) && !strings.Contains(scheme+user+rest, mark) || repeats {
-				t.Errorf("%q: %v", raw, err)
-			}
-		}
-	})
 }
