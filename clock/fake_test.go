@@ -31,7 +31,7 @@ func TestFakeAdvanceCallsInOrder(t *testing.T) {
 	c := NewFake()
 	var log []string
 	call := func(name string) func() {
-		return func() { log = append(log, fmt.Sprint(name, "@", c.Now())) } // no mutex: must be this goroutine
+		return func() { log = append(log, fmt.Sprint(name, "@", c.Now())) } // no mutex: the call must be in this goroutine
 	}
 	c.AfterFunc(30, call("c"))
 	c.AfterFunc(10, call("a"))
@@ -113,7 +113,7 @@ func TestFakeTimerOfNoTimeFiresByItself(t *testing.T) {
 	})
 }
 
-// elapsed runs f when d has passed, and returns how much of Go's time that took.
+// elapsed runs f when d has passed on the clock, and returns how much of Go's time that took.
 func elapsed(c *Fake, d time.Duration) time.Duration {
 	start := time.Now()
 	fired := make(chan time.Duration)

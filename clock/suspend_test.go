@@ -20,7 +20,7 @@ func (h *hostClocks) step(mono, wall time.Duration) {
 }
 
 func TestSuspendClock(t *testing.T) {
-	type step struct{ mono, wall, want time.Duration } // since the reading before
+	type step struct{ mono, wall, want time.Duration } // since the previous reading
 	const s, h = time.Second, time.Hour
 	const fine = suspendTolerance / 2
 	tests := []struct {
@@ -58,8 +58,8 @@ func TestSuspendClock(t *testing.T) {
 	}
 }
 
-// The definition, without the tolerance: the sum of the larger steps. With steps well above the
-// tolerance both agree.
+// The definition without the tolerance is the sum of the larger steps. Both agree for steps well
+// above the tolerance.
 func TestSuspendClockSumsTheLargerSteps(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -80,7 +80,7 @@ func TestSuspendClockSumsTheLargerSteps(t *testing.T) {
 	}
 }
 
-// A wall clock that ticks once a microsecond, read ten times a microsecond: the sum of the larger
+// A wall clock ticks once a microsecond, and is read ten times as often: the sum of the larger
 // steps would be nearly twice the time that passed.
 func TestSuspendClockDoesNotAddUpJitter(t *testing.T) {
 	var host hostClocks

@@ -27,7 +27,7 @@ func TestSystemIsBootTime(t *testing.T) {
 	}
 }
 
-func TestSystemAsksForBootTime(t *testing.T) {
+func TestSystemReadsBootTime(t *testing.T) {
 	var asked []int32
 	c := newSystemFrom(func(clockID int32, _ *unix.Timespec) error {
 		asked = append(asked, clockID)

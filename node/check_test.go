@@ -24,7 +24,7 @@ func check(t *testing.T, n *node.Node) node.Report {
 	return report
 }
 
-// warns wants just these hazards, each named by a part of its sentence.
+// warns wants exactly these hazards, each given by a part of its sentence.
 func warns(t *testing.T, report node.Report, parts ...string) {
 	t.Helper()
 	if len(report.Hazards) != len(parts) {
@@ -39,7 +39,7 @@ func warns(t *testing.T, report node.Report, parts ...string) {
 
 func TestCheck(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := openCareful(t, m.URL(), time.Hour)
+		n := openQuarantined(t, m.URL(), time.Hour)
 		before, err := redis.Strings(m.Do("KEYS", "*"))
 		must(t, err)
 		report := check(t, n)
@@ -68,7 +68,7 @@ func TestCheck(t *testing.T) {
 		warns(t, report)
 		warns(t, check(t, open(t, m.URL(), node.WithMaxLease(time.Hour))), "quarantine is switched off")
 
-		report = check(t, openCareful(t, m.URL(), time.Minute))
+		report = check(t, openQuarantined(t, m.URL(), time.Minute))
 		if !errors.Is(report.Refused, node.ErrMaxLease) || report.MaxLease != time.Hour {
 			t.Errorf("to a client with another max lease: refused %v, max lease %v", report.Refused, report.MaxLease)
 		}
@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 
 func TestCheckOfAServerWithHazards(t *testing.T) {
 	m, master := startReal(t, "--appendonly", "yes"), startReal(t)
-	n := openCareful(t, m.URL(), time.Hour)
+	n := openQuarantined(t, m.URL(), time.Hour)
 	must(t, n.Admit(t.Context()))
 	if report := check(t, n); report.Persistence != "aof" {
 		t.Errorf("persistence %q", report.Persistence)
@@ -104,7 +104,7 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 	warns(t, check(t, n))
 
 	mustDo(t, master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
-	of := openCareful(t, master.URL(), time.Hour)
+	of := openQuarantined(t, master.URL(), time.Hour)
 	must(t, of.Admit(t.Context()))
 	host, port := hostPort(t, master)
 	mustDo(t, m, "REPLICAOF", host, port)
@@ -116,7 +116,7 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 	}
 }
 
-func TestCheckWithoutTheRightToAskMuch(t *testing.T) {
+func TestCheckByAUserWithFewPermissions(t *testing.T) {
 	m := startReal(t)
 	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-config")
 	report := check(t, open(t, "redis://app:secret@"+m.Addr()))
@@ -177,12 +177,12 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// What came of it is told, whichever of that and the end of Check's own context is seen first.
-func TestCheckTellsWhatCameOfIt(t *testing.T) {
-	// More threads than processors: one may be halted in any place.
+// Check reports its own failure, also when its context ends at the same moment.
+func TestCheckReportsItsOwnFailure(t *testing.T) {
+	// More threads than processors: the scheduler may halt a thread at any line.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16 * runtime.NumCPU()))
 	reason := errors.New("no route")
-	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}, node.WithTimeout(bound))
+	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}, node.WithTimeout(bound))
 	var running sync.WaitGroup
 	var wrong atomic.Int64
 	for range 64 {
@@ -196,12 +196,12 @@ func TestCheckTellsWhatCameOfIt(t *testing.T) {
 	}
 	running.Wait()
 	if wrong.Load() > 0 {
-		t.Errorf("%d of 32000 calls of Check do not tell why they failed", wrong.Load())
+		t.Errorf("%d of 32000 calls of Check do not report why they failed", wrong.Load())
 	}
 }
 
-// The caller's deadline is the caller's to hear of, also when the connection, which has the same,
-// ends first.
+// Check reports the caller's deadline, also when the connection, which has the same deadline, ends
+// first.
 func TestCheckReportsTheCallersDeadline(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)

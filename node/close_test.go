@@ -15,7 +15,8 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// closes closes the node, twice, and wants it done in time and to refuse calls from then on.
+// closes closes the node twice. It wants Close to return in time, and calls to be refused
+// afterwards.
 func closes(t *testing.T, n *node.Node, atMost time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -46,11 +47,11 @@ func TestCloseOfAnIdleNode(t *testing.T) {
 	eventually(t, "the connections closed", func() bool { return clients(t, m) == 0 })
 }
 
-// Calls that were accepted are carried out.
-func TestCloseWithCallsUnderWay(t *testing.T) {
+// Calls that were accepted before Close are carried out.
+func TestCloseCarriesOutAcceptedCalls(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithConns(2))
-	for round := range 2 { // the first is accepted before there is a connection
+	for round := range 2 { // in the first, calls are accepted before there is a connection
 		if round == 1 {
 			n = open(t, m.URL())
 			mustGrant(t, do(t, n, acquire("first", "o:1")))
@@ -67,7 +68,7 @@ func TestCloseWithCallsUnderWay(t *testing.T) {
 	}
 }
 
-func TestCloseWhileCallersGoOn(t *testing.T) {
+func TestCloseDuringNewCalls(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
 	var running sync.WaitGroup
@@ -121,7 +122,7 @@ func TestCloseWhileDown(t *testing.T) {
 	closes(t, n, timeout/2)
 }
 
-// A listener whose connections nobody accepts answers nothing, for ever.
+// A listener that accepts no connection never answers.
 func TestCloseWhileConnecting(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -131,15 +132,15 @@ func TestCloseWhileConnecting(t *testing.T) {
 	asked := start(n, "key", acquire("k", "o:1"), nil)
 	closes(t, n, 2*timeout)
 	if r := await(t, asked); r.Err == nil {
-		t.Errorf("answered by nobody: %v", r.Reply)
+		t.Errorf("answered by no server: %v", r.Reply)
 	}
 }
 
-// Where nobody waits for it, an attempt to connect is given up at once.
+// Close ends an attempt to connect at once when no call waits for it.
 func TestCloseWhileProbing(t *testing.T) {
 	t.Parallel()
 	var dials atomic.Int32
-	n := over(t, &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+	n := openPool(t, &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
 		dials.Add(1)
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -153,20 +154,20 @@ func TestCloseWhileADialHangs(t *testing.T) {
 	t.Parallel()
 	free := make(chan struct{})
 	defer close(free)
-	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, fmt.Errorf("hung") }})
+	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, fmt.Errorf("hung") }})
 	asked := start(n, "key", acquire("k", "o:1"), nil)
 	closes(t, n, 2*timeout)
 	if r := await(t, asked); r.Err == nil {
-		t.Errorf("answered by nobody: %v", r.Reply)
+		t.Errorf("answered by no server: %v", r.Reply)
 	}
 }
 
-// The caller's pool is the caller's to close.
+// Close leaves the caller's pool open.
 func TestCloseLeavesAPoolOpen(t *testing.T) {
 	m := startReal(t)
 	pool := poolOf(m.Addr())
 	defer pool.Close()
-	n := over(t, pool)
+	n := openPool(t, pool)
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	closes(t, n, 0)
 	conn := pool.Get()
@@ -176,7 +177,7 @@ func TestCloseLeavesAPoolOpen(t *testing.T) {
 	}
 }
 
-// Do ends with its context; the call goes on.
+// The end of its context ends Do. The call goes on.
 func TestAContextEndsOnlyTheWaiting(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())

@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// markerRun reads what the marker of a database says.
+// markerRun returns the run that a database's marker names.
 func markerRun(t *testing.T, m *redistest.Master, number int) string {
 	t.Helper()
 	c, err := redis.Dial("tcp", m.Addr(), redis.DialDatabase(number))
@@ -22,7 +22,7 @@ func markerRun(t *testing.T, m *redistest.Master, number int) string {
 	return run
 }
 
-func TestTheMarkerTellsItsDatabase(t *testing.T) {
+func TestTheMarkerNamesItsDatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		run := stat(t, m, "server", "run_id")
 		for number, want := range map[int]string{0: run, 2: run + "/2", 7: run + "/7"} {
@@ -30,7 +30,7 @@ func TestTheMarkerTellsItsDatabase(t *testing.T) {
 			if number > 0 {
 				url += "/" + want[len(run)+1:]
 			}
-			n := openCareful(t, url, time.Hour)
+			n := openQuarantined(t, url, time.Hour)
 			must(t, n.Admit(t.Context()))
 			if got := markerRun(t, m, number); got != want {
 				t.Errorf("Admit: the marker of database %d says %q, want %q", number, got, want)
@@ -49,7 +49,7 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	m := startReal(t)
 	var both []*node.Node
 	for _, url := range []string{m.URL() + "/1", m.URL() + "/2"} {
-		n := openCareful(t, url, time.Hour)
+		n := openQuarantined(t, url, time.Hour)
 		must(t, n.Admit(t.Context()))
 		warns(t, check(t, n))
 		both = append(both, n)
@@ -65,19 +65,19 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	}
 }
 
-// What CLIENT INFO says of a connection's database goes before the URL; where the server does not
-// tell, that stands.
-func TestDatabaseOfAServerThatDoesNotTell(t *testing.T) {
+// The database that CLIENT INFO names takes precedence over the URL's, which counts where the
+// server names none.
+func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 	run := strings.Repeat("0", 40)
 	for what, c := range map[string]struct{ path, clientInfo, want string }{
-		"it does not know CLIENT INFO":         {"/3", "-ERR Unknown subcommand\r\n", run + "/3"},
-		"it may not be asked":                  {"/3", "-NOPERM no\r\n", run + "/3"},
-		"nothing of the database":              {"/3", bulk("id=1 name=x\n"), run + "/3"},
-		"no number":                            {"/3", bulk("id=1 db=x\n"), run + "/3"},
-		"a negative number":                    {"/3", bulk("id=1 db=-1\n"), run + "/3"},
-		"it tells":                             {"/3", bulk("id=1 name=db=4 db=5 sub=0\n"), run + "/5"},
-		"it tells of 0":                        {"/3", bulk("id=1 db=0\n"), run},
-		"neither the server nor the URL tells": {"", "-ERR Unknown subcommand\r\n", run},
+		"it does not know CLIENT INFO":        {"/3", "-ERR Unknown subcommand\r\n", run + "/3"},
+		"it may not be asked":                 {"/3", "-NOPERM no\r\n", run + "/3"},
+		"nothing of the database":             {"/3", bulk("id=1 name=x\n"), run + "/3"},
+		"no number":                           {"/3", bulk("id=1 db=x\n"), run + "/3"},
+		"a negative number":                   {"/3", bulk("id=1 db=-1\n"), run + "/3"},
+		"it names one":                        {"/3", bulk("id=1 name=db=4 db=5 sub=0\n"), run + "/5"},
+		"it names 0":                          {"/3", bulk("id=1 db=0\n"), run},
+		"neither the server nor the URL does": {"", "-ERR Unknown subcommand\r\n", run},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := startFake(t, func(args []string) string {
@@ -87,24 +87,24 @@ func TestDatabaseOfAServerThatDoesNotTell(t *testing.T) {
 				if args[0] == "SELECT" {
 					return "+OK\r\n"
 				}
-				return polite(func([]string) string { return ":7\r\n" })(args)
+				return admittedMaster(func([]string) string { return ":7\r\n" })(args)
 			})
 			n := open(t, f.url()+c.path)
 			must(t, n.Admit(t.Context()))
 			mustGrant(t, do(t, n, acquire("k", "o:1")))
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			told := 0
-			for _, args := range f.heard {
+			scripts := 0
+			for _, args := range f.received {
 				if strings.HasPrefix(args[0], "EVAL") {
-					told++
+					scripts++
 					if got := args[len(args)-1]; got != c.want {
 						t.Errorf("%v: want %q for the marker", args, c.want)
 					}
 				}
 			}
-			if told != 3 { // Admit, the connection's own, the grant
-				t.Errorf("%d scripts", told)
+			if scripts != 3 { // for Admit, for the connection, for the grant
+				t.Errorf("%d scripts", scripts)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// lines is a log that comes back to the node while it is told something.
+// lines is a log that calls the node while it writes.
 type lines struct {
 	node *node.Node
 
@@ -40,7 +40,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// logged counts the lines that have all of the words.
+// logged counts the lines that contain all of the words.
 func (l *lines) logged(words ...string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +52,8 @@ func (l *lines) logged(words ...string) (n int) {
 	return n
 }
 
-// However many connections a node has, and calls find it so, it is said once that it is down, up or
-// in quarantine.
+// A change of state is logged once, however many connections a node has and however many calls find
+// it.
 func TestLogOfANode(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		log := &lines{}
@@ -98,8 +98,8 @@ func TestLogOfANode(t *testing.T) {
 
 func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Quarantined }
 
-// A quarantine that ended before its time, or began anew, does not hide the next. Who did not find
-// the marker missing says so, too.
+// A quarantine that ended early, or began anew, does not hide the next one. A client that did not
+// find the marker missing logs it, too.
 func TestLogOfQuarantines(t *testing.T) {
 	const maxLease = 3 * time.Second
 	m := startReal(t)
@@ -132,9 +132,9 @@ func TestLogOfQuarantines(t *testing.T) {
 	quarantines(3)
 }
 
-const sameEnd = 100 * time.Millisecond // by how much the ends of one quarantine may seem to differ
+const sameEnd = 100 * time.Millisecond // by how much two readings of one quarantine's end may differ
 
-// The reason why a node is down may change while it is; not every probe's is told.
+// The reason why a node is down may change with every probe. Not every one is logged.
 func TestLogOfReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}
@@ -148,7 +148,7 @@ func TestLogOfReasons(t *testing.T) {
 			}
 			return nil, redis.Error("ERR unknown command `AUTH`, with args beginning with: `secret`, ")
 		}}
-		n := over(t, pool, node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		n := openPool(t, pool, node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		log.node = n
 		if err := n.Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)); err != nil {
 			t.Fatal(err)
@@ -170,22 +170,21 @@ func TestLogOfReasons(t *testing.T) {
 	})
 }
 
-// A log that takes its time holds nothing up, is told how things stand then, and is told nothing
-// after Close.
-func TestASlowLog(t *testing.T) {
+// A slow logger delays no call, logs the current state, and is not called after Close.
+func TestASlowLogDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dead atomic.Bool
-		x := &exchange{serve: fakeredis.New(time.Now, 1).Serve}
+		x := &pipeServer{serve: fakeredis.New(time.Now, 1).Serve}
 		pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
 			if dead.Load() {
-				return nil, errors.New("nobody is there")
+				return nil, errors.New("no server")
 			}
 			return x.dial(ctx)
 		}}
 		free := make(chan struct{})
-		var told atomic.Int32
-		n := over(t, pool, node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() {
-			told.Add(1)
+		var logged atomic.Int32
+		n := openPool(t, pool, node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() {
+			logged.Add(1)
 			<-free
 		}})))
 		for i := range 20 {
@@ -198,7 +197,7 @@ func TestASlowLog(t *testing.T) {
 				t.Errorf("flap %d: %v", i, r.Err)
 			}
 		}
-		if got := told.Load(); got != 1 {
+		if got := logged.Load(); got != 1 {
 			t.Errorf("%d lines at one time", got)
 		}
 		began := time.Now()
@@ -208,7 +207,7 @@ func TestASlowLog(t *testing.T) {
 		}
 		close(free)
 		pass(time.Minute)
-		if got := told.Load(); got != 1 {
+		if got := logged.Load(); got != 1 {
 			t.Errorf("%d lines after Close", got-1)
 		}
 		x.kill()
@@ -217,7 +216,7 @@ func TestASlowLog(t *testing.T) {
 	})
 }
 
-// enabling is a log whose handler does something before it says that nothing is enabled.
+// enabling is a handler that calls a function before it reports that nothing is enabled.
 type enabling struct {
 	slog.Handler
 	enabled func()

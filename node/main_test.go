@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	timeout = 400 * time.Millisecond // of the nodes in these tests
 	lease   = 10 * time.Second
-	bound   = 10 * time.Second       // for what should take no time at all
-	busy    = 300 * time.Millisecond // how much later than it should a busy machine may be
+	bound   = 10 * time.Second       // for events that should be immediate
+	slack   = 300 * time.Millisecond // the delay of a busy machine
 )
 
 // startReal starts one redis-server, or skips the test.
@@ -47,13 +47,13 @@ func startEmbedded(t *testing.T) *redistest.Master {
 	return fleet.Masters[0]
 }
 
-// onBoth runs a test on both kinds of master.
+// onBoth runs a test on a real and on an embedded master.
 func onBoth(t *testing.T, test func(*testing.T, *redistest.Master)) {
 	t.Run("real", func(t *testing.T) { test(t, startReal(t)) })
 	t.Run("embedded", func(t *testing.T) { test(t, startEmbedded(t)) })
 }
 
-// open opens a node that trusts its master, until the options say otherwise, and is closed with the
+// open opens a node without quarantine, unless the options say otherwise. It is closed with the
 // test.
 func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
@@ -63,7 +63,8 @@ func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 	return n
 }
 
-func over(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
+// openPool is open for a pool.
+func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 	t.Helper()
 	n, err := node.New(pool, append([]node.Option{node.WithTimeout(timeout), node.WithoutQuarantine()}, opts...)...)
 	must(t, err)
@@ -71,8 +72,8 @@ func over(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 	return n
 }
 
-// openCareful opens a node with the quarantine that open switches off.
-func openCareful(t *testing.T, url string, maxLease time.Duration) *node.Node {
+// openQuarantined opens a node with quarantine. It is closed with the test.
+func openQuarantined(t *testing.T, url string, maxLease time.Duration) *node.Node {
 	t.Helper()
 	n, err := node.Open(url, node.WithTimeout(timeout), node.WithMaxLease(maxLease))
 	must(t, err)
@@ -104,9 +105,9 @@ type answer chan pipeline.Result
 
 func (a answer) Done(r pipeline.Result) { a <- r }
 
-// start starts a call, whose answer is awaited with await.
+// start starts a call. Its result is awaited with await.
 func start(n *node.Node, key string, call scripts.Call, claim *pipeline.Claim) answer {
-	a := make(answer, 2) // a second answer must not block the node, and is a failure
+	a := make(answer, 2) // room for a second result, which must not block the node
 	if err := n.Pipe(key).Start(call, claim, a); err != nil {
 		a <- pipeline.Result{Err: err}
 	}
@@ -124,13 +125,13 @@ func await(t *testing.T, a answer) pipeline.Result {
 	}
 }
 
-// do runs one call to its end.
+// do runs one call and returns its result.
 func do(t *testing.T, n *node.Node, call scripts.Call) pipeline.Result {
 	t.Helper()
 	return await(t, start(n, "key", call, nil))
 }
 
-// outcome reads the answer to an acquire: 0 when it is an error of any kind.
+// outcome returns the reply to an acquire; it is zero for an error.
 func outcome(r pipeline.Result) scripts.AcquireReply {
 	if r.Err != nil {
 		return scripts.AcquireReply{}
@@ -147,7 +148,7 @@ func mustGrant(t *testing.T, r pipeline.Result) {
 	}
 }
 
-// mustFail wants an error that wraps target, and is a *node.Error that says which node.
+// mustFail wants a *node.Error that names the node and wraps target.
 func mustFail(t *testing.T, n *node.Node, err error, target error) {
 	t.Helper()
 	var typed *node.Error
@@ -173,7 +174,7 @@ func mustDo(t *testing.T, m *redistest.Master, args ...any) any {
 	return reply
 }
 
-// keys are those of locks: without our own.
+// keys returns the keys of locks, without the library's own.
 func keys(t *testing.T, m *redistest.Master) (locks []string) {
 	t.Helper()
 	all, err := redis.Strings(m.Do("KEYS", "*"))
@@ -191,7 +192,7 @@ func exists(t *testing.T, m *redistest.Master, key string) bool {
 	return fmt.Sprint(mustDo(t, m, "EXISTS", key)) == "1"
 }
 
-// stat is a field of INFO.
+// stat returns a field of INFO.
 func stat(t *testing.T, m *redistest.Master, section, field string) string {
 	t.Helper()
 	text, err := redis.String(m.Do("INFO", section))
@@ -221,10 +222,10 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// took fails the test when less or (much) more time than that has passed.
+// took fails the test when less than atLeast, or more than atMost and the slack, has passed.
 func took(t *testing.T, what string, began time.Time, atLeast, atMost time.Duration) {
 	t.Helper()
-	if d := time.Since(began); d < atLeast || d > atMost+busy {
+	if d := time.Since(began); d < atLeast || d > atMost+slack {
 		t.Errorf("%s took %v, want %v to %v", what, d, atLeast, atMost)
 	}
 }

@@ -7,7 +7,7 @@
 // [New] does the same over a pool of the program's own. [Node.Check] reports what an operator
 // should know of the master, [Node.Admit] ends its quarantine on the operator's word, and
 // [Node.Close] closes its connections. [WithLogger] logs that a node is down, in quarantine, or
-// answers again. Errors are of type [*Error], which names the node.
+// answers again. The error of a call is a [*Error], which names the node.
 //
 // A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
 // lock is waited for. A master that does not answer within the timeout (see [WithTimeout]) is down:
@@ -18,7 +18,7 @@
 // [Node.Pipe], [Node.Subscriptions] and [Node.Identify] are for package quorum.
 //
 // The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
-// info.go, log.go, server.go, node.go, check.go.
+// info.go, log.go, server.go, report.go, node.go, ownconn.go, check.go.
 package node
 
 import (
@@ -118,9 +118,6 @@ func (n *Node) newSource() rand.Source {
 	random := n.server.opts.random
 	return rand.NewPCG(random.Uint64(), random.Uint64())
 }
-
-// Unnamed is the name of a node over a pool before its first connection.
-const Unnamed = "pool"
 
 // Name returns the name given by [WithName], or else host:port or the socket's path: never a
 // password. A node over a pool takes its address from the server, and its name is [Unnamed] until

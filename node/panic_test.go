@@ -13,31 +13,31 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// quitter is a log that ends the goroutine that tells it something, as t.FailNow does.
+// quitter is a handler that ends the goroutine that calls it, as t.FailNow does.
 type quitter struct {
 	slog.Handler
-	told chan string
+	messages chan string
 }
 
 func (q quitter) WithAttrs([]slog.Attr) slog.Handler { return q }
 func (q quitter) Handle(_ context.Context, r slog.Record) error {
-	q.told <- r.Message
+	q.messages <- r.Message
 	runtime.Goexit()
 	return nil
 }
 
-// A log that ends the node's goroutine is told the next line all the same, and Close does not wait
-// for it.
+// A handler that ends the node's goroutine gets the next line all the same, and does not delay
+// Close.
 func TestLogThatEndsItsGoroutine(t *testing.T) {
 	const timeout = 10 * time.Second
 	log := quitter{slog.Default().Handler(), make(chan string, 10)}
 	synctest.Test(t, func(t *testing.T) {
-		x := &exchange{serve: func(c net.Conn) { c.Close() }}
+		x := &pipeServer{serve: func(c net.Conn) { c.Close() }}
 		x.pool = &redis.Pool{MaxIdle: 1, DialContext: x.dial}
 		defer x.pool.Close()
-		n := over(t, x.pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
+		n := openPool(t, x.pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
 		n.Identify(t.Context())
-		<-log.told
+		<-log.messages
 		synctest.Wait()
 		began := time.Now()
 		must(t, n.Close())

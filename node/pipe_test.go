@@ -17,8 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// A release that came before its acquire, or after the next owner's, would show: somebody were
-// refused.
+// A release before its acquire, or after the next owner's acquire, would make a call fail.
 func TestCallsOfAKeyArriveInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := open(t, m.URL(), node.WithConns(3))
@@ -86,7 +85,7 @@ func reads(t *testing.T, m *redistest.Master) int {
 	return count
 }
 
-// clients is the number of connections beside the one that asks.
+// clients returns the number of connections, without its own.
 func clients(t *testing.T, m *redistest.Master) int {
 	t.Helper()
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
@@ -120,7 +119,7 @@ func TestAKeyKeepsItsPipe(t *testing.T) {
 }
 
 func TestFlushedScriptsFailNoCall(t *testing.T) {
-	m := startReal(t) // miniredis knows no SCRIPT FLUSH beside a script that runs
+	m := startReal(t) // miniredis has no SCRIPT FLUSH during a script
 	n := open(t, m.URL())
 	calls := []scripts.Call{
 		acquire("k", "o:1"),
@@ -138,8 +137,7 @@ func TestFlushedScriptsFailNoCall(t *testing.T) {
 	}
 }
 
-// In a burst, where calls are on their way when the scripts go, none fails either, and nothing of
-// what was given up stays.
+// No call of a burst fails when the scripts are flushed, and no key of an abandoned acquire stays.
 func TestFlushedScriptsInABurst(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
@@ -191,16 +189,16 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 	}
 }
 
-// The release of an acquire that was given up is in the pipeline before the server says that it
-// does not know the script: asked again, the acquire would stand behind it.
-func TestAnAbandonedAcquireIsNotAskedAgain(t *testing.T) {
+// The release of an abandoned acquire is in the pipeline before the server replies that it does not
+// know the script: a resent acquire would follow it.
+func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 	for what, refusal := range map[string]string{
 		"script not known": "-NOSCRIPT No matching script\r\n",
 		"marker stale":     "*2\r\n$5\r\nstale\r\n:0\r\n",
 	} {
 		t.Run(what, func(t *testing.T) {
 			released := make(chan struct{})
-			f := startFake(t, polite(func(args []string) string {
+			f := startFake(t, admittedMaster(func(args []string) string {
 				if isRelease(args) {
 					return ":0\r\n"
 				}
@@ -219,21 +217,21 @@ func TestAnAbandonedAcquireIsNotAskedAgain(t *testing.T) {
 			}
 			must(t, await(t, given).Err)
 			must(t, n.Close())
-			if heard := f.commands(); len(heard) != 2 || !isRelease(heard[1]) {
-				t.Errorf("the server heard %q, want the acquire and then the release", heard)
+			if received := f.commands(); len(received) != 2 || !isRelease(received[1]) {
+				t.Errorf("the server received %q, want the acquire and then the release", received)
 			}
 		})
 	}
 }
 
-func TestAnAcquireOfUseIsAskedAgain(t *testing.T) {
+func TestAnAcquireIsResentOnce(t *testing.T) {
 	for what, refusal := range map[string]string{
 		"script not known": "-NOSCRIPT No matching script\r\n",
 		"marker stale":     "*2\r\n$5\r\nstale\r\n:0\r\n",
 	} {
 		t.Run(what, func(t *testing.T) {
 			var again atomic.Bool
-			f := startFake(t, polite(func([]string) string {
+			f := startFake(t, admittedMaster(func([]string) string {
 				if !again.Swap(true) {
 					return refusal
 				}
@@ -247,15 +245,15 @@ func TestAnAcquireOfUseIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A marker that is stale again right after it was written is the caller's to hear of: the node does
-// not ask for ever.
+// A marker that is stale again after it was written is reported to the caller: the node does not
+// resend for ever.
 func TestAMarkerThatStaysStaleIsReported(t *testing.T) {
-	f := startFake(t, polite(func([]string) string { return "*2\r\n$5\r\nstale\r\n:0\r\n" }))
+	f := startFake(t, admittedMaster(func([]string) string { return "*2\r\n$5\r\nstale\r\n:0\r\n" }))
 	n := open(t, f.url())
 	if reply := outcome(do(t, n, acquire("k", "o:1"))); reply.Outcome != scripts.Stale {
 		t.Errorf("answered %+v, want Stale", reply)
 	}
-	if heard := f.commands(); len(heard) != 2 {
-		t.Errorf("asked %d times, want twice", len(heard))
+	if received := f.commands(); len(received) != 2 {
+		t.Errorf("sent %d times, want twice", len(received))
 	}
 }

@@ -29,11 +29,11 @@ func mustFailLater(t *testing.T, err error) {
 	}
 }
 
-func TestAPoolOfTheCallers(t *testing.T) {
+func TestACallersPool(t *testing.T) {
 	m := startReal(t)
 	pool := poolOf(m.Addr())
 	defer pool.Close()
-	n := over(t, pool)
+	n := openPool(t, pool)
 	if n.Name() != node.Unnamed {
 		t.Errorf("named %q before it was reached", n.Name())
 	}
@@ -41,18 +41,18 @@ func TestAPoolOfTheCallers(t *testing.T) {
 	if n.Name() != m.Addr() {
 		t.Errorf("named %q, want %q", n.Name(), m.Addr())
 	}
-	if named := over(t, pool, node.WithName("north")); named.Name() != "north" {
+	if named := openPool(t, pool, node.WithName("north")); named.Name() != "north" {
 		t.Errorf("named %q, want north", named.Name())
 	}
 }
 
-// A pool without any time-outs, as New's callers may have: the node's own holds.
+// A caller's pool may have no timeouts: the node's own hold.
 func TestAPoolWithoutTimeouts(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
 	defer pool.Close()
-	n := over(t, pool)
+	n := openPool(t, pool)
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	must(t, m.Freeze())
 	defer func() { must(t, m.Thaw()) }()
@@ -63,12 +63,12 @@ func TestAPoolWithoutTimeouts(t *testing.T) {
 	closes(t, n, 2*timeout)
 }
 
-// More is written than the frozen server's socket takes: the writer must not stay behind in it.
+// The calls exceed the buffer of the frozen server's socket: the writer must not hang in it.
 func TestAFullSocket(t *testing.T) {
 	m := startReal(t)
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
 	defer pool.Close()
-	n := over(t, pool)
+	n := openPool(t, pool)
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	must(t, m.Freeze())
 	defer func() { must(t, m.Thaw()) }()
@@ -89,7 +89,7 @@ func TestADialThatHangs(t *testing.T) {
 	t.Parallel()
 	free := make(chan struct{})
 	defer close(free)
-	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }})
+	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }})
 	began := time.Now()
 	var answers []answer
 	for i := range 10 {
@@ -110,19 +110,19 @@ func TestADialThatHangs(t *testing.T) {
 	took(t, "Check", began, timeout, timeout)
 }
 
-// When the dial that hung comes to an end, the node is found again.
-func TestADialThatHungAndWorks(t *testing.T) {
+// The node is up again when the dial that hung succeeds.
+func TestADialThatHangsAndThenSucceeds(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
 	free := make(chan struct{})
-	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.Dial("tcp", m.Addr()) }})
+	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.Dial("tcp", m.Addr()) }})
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 	close(free)
 	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
 
 func TestADialThatFails(t *testing.T) {
-	n := over(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, errors.New("no route") }})
+	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, errors.New("no route") }})
 	r := do(t, n, acquire("k", "o:1"))
 	mustFail(t, n, r.Err, node.ErrDown)
 	if !strings.Contains(r.Err.Error(), "no route") || r.Sent {
@@ -130,28 +130,28 @@ func TestADialThatFails(t *testing.T) {
 	}
 }
 
-// redigo panics ("send on closed channel") in a pool that waits and is closed, when the context is
-// done.
+// redigo panics ("send on closed channel") when the context ends while it waits at a pool that was
+// closed.
 func TestAClosedPoolThatWaits(t *testing.T) {
 	m := startReal(t)
 	pool := poolOf(m.Addr())
 	pool.MaxActive, pool.Wait = 1, true
-	n := over(t, pool, node.WithTimeout(50*time.Millisecond))
+	n := openPool(t, pool, node.WithTimeout(50*time.Millisecond))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	must(t, pool.Close())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 100 { // select picks the way into the panic by chance
+	for range 100 { // select leads into the panic by chance
 		if _, err := n.Check(ctx); err == nil {
 			t.Fatal("Check over a closed pool")
 		}
 	}
-	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal") // so that the node must turn to its pool
+	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal") // makes the node use its pool
 	eventually(t, "the node down", func() bool { return errors.Is(do(t, n, acquire("k", "o:1")).Err, node.ErrDown) })
 	closes(t, n, 100*time.Millisecond)
 }
 
-// An exhausted pool costs the node's time-out and no more.
+// An exhausted pool costs the node's timeout, and no more.
 func TestAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
@@ -160,18 +160,18 @@ func TestAnExhaustedPool(t *testing.T) {
 	pool.MaxActive, pool.Wait = 1, true
 	taken := pool.Get()
 	defer taken.Close()
-	n := over(t, pool)
+	n := openPool(t, pool)
 	began := time.Now()
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 	took(t, "a call", began, timeout, timeout)
 }
 
-// A server that takes connections and reads nothing, behind a pool without a write time-out, holds
-// the node up no longer than one that does not answer: the next connection is tried.
+// Behind a pool without a write timeout, a server that reads nothing delays the node no longer than
+// one that does not answer: the next connection is tried.
 func TestAServerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
-	ours, theirs := net.Pipe() // has no buffer, so that the first byte is one too many
+	ours, theirs := net.Pipe() // it has no buffer: the first byte blocks
 	defer theirs.Close()
 	var again atomic.Bool
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
@@ -181,7 +181,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		return redis.Dial("tcp", m.Addr())
 	}}
 	defer pool.Close()
-	n := over(t, pool)
+	n := openPool(t, pool)
 	began := time.Now()
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 	took(t, "the call", began, timeout, timeout)

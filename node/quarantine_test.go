@@ -11,9 +11,9 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-const short = 300 * time.Millisecond // max lease, where a test waits for it to pass
+const short = 300 * time.Millisecond // the max lease in tests that wait for its end
 
-// quarantined wants the node to grant nothing, and to say for how long.
+// quarantined wants the node to grant nothing, and to report the quarantine left.
 func quarantined(t *testing.T, n *node.Node, maxLease time.Duration, name, owner string) {
 	t.Helper()
 	r := do(t, n, acquireFor(maxLease, name, owner))
@@ -23,7 +23,7 @@ func quarantined(t *testing.T, n *node.Node, maxLease time.Duration, name, owner
 	}
 }
 
-// grantsAfter wants the node to grant nothing until that moment, and soon after.
+// grantsAfter wants the node to grant nothing until end, and soon after.
 func grantsAfter(t *testing.T, n *node.Node, end time.Time, name, owner string) {
 	t.Helper()
 	eventually(t, "the end of quarantine", func() bool { return isGranted(do(t, n, acquireFor(short, name, owner))) })
@@ -32,7 +32,7 @@ func grantsAfter(t *testing.T, n *node.Node, end time.Time, name, owner string) 
 
 func TestARestartMeansQuarantine(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := openCareful(t, m.URL(), short)
+		n := openQuarantined(t, m.URL(), short)
 		began := time.Now()
 		quarantined(t, n, short, "k", "o:1") // a new deployment waits, once
 		grantsAfter(t, n, began.Add(short), "k", "o:1")
@@ -52,11 +52,10 @@ func TestARestartMeansQuarantine(t *testing.T) {
 	})
 }
 
-// With an append-only file the keys survive, and the marker with them: what may be lost is the last
-// of them.
+// With an append-only file the keys and the marker survive a restart. The last writes may be lost.
 func TestARestartThatKeepsItsKeysMeansQuarantineToo(t *testing.T) {
 	m := startReal(t, "--appendonly", "yes", "--appendfsync", "always")
-	n := openCareful(t, m.URL(), short)
+	n := openQuarantined(t, m.URL(), short)
 	eventually(t, "admitted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
 	must(t, do(t, n, scripts.Release(names("k"), scripts.OwnerOf("o:1"), 0)).Err)
 	must(t, m.Kill())
@@ -67,11 +66,11 @@ func TestARestartThatKeepsItsKeysMeansQuarantineToo(t *testing.T) {
 
 func TestASecondClientDoesNotProlongQuarantine(t *testing.T) {
 	m := startReal(t)
-	first := openCareful(t, m.URL(), short)
+	first := openQuarantined(t, m.URL(), short)
 	began := time.Now()
 	quarantined(t, first, short, "k", "o:1")
 	eventually(t, "half of it over", func() bool { return time.Since(began) > short/2 })
-	second := openCareful(t, m.URL(), short)
+	second := openQuarantined(t, m.URL(), short)
 	if reply := outcome(do(t, second, acquireFor(short, "k", "o:2"))); reply.Outcome != scripts.Quarantined || reply.Wait > short*3/4 {
 		t.Errorf("a second client hears %+v", reply)
 	}
@@ -94,22 +93,22 @@ func TestWithoutQuarantine(t *testing.T) {
 
 func TestAdmitEndsQuarantine(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := openCareful(t, m.URL(), time.Hour)
+		n := openQuarantined(t, m.URL(), time.Hour)
 		quarantined(t, n, time.Hour, "k", "o:1")
 		must(t, n.Admit(t.Context()))
 		mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
 
 		fresh := startEmbedded(t)
-		unused := openCareful(t, fresh.URL(), time.Hour)
+		unused := openQuarantined(t, fresh.URL(), time.Hour)
 		must(t, unused.Admit(t.Context()))
 		mustGrant(t, do(t, unused, acquireFor(time.Hour, "k", "o:1")))
 	})
 }
 
-// Who holds may stay, and leave, and nobody else comes in.
+// In quarantine a holder may re-enter and release. No other owner is granted.
 func TestInQuarantineHoldersGoOn(t *testing.T) {
 	m := startReal(t)
-	n := openCareful(t, m.URL(), time.Hour)
+	n := openQuarantined(t, m.URL(), time.Hour)
 	must(t, n.Admit(t.Context()))
 	mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
 	mustDo(t, m, "DEL", scripts.Prefix+"node")
@@ -133,8 +132,8 @@ func TestDataSwappedUnderALiveConnection(t *testing.T) {
 	for what, swap := range map[string]func(*testing.T, *redistest.Master){
 		"FLUSHALL": func(t *testing.T, m *redistest.Master) { mustDo(t, m, "FLUSHALL") },
 		"a resync": func(t *testing.T, m *redistest.Master) {
-			other := startReal(t) // is in use itself, with the same max lease, and admitted
-			n := openCareful(t, other.URL(), time.Hour)
+			other := startReal(t) // in use, with the same max lease, and admitted
+			n := openQuarantined(t, other.URL(), time.Hour)
 			must(t, n.Admit(t.Context()))
 			resync(t, m, other)
 		},
@@ -143,7 +142,7 @@ func TestDataSwappedUnderALiveConnection(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			m := startReal(t)
-			n := openCareful(t, m.URL(), time.Hour)
+			n := openQuarantined(t, m.URL(), time.Hour)
 			must(t, n.Admit(t.Context()))
 			mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
 			before := stat(t, m, "server", "run_id")
@@ -169,7 +168,7 @@ func resync(t *testing.T, m, from *redistest.Master) {
 
 func TestIdentify(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := openCareful(t, m.URL(), time.Hour)
+		n := openQuarantined(t, m.URL(), time.Hour)
 		id, err := n.Identify(t.Context())
 		if want := stat(t, m, "server", "run_id"); err != nil || id != want {
 			t.Errorf("identified as %q, %v; want %q", id, err, want)
@@ -180,13 +179,13 @@ func TestIdentify(t *testing.T) {
 	})
 }
 
-// A master that comes back with its data, and has no memory to write its marker, keeps what is
-// there. It grants nothing before the marker stands, and then only once the quarantine is over.
+// A master comes back with its data, and has no memory to write its marker. It keeps its locks, and
+// grants nothing until the marker is written and the quarantine is over.
 func TestARestartOutOfMemory(t *testing.T) {
 	m := startReal(t, "--appendonly", "yes", "--maxmemory", "6mb")
-	n := openCareful(t, m.URL(), short)
+	n := openQuarantined(t, m.URL(), short)
 	eventually(t, "admitted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
-	mustDo(t, m, "PERSIST", "k") // it outlives the restart, however long that takes
+	mustDo(t, m, "PERSIST", "k") // the key outlives any restart
 	mustDo(t, m, "CONFIG", "SET", "maxmemory", "0")
 	mustDo(t, m, "SET", "ballast", strings.Repeat("x", 8<<20))
 	must(t, m.Kill())
@@ -217,19 +216,19 @@ func TestARestartOutOfMemory(t *testing.T) {
 	took(t, "quarantine", began, short/2, short)
 }
 
-// Whose max lease is another one is refused also by a server that has no memory.
+// A server without memory, too, refuses a client with another max lease.
 func TestAnotherMaxLeaseIsRefusedOutOfMemory(t *testing.T) {
 	m := startReal(t)
-	must(t, openCareful(t, m.URL(), time.Minute).Admit(t.Context()))
+	must(t, openQuarantined(t, m.URL(), time.Minute).Admit(t.Context()))
 	mustDo(t, m, "CONFIG", "SET", "maxmemory", "1")
-	refuses(t, openCareful(t, m.URL(), time.Hour), node.ErrMaxLease)
+	refuses(t, openQuarantined(t, m.URL(), time.Hour), node.ErrMaxLease)
 }
 
-// A server that writes nothing for now can be read, and grants once it writes again.
-func TestAServerThatWritesNothingIsNotDown(t *testing.T) {
+// A server that refuses writes can be read, and grants once it writes again.
+func TestAServerThatRefusesWritesIsNotDown(t *testing.T) {
 	m := startReal(t)
 	mustDo(t, m, "CONFIG", "SET", "min-replicas-to-write", "1")
-	n := openCareful(t, m.URL(), short)
+	n := openQuarantined(t, m.URL(), short)
 	must(t, do(t, n, scripts.Inspect(scripts.NewName("k"))).Err)
 	mustSay(t, do(t, n, acquireFor(short, "k", "o:1")), "NOREPLICAS")
 	mustDo(t, m, "CONFIG", "SET", "min-replicas-to-write", "0")

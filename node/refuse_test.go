@@ -12,7 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// refuses wants a call to fail for that reason, once and for all.
+// refuses wants a call to fail permanently with that error.
 func refuses(t *testing.T, n *node.Node, target error) {
 	t.Helper()
 	err := do(t, n, acquire("k", "o:1")).Err
@@ -49,7 +49,7 @@ func TestAReplicaIsRefused(t *testing.T) {
 	eventually(t, "a master is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
 
-// A master that is demoted under a live connection can grant nothing any more.
+// A master that is demoted under a live connection grants nothing any more.
 func TestAMasterThatBecomesAReplica(t *testing.T) {
 	master, m := startReal(t), startReal(t)
 	n := open(t, m.URL())
@@ -84,7 +84,7 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 			t.Errorf("the error does not name both: %v", err)
 		}
 
-		must(t, second.Admit(t.Context())) // the operator's word: the deployment changes
+		must(t, second.Admit(t.Context())) // the operator changes the deployment's max lease
 		eventually(t, "the second works", func() bool { return isGranted(do(t, second, acquire("l", "o:2"))) })
 		r := do(t, first, acquireFor(time.Minute, "m", "o:1")) // over the live connection
 		mustFail(t, first, r.Err, node.ErrMaxLease)
@@ -92,7 +92,7 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 	})
 }
 
-// withUser gives the server a user for database 3 and all else, and no use of the default one
+// withUser gives the server a user for database 3 and the given rules, and disables the default one
 // beside the test's.
 func withUser(t *testing.T, m *redistest.Master, rules ...any) {
 	t.Helper()
@@ -139,7 +139,7 @@ func TestBadCredentials(t *testing.T) {
 		for _, text := range []string{err.Error(), n.Name(), errorText(checkErr)} {
 			for _, secret := range []string{"wrong/pass", "wrong%2Fpass", "se/cr@et", "se%2Fcr"} {
 				if strings.Contains(text, secret) {
-					t.Errorf("%s: %q tells the password", what, text)
+					t.Errorf("%s: %q reveals the password", what, text)
 				}
 			}
 		}
@@ -161,7 +161,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-func TestADatabaseThatIsNot(t *testing.T) {
+func TestAMissingDatabase(t *testing.T) {
 	m := startReal(t)
 	isPermanent(t, do(t, open(t, m.URL()+"/99"), acquire("k", "o:1")).Err)
 }
@@ -171,10 +171,10 @@ func TestAKeyOfAnotherTypeIsPermanent(t *testing.T) {
 	mustDo(t, m, "SET", "k", "text")
 	n := open(t, m.URL())
 	isPermanent(t, do(t, n, acquire("k", "o:1")).Err)
-	mustGrant(t, do(t, n, acquire("l", "o:1"))) // and it is of that key only
+	mustGrant(t, do(t, n, acquire("l", "o:1"))) // the error concerned that key only
 }
 
-// Redis puts it otherwise within a script, and each version in its own way.
+// Each version of Redis words an error inside a script differently.
 func TestAForbiddenCommandWithinAScriptIsPermanent(t *testing.T) {
 	for _, reply := range []string{
 		"-ERR The user executing the script can't run this command or subcommand script: f, on @user_script:85.\r\n",
@@ -182,14 +182,14 @@ func TestAForbiddenCommandWithinAScriptIsPermanent(t *testing.T) {
 		"-ERR Error running script (call to f_1): @user_script:85: @user_script: 85: The user executing the script can't run this command or subcommand\r\n",
 		"-ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -READONLY You can't write against a read only replica.\r\n",
 	} {
-		f := startFake(t, polite(func([]string) string { return reply }))
+		f := startFake(t, admittedMaster(func([]string) string { return reply }))
 		isPermanent(t, do(t, open(t, f.url()), acquire("k", "o:1")).Err)
 	}
 }
 
 func TestTransientErrorsAreNotPermanent(t *testing.T) {
 	for _, reply := range []string{"-LOADING Redis is loading\r\n", "-BUSY a script runs\r\n", "-OOM command not allowed\r\n"} {
-		f := startFake(t, polite(func([]string) string { return reply }))
+		f := startFake(t, admittedMaster(func([]string) string { return reply }))
 		var typed *node.Error
 		if err := do(t, open(t, f.url()), acquire("k", "o:1")).Err; !errors.As(err, &typed) || typed.Permanent() {
 			t.Errorf("%q: permanent: %v", reply, err)
@@ -197,6 +197,6 @@ func TestTransientErrorsAreNotPermanent(t *testing.T) {
 	}
 	down := &node.Error{Node: "n", Op: "acquire", Err: node.ErrTimeout}
 	if down.Permanent() {
-		t.Error("a time-out is permanent")
+		t.Error("a timeout is permanent")
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+// Unnamed is the name of a node over a pool before its first connection.
+const Unnamed = "pool"
+
 // server is the Redis server of a node, over a pool.
 type server struct {
 	opts     options
@@ -155,7 +158,7 @@ func differentMaxLease(deployment, client time.Duration) error {
 
 // learnName takes the server's address from a reply to CLIENT INFO, where the reply has it.
 func (s *server) learnName(clientInfo any) {
-	if address, ok := clientInfoField(clientInfo, "laddr"); ok {
+	if address := clientInfoField(clientInfo, "laddr"); address != "" {
 		s.learned.CompareAndSwap(nil, &address)
 	}
 }
@@ -164,20 +167,20 @@ func (s *server) learnName(clientInfo any) {
 // 6.2, and one that forbids CLIENT INFO to the user, does not name it: then it is the URL's, or 0
 // over a pool of the user's.
 func (s *server) databaseIn(clientInfo any) int {
-	digits, _ := clientInfoField(clientInfo, "db")
+	digits := clientInfoField(clientInfo, "db")
 	if number, err := strconv.ParseUint(digits, 10, 31); err == nil {
 		return int(number)
 	}
 	return s.database
 }
 
-// clientInfoField returns a field of a reply to CLIENT INFO.
-func clientInfoField(clientInfo any, name string) (value string, ok bool) {
+// clientInfoField returns a field of a reply to CLIENT INFO, empty when there is none.
+func clientInfoField(clientInfo any, name string) string {
 	text, _ := clientInfo.([]byte)
 	for field := range strings.FieldsSeq(string(text)) {
 		if key, value, _ := strings.Cut(field, "="); key == name {
-			return value, true
+			return value
 		}
 	}
-	return "", false
+	return ""
 }

@@ -22,7 +22,7 @@ import (
 )
 
 func TestAUnixSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "socket") // t.TempDir is too long a path for a socket
+	dir, err := os.MkdirTemp("", "socket") // the path of t.TempDir is too long for a socket
 	must(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "redis.sock")
@@ -80,7 +80,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 
-	// The handshake with a server that says nothing ends with the time-out.
+	// The handshake with a silent server ends at the timeout.
 	dumb, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer dumb.Close()
@@ -90,7 +90,8 @@ func TestTLS(t *testing.T) {
 	took(t, "the handshake", began, timeout, timeout)
 }
 
-// writeCertificate makes cert.pem and key.pem, valid for that name, and returns what trusts them.
+// writeCertificate writes cert.pem and key.pem for that name, and returns the pool that trusts
+// them.
 func writeCertificate(t *testing.T, dir, name string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -47,8 +47,8 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// Nothing of a password may be in an error, nor in what is logged of it: also not where somebody
-// forgot to percent-encode it, and the URL means something else than it was to.
+// No part of a password may be in an error or its log, also where a missing percent-encoding
+// changes the meaning of the URL.
 func TestBadURLs(t *testing.T) {
 	for url, secrets := range map[string][]string{
 		"":                               nil,
@@ -77,7 +77,7 @@ func TestBadURLs(t *testing.T) {
 		"unix:///":                       nil,
 		"unix://relative/path":           nil,
 
-		"redis://secret@h":               nil, // a user name, or a password that was meant to be one
+		"redis://secret@h":               nil, // a user name, which may be meant as a password
 		"redis://app:@h":                 nil,
 		"redis://app:secret@":            {"secret"},
 		"redis://app:secret@h:port":      {"secret"},
@@ -126,14 +126,13 @@ func TestBadURLs(t *testing.T) {
 		}
 		for _, secret := range secrets {
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%q: the error tells %q of the password: %v", url, secret, err)
+				t.Errorf("%q: the error reveals %q of the password: %v", url, secret, err)
 			}
 		}
 	}
 }
 
-// TestBadURLsAreExplained: an address is what is most often given for a URL, and a port the part
-// most often left unfinished.
+// The most frequent mistakes are an address in place of a URL, and an unfinished port.
 func TestBadURLsAreExplained(t *testing.T) {
 	const scheme = "the URL has no scheme that is known: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
 	for url, says := range map[string]string{
@@ -143,7 +142,7 @@ func TestBadURLsAreExplained(t *testing.T) {
 		"127.0.0.1:6379":        scheme,
 		"127.0.0.1:6379/0":      scheme,
 		"localhost:6379":        scheme,
-		"redis:6379":            scheme, // a host of that name
+		"redis:6379":            scheme, // redis is the host's name
 		"[::1]:6379":            scheme,
 		"/run/redis.sock":       scheme,
 		"http://h":              scheme,

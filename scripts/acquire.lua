@@ -98,8 +98,8 @@ end
 if passed then
   call('HSET', KEYS[1], 'admitted', '0') -- long ago: later requests need not read the clock
 end
--- The seed, the usual token, is there as text. Lua takes longer to format a number than Redis to
--- run a command.
+-- The usual token is the seed, whose text is an argument. Lua takes longer to format a number than
+-- Redis to run a command.
 local text = token == seed and ARGV[5] or string.format('%.0f', token)
 for i = 3, #KEYS, 2 do
   if call('HSET', KEYS[i], owner, ARGV[2]) == 1 then

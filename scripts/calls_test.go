@@ -7,8 +7,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// A call goes to many nodes, and twice to one, each time with what only that connection knows.
-func TestACallDoesNotChangeByBeingSent(t *testing.T) {
+// A call goes to many nodes, and may be resent, each time with the arguments of that connection.
+func TestSendingDoesNotChangeACall(t *testing.T) {
 	call := acquire()
 	_, first := call.Command(nil, true, scripts.ConnArgs{Run: "first", Tombstone: scripts.NoTombstone})
 	_, second := call.Command(nil, false, scripts.ConnArgs{Run: "second", Tombstone: scripts.NoTombstone})
@@ -59,7 +59,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// Rounded down, a lease would end on the node before its holder thinks.
+// A lease rounded down would end on the node before it ends for its holder.
 func TestLeasesAreRoundedUp(t *testing.T) {
 	for asked, want := range map[time.Duration]int64{
 		5 * time.Millisecond: 5, 5*time.Millisecond + 1: 6, 6*time.Millisecond - 1: 6, 1: 1, 0: 0,

@@ -16,8 +16,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// FuzzParse feeds every parser every value that redigo can make of a reply: nothing panics, what is
-// no reply of ours is ErrReply, and nothing but a whole number from 1 to 2^53−1 is a grant.
+// FuzzParse feeds every parser every value that redigo can make of a reply. Nothing panics. A reply
+// that no script of ours sends is ErrReply. Only a whole number from 1 to 2^53−1 is a grant.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("n"))
 	for _, number := range []int64{1, 0, -1, 2, 3, 4, 5, 1<<53 - 1, 1 << 53, -1 << 63, 1<<63 - 1, (1<<63 - 1) / 1_000_000} {
@@ -57,7 +57,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// possible tells whether a script could have meant that; grants are judged by the caller.
+// possible reports whether a script can have sent the value. The caller judges grants.
 func possible(script string, value, got any) bool {
 	wait := func(d time.Duration) bool { return d == -1 || d >= 0 && d%time.Millisecond == 0 }
 	switch got := got.(type) {
@@ -88,8 +88,8 @@ func possible(script string, value, got any) bool {
 	return false
 }
 
-// decode makes a value as redigo would give it of any bytes: a kind as in RESP, then a length or a
-// number in binary.
+// decode makes a value of redigo from any bytes: a kind as in RESP, then a length or a number in
+// binary.
 func decode(data []byte, depth int) (value any, rest []byte) {
 	if len(data) < 2 {
 		return nil, nil
@@ -128,8 +128,8 @@ func number64(n int64) []byte { return binary.BigEndian.AppendUint64([]byte(":")
 
 func text8(kind byte, s string) []byte { return append([]byte{kind, byte(len(s))}, s...) }
 
-// FuzzNames takes any names through every call and over the wire: every byte arrives, as part of
-// the keys and the channel that are the name's, and as nothing else.
+// FuzzNames sends any names with every call over the wire. Every byte arrives as part of the keys
+// and the channel of its name, and nowhere else.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"", "k", "a{b}c", "a{b", "a}b", "{", "a\x00b", "a\r\nb", "\xff\xfe", "$3\r\nabc\r\n", "*1\r\n", " ", "%", "{}{}",
 		"quorumlock:node", "quorumlock:token:k", "redisson_lock__channel:{k}", strings.Repeat("x", 5000)} {
@@ -183,7 +183,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// written is a connection that keeps what is written to it.
+// written is a connection that keeps the bytes written to it.
 type written struct {
 	net.Conn
 	bytes.Buffer
@@ -192,7 +192,7 @@ type written struct {
 func (w *written) Write(p []byte) (int, error) { return w.Buffer.Write(p) }
 func (w *written) Read([]byte) (int, error)    { return 0, net.ErrClosed }
 
-// overTheWire sends a command as redigo does, and reads it as a server does.
+// overTheWire writes a command as redigo does, and reads it as a server does.
 func overTheWire(t *testing.T, name string, args []any) (command []string) {
 	t.Helper()
 	var wire written

@@ -14,7 +14,8 @@ import (
 
 var threeLocks = []scripts.Renewal{renewal(1, "a"), renewal(2, "b", "c"), renewal(3, "d")}
 
-// parsers are all of them. What a script of ours cannot have sent is an error that wraps ErrReply.
+// parsers are all parsers. For a reply that no script of ours sends, they return an error that
+// wraps ErrReply.
 var parsers = map[string]func(any) (any, error){
 	"acquire": parsed(scripts.ParseAcquire),
 	"renew":   func(v any) (any, error) { return scripts.ParseRenew(v, threeLocks) },
@@ -31,7 +32,7 @@ func pair(word string, number any) []any { return []any{bulk(word), number} }
 
 func waited(ttl, waiting any) []any { return []any{bulk("held"), ttl, waiting} }
 
-// inspected is a good reply to inspect, with one field changed.
+// inspected returns a valid reply to inspect with one field changed.
 func inspected(field int, value any) []any {
 	fields := []any{bulk(me), bulk("1"), int64(5000), bulk("7"), bulk(runID), int64(0)}
 	fields[field] = value
@@ -109,14 +110,13 @@ func TestReplies(t *testing.T) {
 			t.Errorf("%s: %q is %+v (%v), want %+v", test.script, test.reply, got, err, test.want)
 		}
 	}
-	// A marker whose max lease is no number differs from ours all the same.
+	// A marker whose max lease is not a number carries another max lease.
 	if got, err := scripts.ParseAdmit(pair("maxlease", int64(0))); err != nil || got.MaxLease == 0 {
 		t.Errorf("another max lease, unreadable: %+v (%v)", got, err)
 	}
 }
 
-// Whatever a server sends, nothing panics, and a grant is a whole number from 1 to 2^53−1 and
-// nothing else.
+// Whatever a server sends, nothing panics, and only a whole number from 1 to 2^53−1 is a grant.
 func TestRandomRepliesNeverGrant(t *testing.T) {
 	for seed := range uint64(20_000) {
 		v := randomReply(rand.New(rand.NewPCG(seed, 0)), 3)

@@ -46,7 +46,7 @@ func serverOf(t *testing.T, fleet *redistest.Fleet, err error) listener {
 	return listener{fleet.Masters[0]}
 }
 
-// listener is a master as the vectors want it.
+// listener is a master that implements server for the vectors.
 type listener struct{ *redistest.Master }
 
 func (l listener) Listen(during func()) ([]message, error) {
@@ -57,18 +57,18 @@ func (l listener) Listen(during func()) ([]message, error) {
 	return listen(conn, l, during)
 }
 
-// listen tells what is published, to a subscriber on conn, while during runs.
+// listen returns what is published to a subscriber on conn while during runs.
 func listen(conn redis.Conn, s interface {
 	Do(args ...any) (any, error)
-}, during func()) (heard []message, err error) {
+}, during func()) (messages []message, err error) {
 	const end = "the test's end"
 	subscriber := redis.PubSubConn{Conn: conn}
 	defer subscriber.Close()
 	if err := subscriber.PSubscribe("*"); err != nil {
 		return nil, err
 	}
-	// What waits for a lock subscribes to its channel, and is counted; who follows a pattern is
-	// not.
+	// The scripts count the subscribers of a channel, which are waiters, and no subscribers of
+	// patterns.
 	if err := subscriber.Subscribe(scripts.Channel("awaited")); err != nil {
 		return nil, err
 	}
@@ -87,15 +87,15 @@ func listen(conn redis.Conn, s interface {
 			return nil, m
 		case redis.Message:
 			if m.Channel == end {
-				return heard, leave(subscriber)
+				return messages, leave(subscriber)
 			}
-			heard = append(heard, message{m.Channel, string(m.Data)})
+			messages = append(messages, message{m.Channel, string(m.Data)})
 		}
 	}
 }
 
-// leave ends what a subscriber hears, and returns when the server counts it no more: it may see a
-// closed connection late.
+// leave ends the subscription. It waits until the server does not count the subscriber any more: a
+// server may notice a closed connection late.
 func leave(subscriber redis.PubSubConn) error {
 	if err := subscriber.Unsubscribe(); err != nil {
 		return err
@@ -112,7 +112,8 @@ func leave(subscriber redis.PubSubConn) error {
 	}
 }
 
-// marked holds when the marker is ours, with the node admitted after so long, but for the slack.
+// marked holds when the marker names the test's run, and admits the node after that time, to within
+// the slack.
 func marked(in time.Duration) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
@@ -139,7 +140,7 @@ func hashField(key, field, want string) check {
 	}
 }
 
-func TestHashesAreThoseOfTheSources(t *testing.T) {
+func TestHashesMatchTheSources(t *testing.T) {
 	s := startReal(t)
 	loaded := map[string]bool{}
 	for _, script := range scripts.All() {
@@ -157,7 +158,7 @@ func TestHashesAreThoseOfTheSources(t *testing.T) {
 	}
 }
 
-// Out of memory, nothing may be granted, and what is held can be kept and given back.
+// Without memory a server grants nothing, and renews and releases what is held.
 func TestOutOfMemory(t *testing.T) {
 	s := startReal(t)
 	run := func(call scripts.Call) (any, error) {
@@ -179,7 +180,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	sameSnapshot(t, start, snapshot(t, s), 0)
 
-	batch := []scripts.Renewal{renewal(9, "k"), renewal(7, "l"), renewal(7, "m")} // the first would write its counter alone
+	batch := []scripts.Renewal{renewal(9, "k"), renewal(7, "l"), renewal(7, "m")} // only the first needs to write its counter
 	reply, err := run(scripts.Renew(batch))
 	if err != nil {
 		t.Fatal(err)
@@ -198,13 +199,13 @@ func TestOutOfMemory(t *testing.T) {
 	if found, err := redis.Int(run(scripts.Release(names("g"), scripts.OwnerOf(me), 0))); found != 0 || err != nil {
 		t.Errorf("release of nothing, with a tombstone: found %d (%v), want 0", found, err)
 	}
-	heard, listenErr := s.Listen(func() {
+	messages, listenErr := s.Listen(func() {
 		if found, err := redis.Int(run(scripts.Release(names("k", "l"), scripts.OwnerOf(me), 0))); found != 2 || err != nil {
 			t.Errorf("release: found %d (%v), want 2", found, err)
 		}
 	})
-	if listenErr != nil || len(heard) != 2 {
-		t.Errorf("published %q (%v), want two messages", heard, listenErr)
+	if listenErr != nil || len(messages) != 2 {
+		t.Errorf("published %q (%v), want two messages", messages, listenErr)
 	}
 	absent("k", "l")(t, s)
 
@@ -214,9 +215,9 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// A user who may not count listeners is refused like others; one who may not publish lets go of
-// everything, and hears of it; one who may not delete is told so.
-func TestUsersWhoMayNot(t *testing.T) {
+// A user that may not count subscribers is refused like others. A user that may not publish
+// releases everything, and gets an error. A user that may not delete gets an error.
+func TestUsersWithMissingPermissions(t *testing.T) {
 	s := startReal(t)
 	as := func(rule string, call scripts.Call) (any, error) {
 		t.Helper()
@@ -252,8 +253,8 @@ func TestUsersWhoMayNot(t *testing.T) {
 	text(tomb, "1")(t, s)
 }
 
-// Once a node has granted after its quarantine, grants ask for the time no more.
-func TestGrantsDoNotAskTheClock(t *testing.T) {
+// After the first grant that follows a quarantine, grants do not read the clock.
+func TestGrantsDoNotReadTheClock(t *testing.T) {
 	s := startReal(t)
 	for _, command := range state(markerOf(runID, serverTime(-time.Hour), "30000")) {
 		mustDo(t, s, resolve(t, s, command)...)

@@ -16,11 +16,11 @@ const (
 	marker = "quorumlock:node"
 	tomb   = "quorumlock:released:" + me
 
-	// noLock is what is said of a hash that is an application's own.
+	// noLock is part of the error for a hash of an application.
 	noLock = "QUORUMLOCK the key"
 )
 
-// ready is the marker of a node that grants, and has granted before.
+// ready is the marker of a node that has granted since its quarantine.
 var ready = markerOf(runID, "0", "30000")
 
 func markerOf(run string, admitted any, maxLease string) []any {
@@ -43,7 +43,7 @@ func names(texts ...string) []scripts.Name {
 	return list
 }
 
-// acquire asks for "k" afresh; what changes says otherwise.
+// acquire requests a fresh grant of "k", as altered by the changes.
 func acquire(changes ...func(*scripts.AcquireArgs)) scripts.Call {
 	args := scripts.AcquireArgs{
 		Names: names("k"), Owner: scripts.OwnerOf(me), Level: 1,
@@ -99,15 +99,15 @@ func acquireVectors() []vector {
 			after: []check{hash("k", me, "3")}},
 
 		{name: "held", before: taken, call: acquire(), want: held(5 * time.Second), untouched: true, twice: true},
-		{name: "held, and somebody waits", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
+		{name: "held, with a waiter", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
 			call: acquire(named("awaited", "k")), want: scripts.AcquireReply{Outcome: scripts.Held, Wait: lease, Waiting: 1}, untouched: true},
-		{name: "held, and somebody waits for another name", before: taken, call: acquire(named("k", "awaited")), want: held(5 * time.Second)},
+		{name: "held, with a waiter for another name", before: taken, call: acquire(named("k", "awaited")), want: held(5 * time.Second)},
 		{name: "held, token carried", before: taken, call: acquire(carrying(9)), want: held(5 * time.Second), untouched: true},
 		{name: "held without a time to live", before: state(ready, holds("k", rival, "1")), call: acquire(),
 			want: held(-1), untouched: true},
 		{name: "held by a Redisson client", before: state(ready, holds("k", "8743c9c0-0795-4907-87fd-6c719a6b4586:17", "2"), expire("k", lease)),
 			call: acquire(), want: held(lease), untouched: true},
-		{name: "held by whoever it is, for a while", before: state(ready, holds("k", "somebody", "1"), expire("k", lease)), call: acquire(),
+		{name: "held by an owner of any form, with a time to live", before: state(ready, holds("k", "somebody", "1"), expire("k", lease)), call: acquire(),
 			want: held(lease), untouched: true},
 
 		{name: "a hash of an application's", before: state(ready, holds("k", "name", "bob")), call: acquire(), err: noLock, untouched: true},
@@ -136,7 +136,7 @@ func acquireVectors() []vector {
 			twice: true, after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "700")}},
 		{name: "never shortens the time to live", before: mine("1", time.Minute, "700"), call: acquire(), want: granted(700),
 			after: []check{ttl("k", time.Minute)}},
-		// It lives longer than any lease: a holder may count on more than this one.
+		// The key outlives any lease: a holder may rely on a longer one.
 		{name: "a key without a time to live gets none", before: state(ready, holds("k", me, "1"), counted("k", "7")), call: acquire(carrying(7)),
 			want: granted(7), after: []check{ttl("k", -1), counter("k", "7")}},
 		{name: "two names, one mine without a time to live, the other free", before: state(ready, holds("k", me, "1")),

@@ -10,7 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
-// What the simulations run on must answer as real servers do.
+// The server of the simulations must reply like a real one.
 func TestVectorsOnFake(t *testing.T) {
 	master := fakeredis.New(time.Now, 1)
 	t.Cleanup(master.Stop)

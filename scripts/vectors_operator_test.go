@@ -7,7 +7,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// foreign are hashes at "k" that are no lock.
+// foreign holds hashes at "k" that are no locks.
 var foreign = []struct {
 	name string
 	make [][]any
@@ -45,13 +45,12 @@ func inspectVectors() []vector {
 		inspect(vector{name: "quarantined", before: state(markerOf("other", serverTime(20*time.Second), "30000")),
 			want: reply{Run: "other", Quarantine: 20 * time.Second}}, "k"),
 		inspect(vector{name: "quarantine over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), want: reply{Run: runID}}, "k"),
-		// As acquire sees it: who does not know since when a node is admitted takes it for no
-		// marker, not for one of long ago.
+		// As in acquire, a marker without a valid time counts as missing, not as long past.
 		inspect(vector{name: "marker without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), want: reply{}}, "k"),
 		inspect(vector{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), want: reply{}}, "k"),
 		inspect(vector{name: "marker with nan for a time", before: state(markerOf(runID, "nan", "30000")), want: reply{}}, "k"),
 		inspect(vector{name: "marker with a time beyond all bounds", before: state(markerOf(runID, "1e999", "30000")), want: reply{}}, "k"),
-		inspect(vector{name: "held by whoever it is, for a while", before: state(holds("k", "somebody", "1"), expire("k", lease)),
+		inspect(vector{name: "held by an owner of any form, with a time to live", before: state(holds("k", "somebody", "1"), expire("k", lease)),
 			want: reply{Owner: "somebody", Level: 1, TTL: lease}}, "k"),
 		inspect(vector{name: "held as often as can be", before: state(holds("k", me, "999999999")),
 			want: reply{Owner: me, Level: 999999999, TTL: -1}}, "k"),
@@ -84,7 +83,7 @@ func forceVectors() []vector {
 			after: []check{absent("k", tomb), text("quorumlock:token:k", "7")}}),
 		force(vector{name: "deletes a lock without a time to live", before: state(holds("k", me, "1")), want: true, published: freed,
 			after: []check{absent("k")}}),
-		force(vector{name: "deletes what somebody holds for a while", before: state(holds("k", "somebody", "1"), expire("k", lease)), want: true,
+		force(vector{name: "deletes a lock of an owner of any form", before: state(holds("k", "somebody", "1"), expire("k", lease)), want: true,
 			published: freed, after: []check{absent("k")}}),
 		force(vector{name: "nothing there", before: state(counted("k", "7")), want: false, untouched: true}),
 		force(vector{name: "bars owners", before: state(holds("k", me, "1"), expire("k", lease)), want: true, published: freed,
@@ -115,7 +114,7 @@ func admitVectors() []vector {
 			after: admitted(maxLease)}, maxLease, false),
 		admit(vector{name: "another process, without quarantine", before: state(markerOf("other", serverTime(lease), "30000")), want: reply{},
 			after: admitted(0)}, 0, false),
-		admit(vector{name: "waits on", before: state(waiting), want: reply{Left: 20 * time.Second}, untouched: true, twice: true}, maxLease, false),
+		admit(vector{name: "in quarantine still", before: state(waiting), want: reply{Left: 20 * time.Second}, untouched: true, twice: true}, maxLease, false),
 		admit(vector{name: "admitted long ago", before: state(ready), want: reply{}, untouched: true, twice: true}, maxLease, false),
 		admit(vector{name: "further ahead than max lease", before: state(markerOf(runID, serverTime(time.Hour), "30000")),
 			want: reply{Left: maxLease}, after: admitted(maxLease)}, maxLease, false),

@@ -6,7 +6,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// renewal is of one lock of mine.
+// renewal renews one lock of the test's owner.
 func renewal(token uint64, texts ...string) scripts.Renewal {
 	return scripts.Renewal{Names: names(texts...), Owner: scripts.OwnerOf(me), Token: token, Lease: scripts.ToMillis(lease)}
 }
@@ -79,20 +79,20 @@ func releaseVectors() []vector {
 	}
 	mine := state(holds("k", me, "1"), expire("k", lease), counted("k", "7"))
 	return []vector{
-		release(vector{name: "lets go", before: mine, want: 1, published: freed("{k}"),
+		release(vector{name: "releases", before: mine, want: 1, published: freed("{k}"),
 			after: []check{absent("k", tomb), text("quorumlock:token:k", "7")}}, 0, "k"),
-		release(vector{name: "lets go of any level", before: state(holds("k", me, "17"), expire("k", lease)), want: 1,
+		release(vector{name: "releases any level", before: state(holds("k", me, "17"), expire("k", lease)), want: 1,
 			published: freed("{k}"), after: []check{absent("k")}}, 0, "k"),
 		release(vector{name: "a second time finds nothing", before: state(counted("k", "7")), want: 0, untouched: true}, 0, "k"),
 		release(vector{name: "of another's lock", before: state(holds("k", rival, "1"), expire("k", lease)), want: 0, untouched: true}, 0, "k"),
 		release(vector{name: "of another's lock, lowering", before: state(holds("k", rival, "3"), expire("k", lease)), want: 0,
 			untouched: true}, 1, "k"),
-		release(vector{name: "leaves a tombstone", before: mine, bury: maxLease, want: 1, published: freed("{k}"),
+		release(vector{name: "leaves a tombstone", before: mine, tombstone: maxLease, want: 1, published: freed("{k}"),
 			after: []check{absent("k"), text(tomb, "1"), ttl(tomb, maxLease)}}, 0, "k"),
-		release(vector{name: "leaves a tombstone before the grant came", bury: maxLease, want: 0, twice: true,
+		release(vector{name: "leaves a tombstone before the grant arrives", tombstone: maxLease, want: 0, twice: true,
 			after: []check{absent("k"), ttl(tomb, maxLease)}}, 0, "k"),
 		release(vector{name: "leaves a tombstone beside another's lock", before: state(holds("k", rival, "1"), expire("k", lease)),
-			bury: maxLease, want: 0, after: []check{hash("k", rival, "1"), ttl("k", lease), ttl(tomb, maxLease)}}, 0, "k"),
+			tombstone: maxLease, want: 0, after: []check{hash("k", rival, "1"), ttl("k", lease), ttl(tomb, maxLease)}}, 0, "k"),
 		release(vector{name: "lowers the level", before: state(holds("k", me, "3"), expire("k", lease)), want: 1, twice: true,
 			after: []check{hash("k", me, "2"), ttl("k", lease), absent(tomb)}}, 2, "k"),
 		release(vector{name: "lowers nothing that is gone", want: 0, untouched: true}, 2, "k"),
@@ -113,7 +113,7 @@ func releaseVectors() []vector {
 		release(vector{name: "a closing brace is not", before: state(holds("a}b", me, "1")), want: 1, published: freed("{a}b}")}, 0, "a}b"),
 		release(vector{name: "names byte for byte", before: state(holds("a\x00b", me, "1"), holds("a\nb", me, "1"), holds("a", me, "1")), want: 2,
 			published: freed("{a\x00b}", "{a\nb}"), after: []check{absent("a\x00b", "a\nb"), hash("a", me, "1")}}, 0, "a\x00b", "a\nb"),
-		release(vector{name: "a quarantined node lets go", before: append(mine, markerOf("other", serverTime(lease), "30000")), want: 1,
+		release(vector{name: "a quarantined node releases", before: append(mine, markerOf("other", serverTime(lease), "30000")), want: 1,
 			published: freed("{k}"), after: []check{absent("k")}}, 0, "k"),
 	}
 }
@@ -130,8 +130,8 @@ func raiseVectors() []vector {
 		raise(vector{name: "raises", before: mine, want: true, twice: true, after: []check{counter("k", "1800000000000002"), ttl("k", lease)}},
 			1800000000000002, "k"),
 		raise(vector{name: "finds the token there", before: state(holds("k", me, "1"), counted("k", "9")), want: true, untouched: true}, 9, "k"),
-		// Granted 7, expired, 8 to a rival, and granted 9 to this owner by a copy that came late:
-		// its 7 is not this grant.
+		// The owner was granted 7, which expired; a rival was granted 8; then a late copy of the
+		// request was granted 9.
 		raise(vector{name: "not when the counter moved on", before: state(holds("k", me, "1"), counted("k", "9")), want: false, untouched: true}, 8, "k"),
 		raise(vector{name: "not when the counter was lost", before: state(holds("k", me, "1")), want: false, untouched: true}, 9, "k"),
 		raise(vector{name: "not when gone", before: state(counted("k", "7")), want: false, untouched: true}, 9, "k"),

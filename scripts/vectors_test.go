@@ -14,11 +14,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// server is what the vectors run on: redis-server, miniredis, or a fake that is to behave as these
-// do.
+// server runs the vectors: redis-server, miniredis, or the fake that must behave like them.
 type server interface {
-	// Do runs one command. Replies are as redigo's: []byte, int64, nil, []any; error replies are a
-	// redis.Error in the error's chain.
+	// Do runs one command. Its replies have the types of redigo: []byte, int64, nil, []any; error
+	// replies are a redis.Error in the error's chain.
 	Do(args ...any) (any, error)
 	// Listen returns what is published on any channel while during runs.
 	Listen(during func()) ([]message, error)
@@ -26,35 +25,35 @@ type server interface {
 
 type message struct{ channel, payload string }
 
-// vector is one run of a script: a state, a call, and what must come of it.
+// vector is one run of a script: a state, a call, and the expected outcome.
 type vector struct {
-	name   string
-	before [][]any // commands that make the state; an argument of type serverTime is put in milliseconds
-	call   scripts.Call
-	bury   time.Duration // ConnArgs.Tombstone, 0 for NoTombstone
-	parse  func(any) (any, error)
+	name      string
+	before    [][]any // commands that make the state; an argument of type serverTime is sent in milliseconds
+	call      scripts.Call
+	tombstone time.Duration // ConnArgs.Tombstone, 0 for NoTombstone
+	parse     func(any) (any, error)
 
-	want      any       // the typed reply; of a duration up to a slack may have passed
-	err       string    // in place of want: what the error reply contains
-	after     []check   // what must hold then
-	untouched bool      // nothing was written, no time to live changed
-	published []message // all that was published
-	twice     bool      // a second run must reply the same, and change and publish nothing more
+	want      any       // the typed reply; a duration may be lower by up to the slack
+	err       string    // in place of want: part of the error reply
+	after     []check   // what must hold afterwards
+	untouched bool      // nothing is written, no time to live changes
+	published []message // all messages
+	twice     bool      // a second run must reply the same, and change and publish nothing
 }
 
-// vectors are all of them. The commands before a vector find an empty server.
+// vectors returns all vectors. The commands before a vector find an empty server.
 func vectors() []vector {
 	return slices.Concat(acquireVectors(), quarantineVectors(), renewVectors(), releaseVectors(), raiseVectors(),
 		inspectVectors(), forceVectors(), admitVectors())
 }
 
-// serverTime is an instant as a distance from the server's now.
+// serverTime is an instant, as its distance from the server's now.
 type serverTime time.Duration
 
 // slack is how long a vector may take on a busy machine.
 const slack = 2 * time.Second
 
-const runID = "the-run-id" // which the connection of a vector's call expects
+const runID = "the-run-id" // of the connection of a vector's call
 
 func runVectors(t *testing.T, s server) {
 	seen := map[string]bool{}
@@ -84,15 +83,15 @@ func (v vector) run(t *testing.T, s server) {
 	if v.twice && !t.Failed() {
 		first := snapshot(t, s)
 		v.runOnce(t, s, nil)
-		sameSnapshot(t, first, snapshot(t, s), slack) // a time to live may be whole again
+		sameSnapshot(t, first, snapshot(t, s), slack) // the second run may restore a time to live
 	}
 }
 
 func (v vector) runOnce(t *testing.T, s server, published []message) {
 	t.Helper()
 	by := scripts.ConnArgs{Run: runID, Tombstone: scripts.NoTombstone}
-	if v.bury != 0 {
-		by.Tombstone = v.bury.Milliseconds()
+	if v.tombstone != 0 {
+		by.Tombstone = v.tombstone.Milliseconds()
 	}
 	name, args := v.call.Command(nil, true, by)
 	var reply any
@@ -123,7 +122,7 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 	}
 }
 
-// sameReply compares durations up to the slack, and everything else exactly.
+// sameReply compares durations to within the slack, and everything else exactly.
 func sameReply(got, want any) bool {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	if g.Type() != w.Type() || g.Kind() != reflect.Struct {
@@ -159,7 +158,7 @@ func resolve(t *testing.T, s server, command []any) []any {
 	return command
 }
 
-// now is the server's clock in milliseconds.
+// now returns the server's time in milliseconds.
 func now(t *testing.T, s server) int64 {
 	t.Helper()
 	parts, err := redis.Int64s(s.Do("TIME"))
@@ -169,7 +168,7 @@ func now(t *testing.T, s server) int64 {
 	return parts[0]*1000 + parts[1]/1000
 }
 
-// entry is a key as a test sees it.
+// entry is a key's state.
 type entry struct {
 	content string
 	ttl     time.Duration
@@ -206,7 +205,7 @@ func snapshot(t *testing.T, s server) map[string]entry {
 	return entries
 }
 
-// sameSnapshot lets times to live run, and be raised by so much.
+// sameSnapshot accepts times to live that have run, or were raised by so much.
 func sameSnapshot(t *testing.T, before, after map[string]entry, raised time.Duration) {
 	t.Helper()
 	for key, was := range before {
@@ -222,10 +221,10 @@ func sameSnapshot(t *testing.T, before, after map[string]entry, raised time.Dura
 	}
 }
 
-// check is something that must hold of a server's state.
+// check is a condition on a server's state.
 type check func(*testing.T, server)
 
-// hash holds when the hash has just these fields and values.
+// hash holds when the hash has exactly these fields and values.
 func hash(key string, fields ...string) check {
 	want := map[string]string{}
 	for i := 0; i < len(fields); i += 2 {
@@ -249,7 +248,7 @@ func text(key, want string) check {
 	}
 }
 
-// counter holds when the name's token counter stands there, and lives for its day.
+// counter holds when the name's token counter has that value, and its full time to live.
 func counter(name, want string) check {
 	key := "quorumlock:token:" + name
 	return func(t *testing.T, s server) {
@@ -259,7 +258,7 @@ func counter(name, want string) check {
 	}
 }
 
-// ttl holds when the key has so long to live, but for the slack.
+// ttl holds when the key has that time to live, to within the slack.
 func ttl(key string, want time.Duration) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
@@ -269,7 +268,7 @@ func ttl(key string, want time.Duration) check {
 	}
 }
 
-// absent holds when none of the keys is there.
+// absent holds when none of the keys exists.
 func absent(keys ...string) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
@@ -303,7 +302,7 @@ func mustDo(t *testing.T, s server, args ...any) any {
 	return reply
 }
 
-// parsed makes a parser of a script's replies the one of a vector.
+// parsed adapts a script's parser to a vector.
 func parsed[T any](parse func(any) (T, error)) func(any) (any, error) {
 	return func(v any) (any, error) { return parse(v) }
 }

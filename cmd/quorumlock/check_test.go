@@ -17,7 +17,7 @@ func do(t *testing.T, m *redistest.Master, args ...any) any {
 	return reply
 }
 
-// lineOf returns the table's line about a master.
+// lineOf returns the table's line for a master.
 func lineOf(t *testing.T, printed string, addr string) string {
 	t.Helper()
 	for line := range strings.Lines(printed) {
@@ -53,9 +53,8 @@ func TestCheckAndAdmit(t *testing.T) {
 	contains(t, lineOf(t, printed, addr), "admitted was not in quarantine")
 }
 
-// TestAdmitSaysWhatItBelieves: an empty master in a dead one's place is free of locks, and its
-// predecessor's may be alive.
-func TestAdmitSaysWhatItBelieves(t *testing.T) {
+// An empty master in a dead one's place holds no lock, but the dead master's leases may be alive.
+func TestAdmitPrintsTheOperatorsWord(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 1)
 	const belief = `no lease can be alive that one of these masters granted, or any master whose place it takes in the

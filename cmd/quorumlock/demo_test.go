@@ -84,7 +84,7 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
-// TestDemoFindsFalseClaims loses a master that the story knows nothing of.
+// TestDemoFindsFalseClaims kills a master without the story knowing.
 func TestDemoFindsFalseClaims(t *testing.T) {
 	t.Parallel()
 	var fleet *redistest.Fleet
@@ -124,7 +124,7 @@ func TestDemoWithoutMasters(t *testing.T) {
 	contains(t, errs.String(), "no room")
 }
 
-// TestDemoPanics: what is left behind, if anything, TestMain finds.
+// TestMain finds any process or file that the panic leaves behind.
 func TestDemoPanics(t *testing.T) {
 	t.Parallel()
 	t.Run("in the story", func(t *testing.T) {

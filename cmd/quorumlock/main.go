@@ -27,8 +27,8 @@ const usage = `quorumlock: one lock over several independent Redis masters
   quorumlock check [-max-lease D] [-timeout D] URL...
         look at masters and list what makes them unfit for locks; writes nothing
   quorumlock admit -yes [-max-lease D] [-timeout D] URL...
-        end the quarantine of masters, on your word that no lock can still be held that they granted, or masters whose
-        place they take
+        end the quarantine of masters, on your word that no lock can still be held that they, or masters whose place
+        they take, granted
 
 A URL is redis://[[user]:password@]host[:port][/database], or with rediss, valkey, valkeys or unix. -max-lease (default
 30s) is the max lease of all the deployment's clients. -timeout (default 500ms) bounds the wait for each master.

@@ -18,11 +18,10 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-// commandVariable makes the test binary the command itself.
+// commandVariable makes the test binary run as the command.
 const commandVariable = "QUORUMLOCK_TEST_COMMAND"
 
-// TestMain also checks, once all tests are over, that nothing of theirs is left: no goroutine,
-// server or file.
+// TestMain also checks after all tests that no goroutine, server or file of theirs is left.
 func TestMain(m *testing.M) {
 	if os.Getenv(commandVariable) != "" {
 		main()
@@ -44,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// noChildren finds processes that this one started and that still run, where there is a /proc.
+// noChildren returns an error for child processes that still run, where there is a /proc.
 func noChildren() error {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
@@ -68,7 +67,7 @@ func empty(dir string) error {
 	return err
 }
 
-// output is what a command prints. Sees, if set, is given each piece before it is taken.
+// output collects what a command prints. Sees, if set, is called with each piece first.
 type output struct {
 	sees func(text string) error
 
@@ -119,7 +118,7 @@ func command(t *testing.T, wantCode int, args ...string) (stdout, stderr string)
 	return out.String(), errs.String()
 }
 
-// contains checks that all the texts are there.
+// contains checks that the text contains all the parts.
 func contains(t *testing.T, in string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -183,7 +182,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestUsageOfFlags: what is wrong is said, and whose value it is, but no argument is repeated.
+// The message says what is wrong with which flag, but repeats no argument.
 func TestUsageOfFlags(t *testing.T) {
 	t.Parallel()
 	const secret = "pw-never-shown"
@@ -229,7 +228,7 @@ func TestUnusableURLs(t *testing.T) {
 	contains(t, stderr, "max lease 1ns")
 }
 
-// TestSignals sends signals to the command as a process of its own.
+// TestSignals sends signals to the command in a process of its own.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {

@@ -26,9 +26,9 @@
 // Every script may be carried out twice, so a request may be resent. A release must reach the
 // server:
 //
-//   - A release that is owed goes out on the next connection, before any new call.
-//   - A release that is set aside goes out again with a growing pause, and delays no other call.
+//   - A release that is owed is sent on the next connection, before any new call.
+//   - A release that is set aside is resent after a growing pause, and delays no other call.
 //
-// The files, each of which uses only those above it: request.go, conn.go, retry.go, state.go,
+// The files, each of which uses only those above it: request.go, conn.go, releases.go, state.go,
 // setaside.go, serve.go, connect.go, pipe.go.
 package pipeline

@@ -26,7 +26,7 @@ func New(c Config) *Pipe {
 // claim is the owner's; it is nil for a call that can grant nothing.
 //
 // On error the call was not sent and to.Done is never called. The error wraps [ErrClosed], or
-// [ErrDown] while the pipe is down; a release is then kept, and goes out as soon as the server
+// [ErrDown] while the pipe is down; a release is then kept, and sent as soon as the server
 // answers again.
 func (p *Pipe) Start(call scripts.Call, claim *Claim, to Receiver) error {
 	p.mu.Lock()

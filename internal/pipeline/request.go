@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -62,6 +63,13 @@ type request struct {
 	order    uint64   // of a release that is owed: lower ones go first
 	retry    *retry   // of a release that the server has refused before
 	admitted bool     // the marker was stale, and has been written since
+}
+
+// retry is the schedule of one release that the server refused.
+type retry struct {
+	pause time.Duration
+	due   time.Time // when the release is resent
+	end   time.Time // the key has expired by then: the owner asked for no grant after the first refusal
 }
 
 // isAbandoned reports whether the request is for a grant that its owner wants no more.

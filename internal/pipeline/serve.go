@@ -132,7 +132,7 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 }
 
 // endsConn reports whether an error ends the use of a connection. A busy server's refusal of a
-// release does, as if the connection had died: the release is resent or owed, and goes out before
+// release does, as if the connection had died: the release is resent or owed, and is sent before
 // any later request for a grant.
 func endsConn(c *Conn, r request, err error) bool {
 	return c.redis.Err() != nil || errors.Is(err, redisconn.ErrReply) || r.call.IsRelease() && redisconn.RefusesAll(err)

@@ -99,7 +99,7 @@ func (p *Pipe) oweLocked(r request) {
 	if r.claim == nil {
 		r.claim = new(Claim)
 	}
-	// It goes out as text: its delivery has no second try for a script that the server does not
+	// It is sent as text: its delivery has no second try for a script that the server does not
 	// know.
 	p.lastOrder++
 	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true, order: p.lastOrder, retry: r.retry}

@@ -14,10 +14,11 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 )
 
-// maxDials bounds the connections that a backoff of up to 250 ms, on average, allows in a time.
+// maxDials bounds the connections that a backoff of up to 250 ms, on average, allows in a period.
 func maxDials(d time.Duration) int { return 10 + int(d/(125*time.Millisecond)) }
 
-// wantFewDials lets the time pass, and wants connections to be tried throughout, but not in haste.
+// wantFewDials lets the time pass. It wants connections to be tried throughout, but at the rate of
+// the backoff.
 func wantFewDials(t *testing.T, srv *server, d time.Duration) {
 	t.Helper()
 	before := srv.dialled()
@@ -77,7 +78,7 @@ func TestAFrozenServer(t *testing.T) {
 	})
 }
 
-// freezing answers as a server should until it is frozen.
+// freezing replies like a correct server until it is frozen.
 func freezing() (serve func(net.Conn), freeze func()) {
 	var now atomic.Bool
 	return answering(func(args []string) string {
@@ -88,8 +89,8 @@ func freezing() (serve func(net.Conn), freeze func()) {
 	}), func() { now.Store(true) }
 }
 
-// The server freezes while a subscription stands: the pings find its silence.
-func TestAServerThatFreezes(t *testing.T) {
+// The server freezes during a subscription: the pings detect it.
+func TestAFrozenServerIsDetectedByPings(t *testing.T) {
 	serve, freeze := freezing()
 	inBubble(t, serve, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
 		var r recorder
@@ -105,7 +106,7 @@ func TestAServerThatFreezes(t *testing.T) {
 	})
 }
 
-// The bound on silence is that of the subscriptions, whatever timeouts the pool's connections have.
+// The subscriptions' timeout bounds silence, whatever timeouts the pool's connections have.
 func TestTheTimeoutsOfThePool(t *testing.T) {
 	for what, ofPool := range map[string]time.Duration{"none": 0, "shorter ones": timeout / 4, "longer ones": time.Hour} {
 		t.Run(what, func(t *testing.T) {
@@ -133,14 +134,14 @@ func TestTheTimeoutsOfThePool(t *testing.T) {
 	}
 }
 
-// A server that does not even read holds up the writer, which ends with the connection.
+// A server that reads nothing blocks the writer, which ends with the connection.
 func TestAServerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int32
 		unread := make(chan net.Conn, 100)
 		pool := &redis.Pool{Dial: func() (redis.Conn, error) {
 			dials.Add(1)
-			ours, theirs := net.Pipe() // has no buffer: the first byte is one too many
+			ours, theirs := net.Pipe() // it has no buffer: the first byte blocks
 			unread <- theirs
 			return redis.NewConn(ours, 0, 0), nil
 		}}
@@ -162,7 +163,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// Subscribers that come and go while the server is frozen leave nothing that grows.
+// Subscribers that come and go while the server is frozen make nothing grow.
 func TestSubscribersOfAFrozenServerComeAndGo(t *testing.T) {
 	inBubble(t, frozen, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
 		for range 100 {
@@ -178,8 +179,8 @@ func TestSubscribersOfAFrozenServerComeAndGo(t *testing.T) {
 	})
 }
 
-// A refused subscription leaves others alone, and is made once it is allowed.
-func TestASubscriptionThatIsRefused(t *testing.T) {
+// A refused subscription does not disturb others, and is confirmed once it is allowed.
+func TestARefusedSubscriptionIsRetried(t *testing.T) {
 	var allowed atomic.Bool
 	inBubble(t, answering(func(args []string) string {
 		if len(args) > 1 && args[1] == "secret" && !allowed.Load() {
@@ -205,8 +206,8 @@ func TestASubscriptionThatIsRefused(t *testing.T) {
 	})
 }
 
-// A reply to nothing is as good as garbage, also when those before it were right.
-func TestRepliesThatComeTwice(t *testing.T) {
+// A reply to no command counts as garbage, also after correct replies.
+func TestAReplyToNoCommandEndsTheConnection(t *testing.T) {
 	inBubble(t, answering(func(args []string) string {
 		return strings.Repeat(confirmation(args), 2)
 	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
@@ -218,8 +219,8 @@ func TestRepliesThatComeTwice(t *testing.T) {
 	})
 }
 
-// A server that lets subscribers in and throws them out again is not asked in haste.
-func TestAServerThatHangsUp(t *testing.T) {
+// A server that confirms subscriptions and closes the connection is retried with the backoff.
+func TestAServerThatHangsUpIsRetriedWithABackoff(t *testing.T) {
 	inBubble(t, answering(func(args []string) string {
 		if args[0] == "PING" {
 			return hangUp
@@ -234,8 +235,8 @@ func TestAServerThatHangsUp(t *testing.T) {
 	})
 }
 
-// A pool that has no connection to spare leaves its other user alone. The subscription is made when
-// it has one.
+// A pool without a spare connection does not disturb its other user. The subscription is confirmed
+// once a connection is free.
 func TestAPoolWithoutASpareConnection(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {

@@ -44,17 +44,17 @@ func (r *recorder) OnSubscribed()   { r.record("subscribed") }
 func (r *recorder) OnMessage()      { r.record("message") }
 func (r *recorder) OnUnsubscribed() { r.record("unsubscribed") }
 
-// wants fails the test unless these are all the calls so far.
-func (r *recorder) wants(t *testing.T, who string, calls ...string) {
+// wants fails the test unless the recorder has exactly these calls.
+func (r *recorder) wants(t *testing.T, name string, calls ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Equal(r.calls, calls) {
-		t.Fatalf("the calls of %s are %v, want %v", who, r.calls, calls)
+		t.Fatalf("the calls of %s are %v, want %v", name, r.calls, calls)
 	}
 }
 
-// server is a server in a bubble, and the pool of connections to it.
+// server is a server in a bubble, with a pool of connections to it.
 type server struct {
 	pool    *redis.Pool
 	serving sync.WaitGroup
@@ -66,8 +66,8 @@ type server struct {
 	conns []net.Conn // the server's ends
 }
 
-// inBubble runs a test of subscriptions on a server whose connections serve answers, by default a
-// master as it should be.
+// inBubble runs a test of subscriptions to a server. Its connections are served by serve, or by
+// default like those of a correct master.
 func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *pubsub.Subscriptions, *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func (srv *server) dial(context.Context) (redis.Conn, error) {
 	defer srv.mu.Unlock()
 	srv.dials++
 	if srv.dead {
-		return nil, errors.New("nobody is there")
+		return nil, errors.New("no server")
 	}
 	return redis.NewConn(srv.connectLocked(), timeout, timeout), nil
 }
@@ -129,7 +129,7 @@ func (srv *server) do(t *testing.T, command string, args ...any) any {
 	return reply
 }
 
-// kill closes the connections that there are.
+// kill closes the open connections.
 func (srv *server) kill() {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -151,7 +151,7 @@ func (srv *server) setServe(serve func(net.Conn)) {
 	srv.serve = serve
 }
 
-// dialled returns how many connections were made, or tried.
+// dialled returns how many connections were tried.
 func (srv *server) dialled() int {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -176,7 +176,7 @@ const (
 	silent = ""        // no reply at all
 )
 
-// answering serves what handle returns for each command.
+// answering replies to each command with the result of handle.
 func answering(handle func(args []string) string) func(net.Conn) {
 	return func(c net.Conn) {
 		defer c.Close()
@@ -228,13 +228,12 @@ func readLength(in *bufio.Reader, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// confirmation is a server's reply to a subscriber's command: to PING, and to all else by its name
-// and its argument.
+// confirmation returns the reply of a server to a command of a subscriber.
 func confirmation(args []string) string {
 	if args[0] == "PING" {
 		return "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
 	}
-	channel := strings.Join(args[1:], "") // redigo's UNSUBSCRIBE, at the end, has none
+	channel := strings.Join(args[1:], "") // the UNSUBSCRIBE that redigo sends at the end has none
 	return "*3\r\n" + bulk(strings.ToLower(args[0])) + bulk(channel) + ":1\r\n"
 }
 
@@ -242,7 +241,7 @@ func messageOf(channel string) string { return "*3\r\n" + bulk("message") + bulk
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
-// pass lets the bubble's time pass, and waits until all that is due then is done.
+// pass lets the bubble's time pass, and waits until all that is due is done.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -19,23 +19,23 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// hostileReplies are no replies to a subscriber. None announces what might just be allocated: only
-// the connections of FuzzMessages are bounded.
+// hostileReplies are no replies to a subscriber. None announces a size that could be allocated:
+// only the connections of FuzzMessages bound that.
 var hostileReplies = map[string]string{
-	"NOPERM":                     "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",
-	"an unknown command":         "-ERR unknown command\r\n",
-	"a number":                   ":1\r\n",
-	"OK":                         "+OK\r\n",
-	"null":                       "*-1\r\n",
-	"an empty array":             "*0\r\n",
-	"an array of numbers":        "*3\r\n:1\r\n:2\r\n:3\r\n",
-	"another array":              "*3\r\n" + bulk("psubscribe") + bulk("c") + ":1\r\n",
-	"an array of arrays":         "*2\r\n*1\r\n$1\r\nc\r\n*0\r\n",
-	"a message of nothing":       "*1\r\n" + bulk("message"),
-	"a null channel":             "*3\r\n" + bulk("subscribe") + "$-1\r\n:1\r\n",
-	"nobody's channel":           "*3\r\n" + bulk("subscribe") + bulk("x") + ":1\r\n",
-	"more replies than commands": strings.Repeat("*3\r\n"+bulk("unsubscribe")+bulk("x")+":0\r\n", 5),
-	"pongs":                      strings.Repeat("+PONG\r\n", 5),
+	"NOPERM":                         "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",
+	"an unknown command":             "-ERR unknown command\r\n",
+	"a number":                       ":1\r\n",
+	"OK":                             "+OK\r\n",
+	"null":                           "*-1\r\n",
+	"an empty array":                 "*0\r\n",
+	"an array of numbers":            "*3\r\n:1\r\n:2\r\n:3\r\n",
+	"another array":                  "*3\r\n" + bulk("psubscribe") + bulk("c") + ":1\r\n",
+	"an array of arrays":             "*2\r\n*1\r\n$1\r\nc\r\n*0\r\n",
+	"a message of nothing":           "*1\r\n" + bulk("message"),
+	"a null channel":                 "*3\r\n" + bulk("subscribe") + "$-1\r\n:1\r\n",
+	"a channel without a subscriber": "*3\r\n" + bulk("subscribe") + bulk("x") + ":1\r\n",
+	"more replies than commands":     strings.Repeat("*3\r\n"+bulk("unsubscribe")+bulk("x")+":0\r\n", 5),
+	"pongs":                          strings.Repeat("+PONG\r\n", 5),
 
 	"a bulk too long":    "$2000000\r\n",
 	"an impossible bulk": "$9223372036854775807\r\n",
@@ -53,8 +53,8 @@ var hostileReplies = map[string]string{
 	"a bulk without end": "$2\r\nabcd\r\n",
 }
 
-// A server that answers with what is no reply, or with an error, is not asked in haste. Nothing
-// runs any more soon after the subscriber has left.
+// A server that sends malformed or error replies is retried with the backoff. No goroutine runs any
+// more soon after the subscriber has cancelled.
 func TestHostileReplies(t *testing.T) {
 	for what, reply := range hostileReplies {
 		t.Run(what, func(t *testing.T) {
@@ -75,75 +75,75 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// How a hostile server behaves beside what it says.
+// The modes of a hostile server.
 const (
-	hangsUp  = 1 << iota // it closes the connection when it has said everything, in place of being silent
-	dribbles             // it says one byte at a time, a quarter of the timeout apart
+	hangsUp  = 1 << iota // it closes the connection after its bytes; else it stays silent
+	dribbles             // it sends one byte at a time, a quarter of the timeout apart
 )
 
 const fuzzTimeout = 100 * time.Millisecond
 
-// FuzzMessages has a server say anything to a subscriber. Nothing panics; no subscriber is told
-// that a subscription stands, or of a message, of which the server did not speak; nothing runs any
-// more soon after the subscriber has left.
+// FuzzMessages makes a server send arbitrary bytes to a subscriber. Nothing panics. The subscriber
+// gets no confirmation and no message that the server did not send. No goroutine runs any more soon
+// after the subscriber has cancelled.
 func FuzzMessages(f *testing.F) {
 	subscribed := "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
 	message := "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n"
 	pong := "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
 	for _, mode := range []int{0, hangsUp, dribbles} {
-		for _, said := range []string{
+		for _, sent := range []string{
 			"", subscribed, subscribed + pong + message, message, pong + subscribed, subscribed + subscribed, subscribed + pong + pong,
 			subscribed + "+PONG\r\n", "-NOPERM no\r\n" + pong, "-NOPERM no\r\n-NOPERM no\r\n-NOPERM no\r\n", "*1\r\n$7\r\nmessage\r\n",
 			"*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n", "*3\r\n$9\r\nsubscribe\r\n$-1\r\n:1\r\n", "*0\r\n", "*-1\r\n", ":1\r\n", "$1048577\r\n",
 			"$999999999999\r\n", "*999999999\r\n", "*4\r\n$8\r\npmessage\r\n$1\r\nc\r\n$1\r\nc\r\n$1\r\n0\r\n",
 		} {
-			f.Add([]byte(said), byte(mode))
+			f.Add([]byte(sent), byte(mode))
 		}
 	}
-	f.Fuzz(func(t *testing.T, said []byte, mode byte) {
-		if len(said) > 1<<10 {
+	f.Fuzz(func(t *testing.T, sent []byte, mode byte) {
+		if len(sent) > 1<<10 {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			h := &hostile{said: said, mode: int(mode)}
+			h := &hostile{sent: sent, mode: int(mode)}
 			pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
 			defer h.serving.Wait()
 			defer pool.Close()
 			s := subscriptions(t, pool, fuzzTimeout)
-			r := &told{}
+			r := &observed{}
 			cancel := s.Subscribe("c", r)
 			pass(20 * fuzzTimeout)
 			cancel()
-			if r.subscribed && !bytes.Contains(said, []byte("subscribe")) || r.message && !bytes.Contains(said, []byte("message")) {
-				t.Errorf("%q: the subscriber was told %+v", said, *r)
+			if r.subscribed && !bytes.Contains(sent, []byte("subscribe")) || r.message && !bytes.Contains(sent, []byte("message")) {
+				t.Errorf("%q: the subscriber was called: %+v", sent, *r)
 			}
 			atMost := 3*fuzzTimeout + pubsub.Linger
 			if mode&dribbles != 0 {
-				atMost += 2 * fuzzTimeout * time.Duration(len(said)) // each byte may be a reply
+				atMost += 2 * fuzzTimeout * time.Duration(len(sent)) // each byte may be a reply
 			}
 			pass(atMost)
 			if running() != 0 {
-				t.Errorf("%q, mode %b: it goes on without a subscriber", said, mode)
+				t.Errorf("%q, mode %b: it runs on without a subscriber", sent, mode)
 			}
 		})
 	})
 }
 
-// told is a Subscriber that notes what it is told.
-type told struct{ subscribed, message bool }
+// observed is a Subscriber that records which of its methods were called.
+type observed struct{ subscribed, message bool }
 
-func (r *told) OnSubscribed()   { r.subscribed = true }
-func (r *told) OnMessage()      { r.message = true }
-func (r *told) OnUnsubscribed() {}
+func (r *observed) OnSubscribed()   { r.subscribed = true }
+func (r *observed) OnMessage()      { r.message = true }
+func (r *observed) OnUnsubscribed() {}
 
 type hostile struct {
-	said    []byte
+	sent    []byte
 	mode    int
 	dials   atomic.Int32
 	serving sync.WaitGroup
 }
 
-// dial connects twice, and fails then.
+// dial connects twice, and then fails.
 func (h *hostile) dial(context.Context) (redis.Conn, error) {
 	if h.dials.Add(1) > 2 {
 		return nil, errors.New("no more connections")
@@ -156,11 +156,11 @@ func (h *hostile) dial(context.Context) (redis.Conn, error) {
 func (h *hostile) serve(c net.Conn) {
 	defer c.Close()
 	closed := make(chan struct{})
-	h.serving.Go(func() { // reading must not wait for writing: a pipe has no buffer
+	h.serving.Go(func() { // reading must not wait for writing: a net.Pipe has no buffer
 		defer close(closed)
 		io.Copy(io.Discard, c)
 	})
-	for rest := h.said; len(rest) > 0; {
+	for rest := h.sent; len(rest) > 0; {
 		n := len(rest)
 		if h.mode&dribbles != 0 {
 			n = 1

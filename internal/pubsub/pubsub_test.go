@@ -40,8 +40,8 @@ func TestSubscribersShareAConnection(t *testing.T) {
 	})
 }
 
-// A subscriber that comes when the subscription stands is told so at once. One that has left is
-// told nothing more.
+// A subscriber that comes after the confirmation is called at once. A subscriber that has cancelled
+// is not called any more.
 func TestSubscribersComeAndGo(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
 		var first, second, third recorder
@@ -68,8 +68,8 @@ func TestSubscribersComeAndGo(t *testing.T) {
 	})
 }
 
-// A channel that is left and subscribed to again stands with the reply to the last SUBSCRIBE, not
-// to the first, whether the last has been sent by then (waits) or not.
+// A channel is unsubscribed and subscribed to again. The reply to the last SUBSCRIBE confirms it,
+// not the reply to the first, whether the last has been sent by then (waits) or not.
 func TestTheLastSubscriptionCounts(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
@@ -117,7 +117,7 @@ func TestTheConnectionLingers(t *testing.T) {
 		if running() == 0 {
 			t.Fatal("the connection is closed when the last subscriber has just left")
 		}
-		cancel = s.Subscribe("d", &r) // within the time: over the same connection, and it stays
+		cancel = s.Subscribe("d", &r) // before Linger ends: the same connection is used, and stays
 		pass(10 * pubsub.Linger)
 		r.wants(t, "the subscriber", "subscribed", "subscribed")
 		srv.wantDials(t, 1)
@@ -135,8 +135,8 @@ func TestTheConnectionLingers(t *testing.T) {
 	})
 }
 
-// With a timeout shorter than Linger, a connection that lingers does not die of silence under a
-// subscriber that comes back.
+// With a timeout shorter than Linger, a lingering connection does not time out for a subscriber
+// that comes back.
 func TestALingeringConnectionIsPinged(t *testing.T) {
 	const short = pubsub.Linger / 4
 	inBubble(t, nil, func(t *testing.T, _ *pubsub.Subscriptions, srv *server) {
@@ -152,7 +152,7 @@ func TestALingeringConnectionIsPinged(t *testing.T) {
 	})
 }
 
-// No method of a subscriber is called after its cancel has returned, however many messages come.
+// No method of a subscriber is called after cancel has returned, however many messages arrive.
 func TestNoCallsAfterCancel(t *testing.T) {
 	inBubble(t, answering(func(args []string) string {
 		return confirmation(args) + strings.Repeat(messageOf("c"), 500)
@@ -172,7 +172,7 @@ func TestNoCallsAfterCancel(t *testing.T) {
 	})
 }
 
-// strict fails its test when it is called once it is over.
+// strict fails its test when it is called after its end.
 type strict struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -206,7 +206,7 @@ func TestCloseWithSubscribers(t *testing.T) {
 				cancel := s.Subscribe("c", &r)
 				pass(time.Second)
 				closesWithin(t, s, atMost)
-				late := s.Subscribe("d", &r) // in vain, and harmless
+				late := s.Subscribe("d", &r) // without effect
 				pass(time.Second)
 				wantNoneRunning(t)
 				late()
@@ -219,7 +219,7 @@ func TestCloseWithSubscribers(t *testing.T) {
 	}
 }
 
-// closesWithin fails the test unless nothing runs any more soon after Close.
+// closesWithin fails the test unless no goroutine runs any more soon after Close.
 func closesWithin(t *testing.T, s *pubsub.Subscriptions, atMost time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -231,7 +231,7 @@ func closesWithin(t *testing.T, s *pubsub.Subscriptions, atMost time.Duration) {
 	wantNoneRunning(t)
 }
 
-// Messages that go on coming keep no connection after Close. Found by the simulation, with seed
+// Messages that keep arriving keep no connection after Close. The simulation found this with seed
 // 18121.
 func TestCloseWhileMessagesCome(t *testing.T) {
 	talkative := func(c net.Conn) {
@@ -263,7 +263,7 @@ func TestCloseWhileMessagesCome(t *testing.T) {
 	})
 }
 
-// A connection that is made when the subscriptions have been closed is not used.
+// A connection that is made after Close is not used.
 func TestCloseWhileConnecting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -280,8 +280,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 	})
 }
 
-// A pool whose dials hang, whatever the context says, holds up neither cancel nor the call of
-// Close.
+// A pool whose dials hang and ignore the context delays neither cancel nor Close.
 func TestADialThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -297,7 +296,7 @@ func TestADialThatHangs(t *testing.T) {
 		pass(2 * timeout)
 		select {
 		case <-ended:
-			t.Error("said to have ended, with the dial under way")
+			t.Error("Close reports the end during the dial")
 		default:
 		}
 		close(free)

@@ -19,14 +19,14 @@ import (
 
 const manyChannels = 100_000
 
-// counter is a Subscriber that counts the subscriptions that stand.
+// counter is a Subscriber that counts the confirmed subscriptions.
 type counter struct{ standing *atomic.Int64 }
 
 func (c counter) OnSubscribed()   { c.standing.Add(1) }
 func (c counter) OnMessage()      {}
 func (c counter) OnUnsubscribed() { c.standing.Add(-1) }
 
-// subscribeRange subscribes to the channels from one number to below another.
+// subscribeRange subscribes to the channels from one number up to, but not including, another.
 func subscribeRange(s *pubsub.Subscriptions, from, to int, standing *atomic.Int64) (cancels []func()) {
 	for i := from; i < to; i++ {
 		cancels = append(cancels, s.Subscribe(fmt.Sprintf("channel%08d", i), counter{standing}))
@@ -34,8 +34,8 @@ func subscribeRange(s *pubsub.Subscriptions, from, to int, standing *atomic.Int6
 	return cancels
 }
 
-// confirming answers as a server should, and counts the commands. Replies to what came together
-// leave together.
+// confirming replies like a correct server, and counts the commands. Replies to commands that
+// arrived together are sent together.
 func confirming(count func(command string)) func(net.Conn) {
 	return func(c net.Conn) {
 		defer c.Close()
@@ -57,20 +57,19 @@ func confirming(count func(command string)) func(net.Conn) {
 	}
 }
 
-// Commands that wait to be sent cost the replies that come meanwhile nothing: a channel takes the
-// same time, whether or not half of the many wait.
+// Unsent commands do not slow the handling of replies: the time for each channel is the same,
+// whether or not half of the commands are unsent.
 func TestManySubscriptions(t *testing.T) {
 	together := 4 * subscribeToMany(t, manyChannels/4, manyChannels/4)
 	inHalves := subscribeToMany(t, manyChannels, manyChannels/2)
 	t.Logf("%d channels: sent together %v, in halves %v", manyChannels, together, inHalves)
-	if inHalves > 5*together { // ten times and more when each reply scans what waits
+	if inHalves > 5*together { // ten times and more when each reply scans the unsent commands
 		t.Errorf("%v when half of the commands wait, %v otherwise", inHalves, together)
 	}
 }
 
-// subscribeToMany subscribes to so many channels, and cancels, and returns how much real time that
-// takes. The first of them are sent together, and are answered only when the others wait to be
-// sent.
+// subscribeToMany subscribes to so many channels, and cancels. It returns the real time that this
+// takes. The first subscriptions are sent together, and confirmed only when the others are unsent.
 func subscribeToMany(t *testing.T, many, first int) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -89,7 +88,7 @@ func subscribeToMany(t *testing.T, many, first int) time.Duration {
 		var standing atomic.Int64
 		cancels := subscribeRange(s, 0, first, &standing)
 		close(connected)
-		synctest.Wait() // the writer has the first, and nobody reads
+		synctest.Wait() // the writer blocks with the first: the server does not read
 		cancels = append(cancels, subscribeRange(s, first, many, &standing)...)
 		close(served)
 		synctest.Wait()
@@ -111,7 +110,7 @@ func subscribeToMany(t *testing.T, many, first int) time.Duration {
 	return time.Since(began)
 }
 
-// To list the channels at each ping would allocate megabytes.
+// A list of the channels at each ping would allocate megabytes.
 func TestAPingDoesNotListTheChannels(t *testing.T) {
 	inBubble(t, confirming(func(string) {}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
 		var standing atomic.Int64

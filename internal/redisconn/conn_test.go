@@ -15,8 +15,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// redigo panics ("send on closed channel") when a pool that waits was closed and the context is
-// done. Which of two ways it takes is chance, so it is asked until both have surely been taken.
+// redigo panics ("send on closed channel") when the context ends while it waits at a pool that was
+// closed. Its select chooses by chance, so the test repeats until both branches have surely been
+// taken.
 func TestGetOutlivesAClosedPool(t *testing.T) {
 	pool := &redis.Pool{Wait: true, MaxActive: 1, Dial: func() (redis.Conn, error) { return nil, errors.New("no") }}
 	if c, err := Get(t.Context(), pool); err == nil {
@@ -53,7 +54,7 @@ func TestGetHidesPasswords(t *testing.T) {
 
 const timeout = time.Second
 
-// withServer runs a test of a pool's connection, which has no timeouts of its own, in a bubble.
+// withServer runs a test on a pool's connection without timeouts of its own, in a bubble.
 func withServer(t *testing.T, test func(t *testing.T, c redis.Conn, server net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +72,7 @@ func withServer(t *testing.T, test func(t *testing.T, c redis.Conn, server net.C
 	})
 }
 
-// wantTimeout fails the test unless ErrTimeout came after that long, and names the timeout.
+// wantTimeout fails the test unless ErrTimeout came after that time and names the timeout.
 func wantTimeout(t *testing.T, what string, err error, began time.Time, after time.Duration) {
 	t.Helper()
 	if d := time.Since(began); d < after || d > after+time.Microsecond {
@@ -93,8 +94,7 @@ func TestReceiveFromASilentServer(t *testing.T) {
 	})
 }
 
-// A connection that does not say how to bound a read, as one that is embedded as a redis.Conn, is
-// not read without a bound.
+// A connection whose reads cannot be bounded, such as one embedded as a redis.Conn, is not read.
 func TestReceiveNeedsTimeouts(t *testing.T) {
 	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
 		time.AfterFunc(10*timeout, func() { server.Close() })
@@ -106,7 +106,7 @@ func TestReceiveNeedsTimeouts(t *testing.T) {
 	})
 }
 
-// The server's own errors leave the connection alive.
+// Error replies leave the connection alive.
 func TestReceiveOfAnErrorReply(t *testing.T) {
 	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
 		go io.WriteString(server, "-ERR no\r\n:5\r\n")
@@ -119,7 +119,7 @@ func TestReceiveOfAnErrorReply(t *testing.T) {
 	})
 }
 
-// redigo panics where it is to allocate what cannot be.
+// redigo panics at a header that announces more than can be allocated.
 func TestReceiveOfAHugeReply(t *testing.T) {
 	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
 		go io.WriteString(server, "$9223372036854775807\r\n")
@@ -192,19 +192,19 @@ func TestSend(t *testing.T) {
 		if err := Send(c, timeout, func() error { return bad }); err != bad {
 			t.Errorf("the error is %v", err)
 		}
-		time.Sleep(2 * timeout) // in the bubble
+		time.Sleep(2 * timeout) // the bubble's time
 		if c.Err() != nil {
 			t.Errorf("a connection that was written to in time is dead: %v", c.Err())
 		}
 	})
 }
 
-// To close a connection with replies outstanding would wait for them.
+// Closing a live connection would wait for its outstanding replies.
 func TestKill(t *testing.T) {
-	for what, said := range map[string]string{"a silent server": "", "replies that are buffered": strings.Repeat(":1\r\n", 100), "half a reply": "$5\r\nab"} {
+	for what, sent := range map[string]string{"a silent server": "", "replies that are buffered": strings.Repeat(":1\r\n", 100), "half a reply": "$5\r\nab"} {
 		t.Run(what, func(t *testing.T) {
 			withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
-				go io.WriteString(server, ":0\r\n"+said)
+				go io.WriteString(server, ":0\r\n"+sent)
 				go io.Copy(io.Discard, server)
 				if err := Send(c, timeout, func() error { return errors.Join(c.Send("PING"), c.Send("PING")) }); err != nil {
 					t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// stream is a connection that hands out its bytes so many at a time.
+// stream is a connection that returns so many of its bytes with each read.
 type stream struct {
 	net.Conn
 	data  string
@@ -48,7 +48,7 @@ func TestGoodRepliesPass(t *testing.T) {
 		whole := strings.Join(replies, "")
 		for _, chunk := range []int{1, 2, 3, 7, 4096, len(whole)} {
 			if len(whole) > 100*maxLine && chunk < 7 {
-				continue // takes long
+				continue // too slow
 			}
 			if got, err := io.ReadAll(LimitReplies(&stream{data: whole, chunk: chunk})); err != nil || string(got) != whole {
 				t.Errorf("%s, %d bytes at a time: %d of %d bytes came through: %v", what, chunk, len(got), len(whole), err)
@@ -101,7 +101,7 @@ func TestTooLargeReplies(t *testing.T) {
 	}
 }
 
-// Whatever comes, what passes is what came, up to where it is refused.
+// The bytes that pass are the bytes that came, up to the reply that is refused.
 func FuzzLimit(f *testing.F) {
 	f.Add([]byte("*2\r\n$3\r\nabc\r\n:1\r\n"), 1)
 	f.Add([]byte("$-1\r\n*-1\r\n$5\r\n"), 3)
@@ -114,7 +114,7 @@ func FuzzLimit(f *testing.F) {
 		}
 		c := redis.NewConn(LimitReplies(&stream{data: string(data), chunk: chunk}), 0, 0)
 		for c.Err() == nil {
-			c.Receive() // must not panic, nor allocate what is not there
+			c.Receive() // must not panic, nor allocate more than was sent
 		}
 	})
 }

@@ -11,28 +11,27 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// burial is the tombstone's time to live that a release asked for, in ms; "0" for none.
-func burial(args []string) string { return args[len(args)-1] }
+// tombstoneOf returns the time to live, in ms, of the tombstone that a release sets; "0" for none.
+func tombstoneOf(args []string) string { return args[len(args)-1] }
 
-// buried is the burial of a release that may have been overtaken.
-var buried = fmt.Sprint(node.DefaultMaxLease.Milliseconds())
+// withTombstone is the tombstoneOf of a release that sets one.
+var withTombstone = fmt.Sprint(node.DefaultMaxLease.Milliseconds())
 
-func TestAReleaseLeavesNoTombstoneWithoutNeed(t *testing.T) {
-	f := startFake(t, polite(func([]string) string { return ":1\r\n" }))
+func TestAReleaseOfAnUncutAcquireLeavesNoTombstone(t *testing.T) {
+	f := startFake(t, admittedMaster(func([]string) string { return ":1\r\n" }))
 	n := open(t, f.url())
 	claim := new(pipeline.Claim)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), claim)))
 	must(t, await(t, start(n, "key", release("k", "o:1"), claim)).Err)
-	if heard := f.commands(); burial(heard[1]) != "0" {
-		t.Errorf("the release is %q", heard[1])
+	if received := f.commands(); tombstoneOf(received[1]) != "0" {
+		t.Errorf("the release is %q", received[1])
 	}
 }
 
-// The acquire that was cut off may be carried out yet, by the old connection: whoever releases must
-// bar it.
+// The old connection may still carry out the acquire that was cut off. The release must bar it.
 func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	var again atomic.Bool
-	f := startFake(t, polite(func([]string) string {
+	f := startFake(t, admittedMaster(func([]string) string {
 		if !again.Swap(true) {
 			return hangUp
 		}
@@ -44,18 +43,17 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
 	must(t, await(t, start(n, "key", lowered, claim)).Err)
 	must(t, await(t, start(n, "key", release("k", "o:1"), claim)).Err)
-	heard := f.commands()
-	if len(heard) != 4 || burial(heard[2]) != "0" || burial(heard[3]) != buried {
-		t.Errorf("heard %q: want the acquire twice, a release that buries nothing, as the owner goes on, and one that does", heard)
+	received := f.commands()
+	if len(received) != 4 || tombstoneOf(received[2]) != "0" || tombstoneOf(received[3]) != withTombstone {
+		t.Errorf("received %q: want the acquire twice, a release without a tombstone, because the owner goes on, and one with a tombstone", received)
 	}
 }
 
-// The connection dies with an acquire, which was given up meanwhile, and its release: only the
-// release goes out again.
-func TestOnlyTheReleaseOfWhatWasGivenUpGoesOutAgain(t *testing.T) {
+// The connection dies with an abandoned acquire and its release. Only the release is resent.
+func TestAnAbandonedAcquireIsNotResentButItsReleaseIs(t *testing.T) {
 	released := make(chan struct{})
 	var cut atomic.Bool
-	f := startFake(t, polite(func(args []string) string {
+	f := startFake(t, admittedMaster(func(args []string) string {
 		if !cut.Swap(true) {
 			<-released
 			return hangUp
@@ -73,15 +71,15 @@ func TestOnlyTheReleaseOfWhatWasGivenUpGoesOutAgain(t *testing.T) {
 		t.Errorf("the acquire: %v %v, sent %v; want an error, sent", r.Reply, r.Err, r.Sent)
 	}
 	must(t, await(t, given).Err)
-	if heard := f.commands(); len(heard) != 2 || !isRelease(heard[1]) || burial(heard[1]) != buried {
-		t.Errorf("heard %q: want the acquire and then a release with a tombstone", heard)
+	if received := f.commands(); len(received) != 2 || !isRelease(received[1]) || tombstoneOf(received[1]) != withTombstone {
+		t.Errorf("received %q: want the acquire and then a release with a tombstone", received)
 	}
 }
 
-// A release that a server does not know by its hash goes out as text, whatever became of its
-// owner's claim.
-func TestAReleaseOfWhatWasGivenUpIsAskedAgain(t *testing.T) {
-	f := startFake(t, polite(func(args []string) string {
+// A release whose script the server does not know is resent as text, also after its claim was
+// abandoned.
+func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedClaim(t *testing.T) {
+	f := startFake(t, admittedMaster(func(args []string) string {
 		if args[0] == "EVALSHA" {
 			return "-NOSCRIPT No matching script\r\n"
 		}
@@ -96,9 +94,8 @@ func TestAReleaseOfWhatWasGivenUpIsAskedAgain(t *testing.T) {
 	}
 }
 
-// What is owed to a node that was down must reach it, also when it does not know the script by its
-// hash.
-func TestAReleaseThatIsOwedReachesAServerWithoutScripts(t *testing.T) {
+// An owed release reaches a server that does not know the scripts by their hashes.
+func TestAnOwedReleaseReachesAServerWithoutScripts(t *testing.T) {
 	var up atomic.Bool
 	f := startFake(t, func(args []string) string {
 		if !up.Load() {
@@ -127,12 +124,12 @@ func TestAReleaseThatIsOwedReachesAServerWithoutScripts(t *testing.T) {
 	})
 }
 
-// What was on a connection that died goes out before what had not been on it, in the order of the
-// Starts.
-func TestWhatGoesOutAgainKeepsItsOrder(t *testing.T) {
+// Requests of a connection that died are resent before those still queued, in the order of their
+// starts.
+func TestResentRequestsKeepTheirOrder(t *testing.T) {
 	full := make(chan struct{})
 	var cut atomic.Bool
-	f := startFake(t, polite(func([]string) string {
+	f := startFake(t, admittedMaster(func([]string) string {
 		if !cut.Swap(true) {
 			<-full
 			return hangUp
@@ -142,7 +139,7 @@ func TestWhatGoesOutAgainKeepsItsOrder(t *testing.T) {
 	n := open(t, f.url(), node.WithTimeout(bound))
 	answers := []answer{start(n, "key", acquire("0", "o:1"), nil)}
 	eventually(t, "the first sent", func() bool { return len(f.commands()) == 1 })
-	for i := range 32 { // more than sockets take: some are written, some wait
+	for i := range 32 { // more than the sockets buffer: some are written, some wait
 		owner := fmt.Sprint("o:", i, strings.Repeat("x", 1<<19))
 		answers = append(answers, start(n, "key", acquire(fmt.Sprint(i+1), owner), nil))
 	}
@@ -157,8 +154,8 @@ func TestWhatGoesOutAgainKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// While a node is down, each owner's last release is kept, and no more of it than that.
-func TestOfEachOwnersReleasesTheLastIsOwed(t *testing.T) {
+// While a node is down, only each owner's last release is owed.
+func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	var up atomic.Bool
 	f := startFake(t, func(args []string) string {
 		if !up.Load() {
@@ -180,21 +177,21 @@ func TestOfEachOwnersReleasesTheLastIsOwed(t *testing.T) {
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:4"), nil)).Err, node.ErrDown)
 	up.Store(true)
 	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:5"))) })
-	heard := map[string]string{}
+	received := map[string]string{}
 	for _, args := range f.commands() {
 		if isRelease(args) {
 			owner, level := args[5], args[6]
-			heard[owner] += level
+			received[owner] += level
 		}
 	}
-	if len(heard) != 4 || heard["o:1"] != "0" || heard["o:2"] != "0" || heard["o:3"] != "0" || heard["o:4"] != "0" {
-		t.Errorf("the levels released, by owner, are %v: want a 0 of each of four", heard)
+	if len(received) != 4 || received["o:1"] != "0" || received["o:2"] != "0" || received["o:3"] != "0" || received["o:4"] != "0" {
+		t.Errorf("the levels released, by owner, are %v: want a 0 of each of four", received)
 	}
 }
 
-// What comes to be owed while the node pays is paid before anything new is asked: the last release
-// of an owner that is being paid for, and that of another.
-func TestWhatComesToBeOwedDuringThePaymentIsPaidToo(t *testing.T) {
+// A release that becomes owed during the delivery of owed releases is delivered before any new
+// call: a later release of an owner in delivery, and a release of another owner.
+func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 	var up atomic.Bool
 	paying, more := make(chan struct{}), make(chan struct{})
 	f := startFake(t, func(args []string) string {
@@ -220,17 +217,17 @@ func TestWhatComesToBeOwedDuringThePaymentIsPaidToo(t *testing.T) {
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:2"), second)).Err, node.ErrDown)
 	close(more)
 	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
-	heard := f.commands()
-	if len(heard) != 4 || heard[1][5]+heard[1][6] != "o:10" || heard[2][5]+heard[2][6] != "o:20" {
-		t.Errorf("heard %q: want the release that was owed, those that came to be, and then the acquire", heard)
+	received := f.commands()
+	if len(received) != 4 || received[1][5]+received[1][6] != "o:10" || received[2][5]+received[2][6] != "o:20" {
+		t.Errorf("received %q: want the release that was owed, those that became owed, and then the acquire", received)
 	}
 }
 
-// An acquire that was cut off and waits for the next connection, which does not come, may have been
-// carried out.
-func TestACutAcquireOfAMasterThatGoesDownCountsAsSent(t *testing.T) {
+// An acquire was cut off and waits for a connection that is never made. It may have been carried
+// out.
+func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
 	var gone atomic.Bool
-	greet := polite(func([]string) string {
+	greet := admittedMaster(func([]string) string {
 		gone.Store(true)
 		return hangUp
 	})
@@ -244,17 +241,17 @@ func TestACutAcquireOfAMasterThatGoesDownCountsAsSent(t *testing.T) {
 	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
 	mustFail(t, n, r.Err, node.ErrDown)
 	if !r.Sent || !r.Resent {
-		t.Errorf("sent %v, twice %v: it may have been carried out", r.Sent, r.Resent)
+		t.Errorf("sent %v, resent %v: it may have been carried out", r.Sent, r.Resent)
 	}
 }
 
-// Whoever is refused must know when the request had gone out before, on a connection that died:
-// that one may be granted yet.
-func TestARefusalTellsThatItsRequestWentOutTwice(t *testing.T) {
+// The first copy of a resent request may still be granted, so a refusal reports that the request
+// was resent.
+func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 	const held, stale = "*3\r\n$4\r\nheld\r\n:1000\r\n:0\r\n", "*2\r\n$5\r\nstale\r\n:0\r\n"
 	for what, c := range map[string]struct {
 		replies []string
-		twice   bool
+		resent  bool
 	}{
 		"once":                            {[]string{held}, false},
 		"cut":                             {[]string{hangUp, held}, true},
@@ -263,20 +260,20 @@ func TestARefusalTellsThatItsRequestWentOutTwice(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			var next atomic.Int64
-			f := startFake(t, polite(func([]string) string { return c.replies[next.Add(1)-1] }))
+			f := startFake(t, admittedMaster(func([]string) string { return c.replies[next.Add(1)-1] }))
 			n := open(t, f.url())
 			r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
-			if reply := outcome(r); reply.Outcome != scripts.Held || r.Resent != c.twice {
-				t.Errorf("the answer is %v, %v, twice %v; want held, twice %v", r.Reply, r.Err, r.Resent, c.twice)
+			if reply := outcome(r); reply.Outcome != scripts.Held || r.Resent != c.resent {
+				t.Errorf("the answer is %v, %v, resent %v; want held, resent %v", r.Reply, r.Err, r.Resent, c.resent)
 			}
 		})
 	}
 }
 
-// A release that the server is too busy to carry out goes out again, before anything else does.
-func TestAReleaseThatIsRefusedGoesOutAgain(t *testing.T) {
+// A busy server refuses a release. It is resent before any other call.
+func TestAReleaseRefusedByABusyServerIsResentFirst(t *testing.T) {
 	var refused atomic.Bool
-	f := startFake(t, polite(func(args []string) string {
+	f := startFake(t, admittedMaster(func(args []string) string {
 		if isRelease(args) && !refused.Swap(true) {
 			return "-BUSY Redis is busy running a script\r\n"
 		}
@@ -287,13 +284,13 @@ func TestAReleaseThatIsRefusedGoesOutAgain(t *testing.T) {
 		t.Error(r.Err)
 	}
 	mustGrant(t, do(t, n, acquire("k", "o:2")))
-	if heard := f.commands(); len(heard) != 3 || !isRelease(heard[1]) {
-		t.Errorf("heard %q: want the release twice and then the acquire", heard)
+	if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
+		t.Errorf("received %q: want the release twice and then the acquire", received)
 	}
 }
 
-// What is owed stays owed while the server refuses it.
-func TestAReleaseThatIsOwedAndRefusedStaysOwed(t *testing.T) {
+// A busy server refuses an owed release. It stays owed.
+func TestAnOwedReleaseRefusedByABusyServerStaysOwed(t *testing.T) {
 	var up, refused atomic.Bool
 	f := startFake(t, func(args []string) string {
 		if !up.Load() {
@@ -311,7 +308,7 @@ func TestAReleaseThatIsOwedAndRefusedStaysOwed(t *testing.T) {
 	mustFail(t, n, do(t, n, release("k", "o:1")).Err, node.ErrDown)
 	up.Store(true)
 	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
-	if heard := f.commands(); len(heard) != 3 || !isRelease(heard[1]) {
-		t.Errorf("heard %q: want the release twice and then the acquire", heard)
+	if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
+		t.Errorf("received %q: want the release twice and then the acquire", received)
 	}
 }

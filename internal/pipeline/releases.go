@@ -11,13 +11,6 @@ const (
 	maxSetAside   = 1024
 )
 
-// retry is the schedule of one release that the server refused.
-type retry struct {
-	pause time.Duration
-	due   time.Time // when the release goes out again
-	end   time.Time // the key has expired by then: the owner asked for no grant after the first refusal
-}
-
 // releaseList holds the releases that are set aside, in the order in which the server refused them,
 // one for each owner.
 type releaseList struct{ requests []request }

@@ -17,14 +17,14 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// asApp gives the server a user who may touch keys that match "app:*", and opens a node for it.
+// asApp gives the server a user that may use keys matching "app:*", and opens a node for it.
 func asApp(t *testing.T, m *redistest.Master, opts ...node.Option) *node.Node {
 	t.Helper()
 	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")
 	return open(t, "redis://app:right@"+m.Addr(), opts...)
 }
 
-// mustSay wants an error reply of the server's, in time, of a node that is not down.
+// mustSay wants an error reply in time, from a node that is not down.
 func mustSay(t *testing.T, r pipeline.Result, words string) {
 	t.Helper()
 	if err := errorText(r.Err); !strings.Contains(err, words) || strings.Contains(err, node.ErrDown.Error()) {
@@ -32,7 +32,7 @@ func mustSay(t *testing.T, r pipeline.Result, words string) {
 	}
 }
 
-func TestAReleaseThatIsRefusedHoldsUpNobody(t *testing.T) {
+func TestARefusedReleaseDelaysNoOtherCall(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
 	mustGrant(t, do(t, n, acquire("app:first", "o:0")))
@@ -47,7 +47,7 @@ func TestAReleaseThatIsRefusedHoldsUpNobody(t *testing.T) {
 		mustGrant(t, await(t, answers[i+1]))
 	}
 	retried := func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 300 }
-	eventually(t, "tried again, twice", retried)
+	eventually(t, "resent twice", retried)
 	mustGrant(t, do(t, n, acquire("app:last", "o:1")))
 	if got := clients(t, m); got != 1 {
 		t.Errorf("%d connections, want one", got)
@@ -57,7 +57,7 @@ func TestAReleaseThatIsRefusedHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// statNumber is one number in a line of INFO, 0 where there is none.
+// statNumber returns one number of a line of INFO, 0 when there is none.
 func statNumber(t *testing.T, m *redistest.Master, section, line, field string) (n int) {
 	t.Helper()
 	text, err := redis.String(m.Do("INFO", section))
@@ -69,7 +69,7 @@ func statNumber(t *testing.T, m *redistest.Master, section, line, field string) 
 	return n
 }
 
-func TestAReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
+func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 	for what, refuse := range map[string]struct {
 		begin, end []any
 		code       string
@@ -100,12 +100,11 @@ func TestAReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
 
 var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
 
-// A release that came to be owed while the node was down, and is refused when it answers again,
-// keeps nobody from it.
-func TestAnOwedReleaseThatIsRefused(t *testing.T) {
+// A release is owed during an outage, and refused afterwards. It delays no other call.
+func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
-	var claims [200]pipeline.Claim // more than are delivered at a time
+	var claims [200]pipeline.Claim // more than one chunk of owed releases
 	for i := range claims {
 		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &claims[i])))
 	}
@@ -122,8 +121,8 @@ func TestAnOwedReleaseThatIsRefused(t *testing.T) {
 	eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
 }
 
-// A later release of the same owner takes the place of one that was refused.
-func TestAReleaseReplacesOneThatWasRefused(t *testing.T) {
+// A later release of the same owner replaces the one that was refused.
+func TestALaterReleaseReplacesARefusedOne(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
 	var claim pipeline.Claim
@@ -134,7 +133,7 @@ func TestAReleaseReplacesOneThatWasRefused(t *testing.T) {
 	must(t, await(t, start(n, "key", release("app:k", "o:1"), &claim)).Err)
 	calls := func() int { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "calls=") }
 	before := calls()
-	// Time passing is the point: it would have gone out again.
+	// Only time shows that the refused release is not resent.
 	quiet := time.NewTimer(time.Second)
 	defer quiet.Stop()
 	<-quiet.C
@@ -143,7 +142,7 @@ func TestAReleaseReplacesOneThatWasRefused(t *testing.T) {
 	}
 }
 
-func TestTheLogTellsOfAReleaseThatIsRefused(t *testing.T) {
+func TestARefusedReleaseIsLoggedOnce(t *testing.T) {
 	m := startReal(t)
 	log := &lines{}
 	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")
@@ -155,14 +154,14 @@ func TestTheLogTellsOfAReleaseThatIsRefused(t *testing.T) {
 	for i := range 20 {
 		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Claim))), "NOPERM")
 	}
-	eventually(t, "tried again, twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
+	eventually(t, "resent twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
 	if log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") != 1 || log.logged() != 1 {
 		t.Errorf("logged %q", log.all)
 	}
 }
 
-// What a server refused to carry out may be told from what it may have begun.
-func TestWhatARefusalProves(t *testing.T) {
+// Some refusals prove that nothing was carried out, others do not.
+func TestRefusalsThatProveNothingDone(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
 	n := asApp(t, m)
@@ -204,8 +203,8 @@ func TestWhatARefusalProves(t *testing.T) {
 	}
 }
 
-// As other versions of Redis word it, and what no server says of a call that it did not begin.
-func TestWhatOtherRefusalsProve(t *testing.T) {
+// The refusals of other versions of Redis, and errors that prove nothing.
+func TestRefusalsOfOtherVersionsThatProveNothingDone(t *testing.T) {
 	for reply, void := range map[string]bool{
 		"-NOPERM No permissions to access a key\r\n":                                                                                 true,
 		"-NOPERM this user has no permissions to run the 'evalsha' command\r\n":                                                      true,
@@ -223,16 +222,15 @@ func TestWhatOtherRefusalsProve(t *testing.T) {
 		"-ERR something else\r\n":                           false,
 		"-UNKILLABLE Sorry the script already executed\r\n": false,
 	} {
-		f := startFake(t, polite(func([]string) string { return reply }))
+		f := startFake(t, admittedMaster(func([]string) string { return reply }))
 		if r := do(t, open(t, f.url()), acquire("k", "o:1")); r.Err == nil || r.NothingDone != void {
 			t.Errorf("%q: void %v, %v", reply, r.NothingDone, r.Err)
 		}
 	}
 }
 
-// A request for a grant that was cut off before may come late, whatever the server says of its
-// second copy.
-func TestNothingIsProvedOfARequestThatWentOutTwice(t *testing.T) {
+// The first copy of a request for a grant may arrive late, whatever the reply to its second copy.
+func TestARefusalProvesNothingOfAResentRequest(t *testing.T) {
 	for what, replies := range map[string][]string{
 		"refused":                       {hangUp, "-NOPERM No permissions to access a key\r\n"},
 		"stale, and then in quarantine": {hangUp, "*2\r\n$5\r\nstale\r\n:0\r\n"},
@@ -241,7 +239,7 @@ func TestNothingIsProvedOfARequestThatWentOutTwice(t *testing.T) {
 			var asked, admitted atomic.Int32
 			f := startFake(t, func(args []string) string {
 				if isAdmit(args) {
-					if admitted.Add(1) == 3 { // with each connection, and for the acquire
+					if admitted.Add(1) == 3 { // one for each connection, and one for the acquire
 						return ":500\r\n"
 					}
 				}
@@ -252,7 +250,7 @@ func TestNothingIsProvedOfARequestThatWentOutTwice(t *testing.T) {
 			})
 			n := open(t, f.url())
 			if r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim))); r.NothingDone || !r.Resent || isGranted(r) {
-				t.Errorf("answered %+v, %v: void %v, twice %v", r.Reply, r.Err, r.NothingDone, r.Resent)
+				t.Errorf("answered %+v, %v: void %v, resent %v", r.Reply, r.Err, r.NothingDone, r.Resent)
 			}
 		})
 	}

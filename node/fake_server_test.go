@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// fake is a server that says what a test wants it to.
-type fake struct {
+// fakeServer is a server whose replies a test chooses.
+type fakeServer struct {
 	listener net.Listener
 	handle   func(args []string) string
 	running  sync.WaitGroup
 
-	mu    sync.Mutex
-	conns []net.Conn
-	heard [][]string
+	mu       sync.Mutex
+	conns    []net.Conn
+	received [][]string
 }
 
 const (
@@ -27,12 +27,12 @@ const (
 	silent = ""        // no reply at all
 )
 
-// startFake starts a server that answers with what handle returns. It ends with the test.
-func startFake(t *testing.T, handle func(args []string) string) *fake {
+// startFake starts a server that replies with the results of handle. It ends with the test.
+func startFake(t *testing.T, handle func(args []string) string) *fakeServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	f := &fake{listener: listener, handle: handle}
+	f := &fakeServer{listener: listener, handle: handle}
 	f.running.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -49,7 +49,7 @@ func startFake(t *testing.T, handle func(args []string) string) *fake {
 	return f
 }
 
-func (f *fake) stop() {
+func (f *fakeServer) stop() {
 	f.listener.Close()
 	f.mu.Lock()
 	for _, conn := range f.conns {
@@ -59,9 +59,9 @@ func (f *fake) stop() {
 	f.running.Wait()
 }
 
-func (f *fake) url() string { return "redis://" + f.listener.Addr().String() }
+func (f *fakeServer) url() string { return "redis://" + f.listener.Addr().String() }
 
-func (f *fake) serve(conn net.Conn) {
+func (f *fakeServer) serve(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
@@ -70,7 +70,7 @@ func (f *fake) serve(conn net.Conn) {
 			return
 		}
 		f.mu.Lock()
-		f.heard = append(f.heard, args)
+		f.received = append(f.received, args)
 		f.mu.Unlock()
 		reply := f.handle(args)
 		if reply == hangUp {
@@ -82,12 +82,12 @@ func (f *fake) serve(conn net.Conn) {
 	}
 }
 
-// commands returns those heard so far that run a script of a lock, each as its name and its
+// commands returns the received commands that run a script of a lock: each as its name and
 // arguments.
-func (f *fake) commands() (list [][]string) {
+func (f *fakeServer) commands() (list [][]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, args := range f.heard {
+	for _, args := range f.received {
 		if strings.HasPrefix(args[0], "EVAL") && !isAdmit(args) {
 			list = append(list, args)
 		}
@@ -120,8 +120,8 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return args, err
 }
 
-// greeting answers what a node asks when it connects, as an admitted master; ok is false for all
-// else.
+// greeting returns the reply of an admitted master to a command of the handshake; ok is false for
+// other commands.
 func greeting(args []string) (reply string, ok bool) {
 	switch {
 	case args[0] == "INFO" && args[1] == "server":
@@ -136,8 +136,8 @@ func greeting(args []string) (reply string, ok bool) {
 	return "", false
 }
 
-// polite greets, and answers all else with what handle returns.
-func polite(handle func(args []string) string) func([]string) string {
+// admittedMaster answers the handshake as an admitted master, and all other commands by handle.
+func admittedMaster(handle func(args []string) string) func([]string) string {
 	return func(args []string) string {
 		if reply, ok := greeting(args); ok {
 			return reply
@@ -150,7 +150,7 @@ func isAdmit(args []string) bool {
 	return strings.HasPrefix(args[0], "EVAL") && args[2] == "1" && args[3] == "quorumlock:node"
 }
 
-// isRelease tells a release from an acquire, of one name each.
+// isRelease distinguishes a release from an acquire, of one name each.
 func isRelease(args []string) bool { return strings.HasPrefix(args[3], "quorumlock:released:") }
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }

@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// garbage is what no server of ours says.
+// garbage holds bytes that no Redis server sends.
 var garbage = map[string]string{
 	"a huge bulk":        "$999999999999\r\n",
 	"a bulk too long":    "$2000000\r\n",
@@ -32,8 +32,8 @@ var garbage = map[string]string{
 	"a bulk without end": "$2\r\nabcd\r\n",
 }
 
-// answersOdd are well-formed and yet not a reply to acquire.
-var answersOdd = map[string]string{
+// oddReplies are well-formed, but no replies to acquire.
+var oddReplies = map[string]string{
 	"OK":               "+OK\r\n",
 	"null":             "$-1\r\n",
 	"no array":         "*-1\r\n",
@@ -49,11 +49,11 @@ var answersOdd = map[string]string{
 	"an error":         "-ERR something\r\n",
 }
 
-func TestGarbageInsteadOfAnAnswer(t *testing.T) {
+func TestGarbageInsteadOfAReply(t *testing.T) {
 	for what, reply := range garbage {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			f := startFake(t, polite(func([]string) string { return reply }))
+			f := startFake(t, admittedMaster(func([]string) string { return reply }))
 			n := open(t, f.url())
 			began := time.Now()
 			r := do(t, n, acquire("k", "o:1"))
@@ -67,10 +67,10 @@ func TestGarbageInsteadOfAnAnswer(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreNone(t *testing.T) {
-	for what, reply := range answersOdd {
+func TestOddRepliesAreErrors(t *testing.T) {
+	for what, reply := range oddReplies {
 		t.Run(what, func(t *testing.T) {
-			f := startFake(t, polite(func([]string) string { return reply }))
+			f := startFake(t, admittedMaster(func([]string) string { return reply }))
 			if r := do(t, open(t, f.url()), acquire("k", "o:1")); outcome(r).Outcome != 0 {
 				t.Errorf("%v passes for %+v", r.Reply, outcome(r))
 			}
@@ -78,7 +78,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-func TestGarbageInsteadOfAGreeting(t *testing.T) {
+func TestGarbageInsteadOfAHandshake(t *testing.T) {
 	all := map[string]string{"a number": ":1\r\n", "an empty INFO": "$0\r\n\r\n", "an error": "-ERR no\r\n", "null": "$-1\r\n"}
 	for what, reply := range garbage {
 		all[what] = reply
@@ -103,8 +103,8 @@ func TestGarbageInsteadOfAGreeting(t *testing.T) {
 	}
 }
 
-// The marker is what keeps a node that forgot from granting: what is no answer to its script lets
-// nobody in.
+// A reply that the admit script cannot have sent admits no connection: the marker keeps a node that
+// forgot from granting.
 func TestGarbageInsteadOfAnAdmission(t *testing.T) {
 	for what, reply := range map[string]string{"OK": "+OK\r\n", "null": "$-1\r\n", "negative": ":-5\r\n", "an error": "-ERR no\r\n", "text": "$1\r\n0\r\n"} {
 		t.Run(what, func(t *testing.T) {
@@ -126,9 +126,9 @@ func TestGarbageInsteadOfAnAdmission(t *testing.T) {
 	}
 }
 
-// Over a pool of the caller's, redigo panics where it is to allocate what cannot be.
+// Over a caller's pool, redigo panics at a header that announces more than can be allocated.
 func TestAHugeReplyOverAPool(t *testing.T) {
-	f := startFake(t, polite(func([]string) string { return "$9223372036854775807\r\n" }))
+	f := startFake(t, admittedMaster(func([]string) string { return "$9223372036854775807\r\n" }))
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
 		conn, err := net.Dial("tcp", f.listener.Addr().String())
 		if err != nil {
@@ -137,15 +137,15 @@ func TestAHugeReplyOverAPool(t *testing.T) {
 		return redis.NewConn(conn, time.Second, time.Second), nil
 	}}
 	defer pool.Close()
-	n := over(t, pool)
+	n := openPool(t, pool)
 	if r := do(t, n, acquire("k", "o:1")); r.Err == nil {
 		t.Errorf("answered %v", r.Reply)
 	}
 }
 
-// A server that goes on talking when nothing was asked does not keep a node from being closed.
-func TestAServerThatTalksOn(t *testing.T) {
-	f := startFake(t, polite(func([]string) string { return strings.Repeat(":7\r\n", 100_000) }))
+// A server that sends replies to no command does not delay Close.
+func TestAServerThatSendsUnaskedDoesNotDelayClose(t *testing.T) {
+	f := startFake(t, admittedMaster(func([]string) string { return strings.Repeat(":7\r\n", 100_000) }))
 	n := open(t, f.url())
 	if r := do(t, n, acquire("k", "o:1")); r.Err != nil {
 		t.Errorf("answered %v", r.Err)
@@ -153,8 +153,8 @@ func TestAServerThatTalksOn(t *testing.T) {
 	closes(t, n, 2*timeout)
 }
 
-// What somebody else has put at a name cannot be so long that the reply ends the connection, and
-// takes the calls of others with it.
+// An application's value at a name cannot make a reply so long that it ends the connection, which
+// other calls share.
 func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())

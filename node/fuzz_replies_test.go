@@ -1,0 +1,317 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// The modes of a hostile server.
+const (
+	hangsUp  = 1 << iota // it closes the connection after its bytes; else it stays silent
+	dribbles             // it sends one byte at a time, a quarter of the timeout apart
+	rude                 // it sends its bytes at once; else only in reply to the first call after the handshake
+)
+
+const fuzzTimeout = 100 * time.Millisecond
+
+// fuzzCalls names one call of each kind; the last three use a connection of their own.
+var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "admit", "Check", "Admit", "Identify"}
+
+// FuzzReplies makes a server send arbitrary bytes to every call, over connections as Open makes
+// them. Nothing panics. Only a well-formed reply that grants is a grant. The call ends and the node
+// closes in time. No goroutine is left, or the bubble would not end.
+func FuzzReplies(f *testing.F) {
+	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
+	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", 7) + "$16\r\nladdr=10.0.0.1:1\r\n" + ":0\r\n"
+	inspected := "*6\r\n$3\r\nme:\r\n$1\r\n1\r\n:5000\r\n$1\r\n7\r\n$3\r\nabc\r\n:0\r\n"
+	for call := range fuzzCalls {
+		for _, mode := range []int{0, hangsUp} {
+			for _, sent := range []string{
+				"", ":1\r\n", ":9007199254740991\r\n", ":9007199254740992\r\n", ":0\r\n", ":-1\r\n", ":\r\n", ":1", ":1\n", ":1 \r\n", "1\r\n",
+				"+1\r\n", "$1\r\n1\r\n", "*1\r\n:1\r\n", "*-1\r\n", "$-1\r\n", "*0\r\n", "#t\r\n", "_\r\n",
+				":9223372036854775807\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
+				"-NOSCRIPT no\r\n:5\r\n", "-NOSCRIPT no\r\n-NOSCRIPT no\r\n:5\r\n", "-ERR no\r\n:5\r\n", "-\r\n",
+				"$4\r\nRRRR\r\n", "$1\r\nR\r\n:1\r\n", inspected, "$1048577\r\n", "*4097\r\n", "$99999999999999999999\r\n", strings.Repeat("*1\r\n", 9),
+				"$1\r\nab\r\n:1\r\n", "\r\n:1\r\n", "*1\r\n-ERR nested\r\n",
+			} {
+				f.Add([]byte(sent), byte(call), byte(mode))
+			}
+			for _, sent := range []string{ // which begin with the first byte
+				"", "-ERR no\r\n", greeting, greeting + ":5\r\n",
+				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + ":0\r\n",
+				strings.Replace(greeting, "role:master", "role:slave\r", 1),
+			} {
+				f.Add([]byte(sent), byte(call), byte(mode|rude))
+			}
+		}
+		f.Add([]byte(":5\r\n"), byte(call), byte(dribbles))
+		f.Add([]byte(greeting+":5\r\n"), byte(call), byte(dribbles|rude))
+	}
+	f.Fuzz(func(t *testing.T, sent []byte, call, mode byte) {
+		if len(sent) > 1<<14 {
+			return
+		}
+		synctest.Test(t, func(t *testing.T) {
+			h := &hostile{sent: sent, mode: int(mode)}
+			h.run(t, fuzzCalls[int(call)%len(fuzzCalls)])
+		})
+	})
+}
+
+type hostile struct {
+	sent    []byte
+	mode    int
+	dials   atomic.Int32
+	serving sync.WaitGroup
+}
+
+// dial connects twice, so that a call that was cut is resent once, and then fails.
+func (h *hostile) dial(context.Context) (redis.Conn, error) {
+	if h.dials.Add(1) > 2 {
+		return nil, errors.New("no more connections")
+	}
+	ours, theirs := net.Pipe()
+	h.serving.Go(func() { h.serve(theirs) })
+	return redis.NewConn(redisconn.LimitReplies(ours), fuzzTimeout, fuzzTimeout), nil
+}
+
+func (h *hostile) serve(c net.Conn) {
+	defer c.Close()
+	received := make(chan string, 1024) // the commands' first words; buffered: a net.Pipe has no buffer, and reading must not wait for writing
+	go readCommands(c, received)
+	if h.mode&rude == 0 {
+		for range 3 + len(scripts.All()) + 1 + 1 {
+			reply := "+OK\r\n"
+			switch command, ok := <-received; {
+			case !ok:
+				return
+			case command == "INFO":
+				reply = "$12\r\nrun_id:abc\r\n\r\n"
+			case command == "EVALSHA":
+				reply = ":0\r\n"
+			}
+			if _, err := c.Write([]byte(reply)); err != nil {
+				return
+			}
+		}
+		if _, ok := <-received; !ok {
+			return
+		}
+	}
+	for rest := h.sent; len(rest) > 0; {
+		n := len(rest)
+		if h.mode&dribbles != 0 {
+			n = 1
+			time.Sleep(fuzzTimeout / 4)
+		}
+		if _, err := c.Write(rest[:n]); err != nil {
+			return
+		}
+		rest = rest[n:]
+	}
+	if h.mode&hangsUp != 0 {
+		return
+	}
+	for range received {
+	}
+}
+
+// readCommands reads commands until the connection is closed.
+func readCommands(c net.Conn, received chan<- string) {
+	defer close(received)
+	in := bytes.Buffer{}
+	chunk := make([]byte, 4096)
+	for {
+		n, err := c.Read(chunk)
+		if err != nil {
+			return
+		}
+		in.Write(chunk[:n])
+		for {
+			value, rest, ok := strictReply(in.Bytes())
+			if !ok {
+				break
+			}
+			in.Next(in.Len() - len(rest))
+			command, _ := value.([]any)[0].([]byte)
+			select {
+			case received <- string(command):
+			default: // more commands than any of these tests sends
+			}
+		}
+	}
+}
+
+// run makes one call to the hostile server.
+func (h *hostile) run(t *testing.T, call string) {
+	h.serving.Add(1)
+	defer func() { // the server ends with its last connection
+		h.serving.Done()
+		h.serving.Wait()
+	}()
+	pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
+	defer pool.Close()
+	n, err := New(pool, WithTimeout(fuzzTimeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := 5 * fuzzTimeout
+	if h.mode&dribbles != 0 {
+		bound *= 3 // each reply to one call may take a timeout
+	}
+	began := time.Now()
+	switch call {
+	case "Check":
+		report, err := n.Check(t.Context())
+		h.failsWell(t, n, call, err)
+		if err == nil && (report.RunID == "" && h.mode&rude == 0 || report.Quarantine < 0 || report.Uptime < 0) {
+			t.Errorf("%q: the report is %+v", h.sent, report)
+		}
+	case "Admit":
+		h.failsWell(t, n, call, n.Admit(t.Context()))
+	case "Identify":
+		id, err := n.Identify(t.Context())
+		h.failsWell(t, n, call, err)
+		if err == nil && id == "" {
+			t.Errorf("%q: a run id that no server sent", h.sent)
+		}
+	default:
+		h.ask(t, n, call)
+	}
+	if d := time.Since(began); d > bound {
+		t.Errorf("%q, mode %b: %s took %v", h.sent, h.mode, call, d)
+	}
+	began = time.Now()
+	n.Close()
+	if d := time.Since(began); d > 2*fuzzTimeout {
+		t.Errorf("%q, mode %b: closing took %v after %s", h.sent, h.mode, d, call)
+	}
+}
+
+func (h *hostile) failsWell(t *testing.T, n *Node, call string, err error) {
+	t.Helper()
+	var typed *Error
+	if err != nil && (!errors.As(err, &typed) || typed.Node == "") {
+		t.Errorf("%q, mode %b: %s failed with %#v, want an *Error that names its node", h.sent, h.mode, call, err)
+	}
+}
+
+// results receives the result of one call. A second result would be a failure.
+type results chan pipeline.Result
+
+func (r results) Done(result pipeline.Result) { r <- result }
+
+// ask makes one script's call, and checks its result.
+func (h *hostile) ask(t *testing.T, n *Node, op string) {
+	k, owner, ms := []scripts.Name{scripts.NewName("k"), scripts.NewName("l")}, scripts.NewOwner("locker", 1), scripts.ToMillis(time.Second)
+	batch := []scripts.Renewal{{Names: k, Owner: owner, Token: 5, Lease: ms}, {Names: k, Owner: owner, Token: 5, Lease: ms}}
+	var call scripts.Call
+	switch op {
+	case "acquire":
+		call = scripts.Acquire(scripts.AcquireArgs{Names: k, Owner: owner, Level: 1, Lease: ms, MaxLease: scripts.ToMillis(DefaultMaxLease), Seed: 1})
+	case "renew":
+		call = scripts.Renew(batch)
+	case "release":
+		call = scripts.Release(k, owner, 0)
+	case "raise":
+		call = scripts.Raise(k, owner, 5, 5)
+	case "inspect":
+		call = scripts.Inspect(k[0])
+	case "force":
+		call = scripts.Force(k[0], []scripts.Owner{owner}, time.Second)
+	case "admit":
+		call = n.server.admitCall(false)
+	}
+	var claim pipeline.Claim
+	received := make(results, 4)
+	if err := n.Pipe("k").Start(call, &claim, received); err != nil {
+		t.Fatal(err)
+	}
+	r := <-received
+	h.failsWell(t, n, op, r.Err)
+	if r.Err == nil {
+		if granted := r.Reply.Acquire; granted.Outcome == scripts.Granted && !h.mayGrant(int64(granted.Token)) {
+			t.Errorf("%q, mode %b: the node granted token %d", h.sent, h.mode, granted.Token)
+		}
+	}
+	if r.Err == nil && (!r.Sent || r.RunID == "") {
+		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.sent, h.mode, op, r)
+	}
+	h.passesOn(t, op, call, r)
+
+	if op == "acquire" { // as a locker does after a failed attempt
+		claim.Abandon()
+		if err := n.Pipe("k").Start(scripts.Release(k, owner, 0), &claim, received); err == nil {
+			h.failsWell(t, n, "release", (<-received).Err)
+		}
+	}
+	synctest.Wait()
+	if len(received) > 0 {
+		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.sent, h.mode, op, <-received)
+	}
+}
+
+// mayGrant reports whether the server's bytes can grant that token to an acquire.
+func (h *hostile) mayGrant(token int64) bool {
+	replies := strictReplies(h.sent)
+	if h.mode&rude != 0 { // the bytes include the handshake
+		return slices.ContainsFunc(replies, func(v any) bool { return v == token })
+	}
+	source, admitted := false, false
+	for i := 0; i < len(replies); i++ {
+		reason, _ := replies[i].(redis.Error)
+		word, _ := replies[i].([]any)
+		switch {
+		case !source && strings.HasPrefix(string(reason), "NOSCRIPT"):
+			source = true
+		case !admitted && len(word) == 2 && bytes.Equal(asBytes(word[0]), []byte("stale")):
+			admitted = true
+			i++ // the next is the reply to admit, whose script may be unknown too
+			if i < len(replies) && strings.HasPrefix(asError(replies[i]), "NOSCRIPT") {
+				i++
+			}
+			if i >= len(replies) || replies[i] != int64(0) {
+				return false
+			}
+		default:
+			return replies[i] == token
+		}
+	}
+	return false
+}
+
+func asBytes(v any) []byte { b, _ := v.([]byte); return b }
+
+func asError(v any) string { e, _ := v.(redis.Error); return string(e) }
+
+// passesOn wants the one reply of a well-behaved server to reach the caller unchanged.
+func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipeline.Result) {
+	value, rest, ok := strictReply(h.sent)
+	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.sent, []byte("NOSCRIPT")) ||
+		bytes.Contains(h.sent, []byte("stale")) || bytes.Count(h.sent, []byte("*")) > 8 || len(h.sent) > 1<<12 {
+		return
+	}
+	if reason, bad := value.(redis.Error); bad {
+		if !errors.Is(r.Err, reason) && op != "release" { // a refused release is resent, here in vain
+			t.Errorf("%q, mode %b: %s failed with %v", h.sent, h.mode, op, r.Err)
+		}
+	} else if want, bad := call.Parse(value); (bad == nil) != (r.Err == nil) || bad == nil && !reflect.DeepEqual(r.Reply, want) {
+		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.sent, h.mode, op, r.Reply, r.Err)
+	}
+}

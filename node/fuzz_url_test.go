@@ -1,0 +1,58 @@
+package node
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// FuzzURL tries valid and invalid URLs. A refused one is ErrInvalid. Neither an error nor a node's
+// name reveals a part of the password, which contains the mark, also where a missing
+// percent-encoding moves it to another part of the URL.
+func FuzzURL(f *testing.F) {
+	const mark = "Zq9xK7"
+	for _, seed := range [][5]string{
+		{"redis", "user", "", "", "host"}, {"rediss", "", "pass", "word", "host:6379/1"}, {"unix", "user", "", "", "/run/redis.sock?db=3"},
+		{"valkeys", "u", "12/", "", "host"}, {"redis", "u", "12?", "", "host"}, {"redis", "u", "12?db=", "", "host"},
+		{"redis", "u", "12#", "", "host"}, {"redis", "u", "a@", "", "host"},
+		{"redis", "u", "a@", "/", "host"}, {"redis", "u", "%", "", "host"}, {"redis", "u", "[", "]", "host"}, {"http", "", "", "", ""}, {"", "", "", "", ""},
+		{"redis", "u", " ", "\n", "host"}, {"redis", "u", "", "", "host:70000"}, {"unix", "u", "a/", "", "/run/s"}, {"unix", "u", "a@", "/", "run/s"},
+	} {
+		f.Add(seed[0], seed[1], seed[2], seed[3], seed[4])
+	}
+	f.Fuzz(func(t *testing.T, scheme, user, head, tail, rest string) {
+		password := head + mark + tail
+		wellWritten := (&url.URL{Scheme: "redis", User: url.UserPassword(user, password), Host: "h:1"}).String()
+		if e, err := parseURL(wellWritten); err != nil || e.username != user || e.password != password || e.address != "h:1" {
+			t.Errorf("%q is %+v (%v)", wellWritten, e, err)
+		}
+		if n, err := Open(scheme + head + tail + rest); err == nil {
+			n.Close()
+		} else if !errors.Is(err, ErrInvalid) || n != nil {
+			t.Errorf("%q: %v, want ErrInvalid", scheme+head+tail+rest, err)
+		}
+		for _, raw := range []string{scheme + "://" + user + ":" + password + "@" + rest, scheme + ":" + user + ":" + password + "@" + rest,
+			user + ":" + password + "@" + rest} {
+			n, err := Open(raw)
+			if err == nil {
+				if strings.Contains(n.Name(), mark) {
+					t.Errorf("%q: the node's name %q reveals the password", raw, n.Name())
+				}
+				if err := n.Close(); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
+			if !errors.Is(err, ErrInvalid) || n != nil {
+				t.Errorf("%q: %v, want ErrInvalid", raw, err)
+			}
+			digits := head[:len(head)-len(strings.TrimLeft(head, "0123456789"))]
+			repeats := len(digits) > 2 && !strings.Contains("65535 6379", digits) && !strings.Contains(scheme+user+rest, digits) &&
+				strings.Contains(err.Error(), digits)
+			if strings.Contains(err.Error(), mark) && !strings.Contains(scheme+user+rest, mark) || repeats {
+				t.Errorf("%q: %v", raw, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+)
+
+// onOwnConn runs fn with a connection that no pipe uses, for at most the node's timeout. It does so
+// in a goroutine: a Dial of the user's pool may ignore the context.
+func onOwnConn[T any](ctx context.Context, n *Node, op string,
+	fn func(context.Context, redis.Conn) (T, error)) (T, error) {
+	var none T
+	if n.lifetime.Err() != nil {
+		return none, &Error{n.Name(), op, ErrClosed}
+	}
+	type outcome struct {
+		value T
+		err   error
+	}
+	bounded, cancel := context.WithTimeout(ctx, n.Timeout())
+	done := make(chan outcome, 1)
+	go func() {
+		defer cancel()
+		var o outcome
+		c, err := n.server.takeConn(bounded)
+		if err == nil {
+			o.value, err = fn(bounded, c)
+			if bounded.Err() != nil {
+				redisconn.Kill(c)
+			}
+			c.Close()
+		}
+		o.err = err
+		done <- o
+	}()
+	var o outcome
+	select {
+	case o = <-done:
+	case <-bounded.Done():
+		select {
+		case o = <-done: // fn has ended, and that ended the context
+		default:
+			o.err = bounded.Err()
+		}
+	}
+	deadline, limited := ctx.Deadline()
+	switch {
+	case o.err == nil:
+		return o.value, nil
+	case ctx.Err() != nil:
+		return none, &Error{n.Name(), op, ctx.Err()}
+	case limited && !time.Now().Before(deadline): // the connection has the same deadline, and timed out first
+		return none, &Error{n.Name(), op, context.DeadlineExceeded}
+	default:
+		return none, &Error{n.Name(), op, redisconn.TimedOut(o.err, n.Timeout())}
+	}
+}
+
+func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
+	if err := redisconn.Send(c, n.Timeout(), func() error { return c.Send(name, args...) }); err != nil {
+		return nil, err
+	}
+	return redisconn.ReceiveBy(ctx, c, n.Timeout())
+}
+
+// readInfo reads sections of INFO. Only the server section is required: the others may be
+// forbidden, or missing in an emulation of Redis.
+func (n *Node) readInfo(ctx context.Context, c redis.Conn, sections ...string) (info, error) {
+	var found info
+	for _, section := range sections {
+		value, err := n.command(ctx, c, "INFO", section)
+		if err != nil && (c.Err() != nil || section == "server") {
+			return found, fmt.Errorf("reading INFO %s: %w", section, err)
+		}
+		if text, ok := value.([]byte); ok {
+			found.read(string(text))
+		}
+	}
+	return found, nil
+}
+
+func (n *Node) askDatabase(ctx context.Context, c redis.Conn) (int, error) {
+	clientInfo, err := n.command(ctx, c, "CLIENT", "INFO")
+	if err != nil && c.Err() != nil {
+		return 0, fmt.Errorf("reading CLIENT INFO: %w", err)
+	}
+	return n.server.databaseIn(clientInfo), nil
+}

@@ -1,0 +1,72 @@
+package node
+
+import (
+	"fmt"
+	"time"
+)
+
+// Report is the result of [Node.Check].
+type Report struct {
+	Name           string
+	Role           string // "master"; "slave" for a replica, as Redis says
+	Version        string // Redis's, or "valkey " and Valkey's
+	RunID          string
+	Uptime         time.Duration
+	EvictionPolicy string        // maxmemory-policy; it matters when MaxMemory is not 0
+	MaxMemory      uint64        // bytes, 0 for no bound
+	Persistence    string        // "none", "rdb", "aof", "rdb+aof"
+	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
+	Quarantine     time.Duration // left before the node grants
+	RoundTrip      time.Duration // of one command
+	Refused        error         // why Lock refuses the node (ErrReplica, ErrEvicts, ErrMaxLease, ...), or nil
+	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
+}
+
+// fill sets the fields that follow from INFO, the save points and the marker, and the hazards.
+func (r *Report) fill(f info, save, isMarked bool, quarantine time.Duration, o options) {
+	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
+	r.EvictionPolicy, r.MaxMemory = f.policy, f.maxMemory
+	switch {
+	case save && f.aof:
+		r.Persistence = "rdb+aof"
+	case f.aof:
+		r.Persistence = "aof"
+	case save:
+		r.Persistence = "rdb"
+	default:
+		r.Persistence = "none"
+	}
+	hazard := func(format string, args ...any) { r.Hazards = append(r.Hazards, fmt.Sprintf(format, args...)) }
+
+	r.Refused = f.refuse()
+	if r.Refused == nil && r.MaxLease != 0 && r.MaxLease != o.maxLease {
+		r.Refused = differentMaxLease(r.MaxLease, o.maxLease)
+	}
+	if r.Refused != nil {
+		hazard("refused as a node: %v", r.Refused)
+	}
+	if f.role == "" {
+		hazard("the server does not say whether it is a master")
+	}
+	if f.maxMemory > 0 && !f.evicts() {
+		hazard("maxmemory is set: at that limit no lock is granted until memory is free")
+	}
+	if f.replicas > 0 {
+		hazard("replicas are attached (%d): a replica promoted in this master's place waits in quarantine, but "+
+			"a resync of this master from its own replica goes unnoticed and loses the grants that the replica lacks",
+			f.replicas)
+	}
+	switch {
+	case o.noQuarantine:
+		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")
+	case !isMarked:
+		r.Quarantine = o.maxLease
+		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
+			"from the first use on it will wait in quarantine for %v", o.maxLease)
+	default:
+		r.Quarantine = min(quarantine, o.maxLease)
+		if r.Quarantine > 0 {
+			hazard("in quarantine for another %v", r.Quarantine)
+		}
+	}
+}
