@@ -15,7 +15,7 @@ const (
 // of replicas. It may for ever, so they hold up nobody. Each goes out again after a pause that grows, until it is carried out, until a
 // later one of the same owner replaces it, or until the key must have expired by itself. The pipe's mutex guards them.
 type refusals struct {
-	waiting []request   // in the order in which they were refused
+	waiting []*request  // in the order in which they were refused
 	timer   *time.Timer // for the first that is due
 }
 
@@ -49,14 +49,14 @@ func (p *Pipe) setAsideLocked(r request, why error) {
 	if len(p.refused.waiting) == maxRefusals {
 		p.refused.waiting = slices.Delete(p.refused.waiting, 0, 1) // its key is left to its lease
 	}
-	p.refused.waiting = append(p.refused.waiting, request{call: r.call, claim: r.claim, refusal: &next})
+	p.refused.waiting = append(p.refused.waiting, &request{call: r.call, claim: r.claim, refusal: &next})
 	p.armRefusedLocked()
 }
 
 // replace forgets the release of an owner of which another one goes out.
 func (a *refusals) replace(claim *Claim) {
 	if claim != nil {
-		a.waiting = slices.DeleteFunc(a.waiting, func(r request) bool { return r.claim == claim })
+		a.waiting = slices.DeleteFunc(a.waiting, func(r *request) bool { return r.claim == claim })
 	}
 }
 
@@ -94,12 +94,12 @@ func (p *Pipe) retryRefused() {
 		return
 	}
 	now := time.Now()
-	p.refused.waiting = slices.DeleteFunc(p.refused.waiting, func(r request) bool {
+	p.refused.waiting = slices.DeleteFunc(p.refused.waiting, func(r *request) bool {
 		if now.Before(r.refusal.due) {
 			return false
 		}
 		if now.Before(r.refusal.end) {
-			p.queue = append(p.queue, r)
+			p.queue = append(p.queue, *r)
 		}
 		return true
 	})
