@@ -62,41 +62,48 @@ func connections(t *testing.T, m *redistest.Master) (ids []string) {
 	return ids
 }
 
-// One name that a user may not touch costs nobody else anything: neither locks that are held nor those to come.
+// A forbidden name costs other locks nothing, whether they are held or still to come. Not parallel: the test counts goroutines.
 func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
-	t.Parallel()
 	const lease = time.Second
-	for what, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
-		t.Run(what, func(t *testing.T) {
-			f := fleet(t, 3)
-			may(t, f, "app:*")
-			l := open(t, asApp(f), by, quorum.WithLease(lease))
-			var held []*quorum.Lock
-			for i := range 10 {
-				held = append(held, lock(t, l, fmt.Sprintf("app:held %d", i)))
-			}
-			forbidden(t, l, "other:bad")
-			goroutines, before := runtime.NumGoroutine(), fmt.Sprint(connections(t, f.Masters[0]))
+	type side struct {
+		*redistest.Fleet
+		locker      *quorum.Locker
+		held        []*quorum.Lock
+		connections string
+	}
+	sides := map[string]*side{}
+	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		s := &side{Fleet: fleet(t, 3)}
+		may(t, s.Fleet, "app:*")
+		s.locker = open(t, asApp(s.Fleet), by, quorum.WithLease(lease))
+		for i := range 10 {
+			s.held = append(s.held, lock(t, s.locker, fmt.Sprintf("app:held %d", i)))
+		}
+		forbidden(t, s.locker, "other:bad")
+		s.connections = fmt.Sprint(connections(t, s.Masters[0]))
+		sides[kind] = s
+	}
+	goroutines := runtime.NumGoroutine()
 
-			end := time.Now().Add(3 * lease)
-			for time.Now().Before(end) {
-				unlock(t, lock(t, l, "app:new"))
-				pass(t, 20*time.Millisecond)
+	for end := time.Now().Add(3 * lease); time.Now().Before(end); pass(t, 20*time.Millisecond) {
+		for _, s := range sides {
+			unlock(t, lock(t, s.locker, "app:new"))
+		}
+	}
+	if n := runtime.NumGoroutine(); n > goroutines+20 {
+		t.Errorf("%d goroutines, before %d", n, goroutines)
+	}
+	for kind, s := range sides {
+		if after := fmt.Sprint(connections(t, s.Masters[0])); after != s.connections {
+			t.Errorf("%s: connections %s, before %s: want the same", kind, after, s.connections)
+		}
+		for _, one := range s.held {
+			if !one.Valid() {
+				t.Errorf("%s: %q: %v", kind, one.Names(), one.Err())
 			}
-			if after := fmt.Sprint(connections(t, f.Masters[0])); after != before {
-				t.Errorf("connections %s, before %s: want the same", after, before)
-			}
-			for _, one := range held {
-				if !one.Valid() {
-					t.Errorf("%q: %v", one.Names(), one.Err())
-				}
-				unlock(t, one)
-			}
-			if n := runtime.NumGoroutine(); n > goroutines+20 { // other tests run beside this one
-				t.Errorf("%d goroutines, before %d", n, goroutines)
-			}
-			noLocks(t, f.Masters)
-		})
+			unlock(t, one)
+		}
+		noLocks(t, s.Masters)
 	}
 }
 

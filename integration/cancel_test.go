@@ -231,23 +231,22 @@ func TestCancel(t *testing.T) {
 			unlock(s.t, held)
 		},
 	}
-	f := map[string]*redistest.Fleet{}
-	openers := map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open}
-	for kind := range openers {
-		f[kind] = fleet(t, 3)
-	}
-	for kind, by := range openers {
-		for step, run := range steps {
-			t.Run(kind+", "+step, func(t *testing.T) {
-				s := &scene{t: t, f: f[kind], net: proxied(t, f[kind]), name: "cancelled: " + step}
-				s.locker = open(t, s.net, by, quorum.WithNodeOptions(node.WithTimeout(2*soon)))
-				run(s)
-				noLocks(t, s.f.Masters)
-				s.net.each((*proxy).heal)
-				unlock(t, lock(t, s.locker, s.name))
-				noKeys(t, s.f.Masters, s.name)
-			})
-		}
+	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			for step, run := range steps {
+				t.Run(step, func(t *testing.T) {
+					s := &scene{t: t, f: f, net: proxied(t, f), name: "cancelled: " + step}
+					s.locker = open(t, s.net, by, quorum.WithNodeOptions(node.WithTimeout(2*soon)))
+					run(s)
+					noLocks(t, s.f.Masters)
+					s.net.each((*proxy).heal)
+					unlock(t, lock(t, s.locker, s.name))
+					noKeys(t, s.f.Masters, s.name)
+				})
+			}
+		})
 	}
 }
 

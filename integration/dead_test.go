@@ -61,6 +61,7 @@ func goneAtOnce(t *testing.T, ms []*redistest.Master, name string) {
 func TestMinorityDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
+			t.Parallel()
 			f := fleet(t, 5)
 			locker := open(t, f, redlock.Open)
 			held := lock(t, locker, "held before")
@@ -88,6 +89,7 @@ func TestMinorityDead(t *testing.T) {
 func TestMajorityDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
+			t.Parallel()
 			f := fleet(t, 5)
 			locker := open(t, f, redlock.Open)
 			unlock(t, lock(t, locker, "warm"))
@@ -116,6 +118,7 @@ func TestMajorityDead(t *testing.T) {
 func TestMultilockWithOneDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
+			t.Parallel()
 			f := fleet(t, 3)
 			locker := open(t, f, multilock.Open)
 			unlock(t, lock(t, locker, "warm"))
@@ -136,7 +139,8 @@ func TestMultilockWithOneDead(t *testing.T) {
 	}
 }
 
-// What a frozen server has in its socket buffers it runs when it thaws, however late, and after the attempts have been given up.
+// A frozen server runs what is in its socket buffers when it thaws, however late, and after the attempts have been given up. Not
+// parallel: the workers take all the processor that there is.
 func TestThawedServersHoldNothing(t *testing.T) {
 	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
 		t.Run(kind, func(t *testing.T) {

@@ -11,9 +11,8 @@ import (
 )
 
 // A lock of a fixed lease ends when it would have ended, however often its flow enters it again: on the masters, by the deadline, and
-// by the context.
+// by the context. Not parallel: the bounds are milliseconds.
 func TestReentryDoesNotProlongAFixedLease(t *testing.T) {
-	t.Parallel()
 	const lease = 2 * time.Second
 	for name, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
 		t.Run(name, func(t *testing.T) {

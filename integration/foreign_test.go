@@ -46,16 +46,17 @@ func intact(t *testing.T, ms []*redistest.Master, name string, hash map[string]s
 // It is no lock that is held: waiting for its end would be in vain, and deleting it a loss. A minority of nodes with one is outvoted.
 func TestHashOfAnApplicationAtTheName(t *testing.T) {
 	t.Parallel()
+	const lease = 600 * time.Millisecond
 	for what, hash := range foreign {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f := fleet(t, 3)
-			l := open(t, f, redlock.Open, quorum.WithLease(300*time.Millisecond))
+			l := open(t, f, redlock.Open, quorum.WithLease(lease))
 			all := open(t, f, multilock.Open)
 
 			spoil(t, f.Masters[0], "bridge", hash)
 			held := lock(t, l, "bridge")
-			pass(t, 600*time.Millisecond) // two leases: renewals and repairs meet the hash
+			pass(t, 2*lease) // renewals and repairs meet the hash
 			if !held.Valid() {
 				t.Errorf("one such hash: %v", held.Err())
 			}

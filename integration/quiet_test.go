@@ -26,6 +26,7 @@ func TestLongWaitsAreQuiet(t *testing.T) {
 		}, 900}, // polls every 100 ms or so
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			f := fleet(t, 3)
 			held := lock(t, open(t, f, redlock.Open), "k")
 			c.prepare(t, f.Masters)

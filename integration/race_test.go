@@ -73,6 +73,7 @@ func TestLostRacesLeaveNothing(t *testing.T) {
 
 // A request for a grant may arrive on a connection that is long dead, after the release of its owner came on the next one.
 func TestAcquireThatArrivesAfterItsRelease(t *testing.T) {
+	t.Parallel()
 	const late = 2 * nodeTimeout
 	for how, run := range map[string]func(*testing.T, *quorum.Locker, *network){
 		"its copy was granted and unlocked": func(t *testing.T, locker *quorum.Locker, net *network) {

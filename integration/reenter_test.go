@@ -157,6 +157,7 @@ func TestFromContext(t *testing.T) {
 // A server that ran a nested acquire whose reply was lost says level 2; once it is reached again it must say 1, and the
 // outer lock must have stood all the time.
 func TestLostReplyToNestedAcquire(t *testing.T) {
+	t.Parallel()
 	for kind, patience := range map[string]time.Duration{
 		"given up before the time-out": nodeTimeout / 3,
 		"until the time-out":           soon,
@@ -201,6 +202,7 @@ func TestLostReplyToNestedAcquire(t *testing.T) {
 
 // The release of an inner level that the servers ran, but whose reply was lost, lets go of that level only, and once.
 func TestLostReplyToNestedRelease(t *testing.T) {
+	t.Parallel()
 	for kind, spoil := range map[string]func(*proxy){
 		"dropped":            func(p *proxy) { p.set(replies, weather{dropped: true}) },
 		"connection cut off": func(p *proxy) { p.set(replies, weather{held: true}) },

@@ -142,6 +142,7 @@ func TestOneClosedNodeDoesNotEndTheWaiting(t *testing.T) {
 
 // A deadline that comes earlier than was known, because a node forgot, ends the context then.
 func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
+	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
 	locker := open(t, net, redlock.Open, quorum.WithFixedLease(time.Second))

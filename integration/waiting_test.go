@@ -137,6 +137,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		}
 	}
 	t.Run("all messages are lost", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		far := proxied(t, f)
 		held := lock(t, open(t, f, redlock.Open), "k")
@@ -150,6 +151,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		}
 	})
 	t.Run("the message of all nodes but one is lost", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		far := proxied(t, f)
 		held := lock(t, open(t, f, redlock.Open), "k")
@@ -162,6 +164,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		woken(t, w, since, wakes)
 	})
 	t.Run("the connections for messages are killed, and again", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		held := lock(t, open(t, f, redlock.Open), "k")
 		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
@@ -174,6 +177,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		woken(t, w, since, wakes)
 	})
 	t.Run("the connections for messages are killed with the release", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		held := lock(t, open(t, f, redlock.Open), "k")
 		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
@@ -183,6 +187,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		woken(t, w, since, 2*wakes) // it connects again, and tries again then
 	})
 	t.Run("nobody may subscribe", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		each(t, f, "ACL", "SETUSER", "default", "-@pubsub", "+publish")
 		held := lock(t, open(t, f, redlock.Open), "k")
@@ -198,6 +203,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		woken(t, result, since, 2*wakes) // it polls, every 10 to 200 ms
 	})
 	t.Run("a node is frozen when it subscribes", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open, patient)
 		held := lock(t, holder, "k")
@@ -210,6 +216,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		noLocks(t, f.Masters)
 	})
 	t.Run("a node dies with its message", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open, quorum.WithRetry(10*time.Millisecond, time.Minute))
 		must(t, f.Masters[2].Kill())
@@ -226,6 +233,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		woken(t, w, since, wakes)
 	})
 	t.Run("the holder's process is killed", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childRole+"=holder", holderURLs+"="+strings.Join(f.URLs(), " "))
@@ -314,13 +322,14 @@ func asked(t *testing.T, ms []*redistest.Master) int {
 
 // A thousand waiters of one process ask no more of the nodes than ten do.
 func TestManyWaitersOfAProcessCostNoMoreThanFew(t *testing.T) {
-	cost := func(waiters int) int {
+	// begin has so many wait, and returns a function that lets the first ten of them have the lock and counts all commands.
+	begin := func(waiters int) (cost func() int) {
 		f := fleet(t, 3)
 		locker := open(t, f, redlock.Open)
 		held := lock(t, open(t, f, redlock.Open), "k")
 		before := asked(t, f.Masters)
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		t.Cleanup(cancel)
 		done, got := make(chan error, waiters), make(chan struct{}, waiters)
 		for range waiters {
 			go func() {
@@ -332,23 +341,26 @@ func TestManyWaitersOfAProcessCostNoMoreThanFew(t *testing.T) {
 				done <- err
 			}()
 		}
-		pass(t, 2*time.Second)
-		unlock(t, held)
-		for range 10 {
-			<-got
-		}
-		after := asked(t, f.Masters)
-		cancel()
-		for range waiters {
-			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-				t.Error(err)
+		return func() int {
+			unlock(t, held)
+			for range 10 {
+				<-got
 			}
+			after := asked(t, f.Masters)
+			cancel()
+			for range waiters {
+				if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+			eventually(t, soon, func() bool { return listening(t, f.Masters, "k") == 0 }, "no subscription is left without a waiter")
+			noLocks(t, f.Masters)
+			return after - before
 		}
-		eventually(t, soon, func() bool { return listening(t, f.Masters, "k") == 0 }, "nobody is subscribed when nobody waits")
-		noLocks(t, f.Masters)
-		return after - before
 	}
-	few, many := cost(10), cost(1000)
+	costOfFew, costOfMany := begin(10), begin(1000)
+	pass(t, 2*time.Second)
+	few, many := costOfFew(), costOfMany()
 	t.Logf("commands for 10 waiters %d, for 1,000 waiters %d", few, many)
 	if float64(many) > 1.3*float64(few)+10 {
 		t.Errorf("1,000 waiters cost %d commands, 10 cost %d", many, few)

@@ -44,6 +44,7 @@ func flush(t *testing.T, m *redistest.Master) {
 }
 
 func TestLockOutlivesItsLeaseAndMastersThatForget(t *testing.T) {
+	t.Parallel()
 	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -93,6 +94,7 @@ func TestLockOutlivesItsLeaseAndMastersThatForget(t *testing.T) {
 
 // Where fewer nodes than the rule needs keep it the lock is lost, and the holder learns of it from its next renewal.
 func TestTooManyMastersForget(t *testing.T) {
+	t.Parallel()
 	for kind, c := range map[string]struct {
 		by     opener
 		forget int
@@ -117,8 +119,8 @@ func TestTooManyMastersForget(t *testing.T) {
 	}
 }
 
+// Not parallel: the context ends within 50 ms.
 func TestFixedLeaseEndsByItself(t *testing.T) {
-	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
 	const lease = 600 * time.Millisecond
