@@ -77,10 +77,10 @@ func TestReentryByOtherSettings(t *testing.T) {
 		opts  []quorum.Option
 		words []string
 	}{
-		"lease":       {[]quorum.Option{quorum.WithLease(5 * time.Second)}, []string{"lease", "10s", "5s"}},
-		"fixed":       {[]quorum.Option{quorum.WithFixedLease(10 * time.Second)}, []string{"renewed", "fixed"}},
-		"max hold":    {[]quorum.Option{quorum.WithMaxHold(time.Minute)}, []string{"max hold", "1m0s"}},
-		"drift":       {[]quorum.Option{quorum.WithDrift(0.02)}, []string{"drift", "0.01", "0.02"}},
+		"lease":    {[]quorum.Option{quorum.WithLease(5 * time.Second)}, []string{"lease", "10s", "5s"}},
+		"fixed":    {[]quorum.Option{quorum.WithFixedLease(10 * time.Second)}, []string{"renewed", "fixed"}},
+		"max hold": {[]quorum.Option{quorum.WithMaxHold(time.Minute)}, []string{"max hold", "1m0s"}},
+		"drift":    {[]quorum.Option{quorum.WithDrift(0.02)}, []string{"drift", "0.01", "0.02"}},
 		"two of them": {
 			[]quorum.Option{quorum.WithDrift(0.02), quorum.WithMaxHold(time.Minute)}, []string{"drift", "max hold"},
 		},
