@@ -17,18 +17,21 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// may gives the user "app" the commands that the README names, and these keys beside the library's own.
+// may gives the user "app" the commands that the README names, and these keys beside the library's
+// own.
 func may(t *testing.T, f *redistest.Fleet, patterns ...string) {
 	t.Helper()
-	rules := []any{"ACL", "SETUSER", "app", "on", ">right", "resetkeys", "resetchannels", "&redisson_lock__channel*", "~quorumlock:*",
-		"-@all", "+@scripting", "+@hash", "+@string", "+@keyspace", "+@pubsub", "+info", "+time", "+ping", "+client|info"}
+	rules := []any{"ACL", "SETUSER", "app", "on", ">right", "resetkeys", "resetchannels",
+		"&redisson_lock__channel*", "~quorumlock:*",
+		"-@all", "+@scripting", "+@hash", "+@string", "+@keyspace", "+@pubsub", "+info", "+time", "+ping",
+		"+client|info"}
 	for _, p := range patterns {
 		rules = append(rules, "~"+p)
 	}
 	onAll(t, f, rules...)
 }
 
-// asApp is the masters for the user "app".
+// asApp addresses the masters as the user "app".
 func asApp(f *redistest.Fleet) addresses {
 	var urls addresses
 	for _, m := range f.Masters {
@@ -37,18 +40,19 @@ func asApp(f *redistest.Fleet) addresses {
 	return urls
 }
 
-// forbidden fails the test unless an attempt at the name ends at once, since the servers forbid it for good.
+// forbidden fails the test unless an attempt at the name ends at once with the servers' refusal.
 func forbidden(t *testing.T, l *quorum.Locker, name string) {
 	t.Helper()
 	began := time.Now()
 	_, err := l.Lock(short(t), name)
 	var failed *node.Error
-	if !errors.As(err, &failed) || !failed.Permanent() || !strings.Contains(err.Error(), "NOPERM") || time.Since(began) > soon/2 {
+	if !errors.As(err, &failed) || !failed.Permanent() || !strings.Contains(err.Error(), "NOPERM") ||
+		time.Since(began) > soon/2 {
 		t.Errorf("Lock(%q) after %v: %v: want NOPERM at once, and permanent", name, time.Since(began), err)
 	}
 }
 
-// connections lists those of the user "app" that carry calls, by their ids.
+// connections lists the ids of the connections of user "app" that carry calls.
 func connections(t *testing.T, m *redistest.Master) (ids []string) {
 	t.Helper()
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
@@ -62,45 +66,53 @@ func connections(t *testing.T, m *redistest.Master) (ids []string) {
 	return ids
 }
 
-// One name that a user may not touch costs nobody else anything: neither locks that are held nor those to come.
+// A forbidden name costs other locks nothing, whether they are held or still to come. Not parallel:
+// the test counts goroutines.
 func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
-	t.Parallel()
 	const lease = time.Second
-	for what, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
-		t.Run(what, func(t *testing.T) {
-			f := fleet(t, 3)
-			may(t, f, "app:*")
-			l := open(t, asApp(f), by, quorum.WithLease(lease))
-			var held []*quorum.Lock
-			for i := range 10 {
-				held = append(held, lock(t, l, fmt.Sprintf("app:held %d", i)))
-			}
-			forbidden(t, l, "other:bad")
-			goroutines, before := runtime.NumGoroutine(), fmt.Sprint(connections(t, f.Masters[0]))
+	type side struct {
+		*redistest.Fleet
+		locker      *quorum.Locker
+		held        []*quorum.Lock
+		connections string
+	}
+	sides := map[string]*side{}
+	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		s := &side{Fleet: fleet(t, 3)}
+		may(t, s.Fleet, "app:*")
+		s.locker = open(t, asApp(s.Fleet), by, quorum.WithLease(lease))
+		for i := range 10 {
+			s.held = append(s.held, lock(t, s.locker, fmt.Sprintf("app:held %d", i)))
+		}
+		forbidden(t, s.locker, "other:bad")
+		s.connections = fmt.Sprint(connections(t, s.Masters[0]))
+		sides[kind] = s
+	}
+	goroutines := runtime.NumGoroutine()
 
-			end := time.Now().Add(3 * lease)
-			for time.Now().Before(end) {
-				unlock(t, lock(t, l, "app:new"))
-				pass(t, 20*time.Millisecond)
+	for end := time.Now().Add(3 * lease); time.Now().Before(end); pass(t, 20*time.Millisecond) {
+		for _, s := range sides {
+			unlock(t, lock(t, s.locker, "app:new"))
+		}
+	}
+	if n := runtime.NumGoroutine(); n > goroutines+20 {
+		t.Errorf("%d goroutines, before %d", n, goroutines)
+	}
+	for kind, s := range sides {
+		if after := fmt.Sprint(connections(t, s.Masters[0])); after != s.connections {
+			t.Errorf("%s: connections %s, before %s: want the same", kind, after, s.connections)
+		}
+		for _, one := range s.held {
+			if !one.Valid() {
+				t.Errorf("%s: %q: %v", kind, one.Names(), one.Err())
 			}
-			if after := fmt.Sprint(connections(t, f.Masters[0])); after != before {
-				t.Errorf("connections %s, before %s: want the same", after, before)
-			}
-			for _, one := range held {
-				if !one.Valid() {
-					t.Errorf("%q: %v", one.Names(), one.Err())
-				}
-				unlock(t, one)
-			}
-			if n := runtime.NumGoroutine(); n > goroutines+20 { // other tests run beside this one
-				t.Errorf("%d goroutines, before %d", n, goroutines)
-			}
-			noLocks(t, f.Masters)
-		})
+			unlock(t, one)
+		}
+		noLocks(t, s.Masters)
 	}
 }
 
-// Nothing can be where the server refused to carry out anything.
+// A master that refused to run the script holds nothing, so it is sent no release.
 func TestAForbiddenAttemptIsSentNoRelease(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 1)
@@ -108,13 +120,13 @@ func TestAForbiddenAttemptIsSentNoRelease(t *testing.T) {
 	l := open(t, asApp(f), redlock.Open)
 	unlock(t, lock(t, l, "app:1"))
 	forbidden(t, l, "other:bad")
-	unlock(t, lock(t, l, "app:1")) // comes after a release that was on its way
+	unlock(t, lock(t, l, "app:1")) // follows any release that was on its way
 	if n := statOf(t, f.Masters[0], "commandstats", "cmdstat_evalsha", "rejected_calls="); n != "1" {
 		t.Errorf("the server rejected %s calls, want the one attempt's", n)
 	}
 }
 
-// statOf is one number in a line of INFO.
+// statOf returns one number from a line of INFO.
 func statOf(t *testing.T, m *redistest.Master, section, line, field string) string {
 	t.Helper()
 	text, err := redis.String(m.Do("INFO", section))
@@ -131,7 +143,8 @@ func statOf(t *testing.T, m *redistest.Master, section, line, field string) stri
 	return ""
 }
 
-// A release that the servers forbid is carried out once they allow it again, and holds up nobody until then.
+// A release that the servers forbid is carried out once they allow it again. Until then it delays
+// no other call.
 func TestAReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -159,12 +172,14 @@ func TestAReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
 	grantedByAll(t, f.Masters, "other:given")
 
 	may(t, f, "app:*", "other:*")
-	eventually(t, 6*time.Second, func() bool { return len(leftOver(t, f.Masters, "other:given")) == 0 }, "the release carried out")
+	eventually(t, 6*time.Second, func() bool { return len(leftOver(t, f.Masters, "other:given")) == 0 },
+		"the release carried out")
 	unlock(t, lock(t, open(t, f, redlock.Open), "other:given"))
 	unlock(t, kept)
 }
 
-// A user who loses the right to one name keeps all other locks: their renewals travel with the one that is refused.
+// A user that loses the right to one name keeps all other locks, though their renewals travel with
+// the refused one.
 func TestAForbiddenNameAmongManyRenewals(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second

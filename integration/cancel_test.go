@@ -17,8 +17,8 @@ import (
 // atOnce bounds how long a call goes on after its context was cancelled.
 const atOnce = 50 * time.Millisecond
 
-// scene is where a call is cancelled: masters, the network to them, and a locker whose nodes wait so long that no time-out can
-// be what ends the call.
+// scene is the fixture in which a call is cancelled: masters, the network to them, and a locker
+// with a node timeout that is too long to end the call.
 type scene struct {
 	t      *testing.T
 	f      *redistest.Fleet
@@ -27,7 +27,7 @@ type scene struct {
 	name   string
 }
 
-// cancelled calls fn, cancels its context once it is under way, and judges how it ends.
+// cancelled calls fn, cancels its context once the call is under way, and checks how the call ends.
 func (s *scene) cancelled(fn func(context.Context) error, underWay func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -80,8 +80,8 @@ func notHeld(held *quorum.Lock, err error) error {
 	return err
 }
 
-// asked counts the masters that were sent a call of the script.
-func (s *scene) asked(script string) int {
+// reached counts the masters to which a call of the script was sent.
+func (s *scene) reached(script string) int {
 	n := 0
 	for _, p := range s.net.proxies {
 		if p.saw(sha(s.t, script)) > 0 {
@@ -91,7 +91,7 @@ func (s *scene) asked(script string) int {
 	return n
 }
 
-// ran counts the masters that carried out an acquire of the name: it left the token counter there.
+// ran counts the masters that carried out an acquire of the name, which creates the token counter.
 func (s *scene) ran() int {
 	n := 0
 	for _, m := range s.f.Masters {
@@ -102,18 +102,18 @@ func (s *scene) ran() int {
 	return n
 }
 
-// occupy gives the name to a stranger on some masters.
+// occupy gives the name to another owner on some masters.
 func (s *scene) occupy(ms ...*redistest.Master) {
 	for _, m := range ms {
-		do(s.t, m, "HSET", s.name, "stranger:1", "1")
+		do(s.t, m, "HSET", s.name, "other:1", "1")
 		do(s.t, m, "PEXPIRE", s.name, 30_000)
 	}
 }
 
 func (s *scene) leave(ms ...*redistest.Master) {
 	for _, m := range ms {
-		if do(s.t, m, "HDEL", s.name, "stranger:1") != int64(1) {
-			s.t.Errorf("the stranger's grant on %s was taken away", m.Addr())
+		if do(s.t, m, "HDEL", s.name, "other:1") != int64(1) {
+			s.t.Errorf("the other owner's grant on %s was taken away", m.Addr())
 		}
 	}
 }
@@ -143,14 +143,16 @@ func TestCancel(t *testing.T) {
 		},
 		"acquires on their way there": func(s *scene) {
 			s.hold(requests)
-			s.cancelled(s.tryLock, func() bool { return s.asked("acquire") == 3 })
+			s.cancelled(s.tryLock, func() bool { return s.reached("acquire") == 3 })
 			s.net.each((*proxy).heal)
-			eventually(s.t, soon, func() bool { return s.ran() == 3 }, "the late acquires are carried out, so that there is something to undo")
+			eventually(s.t, soon, func() bool { return s.ran() == 3 },
+				"the late acquires are carried out, so that there is something to undo")
 		},
 		"acquires late by 100 ms": func(s *scene) {
 			s.net.each(func(p *proxy) { p.set(requests, weather{latency: 100 * time.Millisecond}) })
-			s.cancelled(s.lock, func() bool { return s.asked("acquire") == 3 })
-			eventually(s.t, soon, func() bool { return s.ran() == 3 }, "the late acquires are carried out, so that there is something to undo")
+			s.cancelled(s.lock, func() bool { return s.reached("acquire") == 3 })
+			eventually(s.t, soon, func() bool { return s.ran() == 3 },
+				"the late acquires are carried out, so that there is something to undo")
 		},
 		"grants on their way back": func(s *scene) {
 			s.hold(replies)
@@ -168,42 +170,43 @@ func TestCancel(t *testing.T) {
 		"token write-back on its way there": func(s *scene) {
 			s.spread()
 			s.net.each(func(p *proxy) { p.holdAt(sha(s.t, "raise"), requests) })
-			s.cancelled(s.tryLock, func() bool { return s.asked("raise") > 0 })
+			s.cancelled(s.tryLock, func() bool { return s.reached("raise") > 0 })
 			s.net.each((*proxy).heal)
 		},
 		"token write-back on its way back": func(s *scene) {
 			s.spread()
 			s.net.each(func(p *proxy) { p.holdAt(sha(s.t, "raise"), replies) })
-			s.cancelled(s.tryLock, func() bool { return s.asked("raise") > 0 })
+			s.cancelled(s.tryLock, func() bool { return s.reached("raise") > 0 })
 			s.net.each((*proxy).heal)
 		},
 		"waiting for a held lock": func(s *scene) {
 			s.occupy(s.f.Masters...)
 			s.cancelled(s.lock, func() bool { return s.net.saw(sha(s.t, "acquire")) >= 3 })
 			for _, hash := range keys(s.t, s.f.Masters, s.name) {
-				if len(hash) != 1 || hash["stranger:1"] != "1" {
-					s.t.Errorf("a master says %v, want the stranger's grant alone", hash)
+				if len(hash) != 1 || hash["other:1"] != "1" {
+					s.t.Errorf("a master says %v, want the other owner's grant alone", hash)
 				}
 			}
 			s.leave(s.f.Masters...)
 		},
 		"rollback of Lock": func(s *scene) {
 			s.loseAfterOneGrant()
-			s.cancelled(s.lock, func() bool { return s.asked("release") > 0 })
+			s.cancelled(s.lock, func() bool { return s.reached("release") > 0 })
 			s.net.each((*proxy).heal)
 			s.leave(s.f.Masters[1:]...)
 		},
 		"rollback of TryLock": func(s *scene) {
 			s.loseAfterOneGrant()
-			s.cancelled(s.tryLock, func() bool { return s.asked("release") > 0 })
+			s.cancelled(s.tryLock, func() bool { return s.reached("release") > 0 })
 			s.net.each((*proxy).heal)
 			s.leave(s.f.Masters[1:]...)
 		},
 		"Unlock": func(s *scene) {
 			held := lock(s.t, s.locker, s.name)
-			eventually(s.t, soon, func() bool { return len(leftOver(s.t, s.f.Masters, s.name)) == 3 }, "the lock stands on every master")
+			eventually(s.t, soon, func() bool { return len(leftOver(s.t, s.f.Masters, s.name)) == 3 },
+				"the lock stands on every master")
 			s.hold(requests)
-			s.cancelled(held.Unlock, func() bool { return s.asked("release") == 3 })
+			s.cancelled(held.Unlock, func() bool { return s.reached("release") == 3 })
 			if held.Valid() || held.Context().Err() == nil {
 				s.t.Error("valid after Unlock")
 			}
@@ -231,27 +234,27 @@ func TestCancel(t *testing.T) {
 			unlock(s.t, held)
 		},
 	}
-	f := map[string]*redistest.Fleet{}
-	openers := map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open}
-	for kind := range openers {
-		f[kind] = fleet(t, 3)
-	}
-	for kind, by := range openers {
-		for step, run := range steps {
-			t.Run(kind+", "+step, func(t *testing.T) {
-				s := &scene{t: t, f: f[kind], net: proxied(t, f[kind]), name: "cancelled: " + step}
-				s.locker = open(t, s.net, by, quorum.WithNodeOptions(node.WithTimeout(2*soon)))
-				run(s)
-				noLocks(t, s.f.Masters)
-				s.net.each((*proxy).heal)
-				unlock(t, lock(t, s.locker, s.name))
-				noKeys(t, s.f.Masters, s.name)
-			})
-		}
+	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			for step, run := range steps {
+				t.Run(step, func(t *testing.T) {
+					s := &scene{t: t, f: f, net: proxied(t, f), name: "cancelled: " + step}
+					s.locker = open(t, s.net, by, quorum.WithNodeOptions(node.WithTimeout(2*soon)))
+					run(s)
+					noLocks(t, s.f.Masters)
+					s.net.each((*proxy).heal)
+					unlock(t, lock(t, s.locker, s.name))
+					noKeys(t, s.f.Masters, s.name)
+				})
+			}
+		})
 	}
 }
 
-// loseAfterOneGrant makes attempts lose, after one master's grant was read, and holds their rollback back.
+// loseAfterOneGrant makes attempts fail after one master's grant was read, and holds back their
+// rollback.
 func (s *scene) loseAfterOneGrant() {
 	s.occupy(s.f.Masters[1:]...)
 	for _, p := range s.net.proxies[1:] {
@@ -260,14 +263,14 @@ func (s *scene) loseAfterOneGrant() {
 	s.net.each(func(p *proxy) { p.holdAt(sha(s.t, "release"), requests) })
 }
 
-// spread makes the masters' token counters differ, so that no two grants agree and a write-back is needed.
+// spread makes the masters' token counters differ: no two grants agree, and a write-back is needed.
 func (s *scene) spread() {
 	for i, m := range s.f.Masters {
 		do(s.t, m, "SET", "quorumlock:token:"+s.name, 3_000_000_000_000_000+1000*i)
 	}
 }
 
-// The same with the context's deadline, at a random moment of an attempt, many times over.
+// The deadline of a context ends an attempt at any moment, and leaves nothing behind.
 func TestDeadlineAtAnyMoment(t *testing.T) {
 	f := fleet(t, 3)
 	net := proxied(t, f)
@@ -291,12 +294,13 @@ func TestDeadlineAtAnyMoment(t *testing.T) {
 			ended++
 			wantErr(t, err, context.DeadlineExceeded, quorum.ErrNotAcquired)
 		} else {
-			held.Unlock(ctx) // which may be over: the release goes out all the same
+			held.Unlock(ctx) // ctx may have ended: the release goes out all the same
 		}
 		cancel()
 	}
 	t.Logf("%d of 200 ended by their deadline, the slowest %v after it", ended, slowest)
-	if slow > 4 { // a busy machine may stall for longer than atOnce, a few times; a call that waits for something does so often
+	// A busy machine may stall for longer than atOnce a few times; a call that waits for something does so often.
+	if slow > 4 {
 		t.Errorf("%d of 200 went on for more than %v after their deadline, the slowest for %v", slow, atOnce, slowest)
 	}
 	if ended < 20 || ended > 180 {

@@ -29,18 +29,19 @@ var faults = []struct {
 		p.set(requests, weather{dropped: true})
 		p.set(replies, weather{dropped: true})
 	}},
-	// The renewals arrive and keep the locks on the masters, but the holder hears of none: then its release lets the next one in.
+	// The renewals arrive and keep the locks on the masters, but their replies do not. The holder's
+	// release then lets the next holder in.
 	{"replies lost", func(p *proxy) { p.set(replies, weather{dropped: true}) }},
 }
 
-// refuse ends the connections, and any new one, for good.
+// refuse closes the connections, and refuses new ones for good.
 func refuse(p *proxy) {
 	p.listener.Close()
 	p.cut()
 }
 
-// A holder that hears nothing any more stops before anybody else can start, by its own clock. Not parallel: the time between the
-// two is 1 % of the lease and 2 ms.
+// A holder that is cut off stops by its own clock before another contender can start. Not parallel:
+// the time between the two is 1 % of the lease and 2 ms.
 func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for _, fault := range faults {
@@ -68,7 +69,8 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 	}
 }
 
-// contend asks for a lock in a tight loop until it is granted, and fails the test if its holder had not stopped by then.
+// contend tries in a tight loop until the lock is granted, and fails the test if the last holder
+// had not stopped by then.
 func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int) {
 	var stopped time.Time
 	ended := make(chan struct{})
@@ -100,9 +102,10 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 		if second.Token() <= first.Token() {
 			t.Errorf("%q: token %d after %d", first.Names(), second.Token(), first.Token())
 		}
-		t.Logf("%q: next holder %v after the end of the first, %d attempts refused", first.Names(), granted.Sub(stopped), refused)
+		t.Logf("%q: next holder %v after the end of the first, %d attempts refused",
+			first.Names(), granted.Sub(stopped), refused)
 		if refused == 0 {
-			t.Errorf("%q: nobody contended", first.Names())
+			t.Errorf("%q: no contender got the lock", first.Names())
 		}
 		if err := second.Unlock(t.Context()); err != nil {
 			t.Error(err)
@@ -111,7 +114,7 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 	}
 }
 
-// slowHandler is a log that takes its time, as one does that goes to a disk or a pipe.
+// slowHandler is a log handler as slow as one that writes to a disk or a pipe.
 type slowHandler struct{ slog.Handler }
 
 func (slowHandler) Enabled(context.Context, slog.Level) bool { return true }
@@ -120,12 +123,14 @@ func (slowHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// Many locks that are lost together: the context of each ends before its release lets the next holder in. Not parallel, as above.
+// Many locks are lost together. The context of each ends before its release lets the next holder
+// in. Not parallel, as above.
 func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
 	const lease, many = time.Second, 250
 	f := fleet(t, 3)
 	net := proxied(t, f)
-	// The time-out outlasts the lease: the way to the masters is open when the locks are lost, and the releases arrive at once.
+	// The timeout outlasts the lease: the path to the masters is open when the locks are lost, so
+	// the releases arrive at once.
 	cutOff := open(t, net, redlock.Open, quorum.WithLease(lease), quorum.WithNodeOptions(node.WithTimeout(3*lease)),
 		quorum.WithLogger(slog.New(slowHandler{slog.DiscardHandler})))
 	other := open(t, f, redlock.Open)
@@ -143,10 +148,10 @@ func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	pass(t, lease/2) // by now they were renewed together, and have one deadline
+	pass(t, lease/2) // by now one call renewed them, and they share a deadline
 	net.each(func(p *proxy) { p.set(replies, weather{dropped: true}) })
 
-	// Whoever waits for the releases tries as soon as the masters publish them.
+	// Waiters try as soon as the masters publish the releases.
 	granted, early, worst := 0, 0, time.Duration(0)
 	for i := range freed(t, f, many) {
 		if _, err := other.TryLock(t.Context(), held[i].Names()...); err != nil {
@@ -161,14 +166,16 @@ func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
 	}
 	net.each((*proxy).heal)
 	if early > 0 {
-		t.Errorf("%d of %d locks were granted while their former holder's context was alive, for up to %v more", early, granted, worst)
+		t.Errorf("%d of %d locks were granted while their former holder's context was alive, for up to %v more",
+			early, granted, worst)
 	}
 	if granted < many/10 {
 		t.Errorf("only %d of %d locks were granted: too few to prove anything", granted, many)
 	}
 }
 
-// freed tells which of the bridges the first two masters have published as free, until they fall silent.
+// freed returns the bridges that the first two masters publish as free, until the masters fall
+// silent.
 func freed(t *testing.T, f *redistest.Fleet, bridges int) iter.Seq[int] {
 	t.Helper()
 	names := make(chan string, 2*bridges)
@@ -211,7 +218,7 @@ func freed(t *testing.T, f *redistest.Fleet, bridges int) iter.Seq[int] {
 	}
 }
 
-// wantReasons fails the test unless a lock was lost for the reason that no node answered.
+// wantReasons fails the test unless a lock was lost because no node answered.
 func wantReasons(t *testing.T, lost *quorum.Lock, net *network) {
 	t.Helper()
 	cause := context.Cause(lost.Context())
@@ -234,7 +241,8 @@ func wantReasons(t *testing.T, lost *quorum.Lock, net *network) {
 	}
 }
 
-// What a holder that was cut off still says, late, takes nothing from the next one, and leaves nothing behind.
+// Late messages of a holder that was cut off take nothing from the next holder, and leave nothing
+// behind.
 func TestHolderThatWasCutOffComesBack(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -246,9 +254,9 @@ func TestHolderThatWasCutOffComesBack(t *testing.T) {
 	net.each(func(p *proxy) { p.set(requests, weather{held: true}) })
 	second := lock(t, other, "bridge")
 	net.each((*proxy).heal)
-	lock(t, cutOff, "something else") // by now all that was held back has arrived
+	lock(t, cutOff, "something else") // by now everything that was held back has arrived
 
-	// Time passing is the point: two leases, in which a renewal or a repair of the first would do its harm.
+	// Time passing is the point: a late renewal or repair would do harm within two leases.
 	pass(t, 1600*time.Millisecond)
 	if !second.Valid() || first.Valid() {
 		t.Errorf("second valid %v, first valid %v", second.Valid(), first.Valid())

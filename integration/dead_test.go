@@ -13,13 +13,14 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// deaths are the ways in which a master stops to answer: one refuses connections, the other takes them and says nothing.
+// deaths are the ways in which a master stops answering: a killed one refuses connections, a frozen
+// one accepts them and says nothing.
 var deaths = map[string]func(*redistest.Master) error{
 	"killed": (*redistest.Master).Kill,
 	"frozen": (*redistest.Master).Freeze,
 }
 
-// revive makes a master answer again, whichever way it had stopped.
+// revive makes a master answer again after either death.
 func revive(t *testing.T, m *redistest.Master, death string) {
 	t.Helper()
 	if death == "killed" {
@@ -29,7 +30,7 @@ func revive(t *testing.T, m *redistest.Master, death string) {
 	}
 }
 
-// quick bounds a call that waits for nobody.
+// quick bounds a call that does not wait for a lock.
 const quick = 200 * time.Millisecond
 
 // took fails the test when fn takes longer than bound.
@@ -42,9 +43,9 @@ func took(t *testing.T, what string, bound time.Duration, fn func()) {
 	}
 }
 
-// goneAtOnce fails the test unless, at most a moment after an attempt has failed, nothing is left of it. An attempt that cannot be
-// won, because too many masters are known to be down, does not wait for those that have not answered: its releases follow its
-// requests, in order, while it returns.
+// goneAtOnce fails the test unless a failed attempt leaves nothing on the masters, or only for a
+// moment. An attempt fails at once when too many masters are known to be down. Its releases follow
+// its requests in order, possibly after it has returned.
 func goneAtOnce(t *testing.T, ms []*redistest.Master, name string) {
 	t.Helper()
 	began := time.Now()
@@ -55,12 +56,14 @@ func goneAtOnce(t *testing.T, ms []*redistest.Master, name string) {
 	if !within(quick, func() bool { return len(leftOver(t, ms, name)) == 0 }) {
 		t.Errorf("left %v after the attempt failed: %v", quick, left)
 	}
-	t.Logf("the attempt returned while its releases were on their way; they had arrived %v later", time.Since(began).Round(time.Millisecond))
+	t.Logf("the attempt returned while its releases were on their way; they had arrived %v later",
+		time.Since(began).Round(time.Millisecond))
 }
 
 func TestMinorityDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
+			t.Parallel()
 			f := fleet(t, 5)
 			locker := open(t, f, redlock.Open)
 			held := lock(t, locker, "held before")
@@ -73,7 +76,9 @@ func TestMinorityDead(t *testing.T) {
 				var fresh *quorum.Lock
 				took(t, "Lock, "+what, quick, func() { fresh = lock(t, locker, "fresh") })
 				took(t, "Extend, "+what, quick, func() { must(t, fresh.Extend(t.Context(), 20*time.Second)) })
-				took(t, "Extend of the one held before, "+what, quick, func() { must(t, held.Extend(t.Context(), 20*time.Second)) })
+				took(t, "Extend of the one held before, "+what, quick, func() {
+					must(t, held.Extend(t.Context(), 20*time.Second))
+				})
 				took(t, "Unlock, "+what, quick, func() { unlock(t, fresh) })
 			}
 			took(t, "Unlock of the one held before", quick, func() { unlock(t, held) })
@@ -88,6 +93,7 @@ func TestMinorityDead(t *testing.T) {
 func TestMajorityDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
+			t.Parallel()
 			f := fleet(t, 5)
 			locker := open(t, f, redlock.Open)
 			unlock(t, lock(t, locker, "warm"))
@@ -95,7 +101,7 @@ func TestMajorityDead(t *testing.T) {
 			for _, m := range f.Masters[:3] {
 				must(t, die(m))
 			}
-			bound := nodeTimeout + quick // the first has to find out; those after it know
+			bound := nodeTimeout + quick // the first call has to find out; later ones know
 			for range 3 {
 				took(t, "TryLock", bound, func() {
 					_, err := locker.TryLock(t.Context(), "unavailable")
@@ -116,6 +122,7 @@ func TestMajorityDead(t *testing.T) {
 func TestMultilockWithOneDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
+			t.Parallel()
 			f := fleet(t, 3)
 			locker := open(t, f, multilock.Open)
 			unlock(t, lock(t, locker, "warm"))
@@ -136,7 +143,8 @@ func TestMultilockWithOneDead(t *testing.T) {
 	}
 }
 
-// What a frozen server has in its socket buffers it runs when it thaws, however late, and after the attempts have been given up.
+// A frozen server runs what is in its socket buffers when it thaws, however late, and after the
+// attempts have been given up. Not parallel: the workers take all the processor that there is.
 func TestThawedServersHoldNothing(t *testing.T) {
 	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
 		t.Run(kind, func(t *testing.T) {
@@ -161,7 +169,7 @@ func TestThawedServersHoldNothing(t *testing.T) {
 							}
 							mu.Unlock()
 							if err == nil {
-								held.Unlock(ctx) // nodes are frozen: it may have to report that
+								held.Unlock(ctx) // frozen nodes may make it fail
 							}
 						}
 					})
@@ -172,7 +180,8 @@ func TestThawedServersHoldNothing(t *testing.T) {
 					must(t, m.Freeze())
 				}
 				frozenAt := count()
-				eventually(t, soon, func() bool { return count() > frozenAt+200 }, "attempts fail while three of five are frozen")
+				eventually(t, soon, func() bool { return count() > frozenAt+200 },
+					"attempts fail while three of five are frozen")
 				stop()
 				working.Wait()
 				for _, m := range f.Masters[:3] {

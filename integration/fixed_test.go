@@ -10,10 +10,9 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// A lock of a fixed lease ends when it would have ended, however often its flow enters it again: on the masters, by the deadline, and
-// by the context.
+// A lock of a fixed lease ends when it would have ended, however often its flow enters it again: on
+// the masters, by the deadline, and by the context. Not parallel: the bounds are milliseconds.
 func TestReentryDoesNotProlongAFixedLease(t *testing.T) {
-	t.Parallel()
 	const lease = 2 * time.Second
 	for name, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
 		t.Run(name, func(t *testing.T) {
@@ -22,9 +21,9 @@ func TestReentryDoesNotProlongAFixedLease(t *testing.T) {
 			l := open(t, f, by, quorum.WithFixedLease(lease))
 			outer := lock(t, l, "bridge")
 			grantedByAll(t, f.Masters, "bridge")
-			begun := time.Now() // the last of them granted it before
+			begun := time.Now() // the last master granted it before
 			deadline := outer.Deadline()
-			if name == "redlock" { // one that forgot is granted again for no more than the rest
+			if name == "redlock" { // a master that forgot grants again for the rest of the lease only
 				do(t, f.Masters[1], "DEL", "bridge")
 			}
 			// ttlsEnd fails the test when a master keeps the lock beyond the lease, but for what a request took on its way to it.
@@ -70,7 +69,8 @@ func TestReentryDoesNotProlongAFixedLease(t *testing.T) {
 	}
 }
 
-// Who enters a lock again gets the lock that there is. A Locker whose settings would make it another one is refused, and told why.
+// Entering again gives the lock that is held. A Locker whose settings would change that lock is
+// refused, with the reason.
 func TestReentryByOtherSettings(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -80,11 +80,13 @@ func TestReentryByOtherSettings(t *testing.T) {
 		opts  []quorum.Option
 		words []string
 	}{
-		"lease":       {[]quorum.Option{quorum.WithLease(5 * time.Second)}, []string{"lease", "10s", "5s"}},
-		"fixed":       {[]quorum.Option{quorum.WithFixedLease(10 * time.Second)}, []string{"renewed", "fixed"}},
-		"max hold":    {[]quorum.Option{quorum.WithMaxHold(time.Minute)}, []string{"max hold", "1m0s"}},
-		"drift":       {[]quorum.Option{quorum.WithDrift(0.02)}, []string{"drift", "0.01", "0.02"}},
-		"two of them": {[]quorum.Option{quorum.WithDrift(0.02), quorum.WithMaxHold(time.Minute)}, []string{"drift", "max hold"}},
+		"lease":    {[]quorum.Option{quorum.WithLease(5 * time.Second)}, []string{"lease", "10s", "5s"}},
+		"fixed":    {[]quorum.Option{quorum.WithFixedLease(10 * time.Second)}, []string{"renewed", "fixed"}},
+		"max hold": {[]quorum.Option{quorum.WithMaxHold(time.Minute)}, []string{"max hold", "1m0s"}},
+		"drift":    {[]quorum.Option{quorum.WithDrift(0.02)}, []string{"drift", "0.01", "0.02"}},
+		"two of them": {
+			[]quorum.Option{quorum.WithDrift(0.02), quorum.WithMaxHold(time.Minute)}, []string{"drift", "max hold"},
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			other := l.With(c.opts...)
@@ -92,15 +94,19 @@ func TestReentryByOtherSettings(t *testing.T) {
 			want(t, err, quorum.ErrInvalid, append(c.words, `"bridge"`)...)
 			_, err = other.TryLock(outer.Context(), "bridge")
 			want(t, err, quorum.ErrInvalid, c.words...)
-			err = other.Do(outer.Context(), func(context.Context) error { t.Error("fn was called"); return nil }, "bridge")
+			err = other.Do(outer.Context(), func(context.Context) error {
+				t.Error("fn was called")
+				return nil
+			}, "bridge")
 			want(t, err, quorum.ErrInvalid, c.words...)
 			if outer.Level() != 1 || !outer.Valid() {
 				t.Errorf("level %d, %v", outer.Level(), outer.Err())
 			}
 		})
 	}
-	// What concerns the waiting, and who is told, does not matter, nor that the same was chosen twice.
-	same := l.With(quorum.WithRetry(time.Millisecond, time.Second), quorum.WithHooks(quorum.Hooks{}), quorum.WithLease(10*time.Second))
+	// Retry times and hooks may differ, and equal settings are allowed.
+	same := l.With(quorum.WithRetry(time.Millisecond, time.Second), quorum.WithHooks(quorum.Hooks{}),
+		quorum.WithLease(10*time.Second))
 	inner := lockWithin(t, outer.Context(), same, "bridge")
 	levelIs(t, f.Masters, outer, 2)
 	unlock(t, inner)

@@ -13,14 +13,14 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// foreign are hashes of applications' own, at the name of a lock.
+// foreign are hashes that an application keeps at the name of a lock.
 var foreign = map[string]map[string]string{
 	"a profile": {"name": "bob"},
 	"a count":   {"visits": "17"},
 	"a record":  {"name": "bob", "visits": "17"},
 }
 
-// noLock is what every answer about them says.
+// noLock is in every answer about such a hash.
 const noLock = `the key "bridge" holds a hash that is no lock`
 
 func spoil(t *testing.T, m *redistest.Master, name string, hash map[string]string) {
@@ -43,19 +43,21 @@ func intact(t *testing.T, ms []*redistest.Master, name string, hash map[string]s
 	}
 }
 
-// It is no lock that is held: waiting for its end would be in vain, and deleting it a loss. A minority of nodes with one is outvoted.
+// A hash of an application at the name is no lock: Lock neither waits for its end nor deletes it. A
+// minority of nodes with such a hash is outvoted.
 func TestHashOfAnApplicationAtTheName(t *testing.T) {
 	t.Parallel()
+	const lease = 600 * time.Millisecond
 	for what, hash := range foreign {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f := fleet(t, 3)
-			l := open(t, f, redlock.Open, quorum.WithLease(300*time.Millisecond))
+			l := open(t, f, redlock.Open, quorum.WithLease(lease))
 			all := open(t, f, multilock.Open)
 
 			spoil(t, f.Masters[0], "bridge", hash)
 			held := lock(t, l, "bridge")
-			pass(t, 600*time.Millisecond) // two leases: renewals and repairs meet the hash
+			pass(t, 2*lease) // renewals and repairs meet the hash
 			if !held.Valid() {
 				t.Errorf("one such hash: %v", held.Err())
 			}
@@ -81,7 +83,8 @@ func TestHashOfAnApplicationAtTheName(t *testing.T) {
 	}
 }
 
-// Waiters knock at one node first. Whichever it is, and though it cannot tell, the others hand the lock on.
+// Waiters probe one node first. The lock is handed on even if the probe node holds a foreign hash,
+// and publishes nothing.
 func TestWaitersPassAHashOfAnApplication(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -97,7 +100,7 @@ func TestWaitersPassAHashOfAnApplication(t *testing.T) {
 	}
 }
 
-// Where there is a lock it goes, name by name and node by node, whatever stands at the others.
+// ForceUnlock removes each lock on each node, whatever the other keys and nodes hold.
 func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -109,7 +112,7 @@ func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 	}
 	spoil(t, f.Masters[0], "ferry", hash)
 	for _, m := range f.Masters[1:] {
-		spoil(t, m, "ferry", map[string]string{"somebody:1": "1"})
+		spoil(t, m, "ferry", map[string]string{"other:1": "1"})
 	}
 	want(t, operator.ForceUnlock(short(t), "bridge", "tunnel", "ferry"), quorum.ErrUnavailable, noLock,
 		f.Masters[0].Addr(), f.Masters[1].Addr(), f.Masters[2].Addr())

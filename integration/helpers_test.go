@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// nodeTimeout is the nodes' time-out in lockers that open makes.
+	// nodeTimeout is the node timeout of the lockers that open returns.
 	nodeTimeout = 300 * time.Millisecond
-	// soon bounds what should happen at once, on a machine that is busy.
+	// soon bounds what should happen at once, even on a busy machine.
 	soon = 2 * time.Second
 )
 
@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fleet starts n redis-server processes and stops them when the test ends. Without redis-server the test is skipped.
+// fleet starts n redis-server processes and stops them when the test ends. Without redis-server the
+// test is skipped.
 func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	t.Helper()
 	f, err := redistest.StartReal(n, args...)
@@ -62,7 +63,8 @@ type addressed interface{ URLs() []string }
 // opener is redlock.Open or multilock.Open.
 type opener func(urls []string, opts ...quorum.Option) (*quorum.Locker, error)
 
-// open opens a Locker without quarantine and with nodeTimeout, unless opts say otherwise, and closes it when the test ends.
+// open opens a Locker without quarantine and with nodeTimeout, unless opts say otherwise, and
+// closes it when the test ends.
 func open(t *testing.T, nodes addressed, by opener, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()
 	usual := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
@@ -103,7 +105,8 @@ func unlock(t *testing.T, held *quorum.Lock) {
 	}
 }
 
-// keys reads the hash at a name from each master: nil where there is none. All of them have to answer.
+// keys reads the hash at a name from each master: nil where there is none. Every master has to
+// answer.
 func keys(t *testing.T, ms []*redistest.Master, name string) []map[string]string {
 	t.Helper()
 	all := make([]map[string]string, len(ms))
@@ -117,7 +120,8 @@ func keys(t *testing.T, ms []*redistest.Master, name string) []map[string]string
 	return all
 }
 
-// grantedByAll waits until all of the masters have granted the name: a lock needs no more than the rule does.
+// grantedByAll waits until all of the masters have granted the name: a lock itself needs no more
+// than a quorum.
 func grantedByAll(t *testing.T, ms []*redistest.Master, name string) {
 	t.Helper()
 	eventually(t, soon, func() bool {
@@ -140,7 +144,8 @@ func leftOver(t *testing.T, ms []*redistest.Master, names ...string) []string {
 	return left
 }
 
-// allLocks lists every lock on the masters, whatever its name: all keys that are not the library's own.
+// allLocks lists every lock on the masters, whatever its name: all keys that are not the library's
+// own.
 func allLocks(t *testing.T, ms []*redistest.Master) []string {
 	t.Helper()
 	var locks []string
@@ -156,7 +161,8 @@ func allLocks(t *testing.T, ms []*redistest.Master) []string {
 	return locks
 }
 
-// noLocks fails the test unless soon no lock is left on any of the masters, and none comes back for a while.
+// noLocks fails the test unless the masters soon hold no lock. It watches for another 100 ms that
+// none comes back.
 func noLocks(t *testing.T, ms []*redistest.Master) {
 	t.Helper()
 	var left []string
@@ -169,7 +175,7 @@ func noLocks(t *testing.T, ms []*redistest.Master) {
 	}
 }
 
-// sha is the hash by which a script of the library is called: it marks the call on the wire.
+// sha is the hash by which a script of the library is called: the hash marks the call on the wire.
 func sha(t *testing.T, script string) string {
 	t.Helper()
 	for _, s := range scripts.All() {
@@ -181,7 +187,7 @@ func sha(t *testing.T, script string) string {
 	return ""
 }
 
-// noKeys fails the test unless soon nothing is left of the names on any of the masters.
+// noKeys fails the test unless the masters soon hold nothing of the names.
 func noKeys(t *testing.T, ms []*redistest.Master, names ...string) {
 	t.Helper()
 	var left []string

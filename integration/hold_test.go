@@ -53,7 +53,7 @@ func TestHold(t *testing.T) {
 				select {
 				case <-got:
 					t.Fatal("two hold the lock")
-				case <-time.After(200 * time.Millisecond): // that nothing happens while the lock is held takes time to see
+				case <-time.After(200 * time.Millisecond): // nothing must happen while the lock is held
 				}
 				if !first.Valid() {
 					t.Errorf("not valid while held: %v", first.Err())
@@ -66,7 +66,7 @@ func TestHold(t *testing.T) {
 				case <-time.After(soon):
 				}
 				if second == nil {
-					t.Fatal("nobody got the lock after it was unlocked")
+					t.Fatal("no waiter got the lock after it was unlocked")
 				}
 				if second.Token() <= first.Token() || second.Owner() == first.Owner() {
 					t.Errorf("token %d then %d, owner %s then %s: want a higher token and another owner",
@@ -84,7 +84,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// Whoever waits on a node is woken by exactly one message when the lock becomes free there.
+// Each waiter on a node gets exactly one message when the lock becomes free there.
 func TestReleaseIsPublishedOncePerNode(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
@@ -110,8 +110,8 @@ func TestReleaseIsPublishedOncePerNode(t *testing.T) {
 	}
 }
 
-// listen subscribes to a lock's channel on each master, as a Redisson client does. What it returns ends that and tells what
-// was heard.
+// listen subscribes to a lock's channel on each master, as a Redisson client does. The function
+// that it returns unsubscribes, and returns the messages.
 func listen(t *testing.T, ms []*redistest.Master, name string) (heard func() [][]string) {
 	t.Helper()
 	channel := "redisson_lock__channel:{" + name + "}"
@@ -150,7 +150,7 @@ func listen(t *testing.T, ms []*redistest.Master, name string) (heard func() [][
 	}
 }
 
-// One call takes several names, all or none, and under one token.
+// One call takes several names under one token, all or none.
 func TestHoldSeveralNames(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -160,14 +160,15 @@ func TestHoldSeveralNames(t *testing.T) {
 	wantErr(t, err, quorum.ErrHeld)
 	noKeys(t, f.Masters, "a", "c")
 	unlock(t, single)
-	noKeys(t, f.Masters, "b") // a master that has not heard of the release yet would refuse, and be asked again with the renewal
+	noKeys(t, f.Masters, "b") // a master that has not run the release yet would refuse, until the renewal asks it again
 
 	all := lock(t, mine, "a", "b", "c")
 	if all.Token() <= single.Token() {
 		t.Errorf("token %d after %d", all.Token(), single.Token())
 	}
 	for _, name := range all.Names() {
-		eventually(t, soon, func() bool { return len(leftOver(t, f.Masters, name)) == 3 }, name+" stands on every master")
+		eventually(t, soon, func() bool { return len(leftOver(t, f.Masters, name)) == 3 },
+			name+" stands on every master")
 		counter, err := redis.Uint64(f.Masters[0].Do("GET", scripts.Prefix+"token:"+name))
 		must(t, err)
 		if counter < all.Token() {

@@ -20,7 +20,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// want fails the test unless err wraps the target, its text holds all the words, and it neither is endless nor tells a secret.
+// want fails the test unless err wraps the target, and its text holds all the words, is short and
+// tells no secret.
 func want(t *testing.T, err error, target error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, target) {
@@ -41,7 +42,7 @@ func want(t *testing.T, err error, target error, words ...string) {
 	}
 }
 
-// onlyKeys fails the test unless the masters hold no other keys than the library's marker and those allowed.
+// onlyKeys fails the test unless the masters hold only the library's marker and the allowed keys.
 func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
 	t.Helper()
 	allowed = append(allowed, "quorumlock:node")
@@ -58,21 +59,22 @@ func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
 	}
 }
 
-// noGoroutines fails the test at its end if goroutines are left that were not there now. For tests that are not parallel.
+// noGoroutines fails the test at its end if it leaves goroutines that do not run now. It is for
+// tests that are not parallel.
 func noGoroutines(t *testing.T) {
 	t.Helper()
 	now := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, now) })
 }
 
-// short bounds a call that should return at once, and would wait for ever.
+// short bounds a call that should return at once, and would otherwise wait for ever.
 func short(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// calls are all that takes names.
+// calls are all methods that take names.
 func calls(ctx context.Context, l *quorum.Locker) map[string]func(names ...string) error {
 	return map[string]func(names ...string) error{
 		"Lock":    func(names ...string) error { _, err := l.Lock(ctx, names...); return err },
@@ -216,7 +218,9 @@ func TestSameMasterTwice(t *testing.T) {
 	same, other := f.Masters[0], f.Masters[1]
 	byName := strings.Replace(same.URL(), "127.0.0.1", "localhost", 1)
 	pool := func() *redis.Pool {
-		p := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", same.Addr()) }}
+		p := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", same.Addr())
+		}}
 		t.Cleanup(func() { p.Close() })
 		return p
 	}
@@ -260,7 +264,7 @@ func TestSameMasterTwice(t *testing.T) {
 	onlyKeys(t, f.Masters)
 }
 
-// Nodes with one name are refused for that, before anything is asked of them: no error could tell which of them it is about.
+// Nodes that share a name are refused before any call: no error could tell which node it is about.
 func TestNodesNamedAlike(t *testing.T) {
 	f := fleet(t, 3)
 	noGoroutines(t)
@@ -303,8 +307,8 @@ func TestNodesNamedAlike(t *testing.T) {
 	must(t, one.Close())
 }
 
-// Two masters in networks of their own, or behind tunnels, may believe that they have one address: a node over a pool takes its
-// server's word for its name.
+// Two masters in separate networks, or behind tunnels, may report the same address. A node over a
+// pool takes its name from its server.
 func TestServersThatBelieveInOneAddress(t *testing.T) {
 	f := fleet(t, 2)
 	var pair []*node.Node
@@ -322,7 +326,7 @@ func TestServersThatBelieveInOneAddress(t *testing.T) {
 		t.Cleanup(func() { must(t, n.Close()) })
 		pair = append(pair, n)
 	}
-	for range 2 { // once reached, they have that name from the start
+	for range 2 { // a node that was reached keeps its name
 		l, err := multilock.New(pair)
 		must(t, err)
 		if pair[0].Name() != "10.0.0.1:6379" || pair[1].Name() != pair[0].Name() {
@@ -344,7 +348,8 @@ func (c sameAddress) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 	return reply, err
 }
 
-// Two addresses of one master that cannot be told at first, since one of them does not answer, never count as two grants.
+// Two addresses of one master never count as two grants, even if one does not answer at first and
+// hides that.
 func TestSameMasterTwiceComesOut(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 2)
@@ -369,7 +374,8 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	}
 
 	held := lock(t, most, "bridge") // two processes: a majority
-	// Whichever way the first master hears of the release first, the other way finds nothing: Unlock may take that for a loss.
+	// The first master gets the release over both addresses. The later one finds nothing, which
+	// Unlock may take for a loss.
 	if err := held.Unlock(short(t)); err != nil && !errors.Is(err, quorum.ErrLost) {
 		t.Error(err)
 	}
@@ -415,7 +421,8 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"retry 0", quorum.WithRetry(0, time.Second), []string{"retry", "0s", "1s"}},
 		{"retry negative", quorum.WithRetry(-1, time.Second), []string{"retry", "-1ns"}},
 		{"retry turned round", quorum.WithRetry(2*time.Second, time.Second), []string{"retry", "2s", "1s"}},
-		{"retry endless", quorum.WithRetry(10*time.Millisecond, 100*365*24*time.Hour), []string{"retry", "876000h0m0s", "24h0m0s"}},
+		{"retry endless",
+			quorum.WithRetry(10*time.Millisecond, 100*365*24*time.Hour), []string{"retry", "876000h0m0s", "24h0m0s"}},
 		{"retry both endless", quorum.WithRetry(math.MaxInt64, math.MaxInt64), []string{"retry", "24h0m0s"}},
 		{"max hold endless", quorum.WithMaxHold(math.MaxInt64), []string{"max hold", "8760h0m0s"}},
 		{"max hold negative", quorum.WithMaxHold(-1), []string{"max hold", "-1ns"}},
@@ -472,7 +479,8 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	unlock(t, held)
 }
 
-// The max lease is the deployment's: who has another one is refused at once, and changes nothing.
+// The max lease belongs to the deployment: a Locker with another one is refused at once, and
+// changes nothing.
 func TestTwoMaxLeases(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -545,7 +553,7 @@ func TestURLsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A password that was not percent-encoded ends where the URL's host is taken to end. What follows must not be told either.
+// An unescaped password may seem to end early. No error prints the rest of it either.
 func TestURLWithAnUnescapedPasswordTellsNothing(t *testing.T) {
 	for _, url := range []string{
 		"redis://default:1/s3cret@127.0.0.1:6379",
@@ -563,7 +571,8 @@ func TestURLWithAnUnescapedPasswordTellsNothing(t *testing.T) {
 	}
 }
 
-// permanently fails the test unless Lock returns at once with a node's permanent error, as TryLock does.
+// permanently fails the test unless Lock returns at once with a node's permanent error, as TryLock
+// does.
 func permanently(t *testing.T, l *quorum.Locker, words ...string) {
 	t.Helper()
 	for name, call := range calls(t.Context(), l) {
@@ -657,7 +666,7 @@ func TestReplicasAreNoNodes(t *testing.T) {
 		do(t, f.Masters[i], "REPLICAOF", host, port)
 	}
 	three := addresses(f.URLs()[:3])
-	before := open(t, three, redlock.Open) // has connections to what is a master yet
+	before := open(t, three, redlock.Open) // connects while all three are masters
 	unlock(t, lock(t, before, "bridge"))
 
 	follow(0)
@@ -694,7 +703,8 @@ func TestKeyOfAnotherTypeAtTheName(t *testing.T) {
 			}
 		}
 		for i, m := range f.Masters[n:] {
-			eventually(t, soon, func() bool { return do(t, m, "EXISTS", "bridge").(int64) == 0 }, fmt.Sprintf("nothing on master %d", n+i+1))
+			eventually(t, soon, func() bool { return do(t, m, "EXISTS", "bridge").(int64) == 0 },
+				fmt.Sprintf("nothing on master %d", n+i+1))
 		}
 	}
 

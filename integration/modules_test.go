@@ -49,7 +49,8 @@ replace github.com/quorumlock/quorumlock => "` + filepath.ToSlash(root) + `"
 	} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	list := exec.CommandContext(t.Context(), "go", "list", "-C", dir, "-mod=mod", "-m", "-f", "{{if not .Main}}{{.Path}}{{end}}", "all")
+	list := exec.CommandContext(t.Context(), "go", "list", "-C", dir, "-mod=mod", "-m",
+		"-f", "{{if not .Main}}{{.Path}}{{end}}", "all")
 	list.Env = append(os.Environ(), "GOWORK=off")
 	list.Stderr = os.Stderr
 	listed, err := list.Output()

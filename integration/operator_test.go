@@ -17,7 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// ended waits for a lock's context and returns its cause.
+// ended waits until a lock's context ends, and returns its cause.
 func ended(t *testing.T, held *quorum.Lock, bound time.Duration) error {
 	t.Helper()
 	select {
@@ -47,7 +47,8 @@ func TestForceUnlock(t *testing.T) {
 			cause := ended(t, held, lease)
 			wantErr(t, cause, quorum.ErrLost)
 			want(t, cause, quorum.ErrLost, "node 127.0.0.1:")
-			// Time passing is the point: renewals and repairs of two leases would bring it back.
+			// Time passing is the point: renewals and repairs within two leases would bring the
+			// lock back.
 			began, looks := time.Now(), 0
 			for time.Since(began) < 2*lease {
 				if left := leftOver(t, f.Masters, "bridge"); len(left) > 0 {
@@ -58,7 +59,7 @@ func TestForceUnlock(t *testing.T) {
 			if looks < 20 {
 				t.Errorf("only %d looks", looks)
 			}
-			noKeys(t, f.Masters, "tunnel") // the rest of it is let go of when the holder learns
+			noKeys(t, f.Masters, "tunnel") // the holder releases the rest when it learns of the loss
 			next := lock(t, operator, "bridge")
 			if next.Token() <= token {
 				t.Errorf("token %d after %d", next.Token(), token)
@@ -72,8 +73,8 @@ func TestForceUnlock(t *testing.T) {
 	}
 }
 
-// The masters hear the operator one after another, with time for several renewals between: no repair may bring the lock back
-// where it was taken away first.
+// ForceUnlock reaches the masters one after another, with several renewals between. No repair
+// brings the lock back on a master that was forced first.
 func TestForceUnlockOverSlowPaths(t *testing.T) {
 	t.Parallel()
 	const lease = 300 * time.Millisecond
@@ -123,7 +124,7 @@ func TestInspect(t *testing.T) {
 	must(t, err)
 	if state.Name != "bridge" || state.Owner != outer.Owner() || state.Level != 2 || state.Token != outer.Token() ||
 		state.TTL <= 25*time.Second || state.TTL > 30*time.Second || len(state.Nodes) != 3 {
-		t.Errorf("by the rule: %+v", state)
+		t.Errorf("by the quorum rule: %+v", state)
 	}
 	for i, n := range state.Nodes {
 		addr := f.Masters[i].Addr()
@@ -135,15 +136,17 @@ func TestInspect(t *testing.T) {
 			if !errors.As(n.Err, &failed) || failed.Node != addr || n.Owner != "" {
 				t.Errorf("the dead node: %+v", n)
 			}
-		case n.Err != nil || n.Owner != outer.Owner() || n.Level != 2 || n.Token != outer.Token() || n.TTL <= 25*time.Second || n.Quarantine != 0:
+		case n.Err != nil || n.Owner != outer.Owner() || n.Level != 2 || n.Token != outer.Token() ||
+			n.TTL <= 25*time.Second || n.Quarantine != 0:
 			t.Errorf("node %d: %+v", i+1, n)
 		}
 	}
 
-	// A minority is no owner by the rule, and stays visible at its node.
-	do(t, f.Masters[0], "HSET", "ferry", "somebody:1", "3")
+	// A minority does not make an owner, but Inspect shows it at its node.
+	do(t, f.Masters[0], "HSET", "ferry", "other:1", "3")
 	minority, err := l.Inspect(t.Context(), "ferry")
-	if err != nil || minority.Owner != "" || minority.Nodes[0].Owner != "somebody:1" || minority.Nodes[0].Level != 3 || minority.Nodes[0].TTL != -1 {
+	if err != nil || minority.Owner != "" || minority.Nodes[0].Owner != "other:1" ||
+		minority.Nodes[0].Level != 3 || minority.Nodes[0].TTL != -1 {
 		t.Errorf("a minority: %+v, %v", minority, err)
 	}
 	unlock(t, inner)
@@ -172,8 +175,13 @@ func TestCloseWithLocksHeld(t *testing.T) {
 			inner := lockWithin(t, held.Context(), l, "bridge")
 			waiting := make(chan error, 1)
 			go func() { _, err := l.Lock(t.Context(), "bridge"); waiting <- err }()
-			// Two renewals happen first, so that the next would fall between Close and the end of the lease.
-			eventually(t, 2*lease, func() bool { return time.Until(held.Deadline()) < lease*3/4 && time.Until(held.Deadline()) > lease*2/3 }, "a third of the lease is nearly over")
+			// Two renewals happen first: the next would fall between Close and the end of the
+			// lease.
+			eventually(t, 2*lease, func() bool {
+				left := time.Until(held.Deadline())
+				return left > lease*2/3 && left < lease*3/4
+			},
+				"a third of the lease is nearly over")
 
 			began := time.Now()
 			must(t, l.With().Close())
@@ -208,7 +216,7 @@ func TestCloseWithLocksHeld(t *testing.T) {
 			}
 			must(t, l.Close())
 
-			last := make([]int64, 3) // no renewal: what is left only falls, to the end
+			last := make([]int64, 3) // without renewals the time to live only falls
 			eventually(t, lease+100*time.Millisecond, func() bool {
 				gone := 0
 				for i, m := range f.Masters {
@@ -229,7 +237,7 @@ func TestCloseWithLocksHeld(t *testing.T) {
 	}
 }
 
-// record is what hooks and log tell.
+// record keeps what the hooks and the log report.
 type record struct {
 	mu   sync.Mutex
 	told []string
@@ -259,7 +267,8 @@ func TestHooksAndLogger(t *testing.T) {
 	f := fleet(t, 3)
 	r := &record{}
 	lost := make(chan error, 1)
-	l := open(t, f, redlock.Open, quorum.WithLease(300*time.Millisecond), quorum.WithLogger(slog.New(slog.NewTextHandler(r, nil))),
+	l := open(t, f, redlock.Open, quorum.WithLease(300*time.Millisecond),
+		quorum.WithLogger(slog.New(slog.NewTextHandler(r, nil))),
 		quorum.WithHooks(quorum.Hooks{
 			Acquired: func(l *quorum.Lock) { r.tell("acquired " + l.Names()[0]) },
 			Released: func(l *quorum.Lock) { r.tell("released " + l.Names()[0]) },

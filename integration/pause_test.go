@@ -15,7 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// A process that was stopped for longer than its lease must not believe for a moment that it still holds the lock.
+// A process that was stopped for longer than its lease never takes the lock for held.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -52,7 +52,7 @@ func TestPausedHolder(t *testing.T) {
 	_, err = orders.Write([]byte("\n"))
 	must(t, err)
 	say("watching")
-	pass(t, 30*time.Millisecond) // so that the pause does not find it still at saying that
+	pass(t, 30*time.Millisecond) // the child has finished printing by then
 	must(t, holder.Process.Signal(syscall.SIGSTOP))
 	others := open(t, f, redlock.Open)
 	stopped := time.Now()

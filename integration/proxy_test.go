@@ -44,7 +44,7 @@ func (n *network) each(do func(*proxy)) {
 	}
 }
 
-// saw counts over all proxies how often the text was sent to the masters.
+// saw counts how often the text was sent to the masters, over all proxies.
 func (n *network) saw(text string) int {
 	times := 0
 	n.each(func(p *proxy) { times += p.saw(text) })
@@ -59,8 +59,8 @@ const (
 	replies                   // from it
 )
 
-// weather is what happens to bytes in one direction. As on a real network, what a client sent before it closed its end still
-// arrives, however late: that makes ghosts.
+// weather is what happens to bytes in one direction. As on a real network, what a client sent
+// before it closed its end still arrives, however late.
 type weather struct {
 	latency, jitter time.Duration // each piece is late by latency and a random time up to jitter; order is kept
 	held            bool          // nothing arrives until this ends, then everything does
@@ -79,9 +79,9 @@ type proxy struct {
 	changed chan struct{} // closed when now changes
 	conns   []*carried
 	sent    bytes.Buffer // all that clients sent
-	trap    string       // a request that contains it springs the trap:
-	trapped direction    // what goes in this direction is held from then on
-	muted   string       // replies that contain it are lost, and nobody notices
+	trap    string       // a request that contains it sets off the trap
+	trapped direction    // the direction that is held from then on
+	muted   string       // replies that contain it are lost, and the connection goes on
 	lost    int          // pieces dropped
 	flying  int          // pieces on their way
 }
@@ -111,14 +111,16 @@ func (p *proxy) set(d direction, w weather) {
 	p.changed = make(chan struct{})
 }
 
-// holdAt holds what goes in one direction from the first request on that contains the text: that request, or its reply.
+// holdAt holds one direction from the first request that contains the text: that request or its
+// reply is the first that is held.
 func (p *proxy) holdAt(text string, d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trap, p.trapped = text, d
 }
 
-// mute loses what masters send that contains the text, without a trace: it is for messages, which nobody counts.
+// mute loses replies that contain the text, and cuts no connection for that: it is for messages,
+// which are not counted.
 func (p *proxy) mute(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +134,8 @@ func (p *proxy) heal() {
 	p.set(replies, weather{})
 }
 
-// hangUp ends every connection on the clients' side. What they had sent still arrives, even if new connections are faster.
+// hangUp closes every connection on the clients' side. What the clients had sent still arrives,
+// even after data on newer connections.
 func (p *proxy) hangUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,14 +144,14 @@ func (p *proxy) hangUp() {
 	}
 }
 
-// arrived tells that nothing is on its way.
+// arrived reports whether nothing is on its way.
 func (p *proxy) arrived() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.flying == 0
 }
 
-// cut ends every connection, as a reset of the path would.
+// cut closes every connection on both sides, as a reset of the path would.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,14 +160,14 @@ func (p *proxy) cut() {
 	}
 }
 
-// saw counts how often the text was sent towards the master, whether it arrived or not.
+// saw counts how often the text was sent to the master, whether or not it arrived.
 func (p *proxy) saw(text string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return bytes.Count(p.sent.Bytes(), []byte(text))
 }
 
-// drops tells how many pieces were lost so far.
+// drops returns how many pieces were lost so far.
 func (p *proxy) drops() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,13 +206,13 @@ func (p *proxy) accept() {
 	}
 }
 
-// piece is what was read at once, and when it is to arrive.
+// piece is what one read returned, and when it is to arrive.
 type piece struct {
 	bytes []byte
 	due   time.Time
 }
 
-// carry takes what comes from one end to the other, then closes that.
+// carry forwards what comes from one end to the other, then closes the other.
 func (p *proxy) carry(c *carried, d direction, from net.Conn) {
 	pieces := make(chan piece, 1024)
 	p.running.Go(func() {
@@ -228,19 +231,19 @@ func (p *proxy) carry(c *carried, d direction, from net.Conn) {
 	to := c.ends[d]
 	for piece := range pieces {
 		if p.await(d, piece.due) && !p.drop(c, d, piece.bytes) {
-			to.Write(piece.bytes) // when it fails the rest is of no interest, but is read to the end
+			to.Write(piece.bytes) // on failure the rest is read, and dropped
 		}
 		p.land()
 	}
 	if half, ok := to.(*net.TCPConn); ok && d == requests {
-		half.CloseWrite() // the master answers what it has heard, then closes its end
+		half.CloseWrite() // the master answers what has arrived, then closes its end
 		return
 	}
 	to.Close()
 	from.Close()
 }
 
-// take notes what a client sent, and decides when it arrives.
+// take records what a client sent, and decides when it arrives.
 func (p *proxy) take(d direction, text []byte) piece {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,7 +291,7 @@ func (p *proxy) await(d direction, due time.Time) bool {
 	}
 }
 
-// drop decides whether a piece is lost.
+// drop reports whether a piece is lost.
 func (p *proxy) drop(c *carried, d direction, text []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

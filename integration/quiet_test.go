@@ -9,7 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// While a lock is held for long, those who wait for it leave the nodes alone, whatever they cannot have or hear.
+// While a lock is held for long, its waiters send few commands, even if the holder has a bare
+// majority or no waiter can subscribe.
 func TestLongWaitsAreQuiet(t *testing.T) {
 	const lockers = 8
 	for _, c := range []struct {
@@ -19,13 +20,14 @@ func TestLongWaitsAreQuiet(t *testing.T) {
 	}{
 		{"as usual", func(*testing.T, []*redistest.Master) {}, 300},
 		{"the holder has a bare majority", func(t *testing.T, m []*redistest.Master) { do(t, m[2], "DEL", "k") }, 300},
-		{"nobody may subscribe", func(t *testing.T, ms []*redistest.Master) {
+		{"subscribing is forbidden", func(t *testing.T, ms []*redistest.Master) {
 			for _, m := range ms {
 				do(t, m, "ACL", "SETUSER", "default", "-@pubsub", "+publish")
 			}
 		}, 900}, // polls every 100 ms or so
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			f := fleet(t, 3)
 			held := lock(t, open(t, f, redlock.Open), "k")
 			c.prepare(t, f.Masters)
@@ -40,10 +42,10 @@ func TestLongWaitsAreQuiet(t *testing.T) {
 					results <- got
 				}()
 			}
-			pass(t, 2*time.Second) // until they have calmed down
-			before := asked(t, f.Masters)
+			pass(t, 2*time.Second) // until the waiters have backed off
+			before := commands(t, f.Masters)
 			pass(t, time.Second)
-			more := asked(t, f.Masters) - before
+			more := commands(t, f.Masters) - before
 			t.Logf("%d commands in a second", more)
 			if more > c.most {
 				t.Errorf("%d commands in a second, for %d lockers that wait, want %d at most", more, lockers, c.most)
@@ -56,7 +58,7 @@ func TestLongWaitsAreQuiet(t *testing.T) {
 				}
 			}
 			if took := time.Since(since); took > lockers*wakes {
-				t.Errorf("it took %v until all had had it", took)
+				t.Errorf("it took %v until every locker had held it", took)
 			}
 			noLocks(t, f.Masters)
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// A vote that comes late, after its attempt was lost or given up, is taken back.
+// A vote that arrives after its attempt failed or was given up is released.
 func TestLostRacesLeaveNothing(t *testing.T) {
 	for how, patience := range map[string]func() time.Duration{
 		"waited for":     func() time.Duration { return soon },
@@ -65,14 +65,16 @@ func TestLostRacesLeaveNothing(t *testing.T) {
 			t.Logf("%d races lost, %d won; nothing was left %v after the last", lost.Load(), won.Load(),
 				(time.Since(over) - 100*time.Millisecond).Round(time.Millisecond))
 			if how == "waited for" && won.Load() == 0 {
-				t.Error("nobody ever won")
+				t.Error("no attempt ever won")
 			}
 		})
 	}
 }
 
-// A request for a grant may arrive on a connection that is long dead, after the release of its owner came on the next one.
+// A request for a grant may arrive over a dead connection, after its owner's release over the next
+// one.
 func TestAcquireThatArrivesAfterItsRelease(t *testing.T) {
+	t.Parallel()
 	const late = 2 * nodeTimeout
 	for how, run := range map[string]func(*testing.T, *quorum.Locker, *network){
 		"its copy was granted and unlocked": func(t *testing.T, locker *quorum.Locker, net *network) {

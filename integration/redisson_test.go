@@ -9,8 +9,9 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// peer is another implementation of the wire format that we share with Redisson, on one master. It is written from
-// docs/design.md §4.2 alone and calls nothing of the library, which could otherwise agree with itself about a mistake.
+// peer is another implementation of the wire format that the library shares with Redisson, on one
+// master. It is written from docs/design.md §4.2 alone and calls nothing of the library, which
+// could otherwise agree with itself about a mistake.
 type peer struct {
 	t      *testing.T
 	master *redistest.Master
@@ -21,7 +22,7 @@ const (
 	peerLease = 30 * time.Second
 
 	// peerEnter replies with the owner's level, and with the milliseconds until the lock expires.
-	// The level is 0 for an owner who is refused.
+	// The level is 0 for an owner that is refused.
 	peerEnter = `
 		local lock, owner, lease = KEYS[1], ARGV[1], ARGV[2]
 		local others = redis.call('HLEN', lock) - redis.call('HEXISTS', lock, owner)
@@ -32,7 +33,8 @@ const (
 		end
 		return {level, redis.call('PTTL', lock)}`
 
-	// peerLeave replies with the level that is left, or with -1 for an owner who does not hold the lock.
+	// peerLeave replies with the level that is left, or with -1 for an owner that does not hold the
+	// lock.
 	peerLeave = `
 		local lock, owner, channel = KEYS[1], ARGV[1], ARGV[2]
 		local level = tonumber(redis.call('HGET', lock, owner) or 0)
@@ -56,7 +58,8 @@ func peersOn(t *testing.T, f *redistest.Fleet) []peer {
 
 func peerChannel(name string) string { return "redisson_lock__channel:{" + name + "}" }
 
-// Lock enters the lock once more, without waiting. It returns the level, 0 when refused, and the time until the lock expires.
+// Lock enters the lock once more, without waiting. It returns the level, 0 when refused, and the
+// time until the lock expires.
 func (p peer) Lock(name string) (level int, left time.Duration) {
 	p.t.Helper()
 	reply, err := redis.Ints(do(p.t, p.master, "EVAL", peerEnter, 1, name, peerOwner, peerLease.Milliseconds()), nil)
@@ -75,8 +78,8 @@ func (p peer) Unlock(name string) (level int) {
 	return level
 }
 
-// Wait subscribes to the releases of a name. The function that it returns blocks until one is published, at most for soon, and
-// returns its payload.
+// Wait subscribes to the releases of a name. The function that it returns blocks until one is
+// published, at most for soon, and returns its payload.
 func (p peer) Wait(name string) (payload func() string) {
 	p.t.Helper()
 	c, err := redis.Dial("tcp", p.master.Addr(), redis.DialConnectTimeout(soon), redis.DialReadTimeout(soon))
@@ -111,7 +114,7 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 	w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
 	for _, p := range peers {
 		if level := p.Unlock("k"); level != 1 {
-			t.Fatalf("the peer leaves once of twice: level %d", level)
+			t.Fatalf("the peer leaves the first of two levels: level %d", level)
 		}
 	}
 	if len(w) > 0 {
@@ -124,7 +127,8 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 	woken(t, w, since, wakes)
 }
 
-// A Java waiter subscribes, tries again, and waits for a message on each master's channel: its payload must be 0.
+// A Java waiter subscribes, tries again, and waits for a message on each master's channel: its
+// payload must be 0.
 func TestOurReleaseWakesARedissonWaiter(t *testing.T) {
 	f := fleet(t, 3)
 	held := lock(t, open(t, f, redlock.Open), "k")

@@ -12,7 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// levelIs fails the test unless the owner stands at that level on every master, soon and from then on.
+// levelIs fails the test unless the owner soon has that level on every master, and keeps it.
 func levelIs(t *testing.T, ms []*redistest.Master, held *quorum.Lock, level int) {
 	t.Helper()
 	var seen []map[string]string
@@ -49,7 +49,7 @@ func TestReenter(t *testing.T) {
 	innermost := lockWithin(t, inner.Context(), locker, name)
 	levelIs(t, f.Masters, outer, 3)
 
-	// The flow is what counts, not the process or the handle.
+	// The flow decides, not the process or the handle.
 	fresh := make(chan error, 1)
 	go func() {
 		_, err := locker.TryLock(t.Context(), name)
@@ -111,7 +111,7 @@ func TestFlowThatHoldsSomeOfTheNames(t *testing.T) {
 	noKeys(t, f.Masters, "free", "free too")
 	levelIs(t, f.Masters, outer, 1)
 
-	// Names that it holds none of are another lock, held beside the first.
+	// Names that the flow does not hold make another lock, beside the first.
 	beside := lockWithin(t, outer.Context(), locker, "free", "free too")
 	both := lockWithin(t, beside.Context(), locker, "held")
 	levelIs(t, f.Masters, outer, 2)
@@ -137,7 +137,10 @@ func TestFromContext(t *testing.T) {
 		in   context.Context
 		name string
 		lock *quorum.Lock
-	}{{a.Context(), "a", a}, {a.Context(), "b", nil}, {b.Context(), "a", a}, {b.Context(), "b", b}, {derived, "a", again}, {derived, "b", b}, {derived, "c", nil}} {
+	}{
+		{a.Context(), "a", a}, {a.Context(), "b", nil}, {b.Context(), "a", a}, {b.Context(), "b", b},
+		{derived, "a", again}, {derived, "b", b}, {derived, "c", nil},
+	} {
 		got, ok := quorum.FromContext(want.in, want.name)
 		if got != want.lock || ok != (want.lock != nil) {
 			t.Errorf("%s: found %p, %v, want %p", want.name, got, ok, want.lock)
@@ -154,12 +157,13 @@ func TestFromContext(t *testing.T) {
 	}
 }
 
-// A server that ran a nested acquire whose reply was lost says level 2; once it is reached again it must say 1, and the
-// outer lock must have stood all the time.
+// A nested acquire whose reply is lost raises a server's level to 2. The level falls to 1 once the
+// server is reached again, and the outer lock is held all the time.
 func TestLostReplyToNestedAcquire(t *testing.T) {
+	t.Parallel()
 	for kind, patience := range map[string]time.Duration{
-		"given up before the time-out": nodeTimeout / 3,
-		"until the time-out":           soon,
+		"given up before the timeout": nodeTimeout / 3,
+		"until the timeout":           soon,
 	} {
 		for _, lost := range []int{2, 3} {
 			t.Run(kind+", "+strconv.Itoa(lost)+" of 3 lost", func(t *testing.T) {
@@ -187,7 +191,8 @@ func TestLostReplyToNestedAcquire(t *testing.T) {
 				net.each((*proxy).heal)
 				levelIs(t, f.Masters, outer, 1)
 
-				eventually(t, soon, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil }, "the nodes answer again")
+				eventually(t, soon, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil },
+					"the nodes answer again")
 				inner := lockWithin(t, outer.Context(), locker, "account")
 				levelIs(t, f.Masters, outer, 2)
 				unlock(t, inner)
@@ -199,8 +204,9 @@ func TestLostReplyToNestedAcquire(t *testing.T) {
 	}
 }
 
-// The release of an inner level that the servers ran, but whose reply was lost, lets go of that level only, and once.
+// A release of an inner level whose reply was lost lowers the level exactly once.
 func TestLostReplyToNestedRelease(t *testing.T) {
+	t.Parallel()
 	for kind, spoil := range map[string]func(*proxy){
 		"dropped":            func(p *proxy) { p.set(replies, weather{dropped: true}) },
 		"connection cut off": func(p *proxy) { p.set(replies, weather{held: true}) },
@@ -227,14 +233,15 @@ func TestLostReplyToNestedRelease(t *testing.T) {
 				}
 				select {
 				case err := <-done:
-					must(t, err) // the handle's own count decides
+					must(t, err) // the handle's own level decides
 				case <-time.After(soon):
 					t.Fatal("Unlock of the inner level did not return")
 				}
 				net.each((*proxy).heal)
 				levelIs(t, f.Masters, outer, 2)
 				if !outer.Valid() || !middle.Valid() || outer.Level() != 2 {
-					t.Errorf("valid: outer %v, middle %v; level %d: want 2", outer.Valid(), middle.Valid(), outer.Level())
+					t.Errorf("valid: outer %v, middle %v; level %d: want 2",
+						outer.Valid(), middle.Valid(), outer.Level())
 				}
 				unlock(t, middle)
 				levelIs(t, f.Masters, outer, 1)
@@ -245,8 +252,8 @@ func TestLostReplyToNestedRelease(t *testing.T) {
 	}
 }
 
-// A nested release that never reached the servers must not leave them one level high for ever: Redisson clients and people read
-// it there.
+// A nested release that never reached the servers does not leave their level too high for ever:
+// Redisson clients and operators read it.
 func TestNestedReleaseThatDidNotArrive(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -262,12 +269,14 @@ func TestNestedReleaseThatDidNotArrive(t *testing.T) {
 		t.Errorf("outer lock: valid %v, level %d", outer.Valid(), outer.Level())
 	}
 	levelIs(t, f.Masters, outer, 1)
-	eventually(t, soon, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil }, "the nodes answer again")
+	eventually(t, soon, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil },
+		"the nodes answer again")
 	unlock(t, outer)
 	noLocks(t, f.Masters)
 }
 
-// PERSIST makes a lease longer than any, so entering again must not shorten it to a lease: the holder counts on what Extend got.
+// PERSIST makes a lease endless. Entering again does not shorten it: the holder relies on what
+// Extend got.
 func TestReenterAfterPersist(t *testing.T) {
 	t.Parallel()
 	const lease, extended = 300 * time.Millisecond, 10 * time.Second

@@ -13,12 +13,16 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// A release that the masters refuse is no loss of the lock, and is carried out as soon as they take it.
+// A release that the masters refuse is no loss of the lock, and is carried out as soon as they
+// accept it.
 func TestReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
 	for what, refusal := range map[string]struct {
 		begin, end []any
 	}{
-		"too few replicas": {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		"too few replicas": {
+			[]any{"CONFIG", "SET", "min-replicas-to-write", "1"},
+			[]any{"CONFIG", "SET", "min-replicas-to-write", "0"},
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := fleet(t, 3)
@@ -42,7 +46,8 @@ func TestReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
 	}
 }
 
-// A server that is busy with a script of somebody's carries nothing out; the release waits for it.
+// A server that is busy with another client's script runs nothing else. The release waits until the
+// server is free.
 func TestReleaseToBusyMasters(t *testing.T) {
 	f := fleet(t, 3, "--busy-reply-threshold", "1")
 	locker := open(t, f, redlock.Open)
@@ -69,7 +74,7 @@ func TestReleaseToBusyMasters(t *testing.T) {
 	noKeys(t, f.Masters, "busy")
 }
 
-// A log handler that uses the locker again holds nobody up.
+// A log handler may call the Locker: the library holds no mutex while it logs.
 func TestLogHandlerMayComeBack(t *testing.T) {
 	f := fleet(t, 3)
 	comeBack := make(chan error, 1)
@@ -106,7 +111,7 @@ func (h *reentrantHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// Lock goes on waiting for a holder when one node of three cannot be used for ever: the others are enough.
+// Lock goes on waiting when one node of three is closed for good: the others are enough.
 func TestOneClosedNodeDoesNotEndTheWaiting(t *testing.T) {
 	f := fleet(t, 3)
 	var nodes []*node.Node
@@ -140,19 +145,21 @@ func TestOneClosedNodeDoesNotEndTheWaiting(t *testing.T) {
 	must(t, <-got)
 }
 
-// A deadline that comes earlier than was known, because a node forgot, ends the context then.
+// A deadline moves closer when a node forgot the lock. The context ends at the new deadline.
 func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
+	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
 	locker := open(t, net, redlock.Open, quorum.WithFixedLease(time.Second))
 	held := lock(t, locker, "nearer")
 	eventually(t, soon, func() bool { return keys(t, f.Masters, "nearer")[2] != nil }, "all three granted")
-	pass(t, 50*time.Millisecond) // for the third grant to be heard of
+	pass(t, 50*time.Millisecond) // until the third grant has arrived
 	net.proxies[2].set(requests, weather{dropped: true})
 	must(t, held.Extend(t.Context(), 10*time.Second)) // the first two
 	_, err := f.Masters[0].Do("DEL", "nearer")
 	must(t, err)
-	wantErr(t, held.Extend(t.Context(), 2*time.Second), quorum.ErrUnavailable) // the second only: the first has forgotten
+	// The second only: the first has forgotten.
+	wantErr(t, held.Extend(t.Context(), 2*time.Second), quorum.ErrUnavailable)
 	select {
 	case <-held.Context().Done():
 		if held.Valid() {
@@ -163,7 +170,7 @@ func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
 	}
 }
 
-// An error in which a loss comes to light says once of each node what it said.
+// An error that reveals a loss names each node once.
 func TestExtendOfALostLockNamesEachNodeOnce(t *testing.T) {
 	f := fleet(t, 3)
 	held := lock(t, open(t, f, redlock.Open), "gone")

@@ -17,7 +17,8 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// careful opens a Locker that keeps nodes which forgot in quarantine, and closes it when the test ends.
+// careful opens a Locker that keeps nodes in quarantine after they forgot, and closes it when the
+// test ends.
 func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()
 	usual := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithMaxLease(maxLease))
@@ -27,7 +28,7 @@ func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, o
 	return locker
 }
 
-// admit gives the operator's word for the masters.
+// admit admits the masters, as an operator does.
 func admit(t *testing.T, maxLease time.Duration, ms ...*redistest.Master) {
 	t.Helper()
 	for _, m := range ms {
@@ -38,14 +39,14 @@ func admit(t *testing.T, maxLease time.Duration, ms ...*redistest.Master) {
 	}
 }
 
-// restart is a crash and a new start.
+// restart kills a master and starts it again.
 func restart(t *testing.T, m *redistest.Master) {
 	t.Helper()
 	must(t, m.Kill())
 	must(t, m.Start())
 }
 
-// resync has a master take over the dataset of an empty one, over the connections that it has.
+// resync gives a master the dataset of an empty one, and keeps the master's connections.
 func resync(t *testing.T, m *redistest.Master) {
 	t.Helper()
 	empty := fleet(t, 1, "--repl-diskless-sync-delay", "0").Masters[0]
@@ -70,8 +71,9 @@ var ways = []struct {
 	{"resync", 2 * time.Second, resync},
 }
 
-// A holds on masters 1 and 2 since 3 is another's, 2 forgets and 3 becomes free: then B could have 2 and 3. It does not, while A
-// holds, because of the quarantine; without, the same schedule shows two holders.
+// A holds on masters 1 and 2, because 3 has another owner. Then 2 forgets, and 3 becomes free: B
+// could get 2 and 3. The quarantine prevents that while A holds. Without it the same schedule shows
+// two holders.
 func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
@@ -93,7 +95,8 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 			defer cancel()
 			second, err := b.Lock(ctx, "bridge")
 			must(t, err)
-			t.Logf("%d attempts of B met the quarantine; B was granted %v after A's end", quarantines, time.Since(ended))
+			t.Logf("%d attempts of B met the quarantine; B was granted %v after A's end",
+				quarantines, time.Since(ended))
 			if second.Token() <= first.Token() {
 				t.Errorf("token %d after %d", second.Token(), first.Token())
 			}
@@ -112,14 +115,15 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 	}
 }
 
-// voteTwice runs that schedule until A's end. Second is not nil when B was granted while A held: both were Valid at one time.
-func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time.Duration, forget func(*testing.T, *redistest.Master)) (
-	first, second *quorum.Lock, quarantines int) {
+// voteTwice runs that schedule until A's lock ends. The second lock is not nil if B got it while A
+// held: both were Valid at one time.
+func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time.Duration,
+	forget func(*testing.T, *redistest.Master)) (first, second *quorum.Lock, quarantines int) {
 	t.Helper()
 	unlock(t, lock(t, b, "warm up")) // B has its connections
-	do(t, f.Masters[2], "HSET", "bridge", "somebody:1", "1")
+	do(t, f.Masters[2], "HSET", "bridge", "other:1", "1")
 	do(t, f.Masters[2], "PEXPIRE", "bridge", "60000")
-	// Not renewed: it hears nothing of what its masters do.
+	// A does not renew, so it learns nothing from its masters.
 	first = lock(t, a.With(quorum.WithFixedLease(lease)), "bridge")
 	for i, hash := range keys(t, f.Masters, "bridge") {
 		if _, ok := hash[first.Owner()]; ok != (i < 2) {
@@ -148,7 +152,8 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 	return first, nil, quarantines
 }
 
-// vow is what a master says at one instant: whether the key is there, and how long it is in quarantine.
+// vow returns a master's state at one instant: whether the key exists, and how long the quarantine
+// lasts.
 func vow(t *testing.T, m *redistest.Master, name string) (there bool, quarantine time.Duration, known bool) {
 	t.Helper()
 	reply, err := redis.Ints(m.Do("EVAL", `local t = redis.call('TIME')
@@ -159,7 +164,8 @@ func vow(t *testing.T, m *redistest.Master, name string) (there bool, quarantine
 	return reply[0] == 1, time.Duration(reply[1]) * time.Millisecond, reply[2] == 1
 }
 
-// A holder's renewals put its key back on a master that forgot, but only when that is admitted.
+// A holder's renewals put its key back on a master that forgot, but only once the master is
+// admitted.
 func TestRepairWaitsForTheEndOfQuarantine(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways[:2] {
@@ -171,7 +177,8 @@ func TestRepairWaitsForTheEndOfQuarantine(t *testing.T) {
 			a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(600*time.Millisecond))
 			held := lock(t, a, "bridge")
 			third := f.Masters[2]
-			eventually(t, soon, func() bool { there, _, _ := vow(t, third, "bridge"); return there }, "A is on all masters")
+			eventually(t, soon, func() bool { there, _, _ := vow(t, third, "bridge"); return there },
+				"A is on all masters")
 			way.forget(t, third)
 
 			began, looks := time.Now(), 0
@@ -185,7 +192,8 @@ func TestRepairWaitsForTheEndOfQuarantine(t *testing.T) {
 				}
 				return there
 			}) {
-				t.Fatalf("the key is not there again; A: valid %v, %v; keys %v", held.Valid(), held.Err(), keys(t, f.Masters, "bridge"))
+				t.Fatalf("the key is not there again; A: valid %v, %v; keys %v",
+					held.Valid(), held.Err(), keys(t, f.Masters, "bridge"))
 			}
 			if looks < 20 || time.Since(began) < maxLease/2 {
 				t.Errorf("only %d looks in %v", looks, time.Since(began))
@@ -211,22 +219,25 @@ func TestRepairFollowsTheOperatorsWord(t *testing.T) {
 	a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(600*time.Millisecond))
 	held := lock(t, a, "bridge")
 	restart(t, f.Masters[2])
-	// Time passing is the point: two rounds of renewal find the master in quarantine.
+	// Time passing is the point: two renewals find the master in quarantine.
 	pass(t, 500*time.Millisecond)
 	if there, left, _ := vow(t, f.Masters[2], "bridge"); there || left < maxLease/2 {
 		t.Fatalf("in quarantine: key there %v, %v left", there, left)
 	}
 	admit(t, maxLease, f.Masters[2])
 	began := time.Now()
-	eventually(t, soon, func() bool { there, _, _ := vow(t, f.Masters[2], "bridge"); return there }, "repair after Admit")
+	eventually(t, soon, func() bool { there, _, _ := vow(t, f.Masters[2], "bridge"); return there },
+		"repair after Admit")
 	t.Logf("repaired %v after Admit", time.Since(began))
-	if counter := string(do(t, f.Masters[2], "GET", "quorumlock:token:bridge").([]byte)); counter != strconv.FormatUint(held.Token(), 10) {
+	counter := string(do(t, f.Masters[2], "GET", "quorumlock:token:bridge").([]byte))
+	if counter != strconv.FormatUint(held.Token(), 10) {
 		t.Errorf("token counter %s, want the token carried, %d", counter, held.Token())
 	}
 	unlock(t, held)
 }
 
-// A lock outlives all of its masters, as long as they restart one after another and each has time to be repaired.
+// A lock outlives all of its masters, as long as they restart one after another and each has time
+// to be repaired.
 func TestLockOutlivesItsMasters(t *testing.T) {
 	t.Parallel()
 	const maxLease = 800 * time.Millisecond
@@ -248,17 +259,19 @@ func TestLockOutlivesItsMasters(t *testing.T) {
 			default:
 			}
 			if second, err := b.TryLock(t.Context(), "bridge"); err == nil {
-				t.Errorf("B was granted with token %d while A, with %d, was valid: %v", second.Token(), token, held.Valid())
+				t.Errorf("B was granted with token %d while A, with %d, was valid: %v",
+					second.Token(), token, held.Valid())
 				return
 			}
 			tries++
-			pass(t, 5*time.Millisecond) // in a loop without a pause its passing votes keep the repair out for many rounds
+			pass(t, 5*time.Millisecond) // without a pause its short-lived votes keep the repair out for many renewals
 		}
 	}()
 	for i, m := range f.Masters {
 		restart(t, m)
 		if !within(maxLease+2*soon, func() bool { return keys(t, f.Masters, "bridge")[i][owner] != "" }) {
-			t.Fatalf("master %d was not repaired; A: valid %v, %v; keys %v", i+1, held.Valid(), held.Err(), keys(t, f.Masters, "bridge"))
+			t.Fatalf("master %d was not repaired; A: valid %v, %v; keys %v",
+				i+1, held.Valid(), held.Err(), keys(t, f.Masters, "bridge"))
 		}
 	}
 	if !held.Valid() || held.Owner() != owner || held.Token() != token {
@@ -272,7 +285,7 @@ func TestLockOutlivesItsMasters(t *testing.T) {
 	unlock(t, lock(t, b, "bridge"))
 }
 
-// A master that kept its data goes on renewing, though it grants nothing new.
+// A master that kept its data goes on renewing while it grants nothing new.
 func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
 	t.Parallel()
 	const lease, maxLease = 700 * time.Millisecond, 3 * time.Second
@@ -284,7 +297,8 @@ func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
 	held := lock(t, a, "bridge")
 	restart(t, f.Masters[1])
 
-	// Time passing is the point: A would end within one lease if the restarted master did not renew it.
+	// Time passing is the point: A would end within one lease if the restarted master did not renew
+	// it.
 	pass(t, 2*lease)
 	if !held.Valid() {
 		t.Fatalf("A: %v", held.Err())
@@ -309,7 +323,7 @@ func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
 	noKeys(t, f.Masters[:2], "bridge", "another bridge")
 }
 
-// A new deployment grants nothing before one max lease has passed, and says so.
+// A new deployment grants nothing until one max lease has passed, and its errors say so.
 func TestNewDeploymentWaitsOneMaxLease(t *testing.T) {
 	t.Parallel()
 	const maxLease = time.Second
@@ -327,7 +341,8 @@ func TestNewDeploymentWaitsOneMaxLease(t *testing.T) {
 	unlock(t, held)
 }
 
-// Masters that come back with the keys of a lock, and with no memory for anything new, keep it: it is renewed and unlocked as before.
+// Masters that restart with the keys of a lock, and without memory for new keys, keep the lock: it
+// is renewed and unlocked as before.
 func TestRestartOutOfMemoryKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second

@@ -29,8 +29,8 @@ func onAll(t *testing.T, f *redistest.Fleet, args ...any) {
 	all.Wait()
 }
 
-// again runs one command on every master every so often, but not before work has gone on since, until stop, which tells how
-// often it did.
+// again runs one command on every master at an interval, but only after enough new work. Stop ends
+// that, and returns how often the command ran.
 func again(t *testing.T, f *redistest.Fleet, every time.Duration, work *atomic.Int64, args ...any) (stop func() int) {
 	t.Helper()
 	end, times := make(chan struct{}), make(chan int)
@@ -74,14 +74,15 @@ func TestOutOfMemory(t *testing.T) {
 	_, err = l.TryLock(held.Context(), "bridge")
 	want(t, err, quorum.ErrNotAcquired, "OOM")
 
-	// New connections, scripts that are not loaded: renewal has to cope with both.
+	// New connections, scripts that are not loaded: renewals have to cope with both.
 	onAll(t, f, "SCRIPT", "FLUSH")
 	onAll(t, f, "CLIENT", "KILL", "TYPE", "normal")
 	// Time passing is the point: the lock would have ended twice.
 	pass(t, 2*lease)
 	for _, one := range []*quorum.Lock{held, other} {
 		if !one.Valid() || one.Level() != 1 || time.Until(one.Deadline()) < lease/3 {
-			t.Errorf("%q: valid %v, level %d, %v left: %v", one.Names(), one.Valid(), one.Level(), time.Until(one.Deadline()), one.Err())
+			t.Errorf("%q: valid %v, level %d, %v left: %v",
+				one.Names(), one.Valid(), one.Level(), time.Until(one.Deadline()), one.Err())
 		}
 	}
 	if left := leftOver(t, f.Masters, "ferry"); len(left) > 0 {
@@ -95,7 +96,7 @@ func TestOutOfMemory(t *testing.T) {
 	unlock(t, lock(t, l, "ferry"))
 }
 
-// A handle that entered again leaves as before, though the level cannot be written.
+// An inner Unlock succeeds though the servers cannot write the level.
 func TestInnerUnlockOutOfMemory(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -111,7 +112,8 @@ func TestInnerUnlockOutOfMemory(t *testing.T) {
 	noKeys(t, f.Masters, "bridge")
 }
 
-// busy has 20 workers lock and unlock names of their own for a time, in one attempt each, and counts: none may fail.
+// busy runs 20 workers that lock and unlock names of their own, in one attempt each, and fails the
+// test if an attempt fails. It counts attempts in done.
 func busy(t *testing.T, l *quorum.Locker, d time.Duration, done *atomic.Int64) {
 	t.Helper()
 	var workers sync.WaitGroup
@@ -132,7 +134,7 @@ func busy(t *testing.T, l *quorum.Locker, d time.Duration, done *atomic.Int64) {
 					if failed.Add(1) < 5 {
 						t.Errorf("%q: %v", name, err)
 					}
-					pass(t, 5*time.Millisecond) // failures are quick: they must not take the processor from the others
+					pass(t, 5*time.Millisecond) // failures are quick: a loop of them would starve the other workers
 				}
 				done.Add(1)
 			}
@@ -144,7 +146,7 @@ func busy(t *testing.T, l *quorum.Locker, d time.Duration, done *atomic.Int64) {
 	}
 }
 
-// whole fails the test unless the locks stayed held all the time, and are on all masters.
+// whole fails the test unless the locks are valid, and are on all masters. It unlocks them.
 func whole(t *testing.T, f *redistest.Fleet, held []*quorum.Lock) {
 	t.Helper()
 	for _, one := range held {
@@ -173,7 +175,7 @@ func TestServersThatForgetScriptsOrConnections(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := fleet(t, 3)
-			// A long time-out: what is slow here is this machine.
+			// A long timeout: only this machine is slow here.
 			l := open(t, f, c.by, quorum.WithLease(time.Second), quorum.WithNodeOptions(node.WithTimeout(soon)))
 			var held []*quorum.Lock
 			for i := range 20 {
@@ -197,8 +199,8 @@ func TestServersThatForgetScriptsOrConnections(t *testing.T) {
 	}
 }
 
-// The master lets go of the lock, but its connection dies before it can say so: the release goes out a second time and finds
-// nothing, which must not be taken for a lock that was lost before.
+// The master releases the lock, but its connection dies before the reply. The resent release finds
+// nothing, which Unlock does not take for an earlier loss.
 func TestUnlockWhoseReplyIsLost(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)

@@ -87,16 +87,16 @@ func TestDo(t *testing.T) {
 	wantErr(t, err, ours, quorum.ErrLost)
 	err = l.Do(t.Context(), func(ctx context.Context) error {
 		must(t, l.ForceUnlock(t.Context(), "bridge"))
-		return nil // before the holder can have noticed
+		return nil // before the holder can notice
 	}, "bridge")
 	wantErr(t, err, quorum.ErrLost)
 
-	somebody := lock(t, open(t, f, redlock.Open), "bridge")
+	other := lock(t, open(t, f, redlock.Open), "bridge")
 	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err = l.Do(brief, func(context.Context) error { t.Error("fn was called without the lock"); return nil }, "bridge")
 	wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrHeld, context.DeadlineExceeded)
-	unlock(t, somebody)
+	unlock(t, other)
 }
 
 func TestSeveralNamesAllOrNoneOneToken(t *testing.T) {
@@ -107,7 +107,7 @@ func TestSeveralNamesAllOrNoneOneToken(t *testing.T) {
 			need := map[string]int{"redlock": 2, "multilock": 3}[name]
 			f := fleet(t, 3)
 			a, b := open(t, f, by), open(t, f, by)
-			for range 3 { // the counters of the names drift apart
+			for range 3 { // the names' counters move apart
 				unlock(t, lock(t, a, "y"))
 			}
 			middle := lock(t, a, "y")
@@ -151,7 +151,8 @@ func TestSeveralNamesAllOrNoneOneToken(t *testing.T) {
 	}
 }
 
-// Two that want the same two names in different order neither deadlock nor get in together.
+// Two contenders that name the same two names in different order neither deadlock nor hold
+// together.
 func TestNamesInDifferentOrder(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -199,11 +200,12 @@ func TestWith(t *testing.T) {
 	long := lock(t, l, "long")
 	held := lock(t, brief, "brief")
 	if got := <-told; got != "[brief]" || len(told) > 0 {
-		t.Errorf("the hook of With heard %s", got)
+		t.Errorf("the hook of With got %s", got)
 	}
 	for name, bounds := range map[string][2]int64{"long": {20_000, 30_000}, "brief": {1, 200}} {
 		for i, m := range f.Masters {
-			eventually(t, soon, func() bool { return do(t, m, "EXISTS", name).(int64) == 1 }, name+" stands") // a minority may be later
+			// A minority may be later.
+			eventually(t, soon, func() bool { return do(t, m, "EXISTS", name).(int64) == 1 }, name+" stands")
 			if left := do(t, m, "PTTL", name).(int64); left < bounds[0] || left > bounds[1] {
 				t.Errorf("%s on master %d: %d ms left, want %v", name, i+1, left, bounds)
 			}
@@ -212,7 +214,7 @@ func TestWith(t *testing.T) {
 	if _, err := brief.TryLock(t.Context(), "long"); !errors.Is(err, quorum.ErrHeld) {
 		t.Errorf("With is another holder's namespace: %v", err)
 	}
-	unlock(t, lockWithin(t, long.Context(), l.With(), "long")) // one flow: it enters
+	unlock(t, lockWithin(t, long.Context(), l.With(), "long")) // one flow: this enters again
 	want(t, ended(t, held, soon), quorum.ErrLost, "lease is over")
 	noKeys(t, f.Masters, "brief")
 	again := lock(t, brief.With(quorum.WithLease(time.Second)), "brief")
@@ -226,8 +228,8 @@ func TestWith(t *testing.T) {
 	wantErr(t, err, quorum.ErrClosed)
 }
 
-// Whoever finds a lock held hears that it is held: a dead master that the rule does not need changes nothing of it, and nor does
-// an attempt that is over with the first refusal.
+// An attempt that finds the lock held fails with ErrHeld. A dead master that the quorum does not
+// need changes nothing, nor does an attempt that ends with the first refusal.
 func TestHeldIsTheReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

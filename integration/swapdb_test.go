@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// database is one of the databases of masters.
+// database is the masters as one of their databases.
 func database(f *redistest.Fleet, number int) addresses {
 	var urls addresses
 	for _, url := range f.URLs() {
@@ -22,7 +22,7 @@ func database(f *redistest.Fleet, number int) addresses {
 	return urls
 }
 
-// pooled opens a Locker over pools of the test's own: no URL tells the database.
+// pooled opens a Locker over the test's own pools: no URL names the database.
 func pooled(t *testing.T, f *redistest.Fleet, number int, maxLease time.Duration) *quorum.Locker {
 	t.Helper()
 	var nodes []*node.Node
@@ -42,7 +42,8 @@ func pooled(t *testing.T, f *redistest.Fleet, number int, maxLease time.Duration
 	return locker
 }
 
-// Each database has a marker of the same process. SWAPDB takes them along with the data, and over the connections that there are.
+// Each database has a marker of the same process. SWAPDB moves markers with the data, under
+// connections that stay.
 func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
 	t.Parallel()
 	const maxLease = 2 * time.Second
@@ -85,7 +86,8 @@ func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
 			for first.Valid() {
 				second, err := b.TryLock(t.Context(), "bridge")
 				if err == nil && second.Valid() && first.Valid() {
-					t.Fatalf("two holders: A until %v, B until %v, now %v", first.Deadline(), second.Deadline(), time.Now())
+					t.Fatalf("two holders: A until %v, B until %v, now %v",
+						first.Deadline(), second.Deadline(), time.Now())
 				}
 				if err == nil { // A's lease is over, and the quarantine with it
 					unlock(t, second)

@@ -23,10 +23,11 @@ const (
 	turnsAway = 5 * time.Millisecond
 )
 
-// contenderProcess takes the lock again and again, and tells of each time: when it called Lock, when it held, when it called
-// Unlock, by the clock that all processes of the machine share.
+// contenderProcess takes the lock again and again. It prints when it called Lock, when it held the
+// lock, and when it called Unlock, by the clock that all processes of the machine share.
 func contenderProcess() int {
-	locker, err := redlock.Open(strings.Split(os.Getenv(holderURLs), " "), quorum.WithNodeOptions(node.WithTimeout(2*time.Second), node.WithoutQuarantine()))
+	locker, err := redlock.Open(strings.Split(os.Getenv(holderURLs), " "),
+		quorum.WithNodeOptions(node.WithTimeout(2*time.Second), node.WithoutQuarantine()))
 	if err != nil {
 		fmt.Println("failed:", err)
 		return 1
@@ -53,14 +54,15 @@ func contenderProcess() int {
 	}
 }
 
-type aTurn struct{ who, called, got, left int64 }
+type aTurn struct{ process, called, got, left int64 }
 
-// Eight processes contend for one lock: it is passed on fast, and evenly. The bounds leave room for a busy machine; bench measures.
+// Eight processes contend for one lock, which passes fast and evenly. The bounds leave room for a
+// busy machine; bench measures handoffs.
 func TestProcessesTakeTurns(t *testing.T) {
 	f := fleet(t, 3)
 	const processes = 8
 	turns := make(chan []aTurn, processes)
-	for who := range processes {
+	for process := range processes {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childRole+"=contender", holderURLs+"="+strings.Join(f.URLs(), " "))
 		out, err := cmd.StdoutPipe()
@@ -70,14 +72,14 @@ func TestProcessesTakeTurns(t *testing.T) {
 			var mine []aTurn
 			lines := bufio.NewScanner(out)
 			for lines.Scan() {
-				turn := aTurn{who: int64(who)}
+				turn := aTurn{process: int64(process)}
 				if _, err := fmt.Sscanf(lines.Text(), "turn %d %d %d", &turn.called, &turn.got, &turn.left); err != nil {
-					t.Errorf("process %d: %s", who, lines.Text())
+					t.Errorf("process %d: %s", process, lines.Text())
 				}
 				mine = append(mine, turn)
 			}
 			if err := cmd.Wait(); err != nil {
-				t.Errorf("process %d: %v", who, err)
+				t.Errorf("process %d: %v", process, err)
 			}
 			turns <- mine
 		}()
@@ -96,7 +98,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 		if turn.got < before.left {
 			t.Fatalf("two holders: %+v and %+v", before, turn)
 		}
-		if turn.who != before.who {
+		if turn.process != before.process {
 			handoffs = append(handoffs, time.Duration(turn.got-max(before.left, turn.called)))
 		}
 		waits = append(waits, time.Duration(turn.got-turn.called))
@@ -105,7 +107,8 @@ func TestProcessesTakeTurns(t *testing.T) {
 	slices.Sort(waits)
 	fair := turnsFor * processes / time.Duration(len(all))
 	p50, p99, longest := handoffs[len(handoffs)/2], handoffs[len(handoffs)*99/100], waits[len(waits)-1]
-	t.Logf("%d turns, handoff p50 %v, p99 %v; shares %d to %d; longest wait %v, fair %v", len(all), p50, p99, least, most, longest, fair)
+	t.Logf("%d turns, handoff p50 %v, p99 %v; shares %d to %d; longest wait %v, fair %v",
+		len(all), p50, p99, least, most, longest, fair)
 	if p50 > 10*time.Millisecond || p99 > 100*time.Millisecond {
 		t.Errorf("handoff p50 %v, p99 %v", p50, p99)
 	}
@@ -113,6 +116,6 @@ func TestProcessesTakeTurns(t *testing.T) {
 		t.Errorf("shares from %d to %d", least, most)
 	}
 	if longest > 20*fair {
-		t.Errorf("somebody waited %v, where %v is fair", longest, fair)
+		t.Errorf("a process waited %v, where %v is fair", longest, fair)
 	}
 }

@@ -19,35 +19,39 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// patient makes a waiter poll so seldom that only a message, or the end of a lease, can wake it in time.
+// patient makes a waiter poll so seldom that only a message, or the end of a lease, can wake it in
+// time.
 var patient = quorum.WithRetry(time.Minute, time.Minute)
 
-// wakes bounds the time from a release until a waiter holds the lock, on a busy machine: far below every poll.
+// wakes bounds the time from a release until a waiter holds the lock, on a busy machine: far below
+// every poll.
 const wakes = 300 * time.Millisecond
 
-// waited is what became of a Lock that had to wait.
+// waited is the outcome of a Lock that had to wait.
 type waited struct {
 	lock *quorum.Lock
 	err  error
 	at   time.Time
 }
 
-// wait calls Lock and returns when the waiter is subscribed on as many masters, and has done all the asking that this leads to.
+// wait calls Lock, and returns when the waiter has subscribed on the masters and has made the
+// attempt that follows.
 func wait(t *testing.T, ctx context.Context, l *quorum.Locker, ms []*redistest.Master, name string) <-chan waited {
 	t.Helper()
-	before := listening(t, ms, name)
+	before := subscriptions(t, ms, name)
 	result := make(chan waited, 1)
 	go func() {
 		lock, err := l.Lock(ctx, name)
 		result <- waited{lock, err, time.Now()}
 	}()
-	eventually(t, soon, func() bool { return listening(t, ms, name) >= before+len(ms) }, "the waiter has subscribed on each of these masters")
+	eventually(t, soon, func() bool { return subscriptions(t, ms, name) >= before+len(ms) },
+		"the waiter has subscribed on each of these masters")
 	pass(t, 60*time.Millisecond)
 	return result
 }
 
-// listening counts the subscriptions to a name's channel, over the masters.
-func listening(t *testing.T, ms []*redistest.Master, name string) int {
+// subscriptions counts the subscriptions to a name's channel, over the masters.
+func subscriptions(t *testing.T, ms []*redistest.Master, name string) int {
 	t.Helper()
 	sum := 0
 	for _, m := range ms {
@@ -71,14 +75,14 @@ func woken(t *testing.T, w <-chan waited, since time.Time, bound time.Duration) 
 		}
 		unlock(t, got.lock)
 	case <-time.After(bound + soon):
-		t.Fatalf("the waiter is stranded: nothing after %v", bound+soon)
+		t.Fatalf("the waiter did not get the lock within %v", bound+soon)
 	}
 }
 
 func TestAReleaseWakes(t *testing.T) {
-	for rule, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
+	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
 		for _, n := range []int{3, 5} {
-			t.Run(fmt.Sprint(rule, n), func(t *testing.T) {
+			t.Run(fmt.Sprint(kind, n), func(t *testing.T) {
 				f := fleet(t, n)
 				holder, waiter := open(t, f, by), open(t, f, by, patient)
 				for range 5 {
@@ -88,7 +92,8 @@ func TestAReleaseWakes(t *testing.T) {
 					unlock(t, held)
 					woken(t, w, since, wakes)
 				}
-				eventually(t, soon, func() bool { return listening(t, f.Masters, "k") == 0 }, "nobody is subscribed when nobody waits")
+				eventually(t, soon, func() bool { return subscriptions(t, f.Masters, "k") == 0 },
+					"no subscription is left without a waiter")
 				noLocks(t, f.Masters)
 			})
 		}
@@ -104,7 +109,8 @@ func TestAReleaseWakesAWaiterForSeveralNames(t *testing.T) {
 		both, err := waiter.Lock(t.Context(), "b", "a")
 		result <- waited{both, err, time.Now()}
 	}()
-	eventually(t, soon, func() bool { return listening(t, f.Masters, "a")+listening(t, f.Masters, "b") == 6 }, "it listens for both")
+	eventually(t, soon, func() bool { return subscriptions(t, f.Masters, "a")+subscriptions(t, f.Masters, "b") == 6 },
+		"the waiter has subscribed to both")
 	unlock(t, first)
 	pass(t, 50*time.Millisecond)
 	since := time.Now()
@@ -112,7 +118,7 @@ func TestAReleaseWakesAWaiterForSeveralNames(t *testing.T) {
 	woken(t, result, since, wakes)
 }
 
-// Of two flows that need each other's names, the one that can go on must not wait behind the other.
+// A flow that can get its name does not queue behind a waiter for that name and another one.
 func TestAFlowThatHoldsOneNameIsNotBlockedByAWaiterForTwo(t *testing.T) {
 	f := fleet(t, 3)
 	l := open(t, f, redlock.Open)
@@ -122,14 +128,15 @@ func TestAFlowThatHoldsOneNameIsNotBlockedByAWaiterForTwo(t *testing.T) {
 		lock, err := l.Lock(t.Context(), "a", "b")
 		both <- waited{lock, err, time.Now()}
 	}()
-	eventually(t, soon, func() bool { return listening(t, f.Masters, "a") == 3 }, "one waits for both")
+	eventually(t, soon, func() bool { return subscriptions(t, f.Masters, "a") == 3 },
+		"the waiter for both names has subscribed")
 	unlock(t, lock(t, l, "a"))
 	since := time.Now()
 	unlock(t, b)
 	woken(t, both, since, 2*time.Second)
 }
 
-// Every way in which a message may not come, and who waits must get the lock all the same.
+// Messages may be lost in many ways. The waiter gets the lock all the same.
 func TestNobodyIsStranded(t *testing.T) {
 	each := func(t *testing.T, f *redistest.Fleet, command ...any) {
 		for _, m := range f.Masters {
@@ -137,6 +144,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		}
 	}
 	t.Run("all messages are lost", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		far := proxied(t, f)
 		held := lock(t, open(t, f, redlock.Open), "k")
@@ -150,6 +158,7 @@ func TestNobodyIsStranded(t *testing.T) {
 		}
 	})
 	t.Run("the message of all nodes but one is lost", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		far := proxied(t, f)
 		held := lock(t, open(t, f, redlock.Open), "k")
@@ -162,27 +171,31 @@ func TestNobodyIsStranded(t *testing.T) {
 		woken(t, w, since, wakes)
 	})
 	t.Run("the connections for messages are killed, and again", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		held := lock(t, open(t, f, redlock.Open), "k")
 		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
 		for range 3 {
 			each(t, f, "CLIENT", "KILL", "TYPE", "pubsub")
-			eventually(t, soon, func() bool { return listening(t, f.Masters, "k") == 3 }, "it subscribes again")
+			eventually(t, soon, func() bool { return subscriptions(t, f.Masters, "k") == 3 },
+				"the waiter subscribes again")
 		}
 		since := time.Now()
 		unlock(t, held)
 		woken(t, w, since, wakes)
 	})
 	t.Run("the connections for messages are killed with the release", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		held := lock(t, open(t, f, redlock.Open), "k")
 		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
 		each(t, f, "CLIENT", "KILL", "TYPE", "pubsub")
 		since := time.Now()
 		unlock(t, held)
-		woken(t, w, since, 2*wakes) // it connects again, and tries again then
+		woken(t, w, since, 2*wakes) // the waiter connects again, and then tries again
 	})
-	t.Run("nobody may subscribe", func(t *testing.T) {
+	t.Run("subscribing is forbidden", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		each(t, f, "ACL", "SETUSER", "default", "-@pubsub", "+publish")
 		held := lock(t, open(t, f, redlock.Open), "k")
@@ -195,9 +208,10 @@ func TestNobodyIsStranded(t *testing.T) {
 		pass(t, 100*time.Millisecond)
 		since := time.Now()
 		unlock(t, held)
-		woken(t, result, since, 2*wakes) // it polls, every 10 to 200 ms
+		woken(t, result, since, 2*wakes) // the waiter polls, every 10 to 200 ms
 	})
 	t.Run("a node is frozen when it subscribes", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open, patient)
 		held := lock(t, holder, "k")
@@ -210,8 +224,10 @@ func TestNobodyIsStranded(t *testing.T) {
 		noLocks(t, f.Masters)
 	})
 	t.Run("a node dies with its message", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
-		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open, quorum.WithRetry(10*time.Millisecond, time.Minute))
+		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open,
+			quorum.WithRetry(10*time.Millisecond, time.Minute))
 		must(t, f.Masters[2].Kill())
 		held := lock(t, holder, "k") // on the first two
 		w := wait(t, t.Context(), waiter, f.Masters[:2], "k")
@@ -222,17 +238,19 @@ func TestNobodyIsStranded(t *testing.T) {
 		}, "the third is back")
 		must(t, f.Masters[1].Kill())
 		since := time.Now()
-		held.Unlock(t.Context()) // whatever it says: one of the two that must confirm is dead
+		held.Unlock(t.Context()) // the error does not matter: one of the two masters that must confirm is dead
 		woken(t, w, since, wakes)
 	})
 	t.Run("the holder's process is killed", func(t *testing.T) {
+		t.Parallel()
 		f := fleet(t, 3)
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childRole+"=holder", holderURLs+"="+strings.Join(f.URLs(), " "))
 		_, err := cmd.StdinPipe()
 		must(t, err)
 		must(t, cmd.Start())
-		eventually(t, 2*soon, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 }, "the child holds the lock")
+		eventually(t, 2*soon, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 },
+			"the child holds the lock")
 		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "job")
 		must(t, cmd.Process.Kill())
 		since := time.Now()
@@ -256,7 +274,8 @@ func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
 			close(began)
 			lock, err := locker.Lock(ctx, "k")
 			if err != nil {
-				if !errors.Is(err, context.Canceled) || !errors.Is(err, quorum.ErrHeld) || !errors.Is(err, quorum.ErrNotAcquired) {
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, quorum.ErrHeld) ||
+					!errors.Is(err, quorum.ErrNotAcquired) {
 					t.Errorf("waiter %d: %v", i, err)
 				}
 				order <- -1
@@ -268,10 +287,10 @@ func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
 			}
 		}()
 		<-began
-		pass(t, 10*time.Millisecond) // so that they arrive in this order
+		pass(t, 10*time.Millisecond) // the waiters arrive in this order
 	}
-	// Some leave from the middle, at once, and nobody asks the nodes for that.
-	before := asked(t, f.Masters)
+	// Waiters in the middle leave at once, without a command to the nodes.
+	before := commands(t, f.Masters)
 	for _, i := range []int{7, 8, 15} {
 		since := time.Now()
 		ctxs[i]()
@@ -279,7 +298,7 @@ func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
 			t.Fatalf("cancelled waiter %d: %d after %v", i, got, time.Since(since))
 		}
 	}
-	if more := asked(t, f.Masters) - before; more > 6 { // pings, perhaps
+	if more := commands(t, f.Masters) - before; more > 6 { // pings, perhaps
 		t.Errorf("%d commands for three waiters that were cancelled", more)
 	}
 	unlock(t, held)
@@ -293,8 +312,8 @@ func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
 	}
 }
 
-// asked counts the commands that the masters carried out, but for those of the tests.
-func asked(t *testing.T, ms []*redistest.Master) int {
+// commands counts the commands that the masters carried out, without those of the tests.
+func commands(t *testing.T, ms []*redistest.Master) int {
 	t.Helper()
 	sum := 0
 	for _, m := range ms {
@@ -312,15 +331,17 @@ func asked(t *testing.T, ms []*redistest.Master) int {
 	return sum
 }
 
-// A thousand waiters of one process ask no more of the nodes than ten do.
+// A thousand waiters of one process send no more commands than ten do.
 func TestManyWaitersOfAProcessCostNoMoreThanFew(t *testing.T) {
-	cost := func(waiters int) int {
+	// begin starts waiters. The function that it returns lets ten of them have the lock, and counts
+	// all commands.
+	begin := func(waiters int) (cost func() int) {
 		f := fleet(t, 3)
 		locker := open(t, f, redlock.Open)
 		held := lock(t, open(t, f, redlock.Open), "k")
-		before := asked(t, f.Masters)
+		before := commands(t, f.Masters)
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		t.Cleanup(cancel)
 		done, got := make(chan error, waiters), make(chan struct{}, waiters)
 		for range waiters {
 			go func() {
@@ -332,30 +353,35 @@ func TestManyWaitersOfAProcessCostNoMoreThanFew(t *testing.T) {
 				done <- err
 			}()
 		}
-		pass(t, 2*time.Second)
-		unlock(t, held)
-		for range 10 {
-			<-got
-		}
-		after := asked(t, f.Masters)
-		cancel()
-		for range waiters {
-			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-				t.Error(err)
+		return func() int {
+			unlock(t, held)
+			for range 10 {
+				<-got
 			}
+			after := commands(t, f.Masters)
+			cancel()
+			for range waiters {
+				if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+			eventually(t, soon, func() bool { return subscriptions(t, f.Masters, "k") == 0 },
+				"no subscription is left without a waiter")
+			noLocks(t, f.Masters)
+			return after - before
 		}
-		eventually(t, soon, func() bool { return listening(t, f.Masters, "k") == 0 }, "nobody is subscribed when nobody waits")
-		noLocks(t, f.Masters)
-		return after - before
 	}
-	few, many := cost(10), cost(1000)
+	costOfFew, costOfMany := begin(10), begin(1000)
+	pass(t, 2*time.Second)
+	few, many := costOfFew(), costOfMany()
 	t.Logf("commands for 10 waiters %d, for 1,000 waiters %d", few, many)
 	if float64(many) > 1.3*float64(few)+10 {
 		t.Errorf("1,000 waiters cost %d commands, 10 cost %d", many, few)
 	}
 }
 
-// Sixty contenders, each a locker of its own, take turns of 100 ms: all of them within ten seconds.
+// Sixty contenders, each with a Locker of its own, hold the lock for 100 ms each: all of them
+// within ten seconds.
 func TestACrowdGetsThroughInTime(t *testing.T) {
 	f := fleet(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -364,7 +390,8 @@ func TestACrowdGetsThroughInTime(t *testing.T) {
 	errs := make(chan error, crowd)
 	since := time.Now()
 	for range crowd {
-		locker := open(t, f, redlock.Open, quorum.WithNodeOptions(node.WithTimeout(2*time.Second), node.WithoutQuarantine()))
+		locker := open(t, f, redlock.Open,
+			quorum.WithNodeOptions(node.WithTimeout(2*time.Second), node.WithoutQuarantine()))
 		go func() {
 			lock, err := locker.Lock(ctx, "k")
 			if err == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// admitted opens a Locker with quarantine, on the operator's word that no lease from before is alive.
+// admitted admits the masters, and opens a Locker with quarantine.
 func admitted(t *testing.T, f *redistest.Fleet, by opener, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()
 	for _, url := range f.URLs() {
@@ -29,13 +29,14 @@ func admitted(t *testing.T, f *redistest.Fleet, by opener, opts ...quorum.Option
 		must(t, n.Admit(t.Context()))
 		must(t, n.Close())
 	}
-	locker, err := by(f.URLs(), append([]quorum.Option{quorum.WithNodeOptions(node.WithTimeout(nodeTimeout))}, opts...)...)
+	usual := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout))
+	locker, err := by(f.URLs(), append([]quorum.Option{usual}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, locker.Close()) })
 	return locker
 }
 
-// flush makes a master forget everything except that it is admitted, in one step.
+// flush makes a master forget everything but its admission, in one step.
 func flush(t *testing.T, m *redistest.Master) {
 	t.Helper()
 	do(t, m, "EVAL", `local marker = redis.call('HGETALL', KEYS[1])
@@ -44,6 +45,7 @@ func flush(t *testing.T, m *redistest.Master) {
 }
 
 func TestLockOutlivesItsLeaseAndMastersThatForget(t *testing.T) {
+	t.Parallel()
 	for kind, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +73,8 @@ func TestLockOutlivesItsLeaseAndMastersThatForget(t *testing.T) {
 				if i < len(f.Masters) && kind == "redlock" {
 					flush(t, f.Masters[i])
 					repaired := time.Now()
-					eventually(t, 900*time.Millisecond, everywhere, "the flushed master is repaired before a lease is over")
+					eventually(t, 900*time.Millisecond, everywhere,
+						"the flushed master is repaired before a lease is over")
 					t.Logf("master %d was repaired %v after it forgot", i, time.Since(repaired).Round(time.Millisecond))
 				}
 				_, err := others.TryLock(t.Context(), "job")
@@ -84,15 +87,18 @@ func TestLockOutlivesItsLeaseAndMastersThatForget(t *testing.T) {
 			noLocks(t, f.Masters)
 			next := lock(t, others, "job")
 			if next.Token() <= held.Token() {
-				t.Errorf("token %d then %d: the counters must survive a flush through the renewals", held.Token(), next.Token())
+				t.Errorf("token %d then %d: the counters must survive a flush through the renewals",
+					held.Token(), next.Token())
 			}
 			unlock(t, next)
 		})
 	}
 }
 
-// Where fewer nodes than the rule needs keep it the lock is lost, and the holder learns of it from its next renewal.
+// The lock is lost when fewer nodes than the quorum size keep it. The holder learns that from its
+// next renewal.
 func TestTooManyMastersForget(t *testing.T) {
+	t.Parallel()
 	for kind, c := range map[string]struct {
 		by     opener
 		forget int
@@ -117,17 +123,18 @@ func TestTooManyMastersForget(t *testing.T) {
 	}
 }
 
+// Not parallel: the context ends within 50 ms.
 func TestFixedLeaseEndsByItself(t *testing.T) {
-	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
 	const lease = 600 * time.Millisecond
 	locker := open(t, net, redlock.Open, quorum.WithFixedLease(lease))
 	began := time.Now()
 	held := lock(t, locker, "job")
-	eventually(t, soon, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 }, "the lock stands on every master")
+	eventually(t, soon, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 },
+		"the lock stands on every master")
 	renewals := net.saw(sha(t, "renew"))
-	// No packet gets through from here on: the context needs none to end, the keys none to expire.
+	// No packet gets through from here on: the context ends, and the keys expire, without one.
 	net.each(func(p *proxy) { p.set(requests, weather{dropped: true}) })
 	select {
 	case <-held.Context().Done():
@@ -142,7 +149,8 @@ func TestFixedLeaseEndsByItself(t *testing.T) {
 	if held.Valid() {
 		t.Error("valid after its lease")
 	}
-	eventually(t, lease/2, func() bool { return len(leftOver(t, f.Masters, "job")) == 0 }, "the keys expire by themselves")
+	eventually(t, lease/2, func() bool { return len(leftOver(t, f.Masters, "job")) == 0 },
+		"the keys expire by themselves")
 	if n := net.saw(sha(t, "renew")) - renewals; n != 0 {
 		t.Errorf("%d renewals of a fixed lease", n)
 	}
@@ -151,8 +159,8 @@ func TestFixedLeaseEndsByItself(t *testing.T) {
 	noLocks(t, f.Masters)
 }
 
-// Locks are unlocked all the time around the moments when their renewals are due. What the masters hear of an owner after its
-// release is nothing.
+// Many locks are unlocked around the moments when their renewals are due. No master gets a renewal
+// after the owner's release.
 func TestNoRenewalAfterUnlock(t *testing.T) {
 	f := fleet(t, 3)
 	const lease, locks = 900 * time.Millisecond, 400
@@ -169,7 +177,7 @@ func TestNoRenewalAfterUnlock(t *testing.T) {
 				t.Errorf("lock: %v", err)
 				return
 			}
-			// Renewals are due a third, then two thirds of a lease after the lock was asked for.
+			// Renewals are due one third and two thirds of a lease after the request.
 			due := time.Duration(1+i%2) * lease / 3
 			pass(t, due-20*time.Millisecond+rand.N(25*time.Millisecond))
 			if err := held.Unlock(context.Background()); err != nil {
@@ -178,7 +186,7 @@ func TestNoRenewalAfterUnlock(t *testing.T) {
 		})
 	}
 	working.Wait()
-	pass(t, lease) // renewals that were still to come would come now
+	pass(t, lease) // renewals that were still due would arrive now
 
 	renew, release := sha(t, "renew"), sha(t, "release")
 	for i, log := range logs {
@@ -202,13 +210,15 @@ func TestNoRenewalAfterUnlock(t *testing.T) {
 		}
 		t.Logf("master %d: %d releases, %d renewals before them", i, len(released), renewals)
 		if len(released) < locks || renewals < locks/4 {
-			t.Errorf("master %d: %d releases, want %d; %d renewals, want many: the test shows nothing", i, len(released), locks, renewals)
+			t.Errorf("master %d: %d releases, want %d; %d renewals, want many: the test shows nothing",
+				i, len(released), locks, renewals)
 		}
 	}
 	noLocks(t, f.Masters)
 }
 
-// monitor notes every command that a master runs for a client, in order. What it returns ends that.
+// monitor records every command that a master runs for a client, in order. The function that it
+// returns ends the recording, and returns it.
 func monitor(t *testing.T, m *redistest.Master) (log func() []string) {
 	t.Helper()
 	c, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(soon))
@@ -242,8 +252,9 @@ const (
 	holderLease = time.Second
 )
 
-// holderProcess holds a lock until it reads a byte. Then it watches the clock, to say what it finds the moment it runs again after
-// a pause. With GOMAXPROCS=1 nothing else in it, no timer, gets to run before that.
+// holderProcess holds a lock until it reads a byte. Then it watches the clock, and prints the
+// lock's state as soon as it runs again after a pause. With GOMAXPROCS=1 no timer or goroutine of
+// the process runs before that.
 func holderProcess() int {
 	fail := func(err error) int { fmt.Println("failed:", err); return 1 }
 	locker, err := redlock.Open(strings.Split(os.Getenv(holderURLs), " "), quorum.WithLease(holderLease),
@@ -260,7 +271,7 @@ func holderProcess() int {
 	if _, err := bufio.NewReader(os.Stdin).ReadByte(); err != nil {
 		return fail(err)
 	}
-	began := time.Now() // before it says so: the pause may come at once
+	began := time.Now() // taken before the next line is printed: the pause may follow at once
 	last := began
 	fmt.Println("watching")
 	for {
@@ -269,7 +280,7 @@ func holderProcess() int {
 			break
 		}
 		if now.Sub(began) > 10*time.Second {
-			return fail(errors.New("nobody stopped this process"))
+			return fail(errors.New("this process was not stopped"))
 		}
 		last = now
 	}

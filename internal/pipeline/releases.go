@@ -13,7 +13,7 @@ const (
 
 // releaseList holds the releases that are set aside, in the order in which the server refused them,
 // one for each owner.
-type releaseList struct{ requests []request }
+type releaseList struct{ requests []*request }
 
 // add appends a release in place of its owner's former one. A full list drops its oldest: that key
 // expires by its lease.
@@ -22,13 +22,13 @@ func (l *releaseList) add(r request) {
 	if len(l.requests) == maxSetAside {
 		l.requests = slices.Delete(l.requests, 0, 1)
 	}
-	l.requests = append(l.requests, r)
+	l.requests = append(l.requests, &r)
 }
 
 // remove drops the release of an owner. Releases without a claim stay.
 func (l *releaseList) remove(claim *Claim) {
 	if claim != nil {
-		l.requests = slices.DeleteFunc(l.requests, func(r request) bool { return r.claim == claim })
+		l.requests = slices.DeleteFunc(l.requests, func(r *request) bool { return r.claim == claim })
 	}
 }
 
@@ -44,12 +44,12 @@ func (l *releaseList) nextDue() (first time.Time, ok bool) {
 
 // takeDue removes the releases that are due, and returns those whose keys may still be there.
 func (l *releaseList) takeDue(now time.Time) (due []request) {
-	l.requests = slices.DeleteFunc(l.requests, func(r request) bool {
+	l.requests = slices.DeleteFunc(l.requests, func(r *request) bool {
 		if now.Before(r.retry.due) {
 			return false
 		}
 		if now.Before(r.retry.end) {
-			due = append(due, r)
+			due = append(due, *r)
 		}
 		return true
 	})
