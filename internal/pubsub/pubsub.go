@@ -30,8 +30,8 @@ const (
 	maxBackoff = 250 * time.Millisecond
 )
 
-// New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source is
-// that of the jitter.
+// New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source
+// is that of the jitter.
 func New(pool redisconn.Pool, timeout time.Duration, source rand.Source) *Subscriptions {
 	return &Subscriptions{pool: pool, timeout: timeout, rng: rand.New(source), channels: map[string]*channel{}}
 }
