@@ -2,6 +2,63 @@ package scripts
 
 import "time"
 
+// Call is one run of a script. It is immutable: one Call may go to many nodes, and be resent.
+type Call struct {
+	script *Script
+	args   []any     // the arguments of EVALSHA
+	frees  bool      // a release to level 0
+	batch  []Renewal // of renew
+}
+
+// Op returns the script's name, for errors.
+func (c Call) Op() string { return c.script.name }
+
+// IsAcquire reports whether the call is a request for a grant.
+func (c Call) IsAcquire() bool { return c.script == acquireScript }
+
+// IsRelease reports whether the call is a release, to any level. A release must reach its node.
+func (c Call) IsRelease() bool { return c.script == releaseScript }
+
+// Frees reports whether the call is a release to level 0, which ends the owner's hold.
+func (c Call) Frees() bool { return c.frees }
+
+// Released returns the owner's id and the names of a release, for the log. The call must be a
+// release.
+func (c Call) Released() (owner string, names []string) {
+	keys := c.args[1].(int)
+	for _, name := range c.args[3 : 2+keys] {
+		names = append(names, name.(string))
+	}
+	return c.args[2+keys].(string), names
+}
+
+// ConnArgs are the arguments of a call that depend on its connection, boxed for sending.
+type ConnArgs struct {
+	Run       any // for acquire and admit: [MarkerRun] of the connection's process and database
+	Tombstone any // for release: for how long, in ms, it bars its owner from a grant that arrives late; or NoTombstone
+}
+
+// NoTombstone is the Tombstone of a release whose owner has no request that may arrive late.
+var NoTombstone any = "0"
+
+// Command returns the command's name, and dst with the command's arguments appended. With source,
+// the command carries the script's text in place of its hash.
+func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
+	start := len(dst)
+	dst = append(dst, c.args...)
+	switch c.script {
+	case acquireScript, admitScript:
+		dst[len(dst)-1] = conn.Run
+	case releaseScript:
+		dst[len(dst)-1] = conn.Tombstone
+	}
+	if source {
+		dst[start] = c.script.source
+		return "EVAL", dst
+	}
+	return "EVALSHA", dst
+}
+
 // AcquireArgs are the arguments of [Acquire].
 type AcquireArgs struct {
 	Names    []Name

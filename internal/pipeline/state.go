@@ -30,7 +30,7 @@ type Config struct {
 	Log Log
 	// Lifetime ends when the node is closed: the server is not probed any more.
 	Lifetime context.Context
-	// Source seeds the jitter.
+	// Source is the source of the jitter.
 	Source rand.Source
 }
 

@@ -2,47 +2,14 @@ package pubsub
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// conn is one connection for messages, with a goroutine that writes and one that reads.
-// Subscriptions.mu guards its fields.
-type conn struct {
-	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
-	changed        sync.Cond
-	unsent         []command
-	unanswered     []command      // sent
-	pending        map[string]int // by channel: SUBSCRIBE commands that are unsent or unanswered
-	pingDue        bool
-	pinger         *time.Timer // sets pingDue
-	idleSince      time.Time   // when the last subscriber left
-	confirmedSince time.Time   // when the first subscription was confirmed
-	over           bool        // the writer must end
-	writerDone     chan struct{}
-}
-
-// command is a SUBSCRIBE or UNSUBSCRIBE of one channel, or a ping.
-type command struct{ name, channel string }
-
-var ping = command{name: "PING"}
-
-func (c *conn) sendLocked(name, channel string) {
-	c.unsent = append(c.unsent, command{name, channel})
-	if name == "SUBSCRIBE" {
-		c.pending[channel]++
-	}
-	c.changed.Signal()
-}
-
-func (c *conn) pingLocked() {
-	c.pingDue = true
-	c.changed.Signal()
-}
+var errClosed = errors.New("closed")
 
 func (s *Subscriptions) connect() (*conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
@@ -201,11 +168,6 @@ func (s *Subscriptions) handle(c *conn, kind, name string) (done bool, err error
 		s.subscribedLocked(c, sent.channel, kind != kindError)
 	}
 	return len(s.channels) == 0 && c.isDoneLocked(), nil
-}
-
-// isDoneLocked reports whether a connection without subscribers may be closed.
-func (c *conn) isDoneLocked() bool {
-	return len(c.unanswered) == 0 && len(c.unsent) == 0 && time.Since(c.idleSince) >= Linger
 }
 
 // subscribedLocked takes the answer to one SUBSCRIBE. A channel that was unsubscribed and

@@ -12,11 +12,11 @@
 //	    └────────────────────────────────┘ requested on the next connection, after a backoff
 //
 // Messages are hints: a message may be missed, or arrive twice.
+//
+// The files, each of which uses only those above it: message.go, state.go, conn.go, pubsub.go.
 package pubsub
 
 import (
-	"errors"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -26,55 +26,12 @@ import (
 )
 
 const (
-	// Linger is how long the connection outlives the last subscriber: a caller that locks
-	// repeatedly subscribes again soon.
-	Linger = 200 * time.Millisecond
-
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = 250 * time.Millisecond
 )
 
-var errClosed = errors.New("closed")
-
-// Subscriber receives the events of one channel. Its methods are called one at a time, and never
-// after cancel has returned. They must not block, nor call Subscribe or cancel.
-type Subscriber interface {
-	// OnSubscribed is called when the server has confirmed the subscription, after each connection
-	// anew. Messages published before may have been missed.
-	OnSubscribed()
-	// OnMessage is called for each message.
-	OnMessage()
-	// OnUnsubscribed is called when a confirmed subscription is lost. It is requested again.
-	OnUnsubscribed()
-}
-
-// Subscriptions holds the subscriptions to channels of one server. It is safe for concurrent use.
-//
-// A silent server is pinged after one timeout. After two, its connection is closed.
-type Subscriptions struct {
-	pool    redisconn.Pool
-	timeout time.Duration
-	rng     *rand.Rand // for the run goroutine
-
-	mu       sync.Mutex
-	channels map[string]*channel
-	refused  int // how many channels the server refused
-	running  bool
-	ended    chan struct{} // closed when the run goroutine has ended
-	closing  bool
-	endPause chan struct{} // closed to end a pause: there is no subscriber any more
-	conn     *conn         // nil when there is none
-}
-
-// channel is a channel that has subscribers.
-type channel struct {
-	subscribers []Subscriber
-	confirmed   bool
-	refused     bool // by the server; requested again with the next ping
-}
-
 // New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source
-// seeds the jitter.
+// is that of the jitter.
 func New(pool redisconn.Pool, timeout time.Duration, source rand.Source) *Subscriptions {
 	return &Subscriptions{pool: pool, timeout: timeout, rng: rand.New(source), channels: map[string]*channel{}}
 }
@@ -119,32 +76,6 @@ func (s *Subscriptions) remove(name string, c *channel, subscriber Subscriber) {
 			s.conn.pinger.Reset(s.silenceLocked())
 		}
 	}
-}
-
-func (s *Subscriptions) sendLocked(name, channel string) {
-	if s.conn != nil {
-		s.conn.sendLocked(name, channel)
-	}
-}
-
-func (s *Subscriptions) setRefusedLocked(c *channel, refused bool) {
-	if c.refused != refused {
-		c.refused = refused
-		if refused {
-			s.refused++
-		} else {
-			s.refused--
-		}
-	}
-}
-
-// silenceLocked is how long a connection may be silent before it is pinged. Without subscribers the
-// reply to the ping ends it: see [conn.isDoneLocked].
-func (s *Subscriptions) silenceLocked() time.Duration {
-	if len(s.channels) == 0 {
-		return min(Linger, s.timeout)
-	}
-	return s.timeout
 }
 
 // Close ends the subscriptions. The channel that it returns is closed when no goroutine runs any
@@ -213,19 +144,5 @@ func (s *Subscriptions) pause(d time.Duration) bool {
 		return true
 	case <-end:
 		return false
-	}
-}
-
-func (s *Subscriptions) endPauseLocked() {
-	if s.endPause != nil {
-		close(s.endPause)
-		s.endPause = nil
-	}
-}
-
-// forEachLocked calls fn for every channel in the order of names, so that a run can be replayed.
-func (s *Subscriptions) forEachLocked(fn func(name string, c *channel)) {
-	for _, name := range slices.Sorted(maps.Keys(s.channels)) {
-		fn(name, s.channels[name])
 	}
 }

@@ -1,0 +1,132 @@
+package pubsub
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+)
+
+// Linger is how long the connection outlives the last subscriber: a caller that locks repeatedly
+// subscribes again soon.
+const Linger = 200 * time.Millisecond
+
+// Subscriber receives the events of one channel. Its methods are called one at a time, and never
+// after cancel has returned. They must not block, nor call Subscribe or cancel.
+type Subscriber interface {
+	// OnSubscribed is called when the server has confirmed the subscription, after each connection
+	// anew. Messages published before may have been missed.
+	OnSubscribed()
+	// OnMessage is called for each message.
+	OnMessage()
+	// OnUnsubscribed is called when a confirmed subscription is lost. It is requested again.
+	OnUnsubscribed()
+}
+
+// Subscriptions holds the subscriptions to channels of one server. It is safe for concurrent use.
+//
+// A silent server is pinged after one timeout. After two, its connection is closed.
+type Subscriptions struct {
+	pool    redisconn.Pool
+	timeout time.Duration
+	rng     *rand.Rand // for the run goroutine
+
+	mu       sync.Mutex
+	channels map[string]*channel
+	refused  int // how many channels the server refused
+	running  bool
+	ended    chan struct{} // closed when the run goroutine has ended
+	closing  bool
+	endPause chan struct{} // closed to end a pause: there is no subscriber any more
+	conn     *conn         // nil when there is none
+}
+
+// channel is a channel that has subscribers.
+type channel struct {
+	subscribers []Subscriber
+	confirmed   bool
+	refused     bool // by the server; requested again with the next ping
+}
+
+// conn is one connection for messages, with a goroutine that writes and one that reads.
+// Subscriptions.mu guards its fields.
+type conn struct {
+	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
+	changed        sync.Cond
+	unsent         []command
+	unanswered     []command      // sent
+	pending        map[string]int // by channel: SUBSCRIBE commands that are unsent or unanswered
+	pingDue        bool
+	pinger         *time.Timer // sets pingDue
+	idleSince      time.Time   // when the last subscriber left
+	confirmedSince time.Time   // when the first subscription was confirmed
+	over           bool        // the writer must end
+	writerDone     chan struct{}
+}
+
+// command is a SUBSCRIBE or UNSUBSCRIBE of one channel, or a ping.
+type command struct{ name, channel string }
+
+var ping = command{name: "PING"}
+
+func (c *conn) sendLocked(name, channel string) {
+	c.unsent = append(c.unsent, command{name, channel})
+	if name == "SUBSCRIBE" {
+		c.pending[channel]++
+	}
+	c.changed.Signal()
+}
+
+func (c *conn) pingLocked() {
+	c.pingDue = true
+	c.changed.Signal()
+}
+
+// isDoneLocked reports whether a connection without subscribers may be closed.
+func (c *conn) isDoneLocked() bool {
+	return len(c.unanswered) == 0 && len(c.unsent) == 0 && time.Since(c.idleSince) >= Linger
+}
+
+func (s *Subscriptions) sendLocked(name, channel string) {
+	if s.conn != nil {
+		s.conn.sendLocked(name, channel)
+	}
+}
+
+func (s *Subscriptions) setRefusedLocked(c *channel, refused bool) {
+	if c.refused != refused {
+		c.refused = refused
+		if refused {
+			s.refused++
+		} else {
+			s.refused--
+		}
+	}
+}
+
+// silenceLocked is how long a connection may be silent before it is pinged. Without subscribers the
+// reply to the ping ends it: see [conn.isDoneLocked].
+func (s *Subscriptions) silenceLocked() time.Duration {
+	if len(s.channels) == 0 {
+		return min(Linger, s.timeout)
+	}
+	return s.timeout
+}
+
+func (s *Subscriptions) endPauseLocked() {
+	if s.endPause != nil {
+		close(s.endPause)
+		s.endPause = nil
+	}
+}
+
+// forEachLocked calls fn for every channel in the order of names, so that a run can be replayed.
+func (s *Subscriptions) forEachLocked(fn func(name string, c *channel)) {
+	for _, name := range slices.Sorted(maps.Keys(s.channels)) {
+		fn(name, s.channels[name])
+	}
+}
