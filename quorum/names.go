@@ -2,6 +2,8 @@ package quorum
 
 import (
 	"fmt"
+	"hash/fnv"
+	"io"
 	"slices"
 	"strings"
 
@@ -53,13 +55,11 @@ func newNameSet(names []string) nameSet {
 	return nameSet{len(names), b.String()}
 }
 
-// fnv1a is the hash FNV-1a of 32 bits.
-func fnv1a(text string) uint32 {
-	sum := uint32(2166136261)
-	for i := range len(text) {
-		sum = (sum ^ uint32(text[i])) * 16777619
-	}
-	return sum
+// hash is the hash FNV-1a of 32 bits, the same in every process.
+func hash(text string) uint32 {
+	h := fnv.New32a()
+	io.WriteString(h, text)
+	return h.Sum32()
 }
 
 func scriptNames(names []string) []scripts.Name {

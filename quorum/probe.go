@@ -35,7 +35,7 @@ func (a *attempt) askProbeFirst(ctx context.Context) {
 
 // probeNode is the node that is asked first for the names, in whatever order they are given.
 func (h *hold) probeNode() int {
-	return int(fnv1a(slices.Min(h.first.names)) % uint32(len(h.votes)))
+	return int(hash(slices.Min(h.first.names)) % uint32(len(h.votes)))
 }
 
 func (a *attempt) start() bool {

@@ -30,7 +30,7 @@ const contendedFor = 100 * time.Millisecond
 
 // contendedLocked finds the entry of some names. Where two share one, a first attempt takes one round trip more.
 func (list *waitlist) contendedLocked(key nameSet) *clock.Instant {
-	sum := fnv1a(key.text)
+	sum := hash(key.text)
 	return &list.contendedUntil[sum%uint32(len(list.contendedUntil))]
 }
 
