@@ -3,7 +3,6 @@ package quorum
 import (
 	"fmt"
 	"hash/fnv"
-	"io"
 	"slices"
 	"strings"
 
@@ -58,7 +57,7 @@ func newNameSet(names []string) nameSet {
 // hash is the hash FNV-1a of 32 bits, the same in every process.
 func hash(text string) uint32 {
 	h := fnv.New32a()
-	io.WriteString(h, text)
+	h.Write([]byte(text))
 	return h.Sum32()
 }
 
