@@ -96,10 +96,10 @@ func nthLongest(nodes []NodeState, need int) time.Duration {
 	return longest
 }
 
-// ForceUnlock takes the names away from whoever holds them, on an operator's word. The holder goes on believing that it holds
-// until its next renewal finds out, so two holders are possible until then. It returns nil when as many nodes as the rule needs
-// have let go of each; else the error, a *Error or several of them joined, one for each name that failed, wraps ErrUnavailable. A
-// key that is no lock, as Inspect sees it, is left alone, and is an error of its node's.
+// ForceUnlock takes the names away from their holders, on an operator's word. A holder goes on believing that it holds
+// until its next renewal finds out, or until its fixed lease ends, so two holders are possible until then. It returns nil when
+// as many nodes as the rule needs have let go of each; else the error, a *Error or several of them joined, one for each name
+// that failed, wraps ErrUnavailable. A key that is no lock, as Inspect sees it, is left alone, and is an error of its node's.
 func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err
