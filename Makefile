@@ -40,10 +40,10 @@ test-searches:
 	cd integration && nice -n 19 $(GO) test -shuffle=on ./sim
 	$(if $(RACE),cd integration && nice -n 19 $(TEST) -run TestSeeds ./sim -sim.seeds=40)
 
-# One package after the other, since many of them measure time. A test that is parallel waits most of the time.
+# One package after the other, since many of them measure time. Parallel tests wait most of the time; those of integration/ less.
 test-packages:
 	$(TEST) -p 1 -parallel 8 $(PACKAGES)
-	cd integration && $(TEST) -p 1 -parallel 8 $(INTEGRATION)
+	cd integration && $(TEST) -p 1 -parallel 4 $(INTEGRATION)
 
 # Scenarios wait most of the time, too. Each half has masters of its own.
 test-chaos: test-packages
