@@ -63,7 +63,6 @@ func goneAtOnce(t *testing.T, ms []*redistest.Master, name string) {
 func TestMinorityDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
-			t.Parallel()
 			f := fleet(t, 5)
 			locker := open(t, f, redlock.Open)
 			held := lock(t, locker, "held before")
@@ -93,7 +92,6 @@ func TestMinorityDead(t *testing.T) {
 func TestMajorityDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
-			t.Parallel()
 			f := fleet(t, 5)
 			locker := open(t, f, redlock.Open)
 			unlock(t, lock(t, locker, "warm"))
@@ -122,7 +120,6 @@ func TestMajorityDead(t *testing.T) {
 func TestMultilockWithOneDead(t *testing.T) {
 	for death, die := range deaths {
 		t.Run(death, func(t *testing.T) {
-			t.Parallel()
 			f := fleet(t, 3)
 			locker := open(t, f, multilock.Open)
 			unlock(t, lock(t, locker, "warm"))
