@@ -452,6 +452,9 @@ func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
 		w := l.waitlist.join(l.set.retry, []string{"a"})
 		w.mustBegin(t)
 		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		synctest.Wait() // the subscriptions stand, and it asks once more
+		w.mustBegin(t)
+		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		for range 2 {
 			if _, due := w.begin(); due {
 				t.Fatal("it is to ask at once")

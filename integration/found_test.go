@@ -1,0 +1,139 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// panicsOnce is a source of randomness that panics at its first use.
+type panicsOnce struct{ used bool }
+
+func (s *panicsOnce) Uint64() uint64 {
+	if !s.used {
+		s.used = true
+		panic("source")
+	}
+	return rand.Uint64()
+}
+
+// A source of randomness that panics ends the call that used it, and holds up no other, whatever its names.
+func TestSourceThatPanicsHoldsUpNobody(t *testing.T) {
+	f := fleet(t, 3)
+	held := lock(t, open(t, f, redlock.Open), "a")
+	defer unlock(t, held)
+	l := open(t, f, redlock.Open, quorum.WithRand(&panicsOnce{}))
+	// call runs one Lock in a goroutine of its own, which a mutex could hold for ever, and tells whether it ended.
+	call := func(name string) (ended bool, panicked any) {
+		over := make(chan any, 1)
+		go func() {
+			defer func() { over <- recover() }()
+			ctx, cancel := context.WithTimeout(context.Background(), soon/4)
+			defer cancel()
+			if lock, err := l.Lock(ctx, name); err == nil {
+				lock.Unlock(ctx)
+			}
+		}()
+		select {
+		case panicked = <-over:
+			return true, panicked
+		case <-time.After(soon):
+			return false, nil
+		}
+	}
+	if ended, panicked := call("a"); !ended || panicked == nil {
+		t.Errorf("the call that waits has ended: %v, with the panic %v: want it to panic", ended, panicked)
+	}
+	if ended, _ := call("b"); !ended {
+		t.Error("Lock of another name does not return, not even when its context ends")
+	}
+}
+
+// A max hold that no attempt can meet is refused, or at least the nodes are not stormed for it.
+func TestMaxHoldThatIsTooShort(t *testing.T) {
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open).With(quorum.WithMaxHold(30)) // seconds, he thought
+	before := commands(t, f.Masters)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := l.Lock(ctx, "a")
+	if n := commands(t, f.Masters) - before; n > 300 {
+		t.Errorf("%d commands in a second", n)
+	}
+	if err == nil || strings.Contains(err.Error(), "the lease was over") {
+		t.Errorf("want an error that names the max hold, and not the lease, which was 30s: %v", err)
+	}
+}
+
+// A renewal that the server forbids within the script is a failure, which may pass, and no word of another holder.
+func TestARenewalThatIsForbiddenWithinTheScript(t *testing.T) {
+	for _, command := range []string{"pexpire", "hexists"} {
+		t.Run(command, func(t *testing.T) {
+			f := fleet(t, 3)
+			may(t, f, "app:*")
+			l := open(t, asApp(f), redlock.Open, quorum.WithLease(3*time.Second))
+			held := lock(t, l, "app:1")
+			grantedByAll(t, f.Masters, "app:1")
+			onAll(t, f, "ACL", "SETUSER", "app", "-"+command)
+			time.Sleep(1200 * time.Millisecond) // a renewal, of three, is forbidden
+			onAll(t, f, "ACL", "SETUSER", "app", "+"+command)
+			time.Sleep(2 * time.Second)
+			if !held.Valid() {
+				t.Errorf("the lock is lost: %v", held.Err())
+			}
+		})
+	}
+}
+
+// What a user without the right to PEXPIRE and HDEL has asked for does not stay for ever, once he may.
+func TestAnAttemptThatMayNotExpireItsKey(t *testing.T) {
+	f := fleet(t, 3)
+	may(t, f, "app:*")
+	const maxLease = time.Second
+	l := open(t, asApp(f), redlock.Open, quorum.WithNodeOptions(node.WithMaxLease(maxLease)))
+	onAll(t, f, "ACL", "SETUSER", "app", "-pexpire", "-hdel")
+	if _, err := l.TryLock(t.Context(), "app:1"); err == nil {
+		t.Fatal("locked")
+	}
+	for _, m := range f.Masters {
+		if ttl, err := redis.Int(m.Do("PTTL", "app:1")); err != nil || ttl == -1 {
+			t.Errorf("%s: the key lives for ever (%v)", m.Addr(), err)
+		}
+	}
+	time.Sleep(3 * maxLease / 2)
+	onAll(t, f, "ACL", "SETUSER", "app", "+pexpire", "+hdel")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+	defer cancel()
+	lock, err := l.Lock(ctx, "app:1")
+	if err != nil {
+		t.Fatalf("the rights were given, and one max lease is over: %v", err)
+	}
+	unlock(t, lock)
+}
+
+// What Inspect calls no lock, for its length, ForceUnlock leaves alone.
+func TestForceUnlockLeavesWhatIsTooLongForALock(t *testing.T) {
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open)
+	onAll(t, f, "HSET", "session", strings.Repeat("u", 5000), "1")
+	onAll(t, f, "EXPIRE", "session", 1000)
+	if _, err := l.Inspect(t.Context(), "session"); err == nil || !strings.Contains(err.Error(), "it is not a lock") {
+		t.Fatalf("Inspect: %v", err)
+	}
+	if err := l.ForceUnlock(t.Context(), "session"); !errors.Is(err, quorum.ErrUnavailable) {
+		t.Errorf("ForceUnlock: %v, want an error of every node's", err)
+	}
+	for _, m := range f.Masters {
+		if there, err := redis.Bool(m.Do("EXISTS", "session")); err != nil || !there {
+			t.Errorf("%s: it is deleted (%v)", m.Addr(), err)
+		}
+	}
+}
