@@ -6,7 +6,7 @@
 --
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
 -- key of another type). It writes as little as possible, because it must work when the server is
--- out of memory. One bad key does not stop the others.
+-- out of memory. One bad key does not stop the others. What this user may not run is an error.
 
 local out = {}
 for i = 1, #KEYS, 2 do
@@ -27,8 +27,10 @@ for i = 1, #KEYS, 2 do
     out[#out + 1] = 'R'
   elseif found == 0 and redis.call('EXISTS', KEYS[i]) == 0 then
     out[#out + 1] = 'G'
-  else
+  elseif found == 0 or string.find(found.err, 'WRONGTYPE', 1, true) then
     out[#out + 1] = 'T'
+  else
+    return found -- the server refuses the command: that says nothing of the lock
   end
 end
 return table.concat(out)

@@ -4,7 +4,7 @@
 -- A lock is a hash of one field. Its value, the level, is a positive decimal number of at most 9
 -- digits. The field is the owner. It ends in a colon and digits (<locker>:<number>, Redisson's
 -- <uuid>:<thread>), or else the key has a time to live, as every lock has until an operator removes
--- it (PERSIST).
+-- it (PERSIST). It has at most 1024 bytes.
 
 local call = redis.call
 
@@ -16,7 +16,7 @@ local function lockAt(key, ttl)
     local field = call('HGETALL', key)
     local owner, level = field[1], field[2]
     local counts = #level < 10 and string.find(level, '^[1-9]%d*$')
-    if counts and owner ~= '' and (ttl ~= -1 or string.find(owner, '.:%d+$')) then
+    if counts and owner ~= '' and #owner <= 1024 and (ttl ~= -1 or string.find(owner, '.:%d+$')) then
       return owner, level
     end
   end
