@@ -21,7 +21,7 @@ func (c *core) attempt(ctx context.Context, set *settings, names []string, appro
 	settled := false
 	defer func() {
 		if !settled { // a context of the caller's panicked
-			a.hold.drop()
+			a.hold.releaseInterrupted()
 		}
 	}()
 	if approach == waiting.ProbeFirst {
@@ -77,7 +77,7 @@ func (h *hold) holdUnlessLate(ctx context.Context) bool {
 	defer h.mu.Unlock()
 	h.first.begin(ctx)
 	if h.set.maxHold > 0 {
-		h.limit = h.requestedAt.Add(h.set.maxHold)
+		h.maxHoldEnd = h.requestedAt.Add(h.set.maxHold)
 	}
 	h.refreshLocked()
 	if !h.core.clock.Now().Before(h.deadline) {
@@ -92,7 +92,7 @@ func (h *hold) holdUnlessLate(ctx context.Context) bool {
 // undo ends an attempt that failed: a release goes to every node that may have granted. It waits, as long as ctx allows, for those
 // that did, and for a moment for those that may yet.
 func (a *attempt) undo(ctx context.Context) *Error {
-	err, certain, open := a.giveBack(ctx)
+	err, certain, open := a.startUndo(ctx)
 	moment := time.NewTimer(grace)
 	defer moment.Stop()
 	select {
@@ -110,8 +110,8 @@ func (a *attempt) undo(ctx context.Context) *Error {
 	return err
 }
 
-// giveBack sends the releases. Certain awaits the nodes that granted, open those that have not answered.
-func (a *attempt) giveBack(ctx context.Context) (err *Error, certain, open *tally) {
+// startUndo sends the releases. Certain awaits the nodes that granted, open those that have not answered.
+func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tally) {
 	h := a.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()

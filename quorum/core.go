@@ -75,8 +75,8 @@ func (c *core) unasked(reason ...error) *Error {
 	return &Error{Op: "lock", Need: c.need, Unknown: len(c.nodes), causes: append([]error{ErrNotAcquired}, reason...)}
 }
 
-// blame names the node of an error that does not. Nil stays nil.
-func (c *core) blame(i int, op string, err error) error {
+// nodeError names the node of an error that does not. Nil stays nil.
+func (c *core) nodeError(i int, op string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (c *core) each(op string, ask func(i int, n *node.Node) error) *multierror.
 	errs := make([]error, len(c.nodes))
 	for i, n := range c.nodes {
 		group.Go(func() error {
-			errs[i] = c.blame(i, op, ask(i, n))
+			errs[i] = c.nodeError(i, op, ask(i, n))
 			return nil
 		})
 	}

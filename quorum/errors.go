@@ -134,11 +134,11 @@ func quoted(names []string) string {
 	return b.String()
 }
 
-// ended is the error of a call that gives up waiting.
-func (e *Error) ended(names []string, causes []error) *Error {
-	ended := *e
-	ended.Names, ended.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
-	return &ended
+// forWaiter is the error of a call that gives up waiting.
+func (e *Error) forWaiter(names []string, causes []error) *Error {
+	copied := *e
+	copied.Names, copied.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
+	return &copied
 }
 
 // detail is an explanation that no caller tests for.

@@ -42,7 +42,7 @@ func (l *Lock) startExtend(lease time.Duration) (*tally, error) {
 	until := clock.Deadline(h.core.clock.Now(), lease, h.set.drift)
 	for i := range h.votes {
 		if err := h.pipe(i).Start(call, nil, &extendReply{t, &h.votes[i], until}); err != nil {
-			t.add(i, answered{err: err})
+			t.add(i, nodeReply{err: err})
 		}
 	}
 	return t, nil
@@ -63,5 +63,5 @@ func (e *extendReply) Done(r pipeline.Result) {
 			err = e.vote.err
 		})
 	}
-	e.tally.add(e.vote.node, answered{counts: err == nil, err: err})
+	e.tally.add(e.vote.node, nodeReply{counts: err == nil, err: err})
 }

@@ -38,7 +38,7 @@ func (c *core) readGrant(node int, r pipeline.Result) (outcome, error) {
 	case scripts.Held, scripts.Released:
 		return refused, nil
 	default: // Stale, although the marker has just been written: another process writes another one
-		return unknown, c.blame(node, "acquire", errMarker)
+		return unknown, c.nodeError(node, "acquire", errMarker)
 	}
 }
 
@@ -61,11 +61,11 @@ func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
 	case refused:
 		h.denyLocked(v)
 		v.forgot = true // perhaps by an attempt that fails: it is worth asking again soon
-		err = h.core.blame(v.node, "acquire", errTaken)
+		err = h.core.nodeError(v.node, "acquire", errTaken)
 	case quarantined:
 		h.denyLocked(v)
 		v.forgot = false
-		err = h.core.blame(v.node, "acquire", ErrQuarantined)
+		err = h.core.nodeError(v.node, "acquire", ErrQuarantined)
 	}
 	v.err = err
 	return said
@@ -79,9 +79,9 @@ func (v *vote) renewedLocked(said scripts.Renewed, runID string, until clock.Ins
 		v.err = h.confirmLocked(v, runID, until)
 	case scripts.Gone:
 		h.denyLocked(v)
-		v.err = h.core.blame(v.node, "renew", errForgotten)
+		v.err = h.core.nodeError(v.node, "renew", errForgotten)
 	case scripts.Taken:
 		h.denyLocked(v)
-		v.err = h.core.blame(v.node, "renew", errTaken)
+		v.err = h.core.nodeError(v.node, "renew", errTaken)
 	}
 }

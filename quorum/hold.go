@@ -47,7 +47,7 @@ type hold struct {
 	level       int
 	inner       []*Lock       // handles of levels above 1
 	deadline    clock.Instant // no answer after it revives the hold
-	limit       clock.Instant // of WithMaxHold; Never for none
+	maxHoldEnd  clock.Instant // of WithMaxHold; Never for none
 	requestedAt clock.Instant // the clock before the requests for a grant were sent
 	renewedAt   clock.Instant // the clock before the last renewals, or those requests, were sent
 	lossReason  *Error        // why it was lost
@@ -118,7 +118,7 @@ func innermost(ctx context.Context) *Lock {
 func newHold(c *core, set *settings, names []scripts.Name) *hold {
 	h := &hold{
 		core: c, set: set, owner: c.newOwner(), names: names, level: 1, votes: make([]vote, len(c.nodes)),
-		deadline: clock.Never, limit: clock.Never,
+		deadline: clock.Never, maxHoldEnd: clock.Never,
 	}
 	h.entry = entry{owner: h, index: -1}
 	for i := range h.votes {
@@ -143,8 +143,8 @@ func (h *hold) refreshLocked() {
 		all = append(all, h.votes[i].until)
 	}
 	h.deadline = deadlineOf(all, h.core.need)
-	if h.limit != clock.Never {
-		h.deadline = min(h.deadline, h.limit)
+	if h.maxHoldEnd != clock.Never {
+		h.deadline = min(h.deadline, h.maxHoldEnd)
 	}
 }
 
@@ -160,7 +160,7 @@ func (h *hold) confirmLocked(v *vote, runID string, until clock.Instant) error {
 	for i := range h.votes {
 		if other := &h.votes[i]; other != v && other.until != clock.Never && other.runID == runID {
 			h.denyLocked(v)
-			return h.core.blame(v.node, "acquire", fmt.Errorf("%w: it is one process with node %s", ErrInvalid, h.core.nodes[i].Name()))
+			return h.core.nodeError(v.node, "acquire", fmt.Errorf("%w: it is one process with node %s", ErrInvalid, h.core.nodes[i].Name()))
 		}
 	}
 	v.runID, v.err, v.forgot = runID, nil, false

@@ -107,7 +107,7 @@ func (h *hold) overdueErrorLocked(op string) *Error {
 // await waits until a tally is decided, and says what was missing.
 func (l *Lock) await(ctx context.Context, op string, t *tally) error {
 	ended := awaitDecided(ctx, t)
-	enough, _, nodes := t.outcome()
+	enough, _, nodes := t.result()
 	if enough {
 		return nil
 	}

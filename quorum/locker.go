@@ -11,7 +11,7 @@
 //	held        renew.go              every third of the lease: renewals in batches; a node that forgot is asked to grant again
 //	            extend.go, reenter.go
 //	released    unlock.go             contexts end, then the release goes to every node (release.go)
-//	expired     release.go            too few nodes keep it, by the clock: contexts end, what is left is released, hooks are told
+//	expired     release.go            too few nodes keep it, by the clock: contexts end, what is left is released, hooks are returned
 //	orphaned    release.go            Close: contexts end, the keys are left to their lease
 //
 // A hold (hold.go) is the state of one owner's lock, with a vote for each node: how long that node keeps the grant, by the local clock.
@@ -216,7 +216,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.acquired(lock), nil
+	return l.runAcquiredHook(lock), nil
 }
 
 // TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
@@ -233,19 +233,19 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	if lock == nil {
 		return nil, r.err
 	}
-	return l.acquired(lock), nil
+	return l.runAcquiredHook(lock), nil
 }
 
-func (l *Locker) acquired(lock *Lock) *Lock {
+func (l *Locker) runAcquiredHook(lock *Lock) *Lock {
 	if hook := l.set.hooks.Acquired; hook != nil {
-		told := false
+		returned := false
 		defer func() {
-			if !told {
-				lock.hold.drop() // nobody would have it
+			if !returned {
+				lock.hold.releaseInterrupted() // nobody would have it
 			}
 		}()
 		hook(lock)
-		told = true
+		returned = true
 	}
 	return lock
 }

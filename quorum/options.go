@@ -146,8 +146,8 @@ func (s *settings) check(maxLease time.Duration) error {
 	return nil
 }
 
-// unlike says in what the settings of a lock differ from those with which it would be another one; empty when in nothing.
-func (s *settings) unlike(other *settings) string {
+// differences says in what the settings of a lock differ from those with which it would be another one; empty when in nothing.
+func (s *settings) differences(other *settings) string {
 	if s == other {
 		return ""
 	}

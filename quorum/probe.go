@@ -24,7 +24,7 @@ func (a *attempt) askProbeFirst(ctx context.Context) {
 	for k := range a.answers {
 		switch a.probeOne(ctx, (first+k)%len(a.answers), call, overdue.C) {
 		case refused:
-			a.concede()
+			a.stopAsking()
 			return
 		case granted, unanswered:
 			a.askOthers(ctx, call)
@@ -84,8 +84,8 @@ func (a *attempt) askOthers(ctx context.Context, call scripts.Call) {
 	a.decideLocked()
 }
 
-// concede ends an attempt that could perhaps be won yet.
-func (a *attempt) concede() {
+// stopAsking ends an attempt that could perhaps be won yet.
+func (a *attempt) stopAsking() {
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
 	if !a.isDecided() {

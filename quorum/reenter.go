@@ -38,7 +38,7 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 // or comes twice, counts once. A fixed lease is asked for what is left of it: nothing prolongs it, also where it was forgotten.
 func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
 	h := within.hold
-	if other := h.set.unlike(set); other != "" {
+	if other := h.set.differences(set); other != "" {
 		return nil, invalidf("lock", names, "this flow holds it with other settings, which entering it again does not change: %s", other)
 	}
 	inner := &Lock{hold: h, outer: innermost(ctx)}
@@ -92,7 +92,7 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	for i := range h.votes {
 		v := &h.votes[i]
 		if err := h.pipe(i).Start(call, &v.claim, &enterReply{t, v, until}); err != nil {
-			t.add(i, answered{err: err})
+			t.add(i, nodeReply{err: err})
 		} else {
 			v.sent = true
 		}
@@ -113,10 +113,10 @@ func (l *Lock) backOut() {
 }
 
 // lowerLocked lowers the level by that of an inner handle, here and on the nodes.
-func (h *hold) lowerLocked(l *Lock, to func(*vote) *tally) {
+func (h *hold) lowerLocked(l *Lock, tallyFor func(*vote) *tally) {
 	h.level--
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	h.releaseLocked(h.level, to)
+	h.releaseLocked(h.level, tallyFor)
 }
 
 // enterReply takes a node's answer to a holder that enters again.
@@ -127,7 +127,7 @@ type enterReply struct {
 }
 
 func (e *enterReply) Done(r pipeline.Result) {
-	var a answered
+	var a nodeReply
 	v := e.vote
 	v.hold.update(func() {
 		a.counts = v.regrantedLocked(r, e.until) == granted

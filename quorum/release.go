@@ -9,23 +9,23 @@ import (
 )
 
 // abandonLocked sees that nothing is granted to the owner any more, and sends the release. See releaseLocked.
-func (h *hold) abandonLocked(to func(*vote) *tally) {
+func (h *hold) abandonLocked(tallyFor func(*vote) *tally) {
 	for i := range h.votes {
 		h.votes[i].claim.Abandon()
 	}
-	h.releaseLocked(0, to)
+	h.releaseLocked(0, tallyFor)
 }
 
 // releaseLocked sends a release to every node where something of the owner's may be, also to those that have not answered.
 // Each node's answer goes to the tally that to names for it, nil for none.
-func (h *hold) releaseLocked(level int, to func(*vote) *tally) {
+func (h *hold) releaseLocked(level int, tallyFor func(*vote) *tally) {
 	call := scripts.Release(h.names, h.owner, level)
 	all := make([]releaseReply, len(h.votes))
 	for i := range h.votes {
 		v, r := &h.votes[i], &all[i]
-		*r = releaseReply{tally: to(v), hold: h, node: i}
+		*r = releaseReply{tally: tallyFor(v), hold: h, node: i}
 		if !v.sent {
-			r.tally.add(i, answered{counts: true})
+			r.tally.add(i, nodeReply{counts: true})
 			continue
 		}
 		h.core.background.add()
@@ -34,6 +34,9 @@ func (h *hold) releaseLocked(level int, to func(*vote) *tally) {
 		}
 	}
 }
+
+// allIn returns the tallyFor that counts the replies of all nodes in t.
+func allIn(t *tally) func(*vote) *tally { return func(*vote) *tally { return t } }
 
 // noTally is for releases whose answers no caller waits for.
 func noTally(*vote) *tally { return nil }
@@ -49,7 +52,7 @@ type releaseReply struct {
 func (l *releaseReply) Done(r pipeline.Result) {
 	defer l.hold.core.background.done()
 	found := r.Resent || r.Reply.Release == len(l.hold.names)
-	l.tally.add(l.node, answered{counts: r.Err == nil, found: found, err: r.Err})
+	l.tally.add(l.node, nodeReply{counts: r.Err == nil, found: found, err: r.Err})
 }
 
 // endContextsLocked may be called with mu: what waits for a context runs in goroutines of its own.
@@ -72,7 +75,7 @@ func (h *hold) loseLocked(why string) {
 // whyLostLocked says why a hold whose deadline has passed is lost.
 func (h *hold) whyLostLocked(now clock.Instant) string {
 	switch {
-	case h.limit != clock.Never && !now.Before(h.limit):
+	case h.maxHoldEnd != clock.Never && !now.Before(h.maxHoldEnd):
 		return fmt.Sprintf("its max hold of %v is over", h.set.maxHold)
 	case h.deadline == clock.Never:
 		return "too few nodes keep it"
@@ -114,9 +117,9 @@ func (c *core) notifyLost(lost []*hold) {
 	}()
 }
 
-// drop releases a hold in the midst of which code of the caller's panicked or ended the goroutine. It waits for no answer, and does
+// releaseInterrupted releases a hold in the midst of which code of the caller's panicked or ended the goroutine. It waits for no answer, and does
 // nothing where the hold has ended already.
-func (h *hold) drop() {
+func (h *hold) releaseInterrupted() {
 	h.core.schedule.remove(&h.entry)
 	h.mu.Lock()
 	defer h.mu.Unlock()

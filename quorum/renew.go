@@ -47,7 +47,7 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 		}
 		h.mu.Unlock()
 	}
-	r := newRenewal(c, now)
+	r := newRenewalRound(c, now)
 	for _, h := range kept {
 		h.mu.Lock()
 		if h.phase == held && !h.set.fixed {
@@ -64,16 +64,16 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	}
 }
 
-// renewal gathers the locks whose renewals fall together into one call for each connection.
-type renewal struct {
-	core  *core
-	sent  clock.Instant                    // read before anything is sent
-	open  map[*pipeline.Pipe]*renewalReply // that have room
-	batch []*renewalReply                  // in the order in which they were begun
+// renewalRound gathers the locks whose renewals fall together into one call for each connection.
+type renewalRound struct {
+	core    *core
+	sent    clock.Instant                    // read before anything is sent
+	open    map[*pipeline.Pipe]*renewalBatch // that have room
+	batches []*renewalBatch                  // in the order in which they were begun
 }
 
-// renewalReply is the locks that one call renews on one node. It takes the answer.
-type renewalReply struct {
+// renewalBatch is the locks that one call renews on one node. It takes the answer.
+type renewalBatch struct {
 	core  *core
 	pipe  *pipeline.Pipe
 	sent  clock.Instant
@@ -82,14 +82,14 @@ type renewalReply struct {
 	bytes int
 }
 
-func newRenewal(c *core, now clock.Instant) *renewal {
-	return &renewal{core: c, sent: now, open: map[*pipeline.Pipe]*renewalReply{}}
+func newRenewalRound(c *core, now clock.Instant) *renewalRound {
+	return &renewalRound{core: c, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
 }
 
 // addLocked adds a hold's renewal on every node that keeps it. Of the others it asks, at once, for the grant again ("repair"):
 // a node that has forgotten the lock grants it to the same owner with the same token, if it is admitted and no other owner is there.
 // Nodes that have not answered the last time are left out: nothing piles up for them.
-func (r *renewal) addLocked(h *hold) {
+func (r *renewalRound) addLocked(h *hold) {
 	h.renewedAt = r.sent
 	bytes := 0
 	for _, name := range h.names {
@@ -111,13 +111,13 @@ func (r *renewal) addLocked(h *hold) {
 }
 
 // batchFor returns the batch with which a vote travels.
-func (r *renewal) batchFor(v *vote, bytes int) *renewalReply {
+func (r *renewalRound) batchFor(v *vote, bytes int) *renewalBatch {
 	pipe := v.hold.pipe(v.node)
 	if b := r.open[pipe]; b != nil && len(b.votes) < batchSize && b.bytes+bytes <= batchBytes && !v.alone {
 		return b
 	}
-	b := &renewalReply{core: r.core, pipe: pipe, sent: r.sent}
-	r.batch = append(r.batch, b)
+	b := &renewalBatch{core: r.core, pipe: pipe, sent: r.sent}
+	r.batches = append(r.batches, b)
 	if !v.alone {
 		r.open[pipe] = b
 	}
@@ -126,12 +126,12 @@ func (r *renewal) batchFor(v *vote, bytes int) *renewalReply {
 
 // unsent is a batch that a pipe did not take.
 type unsent struct {
-	batch *renewalReply
+	batch *renewalBatch
 	err   error
 }
 
-func (r *renewal) send() (failed []unsent) {
-	for _, b := range r.batch {
+func (r *renewalRound) send() (failed []unsent) {
+	for _, b := range r.batches {
 		if err := b.pipe.Start(scripts.Renew(b.locks), nil, b); err != nil {
 			failed = append(failed, unsent{b, err})
 		}
@@ -140,7 +140,7 @@ func (r *renewal) send() (failed []unsent) {
 }
 
 // Done takes a node's answer to a batch.
-func (b *renewalReply) Done(r pipeline.Result) {
+func (b *renewalBatch) Done(r pipeline.Result) {
 	if len(b.votes) > 1 && r.RefusesKeys {
 		for i := range b.votes {
 			b.renewAlone(i)
@@ -161,15 +161,15 @@ func (b *renewalReply) Done(r pipeline.Result) {
 }
 
 // renewAlone renews at once one lock of a batch that the server refused: perhaps for one key, and that of another lock.
-func (b *renewalReply) renewAlone(i int) {
+func (b *renewalBatch) renewAlone(i int) {
 	v := b.votes[i]
-	one := &renewalReply{core: b.core, pipe: b.pipe, votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1]}
+	one := &renewalBatch{core: b.core, pipe: b.pipe, votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1]}
 	if err := one.startAlone(v); err != nil {
 		one.Done(pipeline.Result{Err: err})
 	}
 }
 
-func (b *renewalReply) startAlone(v *vote) error {
+func (b *renewalBatch) startAlone(v *vote) error {
 	v.hold.mu.Lock()
 	defer v.hold.mu.Unlock()
 	if v.hold.phase != held { // nothing is sent after its release
@@ -257,8 +257,8 @@ func (h *hold) fellShortLocked() bool {
 		open = open || h.votes[i].busy
 	}
 	goal := h.deadlineFor(h.renewedAt)
-	if h.limit != clock.Never {
-		goal = min(goal, h.limit)
+	if h.maxHoldEnd != clock.Never {
+		goal = min(goal, h.maxHoldEnd)
 	}
 	return !open && h.deadline.Before(goal)
 }

@@ -24,8 +24,8 @@ type tally struct {
 	failed *multierror.Error
 }
 
-// answered is one node's answer to a fan-out.
-type answered struct {
+// nodeReply is one node's answer to a fan-out.
+type nodeReply struct {
 	counts bool // towards what the tally needs
 	found  bool // the owner was there
 	err    error
@@ -39,10 +39,7 @@ func newTally(nodes, need int) *tally {
 	return t
 }
 
-// all is the tally of the answers of all nodes.
-func (t *tally) all(*vote) *tally { return t }
-
-func (t *tally) add(node int, a answered) {
+func (t *tally) add(node int, a nodeReply) {
 	if t == nil {
 		return
 	}
@@ -69,8 +66,8 @@ func (t *tally) isDecidedLocked() bool {
 	return judge(certain+t.left, t.need, certain, 0) != pending
 }
 
-// outcome returns what is known by now.
-func (t *tally) outcome() (enough bool, denied uint64, failed *multierror.Error) {
+// result returns what is known by now.
+func (t *tally) result() (enough bool, denied uint64, failed *multierror.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failed != nil {

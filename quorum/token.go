@@ -54,7 +54,7 @@ func (a *attempt) writeBack(ctx context.Context, token uint64) error {
 		group.Go(func() error {
 			r := h.pipe(i).Do(ctx, call)
 			if r.Err == nil && !r.Reply.Raise {
-				return h.core.blame(i, "raise", errNotRaised)
+				return h.core.nodeError(i, "raise", errNotRaised)
 			}
 			return r.Err
 		})

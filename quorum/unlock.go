@@ -33,7 +33,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 	}
 	// Nodes that were believed to hold it, and did not: without them, did a quorum hold it?
-	if _, denied, _ := t.outcome(); err == nil && !wasOrphaned && bits.OnesCount64(t.believed&^denied) < h.core.need {
+	if _, denied, _ := t.result(); err == nil && !wasOrphaned && bits.OnesCount64(t.believed&^denied) < h.core.need {
 		return &Error{Op: "unlock", Names: l.names, causes: []error{ErrLost, detail("nodes had forgotten it, or given it to another")}}
 	}
 	return err
@@ -71,7 +71,7 @@ func (l *Lock) end() (t *tally, wasOrphaned, justLost bool, err error) {
 	}
 	l.unlocked.Store(true)
 	h.phase = released
-	defer h.abandonLocked(t.all) // after the contexts have ended, also when one of the caller's panics
+	defer h.abandonLocked(allIn(t)) // after the contexts have ended, also when one of the caller's panics
 	h.endContextsLocked(ErrReleased)
 	return t, wasOrphaned, false, nil
 }
@@ -106,6 +106,6 @@ func (l *Lock) startLower() (*tally, error) {
 		return nil, err
 	}
 	t := newTally(len(h.votes), h.core.need)
-	h.lowerLocked(l, t.all)
+	h.lowerLocked(l, allIn(t))
 	return t, nil
 }

@@ -81,9 +81,9 @@ func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
 
 func (list *waitlist) newQueueLocked(key nameSet) *queue {
 	c := list.core
-	first := waiting.AskAll
+	approach := waiting.AskAll
 	if c.clock.Now().Before(*list.contendedLocked(key)) {
-		first = waiting.ProbeFirst
+		approach = waiting.ProbeFirst
 	}
 	q := list.free
 	if q == nil {
@@ -91,7 +91,7 @@ func (list *waitlist) newQueueLocked(key nameSet) *queue {
 	}
 	list.free = nil
 	*q = queue{list: list, key: key}
-	q.Init(len(c.nodes), c.need, first, c.makeRand)
+	q.Init(len(c.nodes), c.need, approach, c.makeRand)
 	list.queues[key] = q
 	return q
 }
@@ -155,7 +155,7 @@ func (w *waiter) refused(names []string, r *attemptResult) {
 
 // acquired takes the waiter out: it has the lock.
 func (w *waiter) acquired(lease time.Duration) {
-	w.queue.take(w, func(q *queue) {
+	w.queue.remove(w, func(q *queue) {
 		q.Acquired(lease, q.list.core.moment())
 		if !q.Empty() {
 			q.lastError = q.list.core.unasked(ErrHeld)
@@ -165,10 +165,10 @@ func (w *waiter) acquired(lease time.Duration) {
 
 // leave takes the waiter out: it gives up.
 func (w *waiter) leave() {
-	w.queue.take(w, func(q *queue) { q.Leave(&w.Waiter, q.list.core.moment()) })
+	w.queue.remove(w, func(q *queue) { q.Leave(&w.Waiter, q.list.core.moment()) })
 }
 
-func (q *queue) take(w *waiter, out func(q *queue)) {
+func (q *queue) remove(w *waiter, out func(q *queue)) {
 	list := q.list
 	list.mu.Lock()
 	out(q)
@@ -206,7 +206,7 @@ func (q *queue) subscribe(names []string) {
 	cancels := make([]func(), 0, len(q.list.core.nodes)*len(names))
 	for i, n := range q.list.core.nodes {
 		for k, name := range names {
-			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), &subscriber{queue: q, node: i, first: k == 0}))
+			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), &subscriber{queue: q, node: i, firstName: k == 0}))
 		}
 	}
 	list.mu.Lock()
@@ -216,28 +216,28 @@ func (q *queue) subscribe(names []string) {
 
 // subscriber is told of one channel on one node (pubsub.Subscriber).
 type subscriber struct {
-	queue *queue
-	node  int
-	first bool // of the names: it speaks for the node
+	queue     *queue
+	node      int
+	firstName bool // of the names: it speaks for the node
 }
 
 var _ pubsub.Subscriber = (*subscriber)(nil)
 
 func (s *subscriber) OnSubscribed() {
-	if s.first {
-		s.happened(s.queue.Subscribed)
+	if s.firstName {
+		s.dispatch(s.queue.Subscribed)
 	}
 }
 
 func (s *subscriber) OnUnsubscribed() {
-	if s.first {
-		s.happened(s.queue.Unsubscribed)
+	if s.firstName {
+		s.dispatch(s.queue.Unsubscribed)
 	}
 }
 
-func (s *subscriber) OnMessage() { s.happened(s.queue.Message) }
+func (s *subscriber) OnMessage() { s.dispatch(s.queue.Message) }
 
-func (s *subscriber) happened(event func(node int, at waiting.Moment)) {
+func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
 	q := s.queue
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
@@ -261,8 +261,8 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 	}()
 	warned := false
 	for {
-		if causes := c.ending(ctx); causes != nil {
-			return nil, w.gaveUp(names, causes)
+		if causes := c.endOfWaiting(ctx); causes != nil {
+			return nil, w.gaveUpError(names, causes)
 		}
 		approach, due := w.begin()
 		if !due {
@@ -279,7 +279,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 		}
 		if ctx.Err() != nil || r.err.permanent(len(c.nodes)) {
 			if last := w.lastError(); r.cut && last != nil { // it knows less than the one before
-				return nil, last.ended(names, c.ending(ctx))
+				return nil, last.forWaiter(names, c.endOfWaiting(ctx))
 			}
 			return nil, r.err
 		}
@@ -291,8 +291,8 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 	}
 }
 
-// ending is what has ended the waiting, if anything has.
-func (c *core) ending(ctx context.Context) []error {
+// endOfWaiting is what has ended the waiting, if anything has.
+func (c *core) endOfWaiting(ctx context.Context) []error {
 	causes := contextError(ctx)
 	if c.isClosed() {
 		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
@@ -300,8 +300,8 @@ func (c *core) ending(ctx context.Context) []error {
 	return causes
 }
 
-// gaveUp makes an error of what is known of the queue's last attempt, whosever it was.
-func (w *waiter) gaveUp(names []string, causes []error) *Error {
+// gaveUpError makes an error of what is known of the queue's last attempt, whosever it was.
+func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	last := w.lastError()
 	switch {
 	case last != nil:
@@ -310,7 +310,7 @@ func (w *waiter) gaveUp(names []string, causes []error) *Error {
 	default:
 		last = w.queue.list.core.unasked()
 	}
-	return last.ended(names, causes)
+	return last.forWaiter(names, causes)
 }
 
 func (w *waiter) lastError() *Error {

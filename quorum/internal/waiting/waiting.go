@@ -83,10 +83,10 @@ type Queue struct {
 	next       clock.Instant // when the head is to ask
 	approach   Approach
 
-	subscribed uint64   // bit by node: its subscription stands
-	messages   []uint64 // by node; nil before any is heard
-	wake       wakeSequence
-	begun      wakeSequence // as it stood when the attempt under way began
+	subscribed  uint64   // bit by node: its subscription stands
+	messages    []uint64 // by node; nil before any is heard
+	wake        wakeSequence
+	wakeAtBegin wakeSequence // as it stood when the attempt under way began
 
 	position      int  // processes whose turn comes first at the next release
 	ranked        bool // position was counted while releases could be heard
@@ -120,8 +120,8 @@ const (
 	// maxBackoff bounds the pause while nodes disagree. They do so for long beside a holder of a bare quorum: the waiters get the
 	// votes that it lacks, give them back, and so wake each other.
 	maxBackoff = time.Second
-	// aloneSteps is how long the refusal of the probe node is taken for that of all.
-	aloneSteps = 10
+	// probeRefusalSteps is how long the refusal of the probe node is taken for that of all.
+	probeRefusalSteps = 10
 )
 
 // Init makes q an empty queue for a lock of quorum out of so many nodes, at most 64. First is how the first attempt asks. Random
@@ -141,7 +141,7 @@ func (q *Queue) Empty() bool { return q.head == nil }
 
 // Join puts a waiter at the end. The queue polls by the most eager bounds of its waiters.
 func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
-	before := q.retry()
+	before := q.retryBounds()
 	w.retry, w.prev, w.next = retry, q.tail, nil
 	q.countRetry(retry, 1)
 	if q.tail == nil {
@@ -150,7 +150,7 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 		return
 	}
 	q.tail.next, q.tail = w, w
-	if q.retry() != before && !q.attempting {
+	if q.retryBounds() != before && !q.attempting {
 		q.next = min(q.next, at.Now.Add(q.poll(-1, at.Step)))
 	}
 }
@@ -160,7 +160,7 @@ func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
 	if q.head != w || q.attempting || at.Now.Before(q.next) {
 		return 0, false
 	}
-	q.attempting, q.begun = true, q.wake
+	q.attempting, q.wakeAtBegin = true, q.wake
 	return q.approach, true
 }
 
@@ -173,7 +173,7 @@ func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	}
 	q.position, q.ranked = max(q.listeners-1, 0), true
 	q.disagreements, q.failures = 0, 0
-	q.ask(AskAll, at.Now.Add(q.poll(lease, 0)))
+	q.attemptAt(AskAll, at.Now.Add(q.poll(lease, 0)))
 }
 
 // Leave takes a waiter out that gives up, wherever it stands. If its attempt is under way, that ends in vain.
@@ -189,11 +189,11 @@ func (q *Queue) Leave(w *Waiter, at Moment) {
 func (q *Queue) Refused(r Result, at Moment) {
 	q.attempting = false
 	if !r.Held {
-		q.ask(AskAll, at.Now.Add(q.retryAfter(r.Wait)))
+		q.attemptAt(AskAll, at.Now.Add(q.retryAfter(r.Wait)))
 		q.failures++
 		return
 	}
-	if q.hears() {
+	if q.subscriptionsStand() {
 		q.failures = 0
 	}
 	if r.Listeners > 0 {
@@ -203,29 +203,29 @@ func (q *Queue) Refused(r Result, at Moment) {
 	if q.ranked {
 		others = min(others, q.position) // who came since stands behind
 	}
-	q.position, q.ranked = others, q.hears()
+	q.position, q.ranked = others, q.subscriptionsStand()
 
 	switch {
-	case q.wake.releases > q.begun.releases:
-		q.released(at)
+	case q.wake.releases > q.wakeAtBegin.releases:
+		q.attemptAfterRelease(at)
 	case r.Votes > 0:
 		q.disagreements++
 		wait := at.Step/2 + q.backoff(at.Step)
 		if r.Wait > 0 {
 			wait = min(wait, r.Wait+time.Millisecond)
 		}
-		q.ask(ProbeFirst, at.Now.Add(wait))
-	case q.wake.established > q.begun.established:
-		q.ask(ProbeFirst, at.Now)
+		q.attemptAt(ProbeFirst, at.Now.Add(wait))
+	case q.wake.established > q.wakeAtBegin.established:
+		q.attemptAt(ProbeFirst, at.Now)
 	case q.approach == ProbeFirst && q.quorum < q.nodes:
 		// Most likely another process has the lock, but the probe node may stand alone.
 		q.disagreements++
-		wait := time.Duration(aloneSteps+q.position) * at.Step
-		q.ask(AskAll, at.Now.Add(max(wait, q.backoff(at.Step))))
+		wait := time.Duration(probeRefusalSteps+q.position) * at.Step
+		q.attemptAt(AskAll, at.Now.Add(max(wait, q.backoff(at.Step))))
 	default:
 		q.disagreements = max(q.disagreements-1, 0) // not 0: another's passing vote can make the nodes agree for once
-		q.ask(AskAll, at.Now.Add(q.poll(r.Wait, at.Step)))
-		if !q.hears() {
+		q.attemptAt(AskAll, at.Now.Add(q.poll(r.Wait, at.Step)))
+		if !q.subscriptionsStand() {
 			q.failures++
 		}
 	}
@@ -233,37 +233,37 @@ func (q *Queue) Refused(r Result, at Moment) {
 
 // Subscribed: the subscription on a node stands. When enough do, the head asks again: the lock may have been released before.
 func (q *Queue) Subscribed(node int, at Moment) {
-	before := q.hears()
+	before := q.subscriptionsStand()
 	q.subscribed |= 1 << node
-	q.counts()[node] = q.wake.releases // what was published before counts no more
-	if before || !q.hears() {
+	q.messageCounts()[node] = q.wake.releases // what was published before counts no more
+	if before || !q.subscriptionsStand() {
 		return
 	}
 	q.wake.established++
 	q.failures = 0
 	if !q.attempting && at.Now.Before(q.next) {
-		q.ask(ProbeFirst, at.Now)
+		q.attemptAt(ProbeFirst, at.Now)
 	}
 }
 
 // Unsubscribed: the subscription on a node stands no more.
 func (q *Queue) Unsubscribed(node int, at Moment) {
 	q.subscribed &^= 1 << node
-	if !q.hears() && !q.attempting {
+	if !q.subscriptionsStand() && !q.attempting {
 		q.next = min(q.next, at.Now.Add(q.retryAfter(-1)))
 	}
 }
 
 // Message: a node published a release.
 func (q *Queue) Message(node int, at Moment) {
-	messages := q.counts()
+	messages := q.messageCounts()
 	messages[node]++
 	if releases := quorumLargest(messages, q.quorum); releases > q.wake.releases {
 		q.wake.releases, q.disagreements = releases, 0
 		if q.attempting {
 			q.position = max(q.position-1, 0)
 		} else {
-			q.released(at)
+			q.attemptAfterRelease(at)
 		}
 		return
 	}
@@ -273,33 +273,33 @@ func (q *Queue) Message(node int, at Moment) {
 	// The other nodes may be dead, or their messages lost.
 	wait := max(time.Duration(2+q.position)*at.Step, q.backoff(at.Step))
 	if soon := at.Now.Add(wait); soon.Before(q.next) {
-		q.ask(ProbeFirst, soon)
+		q.attemptAt(ProbeFirst, soon)
 	}
 }
 
-// released lets those who come first ask first.
-func (q *Queue) released(at Moment) {
+// attemptAfterRelease lets those who come first ask first.
+func (q *Queue) attemptAfterRelease(at Moment) {
 	approach := ProbeFirst
 	// Where all nodes are needed, one vote of another's spoils an attempt, and votes given back on all nodes look like a
 	// release: there only the probe keeps order.
 	if q.position == 0 && q.ranked && q.quorum < q.nodes {
 		approach = AskAll
 	}
-	q.ask(approach, at.Now.Add(time.Duration(min(q.position, maxPosition))*at.Step))
+	q.attemptAt(approach, at.Now.Add(time.Duration(min(q.position, maxPosition))*at.Step))
 	q.position = max(q.position-1, 0)
 }
 
-func (q *Queue) ask(approach Approach, at clock.Instant) { q.next, q.approach = at, approach }
+func (q *Queue) attemptAt(approach Approach, at clock.Instant) { q.next, q.approach = at, approach }
 
-// hears tells whether a release will be heard: every quorum that publishes it has a node whose subscription stands.
-func (q *Queue) hears() bool { return bits.OnesCount64(q.subscribed) >= q.quorum }
+// subscriptionsStand tells whether a release will be heard: every quorum that publishes it has a node whose subscription stands.
+func (q *Queue) subscriptionsStand() bool { return bits.OnesCount64(q.subscribed) >= q.quorum }
 
 // poll is how long to wait for a release that is not heard.
 func (q *Queue) poll(lease, step time.Duration) time.Duration {
-	if !q.hears() {
+	if !q.subscriptionsStand() {
 		return q.retryAfter(lease)
 	}
-	most := 5 * q.retry().Max
+	most := 5 * q.retryBounds().Max
 	wait := most/2 + q.jitter(most/2)
 	if lease >= 0 {
 		wait = min(wait, lease+time.Millisecond+time.Duration(min(q.position, maxPosition))*step)
@@ -309,7 +309,7 @@ func (q *Queue) poll(lease, step time.Duration) time.Duration {
 
 // retryAfter is a random time that grows with the number of failures, and ends with the holder's lease.
 func (q *Queue) retryAfter(lease time.Duration) time.Duration {
-	bounds := q.retry()
+	bounds := q.retryBounds()
 	most := min(bounds.Min<<min(q.failures, 10), bounds.Max)
 	wait := bounds.Min/2 + q.jitter(most)
 	if lease >= 0 {
@@ -334,7 +334,7 @@ func (q *Queue) jitter(below time.Duration) time.Duration {
 	return time.Duration(q.rng.Int64N(int64(max(below, 1))))
 }
 
-func (q *Queue) counts() []uint64 {
+func (q *Queue) messageCounts() []uint64 {
 	if q.messages == nil {
 		q.messages = make([]uint64, q.nodes)
 	}
@@ -363,8 +363,8 @@ func (q *Queue) remove(w *Waiter) {
 	q.countRetry(w.retry, -1)
 }
 
-// retry is the most eager bounds of those who wait: the head must not bind the others to its own.
-func (q *Queue) retry() Retry {
+// retryBounds is the most eager bounds of those who wait: the head must not bind the others to its own.
+func (q *Queue) retryBounds() Retry {
 	if len(q.retries) == 0 {
 		return Retry{}
 	}
