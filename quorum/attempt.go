@@ -9,19 +9,23 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// grace is how long an attempt that failed waits for nodes that had not answered when that was certain. Most answer within a
-// round trip, and then nothing is left on them when the caller learns of the failure. No caller waits for a slow one.
+// grace is how long a failed attempt waits for the nodes that had not answered when its outcome was
+// certain. Most of them answer within a round trip, so nothing is left on them when the call
+// returns. A slow node delays the call by no more.
 const grace = 20 * time.Millisecond
 
-// attempt asks the nodes once for the names. It returns the lock or, with everything undone, why it failed.
-func (c *core) attempt(ctx context.Context, set *settings, names []string, approach waiting.Approach) (*Lock, *attemptResult) {
-	c.background.add() // so that Close does not close the nodes while what was granted is undone
+// attempt makes one attempt at the names. It returns the lock, or else undoes the attempt and
+// returns its result.
+func (c *core) attempt(
+	ctx context.Context, set *settings, names []string, approach waiting.Approach,
+) (*Lock, *attemptResult) {
+	c.background.add() // so that Close does not close the nodes before the attempt is undone
 	defer c.background.done()
 	a := newAttempt(c, set, names, innermost(ctx))
 	settled := false
 	defer func() {
-		if !settled { // a context of the caller's panicked
-			a.hold.drop()
+		if !settled { // the caller's context has panicked
+			a.hold.releaseInterrupted()
 		}
 	}()
 	if approach == waiting.ProbeFirst {
@@ -48,8 +52,9 @@ func (c *core) attempt(ctx context.Context, set *settings, names []string, appro
 	return nil, r
 }
 
-// commit makes a won attempt a held lock and schedules its renewal, if the locker is open and the lease is not over. Reading the clock
-// is the last check.
+// commit makes the attempt a held lock and schedules its renewal, if the quorum is reached, the
+// Locker is open and the deadline has not passed. The clock is read last. Where commit fails an
+// attempt that was won, a.cause says why.
 func (a *attempt) commit(ctx context.Context) bool {
 	h := a.hold
 	if ctx.Err() != nil || !a.isWon() || a.cause != nil {
@@ -71,13 +76,13 @@ func (a *attempt) commit(ctx context.Context) bool {
 	return false
 }
 
-// holdUnlessLate makes the hold a held one, if its deadline is to come.
+// holdUnlessLate puts the hold in phase held, unless its deadline has passed.
 func (h *hold) holdUnlessLate(ctx context.Context) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.first.begin(ctx)
 	if h.set.maxHold > 0 {
-		h.limit = h.requestedAt.Add(h.set.maxHold)
+		h.maxHoldEnd = h.requestedAt.Add(h.set.maxHold)
 	}
 	h.refreshLocked()
 	if !h.core.clock.Now().Before(h.deadline) {
@@ -89,10 +94,11 @@ func (h *hold) holdUnlessLate(ctx context.Context) bool {
 	return true
 }
 
-// undo ends an attempt that failed: a release goes to every node that may have granted. It waits, as long as ctx allows, for those
-// that did, and for a moment for those that may yet.
+// undo ends a failed attempt: a release goes to every node that may have granted. undo waits for
+// the nodes that granted, and at most grace for those that have not answered, but no longer than
+// ctx allows.
 func (a *attempt) undo(ctx context.Context) *Error {
-	err, certain, open := a.giveBack(ctx)
+	err, certain, open := a.startUndo(ctx)
 	moment := time.NewTimer(grace)
 	defer moment.Stop()
 	select {
@@ -110,8 +116,9 @@ func (a *attempt) undo(ctx context.Context) *Error {
 	return err
 }
 
-// giveBack sends the releases. Certain awaits the nodes that granted, open those that have not answered.
-func (a *attempt) giveBack(ctx context.Context) (err *Error, certain, open *tally) {
+// startUndo sends the releases. certain counts the replies of the nodes that granted, open those of
+// the nodes that have not answered.
+func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tally) {
 	h := a.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,15 +139,15 @@ func (a *attempt) giveBack(ctx context.Context) (err *Error, certain, open *tall
 	return err, certain, open
 }
 
-// attemptResult is what an attempt that failed leaves to go by.
+// attemptResult is what a failed attempt found out.
 type attemptResult struct {
 	waiting.Result
 	err      *Error
 	approach waiting.Approach
-	cut      bool // it was ended before its outcome was certain
+	cut      bool // the attempt ended before its outcome was certain
 }
 
-// result says what the nodes said, before it is undone.
+// result returns what the nodes answered. It must be called before undo.
 func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	h := a.hold
 	h.mu.Lock()

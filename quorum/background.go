@@ -2,11 +2,12 @@ package quorum
 
 import "sync"
 
-// tracker counts what is under way in the background.
+// tracker counts the goroutines and requests that are under way in the background. Close waits for
+// them.
 type tracker struct {
 	mu    sync.Mutex
 	count int
-	empty chan struct{} // closed when count falls to 0, if anybody waits
+	empty chan struct{} // closed when count falls to 0; nil until idle is called
 }
 
 func (t *tracker) add() {

@@ -7,29 +7,30 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// attempt is one request for a grant to the nodes, until it has become a held lock or is undone.
+// attempt is one request for the lock to the nodes, until it has become a held lock or is undone.
 type attempt struct {
 	hold    *hold
 	answers []answer
-	few     [5]answer     // room for the answers of as many nodes as there usually are
-	decided chan struct{} // closed when the outcome is certain, or nothing more is asked
-	probed  chan struct{} // holds one for each answer of a probe node
+	few     [5]answer     // room for the usual number of nodes
+	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked
+	probed  chan struct{} // receives a value for each answer of a probe node
 
 	// Under hold.mu.
 	verdict verdict
-	probe   *answer // of the node that was probed last
-	cause   error   // why the attempt failed although enough nodes had granted
+	probe   *answer // that of the node that was probed last
+	cause   error   // why the attempt failed although the quorum was reached
 }
 
-// answer is one node's answer to an attempt. The hold's mutex guards it.
+// answer is one node's answer to an attempt, and the pipeline's receiver of it. The hold's mutex
+// guards it.
 type answer struct {
 	attempt   *attempt
 	vote      *vote
 	outcome   outcome
-	wait      time.Duration // of a refusal: until the node may grant; −1 when it will not by itself
-	listeners int           // of a refusal: connections that listen for a release
+	wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
+	listeners int           // of a refusal: connections that subscribe to the channel
 	token     uint64        // of a grant
-	counted   bool          // the grant was there when the quorum was reached
+	counted   bool          // the grant was read when the quorum was reached: its counter decides on the token
 }
 
 func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
@@ -59,15 +60,16 @@ func (a *attempt) askAll() {
 	a.decideLocked()
 }
 
-// acquire is the call by which the hold asks for a fresh grant.
+// acquire returns the call with which an attempt asks for a grant.
 func (h *hold) acquire() scripts.Call {
 	return scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, MaxLease: h.core.maxLeaseMillis, Seed: tokenSeed(),
+		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, MaxLease: h.core.maxLeaseMillis,
+		Seed: tokenSeed(),
 	})
 }
 
-// startLocked reads the clock before anything is sent. It returns false when too many nodes are known to be down: the others need
-// not be asked then.
+// startLocked reads the clock before any request is sent. It returns false when so many nodes are
+// known to be down that asking the others would be in vain.
 func (a *attempt) startLocked() bool {
 	h := a.hold
 	h.requestedAt = h.core.clock.Now()
@@ -100,8 +102,9 @@ func (a *attempt) askLocked(i int, call scripts.Call) {
 	}
 }
 
-// Done takes a node's answer (pipeline.Receiver). It may come while others are awaited, after the quorum was reached (then it counts
-// for the deadline only), or after the end (then its release is on the way).
+// Done receives a node's answer ([pipeline.Receiver]). It may come while other answers are awaited;
+// after the quorum was reached, when it counts for the deadline only; or after the attempt's end,
+// when its release has been sent.
 func (n *answer) Done(r pipeline.Result) {
 	a, v := n.attempt, n.vote
 	h := a.hold
@@ -131,7 +134,7 @@ func (n *answer) Done(r pipeline.Result) {
 	}
 }
 
-// provesNothingThere tells that nothing of the owner's can be on the node, now or later.
+// provesNothingThere reports whether nothing of the owner's can be on the node, now or later.
 func (n *answer) provesNothingThere(r pipeline.Result) bool {
 	if r.Err != nil {
 		return !r.Sent || r.NothingDone
@@ -139,7 +142,7 @@ func (n *answer) provesNothingThere(r pipeline.Result) bool {
 	return (n.outcome == refused || n.outcome == quarantined) && !r.Resent
 }
 
-// count returns how many nodes gave an outcome.
+// count returns how many nodes gave each outcome.
 func (a *attempt) count() (of [unknown + 1]int) {
 	for i := range a.answers {
 		of[a.answers[i].outcome]++
@@ -147,13 +150,15 @@ func (a *attempt) count() (of [unknown + 1]int) {
 	return of
 }
 
-// decideLocked closes decided as soon as the quorum is reached, or cannot be reached any more.
+// decideLocked judges the answers so far. It closes decided when the quorum is reached, or cannot
+// be reached any more.
 func (a *attempt) decideLocked() {
 	if a.isDecided() {
 		return
 	}
 	of := a.count()
-	a.verdict = judge(len(a.answers), a.hold.core.need, of[granted], len(a.answers)-of[granted]-of[unanswered])
+	denied := len(a.answers) - of[granted] - of[unanswered]
+	a.verdict = judge(len(a.answers), a.hold.core.need, of[granted], denied)
 	if a.verdict == pending {
 		return
 	}

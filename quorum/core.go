@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// core is what a [Locker] shares with those made of it by [Locker.With].
+// core is what a [Locker] shares with the Lockers that [Locker.With] makes of it.
 type core struct {
 	nodes    []*node.Node
 	need     int  // the quorum size
-	owned    bool // the nodes are ours to close
+	owned    bool // Open made the nodes, and Close closes them
 	clock    clock.Clock
 	maxLease time.Duration
 
 	maxLeaseMillis scripts.Millis
 
-	uuid       string
+	uuid       string // the first part of every owner
 	lastOwner  atomic.Uint64
 	schedule   *schedule
 	background tracker
@@ -35,16 +35,17 @@ type core struct {
 	closed     chan struct{}
 
 	rngMu sync.Mutex
-	rng   *rand.Rand // of WithRand
+	rng   *rand.Rand // seeds others; its source is that of WithRand
 
-	makeRand func() *rand.Rand // newRand, made once
+	makeRand func() *rand.Rand // newRand as a value: one allocation
 }
 
 func (c *core) newOwner() scripts.Owner {
 	return scripts.NewOwner(c.uuid, c.lastOwner.Add(1))
 }
 
-// tokenSeed is where a token counter that was lost starts again: above all that this clock ever gave it.
+// tokenSeed returns where a token counter that was lost starts again: above every token that this
+// clock has seeded before.
 func tokenSeed() uint64 {
 	micros := time.Now().UnixMicro()
 	if micros < 0 || micros >= 1<<52 {
@@ -53,7 +54,7 @@ func tokenSeed() uint64 {
 	return uint64(micros)
 }
 
-// newRand makes a source of jitter of its own for one queue.
+// newRand returns the source of jitter for one queue.
 func (c *core) newRand() *rand.Rand {
 	c.rngMu.Lock()
 	defer c.rngMu.Unlock()
@@ -70,13 +71,13 @@ func (c *core) isClosed() bool {
 	}
 }
 
-// unasked is the error of a call that has not asked any node, but knows why it would be in vain.
+// unasked returns the error of a call of Lock that ends before it has asked a node.
 func (c *core) unasked(reason ...error) *Error {
 	return &Error{Op: "lock", Need: c.need, Unknown: len(c.nodes), causes: append([]error{ErrNotAcquired}, reason...)}
 }
 
-// blame names the node of an error that does not. Nil stays nil.
-func (c *core) blame(i int, op string, err error) error {
+// nodeError makes err a *node.Error that names the node, unless it is one. It returns nil for nil.
+func (c *core) nodeError(i int, op string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -87,13 +88,14 @@ func (c *core) blame(i int, op string, err error) error {
 	return &node.Error{Node: c.nodes[i].Name(), Op: op, Err: err}
 }
 
-// each asks every node the same, all at once, and waits for all of them. It returns a *node.Error for each that failed.
+// each calls ask for all nodes at once, and waits for all of them. It returns a *node.Error for
+// each that failed.
 func (c *core) each(op string, ask func(i int, n *node.Node) error) *multierror.Error {
 	var group errgroup.Group
 	errs := make([]error, len(c.nodes))
 	for i, n := range c.nodes {
 		group.Go(func() error {
-			errs[i] = c.blame(i, op, ask(i, n))
+			errs[i] = c.nodeError(i, op, ask(i, n))
 			return nil
 		})
 	}

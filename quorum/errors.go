@@ -12,40 +12,42 @@ import (
 )
 
 var (
-	// ErrNotAcquired: the lock was not acquired; what was asked for is undone.
+	// ErrNotAcquired: the lock was not acquired, and the attempt is undone.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrHeld: the reason is that somebody else holds it, or part of it.
+	// ErrHeld: the reason is that another owner holds the lock, or one of its names.
 	ErrHeld = errors.New("held by another")
-	// ErrQuarantined: the reason is nodes that may have forgotten locks and grant nothing for a while.
+	// ErrQuarantined: the reason is nodes in quarantine: they may have forgotten locks, and grant
+	// nothing new.
 	ErrQuarantined = errors.New("nodes in quarantine")
 	// ErrUnavailable: the reason is nodes that did not answer, or answered with an error.
 	ErrUnavailable = errors.New("nodes unavailable")
-	// ErrLost: the lock was held and can no longer be trusted to be.
+	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
-	// ErrNotHeld: this handle does not hold the lock any more: it was unlocked, or an outer one was.
+	// ErrNotHeld: this handle was unlocked before, or the handle that acquired the lock was.
 	ErrNotHeld = errors.New("not held")
 	// ErrReleased is the cause with which a lock's context ends after Unlock.
 	ErrReleased = errors.New("released")
 	// ErrClosed: the locker was closed.
 	ErrClosed = node.ErrClosed
-	// ErrInvalid: an argument or an option cannot be used; the message says which and why.
+	// ErrInvalid: an argument or an option is not valid; the message says which and why.
 	ErrInvalid = node.ErrInvalid
 )
 
-// Error is the outcome of an operation on a lock that did not succeed. It wraps the sentinels that apply (ErrNotAcquired with
-// one of ErrHeld, ErrQuarantined and ErrUnavailable as the reason, or ErrLost), the context's error where the context
-// ended the operation, and a *node.Error for each node that failed.
+// Error is a failed operation on a lock. It wraps the sentinels that apply ([ErrNotAcquired] with
+// one of [ErrHeld], [ErrQuarantined] and [ErrUnavailable] as the reason, or [ErrLost]), the
+// context's error where the context ended the operation, and a [*node.Error] for each node that
+// failed.
 type Error struct {
 	Op    string // "lock", "unlock", "extend", "renew", ...
 	Names []string
 
-	Need        int // how many grants the rule asks for
+	Need        int // the quorum size
 	Granted     int
-	Refused     int // by nodes where somebody else holds a name
+	Refused     int // by nodes where another owner holds a name
 	Quarantined int
-	Unknown     int // no answer yet, or an error: it may have been applied
+	Unknown     int // no answer yet, or an error: the request may have been carried out
 
-	Nodes *multierror.Error // a *node.Error each; nil when no node failed
+	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
 	causes []error
 	kept   bool // Granted counts the nodes that keep a lock that was lost
@@ -61,7 +63,7 @@ func (e *Error) Error() string {
 		b.WriteString(": " + strings.TrimPrefix(cause.Error(), "quorumlock: "))
 	}
 	switch {
-	case e.Need == 0 || e.kept && e.Nodes == nil: // it ended by the clock, whoever keeps it
+	case e.Need == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
 	case e.kept:
 		fmt.Fprintf(&b, " (kept by %d of %d needed)", e.Granted, e.Need)
 	default:
@@ -95,9 +97,10 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// permanent tells that waiting will not help: without the nodes whose errors need somebody to act, the rule cannot be met.
+// permanent reports whether waiting is in vain: the nodes without a permanent error are fewer than
+// the quorum size.
 func (e *Error) permanent(nodes int) bool {
-	for _, cause := range e.causes { // not in Nodes: a minority of them may be invalid or closed
+	for _, cause := range e.causes { // but not in e.Nodes: a minority of the nodes may be invalid or closed
 		if errors.Is(cause, ErrInvalid) || errors.Is(cause, ErrClosed) {
 			return true
 		}
@@ -115,10 +118,11 @@ func (e *Error) permanent(nodes int) bool {
 }
 
 func invalidf(op string, names []string, format string, args ...any) *Error {
-	return &Error{Op: op, Names: slices.Clone(names), causes: []error{fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))}}
+	cause := fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+	return &Error{Op: op, Names: slices.Clone(names), causes: []error{cause}}
 }
 
-// quoted shows names as they are, but no endless ones.
+// quoted lists up to eight names, each up to 64 characters.
 func quoted(names []string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -134,19 +138,21 @@ func quoted(names []string) string {
 	return b.String()
 }
 
-// ended is the error of a call that gives up waiting.
-func (e *Error) ended(names []string, causes []error) *Error {
-	ended := *e
-	ended.Names, ended.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
-	return &ended
+// forWaiter returns the error of a queue's last attempt as that of one waiter, which ends for
+// further causes.
+func (e *Error) forWaiter(names []string, causes []error) *Error {
+	copied := *e
+	copied.Names, copied.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
+	return &copied
 }
 
-// detail is an explanation that no caller tests for.
+// detail is an explanation in an error, which no caller can match with errors.Is.
 type detail string
 
 func (d detail) Error() string { return string(d) }
 
-// contextError is what the context's end adds to an error: both its error and, where there is one, the cause.
+// contextError returns what the context's end adds to an error: ctx.Err(), and the cause where it
+// is another. It returns nil while the context goes on.
 func contextError(ctx context.Context) []error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil {

@@ -9,14 +9,18 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Extend raises the lease on the nodes to at least lease from now, at most the max lease. It returns nil when as many nodes
-// confirmed as the quorum needs. Else the lock keeps its deadline, and the error, an [*Error], wraps [ErrUnavailable] when nodes
-// failed, [ErrLost] or [ErrNotHeld] when there is nothing to extend, [ErrInvalid] for a lease that cannot be, or the context's error.
-// The lock's own context may be given: see [Lock.Unlock].
+// Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
+// lease. It returns nil when as many nodes have confirmed as the quorum size. Else the lock keeps
+// its deadline, and the error is an [*Error]. It wraps [ErrUnavailable] when too few nodes
+// confirmed, [ErrLost], [ErrNotHeld] or [ErrClosed] when the lock is not held, [ErrInvalid] for a
+// lease out of bounds, or the context's error.
+//
+// ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 	h := l.hold
 	if lease < minLease || lease > h.core.maxLease {
-		return invalidf("extend", l.names, "lease %v is not between %v and the nodes' max lease %v", lease, minLease, h.core.maxLease)
+		return invalidf("extend", l.names, "lease %v is not between %v and the nodes' max lease %v",
+			lease, minLease, h.core.maxLease)
 	}
 	t, err := l.startExtend(lease)
 	if err != nil {
@@ -27,7 +31,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return l.usableLocked("extend") // enough nodes confirmed, but perhaps after it was lost
+	return l.usableLocked("extend") // enough nodes have confirmed, but perhaps after the lock was lost
 }
 
 func (l *Lock) startExtend(lease time.Duration) (*tally, error) {
@@ -38,17 +42,18 @@ func (l *Lock) startExtend(lease time.Duration) (*tally, error) {
 		return nil, err
 	}
 	t := newTally(len(h.votes), h.core.need)
-	call := scripts.Renew([]scripts.Renewal{{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}})
+	extended := scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}
+	call := scripts.Renew([]scripts.Renewal{extended})
 	until := clock.Deadline(h.core.clock.Now(), lease, h.set.drift)
 	for i := range h.votes {
 		if err := h.pipe(i).Start(call, nil, &extendReply{t, &h.votes[i], until}); err != nil {
-			t.add(i, answered{err: err})
+			t.add(i, nodeReply{err: err})
 		}
 	}
 	return t, nil
 }
 
-// extendReply takes a node's answer to Extend.
+// extendReply receives a node's reply to Extend.
 type extendReply struct {
 	tally *tally
 	vote  *vote
@@ -63,5 +68,5 @@ func (e *extendReply) Done(r pipeline.Result) {
 			err = e.vote.err
 		})
 	}
-	e.tally.add(e.vote.node, answered{counts: err == nil, err: err})
+	e.tally.add(e.vote.node, nodeReply{counts: err == nil, err: err})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// failureLocked says why the attempt failed.
+// failureLocked returns why the attempt failed.
 func (a *attempt) failureLocked(ctx context.Context) *Error {
 	e := a.errorLocked()
 	switch {
@@ -19,13 +19,13 @@ func (a *attempt) failureLocked(ctx context.Context) *Error {
 	}
 	var failed *node.Error
 	switch {
-	case a.verdict == won && ctx.Err() != nil: // won, but too late for the caller
+	case a.verdict == won && ctx.Err() != nil: // the quorum was reached too late for the caller
 	case errors.As(a.cause, &failed): // the token could not be written back
 		e.causes = append(e.causes, ErrUnavailable)
 		e.Nodes = multierror.Append(e.Nodes, a.cause)
 	case a.cause != nil:
 		e.causes = append(e.causes, a.cause)
-	case a.verdict == won: // won, but the locker was closed
+	case a.verdict == won: // the quorum was reached, but the Locker was closed
 	case a.isDecided():
 		e.causes = append(e.causes, a.blockingReason())
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -34,12 +34,15 @@ func (a *attempt) failureLocked(ctx context.Context) *Error {
 	return e
 }
 
-// errorLocked counts what the nodes answered.
+// errorLocked returns an error with the count of each outcome.
 func (a *attempt) errorLocked() *Error {
 	h := a.hold
 	of := a.count()
-	e := &Error{Op: "lock", Names: h.first.names, Need: h.core.need, causes: []error{ErrNotAcquired},
-		Granted: of[granted], Refused: of[refused], Quarantined: of[quarantined], Unknown: of[unknown] + of[unanswered]}
+	e := &Error{
+		Op: "lock", Names: h.first.names, Need: h.core.need, causes: []error{ErrNotAcquired},
+		Granted: of[granted], Refused: of[refused], Quarantined: of[quarantined],
+		Unknown: of[unknown] + of[unanswered],
+	}
 	for i := range h.votes {
 		if err := h.votes[i].err; err != nil {
 			e.Nodes = multierror.Append(e.Nodes, err)
@@ -48,8 +51,9 @@ func (a *attempt) errorLocked() *Error {
 	return e
 }
 
-// blockingReason reports why the quorum was not reached: the least that would have to change, if the nodes that have not answered
-// grant the lock.
+// blockingReason returns the sentinel for what keeps the quorum from being reached: held,
+// quarantined or unavailable, in this order, whichever alone would have to change. It counts nodes
+// that have not answered as granting.
 func (a *attempt) blockingReason() error {
 	of := a.count()
 	willing := of[granted] + of[unanswered]

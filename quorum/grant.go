@@ -8,15 +8,15 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// outcome is what a node answered to a request for a grant.
+// outcome is a node's answer to a request for a grant.
 type outcome int
 
 const (
 	unanswered outcome = iota
 	granted
-	refused     // somebody else holds a name
+	refused     // another owner holds a name
 	quarantined // the node may have forgotten grants
-	unknown     // unreachable, timed out, or an error: it may have been applied
+	unknown     // unreachable, timed out, or an error: the request may have been carried out
 )
 
 var (
@@ -25,7 +25,8 @@ var (
 	errMarker    = errors.New("the node's marker changes under us")
 )
 
-// readGrant reads the answer of a node to an acquire of any kind.
+// readGrant returns the outcome of an acquire: of an attempt, a repair or a re-entry. The error is
+// a *node.Error; it is nil for all outcomes but unknown.
 func (c *core) readGrant(node int, r pipeline.Result) (outcome, error) {
 	if r.Err != nil {
 		return unknown, r.Err
@@ -37,19 +38,20 @@ func (c *core) readGrant(node int, r pipeline.Result) (outcome, error) {
 		return quarantined, nil
 	case scripts.Held, scripts.Released:
 		return refused, nil
-	default: // Stale, although the marker has just been written: another process writes another one
-		return unknown, c.blame(node, "acquire", errMarker)
+	default: // Stale, although the pipe has just written the marker: another process overwrites it
+		return unknown, c.nodeError(node, "acquire", errMarker)
 	}
 }
 
-// acquireAgain is the call by which a holder asks for its own lock: to enter again, or to repair.
+// acquireAgain returns the call with which a holder asks for its own lock again: a re-entry or a
+// repair.
 func (h *hold) acquireAgain(level int, lease scripts.Millis) scripts.Call {
 	return scripts.Acquire(scripts.AcquireArgs{
 		Names: h.names, Owner: h.owner, Level: level, Lease: lease, MaxLease: h.core.maxLeaseMillis, Token: h.token,
 	})
 }
 
-// regrantedLocked takes the answer of a node that the holder asked for its own lock again, until then.
+// regrantedLocked records a node's answer to acquireAgain, which asked for a grant until then.
 func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
 	h := v.hold
 	said, err := h.core.readGrant(v.node, r)
@@ -60,18 +62,18 @@ func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
 		}
 	case refused:
 		h.denyLocked(v)
-		v.forgot = true // perhaps by an attempt that fails: it is worth asking again soon
-		err = h.core.blame(v.node, "acquire", errTaken)
+		v.forgot = true // the other owner's attempt may fail: a repair should go out soon
+		err = h.core.nodeError(v.node, "acquire", errTaken)
 	case quarantined:
 		h.denyLocked(v)
 		v.forgot = false
-		err = h.core.blame(v.node, "acquire", ErrQuarantined)
+		err = h.core.nodeError(v.node, "acquire", ErrQuarantined)
 	}
 	v.err = err
 	return said
 }
 
-// renewedLocked takes what a node says of a grant that was to be renewed.
+// renewedLocked records a node's answer for one lock of a renewal.
 func (v *vote) renewedLocked(said scripts.Renewed, runID string, until clock.Instant) {
 	h := v.hold
 	switch said {
@@ -79,9 +81,9 @@ func (v *vote) renewedLocked(said scripts.Renewed, runID string, until clock.Ins
 		v.err = h.confirmLocked(v, runID, until)
 	case scripts.Gone:
 		h.denyLocked(v)
-		v.err = h.core.blame(v.node, "renew", errForgotten)
+		v.err = h.core.nodeError(v.node, "renew", errForgotten)
 	case scripts.Taken:
 		h.denyLocked(v)
-		v.err = h.core.blame(v.node, "renew", errTaken)
+		v.err = h.core.nodeError(v.node, "renew", errTaken)
 	}
 }

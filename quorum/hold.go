@@ -12,25 +12,26 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// phase is where a hold is in its life. No phase comes back.
+// phase is a hold's place in its life. No phase comes back.
 //
 //	attempting ──▶ held ──▶ released   by Unlock
-//	    │            ├────▶ expired    it can no longer be trusted
-//	    ▼            └────▶ orphaned   the locker was closed over it
+//	    │            ├────▶ expired    the lock is lost: it can no longer be trusted
+//	    ▼            └────▶ orphaned   the Locker was closed while the lock was held
 //	  failed
 type phase int
 
 const (
 	attempting phase = iota
-	held             // by the last look at the clock; the deadline decides
-	failed           // it was never held
+	held             // when the clock was last read; whether it still is, the deadline decides
+	failed           // undone
 	released
 	expired
 	orphaned
 )
 
-// hold is one owner's lock, from the first request for a grant until it is released or lost. An owner is fresh for every attempt: a
-// late rollback can then never delete a vote that another attempt has counted.
+// hold is one owner's lock, from the first request for a grant until it is released or lost. Every
+// attempt has a fresh owner, so a late rollback never deletes a vote that another attempt has
+// counted.
 type hold struct {
 	core  *core
 	set   *settings
@@ -39,18 +40,19 @@ type hold struct {
 	first Lock  // the handle of level 1
 	entry entry // in the schedule, while it is held
 
-	// mu orders what is sent for the owner: whatever could bring a key back is sent under it, and never after a release.
+	// mu orders the owner's requests: a request that could bring a key back is sent with mu held,
+	// and never after a release.
 	mu          sync.Mutex
 	phase       phase
 	votes       []vote
 	token       uint64
 	level       int
 	inner       []*Lock       // handles of levels above 1
-	deadline    clock.Instant // no answer after it revives the hold
-	limit       clock.Instant // of WithMaxHold; Never for none
-	requestedAt clock.Instant // the clock before the requests for a grant were sent
-	renewedAt   clock.Instant // the clock before the last renewals, or those requests, were sent
-	lossReason  *Error        // why it was lost
+	deadline    clock.Instant // once it has passed, no answer revives the hold
+	maxHoldEnd  clock.Instant // by WithMaxHold; Never for none
+	requestedAt clock.Instant // read before the requests for a grant were sent
+	renewedAt   clock.Instant // read before the last renewals, or else those requests, were sent
+	lossReason  *Error        // why it is expired
 }
 
 // vote is one node's part in a hold.
@@ -58,31 +60,31 @@ type vote struct {
 	hold *hold
 	node int
 
-	until  clock.Instant  // d_i: how long the node keeps the grant, by our clock; raised only by a confirmed success
-	runID  string         // of the process that granted
-	err    error          // of the node's last answer
-	sent   bool           // something was sent that may have been applied: it needs a release
-	claim  pipeline.Claim // the same, for the node's pipeline
-	busy   bool           // a renewal or repair has not been answered
-	alone  bool           // a batch with it was refused: it is renewed alone until that succeeds
-	forgot bool           // the node lost the grant, and no repair was tried yet
+	until  clock.Instant  // d_i of design.md §4.3: how long the node keeps the grant, by the local clock
+	runID  string         // of the process that confirmed the grant last
+	err    error          // of the node's last answer, or nil
+	sent   bool           // a request was sent that may have been carried out, or may yet be: the node needs a release
+	claim  pipeline.Claim // what the node's pipe knows of the owner's requests
+	busy   bool           // a renewal or repair awaits its answer
+	alone  bool           // the node refused a batch with it: it is renewed alone until a renewal succeeds
+	forgot bool           // the node does not keep the grant, and a repair should go out soon
 }
 
-// Lock is a handle on a lock that was acquired. It is safe for concurrent use. Entering the same lock again through its context
-// makes another handle, of a higher level.
+// Lock is a handle on a lock that was acquired. It is safe for concurrent use. Entering the lock
+// again through its context makes another handle, of a higher level.
 type Lock struct {
 	hold     *hold
 	names    []string
 	one      [1]string // room for the usual number of names
-	level    int       // 1 for the handle that releases the lock, more for those that entered again
-	outer    *Lock
+	level    int       // 1 for the handle that acquired the lock, more for a re-entry
+	outer    *Lock     // the innermost handle in the context given to Lock
 	scope    lockContext
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	unlocked atomic.Bool
 }
 
-// setNames takes a copy of names that are the caller's.
+// setNames copies the names, which are the caller's.
 func (l *Lock) setNames(names []string) {
 	l.names = append(l.one[:0], names...)
 }
@@ -93,8 +95,8 @@ func (l *Lock) begin(parent context.Context) {
 	l.ctx, l.cancel = context.WithCancelCause(&l.scope)
 }
 
-// lockContext is a context that knows the lock whose context it becomes. It is part of the Lock: context.WithValue would
-// allocate.
+// lockContext is the parent of a lock's context: the context given to Lock, and the lock as a
+// value. It is part of the Lock, because context.WithValue would allocate.
 type lockContext struct {
 	context.Context
 	lock *Lock
@@ -109,7 +111,7 @@ func (c *lockContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// innermost returns the handle whose context this is, or is derived from.
+// innermost returns the handle whose context ctx is, or is derived from; nil for none.
 func innermost(ctx context.Context) *Lock {
 	l, _ := ctx.Value(lockKey{}).(*Lock)
 	return l
@@ -118,7 +120,7 @@ func innermost(ctx context.Context) *Lock {
 func newHold(c *core, set *settings, names []scripts.Name) *hold {
 	h := &hold{
 		core: c, set: set, owner: c.newOwner(), names: names, level: 1, votes: make([]vote, len(c.nodes)),
-		deadline: clock.Never, limit: clock.Never,
+		deadline: clock.Never, maxHoldEnd: clock.Never,
 	}
 	h.entry = entry{owner: h, index: -1}
 	for i := range h.votes {
@@ -127,40 +129,42 @@ func newHold(c *core, set *settings, names []scripts.Name) *hold {
 	return h
 }
 
-// pipe is the pipeline to a node that carries the hold's calls, in order.
+// pipe returns the pipeline to a node that carries all the hold's calls, in order.
 func (h *hold) pipe(node int) *pipeline.Pipe { return h.core.nodes[node].Pipe(h.names[0].String()) }
 
-// deadlineFor is until when a grant of the hold's lease may be relied on whose request was sent no earlier than sent.
+// deadlineFor returns the instant until which a grant may be relied on, if its request was sent at
+// sent or later.
 func (h *hold) deadlineFor(sent clock.Instant) clock.Instant {
 	return clock.Deadline(sent, h.set.lease, h.set.drift)
 }
 
-// refreshLocked computes the deadline from the votes. It must not be called once the deadline has passed: the handle is dead
-// then, whatever is heard.
+// refreshLocked computes the deadline from the votes. It must not be called once the deadline has
+// passed: no answer revives the handle then.
 func (h *hold) refreshLocked() {
 	all := make([]clock.Instant, 0, 8)
 	for i := range h.votes {
 		all = append(all, h.votes[i].until)
 	}
 	h.deadline = deadlineOf(all, h.core.need)
-	if h.limit != clock.Never {
-		h.deadline = min(h.deadline, h.limit)
+	if h.maxHoldEnd != clock.Never {
+		h.deadline = min(h.deadline, h.maxHoldEnd)
 	}
 }
 
-// validLocked reads the clock.
+// validLocked reports whether the hold is held by the clock, which it reads.
 func (h *hold) validLocked() bool {
 	return h.phase == held && h.core.clock.Now().Before(h.deadline)
 }
 
-// confirmLocked takes a node's word that it keeps the grant until then. It may only raise what is believed, since a time to
-// live never shrinks, and revives no hold whose deadline has passed. A grant from a process that has given another one under
-// another address is none.
+// confirmLocked records that a node keeps the grant until then. It only raises vote.until, since a
+// time to live never shrinks, and revives no hold whose deadline has passed. The error says that
+// the process has already granted under another address: one process is one vote.
 func (h *hold) confirmLocked(v *vote, runID string, until clock.Instant) error {
 	for i := range h.votes {
 		if other := &h.votes[i]; other != v && other.until != clock.Never && other.runID == runID {
 			h.denyLocked(v)
-			return h.core.blame(v.node, "acquire", fmt.Errorf("%w: it is one process with node %s", ErrInvalid, h.core.nodes[i].Name()))
+			err := fmt.Errorf("%w: it is one process with node %s", ErrInvalid, h.core.nodes[i].Name())
+			return h.core.nodeError(v.node, "acquire", err)
 		}
 	}
 	v.runID, v.err, v.forgot = runID, nil, false
@@ -173,7 +177,7 @@ func (h *hold) confirmLocked(v *vote, runID string, until clock.Instant) error {
 	return nil
 }
 
-// denyLocked takes a node's word that it does not keep the grant.
+// denyLocked records that a node does not keep the grant.
 func (h *hold) denyLocked(v *vote) {
 	if v.until != clock.Never {
 		v.until, v.forgot = clock.Never, true
@@ -183,7 +187,8 @@ func (h *hold) denyLocked(v *vote) {
 	}
 }
 
-// errorLocked is the error of an operation on a lock that was acquired. It counts the nodes that still keep it.
+// errorLocked returns the error of an operation on a lock that was acquired. It counts the nodes
+// that still keep it.
 func (h *hold) errorLocked(op string, causes ...error) *Error {
 	e := &Error{Op: op, Names: h.first.names, Need: h.core.need, causes: causes, kept: true}
 	now := h.core.clock.Now()

@@ -10,29 +10,30 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// State is what the nodes say of a name.
+// State is the nodes' state of a name.
 type State struct {
 	Name  string
-	Owner string        // who holds it by the rule; empty when nobody does
-	Level int           // of that owner, as far as the nodes know
-	Token uint64        // the highest token that any node knows of
-	TTL   time.Duration // for how long enough nodes keep that owner, by their clocks; −1 when for ever
+	Owner string        // that as many nodes keep as the quorum size; empty for none
+	Level int           // of that owner, on one of these nodes
+	Token uint64        // the highest token counter on any node
+	TTL   time.Duration // for how long as many nodes keep that owner, by their clocks; −1 for ever
 	Nodes []NodeState   // in the Locker's order
 }
 
-// NodeState is what one node says of a name.
+// NodeState is one node's state of a name.
 type NodeState struct {
 	Node       string
-	Err        error         // a *node.Error: the rest is unknown then
-	Owner      string        // empty when nobody holds it there
-	Level      int           // as written there
+	Err        error         // a *node.Error, or nil; with an error the fields below are zero
+	Owner      string        // empty when the name is free there
+	Level      int           // as the key has it; the handle's own count decides
 	TTL        time.Duration // −1 when the key never expires
 	Token      uint64        // the token counter
 	Quarantine time.Duration // left
 }
 
-// Inspect asks every node who holds a name. It writes nothing. When fewer nodes answer than the rule needs, the error, a *Error,
-// wraps ErrUnavailable, and the State holds what the others said.
+// Inspect returns the state of a name on every node. It writes nothing. When fewer nodes answer
+// than the quorum size, the error is an [*Error] that wraps [ErrUnavailable], and the State has the
+// answers of the others.
 func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 	if err := l.refuse("inspect", []string{name}); err != nil {
 		return State{}, err
@@ -56,7 +57,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 	return state, nil
 }
 
-// conclude finds who holds the name by the rule.
+// conclude sets the fields that follow from all nodes' states.
 func (s *State) conclude(need int) {
 	byOwner := map[string][]NodeState{}
 	for _, n := range s.Nodes {
@@ -75,7 +76,7 @@ func (s *State) conclude(need int) {
 	}
 }
 
-// nthLongest is for how long at least need of the nodes keep their grant.
+// nthLongest returns for how long at least need of the nodes keep their grants; −1 for ever.
 func nthLongest(nodes []NodeState, need int) time.Duration {
 	longest := time.Duration(0)
 	for _, candidate := range nodes {
@@ -96,10 +97,11 @@ func nthLongest(nodes []NodeState, need int) time.Duration {
 	return longest
 }
 
-// ForceUnlock takes the names away from their holders, on an operator's word. A holder goes on believing that it holds
-// until its next renewal finds out, or until its fixed lease ends, so two holders are possible until then. It returns nil when
-// as many nodes as the rule needs have let go of each; else the error, a *Error or several of them joined, one for each name
-// that failed, wraps ErrUnavailable. A key that is no lock, as Inspect sees it, is left alone, and is an error of its node's.
+// ForceUnlock deletes the locks at the names, on an operator's word. The holder believes that it
+// holds until its next renewal finds out, or until its fixed lease ends: two holders are possible until
+// then. ForceUnlock returns nil when as many nodes as the quorum size have no lock at any of the names any more. Else
+// it returns an [*Error] for each name that failed, joined; each wraps [ErrUnavailable]. A key that
+// is no lock by the rules of [Locker.Inspect] stays, and is an error of its node.
 func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err
@@ -118,7 +120,8 @@ func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 
 func (l *Locker) force(ctx context.Context, name scripts.Name) error {
 	c := l.core
-	// First who is there: those owners are barred on every node, or a repair would bring the lock back where it was deleted first.
+	// The owners on the nodes come first: each is barred on every node, or a repair would bring the
+	// lock back where it was deleted first.
 	var mu sync.Mutex
 	var owners []scripts.Owner
 	seen := map[string]bool{}

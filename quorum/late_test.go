@@ -84,13 +84,13 @@ func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 	// ask asks two nodes now, and returns what has them answer.
 	for what, ask := range map[string]func(h *hold, now clock.Instant) (answer func()){
 		"renewal": func(h *hold, now clock.Instant) func() {
-			r := newRenewal(h.core, now)
+			r := newRenewalRound(h.core, now)
 			for i := range 2 {
-				r.batch = append(r.batch, &renewalReply{core: h.core, sent: now, votes: []*vote{&h.votes[i]},
+				r.batches = append(r.batches, &renewalBatch{core: h.core, sent: now, votes: []*vote{&h.votes[i]},
 					locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}})
 			}
 			return func() {
-				for i, b := range r.batch {
+				for i, b := range r.batches {
 					b.Done(renewed(h, i))
 				}
 			}
@@ -169,7 +169,7 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 	b2, _ := heldHold(t, time.Second)
 	kept, gone := a.hold, b2.hold
 	gone.phase = released
-	b := &renewalReply{core: kept.core, pipe: kept.core.nodes[0].Pipe("a"), votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2)}
+	b := &renewalBatch{core: kept.core, pipe: kept.core.nodes[0].Pipe("a"), votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2)}
 	for i, v := range b.votes {
 		v.busy = true
 		b.locks[i] = scripts.Renewal{Names: v.hold.names, Owner: v.hold.owner, Lease: v.hold.set.leaseMillis}

@@ -8,8 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// FromContext returns the innermost lock over the name whose context ctx is, or is derived from, and that has not been
-// unlocked. It may have been lost: see [Lock.Err].
+// FromContext returns the innermost lock over the name among those whose context ctx is, or is
+// derived from, and that have not been unlocked. It may have been lost: see [Lock.Err].
 func FromContext(ctx context.Context, name string) (*Lock, bool) {
 	for l := innermost(ctx); l != nil; l = l.outer {
 		if slices.Contains(l.names, name) && !l.unlocked.Load() {
@@ -19,18 +19,20 @@ func FromContext(ctx context.Context, name string) (*Lock, bool) {
 	return nil, false
 }
 
-// Names returns what this handle locked.
+// Names returns the names that were given for this handle.
 func (l *Lock) Names() []string { return slices.Clone(l.names) }
 
 // Owner returns the owner's id, "<locker uuid>:<number>", as it stands on the nodes.
 func (l *Lock) Owner() string { return l.hold.owner.String() }
 
-// Token returns the fencing token: strictly greater for each successive holder of a name, below 2^53, the same for every
-// level. Hand it to the resource that the lock protects, which must refuse lower tokens than it has seen.
+// Token returns the fencing token: strictly greater for each successive holder of a name, below
+// 2^53, the same for every level. Hand it to the resource that the lock protects, which must refuse
+// lower tokens than it has seen.
 func (l *Lock) Token() uint64 { return l.hold.token }
 
-// Level returns how many times the holder has entered, 0 when the lock is not held any more. [Lock.Unlock] of the handle that
-// acquired the lock releases it, whatever the level; Unlock of the others then returns [ErrNotHeld].
+// Level returns how many times the holder has entered the lock, 0 when it is not held any more.
+// [Lock.Unlock] of the handle that acquired the lock releases it at any level; Unlock of the other
+// handles then returns [ErrNotHeld].
 func (l *Lock) Level() int {
 	h := l.hold
 	h.mu.Lock()
@@ -41,13 +43,14 @@ func (l *Lock) Level() int {
 	return h.level
 }
 
-// Context returns a context that ends the moment the lock can no longer be trusted, by the local clock, without needing a
-// packet, or when it is unlocked. It is derived from the context given to [Locker.Lock], and ends with that too. context.Cause
-// tells why: an error that wraps [ErrLost], [ErrReleased], [ErrClosed], or the parent's cause.
+// Context returns a context that ends when the lock can no longer be trusted, by the local clock
+// and without needing a packet, or when it is unlocked. It is derived from the context given to
+// [Locker.Lock], and ends with that too. Its [context.Cause] is an error that wraps [ErrLost], or
+// [ErrReleased], [ErrClosed] or the parent's cause.
 func (l *Lock) Context() context.Context { return l.ctx }
 
-// Deadline returns the instant until which the holder may believe that it holds, as far as is known now. Renewal moves it. It is
-// the zero time when too few nodes keep the lock, or the locker was closed.
+// Deadline returns the instant until which the holder may believe that it holds. Renewal moves it.
+// It is the zero time when too few nodes keep the lock, or the Locker was closed.
 func (l *Lock) Deadline() time.Time {
 	h := l.hold
 	h.mu.Lock()
@@ -58,14 +61,16 @@ func (l *Lock) Deadline() time.Time {
 	return time.Now().Add(h.deadline.Sub(h.core.clock.Now()))
 }
 
-// Valid tells whether the lock is held, by the clock, which it reads: true means true also after the process was paused.
+// Valid reports whether the lock is held. It reads the clock, so it is right also after the process
+// was paused.
 func (l *Lock) Valid() bool {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	return l.hold.validLocked() && !l.unlocked.Load()
 }
 
-// Err returns nil while the lock is held, and else why it is not: an error that wraps [ErrLost] or [ErrClosed], or [ErrReleased].
+// Err returns nil while the lock is held, and else why it is not: an error that wraps [ErrLost], or
+// [ErrReleased] or [ErrClosed].
 func (l *Lock) Err() error {
 	h := l.hold
 	h.mu.Lock()
@@ -83,7 +88,7 @@ func (l *Lock) Err() error {
 	return nil
 }
 
-// usableLocked refuses handles that hold nothing.
+// usableLocked returns why the handle does not hold the lock, or nil.
 func (l *Lock) usableLocked(op string) error {
 	h := l.hold
 	switch {
@@ -99,15 +104,16 @@ func (l *Lock) usableLocked(op string) error {
 	return nil
 }
 
-// overdueErrorLocked is the error of a lock whose deadline has passed, and which nothing has ended yet.
+// overdueErrorLocked returns the error of a lock whose deadline has passed while its phase is still
+// held.
 func (h *hold) overdueErrorLocked(op string) *Error {
 	return h.errorLocked(op, ErrLost, detail("the deadline has passed"))
 }
 
-// await waits until a tally is decided, and says what was missing.
+// await waits until t is decided or ctx ends. It returns nil if enough replies count.
 func (l *Lock) await(ctx context.Context, op string, t *tally) error {
 	ended := awaitDecided(ctx, t)
-	enough, _, nodes := t.outcome()
+	enough, _, nodes := t.result()
 	if enough {
 		return nil
 	}
@@ -117,15 +123,16 @@ func (l *Lock) await(ctx context.Context, op string, t *tally) error {
 	e := &Error{Op: op, Names: l.names, Nodes: nodes, causes: ended}
 	switch {
 	case h.phase == expired:
-		e.causes, e.Nodes = append(e.causes, h.lossReason), nil // the reason has what they said
+		e.causes, e.Nodes = append(e.causes, h.lossReason), nil // the reason has the nodes' errors
 	case ended == nil:
 		e.causes = append(e.causes, ErrUnavailable)
 	}
 	return e
 }
 
-// awaitDecided waits until a tally is decided or ctx ends, and returns what ended the waiting. That a lock has ended is no reason:
-// where ctx has ended for it, the context that was given to Lock bounds the waiting, and the deadline of ctx.
+// awaitDecided waits until t is decided or ctx ends, and returns the errors of the context that
+// ended the waiting; nil for none. A context that ended because its lock did does not end the
+// waiting: then the context given to Lock bounds it, and the deadline of ctx.
 func awaitDecided(ctx context.Context, t *tally) []error {
 	select {
 	case <-t.decided:
@@ -145,8 +152,8 @@ func awaitDecided(ctx context.Context, t *tally) []error {
 	return awaitDecided(given, t)
 }
 
-// endedBy tells whether the lock's context has ended, with that cause, because the lock has. Causes of the caller's need not be
-// comparable: they are not compared.
+// endedBy reports whether the lock's context has ended with that cause because the lock has. It
+// compares no cause of the caller's, which may not be comparable.
 func (l *Lock) endedBy(cause error) bool {
 	_, lost := cause.(*Error)
 	return (lost || cause == ErrReleased || cause == ErrClosed) && context.Cause(l.ctx) == cause

@@ -1,25 +1,3 @@
-// Package quorum makes one lock out of several independent Redis masters. How many of them make a lock is a [Rule]; packages redlock
-// and multilock choose one.
-//
-// The life of a lock, and the files that have it:
-//
-//	Lock        locker.go             names and context are checked; a flow that holds the names enters again (reenter.go)
-//	waiting     wait.go               one queue in this process for a set of names; its head attempts when package waiting says so
-//	attempting  attempt.go            a fresh owner; a request to each node (ballot.go), or to a probe node first (probe.go)
-//	            token.go              the fencing token: the highest counter, written back to the counted nodes that stand lower
-//	            attempt.go            commit reads the clock last; or undo releases on every node, and failure.go says why
-//	held        renew.go              every third of the lease: renewals in batches; a node that forgot is asked to grant again
-//	            extend.go, reenter.go
-//	released    unlock.go             contexts end, then the release goes to every node (release.go)
-//	expired     release.go            too few nodes keep it, by the clock: contexts end, what is left is released, hooks are told
-//	orphaned    release.go            Close: contexts end, the keys are left to their lease
-//
-// A hold (hold.go) is the state of one owner's lock, with a vote for each node: how long that node keeps the grant, by the local clock.
-// The hold's deadline is the instant until which a quorum of them does. One schedule (schedule.go) with one timer sees to all holds.
-//
-// Each file uses only those before it: errors, rule, options, rtt, background, names, tally, schedule, core, hold, grant, release,
-// renew, ballot, probe, token, failure, attempt, lock, extend, reenter, unlock, wait, locker, inspect. (Only the types of options and
-// hold name each other.)
 package quorum
 
 import (
@@ -37,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxNodes is the size of a bit set (round, Unlock).
+// maxNodes is the number of bits in tally.believed, which has one for each node.
 const maxNodes = 64
 
 // Locker locks names on its nodes. It is safe for concurrent use.
@@ -45,24 +23,24 @@ type Locker struct {
 	core     *core
 	waitlist *waitlist
 	set      *settings
-	bad      error // of an option given to With
+	bad      error // why With refused its options; every call returns it
 }
 
-// Open opens a node for each URL and returns a Locker that owns them. It asks all of them who they are: see New, and node.Open for
-// the URLs.
+// Open opens a node for each URL, and returns a Locker that owns the nodes: [Locker.Close] closes
+// them. It identifies the nodes as [New] does. For the URLs see [node.Open].
 func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	for _, opt := range opts {
 		opt(&set)
 	}
 	nodeOpts := set.nodeOpts
-	if set.logger != nil { // assemble says so
+	if set.logger != nil { // assemble refuses a nil logger
 		nodeOpts = append([]node.Option{node.WithLogger(set.logger)}, nodeOpts...)
 	}
 	var nodes []*node.Node
 	var l *Locker
 	defer func() {
-		if l == nil { // also when the rule, or the clock, panicked
+		if l == nil { // also after a rule or a clock that panicked
 			for _, n := range nodes {
 				n.Close()
 			}
@@ -84,17 +62,19 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	return l, nil
 }
 
-// New returns a Locker over nodes that the caller goes on owning. It asks all of them who they are, for at most a node's
-// time-out; those that do not answer are asked again when they are used. The error wraps ErrInvalid: no nodes, a number
-// that the rule refuses, nil or equal nodes, two of one name or that prove to be one process, nodes of different max lease, or an option
-// that cannot be used, WithNodeOptions among them.
+// New returns a Locker over nodes that the caller owns and closes. It identifies their servers, for
+// at most a node's timeout; a node that does not answer is identified when it grants. The error
+// wraps [ErrInvalid]: no nodes, a number that the rule refuses, a nil node, one node twice, two
+// nodes of one name or of one process, nodes of different max lease, or an option that is not
+// valid, [WithNodeOptions] among them.
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	for _, opt := range opts {
 		opt(&set)
 	}
 	if set.nodeOpts != nil {
-		return nil, fmt.Errorf("quorumlock: %w: WithNodeOptions is for Open; nodes that exist have theirs from node.Open or node.New", ErrInvalid)
+		return nil, fmt.Errorf("quorumlock: %w: WithNodeOptions is for Open; nodes that exist have "+
+			"theirs from node.Open or node.New", ErrInvalid)
 	}
 	return assemble(nodes, rule, &set)
 }
@@ -111,7 +91,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	case len(nodes) > maxNodes:
 		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), maxNodes)
 	case need < 1 || need > len(nodes) || 2*need <= len(nodes):
-		return nil, fmt.Errorf("quorumlock: %w: by the rule %d of %d nodes make a lock: two could be made at once", ErrInvalid, need, len(nodes))
+		return nil, fmt.Errorf("quorumlock: %w: by the rule %d of %d nodes make a lock: two could be made at once",
+			ErrInvalid, need, len(nodes))
 	}
 	for i, n := range nodes {
 		switch {
@@ -137,16 +118,18 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
 }
 
-// distinct refuses nodes that are one master, by the run id where the server can be asked, and those that are named alike.
+// distinct refuses two nodes of one server, by the address and by the run id where the server
+// answers, and two nodes of one name.
 func distinct(nodes []*node.Node) error {
 	for j, n := range nodes {
 		for i, m := range nodes[:j] {
 			switch {
 			case m == n || n.Address() != "" && m.Address() == n.Address():
-				return fmt.Errorf("quorumlock: %w: node %s is given twice: one process is one vote", ErrInvalid, cmp.Or(n.Address(), n.Name()))
+				return fmt.Errorf("quorumlock: %w: node %s is given twice: one process is one vote",
+					ErrInvalid, cmp.Or(n.Address(), n.Name()))
 			case m.Name() == n.Name() && (m.Named() || n.Named()):
-				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not tell them apart "+
-					"(WithName in WithNodeOptions names all of them alike)", ErrInvalid, i+1, j+1, n.Name())
+				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not tell "+
+					"them apart (WithName in WithNodeOptions names all of them alike)", ErrInvalid, i+1, j+1, n.Name())
 			}
 		}
 	}
@@ -156,7 +139,7 @@ func distinct(nodes []*node.Node) error {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
 			defer cancel()
-			runIDs[i], _ = n.Identify(ctx) // one that does not answer is checked when it grants
+			runIDs[i], _ = n.Identify(ctx) // a node that does not answer is checked when it grants
 			return nil
 		})
 	}
@@ -164,16 +147,18 @@ func distinct(nodes []*node.Node) error {
 	for i := range nodes {
 		for j := range i {
 			if runIDs[i] != "" && runIDs[i] == runIDs[j] {
-				return fmt.Errorf("quorumlock: %w: nodes %s and %s are one process", ErrInvalid, nodes[j].Name(), nodes[i].Name())
+				return fmt.Errorf("quorumlock: %w: nodes %s and %s are one process",
+					ErrInvalid, nodes[j].Name(), nodes[i].Name())
 			}
 		}
 	}
 	return nil
 }
 
-// With returns a Locker over the same nodes with other settings. The two share everything else: closing one closes both.
-// An option that cannot be used makes every call of the new Locker fail with ErrInvalid, as do WithClock, WithRand and
-// WithNodeOptions. A lock of one can be entered again through the other only where they make the same lock: see Lock.
+// With returns a Locker over the same nodes with other settings. The two share everything else:
+// closing one closes both. An option that is not valid makes every call of the new Locker fail with
+// [ErrInvalid], as do [WithClock], [WithRand] and [WithNodeOptions]. A lock of one can be entered
+// again through the other only where both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
 	set.clock, set.random, set.nodeOpts = nil, nil, nil
@@ -182,7 +167,8 @@ func (l *Locker) With(opts ...Option) *Locker {
 	}
 	bad := l.bad
 	if set.clock != nil || set.random != nil || set.nodeOpts != nil {
-		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness and the nodes' options are chosen when a Locker is made", ErrInvalid)
+		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness and the nodes' "+
+			"options are chosen when a Locker is made", ErrInvalid)
 	}
 	set.clock, set.random, set.nodeOpts = l.set.clock, l.set.random, l.set.nodeOpts
 	if err := set.check(l.core.maxLease); err != nil {
@@ -191,19 +177,22 @@ func (l *Locker) With(opts ...Option) *Locker {
 	return &Locker{core: l.core, waitlist: l.waitlist, set: &set, bad: bad}
 }
 
-// Lock waits until it holds all the names, or ctx is done, and keeps them until Unlock: it renews them in the background
-// unless the lease is fixed. ctx is also the parent of the lock's context, so it should span the work, not only the waiting:
-// when it ends the lock's context ends, but the lock is held, and renewed, until Unlock.
+// Lock waits until it holds all the names, or ctx ends. The lock is held until [Lock.Unlock], and
+// renewed in the background unless the lease is fixed. ctx is also the parent of the lock's
+// context, so it should span the work, not only the waiting: when ctx ends the lock's context ends,
+// but the lock is held, and renewed, until Unlock.
 //
-// With the context of a lock that is held it enters that lock again, if it is asked for names that are all that lock's; other
-// names are locked afresh, and a mix is ErrInvalid. So a lock's context must not be given to a goroutine that should wait its
-// turn: it would be let in. A lock that is entered again stays as it is: a fixed lease ends when it would have, and a Locker made by
-// With of another lease (its length, or fixed or not), max hold or drift gets ErrInvalid.
+// With the context of a held lock, Lock enters that lock again if all the names are its names. It
+// locks other names afresh, and returns [ErrInvalid] for a mix. So a goroutine that should wait for
+// the lock must not get the lock's context: it would enter at once. Re-entry changes nothing in the
+// lock: a fixed lease ends when it would have, and a Locker that [Locker.With] made with another
+// lease (its length, or fixed or not), max hold or drift gets ErrInvalid.
 //
-// The error is a *Error. It wraps ErrNotAcquired and the reason of the last attempt (ErrHeld, ErrQuarantined or
-// ErrUnavailable), with the context's error, or at once ErrInvalid for names that cannot be locked, ErrClosed, or the
-// *node.Errors when too few nodes are left whose errors could pass by themselves (a wrong password, a key of another type
-// at the name).
+// The error is an [*Error]. When ctx ends it wraps [ErrNotAcquired], the reason of the last
+// attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
+// error. At once Lock returns ErrInvalid for names that cannot be locked, [ErrClosed], and the
+// [*node.Error] of each node when waiting is in vain, because too few nodes are without an error
+// that does not pass by itself (a wrong password, a key of another type at the name).
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.prepare(ctx, "lock", names)
 	if err != nil {
@@ -216,11 +205,11 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.acquired(lock), nil
+	return l.runAcquiredHook(lock), nil
 }
 
-// TryLock is Lock in one attempt, without waiting for a holder to let go: it takes a round trip or two, and about a node's
-// time-out where too many nodes do not answer. The errors are those of Lock.
+// TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
+// two, and about a node's timeout where too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.prepare(ctx, "lock", names)
 	if err != nil {
@@ -233,26 +222,27 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	if lock == nil {
 		return nil, r.err
 	}
-	return l.acquired(lock), nil
+	return l.runAcquiredHook(lock), nil
 }
 
-func (l *Locker) acquired(lock *Lock) *Lock {
+// runAcquiredHook calls the Acquired hook, and returns the lock.
+func (l *Locker) runAcquiredHook(lock *Lock) *Lock {
 	if hook := l.set.hooks.Acquired; hook != nil {
-		told := false
+		returned := false
 		defer func() {
-			if !told {
-				lock.hold.drop() // nobody would have it
+			if !returned {
+				lock.hold.releaseInterrupted() // the call does not return the lock, so no caller could unlock it
 			}
 		}()
 		hook(lock)
-		told = true
+		returned = true
 	}
 	return lock
 }
 
-// Do runs fn while it holds the names, with the lock's context, which ends when the lock can no longer be trusted. It returns
-// what Lock or fn return, joined with what Unlock returns: an error that wraps ErrLost says that the lock was lost before fn
-// returned.
+// Do runs fn with the lock's context while it holds the names. The context ends when the lock can
+// no longer be trusted. Do returns the error of Lock, or those of fn and Unlock joined: an error
+// that wraps [ErrLost] says that the lock was lost before fn returned.
 func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, names ...string) (err error) {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {
@@ -262,7 +252,8 @@ func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, nam
 	return fn(lock.Context())
 }
 
-// prepare refuses what cannot be locked, and finds the lock that ctx holds over the names, if any.
+// prepare checks the call, and returns the lock over the names that the flow of ctx holds; nil for
+// none.
 func (l *Locker) prepare(ctx context.Context, op string, names []string) (*Lock, error) {
 	if err := l.refuse(op, names); err != nil {
 		return nil, err
@@ -273,7 +264,7 @@ func (l *Locker) prepare(ctx context.Context, op string, names []string) (*Lock,
 	return l.core.heldBy(ctx, op, names)
 }
 
-// refuse says why this Locker cannot be asked for names, if so.
+// refuse returns why this Locker cannot serve the names, or nil.
 func (l *Locker) refuse(op string, names []string) error {
 	if l.bad != nil {
 		return &Error{Op: op, Names: slices.Clone(names), causes: []error{l.bad}}
@@ -288,9 +279,10 @@ func (l *Locker) refuse(op string, names []string) error {
 	return checkNames(op, names)
 }
 
-// Close ends the Locker. Locks that are still held: their contexts end with ErrClosed, renewal stops, and their keys are left
-// to their lease, since the work may be running. Calls that wait return ErrClosed. Close waits for releases that are on their
-// way, for at most two time-outs of a node; then it closes the nodes, if Open made them. It is idempotent and returns nil.
+// Close ends the Locker. The contexts of locks that are still held end with [ErrClosed], and their
+// renewal stops; their keys are left to their leases, since the work may be running. Calls that
+// wait return ErrClosed. Close waits for releases that are on their way, for at most two timeouts
+// of a node; then it closes the nodes, if [Open] made them. It is idempotent and returns nil.
 func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
@@ -303,7 +295,7 @@ func (l *Locker) Close() error {
 	return nil
 }
 
-// endNodes waits for what is on its way, and closes the nodes that are ours.
+// endNodes waits for the requests that are on their way, and closes the nodes that Open made.
 func (c *core) endNodes() {
 	bound := time.NewTimer(2 * c.nodes[0].Timeout())
 	defer bound.Stop()

@@ -14,7 +14,7 @@ const (
 	maxNames   = 64
 )
 
-// checkNames says why names cannot be locked, if so.
+// checkNames returns why the names cannot be locked, or nil.
 func checkNames(op string, names []string) error {
 	switch {
 	case len(names) == 0:
@@ -29,7 +29,8 @@ func checkNames(op string, names []string) error {
 		case len(name) > maxNameLen:
 			return invalidf(op, names, "name %d has %d bytes, more than %d", i+1, len(name), maxNameLen)
 		case strings.HasPrefix(name, scripts.Prefix):
-			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys", i+1, scripts.Prefix)
+			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys",
+				i+1, scripts.Prefix)
 		case slices.Contains(names[:i], name):
 			return invalidf(op, names, "name %d is given twice", i+1)
 		}
@@ -37,7 +38,7 @@ func checkNames(op string, names []string) error {
 	return nil
 }
 
-// nameSet is a set of names as a map's key.
+// nameSet is a set of names, in any order, as the key of a map.
 type nameSet struct {
 	count int
 	text  string

@@ -13,27 +13,29 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// DefaultLease is how long one grant lasts without renewal, where the nodes' max lease is no shorter.
+// DefaultLease is how long one grant lasts without renewal, unless the nodes' max lease is shorter.
 const DefaultLease = 30 * time.Second
 
 const (
 	minLease   = 10 * time.Millisecond
-	maxRetry   = 24 * time.Hour       // five times that is far from the longest duration there is
-	maxMaxHold = 365 * 24 * time.Hour // as of the nodes' max lease
+	maxRetry   = 24 * time.Hour       // the poll multiplies it by five, without overflow
+	maxMaxHold = 365 * 24 * time.Hour // the bound of node.WithMaxLease, too
 )
 
-// Hooks are told what happens to locks. Acquired and Released run in the goroutine that locks or unlocks, Lost in one of
-// its own, for locks that are lost together one after the other. Nil ones are not called.
+// Hooks are functions that the Locker calls when a lock is acquired, released or lost. Acquired and
+// Released run in the goroutine that locks or unlocks. Lost runs in a goroutine of its own, which
+// handles locks that are lost together one after the other. A nil hook is not called.
 //
-// Of every lock Acquired is called once, and at most one of the others: Released when it is unlocked, before the nodes have confirmed
-// (Unlock may still return an error), or Lost, which may come before Acquired has returned. Entering a lock again calls nothing, nor
-// does Close.
+// Acquired is called once for each lock, and then at most one of the others: Released when the lock
+// is unlocked, before the nodes have confirmed (Unlock may still return an error), or Lost, perhaps
+// before Acquired has returned. Re-entry and Close call no hook.
 //
-// A hook that panics, or ends its goroutine, leaves nothing behind: when Acquired does, the lock is released, which calls nothing.
+// A hook that panics, or ends its goroutine, leaves nothing behind: when Acquired does, the lock is
+// released, and no further hook is called.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)
-	Lost     func(l *Lock, err error) // err wraps ErrLost and says which nodes failed, and how
+	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
 }
 
 type settings struct {
@@ -49,55 +51,57 @@ type settings struct {
 	random   rand.Source
 
 	leaseSet    bool
-	leaseMillis scripts.Millis // of lease
+	leaseMillis scripts.Millis // the same as lease
 }
 
-// Option changes how a Locker works.
+// Option configures a [Locker].
 type Option func(*settings)
 
-// WithLease sets how long one grant lasts, at least 10ms and at most the nodes' max lease (default 30s). The lock renews
-// itself every third of it.
+// WithLease sets how long one grant lasts, at least 10ms and at most the nodes' max lease (default
+// [DefaultLease]). The lock is renewed every third of it.
 func WithLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, false, true }
 }
 
-// WithFixedLease sets how long a lock lasts that is never renewed: it ends by itself. Entering it again does not prolong it; Extend
-// does.
+// WithFixedLease sets how long a lock lasts, and switches renewal off: the lock ends by itself.
+// Re-entry does not prolong it; [Lock.Extend] does.
 func WithFixedLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, true, true }
 }
 
-// WithMaxHold ends locks that are held for longer, however well they renew, as if they were lost: with ErrLost, and a release
-// (default: no bound, as for 0; at most a year).
+// WithMaxHold bounds how long a lock may be held, at most a year. At the bound the lock is
+// released, and its context ends with [ErrLost] (default 0: no bound).
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
 
-// WithDrift sets the part of a lease by which clocks may disagree over its length, from 0 to below 1 (default
-// clock.DefaultDriftFactor).
+// WithDrift sets the part of a lease by which two clocks may differ over its length, from 0 to
+// below 1 (default [clock.DefaultDriftFactor]).
 func WithDrift(factor float64) Option { return func(s *settings) { s.drift = factor } }
 
-// WithRetry sets the bounds of the random time between the attempts of Lock while no release can be heard of: too few nodes answer
-// (default 10ms and 200ms, at most 24h). While one can, Lock asks when it is told, and all the same after 2.5 to 5 times the longer bound.
-// Calls of Lock that wait in one process for the same names wait by the shortest bounds among them.
+// WithRetry sets the bounds of the random time between the attempts of [Locker.Lock] while no
+// release can be heard, because too few nodes answer (default 10ms and 200ms, at most 24h). While
+// releases can be heard, one leads to the next attempt; a poll after 2.5 to 5 times max does so at
+// the latest. Calls that wait in one process for the same names use the shortest bounds among them.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }
 
-// WithLogger logs what no error is returned for: a lock that was lost, that Lock begins to wait because nodes are down or in
-// quarantine, and, of nodes that Open opens, what node.WithLogger does (default: nothing is logged).
+// WithLogger logs what no error is returned for: a lock is lost; Lock begins to wait because nodes
+// are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger] logs
+// (default: nothing is logged).
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
-// WithHooks sets the functions that are told what happens to locks.
+// WithHooks sets functions that are called when a lock is acquired, released or lost.
 func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
 
-// WithClock sets the clock of a new Locker, for tests (default clock.System).
+// WithClock sets the clock of a new Locker, for tests (default [clock.System]).
 func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock = c } }
 
-// WithRand sets where the random part of a new Locker's waits comes from, so that a test can replay them. It is called by one
-// goroutine at a time (default: a source seeded at random).
+// WithRand sets the source of the jitter in a new Locker's waits, so that a test can replay them.
+// One goroutine at a time uses it (default: a source seeded at random).
 func WithRand(source rand.Source) Option { return func(s *settings) { s.random = source } }
 
-// WithNodeOptions sets the options of the nodes that Open opens, all of them alike, so that node.WithName does
-// for one node only. New refuses it.
+// WithNodeOptions sets the options of the nodes that [Open] opens. All nodes get the same, so
+// [node.WithName] is for a single node. [New] refuses it.
 func WithNodeOptions(opts ...node.Option) Option {
 	return func(s *settings) { s.nodeOpts = append(s.nodeOpts, opts...) }
 }
@@ -110,7 +114,8 @@ func defaults() settings {
 	}
 }
 
-// check says what is wrong with the settings, and fits a lease that nobody chose to the nodes' max lease.
+// check returns what is wrong with the settings, or nil. It shortens the default lease to the
+// nodes' max lease.
 func (s *settings) check(maxLease time.Duration) error {
 	if !s.leaseSet {
 		s.lease = min(s.lease, maxLease)
@@ -146,8 +151,9 @@ func (s *settings) check(maxLease time.Duration) error {
 	return nil
 }
 
-// unlike says in what the settings of a lock differ from those with which it would be another one; empty when in nothing.
-func (s *settings) unlike(other *settings) string {
+// differences describes how other settings would make another lock: another lease, max hold or
+// drift. It is empty when they make the same.
+func (s *settings) differences(other *settings) string {
 	if s == other {
 		return ""
 	}

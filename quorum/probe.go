@@ -8,9 +8,9 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// askProbeFirst asks one node, the same for all attempts at the names, and the others when it grants. When it refuses, the attempt
-// ends: it has cost one command. The next node is probed when one fails or is in quarantine; all are asked when one does not
-// answer within two steps.
+// askProbeFirst asks the probe node, and the others when it grants. When it refuses, the attempt
+// ends: it has cost one command. When it fails or is in quarantine, the next node is probed. When
+// it does not answer within two steps, the others are asked.
 func (a *attempt) askProbeFirst(ctx context.Context) {
 	h := a.hold
 	a.probed = make(chan struct{}, len(a.answers))
@@ -24,7 +24,7 @@ func (a *attempt) askProbeFirst(ctx context.Context) {
 	for k := range a.answers {
 		switch a.probeOne(ctx, (first+k)%len(a.answers), call, overdue.C) {
 		case refused:
-			a.concede()
+			a.stopAsking()
 			return
 		case granted, unanswered:
 			a.askOthers(ctx, call)
@@ -33,7 +33,8 @@ func (a *attempt) askProbeFirst(ctx context.Context) {
 	}
 }
 
-// probeNode is the node that is asked first for the names, in whatever order they are given.
+// probeNode returns the node that is asked first: the same for all attempts at the names, in
+// whatever order they are given.
 func (h *hold) probeNode() int {
 	return int(hash(slices.Min(h.first.names)) % uint32(len(h.votes)))
 }
@@ -44,7 +45,8 @@ func (a *attempt) start() bool {
 	return a.startLocked()
 }
 
-// probeOne asks one node, and waits until it answers or is not waited for any more.
+// probeOne asks one node, and waits until it answers, is overdue, or the call ends. It returns
+// unanswered when the answer has not come.
 func (a *attempt) probeOne(ctx context.Context, i int, call scripts.Call, overdue <-chan time.Time) outcome {
 	if a.sendProbe(i, call) {
 		select {
@@ -59,7 +61,7 @@ func (a *attempt) probeOne(ctx context.Context, i int, call scripts.Call, overdu
 	return a.answers[i].outcome
 }
 
-// sendProbe returns false when the node did not take the request.
+// sendProbe returns false when the pipe refused the request.
 func (a *attempt) sendProbe(i int, call scripts.Call) bool {
 	h := a.hold
 	h.mu.Lock()
@@ -84,8 +86,8 @@ func (a *attempt) askOthers(ctx context.Context, call scripts.Call) {
 	a.decideLocked()
 }
 
-// concede ends an attempt that could perhaps be won yet.
-func (a *attempt) concede() {
+// stopAsking ends an attempt whose outcome is not certain yet.
+func (a *attempt) stopAsking() {
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
 	if !a.isDecided() {

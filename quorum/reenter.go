@@ -9,8 +9,9 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// heldBy finds the lock over the names that the flow of ctx holds. A flow that holds some of them, or holds them through
-// several locks, would wait for itself: ErrInvalid.
+// heldBy returns the lock over the names that the flow of ctx holds, nil for none. A flow is the
+// calls whose contexts derive from a lock's context. The error wraps ErrInvalid for a flow that
+// holds some of the names only, or holds them through several locks: it would wait for itself.
 func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
 	var within *Lock
 	for i, name := range names {
@@ -24,7 +25,8 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 			if within == nil {
 				missing = names[0]
 			}
-			return nil, invalidf(op, names, "this flow holds some of the names already, but not %.64q: it would wait for itself", missing)
+			return nil, invalidf(op, names,
+				"this flow holds some of the names already, but not %.64q: it would wait for itself", missing)
 		case found != nil && within != nil && found.hold != within.hold:
 			return nil, invalidf(op, names, "this flow holds the names through several locks: enter each by itself")
 		}
@@ -33,13 +35,15 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 	return within, nil
 }
 
-// enter enters a lock again that the flow of ctx holds: its level rises by one, on as many nodes as the quorum needs, which have to
-// confirm that the lock still stands. Level and token on the nodes are absolute, so that a request or a reply that is lost,
-// or comes twice, counts once. A fixed lease is asked for what is left of it: nothing prolongs it, also where it was forgotten.
+// enter enters a lock again: its level rises by one, and as many nodes as the quorum size must
+// confirm that they keep the lock. Levels and tokens on the nodes are absolute, so a request or a
+// reply that is lost, or comes twice, counts once. Of a fixed lease only the rest is requested, so
+// that re-entry prolongs it on no node.
 func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
 	h := within.hold
-	if other := h.set.unlike(set); other != "" {
-		return nil, invalidf("lock", names, "this flow holds it with other settings, which entering it again does not change: %s", other)
+	if other := h.set.differences(set); other != "" {
+		return nil, invalidf("lock", names,
+			"this flow holds it with other settings, which entering it again does not change: %s", other)
 	}
 	inner := &Lock{hold: h, outer: innermost(ctx)}
 	inner.setNames(names)
@@ -70,7 +74,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	return nil, failure
 }
 
-// startEnter raises the level of the hold, here and on the nodes, and makes the handle that of the new level.
+// startEnter raises the level of the hold, here and on the nodes, and gives it to the handle.
 func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	h := l.hold
 	h.mu.Lock()
@@ -92,7 +96,7 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	for i := range h.votes {
 		v := &h.votes[i]
 		if err := h.pipe(i).Start(call, &v.claim, &enterReply{t, v, until}); err != nil {
-			t.add(i, answered{err: err})
+			t.add(i, nodeReply{err: err})
 		} else {
 			v.sent = true
 		}
@@ -100,7 +104,7 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	return t, nil
 }
 
-// backOut takes the level back that the handle has raised, on every node, whatever has reached it.
+// backOut undoes startEnter, on every node, whether or not the request has reached it.
 func (l *Lock) backOut() {
 	h := l.hold
 	l.unlocked.Store(true)
@@ -112,22 +116,22 @@ func (l *Lock) backOut() {
 	}
 }
 
-// lowerLocked lowers the level by that of an inner handle, here and on the nodes.
-func (h *hold) lowerLocked(l *Lock, to func(*vote) *tally) {
+// lowerLocked ends an inner handle: it lowers the level by one, here and on the nodes.
+func (h *hold) lowerLocked(l *Lock, tallyFor func(*vote) *tally) {
 	h.level--
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	h.releaseLocked(h.level, to)
+	h.releaseLocked(h.level, tallyFor)
 }
 
-// enterReply takes a node's answer to a holder that enters again.
+// enterReply receives a node's reply to a re-entry.
 type enterReply struct {
 	tally *tally
 	vote  *vote
-	until clock.Instant // how long the node keeps what it is asked for
+	until clock.Instant // how long a grant lasts
 }
 
 func (e *enterReply) Done(r pipeline.Result) {
-	var a answered
+	var a nodeReply
 	v := e.vote
 	v.hold.update(func() {
 		a.counts = v.regrantedLocked(r, e.until) == granted

@@ -8,24 +8,26 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// abandonLocked sees that nothing is granted to the owner any more, and sends the release. See releaseLocked.
-func (h *hold) abandonLocked(to func(*vote) *tally) {
+// abandonLocked stops every request for a grant to the owner, and sends the release. See
+// releaseLocked.
+func (h *hold) abandonLocked(tallyFor func(*vote) *tally) {
 	for i := range h.votes {
 		h.votes[i].claim.Abandon()
 	}
-	h.releaseLocked(0, to)
+	h.releaseLocked(0, tallyFor)
 }
 
-// releaseLocked sends a release to every node where something of the owner's may be, also to those that have not answered.
-// Each node's answer goes to the tally that to names for it, nil for none.
-func (h *hold) releaseLocked(level int, to func(*vote) *tally) {
+// releaseLocked sends a release to every node that may hold something of the owner's, also to nodes
+// that have not answered. A node's reply goes to the tally that tallyFor returns for its vote, or
+// to none where it returns nil.
+func (h *hold) releaseLocked(level int, tallyFor func(*vote) *tally) {
 	call := scripts.Release(h.names, h.owner, level)
 	all := make([]releaseReply, len(h.votes))
 	for i := range h.votes {
 		v, r := &h.votes[i], &all[i]
-		*r = releaseReply{tally: to(v), hold: h, node: i}
+		*r = releaseReply{tally: tallyFor(v), hold: h, node: i}
 		if !v.sent {
-			r.tally.add(i, answered{counts: true})
+			r.tally.add(i, nodeReply{counts: true})
 			continue
 		}
 		h.core.background.add()
@@ -35,24 +37,28 @@ func (h *hold) releaseLocked(level int, to func(*vote) *tally) {
 	}
 }
 
-// noTally is for releases whose answers no caller waits for.
+// allIn is the tallyFor that counts the replies of all nodes in t.
+func allIn(t *tally) func(*vote) *tally { return func(*vote) *tally { return t } }
+
+// noTally is the tallyFor of a release that no caller waits for.
 func noTally(*vote) *tally { return nil }
 
-// releaseReply takes the answer to one release. That the owner was not found counts too: nothing of it is left there. A release
-// that went out again may have found before what it does not find any more.
+// releaseReply receives a node's reply to a release. "Not found" counts too: nothing of the owner
+// is left there. It is no denial after a resend, since the first copy may have deleted the key.
 type releaseReply struct {
 	tally *tally
 	hold  *hold
 	node  int
 }
 
-func (l *releaseReply) Done(r pipeline.Result) {
-	defer l.hold.core.background.done()
-	found := r.Resent || r.Reply.Release == len(l.hold.names)
-	l.tally.add(l.node, answered{counts: r.Err == nil, found: found, err: r.Err})
+func (a *releaseReply) Done(r pipeline.Result) {
+	defer a.hold.core.background.done()
+	found := r.Resent || r.Reply.Release == len(a.hold.names)
+	a.tally.add(a.node, nodeReply{counts: r.Err == nil, found: found, err: r.Err})
 }
 
-// endContextsLocked may be called with mu: what waits for a context runs in goroutines of its own.
+// endContextsLocked ends the contexts of all handles. It may run with mu held: a function that a
+// context's end starts runs in a goroutine of its own.
 func (h *hold) endContextsLocked(cause error) {
 	h.first.cancel(cause)
 	for _, l := range h.inner {
@@ -61,18 +67,18 @@ func (h *hold) endContextsLocked(cause error) {
 	h.inner = nil
 }
 
-// loseLocked ends a hold that can no longer be trusted, and its contexts, before anything else is done about it. The caller
-// unlocks mu and calls core.finishLost.
+// loseLocked ends a hold that can no longer be trusted, and its contexts first of all. The caller
+// unlocks mu and then calls core.finishLost.
 func (h *hold) loseLocked(why string) {
 	h.lossReason = h.errorLocked("hold", ErrLost, detail(why))
 	h.phase = expired
 	h.endContextsLocked(h.lossReason)
 }
 
-// whyLostLocked says why a hold whose deadline has passed is lost.
+// whyLostLocked returns why a hold whose deadline has passed is lost.
 func (h *hold) whyLostLocked(now clock.Instant) string {
 	switch {
-	case h.limit != clock.Never && !now.Before(h.limit):
+	case h.maxHoldEnd != clock.Never && !now.Before(h.maxHoldEnd):
 		return fmt.Sprintf("its max hold of %v is over", h.set.maxHold)
 	case h.deadline == clock.Never:
 		return "too few nodes keep it"
@@ -83,7 +89,7 @@ func (h *hold) whyLostLocked(now clock.Instant) string {
 	}
 }
 
-// finishLost releases what is left of holds that were lost, and tells the log and the hooks.
+// finishLost releases what nodes still keep of lost holds, and calls notifyLost.
 func (c *core) finishLost(lost ...*hold) {
 	for _, h := range lost {
 		c.schedule.remove(&h.entry)
@@ -94,7 +100,8 @@ func (c *core) finishLost(lost ...*hold) {
 	c.notifyLost(lost)
 }
 
-// notifyLost runs in a goroutine of its own: a log or a hook may block, or call back.
+// notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook
+// may block, or call back.
 func (c *core) notifyLost(lost []*hold) {
 	if len(lost) == 0 {
 		return
@@ -102,11 +109,12 @@ func (c *core) notifyLost(lost []*hold) {
 	c.background.add()
 	go func() {
 		defer c.background.done()
-		defer func() { c.notifyLost(lost) }() // the rest, when a log or a hook ended the goroutine
+		defer func() { c.notifyLost(lost) }() // the rest, after a log or a hook that ended the goroutine
 		for len(lost) > 0 {
 			h := lost[0]
 			lost = lost[1:]
-			h.set.logger.Warn("quorumlock: lock lost", "names", h.first.names, "owner", h.owner.String(), "token", h.token, "error", h.lossReason)
+			h.set.logger.Warn("quorumlock: lock lost",
+				"names", h.first.names, "owner", h.owner.String(), "token", h.token, "error", h.lossReason)
 			if hook := h.set.hooks.Lost; hook != nil {
 				hook(&h.first, h.lossReason)
 			}
@@ -114,9 +122,10 @@ func (c *core) notifyLost(lost []*hold) {
 	}()
 }
 
-// drop releases a hold in the midst of which code of the caller's panicked or ended the goroutine. It waits for no answer, and does
-// nothing where the hold has ended already.
-func (h *hold) drop() {
+// releaseInterrupted releases a hold after the caller's code (a hook, a context) has panicked or
+// ended the goroutine in the midst of it. It waits for no reply, and does nothing when the hold has
+// ended.
+func (h *hold) releaseInterrupted() {
 	h.core.schedule.remove(&h.entry)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +144,8 @@ func (h *hold) drop() {
 	}
 }
 
-// orphan ends a hold over which the locker was closed. Its keys are left to their lease: the work may be running.
+// orphan ends a hold because its Locker was closed. The keys are left to their leases: the work
+// that the lock protects may still be running.
 func (h *hold) orphan() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

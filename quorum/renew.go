@@ -9,17 +9,22 @@ import (
 )
 
 const (
-	// coalesce bounds how much earlier than due a lock is renewed, to travel with others.
+	// coalesce bounds how much earlier than due a lock is renewed, to share a call with others.
 	coalesce = 10 * time.Millisecond
 
-	// batchSize and batchBytes bound how much one call renews, and so how long it keeps the server from others. A lock is not
-	// divided.
+	// batchSize and batchBytes bound how much one call renews, and so for how long it keeps the
+	// server busy. The names of one lock are not divided.
 	batchSize  = 128      // locks
-	batchBytes = 64 << 10 // of names, counting perName for what comes with each
+	batchBytes = 64 << 10 // of names, each with perName for its other arguments
 	perName    = 128
+
+	// A renewal that fell short is tried again after a twelfth of the lease, within these bounds.
+	minRenewPause = 2 * time.Millisecond
+	maxRenewPause = 500 * time.Millisecond
 )
 
-// planLocked sets when a hold that has just been seen to is due again: a third of its lease later, or at its deadline.
+// planLocked sets when the schedule handles the hold next: a third of the lease after now for the
+// next renewal, or at the deadline if that comes first or the lease is fixed.
 func (h *hold) planLocked(now clock.Instant) {
 	h.entry.at, h.entry.early = h.deadline, 0
 	if next := now.Add(h.set.lease / 3); !h.set.fixed && next.Before(h.deadline) {
@@ -27,9 +32,11 @@ func (h *hold) planLocked(now clock.Instant) {
 	}
 }
 
-// renewDue sees to holds that are due (schedule.due): it ends those whose deadline has passed, and renews the others.
+// renewDue handles the holds that are due (schedule.due): it ends those whose deadline has passed,
+// and renews the others.
 func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
-	// Contexts that must end come first: all that is done before them is time in which another may be granted.
+	// Contexts that must end come first: until they have, another owner may be granted the lock
+	// beside this one.
 	var lost, kept []*hold
 	for _, e := range due {
 		h := e.owner.(*hold)
@@ -47,7 +54,7 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 		}
 		h.mu.Unlock()
 	}
-	r := newRenewal(c, now)
+	r := newRenewalRound(c, now)
 	for _, h := range kept {
 		h.mu.Lock()
 		if h.phase == held && !h.set.fixed {
@@ -64,16 +71,17 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	}
 }
 
-// renewal gathers the locks whose renewals fall together into one call for each connection.
-type renewal struct {
-	core  *core
-	sent  clock.Instant                    // read before anything is sent
-	open  map[*pipeline.Pipe]*renewalReply // that have room
-	batch []*renewalReply                  // in the order in which they were begun
+// renewalRound gathers the renewals that fall together into batches: as few calls as their bounds
+// allow for each connection.
+type renewalRound struct {
+	core    *core
+	sent    clock.Instant                    // read before anything is sent
+	open    map[*pipeline.Pipe]*renewalBatch // the batch to add to, by connection
+	batches []*renewalBatch                  // in the order in which they are sent
 }
 
-// renewalReply is the locks that one call renews on one node. It takes the answer.
-type renewalReply struct {
+// renewalBatch is the locks that one call renews on one node. It receives the reply.
+type renewalBatch struct {
 	core  *core
 	pipe  *pipeline.Pipe
 	sent  clock.Instant
@@ -82,14 +90,15 @@ type renewalReply struct {
 	bytes int
 }
 
-func newRenewal(c *core, now clock.Instant) *renewal {
-	return &renewal{core: c, sent: now, open: map[*pipeline.Pipe]*renewalReply{}}
+func newRenewalRound(c *core, now clock.Instant) *renewalRound {
+	return &renewalRound{core: c, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
 }
 
-// addLocked adds a hold's renewal on every node that keeps it. Of the others it asks, at once, for the grant again ("repair"):
-// a node that has forgotten the lock grants it to the same owner with the same token, if it is admitted and no other owner is there.
-// Nodes that have not answered the last time are left out: nothing piles up for them.
-func (r *renewal) addLocked(h *hold) {
+// addLocked adds the hold's renewal to a batch for every node that keeps it. It sends a repair at
+// once to each node that does not: a node that forgot the lock grants it to the same owner with the
+// same token, unless the node is in quarantine or another owner is there. It leaves out nodes that
+// have not answered yet, so that requests to a slow node do not pile up.
+func (r *renewalRound) addLocked(h *hold) {
 	h.renewedAt = r.sent
 	bytes := 0
 	for _, name := range h.names {
@@ -105,33 +114,34 @@ func (r *renewal) addLocked(h *hold) {
 			v.busy = true
 			b := r.batchFor(v, bytes)
 			b.votes, b.bytes = append(b.votes, v), b.bytes+bytes
-			b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
+			b.locks = append(b.locks,
+				scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
 		}
 	}
 }
 
-// batchFor returns the batch with which a vote travels.
-func (r *renewal) batchFor(v *vote, bytes int) *renewalReply {
+// batchFor returns the batch for a vote whose names have that many bytes.
+func (r *renewalRound) batchFor(v *vote, bytes int) *renewalBatch {
 	pipe := v.hold.pipe(v.node)
 	if b := r.open[pipe]; b != nil && len(b.votes) < batchSize && b.bytes+bytes <= batchBytes && !v.alone {
 		return b
 	}
-	b := &renewalReply{core: r.core, pipe: pipe, sent: r.sent}
-	r.batch = append(r.batch, b)
+	b := &renewalBatch{core: r.core, pipe: pipe, sent: r.sent}
+	r.batches = append(r.batches, b)
 	if !v.alone {
 		r.open[pipe] = b
 	}
 	return b
 }
 
-// unsent is a batch that a pipe did not take.
+// unsent is a batch that a pipe refused.
 type unsent struct {
-	batch *renewalReply
+	batch *renewalBatch
 	err   error
 }
 
-func (r *renewal) send() (failed []unsent) {
-	for _, b := range r.batch {
+func (r *renewalRound) send() (failed []unsent) {
+	for _, b := range r.batches {
 		if err := b.pipe.Start(scripts.Renew(b.locks), nil, b); err != nil {
 			failed = append(failed, unsent{b, err})
 		}
@@ -139,8 +149,8 @@ func (r *renewal) send() (failed []unsent) {
 	return failed
 }
 
-// Done takes a node's answer to a batch.
-func (b *renewalReply) Done(r pipeline.Result) {
+// Done receives a node's reply to the batch.
+func (b *renewalBatch) Done(r pipeline.Result) {
 	if len(b.votes) > 1 && r.RefusesKeys {
 		for i := range b.votes {
 			b.renewAlone(i)
@@ -160,19 +170,22 @@ func (b *renewalReply) Done(r pipeline.Result) {
 	}
 }
 
-// renewAlone renews at once one lock of a batch that the server refused: perhaps for one key, and that of another lock.
-func (b *renewalReply) renewAlone(i int) {
+// renewAlone renews one lock of a batch that the server refused. The refusal may concern the key of
+// another lock only.
+func (b *renewalBatch) renewAlone(i int) {
 	v := b.votes[i]
-	one := &renewalReply{core: b.core, pipe: b.pipe, votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1]}
+	one := &renewalBatch{
+		core: b.core, pipe: b.pipe, votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1],
+	}
 	if err := one.startAlone(v); err != nil {
 		one.Done(pipeline.Result{Err: err})
 	}
 }
 
-func (b *renewalReply) startAlone(v *vote) error {
+func (b *renewalBatch) startAlone(v *vote) error {
 	v.hold.mu.Lock()
 	defer v.hold.mu.Unlock()
-	if v.hold.phase != held { // nothing is sent after its release
+	if v.hold.phase != held { // no renewal follows the release
 		v.busy = false
 		return nil
 	}
@@ -181,21 +194,22 @@ func (b *renewalReply) startAlone(v *vote) error {
 	return b.pipe.Start(scripts.Renew(b.locks), nil, b)
 }
 
-// repairLocked asks a node that does not keep the lock for the grant again.
+// repairLocked asks a node that does not keep the lock for the grant again, until then.
 func (v *vote) repairLocked(until clock.Instant) {
 	h := v.hold
 	v.forgot = false
-	if err := h.pipe(v.node).Start(h.acquireAgain(h.level, h.set.leaseMillis), &v.claim, &repairReply{v, until}); err != nil {
+	call := h.acquireAgain(h.level, h.set.leaseMillis)
+	if err := h.pipe(v.node).Start(call, &v.claim, &repairReply{v, until}); err != nil {
 		v.err = err
 		return
 	}
 	v.busy, v.sent = true, true
 }
 
-// repairReply takes a node's answer to a repair.
+// repairReply receives a node's reply to a repair.
 type repairReply struct {
 	vote  *vote
-	until clock.Instant // how long the node keeps what it is asked for
+	until clock.Instant // how long a grant lasts
 }
 
 func (a *repairReply) Done(r pipeline.Result) {
@@ -206,8 +220,8 @@ func (a *repairReply) Done(r pipeline.Result) {
 	})
 }
 
-// update applies one node's answer to a hold that is held, ends the hold if that leaves too few nodes, and sees that renewals that
-// fell short are tried again soon.
+// update applies one node's answer to the hold. It ends the hold when too few nodes are left, and
+// has the schedule try again soon when the renewal fell short.
 func (h *hold) update(apply func()) {
 	c := h.core
 	hastenTo, lost := h.applyAnswer(apply)
@@ -218,7 +232,8 @@ func (h *hold) update(apply func()) {
 	}
 }
 
-// applyAnswer returns when the hold must be seen to at the latest, Never when nothing has changed that.
+// applyAnswer returns when the schedule must handle the hold at the latest; Never when the answer
+// has not changed that.
 func (h *hold) applyAnswer(apply func()) (hastenTo clock.Instant, lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,7 +253,7 @@ func (h *hold) applyAnswer(apply func()) (hastenTo clock.Instant, lost bool) {
 		hastenTo = clock.Never
 	}
 	if !h.set.fixed && h.fellShortLocked() {
-		soon := now.Add(min(max(h.set.lease/12, 2*time.Millisecond), 500*time.Millisecond))
+		soon := now.Add(min(max(h.set.lease/12, minRenewPause), maxRenewPause))
 		if hastenTo == clock.Never || soon.Before(hastenTo) {
 			hastenTo = soon
 		}
@@ -246,8 +261,8 @@ func (h *hold) applyAnswer(apply func()) (hastenTo clock.Instant, lost bool) {
 	return hastenTo, false
 }
 
-// fellShortLocked tells that a node has forgotten the lock and may be repaired, or that all have answered the last renewals and
-// too few confirmed them.
+// fellShortLocked reports whether a node should be repaired soon, or all nodes have answered the
+// last renewals and too few have confirmed.
 func (h *hold) fellShortLocked() bool {
 	open := false
 	for i := range h.votes {
@@ -257,8 +272,8 @@ func (h *hold) fellShortLocked() bool {
 		open = open || h.votes[i].busy
 	}
 	goal := h.deadlineFor(h.renewedAt)
-	if h.limit != clock.Never {
-		goal = min(goal, h.limit)
+	if h.maxHoldEnd != clock.Never {
+		goal = min(goal, h.maxHoldEnd)
 	}
 	return !open && h.deadline.Before(goal)
 }

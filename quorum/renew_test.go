@@ -26,7 +26,7 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			a, fake := heldHold(t, time.Second)
 			one := a.hold
-			r, total := newRenewal(one.core, fake.Now()), 0
+			r, total := newRenewalRound(one.core, fake.Now()), 0
 			for i := range c.locks {
 				var names []string
 				for k := range c.names {
@@ -40,7 +40,7 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 				r.addLocked(h)
 			}
 			largest := 0
-			for _, b := range r.batch {
+			for _, b := range r.batches {
 				total += len(b.votes)
 				largest = max(largest, len(b.votes))
 				if len(b.votes) != len(b.locks) {

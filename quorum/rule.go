@@ -7,11 +7,11 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Rule tells how many of a number of nodes make a lock. Any two sets of that many nodes must share one. An error says why
-// no lock can be made of so many nodes.
+// Rule returns the quorum size for a number of nodes: how many of them make a lock. Any two sets of
+// that size must share a node. The error says why that number of nodes makes no lock.
 type Rule func(nodes int) (need int, err error)
 
-// All needs every node: the rule of package multilock.
+// All is the rule of package multilock: every node.
 func All(nodes int) (int, error) {
 	if nodes < 1 {
 		return 0, fmt.Errorf("%w: a lock needs at least one node", ErrInvalid)
@@ -19,8 +19,9 @@ func All(nodes int) (int, error) {
 	return nodes, nil
 }
 
-// Majority needs more than half of an odd number: the rule of package redlock. An even number is refused, since it would
-// need as many nodes as the next odd one and survive the loss of no more.
+// Majority is the rule of package redlock: more than half of an odd number. It refuses an even
+// number, whose quorum size is that of the next odd number, and which survives the loss of one node
+// less.
 func Majority(nodes int) (int, error) {
 	if nodes < 1 {
 		return 0, fmt.Errorf("%w: a lock needs at least one node", ErrInvalid)
@@ -31,16 +32,17 @@ func Majority(nodes int) (int, error) {
 	return nodes/2 + 1, nil
 }
 
-// verdict is what a number of answers means for an attempt.
+// verdict is what the answers so far mean for the quorum.
 type verdict int
 
 const (
 	pending verdict = iota
-	won
-	lost // it cannot be won any more
+	won             // the quorum is reached
+	lost            // the quorum cannot be reached any more
 )
 
-// judge counts votes: of so many nodes, granted said yes, and denied said no or are known to have failed.
+// judge returns the verdict on an attempt: granted and denied count the nodes that granted, and
+// those that refused or failed.
 func judge(nodes, need, granted, denied int) verdict {
 	switch {
 	case granted >= need:
@@ -52,8 +54,9 @@ func judge(nodes, need, granted, denied int) verdict {
 	}
 }
 
-// deadlineOf is the instant until which at least need nodes keep their grants: the need-th largest of the instants up to
-// which each does. It sorts them.
+// deadlineOf returns the instant until which at least need nodes keep their grants. until has, for
+// each node, the instant until which it does; the result is the need-th largest. deadlineOf sorts
+// until.
 func deadlineOf(until []clock.Instant, need int) clock.Instant {
 	slices.Sort(until)
 	return until[len(until)-need]

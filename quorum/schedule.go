@@ -9,20 +9,23 @@ import (
 )
 
 const (
-	// maxSleep bounds the sleep of the schedule while it has entries: timers do not count a suspend of the machine, so after one
-	// the contexts of lost locks end within that time.
+	// maxSleep bounds the sleep of the schedule while it has entries. Timers do not count the time
+	// in which the machine is suspended: after a suspend, the contexts of lost locks end within
+	// maxSleep.
 	maxSleep = time.Second
-	// maxDue bounds how many entries are seen to while the schedule is locked.
+	// maxDue bounds how many entries are handled while the schedule's mutex is held.
 	maxDue = 256
 )
 
-// schedule calls due for entries whose time has come: one timer for all of them, and no goroutine while none is due.
+// schedule calls due for entries whose time has come. It has one timer for all of them, and no
+// goroutine while none is due.
 //
 // Lock order: schedule.mu, then hold.mu, then the nodes'.
 type schedule struct {
 	clock clock.Clock
-	// due sees to entries: it sets when each is due next, or that it is over. It is called with the mutex, so that what it sends
-	// is on its way when remove returns. It returns what is left to do without the mutex.
+	// due handles entries: it sets when each is due next, or that it is over. It runs with the
+	// mutex held, so that its requests are in the pipeline when remove returns. It returns what is
+	// left to do without the mutex.
 	due func(now clock.Instant, entries []*entry) (after func())
 
 	mu     sync.Mutex
@@ -32,13 +35,13 @@ type schedule struct {
 	closed bool
 }
 
-// entry is a place in the schedule. The schedule's mutex guards it.
+// entry is a hold's place in the schedule. The schedule's mutex guards it.
 type entry struct {
-	owner any // of the place: for the caller of newSchedule
+	owner any // the hold; any, because a schedule knows no holds
 	at    clock.Instant
-	early time.Duration // how much earlier than at it may be seen to, together with others
-	over  bool
-	index int // in the heap; −1 when it is not in the schedule
+	early time.Duration // how much earlier than at it may be handled, together with others
+	over  bool          // set by due: it leaves the schedule
+	index int           // in the heap; −1 when it is not in the schedule
 }
 
 func newSchedule(c clock.Clock, due func(now clock.Instant, entries []*entry) (after func())) *schedule {
@@ -48,8 +51,8 @@ func newSchedule(c clock.Clock, due func(now clock.Instant, entries []*entry) (a
 	return s
 }
 
-// add calls ready, which sets when the entry is due, and takes the entry if ready agrees. It returns false when ready does not, or
-// when the schedule is closed.
+// add calls ready, which sets when the entry is due, and adds the entry if ready returns true. It
+// returns false when ready does, or when the schedule is closed.
 func (s *schedule) add(e *entry, ready func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +64,8 @@ func (s *schedule) add(e *entry, ready func() bool) bool {
 	return true
 }
 
-// remove takes an entry out, if it is in the schedule.
+// remove removes an entry, if it is in the schedule. When it returns, due has run for the entry or
+// never will.
 func (s *schedule) remove(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +74,7 @@ func (s *schedule) remove(e *entry) {
 	}
 }
 
-// hasten has an entry due by then, if it is in the schedule, and not later.
+// hasten makes an entry due at by, if it is in the schedule and due later.
 func (s *schedule) hasten(e *entry, by clock.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +85,7 @@ func (s *schedule) hasten(e *entry, by clock.Instant) {
 	}
 }
 
-// close ends the schedule and returns the entries that were in it.
+// close ends the schedule, and returns the entries that were in it.
 func (s *schedule) close() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +122,7 @@ func (s *schedule) run() {
 	}
 }
 
-// runSome sees to some of the entries that are due. It returns true when more may be.
+// runSome handles up to maxDue entries that are due. It returns true when more may be.
 func (s *schedule) runSome() (more bool) {
 	s.mu.Lock()
 	now := s.clock.Now()
@@ -142,7 +146,7 @@ func (e *entry) isDue(now clock.Instant) bool {
 	return !now.Before(e.at) || e.at.Sub(now) < e.early
 }
 
-// entryQueue is a heap by time.
+// entryQueue is a heap by at.
 type entryQueue []*entry
 
 func (q entryQueue) Len() int           { return len(q) }

@@ -8,24 +8,25 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// tally counts the answers to one fan-out to the nodes of a hold (release, extend, re-entry) until the outcome is certain, so that
-// no caller waits for a slow node after that. A nil tally ignores its answers.
+// tally counts the replies to one call that goes to all nodes of a hold (release, extend,
+// re-entry), up to the moment when the outcome is certain: no caller waits for a slow node after
+// that. A nil tally ignores its replies.
 type tally struct {
 	need    int
-	decided chan struct{} // closed when need answers count, or no longer can
-	// believed, bit by node, is which nodes are believed to have the owner. The denial of such a node decides nothing: too many of
-	// them, and the lock had been lost.
+	decided chan struct{} // closed when need replies count, or no longer can
+	// believed, bit by node, has the nodes that should have the owner. A reply that denies it
+	// counts, but decides nothing: with too many of them, the lock had been lost.
 	believed uint64
 
 	mu     sync.Mutex
-	left   int // answers still to come
+	left   int // replies still to come
 	count  int
 	denied uint64 // bit by node: it answered, and the owner was not there
 	failed *multierror.Error
 }
 
-// answered is one node's answer to a fan-out.
-type answered struct {
+// nodeReply is one node's reply, as a tally counts it.
+type nodeReply struct {
 	counts bool // towards what the tally needs
 	found  bool // the owner was there
 	err    error
@@ -39,10 +40,7 @@ func newTally(nodes, need int) *tally {
 	return t
 }
 
-// all is the tally of the answers of all nodes.
-func (t *tally) all(*vote) *tally { return t }
-
-func (t *tally) add(node int, a answered) {
+func (t *tally) add(node int, a nodeReply) {
 	if t == nil {
 		return
 	}
@@ -69,8 +67,8 @@ func (t *tally) isDecidedLocked() bool {
 	return judge(certain+t.left, t.need, certain, 0) != pending
 }
 
-// outcome returns what is known by now.
-func (t *tally) outcome() (enough bool, denied uint64, failed *multierror.Error) {
+// result returns what the replies so far say.
+func (t *tally) result() (enough bool, denied uint64, failed *multierror.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failed != nil {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// chooseToken picks the fencing token out of the counters of the grants that were counted when the quorum was reached: the largest.
-// Behind tells how many of them must be written back, because they stand lower.
+// chooseToken returns the fencing token, which is the largest counter among the grants that were
+// read when the quorum was reached. behind is how many of those counters stand lower, and need a
+// write-back.
 func chooseToken(answers []answer) (token uint64, behind int) {
 	for i := range answers {
 		if answers[i].counted {
@@ -24,8 +25,8 @@ func chooseToken(answers []answer) (token uint64, behind int) {
 	return token, behind
 }
 
-// settleToken chooses the fencing token, and has the nodes that stand lower raise their counters to it. When one of them does not
-// confirm, the attempt has failed.
+// settleToken chooses the fencing token, and writes it back where the counter stands lower. It sets
+// a.cause, and so fails the attempt, when one of those nodes does not confirm.
 func (a *attempt) settleToken(ctx context.Context) {
 	h := a.hold
 	h.mu.Lock()
@@ -37,11 +38,13 @@ func (a *attempt) settleToken(ctx context.Context) {
 	}
 }
 
-// errNotRaised: the node's counter does not stand where the grant left it.
+// errNotRaised: the owner is gone from the node, or the counter does not stand where the grant left
+// it.
 var errNotRaised = errors.New("the grant that was read was gone before the token was written back")
 
-// writeBack raises the counters that stand lower. The waiting ends with the caller's context; the commands do not. Exactly as many
-// grants were counted as the quorum needs, so every one of them must confirm.
+// writeBack raises the counters that stand lower, and waits for the nodes; the end of ctx ends only
+// the waiting. Every one of them must confirm: the counted grants are exactly as many as the quorum
+// size.
 func (a *attempt) writeBack(ctx context.Context, token uint64) error {
 	h := a.hold
 	group, ctx := errgroup.WithContext(ctx)
@@ -54,7 +57,7 @@ func (a *attempt) writeBack(ctx context.Context, token uint64) error {
 		group.Go(func() error {
 			r := h.pipe(i).Do(ctx, call)
 			if r.Err == nil && !r.Reply.Raise {
-				return h.core.blame(i, "raise", errNotRaised)
+				return h.core.nodeError(i, "raise", errNotRaised)
 			}
 			return r.Err
 		})

@@ -6,21 +6,24 @@ import (
 	"slices"
 )
 
-// Unlock lowers the level, or releases the lock when this is the handle that acquired it. The release is always sent, to all
-// nodes, also on a context that has ended: the context ends only the waiting. It returns nil when as many nodes have confirmed
-// as the quorum needs; the others get the release when they answer again. The error, an [*Error], wraps [ErrLost] when the lock had
-// been lost before, [ErrNotHeld] when it was unlocked before, through this handle or the one that acquired it, [ErrUnavailable] when
-// too few nodes confirmed, [ErrClosed] when the nodes were closed before, and the context's error where it ended the waiting.
-// Whatever it returns, the lock's context has ended and no renewal is sent any more.
+// Unlock lowers the level, or releases the lock when this is the handle that acquired it. It sends
+// the release to all nodes, even if ctx has ended: the end of ctx ends only the waiting.
 //
-// The lock's own context may be given, or one that is derived from it: its end, which Unlock brings about, does not end the waiting.
-// The context that was given to [Locker.Lock] bounds it then, and a deadline that ctx has.
+// Unlock returns nil when as many nodes have confirmed as the quorum size; the others get the
+// release when they answer again. Else the error is an [*Error]. It wraps [ErrLost] when the lock
+// had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
+// before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
+// before, and the context's error where it ended the waiting. In each case the handle's context has
+// ended. Once the lock is released, no renewal is sent.
+//
+// ctx may be the lock's own context, or derived from it. Unlock ends that context, which does not
+// end the waiting: then the context given to [Locker.Lock] bounds it, and the deadline of ctx.
 func (l *Lock) Unlock(ctx context.Context) error {
 	if l.level > 1 {
 		return l.unlockInner(ctx)
 	}
 	h := l.hold
-	h.core.schedule.remove(&h.entry) // a renewal is in the pipeline by now, or will never be sent
+	h.core.schedule.remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
 	t, wasOrphaned, err := l.startRelease()
 	if err != nil {
 		return err
@@ -32,25 +35,28 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if failed, _ := err.(*Error); failed != nil && wasOrphaned {
 		failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 	}
-	// Nodes that were believed to hold it, and did not: without them, did a quorum hold it?
-	if _, denied, _ := t.outcome(); err == nil && !wasOrphaned && bits.OnesCount64(t.believed&^denied) < h.core.need {
-		return &Error{Op: "unlock", Names: l.names, causes: []error{ErrLost, detail("nodes had forgotten it, or given it to another")}}
+	// Without the nodes that should have held it and did not, was there a quorum?
+	if _, denied, _ := t.result(); err == nil && !wasOrphaned && bits.OnesCount64(t.believed&^denied) < h.core.need {
+		causes := []error{ErrLost, detail("nodes had forgotten it, or given it to another")}
+		return &Error{Op: "unlock", Names: l.names, causes: causes}
 	}
 	return err
 }
 
-// startRelease ends the lock and its contexts, and sends the release. The error says why there is nothing to release.
+// startRelease ends the lock and its contexts, and sends the release. t counts the replies. The
+// error says why there is nothing to release.
 func (l *Lock) startRelease() (t *tally, wasOrphaned bool, err error) {
 	h := l.hold
-	t, wasOrphaned, justLost, err := l.end()
+	t, wasOrphaned, justLost, err := l.endHold()
 	if justLost {
 		h.core.finishLost(h)
 	}
 	return t, wasOrphaned, err
 }
 
-// end is startRelease but for what a lock that is found to be lost only now needs besides.
-func (l *Lock) end() (t *tally, wasOrphaned, justLost bool, err error) {
+// endHold is startRelease under the mutex. justLost reports that it found the deadline passed: then
+// the caller calls finishLost.
+func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,12 +77,12 @@ func (l *Lock) end() (t *tally, wasOrphaned, justLost bool, err error) {
 	}
 	l.unlocked.Store(true)
 	h.phase = released
-	defer h.abandonLocked(t.all) // after the contexts have ended, also when one of the caller's panics
+	defer h.abandonLocked(allIn(t)) // after the contexts have ended, even if a context of the caller's panics
 	h.endContextsLocked(ErrReleased)
 	return t, wasOrphaned, false, nil
 }
 
-// unlockInner is Unlock of a handle that entered a held lock again.
+// unlockInner is Unlock of the handle of a re-entry.
 func (l *Lock) unlockInner(ctx context.Context) error {
 	defer l.cancel(ErrReleased)
 	t, err := l.startLower()
@@ -84,7 +90,8 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The handle's own count decides, not what the nodes answer. But an operator who looks at them should find the level there.
+	// The hold's own level decides, not the replies. The wait is for operators: Inspect finds the
+	// new level on the nodes afterwards.
 	awaitDecided(ctx, t)
 	h := l.hold
 	h.mu.Lock()
@@ -95,7 +102,8 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	return nil
 }
 
-// startLower lowers the level, here and on the nodes. The error says why there is no level to lower.
+// startLower ends the handle, and lowers the level here and on the nodes. The error says why there
+// is no level to lower.
 func (l *Lock) startLower() (*tally, error) {
 	h := l.hold
 	h.mu.Lock()
@@ -106,6 +114,6 @@ func (l *Lock) startLower() (*tally, error) {
 		return nil, err
 	}
 	t := newTally(len(h.votes), h.core.need)
-	h.lowerLocked(l, t.all)
+	h.lowerLocked(l, allIn(t))
 	return t, nil
 }

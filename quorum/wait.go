@@ -13,38 +13,42 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// waitlist is the queues of a Locker and of those made of it by With, one for each set of names that somebody locks. What they
-// decide is package waiting's; here their waiters sleep, wake and attempt.
+// waitlist holds the queues of a Locker and of the Lockers that With makes of it: one for each set
+// of names that calls of Lock wait for. Package waiting decides which waiter attempts, and when;
+// here the waiters sleep, wake and attempt.
 type waitlist struct {
 	core   *core
 	mu     sync.Mutex
 	queues map[nameSet]*queue
-	free   *queue // one to use again: names that nobody else wants cost no allocation
-	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a first attempt probes one node:
-	// other processes most likely wait.
+	free   *queue // one to use again, so that names without contention cost no allocation
+	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a
+	// first attempt probes first, since other processes most likely wait for them.
 	contendedUntil [256]clock.Instant
 }
 
-// contendedFor is how long names count as contended once nobody in this process waits for them any more.
+// contendedFor is how long names count as contended after the last waiter of this process has left
+// their queue.
 const contendedFor = 100 * time.Millisecond
 
-// contendedLocked finds the entry of some names. Where two share one, a first attempt takes one round trip more.
+// contendedLocked returns the entry of a set of names. Where two sets share an entry, a first
+// attempt takes one round trip more.
 func (list *waitlist) contendedLocked(key nameSet) *clock.Instant {
 	sum := hash(key.text)
 	return &list.contendedUntil[sum%uint32(len(list.contendedUntil))]
 }
 
-// queue is the calls of Lock for one set of names, in FIFO order, and the subscriptions that wake them.
+// queue holds this process's waiters for one set of names, in FIFO order, and the subscriptions
+// that wake them.
 type queue struct {
 	list  *waitlist
 	key   nameSet
-	first waiter // the one for which the queue was made
+	first waiter // the waiter for which the queue was made
 
 	// Under list.mu.
 	waiting.Queue
-	subscribed bool     // by one of the waiters, once
+	subscribed bool     // one of the waiters has subscribed, for all of them
 	cancels    []func() // of the subscriptions
-	lastError  *Error   // of the attempts; nil before any has ended
+	lastError  *Error   // of the last attempt; nil before one has ended
 }
 
 // waiter is one call of Lock.
@@ -53,7 +57,7 @@ type waiter struct {
 	waiting.Waiter
 
 	// Under queue.list.mu; nil for a call that has not had to wait.
-	wake  chan struct{} // holds one when the waiter should look whether it is to ask
+	wake  chan struct{} // receives a value when the waiter should call begin
 	alarm clock.Timer   // sends to wake
 }
 
@@ -81,9 +85,9 @@ func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
 
 func (list *waitlist) newQueueLocked(key nameSet) *queue {
 	c := list.core
-	first := waiting.AskAll
+	approach := waiting.AskAll
 	if c.clock.Now().Before(*list.contendedLocked(key)) {
-		first = waiting.ProbeFirst
+		approach = waiting.ProbeFirst
 	}
 	q := list.free
 	if q == nil {
@@ -91,17 +95,18 @@ func (list *waitlist) newQueueLocked(key nameSet) *queue {
 	}
 	list.free = nil
 	*q = queue{list: list, key: key}
-	q.Init(len(c.nodes), c.need, first, c.makeRand)
+	q.Init(len(c.nodes), c.need, approach, c.makeRand)
 	list.queues[key] = q
 	return q
 }
 
-// moment is now, for package waiting.
+// moment returns the present, for package waiting.
 func (c *core) moment() waiting.Moment {
 	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step()}
 }
 
-// begin tells whether the waiter is to ask now, and how. If not, wake tells when to look again.
+// begin reports whether an attempt of the waiter is due, and its approach. If none is, w.wake
+// receives when begin should be called again.
 func (w *waiter) begin() (approach waiting.Approach, due bool) {
 	q := w.queue
 	q.list.mu.Lock()
@@ -116,8 +121,8 @@ func (w *waiter) begin() (approach waiting.Approach, due bool) {
 	return approach, false
 }
 
-// armLocked has the head wake when it is to ask, by its timer also when that is now. The waiter that is just about to look needs no
-// timer.
+// armLocked sets the head's timer to its next attempt, also when that is now. awake is a waiter
+// that needs no timer because it is about to call begin; nil for none.
 func (q *queue) armLocked(awake *waiter) {
 	head, at, ok := q.Next()
 	if !ok || head.Owner == awake {
@@ -141,21 +146,21 @@ func (q *queue) armLocked(awake *waiter) {
 	})
 }
 
-// refused has the waiter go on waiting after an attempt.
+// refused ends a failed attempt of the waiter, which goes on waiting.
 func (w *waiter) refused(names []string, r *attemptResult) {
 	q := w.queue
 	q.list.mu.Lock()
 	if q.lastError == nil || r.approach == waiting.AskAll || !r.Held {
-		q.lastError = r.err // with what all nodes said
+		q.lastError = r.err // which has the answers of all nodes
 	}
 	q.Refused(r.Result, q.list.core.moment())
 	q.list.mu.Unlock()
 	q.subscribe(names)
 }
 
-// acquired takes the waiter out: it has the lock.
+// acquired removes the waiter because its attempt acquired the lock.
 func (w *waiter) acquired(lease time.Duration) {
-	w.queue.take(w, func(q *queue) {
+	w.queue.remove(w, func(q *queue) {
 		q.Acquired(lease, q.list.core.moment())
 		if !q.Empty() {
 			q.lastError = q.list.core.unasked(ErrHeld)
@@ -163,12 +168,13 @@ func (w *waiter) acquired(lease time.Duration) {
 	})
 }
 
-// leave takes the waiter out: it gives up.
+// leave removes the waiter because its call gives up.
 func (w *waiter) leave() {
-	w.queue.take(w, func(q *queue) { q.Leave(&w.Waiter, q.list.core.moment()) })
+	w.queue.remove(w, func(q *queue) { q.Leave(&w.Waiter, q.list.core.moment()) })
 }
 
-func (q *queue) take(w *waiter, out func(q *queue)) {
+// remove removes a waiter by an event of package waiting. The last one ends the queue.
+func (q *queue) remove(w *waiter, out func(q *queue)) {
 	list := q.list
 	list.mu.Lock()
 	out(q)
@@ -181,7 +187,7 @@ func (q *queue) take(w *waiter, out func(q *queue)) {
 		if cancels = q.cancels; q.subscribed {
 			*list.contendedLocked(q.key) = q.list.core.clock.Now().Add(contendedFor)
 		} else {
-			list.free = q // no subscriber knows it, and its one waiter is done
+			list.free = q // no subscriber refers to it, and its one waiter has left
 		}
 	} else {
 		q.armLocked(nil)
@@ -192,8 +198,8 @@ func (q *queue) take(w *waiter, out func(q *queue)) {
 	}
 }
 
-// subscribe subscribes to the channels of the names on all nodes, once for a queue. It is called by a waiter of the queue, so that
-// the queue outlives it.
+// subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
+// queue calls it, so the queue does not end meanwhile.
 func (q *queue) subscribe(names []string) {
 	list := q.list
 	list.mu.Lock()
@@ -206,7 +212,8 @@ func (q *queue) subscribe(names []string) {
 	cancels := make([]func(), 0, len(q.list.core.nodes)*len(names))
 	for i, n := range q.list.core.nodes {
 		for k, name := range names {
-			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), &subscriber{queue: q, node: i, first: k == 0}))
+			s := &subscriber{queue: q, node: i, firstName: k == 0}
+			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), s))
 		}
 	}
 	list.mu.Lock()
@@ -214,30 +221,32 @@ func (q *queue) subscribe(names []string) {
 	q.cancels = cancels
 }
 
-// subscriber is told of one channel on one node (pubsub.Subscriber).
+// subscriber receives the events of one channel on one node ([pubsub.Subscriber]).
 type subscriber struct {
-	queue *queue
-	node  int
-	first bool // of the names: it speaks for the node
+	queue     *queue
+	node      int
+	firstName bool // its channel is that of the first name, which stands for the node
 }
 
 var _ pubsub.Subscriber = (*subscriber)(nil)
 
 func (s *subscriber) OnSubscribed() {
-	if s.first {
-		s.happened(s.queue.Subscribed)
+	if s.firstName {
+		s.dispatch(s.queue.Subscribed)
 	}
 }
 
 func (s *subscriber) OnUnsubscribed() {
-	if s.first {
-		s.happened(s.queue.Unsubscribed)
+	if s.firstName {
+		s.dispatch(s.queue.Unsubscribed)
 	}
 }
 
-func (s *subscriber) OnMessage() { s.happened(s.queue.Message) }
+func (s *subscriber) OnMessage() { s.dispatch(s.queue.Message) }
 
-func (s *subscriber) happened(event func(node int, at waiting.Moment)) {
+// dispatch passes an event to package waiting, and sets the head's timer anew where that moved its
+// next attempt.
+func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
 	q := s.queue
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
@@ -248,11 +257,11 @@ func (s *subscriber) happened(event func(node int, at waiting.Moment)) {
 	}
 }
 
-// lock locks the names, in turn with the others of this process that want them.
+// lock waits in the queue for the names until an attempt acquires them.
 func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (lock *Lock, err error) {
 	c := list.core
 	w := list.join(set.retry, names)
-	defer func() { // also when user code panics: a log, a context
+	defer func() { // also when code of the caller's panics: a log, a context
 		if lock != nil {
 			w.acquired(lock.hold.set.lease)
 		} else {
@@ -261,8 +270,8 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 	}()
 	warned := false
 	for {
-		if causes := c.ending(ctx); causes != nil {
-			return nil, w.gaveUp(names, causes)
+		if causes := c.endOfWaiting(ctx); causes != nil {
+			return nil, w.gaveUpError(names, causes)
 		}
 		approach, due := w.begin()
 		if !due {
@@ -278,8 +287,8 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 			return held, nil
 		}
 		if ctx.Err() != nil || r.err.permanent(len(c.nodes)) {
-			if last := w.lastError(); r.cut && last != nil { // it knows less than the one before
-				return nil, last.ended(names, c.ending(ctx))
+			if last := w.lastError(); r.cut && last != nil { // the attempt before found out more
+				return nil, last.forWaiter(names, c.endOfWaiting(ctx))
 			}
 			return nil, r.err
 		}
@@ -291,8 +300,8 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 	}
 }
 
-// ending is what has ended the waiting, if anything has.
-func (c *core) ending(ctx context.Context) []error {
+// endOfWaiting returns what has ended the waiting, nil for nothing.
+func (c *core) endOfWaiting(ctx context.Context) []error {
 	causes := contextError(ctx)
 	if c.isClosed() {
 		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
@@ -300,17 +309,18 @@ func (c *core) ending(ctx context.Context) []error {
 	return causes
 }
 
-// gaveUp makes an error of what is known of the queue's last attempt, whosever it was.
-func (w *waiter) gaveUp(names []string, causes []error) *Error {
+// gaveUpError returns the error of a call that gives up: that of the queue's last attempt, by
+// whichever waiter.
+func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	last := w.lastError()
 	switch {
 	case last != nil:
-	case slices.Contains(causes, context.DeadlineExceeded): // somebody asks, and has not been answered
+	case slices.Contains(causes, context.DeadlineExceeded): // the first attempt is under way without an answer
 		last = w.queue.list.core.unasked(ErrUnavailable)
 	default:
 		last = w.queue.list.core.unasked()
 	}
-	return last.ended(names, causes)
+	return last.forWaiter(names, causes)
 }
 
 func (w *waiter) lastError() *Error {

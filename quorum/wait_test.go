@@ -406,7 +406,7 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 		first.refused([]string{"a"}, &attemptResult{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, Result: waiting.Result{Wait: -1}})
 		lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
 		first.acquired(DefaultLease)
-		if err := behind.gaveUp([]string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+		if err := behind.gaveUpError([]string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("another waiter has got it: %v", err)
 		}
 		behind.leave()

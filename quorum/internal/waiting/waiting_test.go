@@ -237,7 +237,7 @@ func TestEvents(t *testing.T) {
 			messages(0, 1), at(2, ProbeFirst)}},
 
 		// Who was refused.
-		{name: "by the probe node alone", events: []event{listening(0), refused(ProbeFirst, with(heldBy(0), left(0))), at(aloneSteps, AskAll)}},
+		{name: "by the probe node alone", events: []event{listening(0), refused(ProbeFirst, with(heldBy(0), left(0))), at(probeRefusalSteps, AskAll)}},
 		{name: "by the probe node where all are needed", quorum: 3, events: []event{listening(0), refused(ProbeFirst, heldBy(0)), polls}},
 		{name: "until the lease ends", events: []event{listening(3), refused(AskAll, with(heldBy(3), left(30*ms))), in(30*ms+1, 31*ms+3*step), as(AskAll)}},
 		{name: "until the lease of one of ours ends", events: []event{joins(usual), listening(0), messages(0, 1), acquires(30 * ms), in(30*ms+1, 31*ms+3*step)}},

@@ -1,0 +1,38 @@
+// Package quorum makes one lock out of several independent Redis masters. How many of them make a
+// lock is a [Rule]; packages redlock and multilock choose one.
+//
+// The life of a lock, and the files that have it:
+//
+//	Lock        locker.go   names and context are checked; a flow that holds the names enters
+//	                        again (reenter.go)
+//	waiting     wait.go     this process has one queue for a set of names; its head attempts when
+//	                        package waiting says so
+//	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), or to the probe node
+//	                        first (probe.go)
+//	            token.go    the fencing token is the largest counter, written back to the counted
+//	                        nodes that stand lower
+//	            attempt.go  commit reads the clock last; or else undo releases on every node, and
+//	                        failure.go says why
+//	held        renew.go    every third of the lease, renewals in batches; a node that forgot the
+//	                        lock is asked to grant it again (repair); extend.go, reenter.go
+//	released    unlock.go   contexts end, then the release goes to every node (release.go)
+//	expired     release.go  too few nodes keep it, by the clock: contexts end, what is left on nodes
+//	                        is released, the Lost hooks run
+//	orphaned    release.go  Close: contexts end, the keys are left to their leases
+//
+// Words beside the glossary of docs/design.md: a hold (hold.go) is the state of one owner's lock,
+// with a vote for each node, which says how long that node keeps the grant by the local clock. The
+// hold's deadline is the instant until which a quorum of nodes does. One schedule (schedule.go)
+// with one timer handles all holds. A handle is a [Lock]: one for the acquired lock, and another
+// for each re-entry. A flow is the calls whose contexts derive from a lock's context.
+//
+// Where to begin a change: what an answer to an attempt does is in ballot.go (its fields) and
+// grant.go (its outcome); what a reply to a release does in release.go, and its second try after a
+// refusal in internal/pipeline; the wording of errors is in errors.go, the choice of the reason in
+// failure.go.
+//
+// Each file uses only those before it: errors, rule, options, rtt, background, names, tally,
+// schedule, core, hold, grant, release, renew, ballot, probe, token, failure, attempt, lock,
+// extend, reenter, unlock, wait, locker, inspect. (Only the types of options and hold name each
+// other.)
+package quorum
