@@ -77,7 +77,10 @@ func newOptions(opts []Option) (options, error) {
 		random:   runtimeSource{},
 		logger:   slog.New(slog.DiscardHandler),
 	}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return o, invalidf("option %d is nil", i+1)
+		}
 		opt(&o)
 	}
 	switch {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -60,20 +61,26 @@ func (a *attempt) commit(ctx context.Context) bool {
 	if ctx.Err() != nil || !a.isWon() || a.cause != nil {
 		return false
 	}
-	inTime := false
-	held := h.core.schedule.add(&h.entry, func() bool {
-		inTime = h.holdUnlessLate(ctx)
-		return inTime
-	})
 	switch {
-	case held:
+	case h.core.schedule.add(&h.entry, func() bool { return h.holdUnlessLate(ctx) }):
 		return true
 	case h.core.isClosed():
 		a.cause = ErrClosed
 	default:
-		a.cause = detail("the lease was over before enough nodes had granted it")
+		a.cause = h.whyLate()
 	}
 	return false
+}
+
+// whyLate is why a won attempt has no time left to be held.
+func (h *hold) whyLate() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	what := "the lease"
+	if h.deadline == h.maxHoldEnd {
+		what = fmt.Sprintf("its max hold of %v", h.set.maxHold)
+	}
+	return detail(what + " was over before enough nodes had granted it")
 }
 
 // holdUnlessLate puts the hold in phase held, unless its deadline has passed.

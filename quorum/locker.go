@@ -30,8 +30,8 @@ type Locker struct {
 // them. It identifies the nodes as [New] does. For the URLs see [node.Open].
 func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
-	for _, opt := range opts {
-		opt(&set)
+	if err := set.apply(opts); err != nil {
+		return nil, err
 	}
 	nodeOpts := set.nodeOpts
 	if set.logger != nil { // assemble refuses a nil logger
@@ -69,10 +69,10 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 // valid, [WithNodeOptions] among them.
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
-	for _, opt := range opts {
-		opt(&set)
+	if err := set.apply(opts); err != nil {
+		return nil, err
 	}
-	if set.nodeOpts != nil {
+	if set.nodeOptsSet {
 		return nil, fmt.Errorf("quorumlock: %w: WithNodeOptions is for Open; nodes that exist have "+
 			"theirs from node.Open or node.New", ErrInvalid)
 	}
@@ -161,12 +161,11 @@ func distinct(nodes []*node.Node) error {
 // again through the other only where both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
-	set.clock, set.random, set.nodeOpts = nil, nil, nil
-	for _, opt := range opts {
-		opt(&set)
-	}
+	set.newOnly = false
 	bad := l.bad
-	if set.clock != nil || set.random != nil || set.nodeOpts != nil {
+	if err := set.apply(opts); err != nil {
+		bad = err
+	} else if set.newOnly {
 		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness and the nodes' "+
 			"options are chosen when a Locker is made", ErrInvalid)
 	}

@@ -48,7 +48,10 @@ type settings struct {
 	hooks    Hooks
 	clock    clock.Clock
 	nodeOpts []node.Option
-	random   rand.Source
+
+	nodeOptsSet bool // by WithNodeOptions, also of none
+	newOnly     bool // an option was given that only a new Locker takes
+	random      rand.Source
 
 	leaseSet    bool
 	leaseMillis scripts.Millis // the same as lease
@@ -94,16 +97,18 @@ func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l
 func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
 
 // WithClock sets the clock of a new Locker, for tests (default [clock.System]).
-func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock = c } }
+func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock, s.newOnly = c, true } }
 
 // WithRand sets the source of the jitter in a new Locker's waits, so that a test can replay them.
 // One goroutine at a time uses it (default: a source seeded at random).
-func WithRand(source rand.Source) Option { return func(s *settings) { s.random = source } }
+func WithRand(source rand.Source) Option {
+	return func(s *settings) { s.random, s.newOnly = source, true }
+}
 
 // WithNodeOptions sets the options of the nodes that [Open] opens. All nodes get the same, so
 // [node.WithName] is for a single node. [New] refuses it.
 func WithNodeOptions(opts ...node.Option) Option {
-	return func(s *settings) { s.nodeOpts = append(s.nodeOpts, opts...) }
+	return func(s *settings) { s.nodeOpts, s.nodeOptsSet, s.newOnly = append(s.nodeOpts, opts...), true, true }
 }
 
 func defaults() settings {
@@ -112,6 +117,17 @@ func defaults() settings {
 		retry:  waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
 		logger: slog.New(slog.DiscardHandler), clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
 	}
+}
+
+// apply applies options, none of which may be nil.
+func (s *settings) apply(opts []Option) error {
+	for i, opt := range opts {
+		if opt == nil {
+			return fmt.Errorf("quorumlock: %w: option %d is nil", ErrInvalid, i+1)
+		}
+		opt(s)
+	}
+	return nil
 }
 
 // check returns what is wrong with the settings, or nil. It shortens the default lease to the
@@ -133,8 +149,8 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("drift factor %v is not from 0 to below 1", s.drift)
 	case clock.Drift(s.lease, s.drift) >= s.lease:
 		return bad("drift factor %v leaves nothing of a lease of %v", s.drift, s.lease)
-	case s.maxHold < 0:
-		return bad("max hold %v is negative", s.maxHold)
+	case s.maxHold != 0 && s.maxHold < minLease:
+		return bad("max hold %v is below %v", s.maxHold, minLease)
 	case s.maxHold > maxMaxHold:
 		return bad("max hold %v is above %v", s.maxHold, maxMaxHold)
 	case s.retry.Min > maxRetry || s.retry.Max > maxRetry:
@@ -165,10 +181,18 @@ func (s *settings) differences(other *settings) string {
 		all = append(all, fmt.Sprintf("its lease is %s, not %s", kinds[s.fixed], kinds[other.fixed]))
 	}
 	if s.maxHold != other.maxHold {
-		all = append(all, fmt.Sprintf("its max hold is %v, not %v", s.maxHold, other.maxHold))
+		all = append(all, fmt.Sprintf("its max hold is %s, not %s", boundText(s.maxHold), boundText(other.maxHold)))
 	}
 	if s.drift != other.drift {
 		all = append(all, fmt.Sprintf("its drift factor is %v, not %v", s.drift, other.drift))
 	}
 	return strings.Join(all, "; ")
+}
+
+// boundText is a bound for a message, in which 0 is none.
+func boundText(d time.Duration) string {
+	if d == 0 {
+		return "unbounded"
+	}
+	return d.String()
 }

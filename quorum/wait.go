@@ -63,8 +63,16 @@ type waiter struct {
 
 // join puts a call of Lock at the end of the queue for its names.
 func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
-	key := newNameSet(names)
+	w := list.add(retry, newNameSet(names))
+	if w != &w.queue.first {
+		w.queue.subscribe(names)
+	}
+	return w
+}
+
+func (list *waitlist) add(retry waiting.Retry, key nameSet) *waiter {
 	list.mu.Lock()
+	defer list.mu.Unlock()
 	q := list.queues[key]
 	var w *waiter
 	if q == nil {
@@ -76,10 +84,6 @@ func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
 	w.queue, w.Owner = q, w
 	q.Join(&w.Waiter, retry, list.core.moment())
 	q.armLocked(w)
-	list.mu.Unlock()
-	if w != &q.first {
-		q.subscribe(names)
-	}
 	return w
 }
 
@@ -148,14 +152,17 @@ func (q *queue) armLocked(awake *waiter) {
 
 // refused ends a failed attempt of the waiter, which goes on waiting.
 func (w *waiter) refused(names []string, r *attemptResult) {
-	q := w.queue
+	w.queue.noteRefused(r)
+	w.queue.subscribe(names)
+}
+
+func (q *queue) noteRefused(r *attemptResult) {
 	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
 	if q.lastError == nil || r.approach == waiting.AskAll || !r.Held {
 		q.lastError = r.err // which has the answers of all nodes
 	}
 	q.Refused(r.Result, q.list.core.moment())
-	q.list.mu.Unlock()
-	q.subscribe(names)
 }
 
 // acquired removes the waiter because its attempt acquired the lock.
@@ -175,27 +182,31 @@ func (w *waiter) leave() {
 
 // remove removes a waiter by an event of package waiting. The last one ends the queue.
 func (q *queue) remove(w *waiter, out func(q *queue)) {
+	for _, cancel := range q.takeOut(w, out) {
+		cancel()
+	}
+}
+
+// takeOut returns how to cancel the subscriptions of a queue that has ended.
+func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	list := q.list
 	list.mu.Lock()
+	defer list.mu.Unlock()
 	out(q)
 	if w.alarm != nil {
 		w.alarm.Stop()
 	}
-	var cancels []func()
-	if q.Empty() {
-		delete(list.queues, q.key)
-		if cancels = q.cancels; q.subscribed {
-			*list.contendedLocked(q.key) = q.list.core.clock.Now().Add(contendedFor)
-		} else {
-			list.free = q // no subscriber refers to it, and its one waiter has left
-		}
-	} else {
+	if !q.Empty() {
 		q.armLocked(nil)
+		return nil
 	}
-	list.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel()
+	delete(list.queues, q.key)
+	if q.subscribed {
+		*list.contendedLocked(q.key) = list.core.clock.Now().Add(contendedFor)
+	} else {
+		list.free = q // no subscriber refers to it, and its one waiter has left
 	}
+	return q.cancels
 }
 
 // subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the

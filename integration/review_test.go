@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -56,20 +57,23 @@ func TestSourceThatPanicsHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A max hold that no attempt can meet is refused, or at least the nodes are not stormed for it.
-func TestMaxHoldThatIsTooShort(t *testing.T) {
+// Options that only a new Locker takes, nil ones, and a max hold that no attempt could meet are refused.
+func TestOptionsThatWithRefuses(t *testing.T) {
 	f := fleet(t, 3)
-	l := open(t, f, redlock.Open).With(quorum.WithMaxHold(30)) // seconds, he thought
-	before := commands(t, f.Masters)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err := l.Lock(ctx, "a")
-	if n := commands(t, f.Masters) - before; n > 300 {
-		t.Errorf("%d commands in a second", n)
+	l := open(t, f, redlock.Open)
+	for what, opt := range map[string]quorum.Option{
+		"max hold": quorum.WithMaxHold(30), // seconds were meant
+		"clock":    quorum.WithClock(nil), "source": quorum.WithRand(nil), "nodes'": quorum.WithNodeOptions(), "nil": nil,
+	} {
+		_, err := l.With(opt).TryLock(t.Context(), "a")
+		want(t, err, quorum.ErrInvalid, what)
+		if what != "nodes'" {
+			_, err := redlock.Open(f.URLs(), opt)
+			want(t, err, quorum.ErrInvalid, what)
+		}
 	}
-	if err == nil || strings.Contains(err.Error(), "the lease was over") {
-		t.Errorf("want an error that names the max hold, and not the lease, which was 30s: %v", err)
-	}
+	_, err := redlock.Open(f.URLs(), quorum.WithNodeOptions(node.Option(nil)))
+	want(t, err, quorum.ErrInvalid, "nil")
 }
 
 // A renewal that the server forbids within the script is a failure, which may pass, and no word of another holder.
