@@ -11,160 +11,161 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// crowd is processes that contend for one lock, each with a queue of its own, on nodes that are no more than a holder and a time:
-// pure, in a time of its own.
-type crowd struct {
+// contention simulates processes that contend for one lock, each with a queue of its own, in
+// simulated time. A node is no more than an owner and the end of its lease.
+type contention struct {
 	rng    *rand.Rand
 	now    clock.Instant
-	events crowdEvents
+	events simEvents
 	order  int
 
 	quorum int
 	loss   float64 // of messages
 	death  float64 // of holders
-	nodes  []crowdNode
+	nodes  []simNode
 	all    []*contender
 
 	owners  int
 	holder  *contender
-	freed   clock.Instant // when the last holder let go, or its lease ended
+	freed   clock.Instant // when the last holder released the lock, or its lease ended
 	gaps    []time.Duration
-	asked   int
+	calls   int
 	overlap bool
 }
 
-type crowdNode struct {
-	owner   int // 0 for none
-	until   clock.Instant
-	hearing map[*contender]bool
+type simNode struct {
+	owner      int // 0 for none
+	until      clock.Instant
+	subscribed map[*contender]bool
 }
 
-// contender takes the lock, holds it, stays away, and comes again. It waits alone in its process.
+// contender acquires the lock, holds it, pauses, and starts again. It is the only waiter of its
+// process.
 type contender struct {
-	crowd  *crowd
-	queue  *Queue // of its own; nil while it does not want the lock
-	waiter Waiter
-	hears  bool // it has subscribed
-	since  clock.Instant
-	times  int
-	wait   time.Duration // the longest
+	contention  *contention
+	queue       *Queue // of its own; nil while it does not want the lock
+	waiter      Waiter
+	subscribed  bool // or has sent the requests
+	since       clock.Instant
+	held        int
+	longestWait time.Duration
 }
 
-type crowdEvent struct {
+type simEvent struct {
 	at    clock.Instant
 	order int
 	do    func()
 }
 
-type crowdEvents []crowdEvent
+type simEvents []simEvent
 
-func (e crowdEvents) Len() int { return len(e) }
-func (e crowdEvents) Less(i, j int) bool {
+func (e simEvents) Len() int { return len(e) }
+func (e simEvents) Less(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
 }
-func (e crowdEvents) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *crowdEvents) Push(x any)   { *e = append(*e, x.(crowdEvent)) }
-func (e *crowdEvents) Pop() any {
+func (e simEvents) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *simEvents) Push(x any)   { *e = append(*e, x.(simEvent)) }
+func (e *simEvents) Pop() any {
 	last := (*e)[len(*e)-1]
 	*e = (*e)[:len(*e)-1]
 	return last
 }
 
 const (
-	crowdLease = 300 * time.Millisecond
-	crowdHold  = time.Millisecond
-	crowdAway  = 5 * time.Millisecond
-	crowdStep  = time.Millisecond
+	simLease = 300 * time.Millisecond
+	simHold  = time.Millisecond
+	simAway  = 5 * time.Millisecond
+	simStep  = time.Millisecond
 )
 
-func newCrowd(seed uint64, contenders, nodes, quorum int, loss, death float64) *crowd {
-	c := &crowd{
+func newContention(seed uint64, contenders, nodes, quorum int, loss, death float64) *contention {
+	c := &contention{
 		rng: rand.New(rand.NewPCG(seed, 1)), now: clock.Instant(time.Hour),
-		quorum: quorum, loss: loss, death: death, nodes: make([]crowdNode, nodes),
+		quorum: quorum, loss: loss, death: death, nodes: make([]simNode, nodes),
 	}
 	c.freed = c.now
 	for i := range c.nodes {
-		c.nodes[i].hearing = map[*contender]bool{}
+		c.nodes[i].subscribed = map[*contender]bool{}
 	}
 	for range contenders {
-		one := &contender{crowd: c}
+		one := &contender{contention: c}
 		c.all = append(c.all, one)
-		c.after(c.upTo(crowdAway), one.arrive)
+		c.after(c.upTo(simAway), one.arrive)
 	}
 	return c
 }
 
-func (c *crowd) upTo(most time.Duration) time.Duration {
+func (c *contention) upTo(most time.Duration) time.Duration {
 	return time.Duration(c.rng.Int64N(int64(most)))
 }
 
-// trip is how long something takes on its way to or from a node.
-func (c *crowd) trip() time.Duration { return 50*time.Microsecond + c.upTo(200*time.Microsecond) }
+// trip returns the random time that a message takes to or from a node.
+func (c *contention) trip() time.Duration { return 50*time.Microsecond + c.upTo(200*time.Microsecond) }
 
-func (c *crowd) after(d time.Duration, do func()) {
+func (c *contention) after(d time.Duration, do func()) {
 	c.order++
-	heap.Push(&c.events, crowdEvent{c.now.Add(d), c.order, do})
+	heap.Push(&c.events, simEvent{c.now.Add(d), c.order, do})
 }
 
-func (c *crowd) run(d time.Duration) {
+func (c *contention) run(d time.Duration) {
 	for end := c.now.Add(d); len(c.events) > 0 && c.events[0].at < end; {
-		e := heap.Pop(&c.events).(crowdEvent)
+		e := heap.Pop(&c.events).(simEvent)
 		c.now = e.at
 		e.do()
 	}
 }
 
-func (c *crowd) at() Moment { return Moment{c.now, crowdStep} }
+func (c *contention) at() Moment { return Moment{c.now, simStep} }
 
 func (one *contender) arrive() {
-	c := one.crowd
+	c := one.contention
 	one.since = c.now
 	one.queue = new(Queue)
 	one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
 	one.queue.Join(&one.waiter, usual, c.at())
-	one.look()
+	one.begin()
 }
 
-// look asks if it is time to, and comes back when it will be.
-func (one *contender) look() {
-	c, q := one.crowd, one.queue
+// begin makes an attempt if one is due, or else runs again when one will be.
+func (one *contender) begin() {
+	c, q := one.contention, one.queue
 	if approach, due := q.Begin(&one.waiter, c.at()); due {
-		one.ask(approach)
+		one.attempt(approach)
 		return
 	}
 	if _, next, ok := q.Next(); ok {
 		c.after(next.Sub(c.now), func() {
 			if _, now, ok := q.Next(); ok && one.queue == q && now == next {
-				one.look()
+				one.begin()
 			}
 		})
 	}
 }
 
-// tell has an event happen to one who waits.
-func (one *contender) tell(what func(q *Queue)) {
+// dispatch passes an event to the queue, and begins anew where that moved the next attempt.
+func (one *contender) dispatch(what func(q *Queue)) {
 	_, before, _ := one.queue.Next()
 	what(one.queue)
 	if _, next, ok := one.queue.Next(); ok && next != before {
-		one.look()
+		one.begin()
 	}
 }
 
-func (one *contender) ask(how Approach) {
-	c := one.crowd
+func (one *contender) attempt(approach Approach) {
+	c := one.contention
 	begun := c.now
 	c.owners++
 	owner, granted := c.owners, []int{}
 	left, r := len(c.nodes), Result{Held: true, Wait: -1}
 	var waits []time.Duration
 	var send func(i int)
-	answer := func(i int, yes bool, wait time.Duration, hearing int) {
-		r.Listeners = max(r.Listeners, hearing)
+	answer := func(i int, yes bool, wait time.Duration, subscribed int) {
+		r.Listeners = max(r.Listeners, subscribed)
 		if waits = append(waits, wait); yes {
 			granted = append(granted, i)
 		}
 		left--
-		if how == ProbeFirst && i == 0 {
+		if approach == ProbeFirst && i == 0 {
 			if !yes {
 				left = 0
 			}
@@ -190,89 +191,89 @@ func (one *contender) ask(how Approach) {
 		one.refused(r)
 	}
 	send = func(i int) {
-		c.asked++
+		c.calls++
 		c.after(c.trip(), func() {
 			n, wait := &c.nodes[i], time.Duration(0)
 			yes := n.owner == 0 || n.until <= c.now
 			if yes {
-				n.owner, n.until = owner, c.now.Add(crowdLease)
+				n.owner, n.until = owner, c.now.Add(simLease)
 			} else {
 				wait = n.until.Sub(c.now)
 			}
-			hearing := len(n.hearing)
-			c.after(c.trip(), func() { answer(i, yes, wait, hearing) })
+			subscribed := len(n.subscribed)
+			c.after(c.trip(), func() { answer(i, yes, wait, subscribed) })
 		})
 	}
 	send(0)
-	for i := 1; i < len(c.nodes) && how == AskAll; i++ {
+	for i := 1; i < len(c.nodes) && approach == AskAll; i++ {
 		send(i)
 	}
 }
 
 func (one *contender) refused(r Result) {
-	c, q := one.crowd, one.queue
-	if !one.hears {
-		one.hears = true
+	c, q := one.contention, one.queue
+	if !one.subscribed {
+		one.subscribed = true
 		for i := range c.nodes {
 			c.after(c.trip(), func() {
 				if one.queue != q {
 					return
 				}
-				c.nodes[i].hearing[one] = true
+				c.nodes[i].subscribed[one] = true
 				c.after(c.trip(), func() {
 					if one.queue == q {
-						one.tell(func(q *Queue) { q.Subscribed(i, c.at()) })
+						one.dispatch(func(q *Queue) { q.Subscribed(i, c.at()) })
 					}
 				})
 			})
 		}
 	}
 	q.Refused(r, c.at())
-	one.look()
+	one.begin()
 }
 
 func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
-	c := one.crowd
-	one.queue.Acquired(crowdLease, c.at())
-	one.queue, one.hears = nil, false
+	c := one.contention
+	one.queue.Acquired(simLease, c.at())
+	one.queue, one.subscribed = nil, false
 	for i := range c.nodes {
-		delete(c.nodes[i].hearing, one)
+		delete(c.nodes[i].subscribed, one)
 	}
 	if c.holder != nil {
 		c.overlap = true
 	}
-	one.times++
-	one.wait = max(one.wait, c.now.Sub(one.since))
+	one.held++
+	one.longestWait = max(one.longestWait, c.now.Sub(one.since))
 	c.gaps = append(c.gaps, c.now.Sub(max(c.freed, one.since)))
 	c.holder = one
-	stays := crowdHold
+	holdTime := simHold
 	dies := c.rng.Float64() < c.death
 	if dies {
-		stays = begun.Add(crowdLease).Sub(c.now)
+		holdTime = begun.Add(simLease).Sub(c.now)
 	}
-	c.after(stays, func() {
+	c.after(holdTime, func() {
 		c.holder, c.freed = nil, c.now
 		if !dies {
 			for _, i := range granted {
 				c.release(i, owner)
 			}
 		}
-		c.after(crowdAway, one.arrive)
+		c.after(simAway, one.arrive)
 	})
 }
 
-func (c *crowd) release(i, owner int) {
+func (c *contention) release(i, owner int) {
 	c.after(c.trip(), func() {
 		n := &c.nodes[i]
 		if n.owner != owner {
 			return
 		}
 		n.owner = 0
-		for _, one := range c.all { // not the map, for its order
-			if q := one.queue; n.hearing[one] && c.rng.Float64() >= c.loss {
+		for _, one := range c.all { // in a fixed order, unlike the map
+			if q := one.queue; n.subscribed[one] && c.rng.Float64() >= c.loss {
 				c.after(c.trip(), func() {
 					if one.queue == q {
-						one.tell(func(q *Queue) { q.Message(i, c.at()) })
+						one.dispatch(func(q *Queue) { q.Message(i, c.at()) })
 					}
 				})
 			}
@@ -280,12 +281,12 @@ func (c *crowd) release(i, owner int) {
 	})
 }
 
-// Processes in turns: the lock never lies free for longer than it takes the nets to catch what was lost, and for a moment only
-// while nothing is; everybody gets it.
-func TestTurnsOfACrowd(t *testing.T) {
+// The time between a release and the next acquisition stays short, and is bounded by a poll or a
+// lease when messages or holders are lost. Every contender acquires the lock.
+func TestContention(t *testing.T) {
 	for _, c := range []struct {
 		loss, death float64
-		usual, most time.Duration // the lock lies free: the median, the longest
+		usual, most time.Duration // that the lock is free: the median, the longest
 		lasts       time.Duration
 	}{
 		{loss: 0, usual: 2 * time.Millisecond, most: 100 * time.Millisecond, lasts: 2 * time.Second},
@@ -295,25 +296,28 @@ func TestTurnsOfACrowd(t *testing.T) {
 	} {
 		for _, rule := range []struct{ nodes, quorum int }{{3, 2}, {5, 3}, {3, 3}} {
 			for _, contenders := range []int{2, 8} {
-				t.Run(fmt.Sprintf("%d of %d, %d contenders, %v messages lost, %v holders die", rule.quorum, rule.nodes, contenders, c.loss, c.death), func(t *testing.T) {
-					w := newCrowd(uint64(contenders), contenders, rule.nodes, rule.quorum, c.loss, c.death)
+				name := fmt.Sprintf("%d of %d, %d contenders, %v messages lost, %v holders die",
+					rule.quorum, rule.nodes, contenders, c.loss, c.death)
+				t.Run(name, func(t *testing.T) {
+					w := newContention(uint64(contenders), contenders, rule.nodes, rule.quorum, c.loss, c.death)
 					w.run(c.lasts)
 					gaps := slices.Sorted(slices.Values(w.gaps))
 					usual, most := gaps[len(gaps)/2], gaps[len(gaps)-1]
-					least, longest := w.all[0].times, time.Duration(0)
+					least, longest := w.all[0].held, time.Duration(0)
 					for _, one := range w.all {
-						least, longest = min(least, one.times), max(longest, one.wait)
+						least, longest = min(least, one.held), max(longest, one.longestWait)
 					}
-					t.Logf("%d turns, %.1f calls each; free %v, at most %v; shares from %d, longest wait %v",
-						len(gaps), float64(w.asked)/float64(len(gaps)), usual, most, least, longest)
+					t.Logf("%d acquisitions, %.1f calls each; free %v, at most %v; least %d, longest wait %v",
+						len(gaps), float64(w.calls)/float64(len(gaps)), usual, most, least, longest)
 					if w.overlap {
 						t.Error("two holders")
 					}
 					if usual > c.usual || most > c.most {
-						t.Errorf("the lock lay free for %v, at most %v; want %v, at most %v", usual, most, c.usual, c.most)
+						t.Errorf("the lock was free for %v, at most %v; want %v, at most %v",
+							usual, most, c.usual, c.most)
 					}
 					if least == 0 {
-						t.Error("one never got it")
+						t.Error("a contender never acquired the lock")
 					}
 				})
 			}
