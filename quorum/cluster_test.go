@@ -17,20 +17,20 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// town is three masters in memory and the processes that lock on them, in a synctest bubble: nothing takes any time there but
-// what waits for it.
+// cluster is three masters in memory and the processes that lock on them, in a synctest bubble:
+// only waiting takes time there.
 type cluster struct {
 	t       *testing.T
 	masters []*fakeredis.Master
 	calls   atomic.Int64                  // of scripts, on all masters
 	on      [3]atomic.Pointer[func()]     // when set, what a master does before it answers a script
-	stalled atomic.Pointer[chan struct{}] // when set, no script is answered before it is closed
-	jammed  atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives before it is closed
+	stalled atomic.Pointer[chan struct{}] // when set, no script is answered until it is closed
+	jammed  atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives until it is closed
 
-	elsewhere *Locker // another process, for tests that want one
+	other *Locker // another process, for tests that need one
 }
 
-// road is a connection of a town's.
+// pipeConn is a client's end of a connection to a master.
 type pipeConn struct {
 	net.Conn
 	cluster *cluster
@@ -43,7 +43,7 @@ func (r pipeConn) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// inTown runs a test in a bubble, for the processes that it makes.
+// inCluster runs a test in a bubble, with a new cluster.
 func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,9 +70,10 @@ func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 	})
 }
 
-// before sets what a master does from now on before it answers a script.
+// before makes a master call do before it answers a script, from now on.
 func (c *cluster) before(master int, do func()) { c.on[master].Store(&do) }
 
+// process makes a Locker with connections of its own.
 func (c *cluster) process(opts ...Option) *Locker {
 	c.t.Helper()
 	var nodes []*node.Node
@@ -82,7 +83,8 @@ func (c *cluster) process(opts ...Option) *Locker {
 			go m.Serve(theirs)
 			return redis.NewConn(pipeConn{ours, c}, 5*time.Second, 5*time.Second), nil
 		}}
-		n, err := node.New(pool, node.WithName(fmt.Sprint("master", i)), node.WithTimeout(time.Second), node.WithoutQuarantine())
+		n, err := node.New(pool,
+			node.WithName(fmt.Sprint("master", i)), node.WithTimeout(time.Second), node.WithoutQuarantine())
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -103,18 +105,18 @@ func (c *cluster) process(opts ...Option) *Locker {
 	return l
 }
 
-// turned is what became of a call of Lock.
-type turned struct {
-	who  int
-	lock *Lock
-	err  error
+// lockResult is the result of a call of Lock by one of several waiters.
+type lockResult struct {
+	waiter int
+	lock   *Lock
+	err    error
 }
 
-// queueUp calls Lock in a goroutine and returns when it waits.
-func queueUp(ctx context.Context, l *Locker, who int, to chan<- turned, names ...string) {
+// startWaiter calls Lock in a goroutine, and returns when that call waits.
+func startWaiter(ctx context.Context, l *Locker, waiter int, to chan<- lockResult, names ...string) {
 	go func() {
 		lock, err := l.Lock(ctx, names...)
-		to <- turned{who, lock, err}
+		to <- lockResult{waiter, lock, err}
 	}()
 	synctest.Wait()
 }
@@ -136,22 +138,22 @@ func (c *cluster) unlock(lock *Lock) {
 }
 
 // next takes the next result, which must come within most.
-func (c *cluster) next(from <-chan turned, most time.Duration) turned {
+func (c *cluster) next(from <-chan lockResult, most time.Duration) lockResult {
 	c.t.Helper()
 	select {
 	case got := <-from:
 		return got
 	case <-time.After(most):
-		c.t.Fatalf("nobody has the lock after %v", most)
-		return turned{}
+		c.t.Fatalf("no call of Lock has returned after %v", most)
+		return lockResult{}
 	}
 }
 
-// shortly is far below every poll.
+// shortly is far below every poll in these tests.
 const shortly = 100 * time.Millisecond
 
-// empty fails the test unless nothing is left of those who waited.
-func (c *cluster) empty(l *Locker) {
+// wantNoQueues fails the test if a queue of waiters is left.
+func (c *cluster) wantNoQueues(l *Locker) {
 	c.t.Helper()
 	all := l.waitlist
 	all.mu.Lock()
@@ -161,8 +163,8 @@ func (c *cluster) empty(l *Locker) {
 	}
 }
 
-// listening counts who listens to a name's channel, on all masters.
-func (c *cluster) listening(name string) (sum int) {
+// subscriptions counts the subscriptions to a name's channel, on all masters.
+func (c *cluster) subscriptions(name string) (sum int) {
 	for _, m := range c.masters {
 		sum += m.Listening(scripts.Channel(name))
 	}

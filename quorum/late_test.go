@@ -11,7 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// heldHold is a hold on two of three nodes, whose third has not answered, by a clock that stands at its beginning.
+// heldHold returns an attempt that two of three nodes have granted and the third has not answered,
+// with its hold in phase held, and the clock, which stands still.
 func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	t.Helper()
 	fake := clock.NewFake()
@@ -40,25 +41,29 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	return a, fake
 }
 
+// granting is the result of a granted acquire.
 func granting(runID string, token uint64) pipeline.Result {
-	return pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted, Token: token}}, RunID: runID, Sent: true}
+	reply := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted, Token: token}}
+	return pipeline.Result{Reply: reply, RunID: runID, Sent: true}
 }
 
-// A grant that is heard of late counts from when it was asked for, not from a round of renewals that was sent since.
+// A grant whose answer comes late counts from its own request, not from a renewal that was sent
+// since.
 func TestLateGrantCountsFromItsOwnRequest(t *testing.T) {
 	const lease = time.Second
 	a, fake := heldHold(t, lease)
 	h := a.hold
 	fake.Advance(lease / 2)
-	h.renewedAt = fake.Now() // a round of renewals
+	h.renewedAt = fake.Now() // a renewal
 	h.votes[0].renewedLocked(scripts.Kept, "one", clock.Deadline(h.renewedAt, lease, 0))
 	a.answers[2].Done(granting("three", 7))
 	if want := clock.Deadline(h.requestedAt, lease, 0); h.deadline != want {
-		t.Errorf("the deadline is %v after that of the grants, which two of three nodes keep no longer", h.deadline.Sub(want))
+		t.Errorf("the deadline is %v after that of the grants, which two of three nodes keep no longer",
+			h.deadline.Sub(want))
 	}
 }
 
-// Nothing that is heard after the deadline moves it: the handle is dead.
+// No answer after the deadline moves it: the handle is dead.
 func TestDeadHandleStaysDead(t *testing.T) {
 	const lease = time.Second
 	a, fake := heldHold(t, lease)
@@ -75,13 +80,13 @@ func TestDeadHandleStaysDead(t *testing.T) {
 	}
 }
 
-// A reply may come late: what a node confirms, it confirms from the instant at which it was asked.
+// A reply may come late: a confirmation counts from the instant of its request.
 func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 	const lease = time.Second
 	renewed := func(h *hold, i int) pipeline.Result {
 		return pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: h.votes[i].runID}
 	}
-	// ask asks two nodes now, and returns what has them answer.
+	// ask sends a request to two nodes now, and returns the function that delivers their answers.
 	for what, ask := range map[string]func(h *hold, now clock.Instant) (answer func()){
 		"renewal": func(h *hold, now clock.Instant) func() {
 			r := newRenewalRound(h.core, now)
@@ -140,14 +145,17 @@ func TestExtendCountsFromItsOwnRequest(t *testing.T) {
 	})
 }
 
-// A node that has given the lock to another when its holder asks again keeps it no longer, whatever it had promised.
+// A node that refuses a repair because another owner has the lock does not keep the grant any more,
+// however long it had confirmed it before.
 func TestRefusedAgainIsKeptNoLonger(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
 	h := a.hold
 	v := &h.votes[0]
-	said := v.regrantedLocked(pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}, RunID: "one", Sent: true}, h.deadline)
+	reply := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}
+	said := v.regrantedLocked(pipeline.Result{Reply: reply, RunID: "one", Sent: true}, h.deadline)
 	if said != refused || v.until != clock.Never || h.validLocked() {
-		t.Errorf("answer %d, believed until %v, valid %v: one of the two nodes is another's", said, v.until, h.validLocked())
+		t.Errorf("outcome %d, kept until %v, valid %v: one of the two nodes has another owner",
+			said, v.until, h.validLocked())
 	}
 }
 
@@ -159,17 +167,20 @@ func TestSecondGrantOfAProcessIsNone(t *testing.T) {
 	n := &a.answers[2]
 	n.Done(granting("two", 7))
 	if n.outcome != unknown || n.vote.until != clock.Never {
-		t.Errorf("outcome %d, believed until %v", n.outcome, n.vote.until)
+		t.Errorf("outcome %d, kept until %v", n.outcome, n.vote.until)
 	}
 }
 
-// Of a batch that a node refused, those who were unlocked meanwhile are not asked for again.
+// A lock that was unlocked meanwhile is not renewed alone after the node refused its batch.
 func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
 	b2, _ := heldHold(t, time.Second)
 	kept, gone := a.hold, b2.hold
 	gone.phase = released
-	b := &renewalBatch{core: kept.core, pipe: kept.core.nodes[0].Pipe("a"), votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2)}
+	b := &renewalBatch{
+		core: kept.core, pipe: kept.core.nodes[0].Pipe("a"),
+		votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2),
+	}
 	for i, v := range b.votes {
 		v.busy = true
 		b.locks[i] = scripts.Renewal{Names: v.hold.names, Owner: v.hold.owner, Lease: v.hold.set.leaseMillis}
@@ -178,7 +189,7 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 	for _, v := range b.votes {
 		v.hold.mu.Lock()
 		if asked := v.alone; asked != (v.hold == kept) || v.busy && !asked {
-			t.Errorf("phase %d: asked again alone: %v, awaited: %v", v.hold.phase, asked, v.busy)
+			t.Errorf("phase %d: renewed alone: %v, awaited: %v", v.hold.phase, asked, v.busy)
 		}
 		v.hold.mu.Unlock()
 	}

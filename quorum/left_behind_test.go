@@ -14,26 +14,30 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Where a request for a grant may have been carried out, or may yet be, the owner must be released.
+// A node needs a release where a request for a grant may have been carried out, or may yet be.
 func TestWhatNeedsARelease(t *testing.T) {
 	taken := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}
 	waits := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: time.Second}}
+	forbidden := pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}
 	for what, c := range map[string]struct {
 		answer pipeline.Result
 		phase  phase
 		needed bool
 	}{
-		"granted":                                {granting("three", 7), attempting, true},
-		"failed, never sent":                     {pipeline.Result{Err: node.ErrDown}, attempting, false},
-		"failed, sent":                           {pipeline.Result{Err: node.ErrTimeout, Sent: true}, attempting, true},
-		"failed, sent, an error reply":           {pipeline.Result{Err: redis.Error("ERR something"), Sent: true}, attempting, true},
-		"failed, sent, nothing carried out":      {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, attempting, false},
-		"the same, when a release has been sent": {pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}, failed, true},
-		"refused":                                {pipeline.Result{Reply: taken, Sent: true}, attempting, false},
-		"refused, sent twice: one may come late": {pipeline.Result{Reply: taken, Sent: true, Resent: true}, attempting, true},
-		"quarantined":                            {pipeline.Result{Reply: waits, Sent: true}, attempting, false},
-		"quarantined, sent twice":                {pipeline.Result{Reply: waits, Sent: true, Resent: true}, attempting, true},
-		"refused, heard when a repair may have been sent already": {pipeline.Result{Reply: taken, Sent: true}, held, true},
+		"granted":             {granting("three", 7), attempting, true},
+		"failed, never sent":  {pipeline.Result{Err: node.ErrDown}, attempting, false},
+		"failed, sent":        {pipeline.Result{Err: node.ErrTimeout, Sent: true}, attempting, true},
+		"failed, error reply": {pipeline.Result{Err: redis.Error("ERR something"), Sent: true}, attempting, true},
+		"forbidden":           {forbidden, attempting, false},
+		"refused":             {pipeline.Result{Reply: taken, Sent: true}, attempting, false},
+		"quarantined":         {pipeline.Result{Reply: waits, Sent: true}, attempting, false},
+
+		// The first copy may come late.
+		"refused, resent":     {pipeline.Result{Reply: taken, Sent: true, Resent: true}, attempting, true},
+		"quarantined, resent": {pipeline.Result{Reply: waits, Sent: true, Resent: true}, attempting, true},
+
+		"forbidden, after the release":               {forbidden, failed, true},
+		"refused, after a repair may have been sent": {pipeline.Result{Reply: taken, Sent: true}, held, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			a, _ := heldHold(t, defaults().lease)
@@ -48,7 +52,8 @@ func TestWhatNeedsARelease(t *testing.T) {
 	}
 }
 
-// A node that refused the attempt holds nothing of it, but may grant it later: to a repair, or as the lock is entered again.
+// A node that refused the attempt has nothing of it, but may grant it later: by a repair or a
+// re-entry.
 func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 	for what, later := range map[string]func(c *cluster, l *Locker, held *Lock){
 		"repaired": func(c *cluster, l *Locker, held *Lock) {
@@ -80,7 +85,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 				third(scripts.Release(name, rival, 0))
 				later(c, l, held)
 				if c.owners(l)[2] != held.Owner() {
-					t.Fatal("the third master did not grant it later: the test shows nothing")
+					t.Fatal("the third master has not granted later: the test shows nothing")
 				}
 				c.unlock(held)
 				synctest.Wait()
@@ -90,8 +95,8 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 	}
 }
 
-// An attempt is given up, and its release is under way, when the masters say that their marker must be written first: asked
-// again, it would be granted behind its release.
+// The masters answer that their marker must be written first when the attempt has been given up and
+// its release is under way. A resent request would be granted after the release.
 func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -118,7 +123,7 @@ func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 	})
 }
 
-// A lock that two of three masters forgot is lost, and let go where it was not forgotten.
+// A lock that two of three masters forgot is lost, and released on the third.
 func TestLostLockIsReleasedWhereItStands(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -138,9 +143,9 @@ func TestLostLockIsReleasedWhereItStands(t *testing.T) {
 	})
 }
 
-// Unlock hears of two of three masters that they had forgotten the lock, before a renewal does: then it was not held to the end,
-// in whatever order they tell, and however late the one that has it does.
-func TestUnlockTellsThatTheLockHadBeenLost(t *testing.T) {
+// Unlock, not a renewal, finds that two of three masters had forgotten the lock: so it was not held
+// to the end. That holds for any order of the replies, also when the third master's comes last.
+func TestUnlockReportsThatTheLockHadBeenLost(t *testing.T) {
 	for late := range 3 {
 		inCluster(t, func(t *testing.T, c *cluster) {
 			l := c.process()
@@ -156,7 +161,7 @@ func TestUnlockTellsThatTheLockHadBeenLost(t *testing.T) {
 	}
 }
 
-// One that had forgotten it is no reason, and the others tell so without the one that is late.
+// A minority of masters that had forgotten the lock is no loss.
 func TestUnlockOfALockThatAMinorityForgot(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -169,7 +174,8 @@ func TestUnlockOfALockThatAMinorityForgot(t *testing.T) {
 	})
 }
 
-// A node that does not answer gets no second renewal before it has answered the first: nothing piles up for it.
+// A node gets no second renewal before it has answered the first, so that requests to a slow node
+// do not pile up.
 func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		held := c.lock(c.process(WithLease(300*time.Millisecond)), "a")
@@ -181,16 +187,16 @@ func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
 			calls.Add(1)
 			<-stalled
 		})
-		time.Sleep(850 * time.Millisecond) // less than the node's time-out
+		time.Sleep(850 * time.Millisecond) // less than the node's timeout
 		close(stalled)
 		synctest.Wait()
 		if n := calls.Load(); n != 1 {
-			t.Errorf("%d calls in eight rounds", n)
+			t.Errorf("%d calls in eight periods of renewal", n)
 		}
 	})
 }
 
-// wantNoOwners wants the lock to stand on no master.
+// wantNoOwners fails the test if a master has an owner of the name "a".
 func (c *cluster) wantNoOwners(l *Locker) {
 	c.t.Helper()
 	for i, owner := range c.owners(l) {
@@ -200,7 +206,7 @@ func (c *cluster) wantNoOwners(l *Locker) {
 	}
 }
 
-// owners is who has the name "a", by master.
+// owners returns the owner of the name "a" on each master, empty for none.
 func (c *cluster) owners(l *Locker) (owners []string) {
 	c.t.Helper()
 	state, err := l.Inspect(context.Background(), "a")

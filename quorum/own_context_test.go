@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// slowly has every master take that long from now on to answer.
-func (c *cluster) slowly(d time.Duration) {
+// delay makes every master answer after d, from now on.
+func (c *cluster) delay(d time.Duration) {
 	for i := range c.masters {
 		c.before(i, func() { time.Sleep(d) })
 	}
 }
 
-type patienceKey struct{}
+type valueKey struct{}
 
-// The natural shadowing: ctx is the lock's own context when Unlock is called. Its end, which Unlock brings about, is not the end of the
-// waiting.
+// A program may shadow ctx with the lock's context, and call Unlock with it. Unlock ends that
+// context, and waits all the same.
 func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 	const slow = 50 * time.Millisecond
 	derived := map[string]func(ctx context.Context) (context.Context, context.CancelFunc){
 		"itself": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
 		"a value": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithValue(ctx, patienceKey{}, 1), func() {}
+			return context.WithValue(ctx, valueKey{}, 1), func() {}
 		},
 		"cancel": func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		"time": func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -45,7 +45,7 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				c.slowly(slow)
+				c.delay(slow)
 				for _, step := range []struct{ of, by *Lock }{{other, other}, {inner, inner}, {outer, other}} {
 					ctx, cancel := derive(step.by.Context())
 					defer cancel()
@@ -60,7 +60,7 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 						t.Errorf("the lock's context: %v", context.Cause(step.of.Context()))
 					}
 				}
-				c.slowly(0)
+				c.delay(0)
 				synctest.Wait()
 				c.wantNoOwners(l)
 			})
@@ -68,10 +68,10 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 	}
 }
 
-// What else ends a context that is derived from the lock's still ends the waiting: its deadline, the end of the context that was
-// given to Lock, and whatever had ended it before.
+// Whatever else ends a context derived from the lock's ends the waiting: its deadline, the end of
+// the context given to Lock, and a cancellation before.
 func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
-	const slow = 900 * time.Millisecond // less than the node's time-out
+	const slow = 900 * time.Millisecond // less than the node's timeout
 	reason := errors.New("the reason")
 	for what, end := range map[string]struct {
 		ctx    func(t *testing.T, lock *Lock) context.Context
@@ -106,7 +106,7 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				c.slowly(slow)
+				c.delay(slow)
 				ctx := end.ctx(t, held)
 				if end.parent != nil {
 					end.parent(cancel)
@@ -118,7 +118,7 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 				if took := time.Since(began); took != end.after {
 					t.Errorf("it waited for %v, want %v", took, end.after)
 				}
-				c.slowly(0)
+				c.delay(0)
 				time.Sleep(2 * slow)
 				synctest.Wait()
 				c.wantNoOwners(l)
@@ -127,7 +127,7 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 	}
 }
 
-// A context without an end has none when the parent of the lock's ends.
+// A context without cancellation does not end with the parent of the lock's context.
 func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -137,14 +137,15 @@ func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		c.slowly(50 * time.Millisecond)
+		c.delay(50 * time.Millisecond)
 		if err := held.Unlock(context.WithoutCancel(held.Context())); err != nil {
 			t.Errorf("Unlock: %v", err)
 		}
 	})
 }
 
-// After Close, and once the lock was lost, Unlock with the lock's own context answers as with any other.
+// After Close, and after a loss, Unlock with the lock's own context returns the same as with any
+// other.
 func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -160,7 +161,7 @@ func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 		}
 		orphan := c.lock(l, "b")
 		synctest.Wait()
-		c.slowly(50 * time.Millisecond)
+		c.delay(50 * time.Millisecond)
 		l.Close() // the nodes are the test's
 		if err := orphan.Unlock(orphan.Context()); err != nil {
 			t.Errorf("Unlock after Close: %v", err)
@@ -168,7 +169,8 @@ func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 	})
 }
 
-// Extend hears that the lock is lost while it waits, in the words in which it does with any other context.
+// Extend of a lock that is lost meanwhile returns the same with the lock's own context as with any
+// other.
 func TestExtendWithTheLocksOwnContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		for _, own := range []bool{false, true} {

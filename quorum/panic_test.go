@@ -15,43 +15,43 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
-// outcry is what code of the caller's panics with in these tests.
-type outcry struct{}
+// callerPanic is the value with which the caller's code panics in these tests.
+type callerPanic struct{}
 
-// bomb goes off once: in the goroutine that armed it, at the call that it was armed for.
-type bomb struct {
+// trigger panics once: in the goroutine that armed it, at the call that it was armed for.
+type trigger struct {
 	mu        sync.Mutex
 	goroutine string
 	left      int
-	wentOff   bool
+	fired     bool
 }
 
-// arm has the bomb go off at the nth call from now on.
-func (b *bomb) arm(n int) {
+// arm makes the nth call of tick from now on panic.
+func (b *trigger) arm(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.goroutine, b.left, b.wentOff = thisGoroutine(), n, false
+	b.goroutine, b.left, b.fired = thisGoroutine(), n, false
 }
 
-// disarm tells whether the bomb has gone off.
-func (b *bomb) disarm() bool {
+// disarm reports whether the trigger has fired, and keeps it from doing so.
+func (b *trigger) disarm() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left = 0
-	return b.wentOff
+	return b.fired
 }
 
-func (b *bomb) tick() {
+func (b *trigger) tick() {
 	b.mu.Lock()
 	off := false
 	if b.left > 0 && b.goroutine == thisGoroutine() {
 		b.left--
 		off = b.left == 0
-		b.wentOff = off
+		b.fired = off
 	}
 	b.mu.Unlock()
 	if off {
-		panic(outcry{})
+		panic(callerPanic{})
 	}
 }
 
@@ -60,50 +60,52 @@ func thisGoroutine() string {
 	return strings.Fields(string(b[:runtime.Stack(b[:], false)]))[1]
 }
 
-// touchyContext is a caller's own, with a bomb in every method.
-type touchyContext struct {
+// panickingContext is a context of the caller's, with the trigger in every method.
+type panickingContext struct {
 	context.Context
-	bomb *bomb
+	trigger *trigger
 }
 
-func (c touchyContext) Deadline() (time.Time, bool) { c.bomb.tick(); return c.Context.Deadline() }
-func (c touchyContext) Done() <-chan struct{}       { c.bomb.tick(); return c.Context.Done() }
-func (c touchyContext) Err() error                  { c.bomb.tick(); return c.Context.Err() }
-func (c touchyContext) Value(key any) any           { c.bomb.tick(); return c.Context.Value(key) }
+func (c panickingContext) Deadline() (time.Time, bool) { c.trigger.tick(); return c.Context.Deadline() }
+func (c panickingContext) Done() <-chan struct{}       { c.trigger.tick(); return c.Context.Done() }
+func (c panickingContext) Err() error                  { c.trigger.tick(); return c.Context.Err() }
+func (c panickingContext) Value(key any) any           { c.trigger.tick(); return c.Context.Value(key) }
 
-// touchyLog panics with every line.
-type touchyLog struct{ slog.Handler }
+// panickingLog panics at every line.
+type panickingLog struct{ slog.Handler }
 
-func (touchyLog) Handle(context.Context, slog.Record) error { panic(outcry{}) }
+func (panickingLog) Handle(context.Context, slog.Record) error { panic(callerPanic{}) }
 
-// survive runs what may panic with an outcry.
-func survive(what func()) {
+// recoverCallerPanic runs a function, and recovers from a callerPanic.
+func recoverCallerPanic(what func()) {
 	defer func() {
-		if x := recover(); x != nil && x != any(outcry{}) {
+		if x := recover(); x != nil && x != any(callerPanic{}) {
 			panic(x)
 		}
 	}()
 	what()
 }
 
-// wantNothingLeft fails the test unless the locker is as one that has never been used, and the name "a" free.
+// wantNothingLeft fails the test unless the Locker is like a new one, and the name "a" is free.
 func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
-	for what, mu := range map[string]*sync.Mutex{"waitlist": &l.waitlist.mu, "schedule": &l.core.schedule.mu, "rng": &l.core.rngMu} {
+	for what, mu := range map[string]*sync.Mutex{
+		"waitlist": &l.waitlist.mu, "schedule": &l.core.schedule.mu, "rng": &l.core.rngMu,
+	} {
 		if !mu.TryLock() {
 			c.t.Fatalf("the mutex of the %s stays locked", what)
 		}
 		mu.Unlock()
 	}
-	c.empty(l)
+	c.wantNoQueues(l)
 	if n := l.core.background.count; n != 0 {
-		c.t.Errorf("%d things are said to run in the background", n)
+		c.t.Errorf("the background tracker counts %d", n)
 	}
 	if n := len(l.core.schedule.queue); n != 0 {
 		c.t.Errorf("%d locks are renewed", n)
 	}
-	if n := c.listening("a"); n != 0 {
+	if n := c.subscriptions("a"); n != 0 {
 		c.t.Errorf("%d subscriptions are left", n)
 	}
 	c.wantNoOwners(l)
@@ -111,20 +113,21 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	defer cancel()
 	lock, err := l.Lock(ctx, "a")
 	if err != nil {
-		c.t.Fatalf("nobody gets the lock any more: %v", err)
+		c.t.Fatalf("no call acquires the lock any more: %v", err)
 	}
 	c.unlock(lock)
 	synctest.Wait()
 }
 
-// A hook that panics, or ends its goroutine, leaves no lock behind that nobody has: it would be renewed for ever.
+// A hook that panics, or ends its goroutine, leaves no lock behind: without a handle in use, it
+// would be renewed for ever.
 func TestHookAcquiredThatPanics(t *testing.T) {
-	for what, cry := range map[string]func(){"panic": func() { panic(outcry{}) }, "Goexit": runtime.Goexit} {
+	for what, cry := range map[string]func(){"panic": func() { panic(callerPanic{}) }, "Goexit": runtime.Goexit} {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
-				calm := c.process(WithRetry(time.Minute, time.Minute))
+				plain := c.process(WithRetry(time.Minute, time.Minute))
 				var seen *Lock
-				l := calm.With(WithHooks(Hooks{Acquired: func(lock *Lock) { seen = lock; cry() }}))
+				l := plain.With(WithHooks(Hooks{Acquired: func(lock *Lock) { seen = lock; cry() }}))
 				ctx := t.Context()
 				for what, call := range map[string]func(){
 					"Lock":    func() { l.Lock(ctx, "a") },
@@ -133,7 +136,7 @@ func TestHookAcquiredThatPanics(t *testing.T) {
 						l.Do(ctx, func(context.Context) error { t.Error("fn was called"); return nil }, "a")
 					},
 					"Lock that waits": func() {
-						held := c.lock(calm, "a")
+						held := c.lock(plain, "a")
 						time.AfterFunc(time.Second, func() { held.Unlock(context.Background()) })
 						l.Lock(ctx, "a")
 					},
@@ -141,136 +144,140 @@ func TestHookAcquiredThatPanics(t *testing.T) {
 					ended := make(chan struct{})
 					go func() {
 						defer close(ended)
-						survive(call)
+						recoverCallerPanic(call)
 					}()
 					<-ended
 					if seen.Valid() || seen.Context().Err() == nil || context.Cause(seen.Context()) != ErrReleased {
-						t.Errorf("%s: the lock is valid: %v, its context %v", what, seen.Valid(), context.Cause(seen.Context()))
+						t.Errorf("%s: the lock is valid: %v, its context %v",
+							what, seen.Valid(), context.Cause(seen.Context()))
 					}
-					c.wantNothingLeft(calm)
+					c.wantNothingLeft(plain)
 				}
 			})
 		})
 	}
 }
 
-// One that unlocks before it panics has done it.
+// A hook may unlock before it panics.
 func TestHookAcquiredThatUnlocksAndPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		calm := c.process()
-		l := calm.With(WithHooks(Hooks{Acquired: func(lock *Lock) { c.unlock(lock); panic(outcry{}) }}))
-		survive(func() { l.Lock(t.Context(), "a") })
-		c.wantNothingLeft(calm)
+		plain := c.process()
+		l := plain.With(WithHooks(Hooks{Acquired: func(lock *Lock) { c.unlock(lock); panic(callerPanic{}) }}))
+		recoverCallerPanic(func() { l.Lock(t.Context(), "a") })
+		c.wantNothingLeft(plain)
 	})
 }
 
 func TestHookReleasedThatPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		calm := c.process()
-		l := calm.With(WithHooks(Hooks{Released: func(*Lock) { panic(outcry{}) }}))
-		survive(func() { c.lock(l, "a").Unlock(t.Context()) })
-		c.wantNothingLeft(calm)
-		survive(func() { l.Do(t.Context(), func(context.Context) error { panic(outcry{}) }, "a") })
-		c.wantNothingLeft(calm)
+		plain := c.process()
+		l := plain.With(WithHooks(Hooks{Released: func(*Lock) { panic(callerPanic{}) }}))
+		recoverCallerPanic(func() { c.lock(l, "a").Unlock(t.Context()) })
+		c.wantNothingLeft(plain)
+		recoverCallerPanic(func() { l.Do(t.Context(), func(context.Context) error { panic(callerPanic{}) }, "a") })
+		c.wantNothingLeft(plain)
 	})
 }
 
-// A hook Lost that ends its goroutine keeps it from nobody else, and Close does not wait for it.
+// A Lost hook that ends its goroutine is still called for the other locks, and Close does not wait
+// for it.
 func TestHookLostThatEndsItsGoroutine(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		var told atomic.Int64
-		l := c.process(WithFixedLease(time.Second), WithHooks(Hooks{Lost: func(*Lock, error) { told.Add(1); runtime.Goexit() }}))
+		var calls atomic.Int64
+		lost := func(*Lock, error) { calls.Add(1); runtime.Goexit() }
+		l := c.process(WithFixedLease(time.Second), WithHooks(Hooks{Lost: lost}))
 		for i := range 3 {
 			c.lock(l, fmt.Sprint("a", i))
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n := told.Load(); n != 3 {
-			t.Errorf("the hook was told of %d of 3 locks that were lost", n)
+		if n := calls.Load(); n != 3 {
+			t.Errorf("the hook was called for %d of 3 lost locks", n)
 		}
 		c.wantNothingLeft(l)
 	})
 }
 
-// The log that panics is told that Lock waits, before it does.
+// The log panics at the line that Lock waits, before Lock does.
 func TestLogThatPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		calm := c.process()
-		l := calm.With(WithLogger(slog.New(touchyLog{slog.Default().Handler()})))
+		plain := c.process()
+		l := plain.With(WithLogger(slog.New(panickingLog{slog.Default().Handler()})))
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Nothing)
 		}
-		survive(func() { l.Lock(t.Context(), "a"); t.Error("it has the lock") })
+		recoverCallerPanic(func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") })
 		for _, m := range c.masters {
 			m.Start()
 		}
-		time.Sleep(5 * time.Second) // until the nodes are found to be back
-		c.wantNothingLeft(calm)
+		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+		c.wantNothingLeft(plain)
 	})
 }
 
-// Whatever call of a caller's context panics, on whatever way through the library, nothing is left: no lock that nobody has, no place in
-// a queue, no mutex.
+// A panic in any call of a method of the caller's context leaves nothing behind: no lock without a
+// handle, no waiter in a queue, no mutex that stays locked.
 func TestContextThatPanics(t *testing.T) {
-	// sweep plays a scene with the bomb going off at the first call, at the second, and so on, until it does not go off any more.
-	sweep := func(t *testing.T, c *cluster, l *Locker, b *bomb, least int, scene func(b *bomb)) {
+	// sweep runs a scenario with a panic at the first call of tick, then at the second, and so on,
+	// until there are no more calls.
+	sweep := func(t *testing.T, c *cluster, l *Locker, b *trigger, least int, scenario func(b *trigger)) {
 		for n := 1; ; n++ {
 			b.disarm()
-			survive(func() {
+			recoverCallerPanic(func() {
 				b.arm(n)
-				scene(b)
+				scenario(b)
 			})
 			off := b.disarm()
 			c.wantNothingLeft(l)
 			if t.Failed() {
-				t.Fatalf("when call %d panics", n)
+				t.Fatalf("with a panic at call %d", n)
 			}
 			if !off {
 				if n < least {
-					t.Fatal("the bomb was hardly called: the test shows nothing")
+					t.Fatal("tick was hardly called: the test shows nothing")
 				}
 				return
 			}
 		}
 	}
-	scenes := map[string]func(c *cluster, l *Locker, ctx context.Context, b *bomb){
-		"Lock": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
+	scenarios := map[string]func(c *cluster, l *Locker, ctx context.Context, b *trigger){
+		"Lock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
 			lock, err := l.Lock(ctx, "a")
 			if b.disarm(); err != nil {
 				c.t.Fatal(err)
 			}
 			c.unlock(lock)
 		},
-		"Lock and Unlock": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
+		"Lock and Unlock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
 			lock, err := l.Lock(ctx, "a")
 			if err != nil {
 				c.t.Fatal(err)
 			}
-			// Whoever has the lock unlocks it, however loud.
+			// The caller unlocks the lock, also after its panic.
 			defer func() {
 				b.disarm()
 				lock.Unlock(context.Background())
 			}()
 			lock.Valid()
 			lock.Extend(ctx, time.Second)
-			inner, err := l.Lock(touchyContext{lock.Context(), b}, "a")
+			inner, err := l.Lock(panickingContext{lock.Context(), b}, "a")
 			if err != nil {
 				c.t.Fatal(err)
 			}
 			lock.Deadline()
-			inner.Unlock(touchyContext{inner.Context(), b})
+			inner.Unlock(panickingContext{inner.Context(), b})
 			if lock.Level() != 1 {
 				c.t.Errorf("level %d", lock.Level())
 			}
 			lock.Unlock(ctx)
 		},
-		"TryLock in vain": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
-			held := c.lockElsewhere()
+		"TryLock of a held lock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
+			held := c.lockByOther()
 			defer c.unlock(held)
 			l.TryLock(ctx, "a")
 		},
-		"Lock that waits": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
-			held := c.lockElsewhere()
+		"Lock that waits": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
+			held := c.lockByOther()
 			defer held.Unlock(context.Background())
 			later := time.AfterFunc(3*time.Second, func() { held.Unlock(context.Background()) })
 			defer later.Stop()
@@ -280,20 +287,20 @@ func TestContextThatPanics(t *testing.T) {
 			}
 			c.unlock(lock)
 		},
-		"Lock that gives up": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
-			held := c.lockElsewhere()
+		"Lock that gives up": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
+			held := c.lockByOther()
 			defer c.unlock(held)
 			bounded, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			l.Lock(touchyContext{bounded, b}, "a")
+			l.Lock(panickingContext{bounded, b}, "a")
 		},
-		// Another waits behind the one that panics, and must get its turn.
-		"Lock before another": func(c *cluster, l *Locker, ctx context.Context, b *bomb) {
-			held := c.lockElsewhere()
+		// Another waiter is behind the one that panics, and must acquire the lock in the end.
+		"Lock before another": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
+			held := c.lockByOther()
 			defer held.Unlock(context.Background())
-			behind := make(chan turned, 1)
+			behind := make(chan lockResult, 1)
 			soon := time.AfterFunc(time.Second, func() {
-				queueUp(context.Background(), l, 0, behind, "a")
+				startWaiter(context.Background(), l, 0, behind, "a")
 			})
 			later := time.AfterFunc(3*time.Second, func() { held.Unlock(context.Background()) })
 			defer func() {
@@ -311,19 +318,19 @@ func TestContextThatPanics(t *testing.T) {
 			c.unlock(lock)
 		},
 	}
-	for what, scene := range scenes {
+	for what, scenario := range scenarios {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
-				b := &bomb{}
+				b := &trigger{}
 				l := c.process()
-				c.elsewhere = c.process()
-				sweep(t, c, l, b, 5, func(b *bomb) { scene(c, l, touchyContext{t.Context(), b}, b) })
+				c.other = c.process()
+				sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, panickingContext{t.Context(), b}, b) })
 			})
 		})
 	}
 }
 
-func (c *cluster) lockElsewhere() *Lock {
+func (c *cluster) lockByOther() *Lock {
 	c.t.Helper()
-	return c.lock(c.elsewhere, "a")
+	return c.lock(c.other, "a")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// The probe node is slow, the others are asked meanwhile, and one of them has voted for a rival. Its grant counts from
-// its own request, not from theirs.
+// The probe node is slow, so the others are asked meanwhile, and one of them has granted another
+// owner. The probe node's grant counts from its own request, not from theirs.
 func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -32,13 +32,13 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 			t.Fatal(r.err)
 		}
 		if most := clock.Deadline(began, l.set.lease, l.set.drift); most.Before(lock.hold.deadline) {
-			t.Errorf("it believes in the probe node for %v longer than it asked for", lock.hold.deadline.Sub(most))
+			t.Errorf("the deadline is %v after that of the request to the probe node", lock.hold.deadline.Sub(most))
 		}
 		c.unlock(lock)
 	})
 }
 
-// A probe node that does not answer keeps no caller out.
+// A probe node that does not answer delays the attempt by no more than two steps.
 func TestProbeNodeThatIsFrozen(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -9,8 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// A call renews no more than keeps a server from others for a moment: so many locks, and so many bytes of names. One lock alone may
-// have more.
+// A call renews at most batchSize locks and batchBytes of names, so that it keeps the server busy
+// only for a moment. A single lock may have more.
 func TestRenewalsAreBoundedByBytes(t *testing.T) {
 	long := strings.Repeat("x", maxNameLen-8)
 	for what, c := range map[string]struct {

@@ -15,13 +15,14 @@ func TestRules(t *testing.T) {
 			t.Errorf("All(%d) = %d, %v", nodes, need, err)
 		}
 		need, err = Majority(nodes)
-		if ok := nodes >= 1 && nodes%2 == 1; ok != (err == nil) || ok && need != nodes/2+1 || !ok && !errors.Is(err, ErrInvalid) {
+		ok := nodes >= 1 && nodes%2 == 1
+		if ok != (err == nil) || ok && need != nodes/2+1 || !ok && !errors.Is(err, ErrInvalid) {
 			t.Errorf("Majority(%d) = %d, %v", nodes, need, err)
 		}
 	}
 }
 
-// eachOutcome calls f with every way in which n nodes can have answered, as digits to the given base.
+// eachOutcome calls f with every combination of n answers, which are numbers below base.
 func eachOutcome(n, base int, f func(outcome []int)) {
 	outcome := make([]int, n)
 	for {
@@ -39,14 +40,14 @@ func eachOutcome(n, base int, f func(outcome []int)) {
 	}
 }
 
-// oracleVerdict finds out by trying every way in which the open answers can turn out.
+// oracleVerdict tries every combination of answers by the nodes that have not answered.
 func oracleVerdict(votes []int, need int) verdict {
 	const open, yes = 0, 1
 	outcomes := map[bool]bool{}
-	eachOutcome(len(votes), 2, func(turn []int) {
+	eachOutcome(len(votes), 2, func(late []int) {
 		count := 0
 		for i, vote := range votes {
-			if vote == yes || vote == open && turn[i] == yes {
+			if vote == yes || vote == open && late[i] == yes {
 				count++
 			}
 		}
@@ -86,7 +87,7 @@ func TestJudgeAgainstOracle(t *testing.T) {
 	t.Logf("%d outcomes compared", compared)
 }
 
-// oracleDeadline is the last of a few instants at which enough nodes still keep their grants.
+// oracleDeadline returns the last of the instants at which as many nodes as need keep their grants.
 func oracleDeadline(until []clock.Instant, need int) clock.Instant {
 	best := clock.Never
 	for _, candidate := range until {
@@ -135,7 +136,7 @@ func TestDeadlineAgainstOracle(t *testing.T) {
 
 func TestTokenAgainstOracle(t *testing.T) {
 	for n := 1; n <= 5; n++ {
-		eachOutcome(n, 5, func(outcome []int) { // 0: not read, though granted late with a higher counter
+		eachOutcome(n, 5, func(outcome []int) { // 0: a late grant, with the highest counter
 			votes := make([]answer, n)
 			var highest uint64
 			standing := map[uint64]int{}
@@ -152,7 +153,8 @@ func TestTokenAgainstOracle(t *testing.T) {
 			}
 			token, behind := chooseToken(votes)
 			if token != highest || behind != read-standing[highest] {
-				t.Fatalf("chooseToken(%v) = %d, %d behind; want %d, %d", outcome, token, behind, highest, read-standing[highest])
+				t.Fatalf("chooseToken(%v) = %d, %d behind; want %d, %d",
+					outcome, token, behind, highest, read-standing[highest])
 			}
 		})
 	}

@@ -19,98 +19,102 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held, other := c.lock(l, "a"), c.lock(l, "c")
-		results, others := make(chan turned, 10), make(chan turned, 1)
+		results, others := make(chan lockResult, 10), make(chan lockResult, 1)
 		for i := range 10 {
 			names := []string{"a", "b"}
 			if i%2 == 1 {
-				slices.Reverse(names) // the same names, in whatever order
+				slices.Reverse(names) // the same names in another order
 			}
-			queueUp(t.Context(), l, i, results, names...)
+			startWaiter(t.Context(), l, i, results, names...)
 		}
-		queueUp(t.Context(), l, 0, others, "c") // who waits for other names is in no line with them
+		startWaiter(t.Context(), l, 0, others, "c") // a waiter for other names is in another queue
 		c.unlock(other)
 		c.unlock(c.next(others, shortly).lock)
 		c.unlock(held)
 		for i := range 10 {
 			got := c.next(results, shortly)
-			if got.err != nil || got.who != i {
-				t.Fatalf("turn %d is that of %d: %v", i, got.who, got.err)
+			if got.err != nil || got.waiter != i {
+				t.Fatalf("lock %d is waiter %d's: %v", i, got.waiter, got.err)
 			}
 			c.unlock(got.lock)
 		}
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// Two sets of names never wait in one queue, whatever is in them: the second would wait for the first one's, which it does not want.
+// Two sets of names never share a queue, whatever the names: the waiters of one set would wait for
+// the other's names.
 func TestQueueKeysDoNotCollide(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(l, "a", "b")
-		results := make(chan turned, 1)
-		queueUp(t.Context(), l, 0, results, "a", "b")
+		results := make(chan lockResult, 1)
+		startWaiter(t.Context(), l, 0, results, "a", "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		free, err := l.Lock(ctx, "1:a1:b")
 		if err != nil {
-			t.Fatalf("nobody holds it: %v", err)
+			t.Fatalf("the name is free: %v", err)
 		}
 		c.unlock(free)
 		c.unlock(held)
 		c.unlock(c.next(results, shortly).lock)
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// Whoever is cancelled leaves at once, wherever it stands. Nobody asks the nodes for that, and the order of the others stays.
+// A cancelled waiter leaves at once, from any place in the queue. That costs no call to a node, and
+// the order of the others stays.
 func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(l, "a")
-		results := make(chan turned, 6)
+		results := make(chan lockResult, 6)
 		cancel := make([]context.CancelFunc, 6)
 		for i := range cancel {
 			var ctx context.Context
 			ctx, cancel[i] = context.WithCancel(t.Context())
-			queueUp(ctx, l, i, results, "a")
+			startWaiter(ctx, l, i, results, "a")
 		}
 		calls, since := c.calls.Load(), time.Now()
 		for _, i := range []int{2, 5, 3} {
 			cancel[i]()
 			got := c.next(results, shortly)
-			if got.who != i || !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, ErrHeld) || !errors.Is(got.err, ErrNotAcquired) {
-				t.Errorf("%d was cancelled; %d: %v", i, got.who, got.err)
+			if got.waiter != i || !errors.Is(got.err, context.Canceled) ||
+				!errors.Is(got.err, ErrHeld) || !errors.Is(got.err, ErrNotAcquired) {
+				t.Errorf("waiter %d was cancelled; waiter %d returned: %v", i, got.waiter, got.err)
 			}
 			synctest.Wait()
 		}
 		if took, more := time.Since(since), c.calls.Load()-calls; took != 0 || more != 0 {
-			t.Errorf("three were cancelled in %v with %d calls, want none of either", took, more)
+			t.Errorf("three waiters left in %v with %d calls, want 0 of both", took, more)
 		}
 		c.unlock(held)
 		for _, i := range []int{0, 1, 4} {
 			got := c.next(results, shortly)
-			if got.err != nil || got.who != i {
-				t.Fatalf("it is the turn of %d, not of %d: %v", i, got.who, got.err)
+			if got.err != nil || got.waiter != i {
+				t.Fatalf("the next lock is waiter %d's, not waiter %d's: %v", i, got.waiter, got.err)
 			}
 			c.unlock(got.lock)
 		}
 		for _, stop := range cancel {
 			stop()
 		}
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// The first is cancelled as it is woken: whatever it had heard of, and whether or not it had begun to ask, the next one asks.
-func TestQueueHandsTheTurnOn(t *testing.T) {
+// The head is cancelled as a release wakes it. Whether or not its attempt has begun, the next
+// waiter makes an attempt.
+func TestQueueGoesOnAfterACancelledHead(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		for round := range 50 {
 			held := c.lock(l, "a")
-			results := make(chan turned, 2)
+			results := make(chan lockResult, 2)
 			ctx, cancel := context.WithCancel(t.Context())
-			queueUp(ctx, l, 0, results, "a")
-			queueUp(t.Context(), l, 1, results, "a")
+			startWaiter(ctx, l, 0, results, "a")
+			startWaiter(t.Context(), l, 1, results, "a")
 			go held.Unlock(context.Background())
 			for range round % 10 {
 				runtime.Gosched()
@@ -120,18 +124,19 @@ func TestQueueHandsTheTurnOn(t *testing.T) {
 				switch got := c.next(results, shortly); {
 				case got.err == nil:
 					c.unlock(got.lock)
-				case got.who == 1:
+				case got.waiter == 1:
 					t.Fatal(got.err)
 				}
 			}
 			synctest.Wait()
 		}
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// A waiter whose attempt is under way leaves, and takes what was heard meanwhile with it: the next one asks.
-func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
+// A head that leaves during its attempt takes no event with it: the next waiter makes an attempt at
+// once.
+func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(c.process(), "a")
@@ -139,19 +144,19 @@ func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
 		first.mustBegin(t)
 		synctest.Wait()
 		if _, due := second.begin(); due {
-			t.Fatal("two are to ask")
+			t.Fatal("two attempts are due")
 		}
 		c.unlock(held)
 		synctest.Wait()
 		first.leave()
 		synctest.Wait()
 		if len(second.wake) == 0 {
-			t.Error("nothing wakes the next one")
+			t.Error("nothing wakes the next waiter")
 		}
 		second.mustBegin(t)
 		second.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		if _, due := second.begin(); due {
-			t.Error("it asks again although nothing was heard")
+			t.Error("another attempt is due without an event")
 		}
 		third, fourth := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
 		for len(second.wake) > 0 {
@@ -160,26 +165,27 @@ func TestQueueAsksAgainForOneThatLeavesAsking(t *testing.T) {
 		fourth.leave()
 		synctest.Wait()
 		if _, due := second.begin(); due || len(second.wake) > 0 {
-			t.Error("one that leaves from behind wakes the first")
+			t.Error("a waiter that leaves from behind wakes the head")
 		}
 		second.leave()
 		if _, due := third.begin(); due {
-			t.Error("it asks although nothing was heard")
+			t.Error("an attempt is due without an event")
 		}
 		third.leave()
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// mustBegin begins an attempt of the waiter's.
+// mustBegin begins an attempt of the waiter.
 func (w *waiter) mustBegin(t *testing.T) {
 	t.Helper()
 	if _, due := w.begin(); !due {
-		t.Fatal("it is not to ask")
+		t.Fatal("no attempt is due")
 	}
 }
 
-// When the last has left, nothing is: no queue, no subscription, no connection for messages, no goroutine, no timer.
+// The last waiter leaves nothing behind: no queue, subscription, connection for messages, goroutine
+// or timer.
 func TestQueueLeavesNothing(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -187,15 +193,15 @@ func TestQueueLeavesNothing(t *testing.T) {
 		l.TryLock(t.Context(), "a")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		before := goroutines()
-		results := make(chan turned, 20)
+		before := countGoroutines()
+		results := make(chan lockResult, 20)
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 20 {
 			names := []string{"a", "b", "c"}[:1+i%3]
-			queueUp(ctx, l, i, results, names...)
+			startWaiter(ctx, l, i, results, names...)
 		}
-		if got := c.listening("a"); got != 3 {
-			t.Errorf("%d connections listen for 20 waiters, want one for each master", got)
+		if got := c.subscriptions("a"); got != 3 {
+			t.Errorf("%d connections subscribe for 20 waiters, want one for each master", got)
 		}
 		if n := len(l.waitlist.queues); n != 3 {
 			t.Errorf("%d queues for three sets of names", n)
@@ -205,48 +211,50 @@ func TestQueueLeavesNothing(t *testing.T) {
 			<-results
 		}
 		synctest.Wait()
-		c.empty(l)
-		if got := c.listening("a") + c.listening("b") + c.listening("c"); got != 0 {
+		c.wantNoQueues(l)
+		if got := c.subscriptions("a") + c.subscriptions("b") + c.subscriptions("c"); got != 0 {
 			t.Errorf("%d subscriptions are left", got)
 		}
-		time.Sleep(time.Second) // the connection for messages is kept for a moment
+		time.Sleep(time.Second) // the connection for messages lingers
 		synctest.Wait()
-		if after := goroutines(); after > before {
+		if after := countGoroutines(); after > before {
 			t.Errorf("%d goroutines before, %d after", before, after)
 		}
 		c.unlock(held)
 	})
 }
 
-// goroutines counts those that run. runtime.NumGoroutine counts one that has just ended, too.
-func goroutines() int {
+// countGoroutines counts the goroutines that run. runtime.NumGoroutine includes those that have
+// just ended.
+func countGoroutines() int {
 	all := make([]byte, 1<<20)
 	return strings.Count(string(all[:runtime.Stack(all, true)]), "\ngoroutine ")
 }
 
-// A call that comes soon after somebody waited probes one node: it is hardly its turn, and a refusal then costs one call.
-func TestQueueProbesWhereOthersWaited(t *testing.T) {
+// The first attempt at recently contended names probes one node: most likely it is refused, which
+// then costs one call.
+func TestQueueProbesRecentlyContendedNames(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
-		results := make(chan turned, 1)
+		results := make(chan lockResult, 1)
 		held := c.lock(l, "a")
-		queueUp(t.Context(), l, 0, results, "a")
+		startWaiter(t.Context(), l, 0, results, "a")
 		c.unlock(held)
 		c.unlock(c.next(results, shortly).lock)
 		held = c.lock(c.process(), "a")
 		for _, round := range []struct {
 			after       time.Duration
 			least, most int64
-		}{{contendedFor - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // the last node may have to hear a release
+		}{{contendedFor - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // a release may go to the last node
 			time.Sleep(round.after)
 			calls := c.calls.Load()
 			w := l.waitlist.join(l.set.retry, []string{"a"})
 			approach, due := w.begin()
 			if !due {
-				t.Fatal("it is not to ask")
+				t.Fatal("no attempt is due")
 			}
 			if lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, approach); lock != nil {
-				t.Fatal("two hold it")
+				t.Fatal("the lock has two holders")
 			}
 			w.leave()
 			if more := c.calls.Load() - calls; more < round.least || more > round.most {
@@ -254,45 +262,45 @@ func TestQueueProbesWhereOthersWaited(t *testing.T) {
 			}
 		}
 		c.unlock(held)
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// Several calls that come at once ask once: those behind the first act on its result.
+// Several calls at once make one attempt: the calls behind the first go by its result.
 func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
-		results := make(chan turned, 3)
+		results := make(chan lockResult, 3)
 		first := l.waitlist.join(l.set.retry, []string{"a"})
 		first.mustBegin(t)
 		calls := c.calls.Load()
-		queueUp(t.Context(), l, 1, results, "a")
+		startWaiter(t.Context(), l, 1, results, "a")
 		if more := c.calls.Load() - calls; more > 0 {
-			t.Errorf("%d calls by one who is to wait", more)
+			t.Errorf("%d calls by a waiter behind the head", more)
 		}
-		first.leave() // in vain
+		first.leave() // without the lock
 		c.unlock(c.next(results, shortly).lock)
-		c.empty(l)
+		c.wantNoQueues(l)
 
 		first = l.waitlist.join(l.set.retry, []string{"a"})
 		first.mustBegin(t)
 		lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
-		queueUp(t.Context(), l, 1, results, "a")
+		startWaiter(t.Context(), l, 1, results, "a")
 		first.acquired(DefaultLease)
-		queueUp(t.Context(), l, 2, results, "a")
+		startWaiter(t.Context(), l, 2, results, "a")
 		c.unlock(lock)
-		for who := 1; who <= 2; who++ {
+		for waiter := 1; waiter <= 2; waiter++ {
 			got := c.next(results, shortly)
-			if got.err != nil || got.who != who {
-				t.Fatalf("%d has its turn, not %d: %v", got.who, who, got.err)
+			if got.err != nil || got.waiter != waiter {
+				t.Fatalf("the lock is waiter %d's, not waiter %d's: %v", got.waiter, waiter, got.err)
 			}
 			c.unlock(got.lock)
 		}
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// Where nothing can be heard, those behind the first attempt learn of its end all the same.
+// Without subscriptions, too, the end of the first attempt wakes the next waiter.
 func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -303,20 +311,20 @@ func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
 		first.mustBegin(t)
 		synctest.Wait()
 		if _, due := second.begin(); due {
-			t.Error("it asks while another does")
+			t.Error("an attempt is due while another is under way")
 		}
 		first.leave()
 		synctest.Wait()
 		if len(second.wake) == 0 {
-			t.Error("it is not woken")
+			t.Error("the next waiter is not woken")
 		}
 		second.mustBegin(t)
 		second.leave()
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// A holder that died: its lease wakes who waits.
+// The end of a dead holder's lease wakes the head.
 func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		const lease = 300 * time.Millisecond
@@ -325,54 +333,55 @@ func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
 		since := time.Now()
 		c.lock(holder, "a")
 		holder.Close() // the key is left to its lease
-		results := make(chan turned, 1)
-		queueUp(t.Context(), l, 0, results, "a")
+		results := make(chan lockResult, 1)
+		startWaiter(t.Context(), l, 0, results, "a")
 		c.unlock(c.next(results, time.Second).lock)
 		if took := time.Since(since); took < lease || took > lease+shortly {
-			t.Errorf("it has the lock after %v, want %v", took, lease)
+			t.Errorf("acquired after %v, want %v", took, lease)
 		}
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// Closing the locker ends every waiting.
+// Close ends every call that waits.
 func TestQueueEndsWithTheLocker(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
-		results := make(chan turned, 5)
+		results := make(chan lockResult, 5)
 		for i := range 5 {
-			queueUp(t.Context(), l, i, results, "a")
+			startWaiter(t.Context(), l, i, results, "a")
 		}
 		time.Sleep(shortly) // until all that is left is to wait
 		since := time.Now()
 		l.Close()
 		for range 5 {
 			if got := c.next(results, shortly); !errors.Is(got.err, ErrClosed) {
-				t.Errorf("waiter %d: %v", got.who, got.err)
+				t.Errorf("waiter %d: %v", got.waiter, got.err)
 			}
 		}
 		if took := time.Since(since); took != 0 {
-			t.Errorf("they waited for %v more", took)
+			t.Errorf("they waited for another %v", took)
 		}
-		c.empty(l)
+		c.wantNoQueues(l)
 		c.unlock(held)
 	})
 }
 
-// What is said of those who give up: that another holds the lock when it is known, and else no more than is.
-func TestQueueTellsWhyItWasInVain(t *testing.T) {
+// The error of a call that gives up says that another owner holds the lock only where an attempt
+// has found that.
+func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		results := make(chan turned, 1)
+		results := make(chan lockResult, 1)
 		wait := func() error {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), shortly)
 			defer cancel()
-			queueUp(ctx, l, 0, results, "a")
+			startWaiter(ctx, l, 0, results, "a")
 			got := c.next(results, 2*shortly)
 			if got.err == nil {
-				t.Fatal("it has the lock")
+				t.Fatal("Lock has acquired it")
 			}
 			if !errors.Is(got.err, ErrNotAcquired) || !errors.Is(got.err, context.DeadlineExceeded) {
 				t.Error(got.err)
@@ -381,11 +390,11 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 		}
 		held := c.lock(l, "a")
 		if err := wait(); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
-			t.Errorf("another held it: %v", err)
+			t.Errorf("another owner holds the lock: %v", err)
 		}
 		c.unlock(held)
 
-		// Somebody asks and has not been answered.
+		// An attempt is under way without an answer.
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
 		}
@@ -398,24 +407,26 @@ func TestQueueTellsWhyItWasInVain(t *testing.T) {
 		for _, m := range c.masters {
 			m.Start()
 		}
-		time.Sleep(5 * time.Second) // until the nodes are found to be back
+		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
 
-		// The nodes failed, and then somebody of this process got it.
+		// The nodes failed, and then another waiter of this process acquired the lock.
 		first, behind := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
 		first.mustBegin(t)
-		first.refused([]string{"a"}, &attemptResult{err: &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}, Result: waiting.Result{Wait: -1}})
+		unavailable := &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}
+		first.refused([]string{"a"}, &attemptResult{err: unavailable, Result: waiting.Result{Wait: -1}})
 		lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
 		first.acquired(DefaultLease)
 		if err := behind.gaveUpError([]string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
-			t.Errorf("another waiter has got it: %v", err)
+			t.Errorf("another waiter has acquired the lock: %v", err)
 		}
 		behind.leave()
 		c.unlock(lock)
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// An attempt that is cut short, by the caller's context or by Close, knows less than the one before.
+// An attempt that is cut short, by the caller's context or by Close, finds out less than the
+// attempt before: the error has the earlier reason.
 func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, holder := c.process(), c.process()
@@ -425,11 +436,11 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 			want error
 		}{{cancel, context.Canceled}, {func() { go l.Close() }, ErrClosed}} {
 			held := c.lock(holder, "a")
-			results := make(chan turned, 1)
-			queueUp(ctx, l, 0, results, "a")
+			results := make(chan lockResult, 1)
+			startWaiter(ctx, l, 0, results, "a")
 			stalled, calls := make(chan struct{}), c.calls.Load()
 			c.stalled.Store(&stalled)
-			for c.calls.Load() < calls+3 { // the slow poll
+			for c.calls.Load() < calls+3 { // the poll
 				time.Sleep(time.Millisecond)
 			}
 			end.how()
@@ -444,8 +455,8 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 	})
 }
 
-// A timer may fire before its time by the clock that counts: a waiter that wakes too early is woken again.
-func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
+// A timer may fire early by the Locker's clock: a waiter that wakes too early is woken again.
+func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
@@ -457,48 +468,49 @@ func TestQueueWakesAgainWhoWasWokenTooEarly(t *testing.T) {
 		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		for range 2 {
 			if _, due := w.begin(); due {
-				t.Fatal("it is to ask at once")
+				t.Fatal("an attempt is due at once")
 			}
 			w.alarm.Stop() // as if it had fired
 		}
 		if _, due := w.begin(); due {
-			t.Fatal("it is to ask at once")
+			t.Fatal("an attempt is due at once")
 		}
 		select {
 		case <-w.wake:
 		case <-time.After(time.Minute):
-			t.Error("nothing wakes it any more")
+			t.Error("nothing wakes the waiter any more")
 		}
 		w.leave()
 		c.unlock(held)
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// Whoever waits for several names wakes when the one is released that was held, whichever it is.
+// A waiter for several names wakes at the release of the one that was held, whichever it is.
 func TestQueueWakesForEachOfItsNames(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, holder := c.process(WithRetry(time.Minute, time.Minute)), c.process()
 		for _, name := range []string{"a", "b", "c"} {
 			held := c.lock(holder, name)
-			results := make(chan turned, 1)
-			queueUp(t.Context(), l, 0, results, "a", "b", "c")
+			results := make(chan lockResult, 1)
+			startWaiter(t.Context(), l, 0, results, "a", "b", "c")
 			time.Sleep(shortly) // until all that is left is to wait
 			c.unlock(held)
 			c.unlock(c.next(results, shortly).lock)
 		}
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }
 
-// A crowd that gives up at once, in whatever order, holds nobody up: who leaves is not looked for among those who wait.
-func TestQueueIsLeftByACrowd(t *testing.T) {
+// Many waiters may leave at once, in any order: the time for one does not grow with the length of
+// the queue.
+func TestQueueIsLeftByManyAtOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute), WithClock(clock.Monotonic()))
 		held := c.lock(c.process(), "a")
-		stopwatch := clock.System() // of the world outside the bubble
+		stopwatch := clock.System() // real time, outside the bubble
 		leaving := func(n int) (took time.Duration) {
-			for range 3 { // the best of them: others use the processor, too
+			for range 3 { // the shortest time: other programs use the processor, too
 				all := make([]*waiter, n)
 				for i := range all {
 					all[i] = l.waitlist.join(l.set.retry, []string{"a"})
@@ -510,7 +522,7 @@ func TestQueueIsLeftByACrowd(t *testing.T) {
 				if once := stopwatch.Now().Sub(began); took == 0 || once < took {
 					took = once
 				}
-				c.empty(l)
+				c.wantNoQueues(l)
 			}
 			return took
 		}
@@ -521,56 +533,57 @@ func TestQueueIsLeftByACrowd(t *testing.T) {
 	})
 }
 
-// Nobody waits by another's bounds: when all messages are lost the nodes are polled by those of the most eager of the queue, wherever
-// it stands, and by no one's who has left.
-func TestQueueWaitsByTheMostEager(t *testing.T) {
-	patient, eager := WithRetry(10*time.Millisecond, time.Hour), WithRetry(10*time.Millisecond, 200*time.Millisecond)
-	// soon is the longest slow poll of the eager.
+// While all messages are lost, the head polls by the shortest retry bounds in the queue, wherever
+// the waiter with those bounds stands, and no longer than it stays.
+func TestQueuePollsByTheShortestBounds(t *testing.T) {
+	longRetry := WithRetry(10*time.Millisecond, time.Hour)
+	shortRetry := WithRetry(10*time.Millisecond, 200*time.Millisecond)
+	// soon is the longest poll by shortRetry.
 	const soon = time.Second + shortly
-	for what, scene := range map[string]func(t *testing.T, c *cluster, slow, quick *Locker, results chan turned){
-		"the eager one comes later": func(t *testing.T, c *cluster, slow, quick *Locker, results chan turned) {
-			queueUp(t.Context(), slow, 0, results, "a")
+	for what, scenario := range map[string]func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult){
+		"the shorter bounds come later": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
+			startWaiter(t.Context(), slow, 0, results, "a")
 			time.Sleep(time.Minute)
-			queueUp(t.Context(), quick, 1, results, "a")
+			startWaiter(t.Context(), quick, 1, results, "a")
 		},
-		"the patient one leaves": func(t *testing.T, c *cluster, slow, quick *Locker, results chan turned) {
+		"the longer bounds leave": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
 			ctx, cancel := context.WithCancel(t.Context())
-			queueUp(ctx, slow, 0, results, "a")
+			startWaiter(ctx, slow, 0, results, "a")
 			time.Sleep(time.Minute)
-			queueUp(t.Context(), quick, 1, results, "a")
+			startWaiter(t.Context(), quick, 1, results, "a")
 			cancel()
 			<-results
 		},
-		"another eager one leaves": func(t *testing.T, c *cluster, slow, quick *Locker, results chan turned) {
+		"one of two such waiters leaves": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
 			ctx, cancel := context.WithCancel(t.Context())
-			queueUp(t.Context(), slow, 0, results, "a")
-			queueUp(ctx, quick, 1, results, "a")
-			queueUp(t.Context(), quick, 2, results, "a")
+			startWaiter(t.Context(), slow, 0, results, "a")
+			startWaiter(ctx, quick, 1, results, "a")
+			startWaiter(t.Context(), quick, 2, results, "a")
 			cancel()
 			<-results
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
-				slow, results := c.process(patient), make(chan turned, 3)
+				slow, results := c.process(longRetry), make(chan lockResult, 3)
 				c.lock(c.process(), "a")
-				scene(t, c, slow, slow.With(eager), results)
-				time.Sleep(time.Minute + time.Second) // the holder looks every ten
+				scenario(t, c, slow, slow.With(shortRetry), results)
+				time.Sleep(time.Minute + time.Second) // the holder renews every ten
 				for _, m := range c.masters {
-					m.Flush() // nobody is told
+					m.Flush() // without a message
 				}
 				c.unlock(c.next(results, soon).lock)
 				synctest.Wait()
 			})
 		})
 	}
-	t.Run("when none is eager any more", func(t *testing.T) {
+	t.Run("the shorter bounds leave", func(t *testing.T) {
 		inCluster(t, func(t *testing.T, c *cluster) {
-			slow, results := c.process(patient), make(chan turned, 2)
+			slow, results := c.process(longRetry), make(chan lockResult, 2)
 			held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
 			ctx, cancel := context.WithCancel(t.Context())
-			queueUp(ctx, slow.With(eager), 0, results, "a")
-			queueUp(t.Context(), slow, 1, results, "a")
+			startWaiter(ctx, slow.With(shortRetry), 0, results, "a")
+			startWaiter(t.Context(), slow, 1, results, "a")
 			time.Sleep(time.Minute)
 			calls := c.calls.Load()
 			held.hold.mu.Lock()
@@ -578,15 +591,15 @@ func TestQueueWaitsByTheMostEager(t *testing.T) {
 			held.hold.mu.Unlock()
 			time.Sleep(time.Minute)
 			if more := c.calls.Load() - calls - renewals; more < 60 {
-				t.Errorf("%d calls in a minute while an eager one waits", more)
+				t.Errorf("%d calls in a minute with the shorter bounds", more)
 			}
 			cancel()
 			<-results
 			time.Sleep(time.Minute)
 			calls = c.calls.Load()
 			time.Sleep(time.Minute)
-			if more := c.calls.Load() - calls - renewals; more > 12 { // leases end
-				t.Errorf("%d calls in a minute by one that is patient", more)
+			if more := c.calls.Load() - calls - renewals; more > 12 { // as leases end
+				t.Errorf("%d calls in a minute with the longer bounds", more)
 			}
 			c.unlock(held)
 			c.unlock(c.next(results, shortly).lock)
@@ -594,18 +607,18 @@ func TestQueueWaitsByTheMostEager(t *testing.T) {
 	})
 }
 
-// The longest bounds that there may be do no harm.
+// The longest bounds that the options allow do no harm.
 func TestQueueWithTheLongestBounds(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(maxRetry, maxRetry), WithMaxHold(maxMaxHold))
-		held, results := c.lock(l, "a"), make(chan turned, 1)
-		queueUp(t.Context(), l, 0, results, "a")
+		held, results := c.lock(l, "a"), make(chan lockResult, 1)
+		startWaiter(t.Context(), l, 0, results, "a")
 		if held.Deadline().IsZero() {
 			t.Error("it has no deadline")
 		}
 		c.unlock(held)
 		c.unlock(c.next(results, shortly).lock)
-		c.empty(l)
+		c.wantNoQueues(l)
 
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
@@ -615,6 +628,6 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}
-		c.empty(l)
+		c.wantNoQueues(l)
 	})
 }

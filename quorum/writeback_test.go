@@ -8,12 +8,12 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// askTwo is an attempt that two of the three masters have granted, the first with a counter that stands higher. The third answers
-// when answerLate is called.
-func (c *cluster) askTwo(l *Locker) (a *attempt, answerLate func()) {
+// grantTwo returns an attempt that two of the three masters have granted; the counter of the first
+// is higher. The third master answers when answerLate is called.
+func (c *cluster) grantTwo(l *Locker) (a *attempt, answerLate func()) {
 	c.t.Helper()
 	a = newAttempt(l.core, l.set, []string{"a"}, nil)
-	c.ahead(l, 0)
+	c.raiseCounters(l, 0)
 	decided := make(chan struct{})
 	c.before(2, func() { <-decided })
 	a.askAll()
@@ -21,16 +21,19 @@ func (c *cluster) askTwo(l *Locker) (a *attempt, answerLate func()) {
 	return a, func() { close(decided); synctest.Wait() }
 }
 
-// high is where a counter stands that was counted up by ahead.
+// high is a counter that raiseCounters has raised.
 const high = 1 << 52
 
-// ahead counts up the counter of the name "a" on some masters, as an earlier holder.
-func (c *cluster) ahead(l *Locker, masters ...int) {
+// raiseCounters raises the counter of the name "a" on some masters, as an earlier holder does.
+func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	c.t.Helper()
 	name, before := scriptNames([]string{"a"}), scripts.OwnerOf("before")
 	for _, i := range masters {
 		for _, call := range []scripts.Call{
-			scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: high}),
+			scripts.Acquire(scripts.AcquireArgs{
+				Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, MaxLease: l.core.maxLeaseMillis,
+				Seed: high,
+			}),
 			scripts.Release(name, before, 0),
 		} {
 			if r := l.core.nodes[i].Pipe("a").Do(c.t.Context(), call); r.Err != nil {
@@ -40,10 +43,11 @@ func (c *cluster) ahead(l *Locker, masters ...int) {
 	}
 }
 
-// A grant that was not read when the rule was met has no part in the token: nothing is written back to it, nor awaited from it.
+// A grant that was not read when the quorum was reached has no part in the token: nothing is
+// written back to its node, nor awaited from it.
 func TestLateGrantHasNoPartInTheToken(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		a, answerLate := c.askTwo(c.process())
+		a, answerLate := c.grantTwo(c.process())
 		answerLate()
 		if a.answers[2].outcome != granted {
 			t.Fatalf("the third master's answer is %d", a.answers[2].outcome)
@@ -58,29 +62,30 @@ func TestLateGrantHasNoPartInTheToken(t *testing.T) {
 	})
 }
 
-// A grant that was read, and is gone when the token is written back to it, is none.
+// An attempt fails when a grant that was read is gone at the write-back.
 func TestAttemptFailsWhereTheTokenCannotBeWrittenBack(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		a, answerLate := c.askTwo(c.process())
+		a, answerLate := c.grantTwo(c.process())
 		defer answerLate()
 		c.masters[1].Flush()
 		a.settleToken(t.Context())
 		if a.commit(t.Context()) {
-			t.Error("it holds a lock whose token stands on one master")
+			t.Error("the lock is held, but its token stands on one master only")
 		}
 	})
 }
 
-// A master that forgot the lock and its counter is given the token with the repair: it would start from the clock otherwise.
+// A repair carries the token to a master that forgot the lock and its counter. Without it the
+// counter would start from the clock.
 func TestRepairCarriesTheToken(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		c.ahead(l, 0, 1, 2)
+		c.raiseCounters(l, 0, 1, 2)
 		held := c.lock(l, "a")
 		synctest.Wait()
 		c.masters[0].Flush()
 		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
-		synctest.Wait() // it hears that the lock is gone
+		synctest.Wait() // the renewal finds that the lock is gone
 		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait()
 		state, err := l.Inspect(t.Context(), "a")

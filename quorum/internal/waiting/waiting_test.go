@@ -12,13 +12,14 @@ import (
 const (
 	ms   = time.Millisecond
 	step = 2 * ms // in these tests
-	// firstPoll and lastPoll bound the poll of a waiter that hears releases: 2.5 to 5 times the longer retry time.
+	// firstPoll and lastPoll bound the poll while the subscriptions stand: 2.5 to 5 times the
+	// longer retry bound.
 	firstPoll, lastPoll = 500 * ms, 1000 * ms
 )
 
 var usual = Retry{10 * ms, 200 * ms}
 
-// scenario is a queue with one waiter, and a time of its own.
+// scenario is a queue with one waiter, in simulated time.
 type scenario struct {
 	Queue
 	t      *testing.T
@@ -35,22 +36,22 @@ func newScenario(t *testing.T, nodes, quorum int) *scenario {
 
 func (s *scenario) at() Moment { return Moment{s.now, step} }
 
-// begin begins an attempt, early if it is not due.
+// begin begins an attempt, even before it is due.
 func (s *scenario) begin() {
 	s.t.Helper()
 	head, _, ok := s.Next()
 	if !ok {
-		s.t.Fatal("nobody is to ask")
+		s.t.Fatal("no attempt is to come")
 	}
 	if s.Queue.next > s.now {
 		s.Queue.next = s.now
 	}
 	if _, due := s.Begin(head, s.at()); !due {
-		s.t.Fatal("the head is not let in")
+		s.t.Fatal("the attempt has not begun")
 	}
 }
 
-// An event of a scenario.
+// event is a step of a scenario: it does something to the queue, or checks its state.
 type event func(s *scenario)
 
 func subscribed(nodes ...int) event {
@@ -85,7 +86,8 @@ func refused(approach Approach, r Result) event {
 	}
 }
 
-// heldBy is the result of an attempt that all nodes refused, while as many others listened.
+// heldBy is the result of an attempt that all nodes refused, while that many other processes
+// subscribed.
 func heldBy(others int) Result { return Result{Held: true, Wait: -1, Listeners: others + 1} }
 
 func with(r Result, changes ...func(*Result)) Result {
@@ -107,12 +109,12 @@ func repeat(n int, events []event) (all []event) {
 	return all
 }
 
-// joins has another waiter join, behind those who are there.
+// joins adds another waiter at the end.
 func joins(retry Retry) event { return func(s *scenario) { s.Join(new(Waiter), retry, s.at()) } }
 
-var patient = Retry{10 * ms, time.Hour}
+var longRetry = Retry{10 * ms, time.Hour}
 
-// settings has the waiter wait by other bounds.
+// settings gives the waiter other retry bounds.
 func settings(retry Retry) event {
 	return func(s *scenario) {
 		s.Leave(s.waiter, s.at())
@@ -120,7 +122,7 @@ func settings(retry Retry) event {
 	}
 }
 
-// acquires has the head's attempt succeed, for so long.
+// acquires is an attempt of the head that acquires the lock, for that lease.
 func acquires(lease time.Duration) event {
 	return func(s *scenario) {
 		s.begin()
@@ -128,7 +130,7 @@ func acquires(lease time.Duration) event {
 	}
 }
 
-// leaves has the head give up.
+// leaves removes the head.
 func leaves(s *scenario) {
 	head, _, _ := s.Next()
 	if head == nil {
@@ -137,7 +139,7 @@ func leaves(s *scenario) {
 	s.Leave(head, s.at())
 }
 
-// in fails the test unless the head is to ask between least and most from now.
+// in fails the test unless the next attempt is due between least and most from now.
 func in(least, most time.Duration) event {
 	return func(s *scenario) {
 		s.t.Helper()
@@ -148,7 +150,8 @@ func in(least, most time.Duration) event {
 	}
 }
 
-// at fails the test unless the next attempt is of that kind and due in exactly so many steps.
+// at fails the test unless the next attempt has that approach and is due in exactly that many
+// steps.
 func at(steps int, approach Approach) event {
 	return func(s *scenario) {
 		s.t.Helper()
@@ -161,7 +164,7 @@ func as(approach Approach) event {
 	return func(s *scenario) {
 		s.t.Helper()
 		if s.approach != approach {
-			s.t.Errorf("the next attempt is of kind %d, want %d", s.approach, approach)
+			s.t.Errorf("the next attempt has approach %d, want %d", s.approach, approach)
 		}
 	}
 }
@@ -171,7 +174,7 @@ var polls = in(firstPoll, lastPoll)
 func none(s *scenario) {
 	s.t.Helper()
 	if _, _, ok := s.Next(); ok {
-		s.t.Error("somebody is to ask")
+		s.t.Error("an attempt is to come")
 	}
 }
 
@@ -182,7 +185,8 @@ func (s *scenario) play(events []event) {
 	}
 }
 
-// listening is a waiter that listens on all nodes and was refused by all, while as many others waited.
+// listening makes a waiter with subscriptions on all nodes, which all nodes refused while that many
+// other processes subscribed.
 func listening(others int) event {
 	return func(s *scenario) {
 		s.begin()
@@ -201,73 +205,117 @@ func TestEvents(t *testing.T) {
 		nodes, quorum int // 3 and 2 where it is 0
 		events        []event
 	}{
-		// The first attempt, and those who join meanwhile.
-		{name: "the first asks all at once", events: []event{at(0, AskAll)}},
-		{name: "nobody asks while an attempt is under way", events: []event{begin, joins(usual), none}},
-		{name: "the next one polls when the first got it, until subscriptions stand",
-			events: []event{joins(usual), acquires(time.Minute), in(5*ms, 15*ms), subscribed(0, 1), at(0, ProbeFirst)}},
-		{name: "the next one asks when the first gives up during its attempt", events: []event{joins(usual), begin, leaves, at(0, AskAll)}},
-		{name: "nobody is left", events: []event{leaves, none}},
+		// The first attempt, and the calls that join meanwhile.
+		{name: "the first attempt asks all nodes at once", events: []event{at(0, AskAll)}},
+		{name: "one attempt at a time", events: []event{begin, joins(usual), none}},
+		{name: "the next waiter polls after the first acquired, until subscriptions stand",
+			events: []event{joins(usual), acquires(time.Minute), in(5*ms, 15*ms), subscribed(0, 1),
+				at(0, ProbeFirst)}},
+		{name: "the next waiter attempts at once when the head leaves during its attempt",
+			events: []event{joins(usual), begin, leaves, at(0, AskAll)}},
+		{name: "an empty queue makes no attempt", events: []event{leaves, none}},
 
 		// A release counts when as many nodes have published it as the quorum size.
 		{name: "1 of 1 is a release", nodes: 1, quorum: 1, events: []event{listening(0), messages(0), in(0, 0)}},
-		{name: "2 of 3 are a release", events: []event{listening(0), messages(0), in(1, 4*step), as(ProbeFirst), messages(2), at(0, AskAll)}},
-		{name: "the same node twice is no second node", events: []event{listening(0), messages(0, 0), in(1, 4*step), as(ProbeFirst)}},
-		{name: "2 of 5 are none", nodes: 5, quorum: 3, events: []event{listening(0), messages(0, 1), in(1, 4*step), messages(4), at(0, AskAll)}},
-		{name: "all of 3, and only the probe keeps order", quorum: 3, events: []event{listening(0), messages(0, 1), in(1, 4*step), messages(2), at(0, ProbeFirst)}},
+		{name: "2 of 3 are a release",
+			events: []event{listening(0), messages(0), in(1, 4*step), as(ProbeFirst), messages(2), at(0, AskAll)}},
+		{name: "the same node twice is no second node",
+			events: []event{listening(0), messages(0, 0), in(1, 4*step), as(ProbeFirst)}},
+		{name: "2 of 5 are none", nodes: 5, quorum: 3,
+			events: []event{listening(0), messages(0, 1), in(1, 4*step), messages(4), at(0, AskAll)}},
+		{name: "all of 3, and only the probe keeps order", quorum: 3,
+			events: []event{listening(0), messages(0, 1), in(1, 4*step), messages(2), at(0, ProbeFirst)}},
 		{name: "the rest of a release is no other", nodes: 5, quorum: 3,
 			events: []event{listening(0), messages(0, 1, 2), refused(AskAll, heldBy(0)), messages(3, 4), polls}},
-		{name: "a release during the attempt leads to another", events: []event{listening(0), begin, messages(0, 1), ends(heldBy(0)), at(0, AskAll),
-			refused(AskAll, heldBy(0)), polls}},
-		{name: "what a node published while nobody listened to it counts no more", events: []event{listening(0), unsubscribed(2),
-			times(4, messages(0, 1)), subscribed(2), refused(AskAll, heldBy(0)), unsubscribed(0), messages(1, 2), in(0, 0)}},
+		{name: "a release during the attempt leads to another",
+			events: []event{listening(0), begin, messages(0, 1), ends(heldBy(0)), at(0, AskAll),
+				refused(AskAll, heldBy(0)), polls}},
+		{name: "messages from before a subscription count no more", events: []event{listening(0), unsubscribed(2),
+			times(4, messages(0, 1)), subscribed(2), refused(AskAll, heldBy(0)), unsubscribed(0),
+			messages(1, 2), in(0, 0)}},
 
 		// Positions.
-		{name: "the last of four lets three go first", events: []event{listening(3), messages(0, 1), at(3, ProbeFirst),
-			messages(0, 1), at(2, ProbeFirst), messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
-		{name: "a position is kept when others come", events: []event{listening(2), messages(0, 1), refused(ProbeFirst, heldBy(7)),
-			messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
-		{name: "a position falls when others go", events: []event{listening(7), refused(AskAll, heldBy(1)), messages(0, 1), at(1, ProbeFirst)}},
-		{name: "nobody waits for ten thousand", events: []event{listening(10_000), messages(0, 1), at(maxPosition, ProbeFirst)}},
-		{name: "a position counted while nothing was heard gives no right", events: []event{refused(AskAll, heldBy(0)), subscribed(0),
-			messages(0), subscribed(1), messages(0, 1), as(ProbeFirst)}},
-		{name: "in one process the next is as the first", events: []event{joins(usual), listening(0), messages(0, 1), acquires(time.Minute), polls,
-			messages(0, 1), at(0, AskAll)}},
-		{name: "behind another process's waiters when one of ours had it", events: []event{joins(usual), listening(2), messages(0, 1), acquires(time.Minute),
-			messages(0, 1), at(2, ProbeFirst)}},
+		{name: "the last of four lets three releases pass",
+			events: []event{listening(3), messages(0, 1), at(3, ProbeFirst),
+				messages(0, 1), at(2, ProbeFirst), messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
+		{name: "a position does not rise",
+			events: []event{listening(2), messages(0, 1), refused(ProbeFirst, heldBy(7)),
+				messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
+		{name: "a position falls with the number of subscribers",
+			events: []event{listening(7), refused(AskAll, heldBy(1)), messages(0, 1), at(1, ProbeFirst)}},
+		{name: "a position costs at most maxPosition steps",
+			events: []event{listening(10_000), messages(0, 1), at(maxPosition, ProbeFirst)}},
+		{name: "a position counted without subscriptions leads to a probe",
+			events: []event{refused(AskAll, heldBy(0)), subscribed(0),
+				messages(0), subscribed(1), messages(0, 1), as(ProbeFirst)}},
+		{name: "the next waiter of the process starts at position 0 without other processes",
+			events: []event{joins(usual), listening(0), messages(0, 1), acquires(time.Minute), polls,
+				messages(0, 1), at(0, AskAll)}},
+		{name: "after an acquisition the next waiter is behind the other processes",
+			events: []event{joins(usual), listening(2), messages(0, 1), acquires(time.Minute),
+				messages(0, 1), at(2, ProbeFirst)}},
 
-		// Who was refused.
-		{name: "by the probe node alone", events: []event{listening(0), refused(ProbeFirst, with(heldBy(0), left(0))), at(probeRefusalSteps, AskAll)}},
-		{name: "by the probe node where all are needed", quorum: 3, events: []event{listening(0), refused(ProbeFirst, heldBy(0)), polls}},
-		{name: "until the lease ends", events: []event{listening(3), refused(AskAll, with(heldBy(3), left(30*ms))), in(30*ms+1, 31*ms+3*step), as(AskAll)}},
-		{name: "until the lease of one of ours ends", events: []event{joins(usual), listening(0), messages(0, 1), acquires(30 * ms), in(30*ms+1, 31*ms+3*step)}},
-		{name: "a split vote", events: []event{listening(0), refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step), as(ProbeFirst)}},
-		{name: "the backoff after split votes is bounded", events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1)))),
-			in(step/2, step/2+maxBackoff)}},
-		{name: "a split vote and the end of the lease", events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1), left(5*ms)))), in(1, 6*ms)}},
-		{name: "a release ends the backoff", events: []event{listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))), messages(0, 1), at(0, AskAll),
-			refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
+		// Refusals.
+		{name: "by the probe node alone",
+			events: []event{listening(0), refused(ProbeFirst, with(heldBy(0), left(0))),
+				at(probeRefusalSteps, AskAll)}},
+		{name: "by the probe node where all are needed", quorum: 3,
+			events: []event{listening(0), refused(ProbeFirst, heldBy(0)), polls}},
+		{name: "until the lease ends",
+			events: []event{listening(3), refused(AskAll, with(heldBy(3), left(30*ms))),
+				in(30*ms+1, 31*ms+3*step), as(AskAll)}},
+		{name: "until the lease of another waiter of the process ends",
+			events: []event{joins(usual), listening(0), messages(0, 1), acquires(30 * ms),
+				in(30*ms+1, 31*ms+3*step)}},
+		{name: "a split vote",
+			events: []event{listening(0), refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step),
+				as(ProbeFirst)}},
+		{name: "the backoff after split votes is bounded",
+			events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1)))),
+				in(step/2, step/2+maxBackoff)}},
+		{name: "a split vote and the end of the lease",
+			events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1), left(5*ms)))),
+				in(1, 6*ms)}},
+		{name: "a release ends the backoff",
+			events: []event{listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))), messages(0, 1),
+				at(0, AskAll),
+				refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
 
 		// Subscriptions.
-		{name: "enough come to stand", nodes: 5, quorum: 3, events: []event{refused(AskAll, with(heldBy(0), left(time.Minute))), passes(1), subscribed(4, 2),
-			in(1, 15*ms), subscribed(0), at(0, ProbeFirst), refused(AskAll, heldBy(0)), subscribed(1), polls}},
-		{name: "enough come to stand during an attempt", events: []event{begin, subscribed(0, 2), ends(heldBy(0)), at(0, ProbeFirst), refused(AskAll, heldBy(0)), polls}},
+		{name: "enough come to stand", nodes: 5, quorum: 3,
+			events: []event{refused(AskAll, with(heldBy(0), left(time.Minute))), passes(1), subscribed(4, 2),
+				in(1, 15*ms), subscribed(0), at(0, ProbeFirst), refused(AskAll, heldBy(0)), subscribed(1), polls}},
+		{name: "enough come to stand during an attempt",
+			events: []event{begin, subscribed(0, 2), ends(heldBy(0)), at(0, ProbeFirst),
+				refused(AskAll, heldBy(0)), polls}},
 		{name: "enough are left", events: []event{listening(0), unsubscribed(0), polls}},
-		{name: "too few are left", events: []event{listening(0), unsubscribed(0), unsubscribed(1), in(5*ms, 15*ms), refused(AskAll, heldBy(0)), in(5*ms, 25*ms),
-			subscribed(0), at(0, ProbeFirst), refused(AskAll, heldBy(0)), polls}},
-		{name: "too few during an attempt", events: []event{listening(0), begin, unsubscribed(0), unsubscribed(1), ends(heldBy(0)), in(5*ms, 15*ms)}},
+		{name: "too few are left",
+			events: []event{listening(0), unsubscribed(0), unsubscribed(1), in(5*ms, 15*ms),
+				refused(AskAll, heldBy(0)), in(5*ms, 25*ms),
+				subscribed(0), at(0, ProbeFirst), refused(AskAll, heldBy(0)), polls}},
+		{name: "too few during an attempt",
+			events: []event{listening(0), begin, unsubscribed(0), unsubscribed(1), ends(heldBy(0)),
+				in(5*ms, 15*ms)}},
 
 		// Nodes that fail.
-		{name: "nodes that fail are asked again soon", events: []event{listening(0), refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms), as(AskAll)}},
-		{name: "and less and less often", events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable))), in(5*ms, 205*ms)}},
-		{name: "and when a quarantine ends", events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable, left(3*ms)))), in(0, 4*ms)}},
+		{name: "unavailable nodes: after the retry time",
+			events: []event{listening(0), refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms),
+				as(AskAll)}},
+		{name: "unavailable nodes: the retry time grows",
+			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable))), in(5*ms, 205*ms)}},
+		{name: "unavailable nodes: by the end of the quarantine",
+			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable, left(3*ms)))), in(0, 4*ms)}},
 
-		// The bounds of those who wait: 2.5 to 5 times the longer one, where a release can be heard.
-		{name: "a more eager waiter is not bound by the head", events: []event{settings(patient), listening(0), in(150*time.Minute, 300*time.Minute),
-			joins(usual), polls, refused(AskAll, heldBy(0)), polls}},
-		{name: "nor by a head that has left", events: []event{settings(patient), listening(0), joins(usual), leaves, polls}},
-		{name: "a patient one behind an eager head changes nothing", events: []event{listening(0), joins(patient), polls}},
-		{name: "what an eager one had is gone with it", events: []event{joins(patient), leaves, listening(0), in(150*time.Minute, 300*time.Minute)}},
+		// The shortest retry bounds of the waiters: a poll comes after 2.5 to 5 times the longer
+		// one.
+		{name: "shorter bounds behind the head",
+			events: []event{settings(longRetry), listening(0), in(150*time.Minute, 300*time.Minute),
+				joins(usual), polls, refused(AskAll, heldBy(0)), polls}},
+		{name: "shorter bounds behind a head that left",
+			events: []event{settings(longRetry), listening(0), joins(usual), leaves, polls}},
+		{name: "longer bounds behind the head", events: []event{listening(0), joins(longRetry), polls}},
+		{name: "the shorter bounds leave",
+			events: []event{joins(longRetry), leaves, listening(0), in(150*time.Minute, 300*time.Minute)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.nodes == 0 {
@@ -281,7 +329,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Waiters leave from wherever they stand, and the order of the others stays.
+// Waiters leave from any place, and the order of the others stays.
 func TestFIFO(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	s := newScenario(t, 3, 2)
@@ -303,7 +351,7 @@ func TestFIFO(t *testing.T) {
 		}
 		head, _, ok := s.Next()
 		if ok != (len(order) > 0) || ok && head != order[0] || s.Empty() == ok {
-			t.Fatalf("the head is not the one that came first of %d", len(order))
+			t.Fatalf("the head is not the first of %d waiters", len(order))
 		}
 	}
 	for _, w := range order {
@@ -331,8 +379,8 @@ func TestBackoffDoubles(t *testing.T) {
 	}
 }
 
-// Beside a holder of a bare quorum waiters get the vote that it lacks, give it back, and so wake each other. They must not do so
-// as fast as contenders.
+// Beside a holder of a bare quorum waiters get the vote that it lacks, give it back, and so wake
+// each other. The backoff must slow that down.
 func TestBareQuorum(t *testing.T) {
 	s := newScenario(t, 3, 2)
 	listening(7)(s)
@@ -347,7 +395,7 @@ func TestBareQuorum(t *testing.T) {
 		}
 		attempts++
 		s.Refused(r, s.at())
-		s.Message(2, s.at()) // another's vote, given back
+		s.Message(2, s.at()) // a vote given back by another process
 	}
 	if attempts > 100 {
 		t.Errorf("%d attempts in 10s", attempts)
@@ -357,7 +405,8 @@ func TestBareQuorum(t *testing.T) {
 	in(0, maxPosition*step)(s)
 }
 
-// The retry time grows to its bound while nothing can be heard, and begins anew when another one has got the lock.
+// The retry time grows to its bound while no release can be heard, and starts anew after an
+// acquisition.
 func TestRetryGrows(t *testing.T) {
 	for _, r := range []Result{heldBy(0), with(heldBy(0), unavailable)} {
 		s := newScenario(t, 3, 2)
@@ -370,7 +419,7 @@ func TestRetryGrows(t *testing.T) {
 			}
 		}
 		if mean < usual.Max/4 || mean > usual.Max {
-			t.Errorf("it asks every %v in the end", mean)
+			t.Errorf("the retry time is %v in the end", mean)
 		}
 		joins(usual)(s)
 		acquires(time.Minute)(s)
@@ -378,8 +427,8 @@ func TestRetryGrows(t *testing.T) {
 	}
 }
 
-// Whatever is heard, missed and answered, in whatever order, somebody asks within the time of a poll.
-func TestSomebodyAlwaysAsks(t *testing.T) {
+// After any sequence of events, the next attempt is due within the time of a poll.
+func TestAnAttemptIsAlwaysDue(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		nodes := []int{1, 3, 5}[seed%3]
@@ -395,7 +444,10 @@ func TestSomebodyAlwaysAsks(t *testing.T) {
 				joins(usual)(s)
 			}
 			if s.attempting {
-				s.Refused(Result{Held: rng.IntN(8) > 0, Wait: time.Duration(rng.IntN(31_000)-1000) * ms / 1000 * 1000, Votes: rng.IntN(quorum), Listeners: rng.IntN(40)}, s.at())
+				s.Refused(Result{
+					Held: rng.IntN(8) > 0, Wait: time.Duration(rng.IntN(31_000)-1000) * ms,
+					Votes: rng.IntN(quorum), Listeners: rng.IntN(40),
+				}, s.at())
 			}
 			switch rng.IntN(8) {
 			case 0, 1:
@@ -432,10 +484,10 @@ func ExampleQueue() {
 	q.Join(&first, Retry{10 * time.Millisecond, 200 * time.Millisecond}, at)
 	q.Join(&second, Retry{10 * time.Millisecond, 200 * time.Millisecond}, at)
 	_, due := q.Begin(&first, at)
-	fmt.Println("the first asks:", due)
+	fmt.Println("the first attempts:", due)
 	_, due = q.Begin(&second, at)
-	fmt.Println("the second asks:", due)
+	fmt.Println("the second attempts:", due)
 	// Output:
-	// the first asks: true
-	// the second asks: false
+	// the first attempts: true
+	// the second attempts: false
 }

@@ -1,0 +1,326 @@
+package waiting
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// contention simulates processes that contend for one lock, each with a queue of its own, in
+// simulated time. A node is no more than an owner and the end of its lease.
+type contention struct {
+	rng    *rand.Rand
+	now    clock.Instant
+	events simEvents
+	order  int
+
+	quorum int
+	loss   float64 // of messages
+	death  float64 // of holders
+	nodes  []simNode
+	all    []*contender
+
+	owners  int
+	holder  *contender
+	freed   clock.Instant // when the last holder released the lock, or its lease ended
+	gaps    []time.Duration
+	calls   int
+	overlap bool
+}
+
+type simNode struct {
+	owner      int // 0 for none
+	until      clock.Instant
+	subscribed map[*contender]bool
+}
+
+// contender acquires the lock, holds it, pauses, and starts again. It is the only waiter of its
+// process.
+type contender struct {
+	contention  *contention
+	queue       *Queue // of its own; nil while it does not want the lock
+	waiter      Waiter
+	subscribed  bool // or has sent the requests
+	since       clock.Instant
+	held        int
+	longestWait time.Duration
+}
+
+type simEvent struct {
+	at    clock.Instant
+	order int
+	do    func()
+}
+
+type simEvents []simEvent
+
+func (e simEvents) Len() int { return len(e) }
+func (e simEvents) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
+}
+func (e simEvents) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *simEvents) Push(x any)   { *e = append(*e, x.(simEvent)) }
+func (e *simEvents) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+const (
+	simLease = 300 * time.Millisecond
+	simHold  = time.Millisecond
+	simAway  = 5 * time.Millisecond
+	simStep  = time.Millisecond
+)
+
+func newContention(seed uint64, contenders, nodes, quorum int, loss, death float64) *contention {
+	c := &contention{
+		rng: rand.New(rand.NewPCG(seed, 1)), now: clock.Instant(time.Hour),
+		quorum: quorum, loss: loss, death: death, nodes: make([]simNode, nodes),
+	}
+	c.freed = c.now
+	for i := range c.nodes {
+		c.nodes[i].subscribed = map[*contender]bool{}
+	}
+	for range contenders {
+		one := &contender{contention: c}
+		c.all = append(c.all, one)
+		c.after(c.upTo(simAway), one.arrive)
+	}
+	return c
+}
+
+func (c *contention) upTo(most time.Duration) time.Duration {
+	return time.Duration(c.rng.Int64N(int64(most)))
+}
+
+// trip returns the random time that a message takes to or from a node.
+func (c *contention) trip() time.Duration { return 50*time.Microsecond + c.upTo(200*time.Microsecond) }
+
+func (c *contention) after(d time.Duration, do func()) {
+	c.order++
+	heap.Push(&c.events, simEvent{c.now.Add(d), c.order, do})
+}
+
+func (c *contention) run(d time.Duration) {
+	for end := c.now.Add(d); len(c.events) > 0 && c.events[0].at < end; {
+		e := heap.Pop(&c.events).(simEvent)
+		c.now = e.at
+		e.do()
+	}
+}
+
+func (c *contention) at() Moment { return Moment{c.now, simStep} }
+
+func (one *contender) arrive() {
+	c := one.contention
+	one.since = c.now
+	one.queue = new(Queue)
+	one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
+	one.queue.Join(&one.waiter, usual, c.at())
+	one.begin()
+}
+
+// begin makes an attempt if one is due, or else runs again when one will be.
+func (one *contender) begin() {
+	c, q := one.contention, one.queue
+	if approach, due := q.Begin(&one.waiter, c.at()); due {
+		one.attempt(approach)
+		return
+	}
+	if _, next, ok := q.Next(); ok {
+		c.after(next.Sub(c.now), func() {
+			if _, now, ok := q.Next(); ok && one.queue == q && now == next {
+				one.begin()
+			}
+		})
+	}
+}
+
+// dispatch passes an event to the queue, and begins anew where that moved the next attempt.
+func (one *contender) dispatch(what func(q *Queue)) {
+	_, before, _ := one.queue.Next()
+	what(one.queue)
+	if _, next, ok := one.queue.Next(); ok && next != before {
+		one.begin()
+	}
+}
+
+func (one *contender) attempt(approach Approach) {
+	c := one.contention
+	begun := c.now
+	c.owners++
+	owner, granted := c.owners, []int{}
+	left, r := len(c.nodes), Result{Held: true, Wait: -1}
+	var waits []time.Duration
+	var send func(i int)
+	answer := func(i int, yes bool, wait time.Duration, subscribed int) {
+		r.Listeners = max(r.Listeners, subscribed)
+		if waits = append(waits, wait); yes {
+			granted = append(granted, i)
+		}
+		left--
+		if approach == ProbeFirst && i == 0 {
+			if !yes {
+				left = 0
+			}
+			for j := 1; j < len(c.nodes) && yes; j++ {
+				send(j)
+			}
+		}
+		if left > 0 {
+			return
+		}
+		if len(granted) >= c.quorum {
+			one.hold(owner, granted, begun)
+			return
+		}
+		slices.Sort(waits)
+		if len(waits) >= c.quorum {
+			r.Wait = waits[c.quorum-1]
+		}
+		r.Votes = len(granted)
+		for _, i := range granted {
+			c.release(i, owner)
+		}
+		one.refused(r)
+	}
+	send = func(i int) {
+		c.calls++
+		c.after(c.trip(), func() {
+			n, wait := &c.nodes[i], time.Duration(0)
+			yes := n.owner == 0 || n.until <= c.now
+			if yes {
+				n.owner, n.until = owner, c.now.Add(simLease)
+			} else {
+				wait = n.until.Sub(c.now)
+			}
+			subscribed := len(n.subscribed)
+			c.after(c.trip(), func() { answer(i, yes, wait, subscribed) })
+		})
+	}
+	send(0)
+	for i := 1; i < len(c.nodes) && approach == AskAll; i++ {
+		send(i)
+	}
+}
+
+func (one *contender) refused(r Result) {
+	c, q := one.contention, one.queue
+	if !one.subscribed {
+		one.subscribed = true
+		for i := range c.nodes {
+			c.after(c.trip(), func() {
+				if one.queue != q {
+					return
+				}
+				c.nodes[i].subscribed[one] = true
+				c.after(c.trip(), func() {
+					if one.queue == q {
+						one.dispatch(func(q *Queue) { q.Subscribed(i, c.at()) })
+					}
+				})
+			})
+		}
+	}
+	q.Refused(r, c.at())
+	one.begin()
+}
+
+func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
+	c := one.contention
+	one.queue.Acquired(simLease, c.at())
+	one.queue, one.subscribed = nil, false
+	for i := range c.nodes {
+		delete(c.nodes[i].subscribed, one)
+	}
+	if c.holder != nil {
+		c.overlap = true
+	}
+	one.held++
+	one.longestWait = max(one.longestWait, c.now.Sub(one.since))
+	c.gaps = append(c.gaps, c.now.Sub(max(c.freed, one.since)))
+	c.holder = one
+	holdTime := simHold
+	dies := c.rng.Float64() < c.death
+	if dies {
+		holdTime = begun.Add(simLease).Sub(c.now)
+	}
+	c.after(holdTime, func() {
+		c.holder, c.freed = nil, c.now
+		if !dies {
+			for _, i := range granted {
+				c.release(i, owner)
+			}
+		}
+		c.after(simAway, one.arrive)
+	})
+}
+
+func (c *contention) release(i, owner int) {
+	c.after(c.trip(), func() {
+		n := &c.nodes[i]
+		if n.owner != owner {
+			return
+		}
+		n.owner = 0
+		for _, one := range c.all { // in a fixed order, unlike the map
+			if q := one.queue; n.subscribed[one] && c.rng.Float64() >= c.loss {
+				c.after(c.trip(), func() {
+					if one.queue == q {
+						one.dispatch(func(q *Queue) { q.Message(i, c.at()) })
+					}
+				})
+			}
+		}
+	})
+}
+
+// The time between a release and the next acquisition stays short, and is bounded by a poll or a
+// lease when messages or holders are lost. Every contender acquires the lock.
+func TestContention(t *testing.T) {
+	for _, c := range []struct {
+		loss, death float64
+		usual, most time.Duration // that the lock is free: the median, the longest
+		lasts       time.Duration
+	}{
+		{loss: 0, usual: 2 * time.Millisecond, most: 100 * time.Millisecond, lasts: 2 * time.Second},
+		{loss: 0.3, usual: 10 * time.Millisecond, most: 1200 * time.Millisecond, lasts: 4 * time.Second},
+		{loss: 1, usual: 500 * time.Millisecond, most: 1200 * time.Millisecond, lasts: time.Minute},
+		{loss: 0.1, death: 0.1, usual: 10 * time.Millisecond, most: 1200 * time.Millisecond, lasts: 20 * time.Second},
+	} {
+		for _, rule := range []struct{ nodes, quorum int }{{3, 2}, {5, 3}, {3, 3}} {
+			for _, contenders := range []int{2, 8} {
+				name := fmt.Sprintf("%d of %d, %d contenders, %v messages lost, %v holders die",
+					rule.quorum, rule.nodes, contenders, c.loss, c.death)
+				t.Run(name, func(t *testing.T) {
+					w := newContention(uint64(contenders), contenders, rule.nodes, rule.quorum, c.loss, c.death)
+					w.run(c.lasts)
+					gaps := slices.Sorted(slices.Values(w.gaps))
+					usual, most := gaps[len(gaps)/2], gaps[len(gaps)-1]
+					least, longest := w.all[0].held, time.Duration(0)
+					for _, one := range w.all {
+						least, longest = min(least, one.held), max(longest, one.longestWait)
+					}
+					t.Logf("%d acquisitions, %.1f calls each; free %v, at most %v; least %d, longest wait %v",
+						len(gaps), float64(w.calls)/float64(len(gaps)), usual, most, least, longest)
+					if w.overlap {
+						t.Error("two holders")
+					}
+					if usual > c.usual || most > c.most {
+						t.Errorf("the lock was free for %v, at most %v; want %v, at most %v",
+							usual, most, c.usual, c.most)
+					}
+					if least == 0 {
+						t.Error("a contender never acquired the lock")
+					}
+				})
+			}
+		}
+	}
+}
