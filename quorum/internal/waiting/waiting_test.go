@@ -228,6 +228,8 @@ func TestEvents(t *testing.T) {
 		{name: "a position is kept when others come", events: []event{listening(2), messages(0, 1), refused(ProbeFirst, heldBy(7)),
 			messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
 		{name: "a position falls when others go", events: []event{listening(7), refused(AskAll, heldBy(1)), messages(0, 1), at(1, ProbeFirst)}},
+		{name: "a release during the attempt lowers the position, too", events: []event{listening(5), begin, messages(0, 1), ends(heldBy(7)), at(4, ProbeFirst),
+			messages(0, 1), at(3, ProbeFirst)}},
 		{name: "nobody waits for ten thousand", events: []event{listening(10_000), messages(0, 1), at(maxPosition, ProbeFirst)}},
 		{name: "a position counted while nothing was heard gives no right", events: []event{refused(AskAll, heldBy(0)), subscribed(0),
 			messages(0), subscribed(1), messages(0, 1), as(ProbeFirst)}},
@@ -247,6 +249,8 @@ func TestEvents(t *testing.T) {
 		{name: "a split vote and the end of the lease", events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1), left(5*ms)))), in(1, 6*ms)}},
 		{name: "a release ends the backoff", events: []event{listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))), messages(0, 1), at(0, AskAll),
 			refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
+		{name: "an acquisition ends the backoff", events: []event{joins(usual), listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))),
+			acquires(time.Minute), refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
 
 		// Subscriptions.
 		{name: "enough come to stand", nodes: 5, quorum: 3, events: []event{refused(AskAll, with(heldBy(0), left(time.Minute))), passes(1), subscribed(4, 2),
