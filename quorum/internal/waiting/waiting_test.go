@@ -231,6 +231,8 @@ func TestEvents(t *testing.T) {
 		{name: "a release during the attempt lowers the position, too", events: []event{listening(5), begin, messages(0, 1), ends(heldBy(7)), at(4, ProbeFirst),
 			messages(0, 1), at(3, ProbeFirst)}},
 		{name: "nobody waits for ten thousand", events: []event{listening(10_000), messages(0, 1), at(maxPosition, ProbeFirst)}},
+		{name: "nor after a refusal by the probe node", events: []event{listening(10_000), refused(ProbeFirst, heldBy(10_000)), at(aloneSteps+maxPosition, AskAll)}},
+		{name: "nor after a message that is no release", events: []event{listening(10_000), messages(0), in(1, (2+maxPosition)*step), as(ProbeFirst)}},
 		{name: "a position counted while nothing was heard gives no right", events: []event{refused(AskAll, heldBy(0)), subscribed(0),
 			messages(0), subscribed(1), messages(0, 1), as(ProbeFirst)}},
 		{name: "in one process the next is as the first", events: []event{joins(usual), listening(0), messages(0, 1), acquires(time.Minute), polls,
