@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
@@ -61,14 +62,16 @@ func (a *attempt) commit(ctx context.Context) bool {
 	if ctx.Err() != nil || !a.isWon() || a.cause != nil {
 		return false
 	}
+	h.first.begin(ctx) // before any mutex is locked: ctx is the caller's code
 	switch {
-	case h.core.schedule.add(&h.entry, func() bool { return h.holdUnlessLate(ctx) }):
+	case h.core.schedule.add(&h.entry, h.holdUnlessLate):
 		return true
 	case h.core.isClosed():
 		a.cause = ErrClosed
 	default:
 		a.cause = h.whyLate()
 	}
+	h.first.cancel(ErrNotAcquired)
 	return false
 }
 
@@ -77,23 +80,21 @@ func (h *hold) whyLate() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	what := "the lease"
-	if h.deadline == h.maxHoldEnd {
+	if h.maxHoldEnd != clock.Never && h.deadline == h.maxHoldEnd {
 		what = fmt.Sprintf("its max hold of %v", h.set.maxHold)
 	}
 	return detail(what + " was over before enough nodes had granted it")
 }
 
 // holdUnlessLate puts the hold in phase held, unless its deadline has passed.
-func (h *hold) holdUnlessLate(ctx context.Context) bool {
+func (h *hold) holdUnlessLate() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.first.begin(ctx)
 	if h.set.maxHold > 0 {
 		h.maxHoldEnd = h.requestedAt.Add(h.set.maxHold)
 	}
 	h.refreshLocked()
 	if !h.core.clock.Now().Before(h.deadline) {
-		h.first.cancel(ErrNotAcquired)
 		return false
 	}
 	h.phase = held

@@ -194,3 +194,14 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 		v.hold.mu.Unlock()
 	}
 }
+
+// A node in quarantine keeps the grant no longer, and is not asked again before the next renewals: it would say the same.
+func TestQuarantinedNodeIsAskedWithTheNextRenewals(t *testing.T) {
+	a, _ := heldHold(t, time.Second)
+	h := a.hold
+	v := &h.votes[0]
+	said := v.regrantedLocked(pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: time.Second}}, RunID: "one", Sent: true}, h.deadline)
+	if said != quarantined || v.until != clock.Never || h.validLocked() || v.forgot {
+		t.Errorf("answer %d, believed until %v, valid %v, asked again at once %v", said, v.until, h.validLocked(), v.forgot)
+	}
+}

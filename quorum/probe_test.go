@@ -1,7 +1,9 @@
 package quorum
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -55,5 +57,48 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 			t.Errorf("it waited for the probe node for %v", took)
 		}
 		c.unlock(lock)
+	})
+}
+
+// Every node is asked once: the probe node is not asked again with the others when it has not answered.
+func TestNoNodeIsAskedTwice(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
+		calls := c.calls.Load()
+		c.before(h.probeNode(), func() { time.Sleep(time.Second / 2) })
+		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		if lock == nil {
+			t.Fatal(r.err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if asked := c.calls.Load() - calls; asked != 3 {
+			t.Errorf("%d calls of 3 nodes", asked)
+		}
+		c.unlock(lock)
+	})
+}
+
+// An attempt whose context ends while it probes asks no other node.
+func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
+		frozen := make(chan struct{})
+		c.before(h.probeNode(), func() { <-frozen })
+		calls := c.calls.Load()
+		ctx, cancel := context.WithTimeout(t.Context(), minStep)
+		defer cancel()
+		if lock, _ := l.core.attempt(ctx, l.set, []string{"a"}, waiting.ProbeFirst); lock != nil {
+			t.Error("it has the lock")
+		}
+		synctest.Wait()
+		if asked := c.calls.Load() - calls; asked != 1 {
+			t.Errorf("%d nodes were asked, want the probe node alone", asked)
+		}
+		close(frozen)
+		synctest.Wait()
+		c.wantNoOwners(l)
 	})
 }

@@ -65,7 +65,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	}
 	failure, _ := err.(*Error)
 	if failure == nil {
-		failure = &Error{Op: "lock", Names: names, causes: contextError(ctx)}
+		failure = &Error{Op: "lock", Names: slices.Clone(names), causes: contextError(ctx)}
 		if failure.causes == nil {
 			failure.causes = []error{ErrLost}
 		}

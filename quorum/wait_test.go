@@ -631,3 +631,56 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 		c.wantNoQueues(l)
 	})
 }
+
+// A queue is used again only when no subscriber knows it: messages of its old names would wake the new ones.
+func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.unlock(c.lock(l, "a"))
+		if l.waitlist.free == nil {
+			t.Error("a queue that nobody waited in is thrown away")
+		}
+		held := c.lock(c.process(), "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan turned, 1)
+		queueUp(ctx, l, 0, left, "a")
+		used := l.waitlist.queues[newNameSet([]string{"a"})]
+		cancel()
+		<-left
+		if l.waitlist.free == used {
+			t.Error("a queue that has subscribers is to be used again")
+		}
+		c.unlock(held)
+		c.empty(l)
+	})
+}
+
+// Who gives up is told what all nodes said, rather than what the probe node did, unless nodes have failed since.
+func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, names := c.process(), []string{"a"}
+		w := l.waitlist.join(l.set.retry, names)
+		defer w.leave()
+		var want *Error
+		for _, attempt := range []struct {
+			approach waiting.Approach
+			held     bool
+			told     bool
+		}{
+			{waiting.ProbeFirst, true, true}, // there is nothing else to tell
+			{waiting.AskAll, true, true},
+			{waiting.ProbeFirst, true, false},
+			{waiting.ProbeFirst, false, true},
+			{waiting.AskAll, true, true},
+		} {
+			r := &attemptResult{Result: waiting.Result{Held: attempt.held, Wait: -1}, err: &Error{}, approach: attempt.approach}
+			if attempt.told {
+				want = r.err
+			}
+			w.refused(names, r)
+			if w.lastError() != want {
+				t.Errorf("after %+v another error is told", attempt)
+			}
+		}
+	})
+}

@@ -241,7 +241,7 @@ func (q *Queue) Refused(r Result, at Moment) {
 	case q.approach == ProbeFirst && q.quorum < q.nodes:
 		// Most likely another process has the lock, but the probe node may be alone in refusing.
 		q.disagreements++
-		wait := time.Duration(probeRefusalSteps+q.position) * at.Step
+		wait := q.steps(probeRefusalSteps, at.Step)
 		q.attemptAt(AskAll, at.Now.Add(max(wait, q.backoff(at.Step))))
 	default:
 		// Not 0: a passing vote for another owner can make all nodes refuse once.
@@ -294,7 +294,7 @@ func (q *Queue) Message(node int, at Moment) {
 		return
 	}
 	// The other nodes may be dead, or their messages lost.
-	wait := max(time.Duration(2+q.position)*at.Step, q.backoff(at.Step))
+	wait := max(q.steps(2, at.Step), q.backoff(at.Step))
 	if soon := at.Now.Add(wait); soon.Before(q.next) {
 		q.attemptAt(ProbeFirst, soon)
 	}
@@ -308,11 +308,16 @@ func (q *Queue) attemptAfterRelease(at Moment) {
 	if q.position == 0 && q.ranked && q.quorum < q.nodes {
 		approach = AskAll
 	}
-	q.attemptAt(approach, at.Now.Add(time.Duration(min(q.position, maxPosition))*at.Step))
+	q.attemptAt(approach, at.Now.Add(q.steps(0, at.Step)))
 	q.position = max(q.position-1, 0)
 }
 
 // attemptAt schedules the next attempt.
+// steps is the time of so many steps and one for each position.
+func (q *Queue) steps(more int, step time.Duration) time.Duration {
+	return time.Duration(more+min(q.position, maxPosition)) * step
+}
+
 func (q *Queue) attemptAt(approach Approach, at clock.Instant) { q.next, q.approach = at, approach }
 
 // subscriptionsStand reports whether a release will be heard: every quorum that publishes it has a
@@ -328,7 +333,7 @@ func (q *Queue) poll(lease, step time.Duration) time.Duration {
 	most := 5 * q.retryBounds().Max
 	wait := most/2 + q.jitter(most/2)
 	if lease >= 0 {
-		wait = min(wait, lease+time.Millisecond+time.Duration(min(q.position, maxPosition))*step)
+		wait = min(wait, lease+time.Millisecond+q.steps(0, step))
 	}
 	return wait
 }

@@ -245,6 +245,13 @@ func TestEvents(t *testing.T) {
 			events: []event{listening(7), refused(AskAll, heldBy(1)), messages(0, 1), at(1, ProbeFirst)}},
 		{name: "a position costs at most maxPosition steps",
 			events: []event{listening(10_000), messages(0, 1), at(maxPosition, ProbeFirst)}},
+		{name: "nor more after a refusal by the probe node",
+			events: []event{listening(10_000), refused(ProbeFirst, heldBy(10_000)), at(probeRefusalSteps+maxPosition, AskAll)}},
+		{name: "nor more after a message that is no release",
+			events: []event{listening(10_000), messages(0), in(1, (2+maxPosition)*step), as(ProbeFirst)}},
+		{name: "a release during the attempt lowers the position, too",
+			events: []event{listening(5), begin, messages(0, 1), ends(heldBy(7)), at(4, ProbeFirst),
+				messages(0, 1), at(3, ProbeFirst)}},
 		{name: "a position counted without subscriptions leads to a probe",
 			events: []event{refused(AskAll, heldBy(0)), subscribed(0),
 				messages(0), subscribed(1), messages(0, 1), as(ProbeFirst)}},
@@ -280,6 +287,9 @@ func TestEvents(t *testing.T) {
 			events: []event{listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))), messages(0, 1),
 				at(0, AskAll),
 				refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
+		{name: "an acquisition ends the backoff",
+			events: []event{joins(usual), listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))),
+				acquires(time.Minute), refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
 
 		// Subscriptions.
 		{name: "enough come to stand", nodes: 5, quorum: 3,
