@@ -18,7 +18,8 @@
 // [Node.Pipe], [Node.Subscriptions] and [Node.Identify] are for package quorum.
 //
 // The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
-// info.go, log.go, server.go, node.go, check.go.
+// info.go, log.go, server.go, node.go, check.go. (Only the constant [Unnamed] of node.go is used
+// above it, in server.go.)
 package node
 
 import (

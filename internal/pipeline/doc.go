@@ -30,5 +30,6 @@
 //   - A release that is set aside goes out again with a growing pause, and delays no other call.
 //
 // The files, each of which uses only those above it: request.go, conn.go, retry.go, state.go,
-// setaside.go, serve.go, connect.go, pipe.go.
+// setaside.go, serve.go, connect.go, pipe.go. (Only the types of request.go and retry.go name each
+// other.)
 package pipeline
