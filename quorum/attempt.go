@@ -175,7 +175,7 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 			waits = append(waits, n.wait)
 		}
 	}
-	if len(waits) >= h.core.need {
+	if len(waits) >= h.core.need && a.verdict != won { // a won attempt failed for another reason
 		slices.Sort(waits)
 		r.Wait = waits[h.core.need-1]
 	}

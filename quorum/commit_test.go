@@ -234,7 +234,7 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 func (c *cluster) rivalHas(l *Locker, masters ...int) {
 	c.t.Helper()
 	for _, i := range masters {
-		call := scripts.Acquire(scripts.AcquireArgs{Names: scriptNames([]string{"a"}), Owner: scripts.OwnerOf("rival"), Level: 1,
+		call := scripts.Acquire(scripts.AcquireArgs{Names: scriptNames([]string{"a"}), Owner: scripts.OwnerOf("rival:1"), Level: 1,
 			Lease: l.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: 1})
 		if r := l.core.nodes[i].Pipe("a").Do(c.t.Context(), call); r.Err != nil {
 			c.t.Fatal(r.Err)

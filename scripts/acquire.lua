@@ -34,7 +34,7 @@ for i = 3, #KEYS, 2 do
       mine = mine + 1
     else
       if ttl == -1 or call('HLEN', KEYS[i]) > 1 then
-        local other, wrong = lockAt(KEYS[i], ttl)
+        local other, wrong = lockAt(KEYS[i])
         if not other then
           return wrong
         end

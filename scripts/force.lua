@@ -8,7 +8,7 @@
 
 local ttl = call('PTTL', KEYS[1])
 if ttl ~= -2 then
-  local owner, wrong = lockAt(KEYS[1], ttl)
+  local owner, wrong = lockAt(KEYS[1])
   if not owner then
     return wrong
   end

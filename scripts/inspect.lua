@@ -12,7 +12,7 @@ local owner, level, ttl = '', '', call('PTTL', KEYS[2])
 if ttl == -2 then
   ttl = 0
 else
-  owner, level = lockAt(KEYS[2], ttl)
+  owner, level = lockAt(KEYS[2])
   if not owner then
     return level -- the error
   end

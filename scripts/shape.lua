@@ -2,21 +2,20 @@
 -- find a hash of an application at a name.
 --
 -- A lock is a hash of one field. Its value, the level, is a positive decimal number of at most 9
--- digits. The field is the owner. It ends in a colon and digits (<locker>:<number>, Redisson's
--- <uuid>:<thread>), or else the key has a time to live, as every lock has until an operator removes
--- it (PERSIST). It has at most 1024 bytes.
+-- digits. The field is the owner. It has at most 1024 bytes, and ends in a colon and digits
+-- (<locker>:<number>, Redisson's <uuid>:<thread>).
 
 local call = redis.call
 
--- lockAt returns the owner and the level of the lock at a key with that time to live in ms, or nil
--- and an error where the hash is no lock. It is the only function here: to define one takes a
+-- lockAt returns the owner and the level of the lock at a key, or nil and an error where the hash is
+-- no lock. It is the only function here: to define one takes a
 -- hundredth of a grant's time.
-local function lockAt(key, ttl)
+local function lockAt(key)
   if call('HLEN', key) == 1 then
     local field = call('HGETALL', key)
     local owner, level = field[1], field[2]
     local counts = #level < 10 and string.find(level, '^[1-9]%d*$')
-    if counts and owner ~= '' and #owner <= 1024 and (ttl ~= -1 or string.find(owner, '.:%d+$')) then
+    if counts and #owner <= 1024 and string.find(owner, '.:%d+$') then
       return owner, level
     end
   end

@@ -20,7 +20,7 @@ func (k *keyspace) lockAt(key string) (owner, level string, err error) {
 	if fields == 1 {
 		for owner, level = range k.find(key).hash {
 		}
-		if levelsForm.MatchString(level) && owner != "" && len(owner) <= 1024 && (k.pttl(key) != -1 || ownersForm.MatchString(owner)) {
+		if levelsForm.MatchString(level) && len(owner) <= 1024 && ownersForm.MatchString(owner) {
 			return owner, level, nil
 		}
 	}

@@ -53,8 +53,8 @@ func (s *Subscriptions) serve(c *conn) error {
 			return
 		}
 		ch.confirmed = false
-		for _, subscriber := range ch.subscribers {
-			subscriber.OnUnsubscribed()
+		for _, sub := range ch.subscriptions {
+			sub.to.OnUnsubscribed()
 		}
 	})
 	s.mu.Unlock()
@@ -150,8 +150,8 @@ func (s *Subscriptions) handle(c *conn, kind, name string) (done bool, err error
 	}
 	if kind == "message" {
 		if ch := s.channels[name]; ch != nil {
-			for _, subscriber := range ch.subscribers {
-				subscriber.OnMessage()
+			for _, sub := range ch.subscriptions {
+				sub.to.OnMessage()
 			}
 		}
 		return false, nil
@@ -189,7 +189,7 @@ func (s *Subscriptions) subscribedLocked(c *conn, name string, confirmed bool) {
 	if c.confirmedSince.IsZero() {
 		c.confirmedSince = time.Now()
 	}
-	for _, subscriber := range ch.subscribers {
-		subscriber.OnSubscribed()
+	for _, sub := range ch.subscriptions {
+		sub.to.OnSubscribed()
 	}
 }

@@ -18,7 +18,6 @@ package pubsub
 
 import (
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +46,8 @@ func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 		s.channels[name] = c
 		s.sendLocked("SUBSCRIBE", name)
 	}
-	c.subscribers = append(c.subscribers, to)
+	sub := &subscription{to, len(c.subscriptions)}
+	c.subscriptions = append(c.subscriptions, sub)
 	if c.confirmed {
 		to.OnSubscribed()
 	}
@@ -55,15 +55,13 @@ func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 		s.running, s.ended = true, make(chan struct{})
 		go s.run(s.ended)
 	}
-	return sync.OnceFunc(func() { s.remove(name, c, to) })
+	return sync.OnceFunc(func() { s.remove(name, c, sub) })
 }
 
-func (s *Subscriptions) remove(name string, c *channel, subscriber Subscriber) {
+func (s *Subscriptions) remove(name string, c *channel, sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(c.subscribers, subscriber)
-	c.subscribers = slices.Delete(c.subscribers, i, i+1)
-	if len(c.subscribers) > 0 {
+	if c.remove(sub); len(c.subscriptions) > 0 {
 		return
 	}
 	delete(s.channels, name)

@@ -47,9 +47,24 @@ type Subscriptions struct {
 
 // channel is a channel that has subscribers.
 type channel struct {
-	subscribers []Subscriber
-	confirmed   bool
-	refused     bool // by the server; requested again with the next ping
+	subscriptions []*subscription
+	confirmed     bool
+	refused       bool // by the server; requested again with the next ping
+}
+
+// subscription is one subscriber of a channel.
+type subscription struct {
+	to    Subscriber
+	index int // in channel.subscriptions
+}
+
+// remove takes the same time for any number of subscribers.
+func (c *channel) remove(sub *subscription) {
+	last := len(c.subscriptions) - 1
+	c.subscriptions[sub.index] = c.subscriptions[last]
+	c.subscriptions[sub.index].index = sub.index
+	c.subscriptions[last] = nil
+	c.subscriptions = c.subscriptions[:last]
 }
 
 // conn is one connection for messages, with a goroutine that writes and one that reads.
