@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	timeout = 400 * time.Millisecond // of the nodes in these tests
-	lease   = 10 * time.Second
+	lease   = 3 * bound              // a key that goes within bound was released
 	bound   = 10 * time.Second       // for events that should be immediate
 	slack   = 300 * time.Millisecond // the delay of a busy machine
 )

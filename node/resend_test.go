@@ -189,6 +189,37 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	}
 }
 
+// Owed releases are delivered in the order of their starts, over all chunks.
+func TestOwedReleasesKeepTheirOrder(t *testing.T) {
+	var up atomic.Bool
+	f := startFake(t, func(args []string) string {
+		if !up.Load() {
+			return hangUp
+		}
+		if reply, ok := greeting(args); ok {
+			return reply
+		}
+		return ":1\r\n"
+	})
+	n := open(t, f.url())
+	const many = 300
+	for i := range many {
+		r := await(t, start(n, "key", release("k", fmt.Sprint("o:", i)), new(pipeline.Claim)))
+		mustFail(t, n, r.Err, node.ErrDown)
+	}
+	up.Store(true)
+	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:last"))) })
+	received := f.commands()
+	if len(received) != many+1 {
+		t.Fatalf("received %d commands, want %d releases and the acquire", len(received), many)
+	}
+	for i, args := range received[:many] {
+		if want := fmt.Sprint("o:", i); !isRelease(args) || args[5] != want {
+			t.Fatalf("command %d is %q, want the release of %s", i, args[3:], want)
+		}
+	}
+}
+
 // A release that becomes owed during the delivery of owed releases is delivered before any new
 // call: a later release of an owner in delivery, and a release of another owner.
 func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {

@@ -1,12 +1,14 @@
 package quorum
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -190,6 +192,29 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 		v.hold.mu.Lock()
 		if asked := v.alone; asked != (v.hold == kept) || v.busy && !asked {
 			t.Errorf("phase %d: renewed alone: %v, awaited: %v", v.hold.phase, asked, v.busy)
+		}
+		v.hold.mu.Unlock()
+	}
+}
+
+// A server that refuses every write refuses each lock of a batch alone, too: none is asked again
+// before the next renewals.
+func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
+	first, _ := heldHold(t, time.Second)
+	second, _ := heldHold(t, time.Second)
+	b := &renewalBatch{core: first.hold.core, pipe: first.hold.core.nodes[0].Pipe("a")}
+	for _, h := range []*hold{first.hold, second.hold} {
+		v := &h.votes[0]
+		v.busy = true
+		b.votes = append(b.votes, v)
+		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Lease: h.set.leaseMillis})
+	}
+	refusal := redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
+	b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: redisconn.RefusesKeys(refusal)})
+	for i, v := range b.votes {
+		v.hold.mu.Lock()
+		if v.alone || v.busy || !errors.Is(v.err, refusal) {
+			t.Errorf("lock %d: renewed alone: %v, awaited: %v, error: %v", i, v.alone, v.busy, v.err)
 		}
 		v.hold.mu.Unlock()
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -500,6 +501,118 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 			c.unlock(c.next(results, shortly).lock)
 		}
 		c.wantNoQueues(l)
+	})
+}
+
+// A node counts as subscribed by the channel of the first name alone: the others' confirmations and
+// losses change nothing.
+func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		w := l.waitlist.join(l.set.retry, []string{"a", "b"})
+		defer w.leave()
+		attempt := func() {
+			t.Helper()
+			w.mustBegin(t)
+			w.queue.noteRefused(&attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		}
+		attempt()
+		due := func() clock.Instant {
+			l.waitlist.mu.Lock()
+			defer l.waitlist.mu.Unlock()
+			_, at, _ := w.queue.Next()
+			return at
+		}
+		onAll := func(firstName bool, event func(*subscriber)) (moved bool) {
+			before := due()
+			for i := range c.masters {
+				event(&subscriber{queue: w.queue, node: i, firstName: firstName})
+			}
+			return due() != before
+		}
+		if onAll(false, (*subscriber).OnSubscribed) {
+			t.Error("another name's subscriptions count as the nodes'")
+		}
+		if !onAll(true, (*subscriber).OnSubscribed) {
+			t.Error("the first name's subscriptions do not count as the nodes'")
+		}
+		attempt()               // asks the probe node
+		time.Sleep(time.Second) // some steps
+		attempt()               // asks all nodes, and then comes a poll
+		if onAll(false, (*subscriber).OnUnsubscribed) {
+			t.Error("the loss of another name's subscriptions counts as the nodes'")
+		}
+		if !onAll(true, (*subscriber).OnUnsubscribed) {
+			t.Error("the loss of the first name's subscriptions does not count as the nodes'")
+		}
+	})
+}
+
+// timerCount is a clock that counts the timers that are set: that have neither fired nor been
+// stopped.
+type timerCount struct {
+	clock.Clock
+	pending atomic.Int64
+}
+
+func (c *timerCount) AfterFunc(d time.Duration, f func()) clock.Timer {
+	c.pending.Add(1)
+	return &countedTimer{count: c, Timer: c.Clock.AfterFunc(d, func() {
+		c.pending.Add(-1)
+		f()
+	})}
+}
+
+type countedTimer struct {
+	clock.Timer
+	count *timerCount
+}
+
+func (t *countedTimer) Stop() bool {
+	pending := t.Timer.Stop()
+	if pending {
+		t.count.pending.Add(-1)
+	}
+	return pending
+}
+
+func (t *countedTimer) Reset(d time.Duration) bool {
+	pending := t.Timer.Reset(d)
+	if !pending {
+		t.count.pending.Add(1)
+	}
+	return pending
+}
+
+// A waiter that leaves stops its timer: a timer of the longest bounds would keep the waiter and its
+// queue for hours.
+func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		count := &timerCount{Clock: clock.Monotonic()}
+		l := c.process(WithRetry(time.Hour, time.Hour), WithClock(count))
+		held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
+		before := count.pending.Load()
+		results := make(chan lockResult, 2)
+		first, cancelFirst := context.WithCancel(t.Context())
+		second, cancelSecond := context.WithCancel(t.Context())
+		startWaiter(first, l, 0, results, "a")
+		startWaiter(second, l, 1, results, "a")
+		for left, cancel := range []context.CancelFunc{nil, cancelFirst, cancelSecond} {
+			want := before
+			if left < 2 {
+				want++ // the head's
+			}
+			if cancel != nil {
+				cancel()
+				<-results
+				synctest.Wait()
+			}
+			if pending := count.pending.Load(); pending != want {
+				t.Errorf("%d timers are set after %d of two waiters have left, want %d", pending, left, want)
+			}
+		}
+		c.wantNoQueues(l)
+		c.unlock(held)
 	})
 }
 

@@ -55,13 +55,9 @@ func TestReleasesSetAsideAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := unconnected()
 		p.state = up
-		refusal := errors.New("refused")
-		releaseOf := func(i int) request {
-			return request{call: scripts.Release([]scripts.Name{scripts.NewName("k")}, scripts.NewOwner("o", uint64(i)), 0), claim: new(Claim)}
-		}
 		const many = 3 * maxSetAside
 		for i := range many {
-			p.setAside(releaseOf(i), refusal)
+			p.setAside(releaseOf(i), errRefused)
 		}
 		if kept := len(p.aside.requests); kept != maxSetAside {
 			t.Errorf("%d are kept, want %d", kept, maxSetAside)
@@ -77,7 +73,7 @@ func TestReleasesSetAsideAreBounded(t *testing.T) {
 			p.mu.Unlock()
 			sent += len(retried)
 			for _, r := range retried {
-				p.setAside(r, refusal)
+				p.setAside(r, errRefused)
 			}
 			if len(retried) > 0 && time.Since(began) > maxLease {
 				t.Fatalf("resent after %v", time.Since(began))
@@ -87,7 +83,7 @@ func TestReleasesSetAsideAreBounded(t *testing.T) {
 			t.Errorf("each was resent %d times, and %d are left", each, len(p.aside.requests))
 		}
 
-		p.setAside(releaseOf(many), refusal)
+		p.setAside(releaseOf(many), errRefused)
 		p.state = idle // for Close
 		<-p.Close()
 		if len(p.aside.requests) > 0 {

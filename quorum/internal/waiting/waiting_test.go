@@ -139,6 +139,15 @@ func leaves(s *scenario) {
 	s.Leave(head, s.at())
 }
 
+// leavesFromBehind removes the last waiter, which is not the head.
+func leavesFromBehind(s *scenario) {
+	s.t.Helper()
+	if s.tail == s.head {
+		s.t.Fatal("no waiter is behind the head")
+	}
+	s.Leave(s.tail, s.at())
+}
+
 // in fails the test unless the next attempt is due between least and most from now.
 func in(least, most time.Duration) event {
 	return func(s *scenario) {
@@ -213,6 +222,11 @@ func TestEvents(t *testing.T) {
 				at(0, ProbeFirst)}},
 		{name: "the next waiter attempts at once when the head leaves during its attempt",
 			events: []event{joins(usual), begin, leaves, at(0, AskAll)}},
+		{name: "the head's attempt goes on when another waiter leaves",
+			events: []event{joins(usual), listening(0), begin, passes(ms), leavesFromBehind, none,
+				messages(0, 1), none, ends(heldBy(0)), at(0, AskAll)}},
+		{name: "the head's next attempt stays when another waiter leaves",
+			events: []event{joins(usual), listening(0), leavesFromBehind, polls}},
 		{name: "an empty queue makes no attempt", events: []event{leaves, none}},
 
 		// A release counts when as many nodes have published it as the quorum size.
