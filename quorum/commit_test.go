@@ -390,3 +390,18 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		c.wantNoOwners(l)
 	})
 }
+
+// A renewal that is sent alone, after its batch was refused, counts from then, and not from the batch, nor from never.
+func TestRenewalAloneCountsFromItsOwnRequest(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	h := a.hold
+	v := &h.votes[0]
+	b := &renewalReply{core: h.core, pipe: h.pipe(0), sent: fake.Now(), votes: []*vote{v}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+	fake.Advance(time.Second / 2)
+	if err := b.startAlone(v); err != nil {
+		t.Fatal(err)
+	}
+	if b.sent != fake.Now() {
+		t.Errorf("it counts from %v before it was sent", fake.Now().Sub(b.sent))
+	}
+}
