@@ -390,3 +390,35 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		c.wantNoOwners(l)
 	})
 }
+
+// A renewal that is sent alone, after its batch was refused, counts from then, and not from the batch, nor from never.
+func TestRenewalAloneCountsFromItsOwnRequest(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	h := a.hold
+	v := &h.votes[0]
+	b := &renewalReply{core: h.core, pipe: h.pipe(0), sent: fake.Now(), votes: []*vote{v}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+	fake.Advance(time.Second / 2)
+	if err := b.startAlone(v); err != nil {
+		t.Fatal(err)
+	}
+	if b.sent != fake.Now() {
+		t.Errorf("it counts from %v before it was sent", fake.Now().Sub(b.sent))
+	}
+}
+
+// A deadline that comes nearer, since a node has forgotten what it had promised, is kept: the schedule sees to the hold by then.
+func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
+	for _, fixed := range []bool{false, true} {
+		a, fake := heldHold(t, time.Second)
+		h := a.hold
+		h.set.fixed = fixed
+		near, far := fake.Now().Add(time.Millisecond), clock.Deadline(fake.Now(), 10*time.Second, 0)
+		h.votes[0].renewedLocked(scripts.Kept, "one", far)
+		h.votes[1].renewedLocked(scripts.Kept, "two", far)
+		h.votes[2].renewedLocked(scripts.Kept, "three", near)
+		by, lost := h.applyAnswer(func() { h.votes[0].renewedLocked(scripts.Gone, "one", far) })
+		if by != near || lost || h.deadline != near {
+			t.Errorf("fixed %v: seen to by %v after the deadline, lost: %v", fixed, by.Sub(near), lost)
+		}
+	}
+}
