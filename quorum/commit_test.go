@@ -396,7 +396,7 @@ func TestRenewalAloneCountsFromItsOwnRequest(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	h := a.hold
 	v := &h.votes[0]
-	b := &renewalReply{core: h.core, pipe: h.pipe(0), sent: fake.Now(), votes: []*vote{v}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+	b := &renewalBatch{core: h.core, pipe: h.pipe(0), sent: fake.Now(), votes: []*vote{v}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
 	fake.Advance(time.Second / 2)
 	if err := b.startAlone(v); err != nil {
 		t.Fatal(err)

@@ -303,6 +303,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 			}
 			return nil, r.err
 		}
+		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		if !warned && !r.Held {
 			warned = true

@@ -312,12 +312,12 @@ func (q *Queue) attemptAfterRelease(at Moment) {
 	q.position = max(q.position-1, 0)
 }
 
-// attemptAt schedules the next attempt.
 // steps is the time of so many steps and one for each position.
 func (q *Queue) steps(more int, step time.Duration) time.Duration {
 	return time.Duration(more+min(q.position, maxPosition)) * step
 }
 
+// attemptAt schedules the next attempt.
 func (q *Queue) attemptAt(approach Approach, at clock.Instant) { q.next, q.approach = at, approach }
 
 // subscriptionsStand reports whether a release will be heard: every quorum that publishes it has a
