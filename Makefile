@@ -1,5 +1,5 @@
 # make demo   the main job on five masters, in under 40 s
-# make test   all tests, with real redis-server processes (4 minutes)
+# make test   all tests, with real redis-server processes (5 minutes)
 # make chaos  every scenario with faults on 3 and on 5 masters, and the controls; writes docs/chaos.md (9 minutes)
 # make soak   the same claims, for hours
 # make bench  the library beside redsync, and against its budgets; writes docs/bench.md (under 3 minutes)
@@ -24,33 +24,29 @@ SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_h
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
 .PHONY: demo test chaos soak bench lint redis-server
-.PHONY: test-searches test-packages test-chaos test-bench
+.PHONY: test-searches test-packages
 
 demo:
 	$(GO) run ./cmd/quorumlock demo
 
 test: redis-server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=2 $(PIECES) test-searches test-bench
+	@$(MAKE) --no-print-directory --jobs=2 $(PIECES) test-searches test-packages
 
-# The searches keep a processor busy, and measure no time: they run beside all else, at the lowest priority. Other work may starve
-# them for long, hence the timeout.
+# These keep a processor busy, and measure no time: they run beside all else, at the lowest priority. Other work may starve them for
+# long, hence the timeout.
 test-searches:
 	nice -n 19 $(GO) test -timeout 60m -shuffle=on $(SEARCHES)
 	cd integration && nice -n 19 $(GO) test -timeout 60m -shuffle=on ./sim
 	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=40)
+	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
-# One package after the other, since many of them measure time. Parallel tests wait most of the time; those of integration/ less.
+# Few at a time, since many of them measure time. Parallel tests wait most of the time; those of integration/ less.
 test-packages:
-	$(TEST) -p 1 -parallel 8 $(PACKAGES)
+	$(TEST) -p 2 -parallel 8 $(PACKAGES)
 	cd integration && $(TEST) -p 1 -parallel 4 $(INTEGRATION)
-
-test-chaos: test-packages
 	cd integration && $(TEST) ./containers
 	cd integration && $(TEST) -run 'TestChaos/($(SCENARIOS))' ./chaos
-
-test-bench: test-chaos
-	cd bench && $(TEST) -p 1 ./...
 
 # Masters are containers where there is a container engine, else processes. The report says which.
 chaos: redis-server
