@@ -208,3 +208,23 @@ func TestAForbiddenNameAmongManyRenewals(t *testing.T) {
 		t.Errorf("%d locks were lost, want one", n)
 	}
 }
+
+// A renewal that the server forbids within the script is a failure, which may pass, and no word of another holder.
+func TestARenewalThatIsForbiddenWithinTheScript(t *testing.T) {
+	for _, command := range []string{"pexpire", "hexists"} {
+		t.Run(command, func(t *testing.T) {
+			f := fleet(t, 3)
+			may(t, f, "app:*")
+			l := open(t, asApp(f), redlock.Open, quorum.WithLease(3*time.Second))
+			held := lock(t, l, "app:1")
+			grantedByAll(t, f.Masters, "app:1")
+			onAll(t, f, "ACL", "SETUSER", "app", "-"+command)
+			time.Sleep(1200 * time.Millisecond) // a renewal, of three, is forbidden
+			onAll(t, f, "ACL", "SETUSER", "app", "+"+command)
+			time.Sleep(2 * time.Second)
+			if !held.Valid() {
+				t.Errorf("the lock is lost: %v", held.Err())
+			}
+		})
+	}
+}

@@ -1,8 +1,10 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,4 +124,23 @@ func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 	intact(t, f.Masters[:1], "ferry", hash)
 	must(t, operator.ForceUnlock(short(t), "ferry"))
 	intact(t, f.Masters[:1], "ferry", hash)
+}
+
+// What Inspect calls no lock, for its length, ForceUnlock leaves alone.
+func TestForceUnlockLeavesWhatIsTooLongForALock(t *testing.T) {
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open)
+	onAll(t, f, "HSET", "session", strings.Repeat("u", 5000), "1")
+	onAll(t, f, "EXPIRE", "session", 1000)
+	if _, err := l.Inspect(t.Context(), "session"); err == nil || !strings.Contains(err.Error(), "no lock") {
+		t.Fatalf("Inspect: %v", err)
+	}
+	if err := l.ForceUnlock(t.Context(), "session"); !errors.Is(err, quorum.ErrUnavailable) {
+		t.Errorf("ForceUnlock: %v, want an error of every node's", err)
+	}
+	for _, m := range f.Masters {
+		if there, err := redis.Bool(m.Do("EXISTS", "session")); err != nil || !there {
+			t.Errorf("%s: it is deleted (%v)", m.Addr(), err)
+		}
+	}
 }

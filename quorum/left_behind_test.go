@@ -218,3 +218,63 @@ func (c *cluster) owners(l *Locker) (owners []string) {
 	}
 	return owners
 }
+
+// The lock's context ends before its release is sent: no other holder starts while the work goes on.
+func TestContextEndsBeforeTheReleaseIsSent(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		unlocking, asked := false, false
+		calls := c.calls.Load()
+		ctx := hookedContext{t.Context(), func() {
+			if !unlocking || asked {
+				return
+			}
+			asked = true
+			time.Sleep(time.Second)
+			if sent := c.calls.Load() - calls; sent > 0 {
+				t.Errorf("%d releases have arrived", sent)
+			}
+		}}
+		held, err := l.Lock(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		calls, unlocking = c.calls.Load(), true
+		c.unlock(held)
+		if !asked {
+			t.Error("the context was not asked: the test shows nothing")
+		}
+	})
+}
+
+// Nothing that could bring a key back is sent once the release is: through a handle that nobody has unlocked, of a lock that was.
+func TestNothingIsSentAfterTheRelease(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lock(l, "a")
+		inner, err := l.Lock(held.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		c.unlock(held)
+		synctest.Wait()
+		calls := c.calls.Load()
+		if _, err := inner.enter(t.Context(), l.set, []string{"a"}); !errors.Is(err, ErrNotAcquired) {
+			t.Errorf("entered again: %v", err)
+		}
+		if err := inner.Extend(t.Context(), time.Second); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("extended: %v", err)
+		}
+		if err := inner.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("unlocked: %v", err)
+		}
+		l.core.renewDue(l.core.clock.Now(), []*entry{&held.hold.entry})()
+		synctest.Wait()
+		if sent := c.calls.Load() - calls; sent != 0 {
+			t.Errorf("%d calls after the release", sent)
+		}
+		c.wantNoOwners(l)
+	})
+}

@@ -1,12 +1,15 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // A call renews at most batchSize locks and batchBytes of names, so that it keeps the server busy
@@ -51,5 +54,53 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 				t.Errorf("%d renewals of %d, at most %d in a call, want %d", total, 3*c.locks, largest, c.most)
 			}
 		})
+	}
+}
+
+// A confirmation raises what is believed of a node and never lowers it: a renewal by a lease that is shorter than an extension.
+func TestConfirmationNeverLowers(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	h := a.hold
+	far := clock.Deadline(fake.Now(), 10*time.Second, 0)
+	for i, runID := range []string{"one", "two"} {
+		h.votes[i].renewedLocked(scripts.Kept, runID, far)
+		h.votes[i].renewedLocked(scripts.Kept, runID, clock.Deadline(fake.Now(), time.Second, 0))
+	}
+	if h.deadline != far {
+		t.Errorf("the deadline is %v before that of the extension", far.Sub(h.deadline))
+	}
+}
+
+// A lock whose batch was refused travels alone until a renewal of its own succeeds, and with others from then on.
+func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	h := a.hold
+	v := &h.votes[0]
+	v.alone = true
+	alone := func(reply pipeline.Result) bool {
+		b := &renewalBatch{core: h.core, sent: fake.Now(), votes: []*vote{v}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+		b.Done(reply)
+		return v.alone
+	}
+	if !alone(pipeline.Result{Err: errors.New("refused"), Sent: true, RefusesKeys: true}) {
+		t.Error("it travels with others, and is refused")
+	}
+	if alone(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: "one", Sent: true}) {
+		t.Error("it travels alone for ever")
+	}
+}
+
+// A renewal that is sent alone, after its batch was refused, counts from then, and not from the batch, nor from never.
+func TestRenewalAloneCountsFromItsOwnRequest(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	h := a.hold
+	v := &h.votes[0]
+	b := &renewalBatch{core: h.core, pipe: h.pipe(0), sent: fake.Now(), votes: []*vote{v}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+	fake.Advance(time.Second / 2)
+	if err := b.startAlone(v); err != nil {
+		t.Fatal(err)
+	}
+	if b.sent != fake.Now() {
+		t.Errorf("it counts from %v before it was sent", fake.Now().Sub(b.sent))
 	}
 }

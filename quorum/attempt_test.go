@@ -1,0 +1,114 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// rivalHas has another owner hold the name "a" on some masters.
+func (c *cluster) rivalHas(l *Locker, masters ...int) {
+	c.t.Helper()
+	for _, i := range masters {
+		call := scripts.Acquire(scripts.AcquireArgs{Names: scriptNames([]string{"a"}), Owner: scripts.OwnerOf("rival:1"), Level: 1,
+			Lease: l.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: 1})
+		if r := l.core.nodes[i].Pipe("a").Do(c.t.Context(), call); r.Err != nil {
+			c.t.Fatal(r.Err)
+		}
+	}
+}
+
+// An attempt that failed returns when the nodes that granted it have confirmed the release.
+func TestUndoWaitsForThoseThatGranted(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.rivalHas(l, 0, 1)
+		const slow = 300 * time.Millisecond
+		for i := range 2 {
+			c.before(i, func() { time.Sleep(5 * time.Millisecond) }) // after the grant
+		}
+		calls := 0
+		c.before(2, func() {
+			if calls++; calls == 2 {
+				time.Sleep(slow)
+			}
+		})
+		began := time.Now()
+		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < slow {
+			t.Errorf("it returned after %v, before its grant was taken back", took)
+		}
+		if owner := c.owners(l)[2]; owner != "" {
+			t.Errorf("the third master still has %s", owner)
+		}
+	})
+}
+
+// Where too many nodes are known to be down, the others are not asked: they would grant what must be released again.
+func TestHopelessAttemptAsksNobody(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for _, m := range c.masters[:2] {
+			m.Crash(fakeredis.Everything)
+		}
+		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		calls := c.calls.Load()
+		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if asked := c.calls.Load() - calls; asked != 0 {
+			t.Errorf("%d calls", asked)
+		}
+	})
+}
+
+// countingClock is a clock by which a second passes with every look at it.
+type countingClock struct {
+	clock.Clock
+	now clock.Instant
+}
+
+func (c *countingClock) Now() clock.Instant {
+	c.now = c.now.Add(time.Second)
+	return c.now
+}
+
+// A grant counts from a look at the clock before anything was sent, however late that was.
+func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
+	for what, ask := range map[string]func(a *attempt){
+		"all": (*attempt).askAll,
+		"probe first": func(a *attempt) {
+			a.start()
+			a.sendProbe(0, a.hold.acquire())
+			a.askOthers(context.Background(), a.hold.acquire())
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			a, _ := heldHold(t, time.Hour)
+			c := a.hold.core
+			counting := &countingClock{Clock: c.clock, now: c.clock.Now()}
+			c.clock = counting
+			first := counting.now.Add(time.Second)
+			a = newAttempt(c, a.hold.set, []string{"b"}, nil)
+			a.probed = make(chan struct{}, 3)
+			ask(a)
+			a.hold.mu.Lock()
+			defer a.hold.mu.Unlock()
+			if a.hold.requestedAt != first {
+				t.Errorf("grants count from %v after the first look at the clock", a.hold.requestedAt.Sub(first))
+			}
+		})
+	}
+}
