@@ -219,9 +219,9 @@ func TestARenewalThatIsForbiddenWithinTheScript(t *testing.T) {
 			held := lock(t, l, "app:1")
 			grantedByAll(t, f.Masters, "app:1")
 			onAll(t, f, "ACL", "SETUSER", "app", "-"+command)
-			time.Sleep(1200 * time.Millisecond) // a renewal, of three, is forbidden
+			pass(t, 1200*time.Millisecond) // a renewal, of three, is forbidden
 			onAll(t, f, "ACL", "SETUSER", "app", "+"+command)
-			time.Sleep(2 * time.Second)
+			pass(t, 2*time.Second)
 			if !held.Valid() {
 				t.Errorf("the lock is lost: %v", held.Err())
 			}

@@ -39,8 +39,10 @@
 //	Unsubscribed        they stand no more          by the retry time
 //
 // Where every node is needed, a refusal by the probe node is one by all nodes, and a release leads
-// to a probe at position 0, too. An event during an attempt takes effect at the
-// attempt's end.
+// to a probe at position 0, too. An event during an attempt takes effect
+// at the attempt's end.
+//
+// The files: waiters.go is the list, waiting.go the policy above it.
 package waiting
 
 import (
@@ -72,9 +74,6 @@ type Moment struct {
 	Step time.Duration
 }
 
-// Retry has the bounds of the random time between attempts while no release can be heard.
-type Retry struct{ Min, Max time.Duration }
-
 // Result is what the nodes answered to an attempt that failed.
 type Result struct {
 	Held      bool          // another owner is the reason; else nodes in quarantine or unavailable
@@ -91,9 +90,7 @@ type Queue struct {
 	random func() *rand.Rand
 	rng    *rand.Rand // made by random on first use
 
-	head, tail *Waiter
-	retries    []retryCount  // of the waiters, one entry for each different bounds
-	oneRetry   [1]retryCount // room for the usual case
+	waiters
 
 	attempting bool          // the head's attempt is under way
 	next       clock.Instant // when the head's next attempt is due
@@ -116,19 +113,6 @@ type Queue struct {
 type wakeSequence struct {
 	releases    uint64 // that as many nodes as the quorum size have published
 	established uint64 // how often the subscriptions came to stand
-}
-
-// Waiter is one call that waits in a Queue. It is in one queue at a time.
-type Waiter struct {
-	Owner      any // set and used by the caller of Next alone
-	retry      Retry
-	prev, next *Waiter
-}
-
-// retryCount counts the waiters that have the same bounds.
-type retryCount struct {
-	retry   Retry
-	waiters int
 }
 
 const (
@@ -160,14 +144,10 @@ func (q *Queue) Empty() bool { return q.head == nil }
 // Join adds a waiter at the end. The queue polls by the shortest bounds among its waiters.
 func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 	before := q.retryBounds()
-	w.retry, w.prev, w.next = retry, q.tail, nil
-	q.countRetry(retry, 1)
-	if q.tail == nil {
-		q.head, q.tail = w, w
+	if q.push(w, retry); q.head == w {
 		q.next = at.Now
 		return
 	}
-	q.tail.next, q.tail = w, w
 	if q.retryBounds() != before && !q.attempting {
 		q.next = min(q.next, at.Now.Add(q.poll(-1, at.Step)))
 	}
@@ -378,48 +358,4 @@ func quorumLargest(messages []uint64, quorum int) uint64 {
 	sorted := append(make([]uint64, 0, 8), messages...)
 	slices.Sort(sorted)
 	return sorted[len(sorted)-quorum]
-}
-
-func (q *Queue) remove(w *Waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		q.head = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		q.tail = w.prev
-	}
-	w.prev, w.next = nil, nil
-	q.countRetry(w.retry, -1)
-}
-
-// retryBounds returns the shortest bounds among the waiters: the head must not bind the others to
-// its own.
-func (q *Queue) retryBounds() Retry {
-	if len(q.retries) == 0 {
-		return Retry{}
-	}
-	shortest := q.retries[0].retry
-	for _, c := range q.retries[1:] {
-		shortest.Min, shortest.Max = min(shortest.Min, c.retry.Min), min(shortest.Max, c.retry.Max)
-	}
-	return shortest
-}
-
-// countRetry keeps one entry for each different bounds: as many as a program has settings, for any
-// number of waiters.
-func (q *Queue) countRetry(retry Retry, change int) {
-	i := slices.IndexFunc(q.retries, func(c retryCount) bool { return c.retry == retry })
-	if i < 0 {
-		if q.retries == nil {
-			q.retries = q.oneRetry[:0]
-		}
-		q.retries = append(q.retries, retryCount{retry, change})
-		return
-	}
-	if q.retries[i].waiters += change; q.retries[i].waiters == 0 {
-		q.retries = slices.Delete(q.retries, i, i+1)
-	}
 }
