@@ -111,3 +111,22 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		}
 	}
 }
+
+// To hasten an entry by a later instant leaves it where it is.
+func TestHastenDelaysNothing(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	s, e := a.hold.core.schedule, &a.hold.entry
+	due := fake.Now().Add(time.Second)
+	if !s.add(e, func() bool { e.at = due; return true }) {
+		t.Fatal("the schedule is closed")
+	}
+	defer s.remove(e)
+	s.hasten(e, due.Add(time.Minute))
+	if e.at != due {
+		t.Errorf("the entry is due %v later", e.at.Sub(due))
+	}
+	s.hasten(e, due.Add(-time.Millisecond))
+	if e.at != due.Add(-time.Millisecond) {
+		t.Errorf("the entry is due in %v", e.at.Sub(fake.Now()))
+	}
+}
