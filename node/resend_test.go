@@ -154,10 +154,9 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// While a node is down, only each owner's last release is owed.
-func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
-	var up atomic.Bool
-	f := startFake(t, func(args []string) string {
+// grantsOnceUp hangs up on every command until up is set, and then grants each.
+func grantsOnceUp(up *atomic.Bool) func(args []string) string {
+	return func(args []string) string {
 		if !up.Load() {
 			return hangUp
 		}
@@ -165,7 +164,13 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 			return reply
 		}
 		return ":1\r\n"
-	})
+	}
+}
+
+// While a node is down, only each owner's last release is owed.
+func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
+	var up atomic.Bool
+	f := startFake(t, grantsOnceUp(&up))
 	n := open(t, f.url())
 	first, second := new(pipeline.Claim), new(pipeline.Claim)
 	for level := 3; level >= 0; level-- {
@@ -192,15 +197,7 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 // Owed releases are delivered in the order of their starts, over all chunks.
 func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, func(args []string) string {
-		if !up.Load() {
-			return hangUp
-		}
-		if reply, ok := greeting(args); ok {
-			return reply
-		}
-		return ":1\r\n"
-	})
+	f := startFake(t, grantsOnceUp(&up))
 	n := open(t, f.url())
 	const many = 300
 	for i := range many {
