@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -28,21 +30,18 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 		if err != nil {
 			return report, err
 		}
-		inspect := scripts.Inspect(scripts.NewName(scripts.Prefix + "check"))
-		reply, err := n.server.newConn(c, found.runID, database).Call(ctx, inspect, n.Timeout())
+		reply, err := n.server.newConn(c, found.runID, database).Call(ctx, scripts.Look(), n.Timeout())
 		if err != nil {
 			return report, err
 		}
-		maxLease, err := redis.Int64(n.command(ctx, c, "HGET", scripts.MarkerKey, scripts.MarkerMaxLease))
-		if err != nil && err != redis.ErrNil {
-			return report, err
-		}
-		report.Name, report.MaxLease = n.Name(), time.Duration(maxLease)*time.Millisecond
-		isMarked := reply.Inspect.Run == scripts.MarkerRun(found.runID, database)
-		report.fill(found, save, isMarked, reply.Inspect.Quarantine, n.server.opts)
+		report.Name = n.Name()
+		report.fill(found, save, membership.Read(*reply.Look), n.server.opts)
 		return report, nil
 	})
 }
+
+// maxTries bounds how often Admit reads a marker that changes under it.
+const maxTries = 8
 
 // Admit ends the master's quarantine on the operator's word, and makes this client's max lease the
 // deployment's.
@@ -50,25 +49,56 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 // The word is: no lease can be alive that this master granted, or any master whose place it takes
 // in the clients' lists. That is so when for one max lease no client has held, or requested, a lock
 // there. An empty master proves nothing. Two holders are possible where the word is wrong. Admit
-// refuses a server that must not be a node. The error is a [*Error].
-func (n *Node) Admit(ctx context.Context) error {
-	_, err := onOwnConn(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (time.Duration, error) {
+// refuses a server that must not be a node, and one that clients know by another name. The error is
+// a [*Error].
+//
+// Admit changes no list of members. A blank master belongs to no list until a client marks it: it does
+// not wait in quarantine then, if that is within one max lease.
+func (n *Node) Admit(ctx context.Context) error { return n.admit(ctx, nil) }
+
+// AdmitMembers is Admit, and makes the master let in clients with that list of masters, whichever it
+// let in before. The word is then also: no client with another list can hold a lock by this master's grant, and
+// those that hold one are stopped. The list has the names of all members ([Node.Name]), this one's
+// among them.
+func (n *Node) AdmitMembers(ctx context.Context, members []string) error {
+	list := scripts.NewList(members...)
+	if !list.Has(n.Name()) {
+		return &Error{n.Name(), "admit", invalidf("the list %s does not have this master", list)}
+	}
+	return n.admit(ctx, list)
+}
+
+// admit gives the node that list; nil keeps the list that it has.
+func (n *Node) admit(ctx context.Context, list *scripts.List) error {
+	_, err := onOwnConn(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (none struct{}, err error) {
 		found, err := n.readInfo(ctx, c, "server", "replication", "memory")
 		if err != nil {
-			return 0, err
+			return none, err
 		}
 		if err := found.refuse(); err != nil {
-			return 0, err
+			return none, err
 		}
 		database, err := n.askDatabase(ctx, c)
 		if err != nil {
-			return 0, err
+			return none, err
 		}
-		reply, err := n.server.newConn(c, found.runID, database).Call(ctx, n.server.admitCall(true), n.Timeout())
-		if err != nil {
-			return 0, err
+		conn := n.server.newConn(c, found.runID, database)
+		for range maxTries {
+			reply, err := conn.Call(ctx, scripts.Look(), n.Timeout())
+			if err != nil {
+				return none, err
+			}
+			view := membership.Read(*reply.Look)
+			call, err := view.Admit(list)
+			if err != nil {
+				return none, err
+			}
+			reply, err = conn.Call(ctx, call, n.Timeout())
+			if err != nil || reply.Mark.Written {
+				return none, err
+			}
 		}
-		return n.server.quarantineLeft(reply.Admit)
+		return none, errors.New("the marker changes under us")
 	})
 	return err
 }

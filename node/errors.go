@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
@@ -26,6 +27,9 @@ var (
 	// ErrMaxLease: the server's marker carries another max lease than this client's (see
 	// [WithMaxLease]).
 	ErrMaxLease = errors.New("max lease differs")
+	// ErrMembership: the server lets in clients with another list of masters than this client's. The
+	// message has both lists.
+	ErrMembership = membership.ErrDiffers
 )
 
 // Error is a failure of one node.
@@ -40,9 +44,9 @@ func (e *Error) Error() string { return fmt.Sprintf("node %s: %s: %v", e.Node, e
 func (e *Error) Unwrap() error { return e.Err }
 
 // Permanent reports whether a retry fails until the server or the settings are changed: wrong
-// credentials, a replica, a key of another type, another max lease.
+// credentials, a replica, a key of another type, another max lease, another list of masters.
 func (e *Error) Permanent() bool {
-	for _, target := range []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrMaxLease} {
+	for _, target := range []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrMaxLease, ErrMembership} {
 		if errors.Is(e.Err, target) {
 			return true
 		}

@@ -49,7 +49,8 @@ type Node struct {
 }
 
 // Open returns a node for a redis, rediss, valkey, valkeys or unix URL, with the URL's user name,
-// password and database. The node connects on first use. The error wraps [ErrInvalid] and never
+// password and database, and the name in its query (?name=a, as [WithName]). The node connects on
+// first use. The error wraps [ErrInvalid] and never
 // repeats the password.
 func Open(url string, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
@@ -59,6 +60,15 @@ func Open(url string, opts ...Option) (*Node, error) {
 	e, err := parseURL(url)
 	if err != nil {
 		return nil, err
+	}
+	switch {
+	case o.name == "":
+		o.name = e.name
+	case e.name != "" && e.name != o.name:
+		return nil, invalidf("the URL names the node %q, WithName %q", e.name, o.name)
+	}
+	if len(o.name) > maxName {
+		return nil, invalidf("the name has %d bytes, more than %d", len(o.name), maxName)
 	}
 	n := newNode(newPool(e, o), o)
 	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
@@ -105,8 +115,6 @@ func (n *Node) newPipe() *pipeline.Pipe {
 		Timeout:  n.Timeout(),
 		MaxLease: n.MaxLease(),
 		Connect:  n.server.connect,
-		Admit:    func() scripts.Call { return n.server.admitCall(false) },
-		Admitted: n.server.quarantineLeft,
 		Error:    func(op string, err error) error { return &Error{n.Name(), op, err} },
 		Log:      n.log,
 		Lifetime: n.lifetime,
@@ -119,12 +127,12 @@ func (n *Node) newSource() rand.Source {
 	return rand.NewPCG(random.Uint64(), random.Uint64())
 }
 
-// Name returns the name given by [WithName], or else host:port or the socket's path: never a
+// Name returns the name given by [WithName] or the URL, or else host:port or the socket's path: never a
 // password. A node over a pool takes its address from the server, and its name is [Unnamed] until
 // the first connection.
 func (n *Node) Name() string { return n.server.name() }
 
-// Named reports whether the name was given by [WithName].
+// Named reports whether the name was given, by [WithName] or the URL.
 func (n *Node) Named() bool { return n.server.opts.name != "" }
 
 // Address returns the URL's host:port or socket path; it is empty for a node over a pool.
@@ -153,8 +161,17 @@ func (n *Node) Subscriptions() *pubsub.Subscriptions { return n.subscriptions }
 // Identify returns the run id of the server's process, and connects first where it must. The error
 // is a [*Error]. It is for package quorum.
 func (n *Node) Identify(ctx context.Context) (string, error) {
-	r := n.Pipe("").Do(ctx, n.server.admitCall(false))
+	r := n.Pipe("").Do(ctx, scripts.Look())
 	return r.RunID, r.Err
+}
+
+// Quarantine returns how long a quarantine lasts by this node's options: [Node.MaxLease], or 0 with
+// [WithoutQuarantine]. It is for package quorum.
+func (n *Node) Quarantine() time.Duration {
+	if n.server.opts.noQuarantine {
+		return 0
+	}
+	return n.MaxLease()
 }
 
 // Close waits for running calls, for at most two timeouts, and closes the connections. A pool given

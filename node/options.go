@@ -14,6 +14,7 @@ const (
 	DefaultMaxLease = 30 * time.Second
 
 	maxTimeout = 24 * time.Hour
+	maxName    = 255
 	maxConns   = 64
 )
 
@@ -48,7 +49,9 @@ func WithoutQuarantine() Option { return func(o *options) { o.noQuarantine = tru
 // WithConns spreads lock names over n connections, 1 to 64 (default 1). Each lock uses one of them.
 func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 
-// WithName names the node in errors, logs and reports (default: see [Node.Name]).
+// WithName names the node in errors, logs and reports, and as a member of the clients' list of
+// masters: all clients must give a master the same name, or reach it by the same address (default:
+// see [Node.Name]). At most 255 bytes. A URL may carry the name, as ?name=a.
 func WithName(s string) Option { return func(o *options) { o.name = s } }
 
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the
@@ -94,6 +97,8 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("max lease %v is not in whole milliseconds", o.maxLease)
 	case o.conns < 1 || o.conns > maxConns:
 		return o, invalidf("the number of connections, %d, is not between 1 and %d", o.conns, maxConns)
+	case len(o.name) > maxName:
+		return o, invalidf("the name has %d bytes, more than %d", len(o.name), maxName)
 	case o.random == nil:
 		return o, invalidf("the source of randomness is nil")
 	case o.logger == nil:

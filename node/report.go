@@ -3,6 +3,8 @@ package node
 import (
 	"fmt"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
 )
 
 // Report is the result of [Node.Check].
@@ -17,13 +19,22 @@ type Report struct {
 	Persistence    string        // "none", "rdb", "aof", "rdb+aof"
 	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
 	Quarantine     time.Duration // left before the node grants
+	Member         string        // which member of its clients' lists the server is; empty when no client has marked it
+	Members        []string      // the list of masters whose clients the server lets in, sorted; empty when there is none
+	Generation     uint64        // counts the changes of the members
+	Next           []string      // the members after the change that is under way; empty for none
 	RoundTrip      time.Duration // of one command
 	Refused        error         // why Lock refuses the node (ErrReplica, ErrEvicts, ErrMaxLease, ...), or nil
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
 }
 
 // fill sets the fields that follow from INFO, the save points and the marker, and the hazards.
-func (r *Report) fill(f info, save, isMarked bool, quarantine time.Duration, o options) {
+func (r *Report) fill(f info, save bool, view *membership.View, o options) {
+	quarantine, isMarked := view.Quarantine()
+	r.MaxLease = view.MaxLease()
+	if m := view.Marker(); isMarked && m.Members.Len() > 0 {
+		r.Member, r.Members, r.Generation, r.Next = m.Member, m.Members.Names(), m.Generation, m.Next.Names()
+	}
 	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
 	r.EvictionPolicy, r.MaxMemory = f.policy, f.maxMemory
 	switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -68,12 +69,12 @@ func (s *server) takeConn(ctx context.Context) (redis.Conn, error) {
 }
 
 func (s *server) newConn(c redis.Conn, runID string, database int) *pipeline.Conn {
-	return pipeline.NewConn(c, runID, scripts.MarkerRun(runID, database), s.opts.maxLease)
+	process := scripts.Process{Run: scripts.MarkerRun(runID, database), MaxLease: s.opts.maxLease, Member: s.name()}
+	return pipeline.NewConn(c, runID, process, s.opts.maxLease)
 }
 
 // handshake identifies the server and refuses one that must not be a node: a replica, a server that
-// evicts, one of another deployment. It loads the scripts, and keeps the marker unless the server
-// refuses all writes.
+// evicts, one of another deployment. It loads the scripts, and writes nothing.
 func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, error) {
 	all := scripts.All()
 	err := redisconn.Send(c, s.opts.timeout, func() error {
@@ -121,35 +122,16 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	s.learnName(replies[3+len(all)])
 
 	conn := s.newConn(c, found.runID, s.databaseIn(replies[3+len(all)]))
-	reply, err := conn.Call(ctx, s.admitCall(false), s.opts.timeout)
-	switch {
-	case err == nil:
-		conn.Quarantine, err = s.quarantineLeft(reply.Admit)
-		return conn, err
-	case redisconn.RefusesWrites(err):
-		// Renewals and releases need no marker. A request for a grant finds it stale, and writes it
-		// first.
-		return conn, nil
-	default:
-		return nil, fmt.Errorf("keeping the marker: %w", err)
+	reply, err := conn.Call(ctx, scripts.Look(), s.opts.timeout)
+	if err != nil {
+		return nil, fmt.Errorf("reading the marker: %w", err)
 	}
-}
-
-// admitCall returns the call that keeps the marker for the process at the connection's other end.
-func (s *server) admitCall(byOperator bool) scripts.Call {
-	args := scripts.AdmitArgs{MaxLease: s.opts.maxLease, Quarantine: s.opts.maxLease, ByOperator: byOperator}
-	if s.opts.noQuarantine {
-		args.Quarantine = 0
+	view := membership.Read(*reply.Look)
+	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
+		return nil, differentMaxLease(deployment, s.opts.maxLease)
 	}
-	return scripts.Admit(args)
-}
-
-// quarantineLeft reads the reply to admitCall. The error wraps ErrMaxLease.
-func (s *server) quarantineLeft(reply scripts.AdmitReply) (left time.Duration, err error) {
-	if reply.MaxLease != 0 {
-		err = differentMaxLease(reply.MaxLease, s.opts.maxLease)
-	}
-	return reply.Left, err
+	conn.Quarantine, _ = view.Quarantine()
+	return conn, nil
 }
 
 func differentMaxLease(deployment, client time.Duration) error {

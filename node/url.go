@@ -19,10 +19,11 @@ type endpoint struct {
 	tls                bool
 	username, password string
 	database           int
+	name               string // of the query; empty for none
 }
 
 // parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL,
-// which may hold a password.
+// which may hold a password. The query may hold the node's name (?name=a), and the database (?db=1).
 func parseURL(raw string) (endpoint, error) {
 	// url.Parse takes the host of an address without a scheme for the scheme, or gives a misleading
 	// reason.
@@ -85,10 +86,15 @@ func parseURL(raw string) (endpoint, error) {
 		return endpoint{}, invalidf("the URL's query cannot be parsed")
 	}
 	for key, values := range query {
-		if key != "db" || len(values) != 1 || database != "" {
-			return endpoint{}, invalidf("the URL's query may hold one db=N, and only where the path names no database")
+		switch {
+		case key == "name" && len(values) == 1 && values[0] != "":
+			e.name = values[0]
+		case key == "db" && len(values) == 1 && database == "":
+			database = values[0]
+		default:
+			return endpoint{}, invalidf("the URL's query may hold one name=..., " +
+				"and one db=N where the path names no database")
 		}
-		database = values[0]
 	}
 	if u.Fragment != "" {
 		return endpoint{}, invalidf("the URL has a fragment (a # in a password must be written %%23)")

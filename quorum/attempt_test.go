@@ -17,7 +17,7 @@ func (c *cluster) rivalHas(l *Locker, masters ...int) {
 	c.t.Helper()
 	for _, i := range masters {
 		call := scripts.Acquire(scripts.AcquireArgs{Names: scriptNames([]string{"a"}), Owner: scripts.OwnerOf("rival:1"), Level: 1,
-			Lease: l.set.leaseMillis, MaxLease: l.core.maxLeaseMillis, Seed: 1})
+			Lease: l.set.leaseMillis, List: l.core.members.list.Load(), Seed: 1})
 		if r := l.core.nodes[i].Pipe("a").Do(c.t.Context(), call); r.Err != nil {
 			c.t.Fatal(r.Err)
 		}
@@ -91,8 +91,8 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 		"all": (*attempt).askAll,
 		"probe first": func(a *attempt) {
 			a.start()
-			a.sendProbe(0, a.hold.acquire())
-			a.askOthers(context.Background(), a.hold.acquire())
+			a.sendProbe(0)
+			a.askOthers(context.Background())
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

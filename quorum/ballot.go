@@ -10,6 +10,7 @@ import (
 // attempt is one request for the lock to the nodes, until it has become a held lock or is undone.
 type attempt struct {
 	hold    *hold
+	call    scripts.Call // the request for a grant
 	answers []answer
 	few     [5]answer     // room for the usual number of nodes
 	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked
@@ -53,9 +54,8 @@ func (a *attempt) askAll() {
 	if !a.startLocked() {
 		return
 	}
-	call := h.acquire()
 	for i := range a.answers {
-		a.askLocked(i, call)
+		a.askLocked(i)
 	}
 	a.decideLocked()
 }
@@ -63,8 +63,7 @@ func (a *attempt) askAll() {
 // acquire returns the call with which an attempt asks for a grant.
 func (h *hold) acquire() scripts.Call {
 	return scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, MaxLease: h.core.maxLeaseMillis,
-		Seed: tokenSeed(),
+		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, List: h.list, Seed: tokenSeed(),
 	})
 }
 
@@ -74,6 +73,7 @@ func (a *attempt) startLocked() bool {
 	h := a.hold
 	h.requestedAt = h.core.clock.Now()
 	h.renewedAt = h.requestedAt
+	a.call = h.acquire()
 	down, refusing := make([]error, 0, 8), 0
 	for i := range h.votes {
 		err := h.pipe(i).Down()
@@ -93,10 +93,10 @@ func (a *attempt) startLocked() bool {
 	return false
 }
 
-func (a *attempt) askLocked(i int, call scripts.Call) {
+func (a *attempt) askLocked(i int) {
 	v := &a.hold.votes[i]
 	v.sent = true
-	if err := a.hold.pipe(i).Start(call, &v.claim, &a.answers[i]); err != nil {
+	if err := a.hold.pipe(i).Start(a.call, &v.claim, &a.answers[i]); err != nil {
 		v.sent = false
 		a.answers[i].outcome, v.err = unknown, err
 	}
@@ -108,9 +108,12 @@ func (a *attempt) askLocked(i int, call scripts.Call) {
 func (n *answer) Done(r pipeline.Result) {
 	a, v := n.attempt, n.vote
 	h := a.hold
+	if r.Reply.Acquire.Refusal != nil && h.refusedByList(v, &r, a.call, n) {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n.outcome, v.err = h.core.readGrant(v.node, r)
+	n.outcome, v.err = h.core.readGrant(v.node, r, h.requestedAt)
 	switch reply := r.Reply.Acquire; n.outcome {
 	case granted:
 		n.token = reply.Token

@@ -23,8 +23,7 @@ type core struct {
 	owned    bool // Open made the nodes, and Close closes them
 	clock    clock.Clock
 	maxLease time.Duration
-
-	maxLeaseMillis scripts.Millis
+	members  *members
 
 	uuid       string // the first part of every owner
 	lastOwner  atomic.Uint64

@@ -21,6 +21,9 @@ var (
 	ErrQuarantined = errors.New("nodes in quarantine")
 	// ErrUnavailable: the reason is nodes that did not answer, or answered with an error.
 	ErrUnavailable = errors.New("nodes unavailable")
+	// ErrMembership: the reason is masters that let in clients with another list of masters than this
+	// client's. The errors of the nodes have both lists.
+	ErrMembership = node.ErrMembership
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
 	// ErrNotHeld: this handle was unlocked before, or the handle that acquired the lock was.

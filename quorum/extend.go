@@ -43,7 +43,7 @@ func (l *Lock) startExtend(lease time.Duration) (*tally, error) {
 	}
 	t := newTally(len(h.votes), h.core.need)
 	extended := scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}
-	call := scripts.Renew([]scripts.Renewal{extended})
+	call := scripts.Renew(h.list, []scripts.Renewal{extended})
 	until := clock.Deadline(h.core.clock.Now(), lease, h.set.drift)
 	for i := range h.votes {
 		if err := h.pipe(i).Start(call, nil, &extendReply{t, &h.votes[i], until}); err != nil {
@@ -64,7 +64,7 @@ func (e *extendReply) Done(r pipeline.Result) {
 	err := r.Err
 	if err == nil {
 		e.vote.hold.update(func() {
-			e.vote.renewedLocked(r.Reply.Renew[0], r.RunID, e.until)
+			e.vote.renewedLocked(r, 0, e.until)
 			err = e.vote.err
 		})
 	}

@@ -26,19 +26,24 @@ var (
 )
 
 // readGrant returns the outcome of an acquire: of an attempt, a repair or a re-entry. The error is
-// a *node.Error; it is nil for all outcomes but unknown.
-func (c *core) readGrant(node int, r pipeline.Result) (outcome, error) {
+// a *node.Error; it is nil for all outcomes but unknown. The request was sent at sent or later.
+func (c *core) readGrant(node int, r pipeline.Result, sent clock.Instant) (outcome, error) {
 	if r.Err != nil {
 		return unknown, r.Err
 	}
 	switch r.Reply.Acquire.Outcome {
 	case scripts.Granted:
+		c.members.proved(node, sent)
 		return granted, nil
 	case scripts.Quarantined:
+		c.members.proved(node, sent)
 		return quarantined, nil
-	case scripts.Held, scripts.Released:
+	case scripts.Held:
+		c.members.proved(node, sent)
 		return refused, nil
-	default: // Stale, although the pipe has just written the marker: another process overwrites it
+	case scripts.Released:
+		return refused, nil
+	default: // NotLetIn, although the node has just let this locker in
 		return unknown, c.nodeError(node, "acquire", errMarker)
 	}
 }
@@ -47,14 +52,14 @@ func (c *core) readGrant(node int, r pipeline.Result) (outcome, error) {
 // repair.
 func (h *hold) acquireAgain(level int, lease scripts.Millis) scripts.Call {
 	return scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: level, Lease: lease, MaxLease: h.core.maxLeaseMillis, Token: h.token,
+		Names: h.names, Owner: h.owner, Level: level, Lease: lease, List: h.list, Token: h.token,
 	})
 }
 
 // regrantedLocked records a node's answer to acquireAgain, which asked for a grant until then.
 func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
 	h := v.hold
-	said, err := h.core.readGrant(v.node, r)
+	said, err := h.core.readGrant(v.node, r, h.requestedAt)
 	switch said {
 	case granted:
 		if err = h.confirmLocked(v, r.RunID, until); err != nil {
@@ -73,17 +78,62 @@ func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
 	return said
 }
 
-// renewedLocked records a node's answer for one lock of a renewal.
-func (v *vote) renewedLocked(said scripts.Renewed, runID string, until clock.Instant) {
+// renewedLocked records a node's answer for the i-th lock of a renewal.
+func (v *vote) renewedLocked(r pipeline.Result, i int, until clock.Instant) {
 	h := v.hold
-	switch said {
+	switch r.Reply.Renew[i] {
 	case scripts.Kept:
-		v.err = h.confirmLocked(v, runID, until)
+		v.err = h.confirmLocked(v, r.RunID, until)
 	case scripts.Gone:
 		h.denyLocked(v)
 		v.err = h.core.nodeError(v.node, "renew", errForgotten)
 	case scripts.Taken:
 		h.denyLocked(v)
 		v.err = h.core.nodeError(v.node, "renew", errTaken)
+	case scripts.NotRenewed: // the key is there, for as long as the last renewal said
+		v.err = h.core.members.renewalRefused(v.node, r.Reply.NotLetIn)
 	}
+}
+
+// refusedByList takes a request for a grant that a node refused because its marker does not let this
+// locker in. A node that lets in another list is an error, which does not pass by itself: it becomes the
+// result's. A blank node is marked, if this locker may, and asked again: refusedByList then returns
+// true, and to gets that reply.
+func (h *hold) refusedByList(v *vote, r *pipeline.Result, call scripts.Call, to pipeline.Receiver) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v.relist { // the node's marker changes under us
+		v.relist = false
+		return false
+	}
+	if err := h.core.members.refusal(v.node, r.Reply.Acquire.Refusal); err != nil {
+		r.Err, r.NothingDone = err, !r.Resent
+		return false
+	}
+	v.relist = true
+	if h.phase == attempting && !r.Resent {
+		v.sent = false
+	}
+	resent := r.Resent
+	h.core.members.settle(v.node, func(err error) {
+		if err == nil {
+			err = h.sendAgain(v, call, to)
+		}
+		if err != nil {
+			to.Done(pipeline.Result{Err: err, Sent: true, Resent: resent, NothingDone: !resent})
+		}
+	})
+	return true
+}
+
+// sendAgain sends a request for a grant again, to a node that lets this locker in now.
+func (h *hold) sendAgain(v *vote, call scripts.Call, to pipeline.Receiver) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase != attempting && h.phase != held { // no request follows the release
+		return h.core.nodeError(v.node, "acquire", errMarker)
+	}
+	err := h.pipe(v.node).Start(call, &v.claim, to)
+	v.sent = v.sent || err == nil
+	return err
 }

@@ -37,8 +37,9 @@ type hold struct {
 	set   *settings
 	owner scripts.Owner
 	names []scripts.Name
-	first Lock  // the handle of level 1
-	entry entry // in the schedule, while it is held
+	list  *scripts.List // of masters; nil while it is not known
+	first Lock          // the handle of level 1
+	entry entry         // in the schedule, while it is held
 
 	// mu orders the owner's requests: a request that could bring a key back is sent with mu held,
 	// and never after a release.
@@ -67,6 +68,7 @@ type vote struct {
 	claim  pipeline.Claim // what the node's pipe knows of the owner's requests
 	busy   bool           // a renewal or repair awaits its answer
 	alone  bool           // the node refused a batch with it: it is renewed alone until a renewal succeeds
+	relist bool           // the node is asked again, because its marker did not let this locker in
 	forgot bool           // the node does not keep the grant, and a repair should go out soon
 }
 
@@ -119,7 +121,7 @@ func innermost(ctx context.Context) *Lock {
 
 func newHold(c *core, set *settings, names []scripts.Name) *hold {
 	h := &hold{
-		core: c, set: set, owner: c.newOwner(), names: names, level: 1, votes: make([]vote, len(c.nodes)),
+		core: c, set: set, owner: c.newOwner(), names: names, list: c.members.list.Load(), level: 1, votes: make([]vote, len(c.nodes)),
 		deadline: clock.Never, maxHoldEnd: clock.Never,
 	}
 	h.entry = entry{owner: h, index: -1}
@@ -167,7 +169,7 @@ func (h *hold) confirmLocked(v *vote, runID string, until clock.Instant) error {
 			return h.core.nodeError(v.node, "acquire", err)
 		}
 	}
-	v.runID, v.err, v.forgot = runID, nil, false
+	v.runID, v.err, v.forgot, v.relist = runID, nil, false, false
 	if v.until.Before(until) {
 		v.until = until
 	}

@@ -45,7 +45,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 		r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 		if seen.Node, seen.Err = n.Name(), r.Err; r.Err == nil {
 			reply := r.Reply.Inspect
-			*seen = NodeState{n.Name(), nil, reply.Owner, reply.Level, reply.TTL, reply.Token, reply.Quarantine}
+			*seen = NodeState{n.Name(), nil, reply.Owner, reply.Level, reply.TTL, reply.Token, reply.Quarantine()}
 		}
 		return seen.Err
 	})

@@ -28,7 +28,8 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 		t.Cleanup(func() { n.Close() })
 		c.nodes[i] = n
 	}
-	c.schedule = newSchedule(c.clock, c.renewDue)
+	c.schedule, c.members = newSchedule(c.clock, c.renewDue), newMembers(c, true)
+	c.members.list.Store(scripts.NewList("a", "b", "c"))
 	set := defaults()
 	set.lease, set.drift = lease, 0
 	a := newAttempt(c, &set, []string{"a"}, nil)
@@ -41,6 +42,11 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	h.refreshLocked()
 	h.phase = held
 	return a, fake
+}
+
+// renewed is the result of a renewal of one lock.
+func renewed(said scripts.Renewed, runID string) pipeline.Result {
+	return pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{said}}, RunID: runID}
 }
 
 // granting is the result of a granted acquire.
@@ -57,7 +63,7 @@ func TestLateGrantCountsFromItsOwnRequest(t *testing.T) {
 	h := a.hold
 	fake.Advance(lease / 2)
 	h.renewedAt = fake.Now() // a renewal
-	h.votes[0].renewedLocked(scripts.Kept, "one", clock.Deadline(h.renewedAt, lease, 0))
+	h.votes[0].renewedLocked(renewed(scripts.Kept, "one"), 0, clock.Deadline(h.renewedAt, lease, 0))
 	a.answers[2].Done(granting("three", 7))
 	if want := clock.Deadline(h.requestedAt, lease, 0); h.deadline != want {
 		t.Errorf("the deadline is %v after that of the grants, which two of three nodes keep no longer",
@@ -73,10 +79,10 @@ func TestDeadHandleStaysDead(t *testing.T) {
 	deadline := h.deadline
 	fake.Advance(lease)
 	later := clock.Deadline(fake.Now(), lease, 0)
-	h.votes[0].renewedLocked(scripts.Kept, "one", later)
-	h.votes[1].renewedLocked(scripts.Kept, "two", later)
+	h.votes[0].renewedLocked(renewed(scripts.Kept, "one"), 0, later)
+	h.votes[1].renewedLocked(renewed(scripts.Kept, "two"), 0, later)
 	a.answers[2].Done(granting("three", 7))
-	h.votes[2].renewedLocked(scripts.Gone, "three", later)
+	h.votes[2].renewedLocked(renewed(scripts.Gone, "three"), 0, later)
 	if h.deadline != deadline || h.validLocked() {
 		t.Errorf("the deadline moved by %v, valid: %v", h.deadline.Sub(deadline), h.validLocked())
 	}
@@ -85,9 +91,6 @@ func TestDeadHandleStaysDead(t *testing.T) {
 // A reply may come late: a confirmation counts from the instant of its request.
 func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 	const lease = time.Second
-	renewed := func(h *hold, i int) pipeline.Result {
-		return pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: h.votes[i].runID}
-	}
 	// ask sends a request to two nodes now, and returns the function that delivers their answers.
 	for what, ask := range map[string]func(h *hold, now clock.Instant) (answer func()){
 		"renewal": func(h *hold, now clock.Instant) func() {
@@ -98,14 +101,14 @@ func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
 			}
 			return func() {
 				for i, b := range r.batches {
-					b.Done(renewed(h, i))
+					b.Done(renewed(scripts.Kept, h.votes[i].runID))
 				}
 			}
 		},
 		"repair": func(h *hold, now clock.Instant) func() {
 			return func() {
 				for i := range 2 {
-					(&repairReply{&h.votes[i], clock.Deadline(now, lease, 0)}).Done(granting(h.votes[i].runID, 7))
+					(&repairReply{vote: &h.votes[i], until: clock.Deadline(now, lease, 0)}).Done(granting(h.votes[i].runID, 7))
 				}
 			}
 		},

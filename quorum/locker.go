@@ -11,7 +11,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
-	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -84,10 +83,10 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if rule == nil {
 		return nil, fmt.Errorf("quorumlock: %w: the rule is nil", ErrInvalid)
 	}
-	need, err := rule(len(nodes))
+	need, unfounded := quorumSize(rule, len(nodes))
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("quorumlock: %w", err)
+	case need == 0:
+		return nil, fmt.Errorf("quorumlock: %w", unfounded)
 	case len(nodes) > maxNodes:
 		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), maxNodes)
 	case need < 1 || need > len(nodes) || 2*need <= len(nodes):
@@ -111,10 +110,13 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	}
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
-		maxLeaseMillis: scripts.ToMillis(nodes[0].MaxLease()),
-		uuid:           newUUID(), closed: make(chan struct{}), rng: rand.New(set.random),
+		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random),
 	}
 	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
+	c.members = newMembers(c, unfounded == nil)
+	if seen := c.members.start(); unfounded != nil && !seen.letsIn() {
+		return nil, fmt.Errorf("quorumlock: %w; no master says that its members change to these", unfounded)
+	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
 }
 

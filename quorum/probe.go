@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // askProbeFirst asks the probe node, and the others when it grants. When it refuses, the attempt
@@ -19,15 +17,14 @@ func (a *attempt) askProbeFirst(ctx context.Context) {
 	if !a.start() {
 		return
 	}
-	call := h.acquire()
 	first := h.probeNode()
 	for k := range a.answers {
-		switch a.probeOne(ctx, (first+k)%len(a.answers), call, overdue.C) {
+		switch a.probeOne(ctx, (first+k)%len(a.answers), overdue.C) {
 		case refused:
 			a.stopAsking()
 			return
 		case granted, unanswered:
-			a.askOthers(ctx, call)
+			a.askOthers(ctx)
 			return
 		}
 	}
@@ -47,8 +44,8 @@ func (a *attempt) start() bool {
 
 // probeOne asks one node, and waits until it answers, is overdue, or the call ends. It returns
 // unanswered when the answer has not come.
-func (a *attempt) probeOne(ctx context.Context, i int, call scripts.Call, overdue <-chan time.Time) outcome {
-	if a.sendProbe(i, call) {
+func (a *attempt) probeOne(ctx context.Context, i int, overdue <-chan time.Time) outcome {
+	if a.sendProbe(i) {
 		select {
 		case <-a.probed:
 		case <-overdue:
@@ -62,25 +59,25 @@ func (a *attempt) probeOne(ctx context.Context, i int, call scripts.Call, overdu
 }
 
 // sendProbe returns false when the pipe refused the request.
-func (a *attempt) sendProbe(i int, call scripts.Call) bool {
+func (a *attempt) sendProbe(i int) bool {
 	h := a.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a.probe = &a.answers[i]
-	a.askLocked(i, call)
+	a.askLocked(i)
 	a.decideLocked()
 	return h.votes[i].sent
 }
 
 // askOthers asks the nodes that were not probed.
-func (a *attempt) askOthers(ctx context.Context, call scripts.Call) {
+func (a *attempt) askOthers(ctx context.Context) {
 	ended := ctx.Err() != nil
 	h := a.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range a.answers {
-		if !h.votes[i].sent && a.answers[i].outcome == unanswered && !ended {
-			a.askLocked(i, call)
+		if v := &h.votes[i]; !v.sent && !v.relist && a.answers[i].outcome == unanswered && !ended {
+			a.askLocked(i)
 		}
 	}
 	a.decideLocked()

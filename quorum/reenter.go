@@ -95,7 +95,7 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	until := clock.Deadline(sent, lease, h.set.drift)
 	for i := range h.votes {
 		v := &h.votes[i]
-		if err := h.pipe(i).Start(call, &v.claim, &enterReply{t, v, until}); err != nil {
+		if err := h.pipe(i).Start(call, &v.claim, &enterReply{t, v, call, until}); err != nil {
 			t.add(i, nodeReply{err: err})
 		} else {
 			v.sent = true
@@ -127,12 +127,16 @@ func (h *hold) lowerLocked(l *Lock, tallyFor func(*vote) *tally) {
 type enterReply struct {
 	tally *tally
 	vote  *vote
+	call  scripts.Call
 	until clock.Instant // how long a grant lasts
 }
 
 func (e *enterReply) Done(r pipeline.Result) {
 	var a nodeReply
 	v := e.vote
+	if r.Reply.Acquire.Refusal != nil && v.hold.refusedByList(v, &r, e.call, e) {
+		return
+	}
 	v.hold.update(func() {
 		a.counts = v.regrantedLocked(r, e.until) == granted
 		a.err = v.err

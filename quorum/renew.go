@@ -142,7 +142,7 @@ type unsent struct {
 
 func (r *renewalRound) send() (failed []unsent) {
 	for _, b := range r.batches {
-		if err := b.pipe.Start(scripts.Renew(b.locks), nil, b); err != nil {
+		if err := b.pipe.Start(scripts.Renew(b.votes[0].hold.list, b.locks), nil, b); err != nil {
 			failed = append(failed, unsent{b, err})
 		}
 	}
@@ -157,6 +157,9 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 		}
 		return
 	}
+	if r.Err == nil && r.Reply.NotLetIn == nil {
+		b.core.members.proved(b.votes[0].node, b.sent)
+	}
 	for i, v := range b.votes {
 		v.hold.update(func() {
 			v.busy = false
@@ -165,7 +168,7 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 				return
 			}
 			v.alone = false
-			v.renewedLocked(r.Reply.Renew[i], r.RunID, v.hold.deadlineFor(b.sent))
+			v.renewedLocked(r, i, v.hold.deadlineFor(b.sent))
 		})
 	}
 }
@@ -191,7 +194,7 @@ func (b *renewalBatch) startAlone(v *vote) error {
 	}
 	v.alone = true
 	b.sent = b.core.clock.Now()
-	return b.pipe.Start(scripts.Renew(b.locks), nil, b)
+	return b.pipe.Start(scripts.Renew(b.votes[0].hold.list, b.locks), nil, b)
 }
 
 // repairLocked asks a node that does not keep the lock for the grant again, until then.
@@ -199,7 +202,7 @@ func (v *vote) repairLocked(until clock.Instant) {
 	h := v.hold
 	v.forgot = false
 	call := h.acquireAgain(h.level, h.set.leaseMillis)
-	if err := h.pipe(v.node).Start(call, &v.claim, &repairReply{v, until}); err != nil {
+	if err := h.pipe(v.node).Start(call, &v.claim, &repairReply{v, call, until}); err != nil {
 		v.err = err
 		return
 	}
@@ -209,11 +212,15 @@ func (v *vote) repairLocked(until clock.Instant) {
 // repairReply receives a node's reply to a repair.
 type repairReply struct {
 	vote  *vote
+	call  scripts.Call
 	until clock.Instant // how long a grant lasts
 }
 
 func (a *repairReply) Done(r pipeline.Result) {
 	v := a.vote
+	if r.Reply.Acquire.Refusal != nil && v.hold.refusedByList(v, &r, a.call, a) {
+		return
+	}
 	v.hold.update(func() {
 		v.busy = false
 		v.regrantedLocked(r, a.until)

@@ -63,8 +63,8 @@ func TestConfirmationNeverLowers(t *testing.T) {
 	h := a.hold
 	far := clock.Deadline(fake.Now(), 10*time.Second, 0)
 	for i, runID := range []string{"one", "two"} {
-		h.votes[i].renewedLocked(scripts.Kept, runID, far)
-		h.votes[i].renewedLocked(scripts.Kept, runID, clock.Deadline(fake.Now(), time.Second, 0))
+		h.votes[i].renewedLocked(renewed(scripts.Kept, runID), 0, far)
+		h.votes[i].renewedLocked(renewed(scripts.Kept, runID), 0, clock.Deadline(fake.Now(), time.Second, 0))
 	}
 	if h.deadline != far {
 		t.Errorf("the deadline is %v before that of the extension", far.Sub(h.deadline))

@@ -32,6 +32,24 @@ func Majority(nodes int) (int, error) {
 	return nodes/2 + 1, nil
 }
 
+// quorumSize returns the quorum size by the rule. When the rule refuses an even number, need is that of the
+// next odd number, and unfounded is the rule's error: such a number of nodes is a step of a change
+// of members. It may be used where masters carry that list, and makes no new deployment. need is 0
+// for a number that is never used.
+func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
+	need, unfounded = rule(nodes)
+	switch {
+	case unfounded == nil:
+		return need, nil
+	case nodes < 2 || nodes%2 != 0:
+		return 0, unfounded
+	}
+	if need, err := rule(nodes + 1); err == nil && need <= nodes {
+		return need, unfounded
+	}
+	return 0, unfounded
+}
+
 // verdict is what the answers so far mean for the quorum.
 type verdict int
 

@@ -102,10 +102,10 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		h := a.hold
 		h.set.fixed = fixed
 		near, far := fake.Now().Add(time.Millisecond), clock.Deadline(fake.Now(), 10*time.Second, 0)
-		h.votes[0].renewedLocked(scripts.Kept, "one", far)
-		h.votes[1].renewedLocked(scripts.Kept, "two", far)
-		h.votes[2].renewedLocked(scripts.Kept, "three", near)
-		by, lost := h.applyAnswer(func() { h.votes[0].renewedLocked(scripts.Gone, "one", far) })
+		h.votes[0].renewedLocked(renewed(scripts.Kept, "one"), 0, far)
+		h.votes[1].renewedLocked(renewed(scripts.Kept, "two"), 0, far)
+		h.votes[2].renewedLocked(renewed(scripts.Kept, "three"), 0, near)
+		by, lost := h.applyAnswer(func() { h.votes[0].renewedLocked(renewed(scripts.Gone, "one"), 0, far) })
 		if by != near || lost || h.deadline != near {
 			t.Errorf("fixed %v: seen to by %v after the deadline, lost: %v", fixed, by.Sub(near), lost)
 		}

@@ -31,7 +31,7 @@ func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	for _, i := range masters {
 		for _, call := range []scripts.Call{
 			scripts.Acquire(scripts.AcquireArgs{
-				Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, MaxLease: l.core.maxLeaseMillis,
+				Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, List: l.core.members.list.Load(),
 				Seed: high,
 			}),
 			scripts.Release(name, before, 0),

@@ -1,15 +1,15 @@
 -- acquire: grants one lock, over one or more names, to one owner: all of the names or none.
 --
--- KEYS  1 the node's marker, 2 the owner's tombstone, then for each name: its hash, its token counter
+-- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then its hash
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the counter,
---       6 time to live of the counter in ms, 7 max lease in ms, 8 channel of the first name,
---       9 the run that the marker must name (scripts.MarkerRun)
+--       6 time to live of the counter in ms, 7 channel of the first name,
+--       8 the first line of the marker of a node that lets this client in (lists.lua)
 --
 -- Replies with one of
 --   the token (an integer)                  granted
 --   {'held', remaining ms or -1, waiting}   another owner is there; so many connections subscribe to the channel
 --   {'quarantined', remaining ms}
---   {'stale', 0}                            the marker must be written first
+--   {'marker', marker or '', ARGV[8]}       the marker does not let this client in
 --   {'released', 0}                         the owner has released already
 --
 -- A hash of an application at a name is an error, because it may never end. A hash of a single
@@ -17,24 +17,35 @@
 -- every refusal slower. Every read precedes the first write: a request that is refused leaves
 -- nothing behind.
 
-local owner = ARGV[1]
+local owner, expected = ARGV[1], ARGV[8]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
+local names = #KEYS / 2 - 1
+local read = call('MGET', unpack(KEYS, 1, 2 + names)) -- every key that is a string
 
 -- A release that overtook this request on another connection has left a tombstone.
-if call('EXISTS', KEYS[2]) == 1 then
+if read[2] then
   return {'released', 0}
 end
 
-local names, mine, held, counter = 0, 0, nil, 0
-for i = 3, #KEYS, 2 do
-  names = names + 1
-  local ttl = call('PTTL', KEYS[i])
+-- Every request compares the members: a grant, a repair and a re-entry alike.
+local marker, admitted = read[1], '0'
+if not marker or string.sub(marker, 1, #expected) ~= expected then
+  admitted = letsIn(marker, expected)
+  if not admitted then
+    return {'marker', marker or '', expected}
+  end
+end
+
+local mine, held, counter = 0, nil, 0
+for i = 1, names do
+  local key = KEYS[2 + names + i]
+  local ttl = call('PTTL', key)
   if ttl ~= -2 then
-    if call('HEXISTS', KEYS[i], owner) == 1 then
+    if call('HEXISTS', key, owner) == 1 then
       mine = mine + 1
     else
-      if ttl == -1 or call('HLEN', KEYS[i]) > 1 then
-        local other, wrong = lockAt(KEYS[i])
+      if ttl == -1 or call('HLEN', key) > 1 then
+        local other, wrong = lockAt(key)
         if not other then
           return wrong
         end
@@ -46,11 +57,12 @@ for i = 3, #KEYS, 2 do
       end
     end
   end
-  local c = call('GET', KEYS[i + 1])
+  -- MGET returns nil for a key of another type too: GET fails there.
+  local c = read[2 + i] or call('GET', KEYS[2 + i])
   if c then
     c = tonumber(c)
     if not c or c ~= c then
-      local shown = string.gsub(KEYS[i + 1], '%c', '?')
+      local shown = string.gsub(KEYS[2 + i], '%c', '?')
       return redis.error_reply('QUORUMLOCK the token counter "' .. shown .. '" is not a number')
     end
     if c > counter then counter = c end
@@ -59,28 +71,22 @@ end
 
 -- A node that may have forgotten grants nothing new. An owner that is in every hash already
 -- (re-entry) may stay.
-local passed = false -- whether this is the first grant after the quarantine
-if carried == 0 or mine < names then
-  local marker = call('HMGET', KEYS[1], 'run', 'admitted', 'max')
-  if marker[1] ~= ARGV[9] or marker[3] ~= ARGV[7] then
-    return {'stale', 0}
+if admitted ~= '0' and (carried == 0 or mine < names) then
+  local time = call('TIME')
+  local left = tonumber(admitted) - (time[1] * 1000 + math.floor(time[2] / 1000))
+  if left > tonumber(string.match(expected, '^0 %S+ (%d+)')) then
+    return {'marker', marker, expected} -- the server's clock stepped back
   end
-  if marker[2] ~= '0' then
-    local time = call('TIME')
-    local left = (tonumber(marker[2]) or math.huge) - (time[1] * 1000 + math.floor(time[2] / 1000))
-    if not (left <= tonumber(ARGV[7])) then
-      return {'stale', 0} -- the server's clock stepped back, or the field is not a number
-    end
-    if left > 0 then
-      return {'quarantined', left}
-    end
-    passed = true
+  if left > 0 then
+    return {'quarantined', left}
   end
+else
+  admitted = '0'
 end
 
 if held then
   -- Waiters space their attempts by the number of subscribers. It is 0 where the user may not ask.
-  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[8])[2] or 0}
+  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[7])[2] or 0}
 end
 
 -- A fresh grant raises the counter. A resent request, a re-entry and a repair do not.
@@ -95,23 +101,24 @@ if token >= 9007199254740992 then
   return redis.error_reply('QUORUMLOCK the token counter has reached 2^53')
 end
 
-if passed then
-  call('HSET', KEYS[1], 'admitted', '0') -- long ago: later requests need not read the clock
+if admitted ~= '0' then -- long ago: later requests need not read the clock
+  call('SET', KEYS[1], '0' .. string.sub(marker, #admitted + 1))
 end
 -- The usual token is the seed, whose text is an argument. Lua takes longer to format a number than
 -- Redis to run a command.
 local text = token == seed and ARGV[5] or string.format('%.0f', token)
-for i = 3, #KEYS, 2 do
-  if call('HSET', KEYS[i], owner, ARGV[2]) == 1 then
-    call('PEXPIRE', KEYS[i], ARGV[3])
+for i = 1, names do
+  local key = KEYS[2 + names + i]
+  if call('HSET', key, owner, ARGV[2]) == 1 then
+    call('PEXPIRE', key, ARGV[3])
   else
     -- A time to live is never shortened: the holder may rely on a longer lease. A key without one
     -- (PERSIST) gets none.
-    local ttl = call('PTTL', KEYS[i])
+    local ttl = call('PTTL', key)
     if ttl ~= -1 and ttl < tonumber(ARGV[3]) then
-      call('PEXPIRE', KEYS[i], ARGV[3])
+      call('PEXPIRE', key, ARGV[3])
     end
   end
-  call('SET', KEYS[i + 1], text, 'PX', ARGV[6])
+  call('SET', KEYS[2 + i], text, 'PX', ARGV[6])
 end
 return token

@@ -8,6 +8,7 @@ type Call struct {
 	args   []any     // the arguments of EVALSHA
 	frees  bool      // a release to level 0
 	batch  []Renewal // of renew
+	list   *List     // of acquire and renew: the client's list of masters
 }
 
 // Op returns the script's name, for errors.
@@ -32,9 +33,13 @@ func (c Call) Released() (owner string, names []string) {
 	return c.args[2+keys].(string), names
 }
 
+// List returns the client's list of masters, which an acquire and a renewal carry; else nil.
+func (c Call) List() *List { return c.list }
+
 // ConnArgs are the arguments of a call that depend on its connection, boxed for sending.
 type ConnArgs struct {
-	Run       any // for acquire and admit: [MarkerRun] of the connection's process and database
+	Process   any // for look and mark: [Process.String]
+	Expected  any // for acquire and renew: [Process.Expected] of the call's list
 	Tombstone any // for release: for how long, in ms, it bars its owner from a grant that arrives late; or NoTombstone
 }
 
@@ -47,8 +52,10 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	start := len(dst)
 	dst = append(dst, c.args...)
 	switch c.script {
-	case acquireScript, admitScript:
-		dst[len(dst)-1] = conn.Run
+	case acquireScript, renewScript:
+		dst[len(dst)-1] = conn.Expected
+	case lookScript, markScript:
+		dst[len(dst)-1] = conn.Process
 	case releaseScript:
 		dst[len(dst)-1] = conn.Tombstone
 	}
@@ -61,25 +68,35 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 
 // AcquireArgs are the arguments of [Acquire].
 type AcquireArgs struct {
-	Names    []Name
-	Owner    Owner
-	Level    int
-	Lease    Millis
-	MaxLease Millis // the deployment's: a node whose marker carries another one is stale
-	Token    uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
-	Seed     uint64 // the least token of a grant, where a lost counter restarts: the client's clock in µs
+	Names []Name
+	Owner Owner
+	Level int
+	Lease Millis
+	List  *List  // the client's list of masters
+	Token uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
+	Seed  uint64 // the least token of a grant, where a lost counter restarts: the client's clock in µs
 }
 
-// Acquire requests a grant of all names or none. The connection adds the marker's run ([ConnArgs]).
+// Acquire requests a grant of all names or none. The connection adds the marker's first line that
+// the client expects ([ConnArgs]).
 func Acquire(a AcquireArgs) Call {
-	args := make([]any, 0, 13+2*len(a.Names))
+	args := make([]any, 0, 12+2*len(a.Names))
 	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
-	for _, n := range a.Names {
-		args = append(args, n.key, n.counter)
-	}
+	args = appendKeys(args, a.Names)
 	args = append(args, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed),
-		any(CounterTTLMillis), a.MaxLease.boxed, a.Names[0].channel, "")
-	return Call{script: acquireScript, args: args}
+		any(CounterTTLMillis), a.Names[0].channel, "")
+	return Call{script: acquireScript, args: args, list: a.List}
+}
+
+// appendKeys appends the counters of the names, then their hashes.
+func appendKeys(args []any, names []Name) []any {
+	for _, n := range names {
+		args = append(args, n.counter)
+	}
+	for _, n := range names {
+		args = append(args, n.key)
+	}
+	return args
 }
 
 // Renewal is one lock in a batch for [Renew].
@@ -90,17 +107,23 @@ type Renewal struct {
 	Lease Millis
 }
 
-// Renew raises the time to live of each lock whose owner is still there.
-func Renew(batch []Renewal) Call {
-	keys := 0
+// Renew raises the time to live of each lock whose owner is still there, on a node that lets in
+// clients with that list. The connection adds the marker's first line that they expect ([ConnArgs]).
+func Renew(list *List, batch []Renewal) Call {
+	names := 0
 	for _, r := range batch {
-		keys += 2 * len(r.Names)
+		names += len(r.Names)
 	}
-	args := make([]any, 0, 3+keys+keys/2*3)
-	args = append(args, renewScript.sha, keys)
+	args := make([]any, 0, 5+5*names)
+	args = append(args, renewScript.sha, 1+2*names, any(MarkerKey))
 	for _, r := range batch {
 		for _, n := range r.Names {
-			args = append(args, n.key, n.counter)
+			args = append(args, n.counter)
+		}
+	}
+	for _, r := range batch {
+		for _, n := range r.Names {
+			args = append(args, n.key)
 		}
 	}
 	args = append(args, any(CounterTTLMillis))
@@ -110,7 +133,7 @@ func Renew(batch []Renewal) Call {
 			args = append(args, r.Owner.id, token, r.Lease.boxed)
 		}
 	}
-	return Call{script: renewScript, args: args, batch: batch}
+	return Call{script: renewScript, args: append(args, ""), batch: batch, list: list}
 }
 
 // Release releases the names at level 0, and else lowers the lock to that level. The connection
@@ -154,18 +177,30 @@ func Force(name Name, owners []Owner, ban time.Duration) Call {
 	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed)}
 }
 
-// AdmitArgs are the arguments of [Admit].
-type AdmitArgs struct {
-	MaxLease   time.Duration
-	Quarantine time.Duration // of a process that the marker does not name; 0 for none
-	ByOperator bool          // end any quarantine at once
+// Look reads the node's marker. The connection adds the process ([ConnArgs]).
+func Look() Call {
+	return Call{script: lookScript, args: []any{lookScript.sha, 2, any(MarkerKey), any(olderMarkerKey), ""}}
 }
 
-// Admit writes the node's marker unless it is right already. The connection adds the run
-// ([ConnArgs]).
-func Admit(a AdmitArgs) Call {
-	return Call{script: admitScript, args: []any{admitScript.sha, 1, any(MarkerKey),
-		ToMillis(a.MaxLease).boxed, ToMillis(a.Quarantine).boxed, a.ByOperator, ""}}
+// When is an instant that [Mark] writes, by the node's clock.
+type When struct {
+	kind any
+	ms   any
+}
+
+// At is an instant that a node has told, since 1970.
+func At(since time.Duration) When { return When{"at", since.Milliseconds()} }
+
+// In is so long from now on.
+func In(d time.Duration) When { return When{"in", ToMillis(d).boxed} }
+
+// Mark writes the node's marker, if its text is still the one that was read, empty for none. The
+// process is that at the connection's other end ([ConnArgs]), and the instants are those given:
+// m.Process, m.Admitted and m.Change do not count.
+func Mark(read string, m Marker, admitted, change When) Call {
+	first, last := m.lines()
+	return Call{script: markScript, args: []any{markScript.sha, 1, any(MarkerKey), read,
+		admitted.kind, admitted.ms, first, change.kind, change.ms, last, ""}}
 }
 
 // Millis is a duration boxed for sending, made once for many calls.

@@ -10,10 +10,10 @@ import (
 // A call goes to many nodes, and may be resent, each time with the arguments of that connection.
 func TestSendingDoesNotChangeACall(t *testing.T) {
 	call := acquire()
-	_, first := call.Command(nil, true, scripts.ConnArgs{Run: "first", Tombstone: scripts.NoTombstone})
-	_, second := call.Command(nil, false, scripts.ConnArgs{Run: "second", Tombstone: scripts.NoTombstone})
+	_, first := call.Command(nil, true, scripts.ConnArgs{Expected: "first", Tombstone: scripts.NoTombstone})
+	_, second := call.Command(nil, false, scripts.ConnArgs{Expected: "second", Tombstone: scripts.NoTombstone})
 	if first[len(first)-1] != "first" || second[len(second)-1] != "second" {
-		t.Errorf("the run ids sent are %v and %v", first[len(first)-1], second[len(second)-1])
+		t.Errorf("the expected lines sent are %v and %v", first[len(first)-1], second[len(second)-1])
 	}
 	if source, sha := first[0].(string), second[0].(string); len(sha) != 40 || len(source) < 100 {
 		t.Errorf("EVAL is sent %q, EVALSHA %q", source, sha)
@@ -34,12 +34,13 @@ func TestSendingDoesNotChangeACall(t *testing.T) {
 func TestKindsOfCalls(t *testing.T) {
 	for want, call := range map[string]scripts.Call{
 		"acquire": acquire(),
-		"renew":   scripts.Renew(threeLocks),
+		"renew":   scripts.Renew(ours, threeLocks),
 		"release": scripts.Release(names("k"), scripts.OwnerOf(me), 0),
 		"raise":   scripts.Raise(names("k"), scripts.OwnerOf(me), 1, 1),
 		"inspect": scripts.Inspect(scripts.NewName("k")),
 		"force":   scripts.Force(scripts.NewName("k"), nil, time.Second),
-		"admit":   scripts.Admit(scripts.AdmitArgs{}),
+		"look":    scripts.Look(),
+		"mark":    scripts.Mark("", scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0)),
 	} {
 		if call.Op() != want || call.IsAcquire() != (want == "acquire") || call.Frees() != (want == "release") {
 			t.Errorf("%s: Op %q, IsAcquire %v, Frees %v", want, call.Op(), call.IsAcquire(), call.Frees())

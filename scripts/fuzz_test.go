@@ -81,9 +81,13 @@ func possible(script string, value, got any) bool {
 	case bool:
 		return value == int64(1) && got || value == int64(0) && !got
 	case scripts.InspectReply:
-		return got.Level >= 0 && got.Token < 1<<53 && wait(got.TTL) && got.Quarantine >= 0
-	case scripts.AdmitReply:
-		return got.Left >= 0 && got.MaxLease >= 0 && (got.Left == 0 || got.MaxLease == 0)
+		return got.Level >= 0 && got.Token < 1<<53 && wait(got.TTL) && got.Now >= 0
+	case refusedRenewal:
+		return got.refusal.Process.MaxLease >= 0 && !slices.Contains(got.renewed, scripts.Kept)
+	case scripts.LookReply:
+		return got.Now >= 0 && got.Process.MaxLease >= 0 && (got.Older == nil || got.Older.Admitted >= 0 && got.Older.MaxLease >= 0)
+	case scripts.MarkReply:
+		return got.Now >= 0
 	}
 	return false
 }
@@ -132,7 +136,7 @@ func text8(kind byte, s string) []byte { return append([]byte{kind, byte(len(s))
 // and the channel of its name, and nowhere else.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"", "k", "a{b}c", "a{b", "a}b", "{", "a\x00b", "a\r\nb", "\xff\xfe", "$3\r\nabc\r\n", "*1\r\n", " ", "%", "{}{}",
-		"quorumlock:node", "quorumlock:token:k", "redisson_lock__channel:{k}", strings.Repeat("x", 5000)} {
+		"quorumlock:marker", "quorumlock:token:k", "redisson_lock__channel:{k}", strings.Repeat("x", 5000)} {
 		f.Add(name, "other", "locker:1", uint64(1))
 		f.Add("other", name, name, uint64(1<<64-1))
 	}
@@ -163,18 +167,20 @@ func FuzzNames(f *testing.F) {
 			call scripts.Call
 			want []string // after the script
 		}{
-			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Level: 3, Lease: ms, MaxLease: ms, Token: token, Seed: token}),
-				[]string{"6", "quorumlock:node", tomb, first, counter(first), second, counter(second), id, "3", "2", digits, digits, day, "2", channel(first), first}},
-			{scripts.Renew([]scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: names(second), Owner: owner, Lease: ms}}),
-				[]string{"6", first, counter(first), second, counter(second), second, counter(second), day,
-					id, digits, "2", id, digits, "2", id, "0", "2"}},
+			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
+				[]string{"6", marker, tomb, counter(first), counter(second), first, second, id, "3", "2", digits, digits, day, channel(first), first}},
+			{scripts.Renew(ours, []scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: names(second), Owner: owner, Lease: ms}}),
+				[]string{"7", marker, counter(first), counter(second), counter(second), first, second, second, day,
+					id, digits, "2", id, digits, "2", id, "0", "2", first}},
 			{scripts.Release(both, owner, 0), []string{"3", tomb, first, second, id, "0", channel(first), channel(second), second}},
 			{scripts.Raise(both, owner, 7, token), []string{"4", first, counter(first), second, counter(second), id, digits, day, "7"}},
-			{scripts.Inspect(both[0]), []string{"3", "quorumlock:node", first, counter(first)}},
+			{scripts.Inspect(both[0]), []string{"3", marker, first, counter(first)}},
 			{scripts.Force(both[0], []scripts.Owner{owner}, time.Millisecond), []string{"2", first, tomb, channel(first), "1"}},
-			{scripts.Admit(scripts.AdmitArgs{ByOperator: true}), []string{"1", "quorumlock:node", "0", "0", "1", first}},
+			{scripts.Look(), []string{"2", marker, "quorumlock:node", second}},
+			{scripts.Mark(first, scripts.Marker{Members: none, Next: none}, scripts.At(time.Second), scripts.In(time.Second)),
+				[]string{"1", marker, first, "at", "1000", "-\n0", "in", "1000", "\n- ", second}},
 		} {
-			name, args := test.call.Command(nil, true, scripts.ConnArgs{Run: first, Tombstone: second})
+			name, args := test.call.Command(nil, true, scripts.ConnArgs{Expected: first, Process: second, Tombstone: second})
 			got := overTheWire(t, name, args)
 			if len(got) < 2 || got[0] != "EVAL" || !slices.Equal(got[2:], test.want) {
 				t.Errorf("%s of %q and %q by %q: %.400q, want %.400q", test.call.Op(), first, second, id, got, test.want)

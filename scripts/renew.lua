@@ -1,36 +1,50 @@
 -- renew: raises the time to live of many locks, each only where its owner is still in the hash. A
 -- key without a time to live (PERSIST) outlives any lease, and stays so.
 --
--- KEYS  for each name: its hash, its token counter
--- ARGV  1 time to live of the counters in ms, then for each name: owner, token, lease in ms
+-- KEYS  1 the node's marker, then the token counter of each name, then its hash
+-- ARGV  1 time to live of the counters in ms, then for each name: owner, token, lease in ms,
+--       last the first line of the marker of a node that lets this client in (lists.lua)
 --
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
--- key of another type). It writes as little as possible, because it must work when the server is
--- out of memory. One bad key does not stop the others. What this user may not run is an error.
+-- key of another type). When the marker does not let this client in, it renews nothing, and replies
+-- with {'marker', marker or '', the expected line, the letters}: N where the owner is there. A node
+-- in quarantine renews. It writes as little as possible, because it must work when the server is out
+-- of memory. One bad key does not stop the others. What this user may not run is an error.
+
+local expected, names = ARGV[#ARGV], (#KEYS - 1) / 2
+local read = redis.call('MGET', unpack(KEYS, 1, 1 + names)) -- every key that is a string
+local marker = read[1]
+local isLetIn = marker and string.sub(marker, 1, #expected) == expected or letsIn(marker, expected)
 
 local out = {}
-for i = 1, #KEYS, 2 do
-  local j = 2 + (i - 1) / 2 * 3
+for i = 1, names do
+  local key, counterKey, j = KEYS[1 + names + i], KEYS[1 + i], 3 * i - 1
   local owner, token, lease = ARGV[j], tonumber(ARGV[j + 1]), tonumber(ARGV[j + 2])
-  local found = redis.pcall('HEXISTS', KEYS[i], owner)
-  if found == 1 then
-    local ttl = redis.call('PTTL', KEYS[i])
+  local found = redis.pcall('HEXISTS', key, owner)
+  if found == 1 and not isLetIn then
+    out[#out + 1] = 'N'
+  elseif found == 1 then
+    local ttl = redis.call('PTTL', key)
     if ttl ~= -1 and ttl < lease then
-      redis.call('PEXPIRE', KEYS[i], ARGV[j + 2])
+      redis.call('PEXPIRE', key, ARGV[j + 2])
     end
-    local counter = redis.pcall('GET', KEYS[i + 1])
+    -- MGET returns nil for a key of another type too: GET fails there.
+    local counter = read[1 + i] or redis.pcall('GET', counterKey)
     if counter == false or (type(counter) == 'string' and (tonumber(counter) or token) < token) then
-      redis.pcall('SET', KEYS[i + 1], ARGV[j + 1], 'PX', ARGV[1])
+      redis.pcall('SET', counterKey, ARGV[j + 1], 'PX', ARGV[1])
     else
-      redis.call('PEXPIRE', KEYS[i + 1], ARGV[1])
+      redis.call('PEXPIRE', counterKey, ARGV[1])
     end
     out[#out + 1] = 'R'
-  elseif found == 0 and redis.call('EXISTS', KEYS[i]) == 0 then
+  elseif found == 0 and redis.call('EXISTS', key) == 0 then
     out[#out + 1] = 'G'
   elseif found == 0 or string.find(found.err, 'WRONGTYPE', 1, true) then
     out[#out + 1] = 'T'
   else
     return found -- the server refuses the command: that says nothing of the lock
   end
+end
+if not isLetIn then
+  return {'marker', marker or '', expected, table.concat(out)}
 end
 return table.concat(out)

@@ -24,8 +24,8 @@ const (
 	Held
 	// Quarantined: the node may have forgotten grants, and grants nothing for a while.
 	Quarantined
-	// Stale: the marker is missing, or carries another run or max lease; it must be written first.
-	Stale
+	// NotLetIn: the node's marker does not let this client in.
+	NotLetIn
 	// Released: this owner has released already; nothing was granted.
 	Released
 )
@@ -38,7 +38,31 @@ type Reply struct {
 	Raise   bool      // every counter carries the token
 	Force   bool      // a lock was deleted
 	Inspect *InspectReply
-	Admit   AdmitReply
+	Look    *LookReply
+	Mark    *MarkReply
+	// NotLetIn is set when a renewal was refused because the node's marker does not let the client
+	// in.
+	NotLetIn *Refusal
+}
+
+// Quarantine returns how long the node says that it grants nothing new, by a reply to a request for
+// a grant or to a mark that was written; else 0.
+func (r Reply) Quarantine() time.Duration {
+	if r.Acquire.Outcome == Quarantined {
+		return r.Acquire.Wait
+	}
+	if r.Mark != nil && r.Mark.Written {
+		if m, err := ParseMarker(r.Mark.Marker); err == nil {
+			return max(m.Admitted-r.Mark.Now, 0)
+		}
+	}
+	return 0
+}
+
+// Refusal is the marker of a node that does not let a client in.
+type Refusal struct {
+	Marker  string  // its text; empty for none
+	Process Process // at the connection's other end
 }
 
 // Parse reads the reply to the call; errors wrap ErrReply.
@@ -47,7 +71,7 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 	case acquireScript:
 		reply.Acquire, err = ParseAcquire(v)
 	case renewScript:
-		reply.Renew, err = ParseRenew(v, c.batch)
+		reply.Renew, reply.NotLetIn, err = ParseRenew(v, c.batch)
 	case releaseScript:
 		reply.Release, err = ParseRelease(v, c.args[1].(int)-1)
 	case raiseScript:
@@ -59,8 +83,16 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		if state, err = ParseInspect(v); err == nil {
 			reply.Inspect = &state
 		}
-	case admitScript:
-		reply.Admit, err = ParseAdmit(v)
+	case lookScript:
+		var found LookReply
+		if found, err = ParseLook(v); err == nil {
+			reply.Look = &found
+		}
+	case markScript:
+		var wrote MarkReply
+		if wrote, err = ParseMark(v); err == nil {
+			reply.Mark = &wrote
+		}
 	}
 	return reply, err
 }
@@ -75,6 +107,7 @@ type AcquireReply struct {
 	// Waiting is, of Held, how many connections subscribe to the first name's channel; 0 where the
 	// user may not ask.
 	Waiting int
+	Refusal *Refusal // of NotLetIn
 }
 
 // ParseAcquire reads the reply to Acquire; errors wrap ErrReply.
@@ -86,6 +119,9 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		return AcquireReply{Outcome: Granted, Token: uint64(token)}, nil
 	}
 	if fields, ok := v.([]any); ok && len(fields) == 3 {
+		if refusal := parseRefusal(fields); refusal != nil {
+			return AcquireReply{Outcome: NotLetIn, Refusal: refusal}, nil
+		}
 		return parseHeld(fields, v)
 	}
 	word, number, ok := pair(v)
@@ -99,14 +135,30 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		return AcquireReply{}, malformed(acquireScript, v)
 	case word == "quarantined":
 		reply.Outcome = Quarantined
-	case word == "stale":
-		reply.Outcome = Stale
 	case word == "released":
 		reply.Outcome = Released
 	default:
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
 	return reply, nil
+}
+
+// parseRefusal reads {'marker', marker, expected line}; nil for anything else.
+func parseRefusal(fields []any) *Refusal {
+	if len(fields) != 3 {
+		return nil
+	}
+	word, _ := text(fields[0])
+	marker, ok := text(fields[1])
+	expected, ok1 := text(fields[2])
+	if word != "marker" || !ok || !ok1 {
+		return nil
+	}
+	process, err := parseExpected(expected)
+	if err != nil {
+		return nil
+	}
+	return &Refusal{marker, process}
 }
 
 func parseHeld(fields []any, v any) (AcquireReply, error) {
@@ -133,37 +185,47 @@ const (
 	Gone Renewed = 'G'
 	// Taken: the key is another owner's, or no lock.
 	Taken Renewed = 'T'
+	// NotRenewed: the owner is there, but the node's marker does not let this client in.
+	NotRenewed Renewed = 'N'
 )
 
-// ParseRenew reads the reply to Renew for the same batch, one outcome for each lock; errors wrap
-// ErrReply. A lock over several names is Kept when all of them were, and else Taken when one of
-// them was.
-func ParseRenew(v any, batch []Renewal) ([]Renewed, error) {
+// ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the refusal
+// where the node's marker does not let the client in; errors wrap ErrReply. A lock over several
+// names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
+func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
+	own := Kept // of a lock whose owner is there
+	var refusal *Refusal
+	if fields, ok := v.([]any); ok && len(fields) == 4 {
+		if refusal = parseRefusal(fields[:3]); refusal == nil {
+			return nil, nil, malformed(renewScript, v)
+		}
+		v, own = fields[3], NotRenewed
+	}
 	letters, ok := v.([]byte)
 	names := 0
 	for _, r := range batch {
 		names += len(r.Names)
 	}
 	if !ok || len(letters) != names {
-		return nil, malformed(renewScript, v)
+		return nil, nil, malformed(renewScript, v)
 	}
 	out := make([]Renewed, len(batch))
 	for i, r := range batch {
-		out[i] = Kept
+		out[i] = own
 		for _, letter := range letters[:len(r.Names)] {
 			switch l := Renewed(letter); l {
-			case Kept:
+			case own:
 			case Gone, Taken:
 				if out[i] != Taken {
 					out[i] = l
 				}
 			default:
-				return nil, malformed(renewScript, v)
+				return nil, nil, malformed(renewScript, v)
 			}
 		}
 		letters = letters[len(r.Names):]
 	}
-	return out, nil
+	return out, refusal, nil
 }
 
 // ParseRelease reads the reply to Release of that many names: at how many of them the owner was
@@ -185,12 +247,21 @@ func ParseForce(v any) (bool, error) { return boolean(forceScript, v) }
 
 // InspectReply is the reply to Inspect: a node's state of a name.
 type InspectReply struct {
-	Owner      string        // empty when the name is free
-	Level      int           // may lag behind: the holder's own count decides
-	TTL        time.Duration // −1 for a key without one
-	Token      uint64        // the counter; 0 when there is none
-	Run        string        // the marker's (see MarkerRun); empty when there is no marker
-	Quarantine time.Duration // left
+	Owner  string        // empty when the name is free
+	Level  int           // may lag behind: the holder's own count decides
+	TTL    time.Duration // −1 for a key without one
+	Token  uint64        // the counter; 0 when there is none
+	Marker string        // its text; empty for none
+	Now    time.Duration // the node's clock, since 1970
+}
+
+// Quarantine returns how long the node grants nothing new by its marker; 0 for none.
+func (r InspectReply) Quarantine() time.Duration {
+	m, err := ParseMarker(r.Marker)
+	if err != nil {
+		return 0
+	}
+	return max(m.Admitted-r.Now, 0)
 }
 
 // ParseInspect reads the reply to Inspect; errors wrap ErrReply.
@@ -203,44 +274,93 @@ func ParseInspect(v any) (InspectReply, error) {
 	level, ok2 := count(fields[1])
 	ttl, ok3 := fields[2].(int64)
 	token, ok4 := count(fields[3])
-	run, ok5 := text(fields[4])
-	left, ok6 := fields[5].(int64)
+	marker, ok5 := text(fields[4])
+	now, ok6 := since1970(fields[5])
 	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
 		return InspectReply{}, malformed(inspectScript, v)
 	}
-	reply := InspectReply{Owner: owner, Level: int(level), Token: token, Run: run}
+	reply := InspectReply{Owner: owner, Level: int(level), Token: token, Marker: marker, Now: now}
 	if reply.TTL, ok1 = duration(ttl); ttl == -1 {
 		reply.TTL, ok1 = -1, true
 	}
-	if reply.Quarantine, ok2 = duration(left); !ok1 || !ok2 {
+	if !ok1 {
 		return InspectReply{}, malformed(inspectScript, v)
 	}
 	return reply, nil
 }
 
-// AdmitReply is the reply to Admit.
-type AdmitReply struct {
-	Left     time.Duration // quarantine left
-	MaxLease time.Duration // when not 0: the marker carries this max lease, and nothing was written
+// LookReply is the reply to Look.
+type LookReply struct {
+	Marker  string        // its text; empty for none
+	Now     time.Duration // the node's clock, since 1970
+	Process Process       // at the connection's other end
+	Older   *OlderMarker  // nil when there is none, or a marker of today's form
 }
 
-// ParseAdmit reads the reply to Admit; errors wrap ErrReply.
-func ParseAdmit(v any) (AdmitReply, error) {
-	if left, ok := v.(int64); ok {
-		if d, ok := duration(left); ok {
-			return AdmitReply{Left: d}, nil
-		}
-		return AdmitReply{}, malformed(admitScript, v)
+// OlderMarker is the marker of clients without lists of members.
+type OlderMarker struct {
+	Run      string
+	Admitted time.Duration // since 1970
+	MaxLease time.Duration
+}
+
+// ParseLook reads the reply to Look; errors wrap ErrReply.
+func ParseLook(v any) (LookReply, error) {
+	fields, ok := v.([]any)
+	if !ok || len(fields) != 6 {
+		return LookReply{}, malformed(lookScript, v)
 	}
-	word, number, ok := pair(v)
-	if !ok || word != "maxlease" {
-		return AdmitReply{}, malformed(admitScript, v)
+	marker, ok1 := text(fields[0])
+	now, ok2 := since1970(fields[1])
+	process, ok3 := text(fields[2])
+	run, ok4 := text(fields[3])
+	admitted, ok5 := text(fields[4])
+	maxLease, ok6 := text(fields[5])
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
+		return LookReply{}, malformed(lookScript, v)
 	}
-	d, ok := duration(number)
-	if !ok {
-		return AdmitReply{}, malformed(admitScript, v)
+	reply := LookReply{Marker: marker, Now: now}
+	var err error
+	if reply.Process, err = ParseProcess(process); err != nil {
+		return LookReply{}, malformed(lookScript, v)
 	}
-	return AdmitReply{MaxLease: max(d, 1)}, nil
+	older := OlderMarker{Run: run}
+	var err1 error
+	older.Admitted, err = instant(admitted)
+	older.MaxLease, err1 = instant(maxLease)
+	if run != "" && err == nil && err1 == nil {
+		reply.Older = &older
+	}
+	return reply, nil
+}
+
+// MarkReply is the reply to Mark.
+type MarkReply struct {
+	Written bool
+	Marker  string        // that is there now; empty for none
+	Now     time.Duration // the node's clock, since 1970
+}
+
+// ParseMark reads the reply to Mark; errors wrap ErrReply.
+func ParseMark(v any) (MarkReply, error) {
+	fields, ok := v.([]any)
+	if !ok || len(fields) != 3 {
+		return MarkReply{}, malformed(markScript, v)
+	}
+	written, ok1 := fields[0].(int64)
+	marker, ok2 := text(fields[1])
+	now, ok3 := since1970(fields[2])
+	if !(ok1 && ok2 && ok3) || written < 0 || written > 1 {
+		return MarkReply{}, malformed(markScript, v)
+	}
+	return MarkReply{written == 1, marker, now}, nil
+}
+
+// since1970 reads an instant of the node's clock, in ms.
+func since1970(v any) (time.Duration, bool) {
+	ms, ok := v.(int64)
+	d, fits := duration(ms)
+	return d, ok && fits
 }
 
 func boolean(s *Script, v any) (bool, error) {

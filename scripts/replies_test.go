@@ -18,12 +18,28 @@ var threeLocks = []scripts.Renewal{renewal(1, "a"), renewal(2, "b", "c"), renewa
 // wraps ErrReply.
 var parsers = map[string]func(any) (any, error){
 	"acquire": parsed(scripts.ParseAcquire),
-	"renew":   func(v any) (any, error) { return scripts.ParseRenew(v, threeLocks) },
+	"renew":   parseRenewed,
 	"release": func(v any) (any, error) { return scripts.ParseRelease(v, 3) },
 	"raise":   parsed(scripts.ParseRaise),
 	"force":   parsed(scripts.ParseForce),
 	"inspect": parsed(scripts.ParseInspect),
-	"admit":   parsed(scripts.ParseAdmit),
+	"look":    parsed(scripts.ParseLook),
+	"mark":    parsed(scripts.ParseMark),
+}
+
+// refusedRenewal is a renewal by a node whose marker does not let the client in.
+type refusedRenewal struct {
+	renewed []scripts.Renewed
+	refusal scripts.Refusal
+}
+
+// parseRenewed returns the outcomes of the three locks, or the refusal.
+func parseRenewed(v any) (any, error) {
+	renewed, refusal, err := scripts.ParseRenew(v, threeLocks)
+	if refusal != nil {
+		return refusedRenewal{renewed, *refusal}, err
+	}
+	return renewed, err
 }
 
 func bulk(s string) []byte { return []byte(s) }
@@ -32,9 +48,23 @@ func pair(word string, number any) []any { return []any{bulk(word), number} }
 
 func waited(ttl, waiting any) []any { return []any{bulk("held"), ttl, waiting} }
 
+// looked returns a valid reply to look with one field changed.
+func looked(field int, value any) []any {
+	fields := []any{bulk("a marker"), int64(1), bulk(process.String()), bulk(""), bulk(""), bulk("")}
+	fields[field] = value
+	return fields
+}
+
+// refused returns a refusal by the marker with one field changed.
+func refused(field int, value any) []any {
+	fields := []any{bulk("marker"), bulk("a marker"), bulk(process.Expected(ours))}
+	fields[field] = value
+	return fields
+}
+
 // inspected returns a valid reply to inspect with one field changed.
 func inspected(field int, value any) []any {
-	fields := []any{bulk(me), bulk("1"), int64(5000), bulk("7"), bulk(runID), int64(0)}
+	fields := []any{bulk(me), bulk("1"), int64(5000), bulk("7"), bulk("a marker"), int64(1)}
 	fields[field] = value
 	return fields
 }
@@ -50,10 +80,12 @@ func TestMalformedReplies(t *testing.T) {
 		"acquire": {int64(0), int64(1 << 53), waited(int64(-2), int64(0)), waited(int64(math.MinInt64), int64(0)),
 			waited(int64(tooLong), int64(0)), waited(bulk("5"), int64(0)), waited(nil, int64(0)), waited(int64(5), int64(-1)),
 			waited(int64(5), int64(math.MaxInt64)), waited(int64(5), nil), waited(int64(5), bulk("1")), pair("held", int64(5)),
-			pair("quarantined", int64(-1)), pair("stale", int64(-1)), pair("released", int64(-1)),
+			pair("quarantined", int64(-1)), pair("stale", int64(0)),
+			refused(0, bulk("Marker")), refused(1, nil), refused(1, int64(1)), refused(2, nil), refused(2, bulk("0 x\n")), refused(2, bulk("")),
+			refused(2, bulk("0 x -1 a 1\n")), refused(2, bulk("0 x 1 %zz 1\n")), pair("released", int64(-1)),
 			pair("HELD", int64(1)), pair("held ", int64(1)), pair("", int64(1)), []any{bulk("held")}, []any{bulk("held"), int64(1), int64(1), int64(1)},
 			[]any{"held", int64(1)}, []any{int64(5)}, []any{nil, int64(5)}},
-		"renew": {bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
+		"renew": {refused(1, bulk("x")), append(refused(1, bulk("x")), bulk("RNNN")), append(refused(0, bulk("x")), bulk("NNNN")), bulk("NRRR"), bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
 		"release": {int64(4), int64(math.MaxInt64)},
 		"raise":   {int64(2), []any{int64(1)}},
@@ -63,8 +95,10 @@ func TestMalformedReplies(t *testing.T) {
 			inspected(2, bulk("5")), inspected(3, bulk("-7")), inspected(3, bulk("1e3")), inspected(3, bulk("18446744073709551616")),
 			inspected(3, nil), inspected(4, nil), inspected(5, int64(-1)), inspected(5, int64(math.MaxInt64)), inspected(5, nil),
 			inspected(0, bulk(me))[:5], append(inspected(0, bulk(me)), nil)},
-		"admit": {int64(tooLong), pair("maxlease", int64(-1)), pair("maxlease", int64(tooLong)), pair("maxlease", bulk("5")),
-			pair("held", int64(1)), []any{bulk("maxlease")}},
+		"look": {looked(0, nil), looked(0, int64(1)), looked(1, bulk("1")), looked(1, int64(-1)), looked(1, int64(tooLong)), looked(2, bulk("x")),
+			looked(2, bulk("run x a")), looked(2, bulk("run 1 a b")), looked(3, nil), looked(4, int64(1)), looked(5, nil), looked(0, bulk(""))[:5]},
+		"mark": {[]any{int64(2), bulk("a marker"), int64(1)}, []any{int64(-1), bulk("a marker"), int64(1)}, []any{int64(1), nil, int64(1)},
+			[]any{int64(1), bulk("a marker"), int64(-1)}, []any{int64(1), bulk("a marker")}, []any{bulk("1"), bulk("a marker"), int64(1)}},
 	}
 	for script, parse := range parsers {
 		for _, v := range append(more[script], anywhere...) {
@@ -102,17 +136,16 @@ func TestReplies(t *testing.T) {
 		{"raise", int64(1), true},
 		{"force", int64(0), false},
 		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0)}, scripts.InspectReply{}},
-		{"admit", int64(250), scripts.AdmitReply{Left: 250 * time.Millisecond}},
-		{"admit", pair("maxlease", int64(5000)), scripts.AdmitReply{MaxLease: 5 * time.Second}},
+		{"acquire", refused(1, bulk("")), notLetIn("")},
+		{"renew", append(refused(1, bulk("x")), bulk("NGNN")),
+			refusedRenewal{[]scripts.Renewed{scripts.NotRenewed, scripts.Gone, scripts.NotRenewed}, scripts.Refusal{Marker: "x", Process: process}}},
+		{"look", looked(0, bulk("x")), scripts.LookReply{Marker: "x", Now: time.Millisecond, Process: process}},
+		{"mark", []any{int64(1), bulk("x"), int64(5)}, scripts.MarkReply{Written: true, Marker: "x", Now: 5 * time.Millisecond}},
 	} {
 		got, err := parsers[test.script](test.reply)
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %q is %+v (%v), want %+v", test.script, test.reply, got, err, test.want)
 		}
-	}
-	// A marker whose max lease is not a number carries another max lease.
-	if got, err := scripts.ParseAdmit(pair("maxlease", int64(0))); err != nil || got.MaxLease == 0 {
-		t.Errorf("another max lease, unreadable: %+v (%v)", got, err)
 	}
 }
 
@@ -136,7 +169,7 @@ func TestRandomRepliesNeverGrant(t *testing.T) {
 }
 
 func randomReply(r *rand.Rand, depth int) any {
-	words := []string{"held", "quarantined", "stale", "released", "maxlease", "R", "RGT", "RRRR", "1", "-1", "9007199254740993", "", "\x00"}
+	words := []string{"held", "quarantined", "marker", "released", "R", "RGT", "RRRR", "1", "-1", "9007199254740993", "", "\x00"}
 	numbers := []int64{0, 1, -1, -2, 5, 1 << 53, 1<<53 - 1, math.MaxInt64, math.MinInt64, math.MaxInt64 / 1_000_000}
 	switch kind := r.IntN(7); {
 	case kind == 0:

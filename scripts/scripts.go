@@ -13,7 +13,7 @@
 //	NAME                        hash: owner -> level, with the lease as its time to live
 //	quorumlock:token:NAME       the token counter
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released
-//	quorumlock:node             the marker: which process granted what the database holds
+//	quorumlock:marker           the marker: which process granted what the database holds, and whom it lets in
 //
 // Each script states its keys, arguments and replies in its first lines.
 package scripts
@@ -29,14 +29,13 @@ import (
 const Prefix = "quorumlock:"
 
 const (
-	// MarkerKey is the node's marker: a hash that says which process granted what the database
-	// holds ([MarkerRun]), and from when on the node may grant. Only the scripts write it.
-	MarkerKey = Prefix + "node"
-	// MarkerMaxLease is the marker's field for the deployment's max lease, in ms.
-	MarkerMaxLease = "max"
+	// MarkerKey is the node's marker: see [Marker].
+	MarkerKey = Prefix + "marker"
+	// olderMarkerKey is the marker of clients without lists of members, which may use the same node.
+	olderMarkerKey = Prefix + "node"
 )
 
-// MarkerRun returns the marker's name for a process and its database: the run id, and the number of
+// MarkerRun returns a marker's name for a process and its database: the run id, and the number of
 // a database other than 0. SWAPDB puts another database with its marker in place of this one: the
 // number makes that visible.
 func MarkerRun(runID string, database int) string {
@@ -83,23 +82,29 @@ var (
 	inspectSource string
 	//go:embed force.lua
 	forceSource string
-	//go:embed admit.lua
-	admitSource string
+	//go:embed lists.lua
+	listsSource string
+	//go:embed look.lua
+	lookSource string
+	//go:embed mark.lua
+	markSource string
 )
 
 var (
-	acquireScript = newScript("acquire", shapeSource+acquireSource)
-	renewScript   = newScript("renew", renewSource)
+	acquireScript = newScript("acquire", shapeSource+listsSource+acquireSource)
+	renewScript   = newScript("renew", listsSource+renewSource)
 	releaseScript = newScript("release", releaseSource)
 	raiseScript   = newScript("raise", raiseSource)
 	inspectScript = newScript("inspect", shapeSource+inspectSource)
 	forceScript   = newScript("force", shapeSource+forceSource)
-	admitScript   = newScript("admit", admitSource)
+	lookScript    = newScript("look", lookSource)
+	markScript    = newScript("mark", markSource)
 )
 
 // All returns every script, to be loaded when a connection is made.
 func All() []*Script {
-	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, admitScript}
+	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
+		markScript}
 }
 
 func newScript(name, source string) *Script {

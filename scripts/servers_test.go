@@ -2,7 +2,6 @@ package scripts_test
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -112,32 +111,42 @@ func leave(subscriber redis.PubSubConn) error {
 	}
 }
 
-// marked holds when the marker names the test's run, and admits the node after that time, to within
-// the slack.
-func marked(in time.Duration) check {
+// marked holds when the marker names the test's process and has these members, and admits the node
+// after that time, to within the slack.
+func marked(in time.Duration, members *scripts.List) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
-		fields, err := redis.StringMap(s.Do("HGETALL", marker))
-		if err != nil {
-			t.Fatal(err)
+		m := readMarker(t, s)
+		if m.Process != process || m.Claimed || m.Generation != 3 || !m.Members.Equal(members) || m.Next.Len() != 0 || m.Change != 0 {
+			t.Fatalf("the marker is %q", m)
 		}
-		at, err := strconv.ParseInt(fields["admitted"], 10, 64)
-		if err != nil || len(fields) != 3 || fields["run"] != runID || fields["max"] != "30000" {
-			t.Fatalf("the marker is %q", fields)
-		}
-		if got := time.Duration(at-now(t, s)) * time.Millisecond; got > in || got < in-slack {
+		if got := m.Admitted - time.Duration(now(t, s))*time.Millisecond; got > in || got < in-slack {
 			t.Errorf("admitted in %v, want %v", got, in)
 		}
 	}
 }
 
-func hashField(key, field, want string) check {
+// waits holds when the next change of members must wait for that time, to within the slack.
+func waits(want time.Duration) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
-		if got, err := redis.String(s.Do("HGET", key, field)); got != want || err != nil {
-			t.Errorf("%s of %q is %q (%v), want %q", field, key, got, err, want)
+		if got := readMarker(t, s).Change - time.Duration(now(t, s))*time.Millisecond; got > want || got < want-slack {
+			t.Errorf("the next change in %v, want %v", got, want)
 		}
 	}
+}
+
+func readMarker(t *testing.T, s server) scripts.Marker {
+	t.Helper()
+	text, err := redis.String(s.Do("GET", marker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := scripts.ParseMarker(text)
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return m
 }
 
 func TestHashesMatchTheSources(t *testing.T) {
@@ -151,18 +160,25 @@ func TestHashesMatchTheSources(t *testing.T) {
 		loaded[sha] = true
 	}
 	for _, v := range vectors() {
-		name, args := v.call.Command(nil, false, scripts.ConnArgs{Run: runID, Tombstone: scripts.NoTombstone})
+		name, args := v.call.Command(nil, false, connArgs(v.call))
 		if name != "EVALSHA" || !loaded[args[0].(string)] {
 			t.Fatalf("%s is sent as %s %v", v.call.Op(), name, args[0])
 		}
 	}
 }
 
+// barring returns connArgs with a tombstone.
+func barring(call scripts.Call) scripts.ConnArgs {
+	args := connArgs(call)
+	args.Tombstone = int64(30000)
+	return args
+}
+
 // Without memory a server grants nothing, and renews and releases what is held.
 func TestOutOfMemory(t *testing.T) {
 	s := startReal(t)
 	run := func(call scripts.Call) (any, error) {
-		name, args := call.Command(nil, true, scripts.ConnArgs{Run: runID, Tombstone: int64(30000)})
+		name, args := call.Command(nil, true, barring(call))
 		return s.Do(append([]any{name}, args...)...)
 	}
 	for _, command := range state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
@@ -181,11 +197,11 @@ func TestOutOfMemory(t *testing.T) {
 	sameSnapshot(t, start, snapshot(t, s), 0)
 
 	batch := []scripts.Renewal{renewal(9, "k"), renewal(7, "l"), renewal(7, "m")} // only the first needs to write its counter
-	reply, err := run(scripts.Renew(batch))
+	reply, err := run(scripts.Renew(ours, batch))
 	if err != nil {
 		t.Fatal(err)
 	}
-	renewed, err := scripts.ParseRenew(reply, batch)
+	renewed, _, err := scripts.ParseRenew(reply, batch)
 	if err != nil || renewed[0] != scripts.Kept || renewed[1] != scripts.Kept || renewed[2] != scripts.Gone {
 		t.Errorf("renewed %c (%v), want R, R, G", renewed, err)
 	}
@@ -227,7 +243,7 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		name, args := call.Command(nil, true, scripts.ConnArgs{Run: runID, Tombstone: int64(30000)})
+		name, args := call.Command(nil, true, barring(call))
 		return c.Do(name, args...)
 	}
 	for _, command := range state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
@@ -256,12 +272,12 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 // After the first grant that follows a quarantine, grants do not read the clock.
 func TestGrantsDoNotReadTheClock(t *testing.T) {
 	s := startReal(t)
-	for _, command := range state(markerOf(runID, serverTime(-time.Hour), "30000")) {
+	for _, command := range state(markerOf(admitted(-time.Hour, false))) {
 		mustDo(t, s, resolve(t, s, command)...)
 	}
 	mustDo(t, s, "CONFIG", "RESETSTAT")
 	for _, name := range []string{"k", "l", "m"} {
-		command, args := acquire(named(name)).Command(nil, true, scripts.ConnArgs{Run: runID, Tombstone: scripts.NoTombstone})
+		command, args := acquire(named(name)).Command(nil, true, connArgs(acquire()))
 		if reply, err := redis.Int64(s.Do(append([]any{command}, args...)...)); err != nil || reply == 0 {
 			t.Fatalf("not granted: %v %v", reply, err)
 		}
@@ -270,7 +286,7 @@ func TestGrantsDoNotReadTheClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(stats, "cmdstat_time:calls=1,") || !strings.Contains(stats, "cmdstat_hset:calls=4,") {
-		t.Errorf("want TIME once, and HSET for three grants and the marker:\n%s", stats)
+	if !strings.Contains(stats, "cmdstat_time:calls=1,") || !strings.Contains(stats, "cmdstat_set:calls=4,") {
+		t.Errorf("want TIME once, and SET for three counters and the marker:\n%s", stats)
 	}
 }

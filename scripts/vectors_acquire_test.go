@@ -13,7 +13,7 @@ const (
 
 	me     = "locker:1"
 	rival  = "locker:2"
-	marker = "quorumlock:node"
+	marker = "quorumlock:marker"
 	tomb   = "quorumlock:released:" + me
 
 	// noLock is part of the error for a hash of an application.
@@ -21,11 +21,33 @@ const (
 )
 
 // ready is the marker of a node that has granted since its quarantine.
-var ready = markerOf(runID, "0", "30000")
+var ready = markerOf(admitted(0, true))
 
-func markerOf(run string, admitted any, maxLease string) []any {
-	return []any{"HSET", marker, "run", run, "admitted", admitted, "max", maxLease}
+// The lists of masters: the client's, and one that differs by one member.
+var (
+	ours   = scripts.NewList("a", "b", "c")
+	theirs = scripts.NewList("a", "b", "d")
+	none   = scripts.NewList()
+)
+
+// admitted returns the marker of the vectors' process with the client's list, as altered by the
+// changes. It grants after so long from now; always says that it has granted for long.
+func admitted(in time.Duration, always bool, changes ...func(*scripts.Marker)) func(time.Duration) string {
+	return func(now time.Duration) string {
+		m := scripts.Marker{Process: process, Admitted: now + in, Generation: 3, Members: ours, Next: none}
+		if always {
+			m.Admitted = 0
+		}
+		for _, change := range changes {
+			change(&m)
+		}
+		return m.String()
+	}
 }
+
+func of(run string) func(*scripts.Marker) { return func(m *scripts.Marker) { m.Run = run } }
+
+func markerOf(text func(now time.Duration) string) []any { return []any{"SET", marker, text} }
 
 func holds(name, owner, level string) []any { return []any{"HSET", name, owner, level} }
 
@@ -47,7 +69,7 @@ func names(texts ...string) []scripts.Name {
 func acquire(changes ...func(*scripts.AcquireArgs)) scripts.Call {
 	args := scripts.AcquireArgs{
 		Names: names("k"), Owner: scripts.OwnerOf(me), Level: 1,
-		Lease: scripts.ToMillis(lease), MaxLease: scripts.ToMillis(maxLease), Seed: seed,
+		Lease: scripts.ToMillis(lease), List: ours, Seed: seed,
 	}
 	for _, change := range changes {
 		change(&args)
@@ -79,9 +101,23 @@ func held(wait time.Duration) scripts.AcquireReply {
 	return scripts.AcquireReply{Outcome: scripts.Held, Wait: wait}
 }
 
+// notLetIn is the reply of a node whose marker does not let the client in: some marker, or none.
+func notLetIn(marker string) scripts.AcquireReply {
+	return scripts.AcquireReply{Outcome: scripts.NotLetIn, Refusal: &scripts.Refusal{Marker: marker, Process: process}}
+}
+
+// some stands for a marker in notLetIn.
+const some = "some marker"
+
 func forAcquire(list []vector) []vector {
 	for i := range list {
-		list[i].parse = parsed(scripts.ParseAcquire)
+		list[i].parse = func(v any) (any, error) {
+			reply, err := scripts.ParseAcquire(v)
+			if reply.Refusal != nil && reply.Refusal.Marker != "" {
+				reply.Refusal.Marker = some
+			}
+			return reply, err
+		}
 	}
 	return list
 }
@@ -209,7 +245,7 @@ func acquireVectors() []vector {
 			err: "WRONGTYPE", untouched: true},
 		{name: "a list at the second counter", before: state(ready, []any{"RPUSH", "quorumlock:token:l", "x"}), call: acquire(two),
 			err: "WRONGTYPE", untouched: true},
-		{name: "a string at the marker", before: state([]any{"SET", marker, "x"}), call: acquire(), err: "WRONGTYPE", untouched: true},
+		{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), call: acquire(), want: notLetIn(""), untouched: true},
 
 		{name: "a name with a zero byte", before: state(ready), call: acquire(named("a\x00b")), want: granted(seed),
 			after: []check{hash("a\x00b", me, "1"), counter("a\x00b", "100"), absent("a")}},
@@ -219,48 +255,88 @@ func acquireVectors() []vector {
 }
 
 func quarantineVectors() []vector {
-	stale := scripts.AcquireReply{Outcome: scripts.Stale}
 	left := func(d time.Duration) scripts.AcquireReply {
 		return scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: d}
 	}
-	waiting := markerOf(runID, serverTime(20*time.Second), "30000")
+	const always = true
+	waiting := markerOf(admitted(20*time.Second, false))
+	passed := markerOf(admitted(-time.Hour, false))
 	return forAcquire([]vector{
-		{name: "marker missing", call: acquire(), want: stale, untouched: true, twice: true},
-		{name: "marker of another process", before: state(markerOf("other", serverTime(-time.Hour), "30000")), call: acquire(),
-			want: stale, untouched: true},
-		{name: "marker of another database", before: state(markerOf(runID+"/2", "0", "30000")), call: acquire(), want: stale, untouched: true},
-		{name: "marker of another process, which waits", before: state(markerOf("other", serverTime(lease), "30000")), call: acquire(),
-			want: stale, untouched: true},
-		{name: "marker with another max lease", before: state(markerOf(runID, serverTime(-time.Hour), "60000")), call: acquire(),
-			want: stale, untouched: true},
-		{name: "marker without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), call: acquire(),
-			want: stale, untouched: true},
-		{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), call: acquire(), want: stale, untouched: true},
-		{name: "marker further ahead than max lease", before: state(markerOf(runID, serverTime(time.Hour), "30000")), call: acquire(),
-			want: stale, untouched: true},
-		{name: "marker a little further ahead than max lease", before: state(markerOf(runID, serverTime(35*time.Second), "30000")),
-			call: acquire(), want: stale, untouched: true},
-		{name: "marker with a letter for a time", before: state(markerOf(runID, "x", "30000")), call: acquire(), want: stale, untouched: true},
-		{name: "marker with nan for a time", before: state(markerOf(runID, "nan", "30000")), call: acquire(), want: stale, untouched: true},
+		{name: "marker missing", call: acquire(), want: notLetIn(""), untouched: true, twice: true},
+		{name: "marker of another process", before: state(markerOf(admitted(0, always, of("other")))), call: acquire(),
+			want: notLetIn(some), untouched: true},
+		{name: "marker of another database", before: state(markerOf(admitted(0, always, of(runID+"/2")))), call: acquire(),
+			want: notLetIn(some), untouched: true},
+		{name: "marker of another process, which waits", before: state(markerOf(admitted(lease, false, of("other")))), call: acquire(),
+			want: notLetIn(some), untouched: true},
+		{name: "marker with another max lease",
+			before: state(markerOf(admitted(0, always, func(m *scripts.Marker) { m.MaxLease = time.Minute }))), call: acquire(),
+			want: notLetIn(some), untouched: true},
+		{name: "marker that is none", before: state([]any{"SET", marker, "soon"}), call: acquire(), want: notLetIn(some), untouched: true},
+		{name: "marker with a word for a time", before: state([]any{"SET", marker, "x" + admitted(0, always)(0)}), call: acquire(),
+			want: notLetIn(some), untouched: true},
+		{name: "marker further ahead than max lease", before: state(markerOf(admitted(time.Hour, false))), call: acquire(),
+			want: notLetIn(some), untouched: true},
+		{name: "marker a little further ahead than max lease", before: state(markerOf(admitted(35*time.Second, false))),
+			call: acquire(), want: notLetIn(some), untouched: true},
 		{name: "quarantined", before: state(waiting), call: acquire(), want: left(20 * time.Second), untouched: true, twice: true},
 		{name: "quarantined and held", before: state(waiting, holds("k", rival, "1"), expire("k", lease)), call: acquire(),
 			want: left(20 * time.Second), untouched: true},
-		{name: "quarantine just over", before: state(markerOf(runID, serverTime(0), "30000")), call: acquire(), want: granted(seed),
-			after: []check{hashField(marker, "admitted", "0"), hashField(marker, "run", runID), hashField(marker, "max", "30000")}},
-		{name: "quarantine over and held", before: state(markerOf(runID, serverTime(-time.Hour), "30000"), holds("k", rival, "1"),
+		{name: "quarantine just over", before: state(markerOf(admitted(0, false))), call: acquire(), want: granted(seed),
+			after: []check{text(marker, admitted(0, always)(0))}},
+		{name: "quarantine over and held", before: state(passed, holds("k", rival, "1"),
 			expire("k", lease)), call: acquire(), want: held(lease), untouched: true},
 		{name: "no repair in quarantine", before: state(waiting), call: acquire(carrying(7)), want: left(20 * time.Second), untouched: true},
-		{name: "no repair without a marker", call: acquire(carrying(7)), want: stale, untouched: true},
+		{name: "no repair without a marker", call: acquire(carrying(7)), want: notLetIn(""), untouched: true},
 		{name: "no repair of one of two names in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)),
 			call: acquire(named("k", "l"), carrying(7)), want: left(20 * time.Second), untouched: true},
 		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", time.Second)),
 			call: acquire(carrying(7), level(2)), want: granted(7),
-			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7"), marked(20 * time.Second)}},
-		{name: "re-entry without a marker", before: state(holds("k", me, "1"), expire("k", time.Second)), call: acquire(carrying(7), level(2)),
-			want: granted(7), after: []check{hash("k", me, "2"), absent(marker)}},
-		{name: "repair once the quarantine is over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), call: acquire(carrying(7)),
-			want: granted(7), after: []check{hash("k", me, "1"), hashField(marker, "admitted", "0")}},
+			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7"), marked(20*time.Second, ours)}},
+		{name: "no re-entry without a marker", before: state(holds("k", me, "1"), expire("k", time.Second)), call: acquire(carrying(7), level(2)),
+			want: notLetIn(""), untouched: true},
+		{name: "repair once the quarantine is over", before: state(passed), call: acquire(carrying(7)),
+			want: granted(7), after: []check{hash("k", me, "1"), text(marker, admitted(0, always)(0))}},
 		{name: "no retry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)), call: acquire(),
 			want: left(20 * time.Second), untouched: true},
+	})
+}
+
+// The changes of a marker that make it let in clients with the list ours, or not.
+var (
+	theirMembers = func(m *scripts.Marker) { m.Members = theirs }
+	oursNext     = func(m *scripts.Marker) { m.Members, m.Next = theirs, ours }
+	theirsNext   = func(m *scripts.Marker) { m.Next = theirs }
+	claimed      = func(m *scripts.Marker) { m.Claimed = true }
+	unlisted     = func(m *scripts.Marker) { m.Members = none }
+	anotherName  = func(m *scripts.Marker) { m.Member = "b" }
+)
+
+func listVectors() []vector {
+	const always = true
+	as := func(name string, change func(*scripts.Marker), want scripts.AcquireReply) vector {
+		v := vector{name: name, before: state(markerOf(admitted(0, always, change))), call: acquire(), want: want}
+		v.untouched = want.Outcome == scripts.NotLetIn
+		return v
+	}
+	mine := func(change func(*scripts.Marker)) [][]any {
+		return state(markerOf(admitted(0, always, change)), holds("k", me, "1"), expire("k", time.Second), counted("k", "7"))
+	}
+	return forAcquire([]vector{
+		as("other members", theirMembers, notLetIn(some)),
+		as("the next members", oursNext, granted(seed)),
+		as("members, while a change is under way", theirsNext, granted(seed)),
+		as("a claim lets nobody in", claimed, notLetIn(some)),
+		as("an operator's word without a list lets nobody in", unlisted, notLetIn(some)),
+		as("the marker of another member", anotherName, notLetIn(some)),
+		{name: "the next members wait, too", before: state(markerOf(admitted(20*time.Second, false, oursNext))), call: acquire(),
+			want: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: 20 * time.Second}, untouched: true},
+		{name: "other members, re-entry", before: mine(theirMembers), call: acquire(carrying(7), level(2)), want: notLetIn(some), untouched: true},
+		{name: "other members, repair", before: state(markerOf(admitted(0, always, theirMembers))), call: acquire(carrying(7)),
+			want: notLetIn(some), untouched: true},
+		{name: "the next members, re-entry", before: mine(oursNext), call: acquire(carrying(7), level(2)), want: granted(7),
+			after: []check{hash("k", me, "2")}},
+		{name: "other members, held", before: state(markerOf(admitted(0, always, theirMembers)), holds("k", rival, "1"), expire("k", lease)),
+			call: acquire(), want: notLetIn(some), untouched: true},
 	})
 }

@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -32,24 +33,18 @@ var foreign = []struct {
 
 func inspectVectors() []vector {
 	inspect := func(v vector, name string) vector {
-		v.call, v.parse, v.untouched = scripts.Inspect(scripts.NewName(name)), parsed(scripts.ParseInspect), true
+		v.call, v.parse, v.untouched = scripts.Inspect(scripts.NewName(name)), parseInspect, true
 		return v
 	}
 	type reply = scripts.InspectReply
+	has := admitted(0, true)(0)
 	vectors := []vector{
 		inspect(vector{name: "nothing", want: reply{}}, "k"),
 		inspect(vector{name: "held", before: state(ready, holds("k", me, "3"), expire("k", lease), counted("k", "1800000000000002")),
-			want: reply{Owner: me, Level: 3, TTL: lease, Token: 1800000000000002, Run: runID}}, "k"),
+			want: reply{Owner: me, Level: 3, TTL: lease, Token: 1800000000000002, Marker: has}}, "k"),
 		inspect(vector{name: "held for ever", before: state(holds("k", me, "1")), want: reply{Owner: me, Level: 1, TTL: -1}}, "k"),
-		inspect(vector{name: "free, with a past", before: state(ready, counted("k", "7")), want: reply{Token: 7, Run: runID}}, "k"),
-		inspect(vector{name: "quarantined", before: state(markerOf("other", serverTime(20*time.Second), "30000")),
-			want: reply{Run: "other", Quarantine: 20 * time.Second}}, "k"),
-		inspect(vector{name: "quarantine over", before: state(markerOf(runID, serverTime(-time.Hour), "30000")), want: reply{Run: runID}}, "k"),
-		// As in acquire, a marker without a valid time counts as missing, not as long past.
-		inspect(vector{name: "marker without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), want: reply{}}, "k"),
-		inspect(vector{name: "marker with a time that is none", before: state(markerOf(runID, "soon", "30000")), want: reply{}}, "k"),
-		inspect(vector{name: "marker with nan for a time", before: state(markerOf(runID, "nan", "30000")), want: reply{}}, "k"),
-		inspect(vector{name: "marker with a time beyond all bounds", before: state(markerOf(runID, "1e999", "30000")), want: reply{}}, "k"),
+		inspect(vector{name: "free, with a past", before: state(ready, counted("k", "7")), want: reply{Token: 7, Marker: has}}, "k"),
+		inspect(vector{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), err: "WRONGTYPE"}, "k"),
 		inspect(vector{name: "an application's counter, with a time to live", before: state(holds("k", "visits", "5"), expire("k", lease)),
 			err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "held as often as can be", before: state(holds("k", me, "999999999")),
@@ -65,6 +60,16 @@ func inspectVectors() []vector {
 		vectors = append(vectors, inspect(vector{name: h.name, before: state(h.make...), err: noLock}, "k"))
 	}
 	return vectors
+}
+
+// parseInspect leaves out the server's time, which is checked to be one.
+func parseInspect(v any) (any, error) {
+	reply, err := scripts.ParseInspect(v)
+	if year := 365 * 24 * time.Hour; err == nil && (reply.Now < 50*year || reply.Now > 200*year) {
+		return nil, fmt.Errorf("the server's time is %v", reply.Now)
+	}
+	reply.Now = 0
+	return reply, err
 }
 
 func forceVectors() []vector {
@@ -98,43 +103,60 @@ func forceVectors() []vector {
 	return vectors
 }
 
-func admitVectors() []vector {
-	admit := func(v vector, quarantine time.Duration, byOperator bool) vector {
-		v.call = scripts.Admit(scripts.AdmitArgs{MaxLease: maxLease, Quarantine: quarantine, ByOperator: byOperator})
-		v.parse = parsed(scripts.ParseAdmit)
+func lookVectors() []vector {
+	look := func(v vector) vector {
+		v.call, v.untouched = scripts.Look(), true
+		v.parse = func(reply any) (any, error) {
+			found, err := scripts.ParseLook(reply)
+			found.Now = 0
+			return found, err
+		}
 		return v
 	}
-	type reply = scripts.AdmitReply
-	admitted := func(in time.Duration) []check { return []check{marked(in), ttl(marker, -1)} }
-	waiting := markerOf(runID, serverTime(20*time.Second), "30000")
+	type reply = scripts.LookReply
+	older := func(fields ...any) []any { return append([]any{"HSET", "quorumlock:node"}, fields...) }
+	long := strings.Repeat("1", 5000)
 	return []vector{
-		admit(vector{name: "a process not seen before", want: reply{Left: maxLease}, after: admitted(maxLease)}, maxLease, false),
-		admit(vector{name: "no quarantine", want: reply{}, after: admitted(0)}, 0, false),
-		admit(vector{name: "another process", before: state(markerOf("other", serverTime(-time.Hour), "30000")), want: reply{Left: maxLease},
-			after: admitted(maxLease)}, maxLease, false),
-		admit(vector{name: "another process, without quarantine", before: state(markerOf("other", serverTime(lease), "30000")), want: reply{},
-			after: admitted(0)}, 0, false),
-		admit(vector{name: "in quarantine still", before: state(waiting), want: reply{Left: 20 * time.Second}, untouched: true, twice: true}, maxLease, false),
-		admit(vector{name: "admitted long ago", before: state(ready), want: reply{}, untouched: true, twice: true}, maxLease, false),
-		admit(vector{name: "further ahead than max lease", before: state(markerOf(runID, serverTime(time.Hour), "30000")),
-			want: reply{Left: maxLease}, after: admitted(maxLease)}, maxLease, false),
-		admit(vector{name: "waits, but this client does not", before: state(waiting), want: reply{}, after: admitted(0)}, 0, false),
-		admit(vector{name: "without the time", before: state([]any{"HSET", marker, "run", runID, "max", "30000"}), want: reply{Left: maxLease},
-			after: admitted(maxLease)}, maxLease, false),
-		admit(vector{name: "with a time that is none", before: state(markerOf(runID, "soon", "30000")), want: reply{Left: maxLease},
-			after: admitted(maxLease)}, maxLease, false),
-		admit(vector{name: "with nan for a time", before: state(markerOf(runID, "nan", "30000")), want: reply{Left: maxLease},
-			after: admitted(maxLease)}, maxLease, false),
-		admit(vector{name: "without a max lease", before: state([]any{"HSET", marker, "run", runID, "admitted", serverTime(-time.Hour)}),
-			want: reply{}, after: []check{hashField(marker, "max", "30000")}}, maxLease, false),
-		admit(vector{name: "another max lease", before: state(markerOf(runID, serverTime(-time.Hour), "60000")),
-			want: reply{MaxLease: time.Minute}, untouched: true}, maxLease, false),
-		admit(vector{name: "another max lease of another process", before: state(markerOf("other", serverTime(-time.Hour), "60000")),
-			want: reply{MaxLease: time.Minute}, untouched: true}, 0, false),
-		admit(vector{name: "operator, nothing there", want: reply{}, after: admitted(0)}, maxLease, true),
-		admit(vector{name: "operator ends a quarantine", before: state(waiting), want: reply{}, after: admitted(0)}, maxLease, true),
-		admit(vector{name: "operator changes the max lease", before: state(markerOf("other", serverTime(time.Hour), "60000")), want: reply{},
-			after: admitted(0)}, maxLease, true),
-		admit(vector{name: "a string at the marker", before: state([]any{"SET", marker, "x"}), err: "WRONGTYPE", untouched: true}, maxLease, false),
+		look(vector{name: "nothing", want: reply{Process: process}}),
+		look(vector{name: "a marker", before: state(ready), want: reply{Marker: admitted(0, true)(0), Process: process}}),
+		look(vector{name: "a text that is no marker", before: state([]any{"SET", marker, "x"}), want: reply{Marker: "x", Process: process}}),
+		look(vector{name: "an older marker", before: state(older("run", runID, "admitted", "1700000000000", "max", "30000")),
+			want: reply{Process: process, Older: &scripts.OlderMarker{Run: runID, Admitted: 1700000000 * time.Second, MaxLease: maxLease}}}),
+		look(vector{name: "an older marker beside today's", before: state(ready, older("run", runID, "admitted", "0", "max", "30000")),
+			want: reply{Marker: admitted(0, true)(0), Process: process}}),
+		look(vector{name: "an older marker without a time", before: state(older("run", runID, "max", "30000")), want: reply{Process: process}}),
+		look(vector{name: "an older marker that is none", before: state(older("run", long, "admitted", long, "max", long)),
+			want: reply{Process: process}}),
+		look(vector{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), err: "WRONGTYPE"}),
+		look(vector{name: "a string at the older marker", before: state([]any{"SET", "quorumlock:node", "x"}), err: "WRONGTYPE"}),
+		look(vector{name: "a text of 100,000 bytes", before: state([]any{"SET", marker, strings.Repeat("x", 100_000)}), err: "QUORUMLOCK"}),
+	}
+}
+
+func markVectors() []vector {
+	mark := func(v vector, read string, written scripts.Marker, grants, change scripts.When) vector {
+		v.call = scripts.Mark(read, written, grants, change)
+		v.parse = func(reply any) (any, error) {
+			wrote, err := scripts.ParseMark(reply)
+			return wrote.Written, err
+		}
+		return v
+	}
+	m := scripts.Marker{Generation: 4, Members: ours, Next: theirs}
+	fresh := scripts.Marker{Generation: 3, Members: ours, Next: none}
+	has := admitted(0, true)(0)
+	long := scripts.At(0)
+	return []vector{
+		mark(vector{name: "a blank node", want: true, after: []check{marked(maxLease, ours), ttl(marker, -1)}}, "", fresh, scripts.In(maxLease), long),
+		mark(vector{name: "in place of the one that was read", before: state(ready), want: true,
+			after: []check{text(marker, "1234 "+process.String()+strings.TrimPrefix(
+				scripts.Marker{Process: process, Generation: 4, Members: ours, Next: theirs, Change: 5 * time.Second}.String(), "0 "+process.String()))}},
+			has, m, scripts.At(1234*time.Millisecond), scripts.At(5*time.Second)),
+		mark(vector{name: "not in place of another", before: state(ready), want: false, untouched: true, twice: true}, "", m, long, long),
+		mark(vector{name: "not in place of none", want: false, untouched: true, twice: true}, has, m, long, long),
+		mark(vector{name: "the next change waits", before: state(ready), want: true, after: []check{waits(maxLease)}}, has, fresh, long, scripts.In(maxLease)),
+		mark(vector{name: "names byte for byte", want: true, after: []check{marked(maxLease, scripts.NewList("a b", "c,d%\n", "é"))}}, "",
+			scripts.Marker{Generation: 3, Members: scripts.NewList("c,d%\n", "é", "a b"), Next: none}, scripts.In(maxLease), long),
+		mark(vector{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), err: "WRONGTYPE", untouched: true}, "", m, long, long),
 	}
 }

@@ -1,6 +1,8 @@
 package scripts_test
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
@@ -12,8 +14,17 @@ func renewal(token uint64, texts ...string) scripts.Renewal {
 }
 
 func renew(v vector, batch ...scripts.Renewal) vector {
-	v.call = scripts.Renew(batch)
-	v.parse = func(reply any) (any, error) { return scripts.ParseRenew(reply, batch) }
+	v.call = scripts.Renew(ours, batch)
+	v.parse = func(reply any) (any, error) {
+		renewed, refusal, err := scripts.ParseRenew(reply, batch)
+		if (refusal == nil) == slices.Contains(renewed, scripts.NotRenewed) || refusal != nil && refusal.Process != process {
+			return nil, fmt.Errorf("the refusal is %+v", refusal)
+		}
+		return renewed, err
+	}
+	if !v.bare {
+		v.before = append(state(ready), v.before...)
+	}
 	return v
 }
 
@@ -58,7 +69,19 @@ func renewVectors() []vector {
 			after:  []check{ttl("a", lease), ttl("b", lease), ttl("c", lease), absent("g")}},
 			renewal(5, "a", "b"), renewal(5, "c", "g"), renewal(5, "g", "x")),
 		renew(vector{name: "a quarantined node renews", want: outcomes(kept), after: []check{ttl("k", lease)},
-			before: append(mine("k", time.Second), markerOf("other", serverTime(lease), "30000"))}, renewal(5, "k")),
+			before: append(mine("k", time.Second), markerOf(admitted(20*time.Second, false)))}, renewal(5, "k")),
+		renew(vector{name: "no marker", bare: true, before: mine("k", time.Second), want: outcomes(scripts.NotRenewed), untouched: true}, renewal(5, "k")),
+		renew(vector{name: "the marker of another process", before: append(mine("k", time.Second), markerOf(admitted(0, true, of("other")))),
+			want: outcomes(scripts.NotRenewed), untouched: true}, renewal(5, "k")),
+		renew(vector{name: "other members", before: append(mine("k", time.Second), markerOf(admitted(0, true, theirMembers))),
+			want: outcomes(scripts.NotRenewed), untouched: true}, renewal(5, "k")),
+		renew(vector{name: "a claim", before: append(mine("k", time.Second), markerOf(admitted(0, true, claimed))),
+			want: outcomes(scripts.NotRenewed), untouched: true}, renewal(5, "k")),
+		renew(vector{name: "other members, three locks", want: outcomes(gone, scripts.NotRenewed, taken), untouched: true,
+			before: append(append(mine("k", time.Second), holds("x", rival, "1"), expire("x", time.Second)), markerOf(admitted(0, true, theirMembers)))},
+			renewal(4, "g"), renewal(5, "k"), renewal(8, "x")),
+		renew(vector{name: "the next members", before: append(mine("k", time.Second), markerOf(admitted(0, true, oursNext))),
+			want: outcomes(kept), after: []check{ttl("k", lease)}}, renewal(5, "k")),
 		renew(vector{name: "names byte for byte", want: outcomes(kept, kept),
 			before: append(mine("a\x00b", time.Second), mine("a\nb", time.Second)...),
 			after:  []check{ttl("a\x00b", lease), ttl("a\nb", lease)}}, renewal(5, "a\x00b"), renewal(5, "a\nb")),
@@ -113,7 +136,7 @@ func releaseVectors() []vector {
 		release(vector{name: "a closing brace is not", before: state(holds("a}b", me, "1")), want: 1, published: freed("{a}b}")}, 0, "a}b"),
 		release(vector{name: "names byte for byte", before: state(holds("a\x00b", me, "1"), holds("a\nb", me, "1"), holds("a", me, "1")), want: 2,
 			published: freed("{a\x00b}", "{a\nb}"), after: []check{absent("a\x00b", "a\nb"), hash("a", me, "1")}}, 0, "a\x00b", "a\nb"),
-		release(vector{name: "a quarantined node releases", before: append(mine, markerOf("other", serverTime(lease), "30000")), want: 1,
+		release(vector{name: "a quarantined node releases", before: append(mine, markerOf(admitted(lease, false, of("other")))), want: 1,
 			published: freed("{k}"), after: []check{absent("k")}}, 0, "k"),
 	}
 }

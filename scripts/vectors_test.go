@@ -28,8 +28,9 @@ type message struct{ channel, payload string }
 // vector is one run of a script: a state, a call, and the expected outcome.
 type vector struct {
 	name      string
-	before    [][]any // commands that make the state; an argument of type serverTime is sent in milliseconds
+	before    [][]any // commands that make the state; an argument of type serverTime is sent in milliseconds, and a function's result at the server's now
 	call      scripts.Call
+	bare      bool          // of renew: the state has no marker but that of before
 	tombstone time.Duration // ConnArgs.Tombstone, 0 for NoTombstone
 	parse     func(any) (any, error)
 
@@ -43,8 +44,8 @@ type vector struct {
 
 // vectors returns all vectors. The commands before a vector find an empty server.
 func vectors() []vector {
-	return slices.Concat(acquireVectors(), quarantineVectors(), renewVectors(), releaseVectors(), raiseVectors(),
-		inspectVectors(), forceVectors(), admitVectors())
+	return slices.Concat(acquireVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
+		inspectVectors(), forceVectors(), lookVectors(), markVectors())
 }
 
 // serverTime is an instant, as its distance from the server's now.
@@ -54,6 +55,18 @@ type serverTime time.Duration
 const slack = 2 * time.Second
 
 const runID = "the-run-id" // of the connection of a vector's call
+
+// process is what the connection of a vector's call knows of its server.
+var process = scripts.Process{Run: runID, MaxLease: maxLease, Member: "a"}
+
+// connArgs returns the arguments that a connection to the process adds to a call.
+func connArgs(call scripts.Call) scripts.ConnArgs {
+	args := scripts.ConnArgs{Process: process.String(), Tombstone: scripts.NoTombstone}
+	if call.List() != nil {
+		args.Expected = process.Expected(call.List())
+	}
+	return args
+}
 
 func runVectors(t *testing.T, s server) {
 	seen := map[string]bool{}
@@ -89,7 +102,7 @@ func (v vector) run(t *testing.T, s server) {
 
 func (v vector) runOnce(t *testing.T, s server, published []message) {
 	t.Helper()
-	by := scripts.ConnArgs{Run: runID, Tombstone: scripts.NoTombstone}
+	by := connArgs(v.call)
 	if v.tombstone != 0 {
 		by.Tombstone = v.tombstone.Milliseconds()
 	}
@@ -151,8 +164,11 @@ func resolve(t *testing.T, s server, command []any) []any {
 	t.Helper()
 	command = slices.Clone(command)
 	for i, arg := range command {
-		if at, ok := arg.(serverTime); ok {
-			command[i] = now(t, s) + time.Duration(at).Milliseconds()
+		switch arg := arg.(type) {
+		case serverTime:
+			command[i] = now(t, s) + time.Duration(arg).Milliseconds()
+		case func(now time.Duration) string:
+			command[i] = arg(time.Duration(now(t, s)) * time.Millisecond)
 		}
 	}
 	return command

@@ -1,6 +1,11 @@
 package fakeredis
 
-import "math"
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 const tooHigh = 1 << 53
 
@@ -8,26 +13,33 @@ const tooHigh = 1 << 53
 func acquire(k *keyspace, keys, args []string) (any, error) {
 	owner, level, lease := args[0], args[1], millis(args[2])
 	carried, seed := or(args[3], 0), or(args[4], 0)
+	expected := args[7]
+	names := len(keys)/2 - 1
+	counters, hashes := keys[2:2+names], keys[2+names:]
 
-	if k.exists(keys[1]) {
+	if _, released, _ := k.get(keys[1]); released {
 		return []any{"released", int64(0)}, nil
 	}
+	marker, _, _ := k.get(keys[0])
+	admitted, ok := letsIn(marker, expected)
+	if !ok {
+		return []any{"marker", marker, expected}, nil
+	}
 
-	names, mine, counter := 0, 0, 0.0
+	mine, counter := 0, 0.0
 	held, remaining := false, int64(0)
-	for i := 2; i < len(keys); i += 2 {
-		names++
-		fields, err := k.hlen(keys[i])
+	for i, key := range hashes {
+		fields, err := k.hlen(key)
 		if err != nil {
 			return nil, err
 		}
 		if fields > 0 {
-			if _, there, _ := k.hget(keys[i], owner); there {
+			if _, there, _ := k.hget(key, owner); there {
 				mine++
 			} else {
-				ttl := k.pttl(keys[i])
+				ttl := k.pttl(key)
 				if ttl == -1 || fields > 1 {
-					if _, _, err := k.lockAt(keys[i]); err != nil {
+					if _, _, err := k.lockAt(key); err != nil {
 						return nil, err
 					}
 				}
@@ -40,29 +52,32 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 				held = true
 			}
 		}
-		text, found, err := k.get(keys[i+1])
+		text, found, err := k.get(counters[i])
 		if err != nil {
 			return nil, err
 		}
 		if found {
 			c, ok := tonumber(text)
 			if !ok || math.IsNaN(c) {
-				return nil, replyError(`QUORUMLOCK the token counter "` + shown(keys[i+1]) + `" is not a number`)
+				return nil, replyError(`QUORUMLOCK the token counter "` + shown(counters[i]) + `" is not a number`)
 			}
 			counter = max(counter, c)
 		}
 	}
 
 	passed := false
-	if carried == 0 || mine < names {
-		var refusal any
-		var err error
-		if refusal, passed, err = quarantine(k, keys[0], args[6], args[8]); refusal != nil || err != nil {
-			return refusal, err
+	if admitted != "0" && (carried == 0 || mine < names) {
+		left := or(admitted, 0) - float64(k.now)
+		switch {
+		case left > or(strings.Fields(expected)[2], 0):
+			return []any{"marker", marker, expected}, nil
+		case left > 0:
+			return []any{"quarantined", integer(left)}, nil
 		}
+		passed = true
 	}
 	if held {
-		return []any{"held", remaining, k.listening(args[7])}, nil
+		return []any{"held", remaining, k.listening(args[6])}, nil
 	}
 
 	token := counter
@@ -79,44 +94,38 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 	}
 
 	if passed {
-		if _, err := k.hset(keys[0], "admitted", "0"); err != nil {
-			return nil, err
-		}
+		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
 	}
-	for i := 2; i < len(keys); i += 2 {
-		fresh, err := k.hset(keys[i], owner, level)
+	for i, key := range hashes {
+		fresh, err := k.hset(key, owner, level)
 		if err != nil {
 			return nil, err
 		}
 		if fresh {
-			k.pexpire(keys[i], lease)
+			k.pexpire(key, lease)
 		} else {
-			k.raise(keys[i], lease)
+			k.raise(key, lease)
 		}
-		k.set(keys[i+1], whole(token), millis(args[5]))
+		k.set(counters[i], whole(token), millis(args[5]))
 	}
 	return integer(token), nil
 }
 
-// quarantine returns the refusal of a node that may have forgotten grants, nil for an admitted
-// node. passed reports whether this call is the first to see that the quarantine has passed.
-func quarantine(k *keyspace, key, maxLease, runID string) (refusal any, passed bool, err error) {
-	marker, err := k.hmget(key, "run", "admitted", "max")
-	if err != nil {
-		return nil, false, err
+// letsIn is the comparison of the marker with the expected first line, and letsIn of lists.lua. A
+// marker that no script has written lets nobody in.
+func letsIn(marker, expected string) (admitted string, ok bool) {
+	if strings.HasPrefix(marker, expected) {
+		return "0", true
 	}
-	if marker[0] != runID || marker[2] != maxLease {
-		return []any{"stale", int64(0)}, false, nil
+	lines := strings.Split(marker, "\n")
+	want := strings.Fields(expected)
+	has := strings.Fields(lines[0])
+	if len(lines) != 4 || len(want) != 5 || len(has) != 5 || !slices.Equal(has[1:4], want[1:4]) {
+		return "", false
 	}
-	if marker[1] == "0" {
-		return nil, false, nil
+	if _, err := strconv.ParseUint(has[0], 10, 64); err != nil {
+		return "", false
 	}
-	left := or(marker[1], math.Inf(1)) - float64(k.now)
-	switch {
-	case !(left <= or(maxLease, 0)):
-		return []any{"stale", int64(0)}, false, nil
-	case left > 0:
-		return []any{"quarantined", integer(left)}, false, nil
-	}
-	return nil, true, nil
+	next, _, _ := strings.Cut(lines[3], " ")
+	return has[0], has[4] == want[4] || next == want[4]
 }

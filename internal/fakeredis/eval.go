@@ -23,7 +23,8 @@ var programs = map[string]program{
 	"raise":   raise,
 	"inspect": inspect,
 	"force":   force,
-	"admit":   admit,
+	"look":    look,
+	"mark":    mark,
 }
 
 // bySHA holds the program of each script that the library sends.

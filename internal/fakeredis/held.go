@@ -2,26 +2,34 @@ package fakeredis
 
 // renew is renew.lua.
 func renew(k *keyspace, keys, args []string) (any, error) {
-	out := make([]byte, 0, len(keys)/2)
-	for i := 0; i < len(keys); i += 2 {
-		j := 1 + i/2*3
+	expected, names := args[len(args)-1], (len(keys)-1)/2
+	marker, _, _ := k.get(keys[0])
+	_, isLetIn := letsIn(marker, expected)
+	out := make([]byte, 0, names)
+	for i := range names {
+		key, counterKey, j := keys[1+names+i], keys[1+i], 1+3*i
 		owner, token, lease := args[j], or(args[j+1], 0), millis(args[j+2])
-		_, there, err := k.hget(keys[i], owner)
+		_, there, err := k.hget(key, owner)
 		switch {
+		case there && !isLetIn:
+			out = append(out, 'N')
 		case there:
-			k.raise(keys[i], lease)
-			counter, found, err := k.get(keys[i+1])
+			k.raise(key, lease)
+			counter, found, err := k.get(counterKey)
 			if err == nil && (!found || or(counter, token) < token) {
-				k.set(keys[i+1], args[j+1], millis(args[0]))
+				k.set(counterKey, args[j+1], millis(args[0]))
 			} else {
-				k.pexpire(keys[i+1], millis(args[0]))
+				k.pexpire(counterKey, millis(args[0]))
 			}
 			out = append(out, 'R')
-		case err == nil && !k.exists(keys[i]):
+		case err == nil && !k.exists(key):
 			out = append(out, 'G')
 		default:
 			out = append(out, 'T')
 		}
+	}
+	if !isLetIn {
+		return []any{"marker", marker, expected, string(out)}, nil
 	}
 	return string(out), nil
 }

@@ -1,8 +1,9 @@
 package fakeredis
 
-import "math"
+import "strconv"
 
-const year = 365 * 24 * 60 * 60 * 1000 // in ms
+// maxMarker bounds the text of a marker.
+const maxMarker = 65536
 
 // inspect is inspect.lua.
 func inspect(k *keyspace, keys, _ []string) (any, error) {
@@ -14,22 +15,18 @@ func inspect(k *keyspace, keys, _ []string) (any, error) {
 		}
 		ttl = k.pttl(keys[1])
 	}
-	marker, err := k.hmget(keys[0], "run", "admitted")
+	marker, _, err := k.get(keys[0])
 	if err != nil {
 		return nil, err
-	}
-	run, left := marker[0], or(marker[1], math.Inf(1))-float64(k.now)
-	if !(left <= year) {
-		run, left = "", 0
 	}
 	counter, _, err := k.get(keys[2])
 	if err != nil {
 		return nil, err
 	}
-	if len(owner)+len(level)+len(counter)+len(run) > 4096 {
+	if len(owner)+len(level)+len(counter) > 4096 || len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
 	}
-	return []any{owner, level, ttl, counter, run, integer(max(left, 0))}, nil
+	return []any{owner, level, ttl, counter, marker, k.now}, nil
 }
 
 // force is force.lua.
@@ -51,32 +48,43 @@ func force(k *keyspace, keys, args []string) (any, error) {
 	return int64(1), nil
 }
 
-// admit is admit.lua.
-func admit(k *keyspace, keys, args []string) (any, error) {
-	marker, err := k.hmget(keys[0], "run", "admitted", "max")
+// look is look.lua.
+func look(k *keyspace, keys, args []string) (any, error) {
+	marker, _, err := k.get(keys[0])
 	if err != nil {
 		return nil, err
 	}
-	now, maxLease, quarantine, run := float64(k.now), args[0], or(args[1], 0), args[3]
-	written, isNumber := tonumber(marker[1])
-
-	admitted := written
-	switch {
-	case args[2] == "1":
-		admitted = now
-	case marker[2] != "" && marker[2] != maxLease:
-		return []any{"maxlease", integer(or(marker[2], 0))}, nil
-	case marker[0] != run || !isNumber || math.IsNaN(written):
-		admitted = now + quarantine
-	case admitted > now+quarantine:
-		admitted = now + quarantine
+	if len(marker) > maxMarker {
+		return nil, replyError("QUORUMLOCK the marker is too long")
 	}
-	if marker[0] != run || marker[2] != maxLease || !isNumber || written != admitted {
-		for _, field := range [][2]string{{"run", run}, {"max", maxLease}, {"admitted", whole(admitted)}} {
-			if _, err := k.hset(keys[0], field[0], field[1]); err != nil {
-				return nil, err
-			}
+	older := make([]string, 3)
+	if marker == "" {
+		if older, err = k.hmget(keys[1], "run", "admitted", "max"); err != nil {
+			return nil, err
 		}
 	}
-	return integer(max(admitted-now, 0)), nil
+	for i, text := range older {
+		older[i] = text[:min(len(text), 128)]
+	}
+	return []any{marker, k.now, args[0], older[0], older[1], older[2]}, nil
+}
+
+// mark is mark.lua.
+func mark(k *keyspace, keys, args []string) (any, error) {
+	marker, _, err := k.get(keys[0])
+	if err != nil {
+		return nil, err
+	}
+	if marker != args[0] {
+		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}, nil
+	}
+	instant := func(kind, number string) string {
+		if kind == "at" {
+			return number
+		}
+		return strconv.FormatInt(k.now+millis(number), 10)
+	}
+	marker = instant(args[1], args[2]) + " " + args[7] + " " + args[3] + " " + instant(args[4], args[5]) + "\n" + args[6]
+	k.set(keys[0], marker, 0)
+	return []any{int64(1), marker, k.now}, nil
 }

@@ -15,16 +15,17 @@ type Conn struct {
 	RunID      string        // of the server's process
 	Quarantine time.Duration // left when the connection was made
 	redis      redis.Conn
+	process    scripts.Process
 	args       scripts.ConnArgs
+	list       *scripts.List // of args.Expected
 	writerDone chan struct{}
 }
 
-// NewConn returns a Conn to the process with that run id. The node's marker must carry the run that
-// marker names. A release bars its owner for as long as tombstone where a request of that owner may
-// arrive late.
-func NewConn(c redis.Conn, runID, marker string, tombstone time.Duration) *Conn {
-	return &Conn{redis: c, RunID: runID, writerDone: make(chan struct{}),
-		args: scripts.ConnArgs{Run: marker, Tombstone: tombstone.Milliseconds()}}
+// NewConn returns a Conn to the process with that run id. A release bars its owner for as long as
+// tombstone where a request of that owner may arrive late.
+func NewConn(c redis.Conn, runID string, process scripts.Process, tombstone time.Duration) *Conn {
+	return &Conn{redis: c, RunID: runID, process: process, writerDone: make(chan struct{}),
+		args: scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds()}}
 }
 
 // Call runs one call on a connection that no pipe uses, within the context's deadline, or the
@@ -48,6 +49,9 @@ func (c *Conn) Call(ctx context.Context, call scripts.Call, timeout time.Duratio
 
 // send writes one request without flushing it.
 func (c *Conn) send(r *request, scratch []any) error {
+	if list := r.call.List(); list != nil && list != c.list {
+		c.list, c.args.Expected = list, c.process.Expected(list)
+	}
 	args := c.args
 	// Only a release after which a request of the owner may arrive late needs a tombstone. An owner
 	// that lowers its level goes on holding.

@@ -17,8 +17,7 @@
 //	Start ──▶ queue ──▶ written ──▶ reply ──▶ Receiver.Done
 //	            ▲          │          │
 //	            ├──────────┤          │      the connection died: resent, at most three times
-//	            ├──────────┼──────────┤      the script is not known (NOSCRIPT): resent as text, once
-//	            ├──────────┼──────────┘      the marker is stale: resent after the admit call, once
+//	            ├──────────┼──────────┘      the script is not known (NOSCRIPT): resent as text, once
 //	            │          └──▶ Done(error)  no reply within the timeout, or resent too often;
 //	            │                            a release is then owed
 //	            └── set aside                a release that the server refused, after its Done

@@ -55,14 +55,13 @@ func (c *Claim) Abandon() { c.abandoned.Store(true) }
 
 // request is one call on its way through a pipe.
 type request struct {
-	call     scripts.Call
-	claim    *Claim   // nil for a call that can grant nothing
-	to       Receiver // nil where the outcome interests no caller
-	resends  int      // how many connections died with it
-	source   bool     // the server does not know the script by its hash
-	order    uint64   // of a release that is owed: lower ones go first
-	retry    *retry   // of a release that the server has refused before
-	admitted bool     // the marker was stale, and has been written since
+	call    scripts.Call
+	claim   *Claim   // nil for a call that can grant nothing
+	to      Receiver // nil where the outcome interests no caller
+	resends int      // how many connections died with it
+	source  bool     // the server does not know the script by its hash
+	order   uint64   // of a release that is owed: lower ones go first
+	retry   *retry   // of a release that the server has refused before
 }
 
 // retry is the schedule of one release that the server refused.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // maxResends bounds how often a request is resent, and how often a handshake whose connection broke
@@ -159,46 +158,8 @@ func (p *Pipe) handleReply(c *Conn, r request, value any) {
 	var err error
 	if result.Reply, err = r.call.Parse(value); err != nil {
 		result.Err = p.cfg.Error(r.call.Op(), err)
-	} else if r.call.IsAcquire() && !r.admitted {
-		switch result.Reply.Acquire.Outcome {
-		case scripts.Quarantined:
-			p.cfg.Log.Quarantined(result.Reply.Acquire.Wait)
-		case scripts.Stale:
-			r.admitted = true
-			// The pipeline keeps the order: the marker is written before the request is resent.
-			if p.requeue(request{call: p.cfg.Admit(), claim: r.claim, to: &readmission{pipe: p, request: r}}) {
-				return
-			}
-		}
+	} else if left := result.Reply.Quarantine(); left > 0 {
+		p.cfg.Log.Quarantined(left)
 	}
 	r.finish(result)
-}
-
-// readmission resends a request for a grant that found the marker stale, once the marker has been
-// written.
-type readmission struct {
-	pipe    *Pipe
-	request request
-}
-
-func (a *readmission) Done(r Result) {
-	p := a.pipe
-	if a.request.resends > 0 { // the reply to the admit call proves nothing about a request that was lost
-		r.Resent, r.NothingDone = true, false
-	}
-	if r.Err == nil {
-		left, err := p.cfg.Admitted(r.Reply.Admit)
-		switch {
-		case err != nil:
-			r.Err = p.cfg.Error("admit", err)
-		case left > 0:
-			p.cfg.Log.Quarantined(left)
-			r.Reply = scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: left}}
-		case p.requeue(a.request):
-			return
-		default: // abandoned: not resent, so not granted
-			r.Reply = scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Released}}
-		}
-	}
-	a.request.finish(r)
 }

@@ -20,10 +20,6 @@ type Config struct {
 	// Connect makes a connection and checks the server at its other end. Its error is why the node
 	// is down.
 	Connect func(ctx context.Context) (*Conn, error)
-	// Admit returns the call that keeps the node's marker. Admitted reads its reply: the quarantine
-	// left.
-	Admit    func() scripts.Call
-	Admitted func(scripts.AdmitReply) (left time.Duration, err error)
 	// Error makes an error that names the node and the operation.
 	Error func(op string, err error) error
 	// Log receives changes of state.

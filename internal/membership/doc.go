@@ -1,0 +1,18 @@
+// Package membership decides whom a node of a lock lets in: which list of masters its clients must
+// have, who may write that list, and how it is changed. It is pure: it turns views of nodes into
+// marks to write, and knows no connections.
+//
+// A quorum is a quorum of one list. Two clients with different lists can both have a majority, and
+// never meet. So each node carries a list in its marker ([scripts.Marker]), every grant and renewal
+// compares it with the client's, and this package keeps two lists whose quorums do not meet from
+// both being carried by a quorum of their nodes:
+//
+//   - A blank node (new, restarted or flushed) is marked only by a client of a list that has a quorum
+//     already, or when all nodes of the list have answered and none carries another ([Client.Plan]).
+//   - The list changes by one member at a time ([Change]): majorities of two such lists meet.
+//
+// The model of package quorum/model/membership searches the protocol, and each of its rules left
+// out, for two holders.
+//
+// The files, each of which uses only those above it: view.go, mark.go, change.go.
+package membership

@@ -1,0 +1,194 @@
+package membership
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Client is a client that may mark blank nodes.
+type Client struct {
+	List       *scripts.List
+	Need       int                          // the quorum size
+	Found      bool                         // it may found a deployment: mark nodes none of which carries its list
+	Quarantine func(node int) time.Duration // of a node that may have forgotten; 0 for none
+	// Proven reports whether a node has let this client in within the last max lease. Known is the
+	// marker of such a node, as it was last seen; nil before one was.
+	Proven func(node int) bool
+	Known  *scripts.Marker
+}
+
+// Step is a mark to write on one node.
+type Step struct {
+	Node int
+	Call scripts.Call
+}
+
+// Plan returns the next marks to write. views has, for each node of the client's list, what it said
+// when it was looked at; nil for a node that did not answer. The marks of one plan may be written
+// at once. When they are written, Plan is called again with the views that they gave; it returns no
+// steps when nothing is left to do, or nothing may be done.
+func (c Client) Plan(views []*View) []Step {
+	if steps := c.correct(views); len(steps) > 0 {
+		return steps
+	}
+	if c.MayMark(views) {
+		return c.markAll(views)
+	}
+	return c.claim(views)
+}
+
+// MayMark reports whether as many nodes as the quorum size let this client in, now or within the
+// last max lease: one more of them does not make a quorum of a list that has none. The marker to
+// copy must be known.
+func (c Client) MayMark(views []*View) bool {
+	proven, known := 0, c.Known != nil
+	for i, v := range views {
+		switch {
+		case v != nil && v.Standing(c.List) == LetsIn:
+			proven++
+			known = true
+		case (v == nil || v.Standing(c.List) == Blank) && c.Proven(i):
+			proven++
+		}
+	}
+	return known && proven >= c.Need
+}
+
+// markAll marks the nodes that are blank, or claimed for this list.
+func (c Client) markAll(views []*View) (steps []Step) {
+	for i, v := range views {
+		if v == nil {
+			continue
+		}
+		switch v.Standing(c.List) {
+		case Blank:
+			steps = append(steps, c.mark(i, v, c.markerFor(views), c.admission(i, v)))
+		case Claimed:
+			steps = append(steps, c.confirm(i, v))
+		}
+	}
+	return steps
+}
+
+// claim marks a deployment of which too few nodes are marked. All nodes must have answered, and none
+// may refuse. The nodes are claimed one after the other, in the order of their names, so of two
+// clients whose lists share a node one stops; a claim lets nobody in, so a client that stops has
+// made no quorum. When all are claimed, they are confirmed.
+func (c Client) claim(views []*View) (steps []Step) {
+	blank, claimed, carried := []int(nil), []int(nil), false
+	for i, v := range views {
+		if v == nil {
+			return nil
+		}
+		switch v.Standing(c.List) {
+		case Blank:
+			blank = append(blank, i)
+		case Claimed:
+			claimed = append(claimed, i)
+		case LetsIn:
+			carried = true
+		default:
+			return nil
+		}
+	}
+	if !carried && len(claimed) == 0 && !c.Found {
+		return nil
+	}
+	if len(blank) > 0 {
+		first := slices.MinFunc(blank, func(i, j int) int {
+			return cmp.Compare(views[i].Process.Member, views[j].Process.Member)
+		})
+		m := c.markerFor(views)
+		m.Claimed = true
+		return []Step{c.mark(first, views[first], m, c.admission(first, views[first]))}
+	}
+	for _, i := range claimed {
+		steps = append(steps, c.confirm(i, views[i]))
+	}
+	return steps
+}
+
+// correct ends quarantines that are longer than this client's: the node's clock was set back, or
+// the client wants none.
+func (c Client) correct(views []*View) (steps []Step) {
+	for i, v := range views {
+		if v == nil || v.Standing(c.List) != LetsIn {
+			continue
+		}
+		if left, _ := v.Quarantine(); left > c.Quarantine(i) {
+			steps = append(steps, c.mark(i, v, v.marker, scripts.In(c.Quarantine(i))))
+		}
+	}
+	return steps
+}
+
+// markerFor returns the lists that a blank node gets: those of the node of the highest
+// generation that carries the client's list, or else the client's own as a new deployment.
+func (c Client) markerFor(views []*View) scripts.Marker {
+	m, found := scripts.Marker{Generation: 1, Members: c.List, Next: scripts.NewList()}, false
+	if c.Known != nil {
+		m, found = *c.Known, true
+	}
+	for _, v := range views {
+		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
+			continue
+		}
+		if !found || v.marker.Generation > m.Generation ||
+			v.marker.Generation == m.Generation && m.Next.Len() == 0 && v.marker.Next.Len() > 0 {
+			m, found = v.marker, true
+		}
+	}
+	m.Claimed = false
+	return m
+}
+
+func (c Client) confirm(i int, v *View) Step {
+	m := v.marker
+	m.Claimed = false
+	return c.mark(i, v, m, scripts.At(m.Admitted))
+}
+
+func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Step {
+	return Step{i, scripts.Mark(v.Text, m, admitted, scripts.At(m.Change))}
+}
+
+// admission returns from when on a blank node may grant. Its quarantine begins with its mark,
+// unless an operator has admitted it within the last max lease, or it has an older marker: that
+// process has forgotten nothing since.
+func (c Client) admission(i int, v *View) scripts.When {
+	word := v.IsMarked() && v.marker.Member == v.Process.Member && v.marker.MaxLease == v.Process.MaxLease &&
+		v.Now-v.marker.Admitted <= v.Process.MaxLease
+	switch {
+	case word:
+		return scripts.At(v.marker.Admitted)
+	case v.Text == "" && v.older != nil && v.older.Run == v.Process.Run && v.older.MaxLease == v.Process.MaxLease &&
+		v.older.Admitted-v.Now <= c.Quarantine(i):
+		return scripts.At(v.older.Admitted)
+	default:
+		return scripts.In(c.Quarantine(i))
+	}
+}
+
+// Admit returns the mark with which an operator ends the node's quarantine. list is the list of
+// masters that the node gets; nil keeps the one that it has. The error says why the node may not be
+// admitted so.
+func (v *View) Admit(list *scripts.List) (scripts.Call, error) {
+	m := scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}
+	change := scripts.At(0)
+	if v.IsMarked() && v.marker.Members.Len() > 0 {
+		if list == nil && v.marker.Member != v.Process.Member {
+			return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name (?name=... in the URL)",
+				ErrDiffers, v.marker.Member, v.marker.Members)
+		}
+		m, change = v.marker, scripts.At(v.marker.Change)
+	}
+	if list != nil && (m.Claimed || !m.Members.Equal(list)) {
+		m.Members, m.Next, m.Claimed, m.Generation = list, scripts.NewList(), false, m.Generation+1
+		change = scripts.In(v.Process.MaxLease)
+	}
+	return scripts.Mark(v.Text, m, scripts.In(0), change), nil
+}

@@ -1,0 +1,158 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// ErrDiffers: a node lets in clients with another list of masters.
+var ErrDiffers = errors.New("the lists of masters differ")
+
+// View is what a node said of itself when it was looked at.
+type View struct {
+	Process scripts.Process // at the connection's other end
+	Now     time.Duration   // the node's clock, since 1970
+	Text    string          // of the marker, empty for none
+
+	marker scripts.Marker // of the text; without a member where the text is no marker
+	older  *scripts.OlderMarker
+}
+
+// Read returns the view that a look gave.
+func Read(r scripts.LookReply) *View {
+	v := &View{Process: r.Process, Now: r.Now, older: r.Older}
+	v.update(r.Marker)
+	return v
+}
+
+// Refused returns the view that a refusal gave. It does not have the node's clock.
+func Refused(r scripts.Refusal) *View {
+	v := &View{Process: r.Process}
+	v.update(r.Marker)
+	return v
+}
+
+// Wrote returns the view after a mark.
+func (v *View) Wrote(r scripts.MarkReply) *View {
+	next := &View{Process: v.Process, Now: r.Now}
+	next.update(r.Marker)
+	return next
+}
+
+func (v *View) update(text string) {
+	none := scripts.NewList()
+	v.Text, v.marker = text, scripts.Marker{Members: none, Next: none}
+	if m, err := scripts.ParseMarker(text); err == nil {
+		v.marker = m
+	}
+}
+
+// IsMarked reports whether the marker is that of the process at the other end: it has forgotten
+// nothing since.
+func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
+
+// MaxLease returns the max lease of the deployment by the node's marker, whichever process it names;
+// 0 for none.
+func (v *View) MaxLease() time.Duration {
+	if v.marker.MaxLease == 0 && v.older != nil {
+		return v.older.MaxLease
+	}
+	return v.marker.MaxLease
+}
+
+// Marker returns the marker; its lists are empty where there is none.
+func (v *View) Marker() scripts.Marker { return v.marker }
+
+// Quarantine returns how long the node grants nothing new. It returns false when the node is not
+// marked: its quarantine begins when it is.
+func (v *View) Quarantine() (left time.Duration, marked bool) {
+	if !v.IsMarked() {
+		return 0, false
+	}
+	return max(v.marker.Admitted-v.Now, 0), true
+}
+
+// Standing is how a node stands to a client with a list of masters.
+type Standing int
+
+const (
+	// Blank: the node may have forgotten whom it lets in, or has never known: it lets in nobody.
+	Blank Standing = iota + 1
+	// Claimed: a client with the same list is marking all blank members. It lets in nobody yet.
+	Claimed
+	// LetsIn: the list is that of the members, or of the next ones.
+	LetsIn
+	// Refuses: the node is another deployment's, another member, or lets in, or is claimed for,
+	// another list.
+	Refuses
+)
+
+// Standing returns how the node stands to a client with that list.
+func (v *View) Standing(list *scripts.List) Standing {
+	m := v.marker
+	switch {
+	case !v.IsMarked():
+		return Blank
+	case m.MaxLease != v.Process.MaxLease || m.Member != v.Process.Member:
+		return Refuses
+	case m.Members.Len() == 0:
+		return Blank // an operator has admitted it, and no client has marked it
+	case !m.Members.Equal(list) && !m.Next.Equal(list):
+		return Refuses
+	case m.Claimed:
+		return Claimed
+	default:
+		return LetsIn
+	}
+}
+
+// Refusal returns why a node that Refuses does not let in a client with that list.
+func (v *View) Refusal(list *scripts.List) error {
+	m := v.marker
+	switch {
+	case m.MaxLease != v.Process.MaxLease:
+		return fmt.Errorf("the deployment's max lease is %v, this client's %v", m.MaxLease, v.Process.MaxLease)
+	case m.Member != v.Process.Member:
+		return fmt.Errorf("%w: this master is the member %s of %s (generation %d), and %s to this client, whose list is %s%s",
+			ErrDiffers, m.Member, m.Members, m.Generation, v.Process.Member, list, sameNames)
+	}
+	whom := "lets in"
+	if m.Claimed {
+		whom = "is being marked for"
+	}
+	next := ""
+	if m.Next.Len() > 0 {
+		next = fmt.Sprintf(", and %s next", m.Next)
+	}
+	hint := ""
+	if m.Members.Len() == list.Len() {
+		hint = sameNames
+	}
+	return fmt.Errorf("%w: this master %s clients with %s (generation %d)%s, this client's list is %s%s",
+		ErrDiffers, whom, m.Members, m.Generation, next, list, hint)
+}
+
+// Carried returns the list that more than half of the nodes carry, if it is as long as there are
+// nodes and has the names that are known; else nil.
+func Carried(views []*View, known *scripts.List) *scripts.List {
+	count := map[string]int{}
+	for _, v := range views {
+		if v == nil || !v.IsMarked() || v.marker.Claimed {
+			continue
+		}
+		for _, list := range []*scripts.List{v.marker.Members, v.marker.Next} {
+			text := list.String()
+			count[text]++
+			if 2*count[text] > len(views) && list.Len() == len(views) && list.HasAll(known) {
+				return list
+			}
+		}
+	}
+	return nil
+}
+
+const sameNames = ". Where these are the same masters by other addresses, give every client the same names: " +
+	"?name=... in the URL, or node.WithName"

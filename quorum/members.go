@@ -1,0 +1,300 @@
+package quorum
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// members is the locker's list of masters, and marks blank nodes with it: package membership
+// decides which, here the nodes are looked at and marked.
+type members struct {
+	core  *core
+	found bool // see membership.Client
+	// letIn is, for each node, when the last request was sent by which it let this locker in.
+	letIn []atomic.Int64
+	list  atomic.Pointer[scripts.List] // nil while the name of a node is not known
+
+	mu      sync.Mutex
+	known   *scripts.Marker // of the node that was last seen to let this locker in
+	asked   []question      // the next round answers them
+	running bool
+}
+
+// question is a call that waits for a round.
+type question struct {
+	node   int // that must answer; everyNode for all
+	answer func(*sight)
+}
+
+const everyNode = -1
+
+// sight is what one round saw of the nodes, after its marks.
+type sight struct {
+	list  *scripts.List      // nil while the name of a node is not known
+	views []*membership.View // nil for a node that did not answer
+	errs  []error            // why it did not
+}
+
+var (
+	errUnmarked = errors.New("the master is new or has forgotten its list of members, and no client may mark it " +
+		"while too few masters carry that list and not all of them answer (quorumlock admit -members does, on your word)")
+	errForgotList = errors.New("the master had forgotten its list of members")
+	errUnnamed    = errors.New("a node over a pool has no name until it is connected to: give it one with node.WithName")
+)
+
+func newMembers(c *core, found bool) *members {
+	m := &members{core: c, found: found, letIn: make([]atomic.Int64, len(c.nodes))}
+	for i := range m.letIn {
+		m.letIn[i].Store(int64(clock.Never))
+	}
+	return m
+}
+
+// refusal returns why a node does not let this locker in; nil for a blank node, which may be marked.
+func (m *members) refusal(i int, r *scripts.Refusal) error {
+	view := membership.Refused(*r)
+	if list := m.list.Load(); view.Standing(list) == membership.Refuses {
+		return m.core.nodeError(i, "acquire", view.Refusal(list))
+	}
+	return nil
+}
+
+// renewalRefused returns why a node does not renew this locker's locks. A blank one is marked, if
+// this locker may, so that the next renewal succeeds.
+func (m *members) renewalRefused(i int, r *scripts.Refusal) error {
+	if err := m.refusal(i, r); err != nil {
+		return err
+	}
+	m.settle(i, func(error) {})
+	return m.core.nodeError(i, "renew", errForgotList)
+}
+
+// proved records that a node let this locker in, by its reply to a request sent at sent.
+func (m *members) proved(node int, sent clock.Instant) {
+	if sent > clock.Instant(m.letIn[node].Load()) {
+		m.letIn[node].Store(int64(sent))
+	}
+}
+
+// isProven reports whether a node has let this locker in within the last max lease. Members change
+// at most once in that time, and majorities of two lists that differ by one member meet.
+func (m *members) isProven(node int) bool {
+	sent := clock.Instant(m.letIn[node].Load())
+	return m.core.clock.Now().Before(clock.Deadline(sent, m.core.maxLease, clock.DefaultDriftFactor))
+}
+
+// ask has a round look at the nodes, and mark those that may be marked. It calls answer in a
+// goroutine. Questions that come while a round runs share the next one.
+func (m *members) ask(q question) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = append(m.asked, q)
+	if !m.running {
+		m.running = true
+		m.core.background.add()
+		go m.run()
+	}
+}
+
+// settle asks about one node. done gets nil when the node lets this locker in now, and else a
+// *node.Error.
+func (m *members) settle(i int, done func(error)) {
+	m.ask(question{i, func(s *sight) { done(m.core.nodeError(i, "acquire", s.verdict(i))) }})
+}
+
+func (m *members) run() {
+	defer m.core.background.done()
+	for {
+		asked := m.take()
+		if len(asked) == 0 {
+			return
+		}
+		s := m.round(asked)
+		for _, q := range asked {
+			q.answer(s)
+		}
+	}
+}
+
+func (m *members) take() (asked []question) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked, m.asked = m.asked, nil
+	m.running = len(asked) > 0
+	return asked
+}
+
+// verdict returns why a node does not let this locker in, nil when it does.
+func (s *sight) verdict(i int) error {
+	switch {
+	case s.views[i] == nil:
+		return s.errs[i]
+	case s.list == nil:
+		return errUnnamed
+	}
+	switch s.views[i].Standing(s.list) {
+	case membership.LetsIn:
+		return nil
+	case membership.Refuses:
+		return s.views[i].Refusal(s.list)
+	default:
+		return errUnmarked
+	}
+}
+
+// letsIn reports whether any node lets this locker in.
+func (s *sight) letsIn() bool {
+	for i := range s.views {
+		if s.verdict(i) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// round looks at the nodes, and marks those that may be marked.
+func (m *members) round(asked []question) *sight {
+	s := &sight{views: make([]*membership.View, len(m.core.nodes)), errs: make([]error, len(m.core.nodes))}
+	m.look(s, asked)
+	for range 4 * len(m.core.nodes) { // a bound for nodes whose markers change under us
+		steps := m.client(s).Plan(s.views)
+		if s.list == nil || len(steps) == 0 || m.core.isClosed() {
+			break
+		}
+		m.mark(s, steps)
+	}
+	return s
+}
+
+// client returns what package membership must know of this locker.
+func (m *members) client(s *sight) membership.Client {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return membership.Client{List: s.list, Need: len(m.core.nodes)/2 + 1, Found: m.found,
+		Quarantine: func(i int) time.Duration { return m.core.nodes[i].Quarantine() }, Proven: m.isProven, Known: m.known}
+}
+
+// look looks at all nodes. Once this locker may mark blank nodes, it stops waiting for nodes that no
+// question is about.
+func (m *members) look(s *sight, asked []question) {
+	c := m.core
+	sent, answers := c.clock.Now(), make(chan numbered, len(c.nodes))
+	open := map[int]bool{}
+	for i, n := range c.nodes {
+		s.errs[i] = c.nodeError(i, "look", node.ErrTimeout)
+		if err := n.Pipe("").Start(scripts.Look(), nil, replyOf{i, answers}); err != nil {
+			s.errs[i] = err
+		} else {
+			open[i] = true
+		}
+	}
+	needed := func(q question) bool { return q.node == everyNode || open[q.node] }
+	for len(open) > 0 && (slices.ContainsFunc(asked, needed) || s.list == nil || !m.client(s).MayMark(s.views)) {
+		a := <-answers
+		delete(open, a.node)
+		if s.errs[a.node] = a.result.Err; a.result.Err == nil {
+			s.views[a.node] = membership.Read(*a.result.Reply.Look)
+		}
+		s.list = m.resolve(s.views)
+		m.see(s, a.node, sent)
+	}
+}
+
+// mark writes marks, all at once. A node that does not answer has no view any more.
+func (m *members) mark(s *sight, steps []membership.Step) {
+	c := m.core
+	sent, answers, open := c.clock.Now(), make(chan numbered, len(steps)), 0
+	for _, step := range steps {
+		if err := c.nodes[step.Node].Pipe("").Start(step.Call, nil, replyOf{step.Node, answers}); err != nil {
+			s.views[step.Node], s.errs[step.Node] = nil, err
+		} else {
+			open++
+		}
+	}
+	for ; open > 0; open-- {
+		a := <-answers
+		if a.result.Err != nil {
+			s.views[a.node], s.errs[a.node] = nil, a.result.Err
+			continue
+		}
+		s.views[a.node] = s.views[a.node].Wrote(*a.result.Reply.Mark)
+		m.see(s, a.node, sent)
+	}
+}
+
+// see records a node that lets this locker in.
+func (m *members) see(s *sight, i int, sent clock.Instant) {
+	if s.list == nil || s.views[i] == nil || s.views[i].Standing(s.list) != membership.LetsIn {
+		return
+	}
+	m.proved(i, sent)
+	marker := s.views[i].Marker()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil || marker.Generation >= m.known.Generation {
+		m.known = &marker
+	}
+}
+
+// resolve returns the list of masters, nil while it is not known: a node over a pool has no name
+// until it is connected to. Until then the list is the one that a majority of the nodes carries and
+// that has the names that are known.
+func (m *members) resolve(views []*membership.View) *scripts.List {
+	if list := m.list.Load(); list != nil {
+		return list
+	}
+	var names []string
+	for i, n := range m.core.nodes {
+		if views[i] != nil || n.Name() != node.Unnamed {
+			names = append(names, n.Name())
+		}
+	}
+	list := scripts.NewList(names...)
+	if list.Len() < len(m.core.nodes) {
+		if list = membership.Carried(views, list); list == nil {
+			return nil
+		}
+	}
+	m.list.CompareAndSwap(nil, list)
+	return m.list.Load()
+}
+
+// current returns the list of masters. While a name is not known, it asks all nodes; nil when that
+// is in vain.
+func (m *members) current() *scripts.List {
+	if list := m.list.Load(); list != nil {
+		return list
+	}
+	m.start()
+	return m.list.Load()
+}
+
+// start has a round ask all nodes, and waits for it.
+func (m *members) start() *sight {
+	done := make(chan *sight, 1)
+	m.ask(question{everyNode, func(s *sight) { done <- s }})
+	return <-done
+}
+
+// numbered is one node's reply to a look or a mark.
+type numbered struct {
+	node   int
+	result pipeline.Result
+}
+
+// replyOf receives one node's reply.
+type replyOf struct {
+	node int
+	to   chan<- numbered // with room for every reply
+}
+
+func (r replyOf) Done(result pipeline.Result) { r.to <- numbered{r.node, result} }

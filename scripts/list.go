@@ -1,0 +1,101 @@
+package scripts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// List is a list of masters by their names: the members of a deployment, as one client or one node
+// has them. It is immutable.
+type List struct {
+	names  []string // sorted
+	text   string   // escaped, as the marker has it
+	digest string   // of the text; "-" for no members
+}
+
+// noMembers is the digest of an empty list.
+const noMembers = "-"
+
+// NewList returns the list of these members, in any order.
+func NewList(names ...string) *List {
+	l := &List{names: slices.Sorted(slices.Values(names)), digest: noMembers}
+	escaped := make([]string, len(l.names))
+	for i, name := range l.names {
+		escaped[i] = escapeName(name)
+	}
+	if len(names) > 0 {
+		l.text = strings.Join(escaped, ",")
+		sum := sha256.Sum256([]byte(l.text))
+		l.digest = hex.EncodeToString(sum[:8])
+	}
+	return l
+}
+
+// Names returns the members' names, sorted. The caller must not change them.
+func (l *List) Names() []string { return l.names }
+
+// Len returns the number of members.
+func (l *List) Len() int { return len(l.names) }
+
+// Has reports whether a name is a member's.
+func (l *List) Has(name string) bool {
+	_, found := slices.BinarySearch(l.names, name)
+	return found
+}
+
+// HasAll reports whether every member of another list is a member.
+func (l *List) HasAll(other *List) bool {
+	return !slices.ContainsFunc(other.names, func(name string) bool { return !l.Has(name) })
+}
+
+// Equal reports whether two lists have the same members.
+func (l *List) Equal(other *List) bool { return l.text == other.text }
+
+// With returns the list with one more member.
+func (l *List) With(name string) *List { return NewList(append(slices.Clone(l.names), name)...) }
+
+// Without returns the list without that member.
+func (l *List) Without(name string) *List {
+	left := slices.Clone(l.names)
+	if i, found := slices.BinarySearch(left, name); found {
+		left = slices.Delete(left, i, i+1)
+	}
+	return NewList(left...)
+}
+
+// String returns the names in braces, for people.
+func (l *List) String() string { return "{" + strings.Join(l.names, ", ") + "}" }
+
+// escapeName writes the bytes that separate the parts of a marker, and those that no terminal
+// shows, as in a URL.
+func escapeName(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		if c <= ' ' || c == ',' || c == '%' || c >= 0x7f {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// parseList reads a list as the marker has it.
+func parseList(text string) (*List, error) {
+	if text == "" {
+		return NewList(), nil
+	}
+	var names []string
+	for part := range strings.SplitSeq(text, ",") {
+		name, err := url.PathUnescape(part)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return NewList(names...), nil
+}

@@ -1,0 +1,22 @@
+-- lists: whether the node's marker lets a client in. This text precedes that of acquire and renew,
+-- which compare the marker's first line with the one that the client expects, and call this
+-- function only when the two differ.
+--
+-- A marker has four lines (scripts.Marker):
+--   <admitted, ms> <run> <max lease, ms> <this member> <digest of the members>
+--   <generation> <time of the next change, ms>
+--   <members>
+--   <digest of the next members, or -> <next members>
+-- The expected line is that of a node that was admitted long ago: 0 <run> <max lease> <member> <digest>.
+
+-- letsIn returns the marker's admitted, as text, when its members, or its next ones, are those that
+-- the client expects; else nil.
+local function letsIn(marker, expected)
+  local process, digest = string.match(expected, '^0 (%S+ %d+ %S+) (%S+)\n')
+  local admitted, itsProcess, members, next = string.match(marker or '',
+    '^(%d+) (%S+ %d+ %S+) (%S+)\n%d+ %d+\n[^\n]*\n(%S+)')
+  if itsProcess == process and (members == digest or next == digest) then
+    return admitted
+  end
+end
+

@@ -1,0 +1,136 @@
+package scripts
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Process is what a connection knows of the node at its other end: the process and database, its
+// clients' max lease, and the member that they take it for.
+type Process struct {
+	Run      string // see MarkerRun
+	MaxLease time.Duration
+	Member   string // the node's name
+}
+
+// String returns the process as the first line of a marker has it.
+func (p Process) String() string {
+	return fmt.Sprintf("%s %d %s", p.Run, p.MaxLease.Milliseconds(), escapeName(p.Member))
+}
+
+// Expected returns the first line of the marker of such a process, admitted long ago, whose members
+// are the list.
+func (p Process) Expected(list *List) string {
+	return "0 " + p.String() + " " + list.digest + "\n"
+}
+
+// parseExpected reads the process from an expected line.
+func parseExpected(line string) (Process, error) {
+	fields := strings.Fields(line)
+	if len(fields) != 5 {
+		return Process{}, errMarker
+	}
+	return parseProcess(fields[1:4])
+}
+
+// ParseProcess reads what String returns.
+func ParseProcess(text string) (Process, error) { return parseProcess(strings.Fields(text)) }
+
+func parseProcess(fields []string) (p Process, err error) {
+	if len(fields) != 3 {
+		return p, errMarker
+	}
+	ms, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return p, errMarker
+	}
+	var ok bool
+	if p.MaxLease, ok = duration(ms); !ok {
+		return p, errMarker
+	}
+	p.Run = fields[0]
+	if p.Member, err = url.PathUnescape(fields[2]); err != nil {
+		return p, errMarker
+	}
+	return p, nil
+}
+
+// Marker is what a node says of itself: which process it is, from when on it grants, and whom it
+// lets in. Only the scripts write it.
+type Marker struct {
+	Process
+	Admitted   time.Duration // when the node may grant, by its clock, since 1970; 0 for long ago
+	Claimed    bool          // a client is marking all blank members; nobody is let in yet
+	Generation uint64        // counts the changes of the members
+	Change     time.Duration // when the members may change again, by the node's clock, since 1970
+	Members    *List         // empty for a node that an operator has admitted, and no client has marked
+	Next       *List         // the members after the change that is under way; empty for none
+}
+
+// claimMark stands before the digest of the members of a claimed marker, so that no digest equals
+// it.
+const claimMark = "?"
+
+var errMarker = errors.New("the text is no marker")
+
+// Lines returns the lines of the marker from the digest of the members on, without the time of the
+// next change, which mark writes between them.
+func (m Marker) lines() (first, last string) {
+	digest := m.Members.digest
+	if m.Claimed {
+		digest = claimMark + digest
+	}
+	return fmt.Sprintf("%s\n%d", digest, m.Generation), m.Members.text + "\n" + m.Next.digest + " " + m.Next.text
+}
+
+// String returns the marker as the node keeps it.
+func (m Marker) String() string {
+	first, last := m.lines()
+	return fmt.Sprintf("%d %s %s %d\n%s", m.Admitted.Milliseconds(), m.Process, first, m.Change.Milliseconds(), last)
+}
+
+// ParseMarker reads the text of a marker.
+func ParseMarker(text string) (m Marker, err error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) != 4 {
+		return m, errMarker
+	}
+	first, second, last := strings.Split(lines[0], " "), strings.Split(lines[1], " "), strings.Split(lines[3], " ")
+	if len(first) != 5 || len(second) != 2 || len(last) != 2 {
+		return m, errMarker
+	}
+	if m.Process, err = parseProcess(first[1:4]); err != nil {
+		return Marker{}, err
+	}
+	admitted, err1 := instant(first[0])
+	generation, err2 := strconv.ParseUint(second[0], 10, 53)
+	change, err3 := instant(second[1])
+	members, err4 := parseList(lines[2])
+	next, err5 := parseList(last[1])
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return Marker{}, errMarker
+	}
+	m.Admitted, m.Generation, m.Change, m.Members, m.Next = admitted, generation, change, members, next
+	m.Claimed = strings.HasPrefix(first[4], claimMark)
+	if m.String() != text {
+		return Marker{}, errMarker // a digest that is not that of its list
+	}
+	return m, nil
+}
+
+// instant reads a time in ms since 1970.
+func instant(text string) (time.Duration, error) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, errMarker
+	}
+	d, ok := duration(ms)
+	if !ok {
+		return 0, errMarker
+	}
+	return d, nil
+}
