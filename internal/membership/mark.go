@@ -104,7 +104,7 @@ func (c Client) claim(views []*View) (steps []Step) {
 		})
 		m := c.markerFor(views)
 		m.Claimed = true
-		return []Step{c.mark(first, views[first], m, c.admission(first, views[first]))}
+		return []Step{c.mark(first, views[first], m, views[first].claimed())}
 	}
 	for _, i := range claimed {
 		steps = append(steps, c.confirm(i, views[i]))
@@ -146,31 +146,45 @@ func (c Client) markerFor(views []*View) scripts.Marker {
 	return m
 }
 
+// confirm makes a claim a mark. The quarantine begins here, not with the claim: meanwhile the node
+// may have forgotten again, and others may have been marked for another list.
 func (c Client) confirm(i int, v *View) Step {
 	m := v.marker
 	m.Claimed = false
-	return c.mark(i, v, m, scripts.At(m.Admitted))
+	return c.mark(i, v, m, c.admission(i, v))
 }
 
 func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Step {
 	return Step{i, scripts.Mark(v.Text, m, admitted, scripts.At(m.Change))}
 }
 
-// admission returns from when on a blank node may grant. Its quarantine begins with its mark,
-// unless an operator has admitted it within the last max lease, or it has an older marker: that
-// process has forgotten nothing since.
+// admission returns from when on a node that this client marks may grant: after a quarantine, or
+// from the instant that is known for a node that has not forgotten.
 func (c Client) admission(i int, v *View) scripts.When {
-	word := v.IsMarked() && v.marker.Member == v.Process.Member && v.marker.MaxLease == v.Process.MaxLease &&
-		v.Now-v.marker.Admitted <= v.Process.MaxLease
-	switch {
-	case word:
-		return scripts.At(v.marker.Admitted)
-	case v.Text == "" && v.older != nil && v.older.Run == v.Process.Run && v.older.MaxLease == v.Process.MaxLease &&
-		v.older.Admitted-v.Now <= c.Quarantine(i):
-		return scripts.At(v.older.Admitted)
-	default:
-		return scripts.In(c.Quarantine(i))
+	if at, known := v.knownAdmission(); known {
+		return scripts.At(at)
 	}
+	return scripts.In(c.Quarantine(i))
+}
+
+// claimed returns the admission of a claim, which lets nobody in: it only keeps what is known for
+// the confirmation.
+func (v *View) claimed() scripts.When {
+	at, _ := v.knownAdmission()
+	return scripts.At(at)
+}
+
+// knownAdmission returns from when on a blank or claimed node may grant, if that is known: an
+// operator has admitted it within the last max lease, or it has the older marker of this very
+// process, which has forgotten nothing since. It is after 1970.
+func (v *View) knownAdmission() (at time.Duration, known bool) {
+	switch older, m := v.older, v.marker; {
+	case v.IsMarked() && m.Member == v.Process.Member && m.MaxLease == v.Process.MaxLease:
+		return m.Admitted, m.Admitted > 0 && v.Now-m.Admitted <= m.MaxLease
+	case v.Text == "" && older != nil && older.Run == v.Process.Run && older.MaxLease == v.Process.MaxLease:
+		return max(older.Admitted, v.Now), older.Admitted-v.Now <= older.MaxLease
+	}
+	return 0, false
 }
 
 // Admit returns the mark with which an operator ends the node's quarantine. list is the list of

@@ -67,9 +67,9 @@ func (v *View) MaxLease() time.Duration {
 func (v *View) Marker() scripts.Marker { return v.marker }
 
 // Quarantine returns how long the node grants nothing new. It returns false when the node is not
-// marked: its quarantine begins when it is.
+// marked, or only claimed: its quarantine begins when it is marked.
 func (v *View) Quarantine() (left time.Duration, marked bool) {
-	if !v.IsMarked() {
+	if !v.IsMarked() || v.marker.Claimed {
 		return 0, false
 	}
 	return max(v.marker.Admitted-v.Now, 0), true
