@@ -61,7 +61,7 @@ func newMembers(c *core, found bool) *members {
 
 // refusal returns why a node does not let this locker in; nil for a blank node, which may be marked.
 func (m *members) refusal(i int, r *scripts.Refusal) error {
-	view := membership.Refused(*r)
+	view := membership.ReadRefusal(*r)
 	if list := m.list.Load(); view.Standing(list) == membership.Refuses {
 		return m.core.nodeError(i, "acquire", view.Refusal(list))
 	}
@@ -165,12 +165,20 @@ func (s *sight) letsIn() bool {
 func (m *members) round(asked []question) *sight {
 	s := &sight{views: make([]*membership.View, len(m.core.nodes)), errs: make([]error, len(m.core.nodes))}
 	m.look(s, asked)
+	claimed := false // since the last look
 	for range 4 * len(m.core.nodes) { // a bound for nodes whose markers change under us
 		steps := m.client(s).Plan(s.views)
-		if s.list == nil || len(steps) == 0 || m.core.isClosed() {
-			break
+		claims := len(steps) > 0 && steps[0].Claims
+		switch {
+		case s.list == nil || len(steps) == 0 || m.core.isClosed():
+			return s
+		case claimed && !claims:
+			m.look(s, asked)
+			claimed = false
+			continue
 		}
 		m.mark(s, steps)
+		claimed = claimed || claims
 	}
 	return s
 }
@@ -190,6 +198,7 @@ func (m *members) look(s *sight, asked []question) {
 	sent, answers := c.clock.Now(), make(chan numbered, len(c.nodes))
 	open := map[int]bool{}
 	for i, n := range c.nodes {
+		s.views[i] = nil
 		s.errs[i] = c.nodeError(i, "look", node.ErrTimeout)
 		if err := n.Pipe("").Start(scripts.Look(), nil, replyOf{i, answers}); err != nil {
 			s.errs[i] = err

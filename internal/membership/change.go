@@ -24,8 +24,9 @@ type Change struct {
 func NewChange(from, to *scripts.List) (Change, error) {
 	more, fewer := to.Len() == from.Len()+1 && to.HasAll(from), from.Len() == to.Len()+1 && from.HasAll(to)
 	switch {
-	case to.Len() == 0:
-		return Change{}, fmt.Errorf("%s is the last member", from)
+	case to.Len() < 2:
+		return Change{}, fmt.Errorf("%s would be left: a change to fewer than two masters is not safe: stop all clients, wait "+
+			"one max lease, and admit the masters anew (quorumlock admit -members)", to)
 	case !more && !fewer:
 		return Change{}, fmt.Errorf("%s and %s do not differ by one member", from, to)
 	}

@@ -25,6 +25,9 @@ type Client struct {
 type Step struct {
 	Node int
 	Call scripts.Call
+	// Claims says that the mark is a claim. After the last one all nodes must be looked at again, since
+	// the first look may be old: a node may have been marked, and have forgotten, meanwhile.
+	Claims bool
 }
 
 // Plan returns the next marks to write. views has, for each node of the client's list, what it said
@@ -104,7 +107,9 @@ func (c Client) claim(views []*View) (steps []Step) {
 		})
 		m := c.markerFor(views)
 		m.Claimed = true
-		return []Step{c.mark(first, views[first], m, views[first].claimed())}
+		claim := c.mark(first, views[first], m, views[first].claimed())
+		claim.Claims = true
+		return []Step{claim}
 	}
 	for _, i := range claimed {
 		steps = append(steps, c.confirm(i, views[i]))
@@ -155,7 +160,7 @@ func (c Client) confirm(i int, v *View) Step {
 }
 
 func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Step {
-	return Step{i, scripts.Mark(v.Text, m, admitted, scripts.At(m.Change))}
+	return Step{Node: i, Call: scripts.Mark(v.Text, m, admitted, scripts.At(m.Change))}
 }
 
 // admission returns from when on a node that this client marks may grant: after a quarantine, or

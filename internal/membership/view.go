@@ -28,8 +28,8 @@ func Read(r scripts.LookReply) *View {
 	return v
 }
 
-// Refused returns the view that a refusal gave. It does not have the node's clock.
-func Refused(r scripts.Refusal) *View {
+// ReadRefusal returns the view that a refusal gave. It does not have the node's clock.
+func ReadRefusal(r scripts.Refusal) *View {
 	v := &View{Process: r.Process}
 	v.update(r.Marker)
 	return v
