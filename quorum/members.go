@@ -165,7 +165,7 @@ func (s *sight) letsIn() bool {
 func (m *members) round(asked []question) *sight {
 	s := &sight{views: make([]*membership.View, len(m.core.nodes)), errs: make([]error, len(m.core.nodes))}
 	m.look(s, asked)
-	claimed := false // since the last look
+	claimed := false                  // since the last look
 	for range 4 * len(m.core.nodes) { // a bound for nodes whose markers change under us
 		steps := m.client(s).Plan(s.views)
 		claims := len(steps) > 0 && steps[0].Claims

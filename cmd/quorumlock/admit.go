@@ -5,26 +5,29 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-	"time"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // admitBelief is the operator's word, which admit cannot check.
 const admitBelief = `no lease can be alive that one of these masters granted, or any master whose place it takes in the
 clients' lists: for one max lease no client has held, or asked for, a lock there.`
 
-const admitMeaning = `quorumlock: admit is your word that ` + admitBelief + `
-They grant new locks at once. Where your word is wrong, two holders are possible. An empty spare in a dead master's
+// membersBelief is what the operator says with -members.
+const membersBelief = `And: these are all masters of every client's list, and no client with another list locks any more, or can hold a lock
+that one of them granted.`
+
+const admitMeaning = `They grant new locks at once. Where your word is wrong, two holders are possible. An empty spare in a dead master's
 place holds no lock, but the dead master's locks may still be held.
 To give it: quorumlock admit -yes URL...   To do without: wait one max lease.
 `
 
 // admission is the result for one node.
 type admission struct {
-	name string
-	left time.Duration // the quarantine that admit cut short
-	err  error
+	name   string
+	before node.Report
+	err    error
 }
 
 // admit ends the quarantine of masters on the operator's word.
@@ -34,31 +37,72 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	defer closeAll(line.nodes)
+	names := make([]string, len(line.nodes))
+	for i, n := range line.nodes {
+		names[i] = n.Name()
+	}
+	list := scripts.NewList(names...)
+	belief := admitBelief
+	if line.members {
+		belief += "\n" + membersBelief
+	}
 	if !line.yes {
-		fmt.Fprint(stderr, admitMeaning)
+		fmt.Fprintf(stderr, "quorumlock: admit is your word that %s\n", belief)
+		if line.members {
+			fmt.Fprintf(stderr, "The masters would let in clients with the list %s only.\n", list)
+		}
+		fmt.Fprintln(stderr)
+		table := tabwriter.NewWriter(stderr, 0, 0, 2, ' ', 0)
+		for i, f := range each(ctx, line.nodes, checkOne) {
+			fmt.Fprintf(table, "%s\t%s\n", names[i], nowIs(f))
+		}
+		table.Flush()
+		fmt.Fprint(stderr, "\n"+admitMeaning)
 		return exitUsage
 	}
 
-	done := each(ctx, line.nodes, admitOne)
+	done := each(ctx, line.nodes, func(ctx context.Context, n *node.Node) admission {
+		a := admission{name: n.Name()}
+		if a.before, a.err = n.Check(ctx); a.err != nil {
+			return a
+		}
+		if line.members {
+			a.err = n.AdmitMembers(ctx, list.Names())
+		} else {
+			a.err = n.Admit(ctx) // it refuses what Lock refuses, except another max lease, which it replaces
+		}
+		return a
+	})
 	code = exitOK
-	admitted := false
+	admitted, unlisted := false, false
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	for i, a := range done {
-		admitted = admitted || a.err == nil
-		switch {
-		case a.err != nil:
+		if a.err != nil {
 			code = exitFailed
 			fmt.Fprintf(table, "%s\tNOT ADMITTED\t%s\n", a.name, reason(a.err))
-		case a.left > 0:
-			fmt.Fprintf(table, "%s\tadmitted\tquarantine ended, %s before its time; max lease %v\n",
-				a.name, left(a.left), line.nodes[i].MaxLease())
-		default:
-			fmt.Fprintf(table, "%s\tadmitted\twas not in quarantine; max lease %v\n", a.name, line.nodes[i].MaxLease())
+			continue
 		}
+		admitted = true
+		what := "was not in quarantine"
+		if a.before.Quarantine > 0 {
+			what = fmt.Sprintf("quarantine ended, %s before its time", left(a.before.Quarantine))
+		}
+		whom := "lets in clients with " + scripts.NewList(a.before.Members...).String()
+		switch {
+		case line.members:
+			whom = "lets in clients with " + list.String()
+		case len(a.before.Members) == 0:
+			whom, unlisted = "has no list of masters yet", true
+		}
+		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", a.name, what, line.nodes[i].MaxLease(), whom)
 	}
 	table.Flush()
+	if unlisted {
+		fmt.Fprintf(stdout, "\nA master without a list gets that of its first client, and waits in quarantine then unless that is within %v.\n",
+			line.nodes[0].MaxLease())
+	}
 	if admitted {
-		fmt.Fprintf(stdout, "\nOn your word that %s\n", admitBelief)
+		fmt.Fprintf(stdout, "\nOn your word that %s\n", belief)
 	}
 	if ctx.Err() != nil {
 		return exitInterrupted
@@ -66,10 +110,17 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-func admitOne(ctx context.Context, n *node.Node) admission {
-	report, err := n.Check(ctx)
-	if err == nil {
-		err = n.Admit(ctx) // it refuses what Lock refuses, except another max lease, which it replaces
+// nowIs says what a master is before it is admitted.
+func nowIs(f finding) string {
+	r := f.report
+	switch {
+	case f.err != nil:
+		return "does not answer: " + reason(f.err)
+	case len(r.Members) == 0:
+		return "has no list of masters: it is new, or has forgotten"
+	case r.Quarantine > 0:
+		return fmt.Sprintf("lets in clients with %s; in quarantine for another %s", scripts.NewList(r.Members...), left(r.Quarantine))
+	default:
+		return fmt.Sprintf("lets in clients with %s; not in quarantine", scripts.NewList(r.Members...))
 	}
-	return admission{name: n.Name(), left: report.Quarantine, err: err}
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // The states of a master that was checked.
@@ -51,6 +54,7 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			waiting++
 		}
 	}
+	printMembers(stdout, found)
 	fmt.Fprintf(stdout, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
 	if waiting > 0 {
 		fmt.Fprintln(stdout, "A master in quarantine grants nothing until its quarantine is over.")
@@ -122,6 +126,31 @@ func printFindings(out io.Writer, found []finding) {
 		for _, note := range notes {
 			fmt.Fprintf(out, "  - %s\n", note)
 		}
+	}
+}
+
+// printMembers prints whose clients the masters let in.
+func printMembers(out io.Writer, found []finding) {
+	by := map[string][]string{}
+	for _, f := range found {
+		r := f.report
+		if f.err != nil || len(r.Members) == 0 {
+			continue
+		}
+		list := fmt.Sprintf("clients with %s (generation %d)", scripts.NewList(r.Members...), r.Generation)
+		if len(r.Next) > 0 {
+			list += fmt.Sprintf(", and with %s: a change is under way", scripts.NewList(r.Next...))
+		}
+		by[list] = append(by[list], f.name)
+	}
+	for i, list := range slices.Sorted(maps.Keys(by)) {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintf(out, "%s: let in %s\n", strings.Join(by[list], ", "), list)
+	}
+	if len(by) > 1 {
+		fmt.Fprintln(out, "The masters do not let in the same clients: see quorumlock members show.")
 	}
 }
 

@@ -1,5 +1,5 @@
-// Command quorumlock demonstrates the lock on masters that it starts itself, and checks and admits
-// the masters of a deployment.
+// Command quorumlock demonstrates the lock on masters that it starts itself. It checks and admits
+// the masters of a deployment, and changes their list.
 package main
 
 import (
@@ -26,11 +26,21 @@ const usage = `quorumlock: one lock over several independent Redis masters
         start five masters, lock, kill masters one after another, bring them back; under 40 s
   quorumlock check [-max-lease D] [-timeout D] URL...
         look at masters and list what makes them unfit for locks; writes nothing
-  quorumlock admit -yes [-max-lease D] [-timeout D] URL...
+  quorumlock admit -yes [-members] [-max-lease D] [-timeout D] URL...
         end the quarantine of masters, on your word that no lock can still be held that they, or masters whose place
-        they take, granted
+        they take, granted; -members: the URLs are all masters of the clients' list, and let in these clients only
+  quorumlock members show URL...
+        the list of masters that each master has, and where a change of it stands
+  quorumlock members add NEW-URL URL...
+  quorumlock members remove NAME URL...
+        let in clients with one master more, or without one, beside those with the present list, which the URLs are
+  quorumlock members commit URL...
+        make the list that the URLs are the only one that is let in
+  quorumlock members abort URL...
+        take back what add or remove announced; the URLs are all masters of both lists
 
-A URL is redis://[[user]:password@]host[:port][/database], or with rediss, valkey, valkeys or unix. -max-lease (default
+A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey, valkeys or unix. All
+clients must know a master by one name: that in its URL, or host:port. -max-lease (default
 30s) is the max lease of all the deployment's clients. -timeout (default 500ms) bounds the wait for each master.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
@@ -67,6 +77,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return check(ctx, args, stdout, stderr)
 	case command == "admit":
 		return admit(ctx, args, stdout, stderr)
+	case command == "members":
+		return members(ctx, args, stdout, stderr)
 	default:
 		return misused(stderr, "there is no such command") // its name is not printed: it may be a URL with a password
 	}

@@ -14,11 +14,16 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// commandLine is the command line of check or admit.
+// commandLine is the command line of check, admit or members.
 type commandLine struct {
-	nodes []*node.Node
-	yes   bool
+	nodes   []*node.Node
+	yes     bool
+	members bool
+	name    string // of the member to remove
 }
+
+// removeMember is the command whose first argument is the name of a member.
+const removeMember = "members remove"
 
 // parse reads flags and URLs, and opens a node for each URL. The caller closes the nodes. When it
 // returns false, it has printed the help or an error, no node is open, and the command ends with
@@ -38,13 +43,17 @@ func parse(command string, args []string, stdout, stderr io.Writer) (line comman
 	}
 	maxLease := duration("max-lease", node.DefaultMaxLease)
 	timeout := duration("timeout", node.DefaultTimeout)
-	if command == "admit" {
-		flags.BoolFunc("yes", "", func(text string) (err error) {
-			if line.yes, err = strconv.ParseBool(text); err != nil {
-				wrong = "-yes is given alone, or as -yes=true or -yes=false"
+	boolean := func(name string, value *bool) {
+		flags.BoolFunc(name, "", func(text string) (err error) {
+			if *value, err = strconv.ParseBool(text); err != nil {
+				wrong = fmt.Sprintf("-%s is given alone, or as -%[1]s=true or -%[1]s=false", name)
 			}
 			return err
 		})
+	}
+	if command == "admit" {
+		boolean("yes", &line.yes)
+		boolean("members", &line.members)
 	}
 	err := flags.Parse(args)
 	switch {
@@ -58,7 +67,13 @@ func parse(command string, args []string, stdout, stderr io.Writer) (line comman
 		return line, misused(stderr, command+" needs the URL of at least one master"), false
 	}
 
-	for i, url := range flags.Args() {
+	urls := flags.Args()
+	if command == removeMember {
+		if line.name, urls = urls[0], urls[1:]; strings.Contains(line.name, "://") || len(urls) == 0 {
+			return line, misused(stderr, command+" needs the name of the member, and then the URLs of the present list"), false
+		}
+	}
+	for i, url := range urls {
 		var n *node.Node
 		if strings.HasPrefix(url, "-") {
 			err = errors.New("flags come before the URLs")

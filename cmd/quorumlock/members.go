@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// maxRounds bounds how often a step is tried while the masters change under it.
+const maxRounds = 20
+
+// masters are the nodes that a members command was given, by name.
+type masters struct {
+	nodes map[string]*node.Node
+	names []string // in the order of the command line
+}
+
+// members shows and changes the list of masters.
+func members(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && isHelp(args[0]) {
+		return help(stdout)
+	}
+	if len(args) == 0 || !slices.Contains([]string{"show", "add", "remove", "commit", "abort"}, args[0]) {
+		return misused(stderr, "members needs one of show, add, remove, commit, abort")
+	}
+	step, args := args[0], args[1:]
+	line, code, ok := parse("members "+step, args, stdout, stderr)
+	if !ok {
+		return code
+	}
+	defer closeAll(line.nodes)
+	all := masters{nodes: map[string]*node.Node{}}
+	for _, n := range line.nodes {
+		if all.nodes[n.Name()] != nil {
+			return failed(stderr, fmt.Errorf("two URLs have the name %s", n.Name()))
+		}
+		all.nodes[n.Name()] = n
+		all.names = append(all.names, n.Name())
+	}
+
+	var err error
+	switch given := scripts.NewList(all.names...); step {
+	case "show":
+		err = all.show(ctx, stdout)
+	case "add":
+		err = all.announce(ctx, given.Without(all.names[0]), given, stdout)
+	case "remove":
+		if !given.Has(line.name) {
+			err = fmt.Errorf("%s is no member of %s: give the present list", line.name, given)
+		} else {
+			err = all.announce(ctx, given, given.Without(line.name), stdout)
+		}
+	case "commit":
+		err = all.commit(ctx, given, stdout)
+	case "abort":
+		err = all.abort(ctx, stdout)
+	}
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "quorumlock: interrupted: the same command goes on where it stopped")
+		return exitInterrupted
+	case err != nil:
+		return failed(stderr, err)
+	}
+	return exitOK
+}
+
+func failed(stderr io.Writer, err error) int {
+	fmt.Fprintf(stderr, "quorumlock: members: %v\n", err)
+	return exitFailed
+}
+
+// look returns what the masters say of themselves, and why those that have no view did not answer.
+func (m masters) look(ctx context.Context) (views map[string]*membership.View, errs map[string]error) {
+	views, errs = map[string]*membership.View{}, map[string]error{}
+	nodes := slices.Collect(maps.Values(m.nodes))
+	for i, r := range each(ctx, nodes, func(ctx context.Context, n *node.Node) answer {
+		return call(ctx, n, scripts.Look())
+	}) {
+		if name := nodes[i].Name(); r.err != nil {
+			errs[name] = r.err
+		} else {
+			views[name] = membership.Read(*r.reply.Look)
+		}
+	}
+	return views, errs
+}
+
+// answer is a master's reply to a look or a mark.
+type answer struct {
+	reply scripts.Reply
+	err   error
+}
+
+func call(ctx context.Context, n *node.Node, script scripts.Call) answer {
+	r := n.Pipe("").Do(ctx, script)
+	return answer{r.Reply, r.Err}
+}
+
+// write writes marks, all at once.
+func (m masters) write(ctx context.Context, steps map[string]scripts.Call) error {
+	names := slices.Sorted(maps.Keys(steps))
+	nodes := make([]*node.Node, len(names))
+	for i, name := range names {
+		nodes[i] = m.nodes[name]
+	}
+	for i, r := range each(ctx, nodes, func(ctx context.Context, n *node.Node) answer {
+		return call(ctx, n, steps[n.Name()])
+	}) {
+		if r.err != nil {
+			return fmt.Errorf("%s: %s (the same command goes on where it stopped)", names[i], reason(r.err))
+		}
+	}
+	return nil
+}
+
+// explain adds to a refusal why a master did not answer.
+func explain(err error, errs map[string]error) error {
+	for _, name := range slices.Sorted(maps.Keys(errs)) {
+		err = fmt.Errorf("%w\n  %s: %s", err, name, reason(errs[name]))
+	}
+	return err
+}
+
+// announce lets in clients with the list to beside those with the list from.
+func (m masters) announce(ctx context.Context, from, to *scripts.List, out io.Writer) error {
+	change, err := membership.NewChange(from, to)
+	if err != nil {
+		return err
+	}
+	told := false
+	for range maxRounds {
+		views, errs := m.look(ctx)
+		steps, wait, err := change.Announce(views)
+		switch {
+		case err != nil:
+			return explain(err, errs)
+		case wait > 0:
+			if !told {
+				fmt.Fprintf(out, "The new member waits in quarantine for %v. Interrupt at will: the same command goes on.\n",
+					wait.Round(100*time.Millisecond))
+				told = true
+			}
+			if !sleep(ctx, wait) {
+				return ctx.Err()
+			}
+		case len(steps) == 0:
+			fmt.Fprintf(out, "Announced: clients with %s are let in beside those with %s.\n"+
+				"Now deploy all clients with %s, then: quorumlock members commit with that list.\n"+
+				"To go back: quorumlock members abort.\n", to, from, to)
+			return nil
+		default:
+			if err := m.write(ctx, steps); err != nil {
+				return err
+			}
+		}
+	}
+	return errChanging
+}
+
+var errChanging = fmt.Errorf("the masters change meanwhile: is another members command running?")
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// commit makes the announced members the members.
+func (m masters) commit(ctx context.Context, to *scripts.List, out io.Writer) error {
+	for range maxRounds {
+		views, errs := m.look(ctx)
+		steps, err := membership.Commit(to, views)
+		switch {
+		case err != nil:
+			return explain(err, errs)
+		case len(steps) == 0:
+			maxLease := m.nodes[m.names[0]].MaxLease()
+			fmt.Fprintf(out, "The members are %s. Clients with another list are refused from now on.\n"+
+				"The next change of members is refused for one max lease, %v.\n", to, maxLease)
+			return nil
+		}
+		if err := m.write(ctx, steps); err != nil {
+			return err
+		}
+	}
+	return errChanging
+}
+
+// abort takes back an announced change.
+func (m masters) abort(ctx context.Context, out io.Writer) error {
+	for range maxRounds {
+		views, errs := m.look(ctx)
+		steps, err := membership.Abort(views)
+		switch {
+		case err != nil:
+			return explain(err, errs)
+		case len(steps) == 0 && len(errs) > 0:
+			return explain(fmt.Errorf("not all masters answered: on those that did, no change is under way"), errs)
+		case len(steps) == 0:
+			fmt.Fprintln(out, "No change is under way on these masters. Clients with a list that was announced are refused from now on.")
+			return nil
+		}
+		if err := m.write(ctx, steps); err != nil {
+			return err
+		}
+	}
+	return errChanging
+}
+
+// show prints the list that each master has, and where a change stands.
+func (m masters) show(ctx context.Context, out io.Writer) error {
+	views, errs := m.look(ctx)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "MASTER\tGENERATION\tMEMBERS\tNEXT\tQUARANTINE\tNEXT CHANGE")
+	lists := map[string]bool{}
+	under, differs := "", false
+	for _, name := range m.names {
+		v := views[name]
+		if v == nil {
+			fmt.Fprintf(table, "%s\t-\tdoes not answer\t\t\t\n", name)
+			continue
+		}
+		marker := v.Marker()
+		waiting, _ := v.Quarantine()
+		switch {
+		case !v.IsMarked() || marker.Members.Len() == 0:
+			fmt.Fprintf(table, "%s\t-\tblank\t\t\t\n", name)
+			continue
+		case marker.Claimed:
+			fmt.Fprintf(table, "%s\t%d\tbeing marked for %s\t%s\t\t\n", name, marker.Generation, marker.Members, next(marker.Next))
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", name, marker.Generation, marker.Members, next(marker.Next),
+			left(waiting), until(marker.Change-v.Now))
+		lists[fmt.Sprint(marker.Generation, marker.Members, marker.Next)] = true
+		if marker.Next.Len() > 0 {
+			under = marker.Next.String()
+		}
+		if marker.Member != name {
+			differs = true
+			defer fmt.Fprintf(out, "%s is the member %s by its own word: give it that name (?name=... in the URL).\n", name, marker.Member)
+		}
+	}
+	table.Flush()
+	fmt.Fprintln(out)
+	switch {
+	case differs:
+	case under != "":
+		fmt.Fprintf(out, "A change to %s is under way. Next: members commit with that list, when all clients have it; or members abort.\n", under)
+	case len(lists) > 1:
+		fmt.Fprintln(out, "The masters do not all have the same list. Where a commit was interrupted, members commit finishes it.")
+	default:
+		fmt.Fprintln(out, "No change is under way.")
+	}
+	if len(errs) > 0 {
+		return explain(fmt.Errorf("not all masters answered"), errs)
+	}
+	return nil
+}
+
+func next(list *scripts.List) string {
+	if list.Len() == 0 {
+		return "none"
+	}
+	return list.String()
+}
+
+func until(left time.Duration) string {
+	if left <= 0 {
+		return "now"
+	}
+	return fmt.Sprintf("in %.1fs", left.Seconds())
+}
