@@ -87,6 +87,12 @@ func (c *core) nodeError(i int, op string, err error) error {
 	return &node.Error{Node: c.nodes[i].Name(), Op: op, Err: err}
 }
 
+// oneProcess is the error of a node whose process is also that of another.
+func (c *core) oneProcess(node, other int) error {
+	err := fmt.Errorf("%w: it is one process with node %s", ErrInvalid, c.nodes[other].Name())
+	return c.nodeError(node, "acquire", err)
+}
+
 // each calls ask for all nodes at once, and waits for all of them. It returns a *node.Error for
 // each that failed.
 func (c *core) each(op string, ask func(i int, n *node.Node) error) *multierror.Error {

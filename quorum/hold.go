@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -165,8 +164,7 @@ func (h *hold) confirmLocked(v *vote, runID string, until clock.Instant) error {
 	for i := range h.votes {
 		if other := &h.votes[i]; other != v && other.until != clock.Never && other.runID == runID {
 			h.denyLocked(v)
-			err := fmt.Errorf("%w: it is one process with node %s", ErrInvalid, h.core.nodes[i].Name())
-			return h.core.nodeError(v.node, "acquire", err)
+			return h.core.oneProcess(v.node, i)
 		}
 	}
 	v.runID, v.err, v.forgot, v.relist = runID, nil, false, false

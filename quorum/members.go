@@ -1,12 +1,14 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -42,6 +44,7 @@ type sight struct {
 	list  *scripts.List      // nil while the name of a node is not known
 	views []*membership.View // nil for a node that did not answer
 	errs  []error            // why it did not
+	runs  []string           // of the processes that answered
 }
 
 var (
@@ -59,13 +62,14 @@ func newMembers(c *core, found bool) *members {
 	return m
 }
 
-// refusal returns why a node does not let this locker in; nil for a blank node, which may be marked.
+// refusal returns why a node does not let this locker in; nil where a round must tell: a blank node
+// may be marked, and one that says it is another member may be one process with it.
 func (m *members) refusal(i int, r *scripts.Refusal) error {
-	view := membership.ReadRefusal(*r)
-	if list := m.list.Load(); view.Standing(list) == membership.Refuses {
-		return m.core.nodeError(i, "acquire", view.Refusal(list))
+	view, list := membership.ReadRefusal(*r), m.list.Load()
+	if view.Standing(list) != membership.Refuses || view.IsMember(list) {
+		return nil
 	}
-	return nil
+	return m.core.nodeError(i, "acquire", view.Refusal(list))
 }
 
 // renewalRefused returns why a node does not renew this locker's locks. A blank one is marked, if
@@ -163,10 +167,11 @@ func (s *sight) letsIn() bool {
 
 // round looks at the nodes, and marks those that may be marked.
 func (m *members) round(asked []question) *sight {
-	s := &sight{views: make([]*membership.View, len(m.core.nodes)), errs: make([]error, len(m.core.nodes))}
+	n := len(m.core.nodes)
+	s := &sight{views: make([]*membership.View, n), errs: make([]error, n), runs: make([]string, n)}
 	m.look(s, asked)
-	claimed := false                  // since the last look
-	for range 4 * len(m.core.nodes) { // a bound for nodes whose markers change under us
+	claimed := false  // since the last look
+	for range 4 * n { // a bound for nodes whose markers change under us
 		steps := m.client(s).Plan(s.views)
 		claims := len(steps) > 0 && steps[0].Claims
 		switch {
@@ -197,8 +202,9 @@ func (m *members) look(s *sight, asked []question) {
 	c := m.core
 	sent, answers := c.clock.Now(), make(chan numbered, len(c.nodes))
 	open := map[int]bool{}
+	s.list = m.resolve(s.views)
 	for i, n := range c.nodes {
-		s.views[i] = nil
+		s.views[i], s.runs[i] = nil, ""
 		s.errs[i] = c.nodeError(i, "look", node.ErrTimeout)
 		if err := n.Pipe("").Start(scripts.Look(), nil, replyOf{i, answers}); err != nil {
 			s.errs[i] = err
@@ -210,12 +216,24 @@ func (m *members) look(s *sight, asked []question) {
 	for len(open) > 0 && (slices.ContainsFunc(asked, needed) || s.list == nil || !m.client(s).MayMark(s.views)) {
 		a := <-answers
 		delete(open, a.node)
-		if s.errs[a.node] = a.result.Err; a.result.Err == nil {
-			s.views[a.node] = membership.Read(*a.result.Reply.Look)
-		}
+		s.note(c, a)
 		s.list = m.resolve(s.views)
 		m.see(s, a.node, sent)
 	}
+}
+
+// note records what a node said. One process is one member: of two nodes of one process, the second
+// has not answered.
+func (s *sight) note(c *core, a numbered) {
+	i, r := a.node, a.result
+	if s.errs[i] = r.Err; r.Err != nil {
+		return
+	}
+	if twin := slices.Index(s.runs, r.RunID); twin >= 0 && twin != i {
+		s.errs[i] = c.oneProcess(i, twin)
+		return
+	}
+	s.runs[i], s.views[i] = r.RunID, membership.Read(*r.Reply.Look)
 }
 
 // mark writes marks, all at once. A node that does not answer has no view any more.
@@ -277,14 +295,23 @@ func (m *members) resolve(views []*membership.View) *scripts.List {
 	return m.list.Load()
 }
 
-// current returns the list of masters. While a name is not known, it asks all nodes; nil when that
-// is in vain.
-func (m *members) current() *scripts.List {
-	if list := m.list.Load(); list != nil {
-		return list
+// ready returns nil when the list of masters is known. Else it asks all nodes, and returns why the
+// list is not known.
+func (m *members) ready() *Error {
+	if m.list.Load() != nil {
+		return nil
 	}
-	m.start()
-	return m.list.Load()
+	s := m.start()
+	if s.list != nil {
+		return nil
+	}
+	e := m.core.unasked(ErrUnavailable)
+	for i := range s.views {
+		if err := cmp.Or(s.errs[i], errUnnamed); s.views[i] == nil {
+			e.Nodes = multierror.Append(e.Nodes, m.core.nodeError(i, "look", err))
+		}
+	}
+	return e
 }
 
 // start has a round ask all nodes, and waits for it.

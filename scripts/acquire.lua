@@ -28,9 +28,9 @@ if read[2] then
 end
 
 -- Every request compares the members: a grant, a repair and a re-entry alike.
-local marker, admitted = read[1], '0'
+local marker, admitted, isItsOwn = read[1], '0', true
 if not marker or string.sub(marker, 1, #expected) ~= expected then
-  admitted = letsIn(marker, expected)
+  admitted, isItsOwn = letsIn(marker, expected)
   if not admitted then
     return {'marker', marker or '', expected}
   end
@@ -71,7 +71,11 @@ end
 
 -- A node that may have forgotten grants nothing new. An owner that is in every hash already
 -- (re-entry) may stay.
-if admitted ~= '0' and (carried == 0 or mine < names) then
+local isFresh = carried == 0 or mine < names
+if isFresh and not isItsOwn then
+  return {'marker', marker, expected}
+end
+if admitted ~= '0' and isFresh then
   local time = call('TIME')
   local left = tonumber(admitted) - (time[1] * 1000 + math.floor(time[2] / 1000))
   if left > tonumber(string.match(expected, '^0 %S+ (%d+)')) then

@@ -9,14 +9,15 @@
 --   <digest of the next members, or -> <next members>
 -- The expected line is that of a node that was admitted long ago: 0 <run> <max lease> <member> <digest>.
 
--- letsIn returns the marker's admitted, as text, when its members, or its next ones, are those that
--- the client expects; else nil.
+-- letsIn returns the marker's admitted, as text, and whether the marker is that of the client's process,
+-- when its members, or its next ones, are those that the client expects; else nil. The marker of an earlier process
+-- has come back with its data: what it says is for owners only that have come back with it.
 local function letsIn(marker, expected)
-  local process, digest = string.match(expected, '^0 (%S+ %d+ %S+) (%S+)\n')
-  local admitted, itsProcess, members, next = string.match(marker or '',
-    '^(%d+) (%S+ %d+ %S+) (%S+)\n%d+ %d+\n[^\n]*\n(%S+)')
-  if itsProcess == process and (members == digest or next == digest) then
-    return admitted
+  local run, member, digest = string.match(expected, '^0 (%S+) (%d+ %S+) (%S+)\n')
+  local admitted, itsRun, itsMember, members, next = string.match(marker or '',
+    '^(%d+) (%S+) (%d+ %S+) (%S+)\n%d+ %d+\n[^\n]*\n(%S+)')
+  if itsMember == member and (members == digest or next == digest) then
+    return admitted, itsRun == run
   end
 end
 

@@ -21,7 +21,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		return []any{"released", int64(0)}, nil
 	}
 	marker, _, _ := k.get(keys[0])
-	admitted, ok := letsIn(marker, expected)
+	admitted, isItsOwn, ok := letsIn(marker, expected)
 	if !ok {
 		return []any{"marker", marker, expected}, nil
 	}
@@ -65,8 +65,11 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		}
 	}
 
-	passed := false
-	if admitted != "0" && (carried == 0 || mine < names) {
+	isFresh, passed := carried == 0 || mine < names, false
+	if isFresh && !isItsOwn {
+		return []any{"marker", marker, expected}, nil
+	}
+	if admitted != "0" && isFresh {
 		left := or(admitted, 0) - float64(k.now)
 		switch {
 		case left > or(strings.Fields(expected)[2], 0):
@@ -113,19 +116,19 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 
 // letsIn is the comparison of the marker with the expected first line, and letsIn of lists.lua. A
 // marker that no script has written lets nobody in.
-func letsIn(marker, expected string) (admitted string, ok bool) {
+func letsIn(marker, expected string) (admitted string, isItsOwn, ok bool) {
 	if strings.HasPrefix(marker, expected) {
-		return "0", true
+		return "0", true, true
 	}
 	lines := strings.Split(marker, "\n")
 	want := strings.Fields(expected)
 	has := strings.Fields(lines[0])
-	if len(lines) != 4 || len(want) != 5 || len(has) != 5 || !slices.Equal(has[1:4], want[1:4]) {
-		return "", false
+	if len(lines) != 4 || len(want) != 5 || len(has) != 5 || !slices.Equal(has[2:4], want[2:4]) {
+		return "", false, false
 	}
 	if _, err := strconv.ParseUint(has[0], 10, 64); err != nil {
-		return "", false
+		return "", false, false
 	}
 	next, _, _ := strings.Cut(lines[3], " ")
-	return has[0], has[4] == want[4] || next == want[4]
+	return has[0], has[1] == want[1], has[4] == want[4] || next == want[4]
 }

@@ -109,6 +109,12 @@ func (v *View) Standing(list *scripts.List) Standing {
 	}
 }
 
+// IsMember reports whether the node says that it is another member of the list than the client takes it
+// for.
+func (v *View) IsMember(list *scripts.List) bool {
+	return v.marker.Member != v.Process.Member && list.Has(v.marker.Member)
+}
+
 // Refusal returns why a node that Refuses does not let in a client with that list.
 func (v *View) Refusal(list *scripts.List) error {
 	m := v.marker
