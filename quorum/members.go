@@ -89,11 +89,12 @@ func (m *members) proved(node int, sent clock.Instant) {
 	}
 }
 
-// isProven reports whether a node has let this locker in within the last max lease. Members change
-// at most once in that time, and majorities of two lists that differ by one member meet.
+// isProven reports whether a node has let this locker in within half a max lease; a mark is written
+// within the other half. Members change at most once in a max lease, and majorities of two lists
+// that differ by one member meet.
 func (m *members) isProven(node int) bool {
 	sent := clock.Instant(m.letIn[node].Load())
-	return m.core.clock.Now().Before(clock.Deadline(sent, m.core.maxLease, clock.DefaultDriftFactor))
+	return m.core.clock.Now().Before(clock.Deadline(sent, m.core.maxLease/2, clock.DefaultDriftFactor))
 }
 
 // ask has a round look at the nodes, and mark those that may be marked. It calls answer in a

@@ -194,13 +194,13 @@ func At(since time.Duration) When { return When{"at", since.Milliseconds()} }
 // In is so long from now on.
 func In(d time.Duration) When { return When{"in", ToMillis(d).boxed} }
 
-// Mark writes the node's marker, if its text is still the one that was read, empty for none. The
-// process is that at the connection's other end ([ConnArgs]), and the instants are those given:
+// Mark writes the node's marker, if its text is still the one that was read, empty for none, and the
+// mark arrives no later than last, an instant that the node has told plus some time. The process is that at the connection's other end ([ConnArgs]), and the instants are those given:
 // m.Process, m.Admitted and m.Change do not count.
-func Mark(read string, m Marker, admitted, change When) Call {
-	first, last := m.lines()
+func Mark(read string, m Marker, admitted, change When, last time.Duration) Call {
+	first, lists := m.lines()
 	return Call{script: markScript, args: []any{markScript.sha, 1, any(MarkerKey), read,
-		admitted.kind, admitted.ms, first, change.kind, change.ms, last, ""}}
+		admitted.kind, admitted.ms, first, change.kind, change.ms, lists, last.Milliseconds(), ""}}
 }
 
 // Millis is a duration boxed for sending, made once for many calls.

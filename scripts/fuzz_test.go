@@ -177,8 +177,8 @@ func FuzzNames(f *testing.F) {
 			{scripts.Inspect(both[0]), []string{"3", marker, first, counter(first)}},
 			{scripts.Force(both[0], []scripts.Owner{owner}, time.Millisecond), []string{"2", first, tomb, channel(first), "1"}},
 			{scripts.Look(), []string{"2", marker, "quorumlock:node", second}},
-			{scripts.Mark(first, scripts.Marker{Members: none, Next: none}, scripts.At(time.Second), scripts.In(time.Second)),
-				[]string{"1", marker, first, "at", "1000", "-\n0", "in", "1000", "\n- ", second}},
+			{scripts.Mark(first, scripts.Marker{Members: none, Next: none}, scripts.At(time.Second), scripts.In(time.Second), time.Minute),
+				[]string{"1", marker, first, "at", "1000", "-\n0", "in", "1000", "\n- ", "60000", second}},
 		} {
 			name, args := test.call.Command(nil, true, scripts.ConnArgs{Expected: first, Process: second, Tombstone: second})
 			got := overTheWire(t, name, args)

@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -103,6 +104,9 @@ func forceVectors() []vector {
 	return vectors
 }
 
+// farAhead is after any instant at which a vector runs.
+const farAhead = 200 * 365 * 24 * time.Hour
+
 func lookVectors() []vector {
 	look := func(v vector) vector {
 		v.call, v.untouched = scripts.Look(), true
@@ -135,7 +139,7 @@ func lookVectors() []vector {
 
 func markVectors() []vector {
 	mark := func(v vector, read string, written scripts.Marker, grants, change scripts.When) vector {
-		v.call = scripts.Mark(read, written, grants, change)
+		v.call = scripts.Mark(read, written, grants, change, cmp.Or(v.last, farAhead))
 		v.parse = func(reply any) (any, error) {
 			wrote, err := scripts.ParseMark(reply)
 			return wrote.Written, err
@@ -153,6 +157,7 @@ func markVectors() []vector {
 				scripts.Marker{Process: process, Generation: 4, Members: ours, Next: theirs, Change: 5 * time.Second}.String(), "0 "+process.String()))}},
 			has, m, scripts.At(1234*time.Millisecond), scripts.At(5*time.Second)),
 		mark(vector{name: "not in place of another", before: state(ready), want: false, untouched: true, twice: true}, "", m, long, long),
+		mark(vector{name: "not when it is late", last: time.Hour, want: false, untouched: true, twice: true}, "", m, long, long),
 		mark(vector{name: "not in place of none", want: false, untouched: true, twice: true}, has, m, long, long),
 		mark(vector{name: "the next change waits", before: state(ready), want: true, after: []check{waits(maxLease)}}, has, fresh, long, scripts.In(maxLease)),
 		mark(vector{name: "names byte for byte", want: true, after: []check{marked(maxLease, scripts.NewList("a b", "c,d%\n", "é"))}}, "",

@@ -30,6 +30,7 @@ type vector struct {
 	name      string
 	before    [][]any // commands that make the state; an argument of type serverTime is sent in milliseconds, and a function's result at the server's now
 	call      scripts.Call
+	last      time.Duration // of mark: when it is late, since 1970; 0 for far ahead
 	bare      bool          // of renew: the state has no marker but that of before
 	tombstone time.Duration // ConnArgs.Tombstone, 0 for NoTombstone
 	parse     func(any) (any, error)

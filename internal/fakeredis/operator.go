@@ -75,7 +75,7 @@ func mark(k *keyspace, keys, args []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if marker != args[0] {
+	if marker != args[0] || k.now > millis(args[7]) {
 		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}, nil
 	}
 	instant := func(kind, number string) string {
@@ -84,7 +84,7 @@ func mark(k *keyspace, keys, args []string) (any, error) {
 		}
 		return strconv.FormatInt(k.now+millis(number), 10)
 	}
-	marker = instant(args[1], args[2]) + " " + args[7] + " " + args[3] + " " + instant(args[4], args[5]) + "\n" + args[6]
+	marker = instant(args[1], args[2]) + " " + args[8] + " " + args[3] + " " + instant(args[4], args[5]) + "\n" + args[6]
 	k.set(keys[0], marker, 0)
 	return []any{int64(1), marker, k.now}, nil
 }

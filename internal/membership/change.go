@@ -142,7 +142,7 @@ func (c Change) prepare(name string, v *View, generation uint64) (call *scripts.
 			admitted = scripts.At(at)
 		}
 		prepared := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: c.To}
-		mark := scripts.Mark(v.Text, prepared, admitted, scripts.At(0))
+		mark := v.write(prepared, admitted, scripts.At(0))
 		return &mark, 0, nil
 	case m.MaxLease != v.Process.MaxLease:
 		return nil, 0, refusedf("%s has the max lease %v: say -max-lease %v", name, m.MaxLease, m.MaxLease)
@@ -177,7 +177,7 @@ func Commit(to *scripts.List, views map[string]*View) (map[string]scripts.Call, 
 		case m.Next.Equal(to):
 			after++
 			m.Members, m.Next, m.Generation = to, scripts.NewList(), after
-			steps[name] = scripts.Mark(v.Text, m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))
+			steps[name] = v.write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))
 		default:
 			return nil, refusedf("%s has the members %s, and no change to %s is announced there: members add or remove comes first",
 				name, m.Members, to)
@@ -204,7 +204,7 @@ func Abort(views map[string]*View) (map[string]scripts.Call, error) {
 		m := v.marker
 		announced = append(announced, m.Next)
 		m.Next = scripts.NewList()
-		steps[name] = scripts.Mark(v.Text, m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))
+		steps[name] = v.write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))
 	}
 	for name, v := range views {
 		for _, next := range announced {
@@ -217,7 +217,7 @@ func Abort(views map[string]*View) (map[string]scripts.Call, error) {
 }
 
 func (v *View) rewrite(m scripts.Marker) scripts.Call {
-	return scripts.Mark(v.Text, m, scripts.At(m.Admitted), scripts.At(m.Change))
+	return v.write(m, scripts.At(m.Admitted), scripts.At(m.Change))
 }
 
 func round(d time.Duration) time.Duration {

@@ -15,8 +15,9 @@ type Client struct {
 	Need       int                          // the quorum size
 	Found      bool                         // it may found a deployment: mark nodes none of which carries its list
 	Quarantine func(node int) time.Duration // of a node that may have forgotten; 0 for none
-	// Proven reports whether a node has let this client in within the last max lease. Known is the
-	// marker of such a node, as it was last seen; nil before one was.
+	// Proven reports whether a node has let this client in within the last half of a max lease; a mark
+	// is written within the other half. Known is the marker of such a node, as it was last seen; nil
+	// before one was.
 	Proven func(node int) bool
 	Known  *scripts.Marker
 }
@@ -44,9 +45,8 @@ func (c Client) Plan(views []*View) []Step {
 	return c.claim(views)
 }
 
-// MayMark reports whether as many nodes as the quorum size let this client in, now or within the
-// last max lease: one more of them does not make a quorum of a list that has none. The marker to
-// copy must be known.
+// MayMark reports whether as many nodes as the quorum size let this client in, now or lately: one
+// more of them does not make a quorum of a list that has none. The marker to copy must be known.
 func (c Client) MayMark(views []*View) bool {
 	proven, known := 0, c.Known != nil
 	for i, v := range views {
@@ -160,7 +160,7 @@ func (c Client) confirm(i int, v *View) Step {
 }
 
 func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Step {
-	return Step{Node: i, Call: scripts.Mark(v.Text, m, admitted, scripts.At(m.Change))}
+	return Step{Node: i, Call: v.write(m, admitted, scripts.At(m.Change))}
 }
 
 // admission returns from when on a node that this client marks may grant: after a quarantine, or
@@ -209,5 +209,5 @@ func (v *View) Admit(list *scripts.List) (scripts.Call, error) {
 		m.Members, m.Next, m.Claimed, m.Generation = list, scripts.NewList(), false, m.Generation+1
 		change = scripts.In(v.Process.MaxLease)
 	}
-	return scripts.Mark(v.Text, m, scripts.In(0), change), nil
+	return v.write(m, scripts.In(0), change), nil
 }

@@ -75,6 +75,12 @@ func (v *View) Quarantine() (left time.Duration, marked bool) {
 	return max(v.marker.Admitted-v.Now, 0), true
 }
 
+// write returns the call that writes a marker in place of the one that was seen, within half a max
+// lease of the look.
+func (v *View) write(m scripts.Marker, admitted, change scripts.When) scripts.Call {
+	return scripts.Mark(v.Text, m, admitted, change, v.Now+v.Process.MaxLease/2)
+}
+
 // Standing is how a node stands to a client with a list of masters.
 type Standing int
 
