@@ -7,7 +7,8 @@
 //	                        again (reenter.go)
 //	waiting     wait.go     this process has one queue for a set of names; its head attempts when
 //	                        package waiting says so
-//	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), or to the probe node
+//	masters     members.go  the locker's list of masters; marks blank nodes with it, where it may
+	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), or to the probe node
 //	                        first (probe.go)
 //	            token.go    the fencing token is the largest counter, written back to the counted
 //	                        nodes that stand lower
@@ -32,7 +33,7 @@
 // failure.go.
 //
 // Each file uses only those before it: errors, rule, options, rtt, background, names, tally,
-// schedule, core, hold, grant, release, renew, ballot, probe, token, failure, attempt, lock,
-// extend, reenter, unlock, wait, locker, inspect. (Only the types of options and hold name each
-// other.)
+// schedule, core, members, hold, grant, release, renew, ballot, probe, token, failure, attempt, lock,
+// extend, reenter, unlock, wait, locker, inspect. (Only the types of options and hold, and of
+// core and members, name each other.)
 package quorum

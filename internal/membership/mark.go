@@ -131,19 +131,20 @@ func (c Client) correct(views []*View) (steps []Step) {
 	return steps
 }
 
-// markerFor returns the lists that a blank node gets: those of the node of the highest
-// generation that carries the client's list, or else the client's own as a new deployment.
+// markerFor returns the lists that a blank node gets: those of the node of the highest generation that
+// carries the client's list, or of one that did, or else the client's own as a new deployment.
 func (c Client) markerFor(views []*View) scripts.Marker {
-	m, found := scripts.Marker{Generation: 1, Members: c.List, Next: scripts.NewList()}, false
+	m := scripts.Marker{Generation: 1, Members: c.List, Next: scripts.NewList()}
 	if c.Known != nil {
-		m, found = *c.Known, true
+		m = *c.Known
 	}
+	found := false
 	for _, v := range views {
 		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
 			continue
 		}
-		if !found || v.marker.Generation > m.Generation ||
-			v.marker.Generation == m.Generation && m.Next.Len() == 0 && v.marker.Next.Len() > 0 {
+		further := v.marker.Generation > m.Generation || v.marker.Generation == m.Generation && m.Next.Len() == 0
+		if !found || further {
 			m, found = v.marker, true
 		}
 	}
