@@ -8,7 +8,7 @@
 //	waiting     wait.go     this process has one queue for a set of names; its head attempts when
 //	                        package waiting says so
 //	masters     members.go  the locker's list of masters; marks blank nodes with it, where it may
-	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), or to the probe node
+//	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), or to the probe node
 //	                        first (probe.go)
 //	            token.go    the fencing token is the largest counter, written back to the counted
 //	                        nodes that stand lower
