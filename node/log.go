@@ -6,12 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const (
 	// reasonPause is for how long the log stays silent about another reason why a node is down,
-	// which may change with every probe, and about another release that is set aside.
+	// which may change with every probe, about another release that is set aside, and about the
+	// refusal of this client's list.
 	reasonPause = 10 * time.Second
 	// sameEnd is by how much two readings of one quarantine's end may differ.
 	sameEnd = 100 * time.Millisecond
@@ -29,6 +31,7 @@ type stateLog struct {
 	logged       nodeState
 	downLoggedAt time.Time
 	refusedAt    time.Time     // of the last refused release that was to be logged
+	listsAt      time.Time     // of the last refused list that was to be logged
 	running      chan struct{} // closed when the goroutine ends; nil when there is none
 }
 
@@ -39,6 +42,7 @@ type nodeState struct {
 	permanent  bool            // that reason does not pass by itself
 	quarantine time.Time       // its end
 	refused    *refusedRelease // not logged yet
+	lists      error           // the node refuses this client's list of masters; not logged yet
 }
 
 // refusedRelease is a release that the server itself refused.
@@ -77,6 +81,21 @@ func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 	defer l.mu.Unlock()
 	if now := time.Now(); l.refusedAt.IsZero() || now.Sub(l.refusedAt) >= reasonPause {
 		l.refusedAt, l.current.refused = now, &refusedRelease{call, err}
+		l.startLocked()
+	}
+}
+
+// NotLetIn logs a node that refuses this client's list of masters, at most once for each reasonPause.
+// A blank node is about to be marked.
+func (l *stateLog) NotLetIn(list *scripts.List, marker scripts.Refusal) {
+	view := membership.ReadRefusal(marker)
+	if view.Standing(list) != membership.Refuses {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); l.listsAt.IsZero() || now.Sub(l.listsAt) >= reasonPause {
+		l.listsAt, l.current.lists = now, view.Refusal(list)
 		l.startLocked()
 	}
 }
@@ -127,6 +146,11 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 		left := current.quarantine.Sub(now).Round(time.Millisecond)
 		return func(logger *slog.Logger) {
 			logger.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
+		}
+	case current.lists != nil:
+		l.current.lists = nil
+		return func(logger *slog.Logger) {
+			logger.Warn("quorumlock: node lets in other clients, not this one", "error", current.lists.Error())
 		}
 	case current.refused != nil:
 		l.current.refused = nil

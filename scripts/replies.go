@@ -59,6 +59,14 @@ func (r Reply) Quarantine() time.Duration {
 	return 0
 }
 
+// Refusal returns the marker of a node that did not let the client in; else nil.
+func (r Reply) Refusal() *Refusal {
+	if r.NotLetIn != nil {
+		return r.NotLetIn
+	}
+	return r.Acquire.Refusal
+}
+
 // Refusal is the marker of a node that does not let a client in.
 type Refusal struct {
 	Marker  string  // its text; empty for none

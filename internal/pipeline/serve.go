@@ -160,6 +160,8 @@ func (p *Pipe) handleReply(c *Conn, r request, value any) {
 		result.Err = p.cfg.Error(r.call.Op(), err)
 	} else if left := result.Reply.Quarantine(); left > 0 {
 		p.cfg.Log.Quarantined(left)
+	} else if refusal := result.Reply.Refusal(); refusal != nil {
+		p.cfg.Log.NotLetIn(r.call.List(), *refusal)
 	}
 	r.finish(result)
 }
