@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -151,9 +152,13 @@ func (s *sight) verdict(i int) error {
 		return nil
 	case membership.Refuses:
 		return s.views[i].Refusal(s.list)
-	default:
-		return errUnmarked
 	}
+	for _, v := range s.views {
+		if v != nil && v.Standing(s.list) == membership.Refuses {
+			return fmt.Errorf("this master has no list of members, and may not be marked while another refuses: %w", v.Refusal(s.list))
+		}
+	}
+	return errUnmarked
 }
 
 // letsIn reports whether any node lets this locker in.
