@@ -66,9 +66,11 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 }
 
 // write flushes the requests that gather in the queue, until the pipe drops the connection. It
-// reports no error: redigo closes a broken socket for the reader too, and the reader reports it.
+// reports no error: redigo closes a broken socket for the reader too, and the reader reports it. A
+// reader that has taken every reply, a stray one perhaps among them, waits for requests: it is woken.
 func (p *Pipe) write(c *Conn) {
 	defer close(c.writerDone)
+	defer p.wakeReader()
 	var batch []request
 	scratch := make([]any, 0, 32)
 	for {
@@ -99,6 +101,12 @@ func (p *Pipe) write(c *Conn) {
 	}
 }
 
+func (p *Pipe) wakeReader() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.canRead.Signal()
+}
+
 // read hands out replies until the connection dies, and then returns the requests that had none. It
 // returns nil when the pipe was closed and no request is left.
 func (p *Pipe) read(c *Conn) (unread []request, err error) {
@@ -109,6 +117,10 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 			if p.closing && len(p.queue) == 0 {
 				p.mu.Unlock()
 				return nil, nil
+			}
+			if err := c.redis.Err(); err != nil { // the writer has ended: nothing would be written any more
+				p.mu.Unlock()
+				return nil, err
 			}
 			p.canRead.Wait()
 		}

@@ -1,0 +1,88 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// strayConn is a connection to a server that has sent a reply too many, and hangs up: a write fails
+// while a reply can still be read.
+type strayConn struct {
+	redis.ConnWithTimeout // of the methods that the pipe does not use
+
+	mu    sync.Mutex
+	stray []any
+	err   error
+}
+
+var errHungUp = errors.New("hung up")
+
+func (c *strayConn) Send(string, ...any) error { return nil }
+
+func (c *strayConn) Flush() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = errHungUp
+	return c.err
+}
+
+func (c *strayConn) ReceiveWithTimeout(time.Duration) (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.stray) == 0 {
+		c.err = errHungUp
+		return nil, c.err
+	}
+	reply := c.stray[0]
+	c.stray = c.stray[1:]
+	return reply, nil
+}
+
+func (c *strayConn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *strayConn) Do(string, ...any) (any, error)                           { return nil, c.Err() }
+func (c *strayConn) DoWithTimeout(time.Duration, string, ...any) (any, error) { return nil, c.Err() }
+func (c *strayConn) Receive() (any, error)                                    { return c.ReceiveWithTimeout(0) }
+func (c *strayConn) Close() error                                             { return nil }
+
+// A reply that no request had asked for leaves the reader without a request when the write fails:
+// nobody would notice that the connection is dead, and every later call would wait for ever.
+func TestAStrayReplyBeforeAHangUp(t *testing.T) {
+	lifetime, end := context.WithCancel(t.Context())
+	p := New(Config{
+		Timeout: time.Second, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
+		Connect: func(context.Context) (*Conn, error) {
+			return NewConn(&strayConn{stray: []any{int64(1)}}, "run", scripts.Process{}, maxLease), nil
+		},
+		Error: func(op string, err error) error { return err },
+	})
+	for range 3 {
+		answered := make(resultChan, 1)
+		if err := p.Start(scripts.Release(nil, scripts.OwnerOf("o:1"), 0), nil, answered); err != nil {
+			break // the pipe is down, and says so
+		}
+		select {
+		case <-answered:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a call after the hang-up has no outcome")
+		}
+	}
+	end()
+	select {
+	case <-p.Close():
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close does not end")
+	}
+}
