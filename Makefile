@@ -13,7 +13,7 @@ TEST ?= $(GO) test $(RACE) -shuffle=on
 # integration/ and bench/ are modules of their own: their requirements stay out of users' module graphs.
 MODULES := . integration bench
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
-SEARCHES := ./quorum/model ./quorum/internal/waiting
+SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos -e /containers)
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -55,7 +55,7 @@ chaos: redis-server
 # These take too long for every change: a deeper search of the model (12 minutes), many seeds of the simulation,
 # five minutes of random faults, fuzzing.
 soak: redis-server
-	$(GO) test -timeout 90m -v -run TestProtocol ./quorum/model -model.deep
+	$(GO) test -timeout 90m -v -run TestProtocol ./quorum/model/... -model.deep
 	cd integration && $(GO) test -timeout 90m ./sim -sim.seeds=20000
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/random walk' -chaos.full -chaos.walk=5m
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
