@@ -111,14 +111,14 @@ func TestInQuarantineHoldersGoOn(t *testing.T) {
 	n := openQuarantined(t, m.URL(), time.Hour)
 	must(t, n.Admit(t.Context()))
 	mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
-	mustDo(t, m, "DEL", scripts.Prefix+"node")
+	mustDo(t, m, "DEL", scripts.MarkerKey)
 	quarantined(t, n, time.Hour, "l", "o:2")
 
 	again := scripts.AcquireArgs{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Level: 2, Token: 7,
-		Lease: scripts.ToMillis(time.Minute), MaxLease: scripts.ToMillis(time.Hour)}
+		Lease: scripts.ToMillis(time.Minute), List: members}
 	mustGrant(t, do(t, n, scripts.Acquire(again)))
 	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 7, Lease: scripts.ToMillis(time.Minute)}}
-	r := do(t, n, scripts.Renew(batch))
+	r := do(t, n, scripts.Renew(members, batch))
 	if r.Err != nil || r.Reply.Renew[0] != scripts.Kept {
 		t.Errorf("renewed %v, %v", r.Reply.Renew, r.Err)
 	}
@@ -193,12 +193,12 @@ func TestARestartOutOfMemory(t *testing.T) {
 
 	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}
 	var r pipeline.Result
-	eventually(t, "found again, and renewed", func() bool { r = do(t, n, scripts.Renew(batch)); return r.Err == nil })
+	eventually(t, "found again, and renewed", func() bool { r = do(t, n, scripts.Renew(members, batch)); return r.Err == nil })
 	if r.Err != nil || r.Reply.Renew[0] != scripts.Kept {
 		t.Errorf("renewed %v, %v", r.Reply.Renew, r.Err)
 	}
 	repair := scripts.AcquireArgs{Names: names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
-		Lease: scripts.ToMillis(short), MaxLease: scripts.ToMillis(short)}
+		Lease: scripts.ToMillis(short), List: members}
 	for what, call := range map[string]scripts.Call{"a fresh one": acquireFor(short, "l", "o:2"), "a repair": scripts.Acquire(repair)} {
 		r := do(t, n, call)
 		if err := errorText(r.Err); isGranted(r) || !strings.Contains(err, "OOM") || strings.Contains(err, node.ErrDown.Error()) || !r.NothingDone {
