@@ -17,6 +17,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -252,7 +253,10 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	case "look":
 		call = scripts.Look()
 	case "mark":
-		call = scripts.Mark("", scripts.Marker{Generation: 1, Members: fuzzMembers, Next: scripts.NewList()}, scripts.In(0), scripts.At(0))
+		var err error
+		if call, err = membership.Read(scripts.LookReply{Process: fuzzProcess}).Admit(fuzzMembers); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var claim pipeline.Claim
 	received := make(results, 4)

@@ -146,10 +146,6 @@ func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Re
 	if r.Err != nil || r.Reply.Acquire.Outcome != scripts.NotLetIn {
 		return r
 	}
-	if view := membership.Refused(*r.Reply.Acquire.Refusal); view.Standing(members) == membership.Refuses {
-		r.Err = &node.Error{Node: n.Name(), Op: call.Op(), Err: view.Refusal(members)}
-		return r
-	}
 	if failed := settle(t, n); failed.Err != nil {
 		return failed
 	}
@@ -162,7 +158,8 @@ func mark(t *testing.T, n *node.Node) {
 	must(t, settle(t, n).Err)
 }
 
-// settle is mark, and returns the first result that is an error.
+// settle is mark, and returns the first result that is an error. That a node refuses the members is
+// one.
 func settle(t *testing.T, n *node.Node) pipeline.Result {
 	t.Helper()
 	r := await(t, start(n, "key", scripts.Look(), nil))
@@ -173,6 +170,9 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 	client := membership.Client{List: members, Need: 1, Found: true, Proven: func(int) bool { return false },
 		Quarantine: func(int) time.Duration { return n.Quarantine() }}
 	for {
+		if view.Standing(members) == membership.Refuses {
+			return pipeline.Result{Err: &node.Error{Node: n.Name(), Op: "acquire", Err: view.Refusal(members)}}
+		}
 		steps := client.Plan([]*membership.View{view})
 		if len(steps) == 0 {
 			return pipeline.Result{}
