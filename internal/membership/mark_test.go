@@ -100,6 +100,7 @@ func TestPlan(t *testing.T) {
 		"all are marked":                   {abc, []setup{marked, marked, marked}, nil, nil},
 		"three of five are":                {five, []setup{listing(five), nil, listing(five), nil, listing(five)}, nil, rounds(one("b", "d"))},
 		"three of five are, one is gone":   {five, []setup{listing(five), nil, listing(five), absent, listing(five)}, nil, rounds(one("b"))},
+		"three are, one is claimed":        {five, []setup{listing(five), nil, listing(five), func(m *scripts.Marker) { m.Claimed, m.Members, m.Generation = true, five, 8 }, listing(five)}, nil, rounds(one("b", "d"))},
 		"two of five are, one is gone":     {five, []setup{listing(five), nil, listing(five), absent, nil}, nil, nil},
 		"two of four are, one is gone":     {abcd, []setup{listing(abcd), nil, listing(abcd), absent}, nil, nil},
 		"most are marked, but more needed": {abc, []setup{marked, absent, marked}, needs(3), nil},
@@ -308,6 +309,17 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// An older marker says nothing of a master that another process has marked since.
+func TestAnOlderMarkerBesideOneOfToday(t *testing.T) {
+	c, client := newClusterOf(t, func(m *scripts.Marker) { m.Run = "x" }), clientOf(scripts.NewList("a"))
+	v := membership.Read(scripts.LookReply{Marker: c.look("a").Text, Now: start, Process: ofA,
+		Older: &scripts.OlderMarker{Run: ofA.Run, Admitted: start - time.Hour, MaxLease: maxLease}})
+	c.settle(client, []*membership.View{v})
+	if left, _ := c.look("a").Quarantine(); left != maxLease {
+		t.Errorf("in quarantine for %v", left)
+	}
+}
+
 // Each node has its own quarantine, and the rules hold for a master that joins others, too.
 func TestAdmissionOfOneOfMany(t *testing.T) {
 	c := newClusterOf(t, marked, nil, func(m *scripts.Marker) { m.Admitted = start + time.Hour })
@@ -380,5 +392,16 @@ func TestAdmitByAWrongName(t *testing.T) {
 	const want = "the lists of masters differ: this master is the member b of {a, b, c}: admit it by that name (?name=... in the URL)"
 	if _, err := c.look("a").Admit(nil); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// The view after a mark has the master's clock at that mark.
+func TestAViewAfterAMark(t *testing.T) {
+	c, client := newCluster(t, "a"), clientOf(scripts.NewList("a"))
+	views := c.views(client.List)
+	c.pass(5 * time.Second)
+	c.settle(client, views)
+	if left, marked := views[0].Quarantine(); left != maxLease || !marked || views[0].Now != start+5*time.Second {
+		t.Errorf("in quarantine for %v (%v) at %v", left, marked, views[0].Now-start)
 	}
 }
