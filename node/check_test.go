@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,20 +47,27 @@ func TestCheck(t *testing.T) {
 		if after, err := redis.Strings(m.Do("KEYS", "*")); err != nil || len(after) != len(before) {
 			t.Errorf("Check wrote %q (%v)", after, err)
 		}
-		if report.Name != m.Addr() || report.Role != "master" || report.Version != stat(t, m, "server", "redis_version") ||
+		if report.Name != n.Name() || report.Role != "master" || report.Version != stat(t, m, "server", "redis_version") ||
 			report.RunID != stat(t, m, "server", "run_id") || report.Uptime > time.Minute || report.EvictionPolicy != "noeviction" ||
 			report.MaxMemory != 0 || report.Persistence != "none" || report.Quarantine != time.Hour || report.MaxLease != 0 || report.Refused != nil ||
+			report.Member != "" || len(report.Members) != 0 || report.Generation != 0 || len(report.Next) != 0 ||
 			report.RoundTrip <= 0 || report.RoundTrip > timeout {
 			t.Errorf("a master not in use: %+v", report)
 		}
 		warns(t, report, "no client has used this server")
+		if report = check(t, open(t, m.URL(), node.WithName(""))); report.Name != m.Addr() {
+			t.Errorf("without a name it is %q, want %q", report.Name, m.Addr())
+		}
 
 		quarantined(t, n, time.Hour, "k", "o:1")
 		report = check(t, n)
 		if report.Quarantine <= time.Hour-time.Minute || report.Quarantine > time.Hour || report.MaxLease != time.Hour {
 			t.Errorf("quarantine of %v is left, max lease %v", report.Quarantine, report.MaxLease)
 		}
-		warns(t, report, "in quarantine")
+		warns(t, report, "in quarantine for another")
+		if report.Member != nodeName || !slices.Equal(report.Members, []string{nodeName}) || report.Generation != 1 || len(report.Next) != 0 {
+			t.Errorf("marked, it is the member %q of %q in generation %d, next %q", report.Member, report.Members, report.Generation, report.Next)
+		}
 
 		must(t, n.Admit(t.Context()))
 		if report = check(t, n); report.Quarantine != 0 {
@@ -80,6 +88,7 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 	m, master := startReal(t, "--appendonly", "yes"), startReal(t)
 	n := openQuarantined(t, m.URL(), time.Hour)
 	must(t, n.Admit(t.Context()))
+	mark(t, n)
 	if report := check(t, n); report.Persistence != "aof" {
 		t.Errorf("persistence %q", report.Persistence)
 	}
@@ -106,6 +115,7 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 	mustDo(t, master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	of := openQuarantined(t, master.URL(), time.Hour)
 	must(t, of.Admit(t.Context()))
+	mark(t, of)
 	host, port := hostPort(t, master)
 	mustDo(t, m, "REPLICAOF", host, port)
 	eventually(t, "the replica in step", func() bool { return stat(t, m, "replication", "master_link_status") == "up" })
@@ -155,6 +165,7 @@ func TestOptions(t *testing.T) {
 		"an odd max lease":   node.WithMaxLease(time.Second + time.Microsecond),
 		"no connections":     node.WithConns(0),
 		"many connections":   node.WithConns(65),
+		"a long name":        node.WithName(strings.Repeat("x", 256)),
 	} {
 		if n, err := node.Open("redis://h", opt); !errors.Is(err, node.ErrInvalid) || n != nil {
 			t.Errorf("%s: Open gives %v", what, err)
@@ -169,6 +180,9 @@ func TestOptions(t *testing.T) {
 	n := open(t, "redis://:secret@h", node.WithName("north"), node.WithTimeout(time.Second), node.WithMaxLease(time.Hour), node.WithConns(64))
 	if n.Name() != "north" || n.Timeout() != time.Second || n.MaxLease() != time.Hour {
 		t.Errorf("%q, %v, %v", n.Name(), n.Timeout(), n.MaxLease())
+	}
+	if longest := strings.Repeat("x", 255); open(t, "redis://h", node.WithName(longest)).Name() != longest {
+		t.Error("a name of 255 bytes is changed")
 	}
 	defaults, err := node.Open("redis://h")
 	must(t, err)

@@ -39,6 +39,7 @@ func TestCloseOfAnIdleNode(t *testing.T) {
 	m := startReal(t)
 	closes(t, open(t, m.URL(), node.WithConns(4)), 0)
 	used := open(t, m.URL(), node.WithConns(4))
+	mark(t, used)
 	for i := range 16 {
 		key := fmt.Sprint(i)
 		mustGrant(t, await(t, start(used, key, acquire(key, "o:1"), nil)))
@@ -50,6 +51,7 @@ func TestCloseOfAnIdleNode(t *testing.T) {
 // Calls that were accepted before Close are carried out.
 func TestCloseCarriesOutAcceptedCalls(t *testing.T) {
 	m := startReal(t)
+	mark(t, open(t, m.URL()))
 	n := open(t, m.URL(), node.WithConns(2))
 	for round := range 2 { // in the first, calls are accepted before there is a connection
 		if round == 1 {
@@ -71,6 +73,7 @@ func TestCloseCarriesOutAcceptedCalls(t *testing.T) {
 func TestCloseDuringNewCalls(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
+	mark(t, n)
 	var running sync.WaitGroup
 	for i := range 32 {
 		running.Go(func() {

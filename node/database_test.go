@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // markerRun returns the run that a database's marker names.
@@ -17,9 +18,11 @@ func markerRun(t *testing.T, m *redistest.Master, number int) string {
 	c, err := redis.Dial("tcp", m.Addr(), redis.DialDatabase(number))
 	must(t, err)
 	defer c.Close()
-	run, err := redis.String(c.Do("HGET", "quorumlock:node", "run"))
+	text, err := redis.String(c.Do("GET", scripts.MarkerKey))
 	must(t, err)
-	return run
+	marker, err := scripts.ParseMarker(text)
+	must(t, err)
+	return marker.Run
 }
 
 func TestTheMarkerNamesItsDatabase(t *testing.T) {
@@ -35,7 +38,7 @@ func TestTheMarkerNamesItsDatabase(t *testing.T) {
 			if got := markerRun(t, m, number); got != want {
 				t.Errorf("Admit: the marker of database %d says %q, want %q", number, got, want)
 			}
-			warns(t, check(t, n))
+			warns(t, check(t, n), "marked by no client")
 			r := do(t, n, acquireFor(time.Hour, "k", "o:1"))
 			mustGrant(t, r)
 			if got := markerRun(t, m, number); got != want || r.RunID != run {
@@ -51,6 +54,7 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	for _, url := range []string{m.URL() + "/1", m.URL() + "/2"} {
 		n := openQuarantined(t, url, time.Hour)
 		must(t, n.Admit(t.Context()))
+		mark(t, n)
 		warns(t, check(t, n))
 		both = append(both, n)
 	}
@@ -98,12 +102,13 @@ func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 			for _, args := range f.received {
 				if strings.HasPrefix(args[0], "EVAL") {
 					scripts++
-					if got := args[len(args)-1]; got != c.want {
-						t.Errorf("%v: want %q for the marker", args, c.want)
+					got := strings.TrimPrefix(args[len(args)-1], "0 ") // of an acquire, the marker's first line
+					if !strings.HasPrefix(got, c.want+" 30000 ") {
+						t.Errorf("%q: want %q for the marker", args, c.want)
 					}
 				}
 			}
-			if scripts != 3 { // for Admit, for the connection, for the grant
+			if scripts != 4 { // two for Admit, one for the connection, one for the grant
 				t.Errorf("%d scripts", scripts)
 			}
 		})

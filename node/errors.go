@@ -26,7 +26,7 @@ var (
 	ErrEvicts = errors.New("may evict locks")
 	// ErrMaxLease: the server's marker carries another max lease than this client's (see
 	// [WithMaxLease]).
-	ErrMaxLease = errors.New("max lease differs")
+	ErrMaxLease = membership.ErrMaxLease
 	// ErrMembership: the server lets in clients with another list of masters than this client's. The
 	// message has both lists.
 	ErrMembership = membership.ErrDiffers

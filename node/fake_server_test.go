@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // fakeServer is a server whose replies a test chooses.
@@ -88,7 +91,7 @@ func (f *fakeServer) commands() (list [][]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, args := range f.received {
-		if strings.HasPrefix(args[0], "EVAL") && !isAdmit(args) {
+		if strings.HasPrefix(args[0], "EVAL") && !isLook(args) && !isMark(args) {
 			list = append(list, args)
 		}
 	}
@@ -130,8 +133,11 @@ func greeting(args []string) (reply string, ok bool) {
 		return bulk("role:master\r\n"), true
 	case args[0] == "SCRIPT" || args[0] == "CLIENT":
 		return bulk(""), true
-	case isAdmit(args):
-		return ":0\r\n", true
+	case isLook(args):
+		process := args[len(args)-1]
+		return array(markerOf(process), 1, process, "", "", ""), true
+	case isMark(args):
+		return array(1, markerOf(args[len(args)-1]), 1), true
 	}
 	return "", false
 }
@@ -146,11 +152,44 @@ func admittedMaster(handle func(args []string) string) func([]string) string {
 	}
 }
 
-func isAdmit(args []string) bool {
-	return strings.HasPrefix(args[0], "EVAL") && args[2] == "1" && args[3] == "quorumlock:node"
+func isLook(args []string) bool { return runs(args, "2") && args[4] == "quorumlock:node" }
+
+func isMark(args []string) bool { return runs(args, "1") }
+
+// runs reports whether a command runs a script with so many keys, of which the marker is the first.
+func runs(args []string, keys string) bool {
+	return strings.HasPrefix(args[0], "EVAL") && args[2] == keys && args[3] == scripts.MarkerKey
+}
+
+// fakeProcess is what a connection of [open] knows of a fake server.
+var fakeProcess = scripts.Process{Run: strings.Repeat("0", 40), MaxLease: node.DefaultMaxLease, Member: nodeName}
+
+// notLetIn is the reply to an acquire of a fake server that has no marker.
+var notLetIn = array("marker", "", fakeProcess.Expected(members))
+
+// markerOf returns the marker of a process, as a call has it, that was admitted long ago.
+func markerOf(process string) string {
+	p, err := scripts.ParseProcess(process)
+	if err != nil {
+		return err.Error()
+	}
+	return scripts.Marker{Process: p, Generation: 1, Members: members, Next: scripts.NewList()}.String()
 }
 
 // isRelease distinguishes a release from an acquire, of one name each.
 func isRelease(args []string) bool { return strings.HasPrefix(args[3], "quorumlock:released:") }
+
+// array returns the reply that has these texts and whole numbers.
+func array(parts ...any) string {
+	reply := fmt.Sprintf("*%d\r\n", len(parts))
+	for _, part := range parts {
+		if s, ok := part.(string); ok {
+			reply += bulk(s)
+		} else {
+			reply += fmt.Sprintf(":%d\r\n", part)
+		}
+	}
+	return reply
+}
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }

@@ -17,6 +17,7 @@ import (
 func TestCutConnectionsFailNoCall(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithConns(2))
+	mark(t, n)
 	const calls = 500
 	for i := range 16 { // connects both
 		mustGrant(t, await(t, start(n, fmt.Sprint(i), acquire("first", "o:0"), nil)))
@@ -122,6 +123,7 @@ func TestAFrozenMaster(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
 	n := open(t, m.URL())
+	mark(t, n)
 	var mine, late, never pipeline.Claim
 	mustGrant(t, await(t, start(n, "key", acquire("mine", "o:1"), &mine)))
 	must(t, m.Freeze())
@@ -176,6 +178,7 @@ func TestAReleaseSentToAFrozenMasterIsDelivered(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
 	n := open(t, m.URL())
+	mark(t, n)
 	var claim pipeline.Claim
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), &claim)))
 	must(t, m.Freeze())

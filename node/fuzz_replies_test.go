@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"reflect"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -30,15 +32,26 @@ const (
 
 const fuzzTimeout = 100 * time.Millisecond
 
-// fuzzCalls names one call of each kind; the last three use a connection of their own.
-var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "admit", "Check", "Admit", "Identify"}
+var (
+	fuzzMembers = scripts.NewList("10.0.0.1:1")
+	fuzzProcess = scripts.Process{Run: "abc", MaxLease: DefaultMaxLease, Member: "10.0.0.1:1"}
+	// fuzzLooked is the reply to look of a server without a marker.
+	fuzzLooked = "*6\r\n$0\r\n\r\n:1\r\n" + fuzzBulk(fuzzProcess.String()) + strings.Repeat("$0\r\n\r\n", 3)
+)
+
+func fuzzBulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+
+// fuzzCalls names one call of each kind; Check and Admit use a connection of their own.
+var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "look", "mark", "Check", "Admit", "Identify"}
 
 // FuzzReplies makes a server send arbitrary bytes to every call, over connections as Open makes
 // them. Nothing panics. Only a well-formed reply that grants is a grant. The call ends and the node
 // closes in time. No goroutine is left, or the bubble would not end.
 func FuzzReplies(f *testing.F) {
 	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
-	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", 7) + "$16\r\nladdr=10.0.0.1:1\r\n" + ":0\r\n"
+	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", len(scripts.All())) + "$16\r\nladdr=10.0.0.1:1\r\n" + fuzzLooked
+	marker := scripts.Marker{Process: fuzzProcess, Generation: 1, Members: fuzzMembers, Next: scripts.NewList()}.String()
+	refused := "*3\r\n$6\r\nmarker\r\n" + fuzzBulk(marker) + fuzzBulk(fuzzProcess.Expected(fuzzMembers))
 	inspected := "*6\r\n$3\r\nme:\r\n$1\r\n1\r\n:5000\r\n$1\r\n7\r\n$3\r\nabc\r\n:0\r\n"
 	for call := range fuzzCalls {
 		for _, mode := range []int{0, hangsUp} {
@@ -47,6 +60,8 @@ func FuzzReplies(f *testing.F) {
 				"+1\r\n", "$1\r\n1\r\n", "*1\r\n:1\r\n", "*-1\r\n", "$-1\r\n", "*0\r\n", "#t\r\n", "_\r\n",
 				":9223372036854775807\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
 				"-NOSCRIPT no\r\n:5\r\n", "-NOSCRIPT no\r\n-NOSCRIPT no\r\n:5\r\n", "-ERR no\r\n:5\r\n", "-\r\n",
+				refused, strings.Replace(refused, "*3", "*4", 1) + "$4\r\nNNNN\r\n", fuzzLooked, strings.Replace(fuzzLooked, "$0\r\n\r\n", fuzzBulk(marker), 1),
+				"*3\r\n:1\r\n" + fuzzBulk(marker) + ":5\r\n", "*3\r\n:0\r\n$0\r\n\r\n:5\r\n",
 				"$4\r\nRRRR\r\n", "$1\r\nR\r\n:1\r\n", inspected, "$1048577\r\n", "*4097\r\n", "$99999999999999999999\r\n", strings.Repeat("*1\r\n", 9),
 				"$1\r\nab\r\n:1\r\n", "\r\n:1\r\n", "*1\r\n-ERR nested\r\n",
 			} {
@@ -54,7 +69,7 @@ func FuzzReplies(f *testing.F) {
 			}
 			for _, sent := range []string{ // which begin with the first byte
 				"", "-ERR no\r\n", greeting, greeting + ":5\r\n",
-				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + ":0\r\n",
+				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + info + fuzzLooked, info + info + info + fuzzLooked + "*3\r\n:1\r\n" + fuzzBulk(marker) + ":5\r\n",
 				strings.Replace(greeting, "role:master", "role:slave\r", 1),
 			} {
 				f.Add([]byte(sent), byte(call), byte(mode|rude))
@@ -104,7 +119,7 @@ func (h *hostile) serve(c net.Conn) {
 			case command == "INFO":
 				reply = "$12\r\nrun_id:abc\r\n\r\n"
 			case command == "EVALSHA":
-				reply = ":0\r\n"
+				reply = fuzzLooked
 			}
 			if _, err := c.Write([]byte(reply)); err != nil {
 				return
@@ -224,9 +239,9 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	var call scripts.Call
 	switch op {
 	case "acquire":
-		call = scripts.Acquire(scripts.AcquireArgs{Names: k, Owner: owner, Level: 1, Lease: ms, MaxLease: scripts.ToMillis(DefaultMaxLease), Seed: 1})
+		call = scripts.Acquire(scripts.AcquireArgs{Names: k, Owner: owner, Level: 1, Lease: ms, List: fuzzMembers, Seed: 1})
 	case "renew":
-		call = scripts.Renew(batch)
+		call = scripts.Renew(fuzzMembers, batch)
 	case "release":
 		call = scripts.Release(k, owner, 0)
 	case "raise":
@@ -235,8 +250,13 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 		call = scripts.Inspect(k[0])
 	case "force":
 		call = scripts.Force(k[0], []scripts.Owner{owner}, time.Second)
-	case "admit":
-		call = n.server.admitCall(false)
+	case "look":
+		call = scripts.Look()
+	case "mark":
+		var err error
+		if call, err = membership.Read(scripts.LookReply{Process: fuzzProcess}).Admit(fuzzMembers); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var claim pipeline.Claim
 	received := make(results, 4)
@@ -273,38 +293,19 @@ func (h *hostile) mayGrant(token int64) bool {
 	if h.mode&rude != 0 { // the bytes include the handshake
 		return slices.ContainsFunc(replies, func(v any) bool { return v == token })
 	}
-	source, admitted := false, false
-	for i := 0; i < len(replies); i++ {
-		reason, _ := replies[i].(redis.Error)
-		word, _ := replies[i].([]any)
-		switch {
-		case !source && strings.HasPrefix(string(reason), "NOSCRIPT"):
-			source = true
-		case !admitted && len(word) == 2 && bytes.Equal(asBytes(word[0]), []byte("stale")):
-			admitted = true
-			i++ // the next is the reply to admit, whose script may be unknown too
-			if i < len(replies) && strings.HasPrefix(asError(replies[i]), "NOSCRIPT") {
-				i++
-			}
-			if i >= len(replies) || replies[i] != int64(0) {
-				return false
-			}
-		default:
-			return replies[i] == token
+	if len(replies) > 1 {
+		if reason, _ := replies[0].(redis.Error); strings.HasPrefix(string(reason), "NOSCRIPT") {
+			replies = replies[1:]
 		}
 	}
-	return false
+	return len(replies) > 0 && replies[0] == token
 }
-
-func asBytes(v any) []byte { b, _ := v.([]byte); return b }
-
-func asError(v any) string { e, _ := v.(redis.Error); return string(e) }
 
 // passesOn wants the one reply of a well-behaved server to reach the caller unchanged.
 func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipeline.Result) {
 	value, rest, ok := strictReply(h.sent)
 	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.sent, []byte("NOSCRIPT")) ||
-		bytes.Contains(h.sent, []byte("stale")) || bytes.Count(h.sent, []byte("*")) > 8 || len(h.sent) > 1<<12 {
+		bytes.Count(h.sent, []byte("*")) > 8 || len(h.sent) > 1<<12 {
 		return
 	}
 	if reason, bad := value.(redis.Error); bad {

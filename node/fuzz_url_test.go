@@ -15,6 +15,7 @@ func FuzzURL(f *testing.F) {
 	for _, seed := range [][5]string{
 		{"redis", "user", "", "", "host"}, {"rediss", "", "pass", "word", "host:6379/1"}, {"unix", "user", "", "", "/run/redis.sock?db=3"},
 		{"valkeys", "u", "12/", "", "host"}, {"redis", "u", "12?", "", "host"}, {"redis", "u", "12?db=", "", "host"},
+		{"redis", "u", "12?name=", "", "host"}, {"redis", "u", "", "", "host?name=a"},
 		{"redis", "u", "12#", "", "host"}, {"redis", "u", "a@", "", "host"},
 		{"redis", "u", "a@", "/", "host"}, {"redis", "u", "%", "", "host"}, {"redis", "u", "[", "]", "host"}, {"http", "", "", "", ""}, {"", "", "", "", ""},
 		{"redis", "u", " ", "\n", "host"}, {"redis", "u", "", "", "host:70000"}, {"unix", "u", "a/", "", "/run/s"}, {"unix", "u", "a@", "/", "run/s"},

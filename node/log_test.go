@@ -57,7 +57,7 @@ func (l *lines) logged(words ...string) (n int) {
 func TestLogOfANode(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		log := &lines{}
-		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithMaxLease(short), node.WithConns(4),
+		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(short), node.WithConns(4),
 			node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		must(t, err)
 		defer n.Close()
@@ -66,7 +66,7 @@ func TestLogOfANode(t *testing.T) {
 		onAllConns := func(holds func(pipeline.Result) bool) func() bool {
 			return func() bool {
 				for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-					if !holds(await(t, start(n, key, acquireFor(short, "k:"+key, "o:1"), nil))) {
+					if !holds(doAt(t, n, key, acquireFor(short, "k:"+key, "o:1"))) {
 						return false
 					}
 				}
@@ -106,7 +106,8 @@ func TestLogOfQuarantines(t *testing.T) {
 	var all [2]lines
 	var nodes [2]*node.Node
 	for i := range nodes {
-		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithMaxLease(maxLease), node.WithLogger(slog.New(slog.NewTextHandler(&all[i], nil))))
+		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease),
+			node.WithLogger(slog.New(slog.NewTextHandler(&all[i], nil))))
 		must(t, err)
 		defer n.Close()
 		nodes[i], all[i].node = n, n
@@ -187,6 +188,7 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 			logged.Add(1)
 			<-free
 		}})))
+		mark(t, n)
 		for i := range 20 {
 			dead.Store(i%2 == 0)
 			x.kill()

@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -23,7 +24,12 @@ const (
 	lease   = 3 * bound              // a key that goes within bound was released
 	bound   = 10 * time.Second       // for events that should be immediate
 	slack   = 300 * time.Millisecond // the delay of a busy machine
+
+	nodeName = "the-node" // of all nodes in these tests, unless they say otherwise
 )
+
+// members is the list of masters of the clients in these tests.
+var members = scripts.NewList(nodeName)
 
 // startReal starts one redis-server, or skips the test.
 func startReal(t *testing.T, args ...string) *redistest.Master {
@@ -57,7 +63,7 @@ func onBoth(t *testing.T, test func(*testing.T, *redistest.Master)) {
 // test.
 func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.Open(url, append([]node.Option{node.WithTimeout(timeout), node.WithoutQuarantine()}, opts...)...)
+	n, err := node.Open(url, append([]node.Option{node.WithTimeout(timeout), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
@@ -66,7 +72,7 @@ func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 // openPool is open for a pool.
 func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.New(pool, append([]node.Option{node.WithTimeout(timeout), node.WithoutQuarantine()}, opts...)...)
+	n, err := node.New(pool, append([]node.Option{node.WithTimeout(timeout), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
@@ -75,7 +81,7 @@ func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 // openQuarantined opens a node with quarantine. It is closed with the test.
 func openQuarantined(t *testing.T, url string, maxLease time.Duration) *node.Node {
 	t.Helper()
-	n, err := node.Open(url, node.WithTimeout(timeout), node.WithMaxLease(maxLease))
+	n, err := node.Open(url, node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease))
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
@@ -91,7 +97,7 @@ func names(texts ...string) []scripts.Name {
 
 func acquireFor(maxLease time.Duration, name, owner string) scripts.Call {
 	return scripts.Acquire(scripts.AcquireArgs{Names: names(name), Owner: scripts.OwnerOf(owner), Level: 1,
-		Lease: scripts.ToMillis(min(lease, maxLease)), MaxLease: scripts.ToMillis(maxLease), Seed: 1})
+		Lease: scripts.ToMillis(min(lease, maxLease)), List: members, Seed: 1})
 }
 
 func acquire(name, owner string) scripts.Call { return acquireFor(node.DefaultMaxLease, name, owner) }
@@ -125,10 +131,57 @@ func await(t *testing.T, a answer) pipeline.Result {
 	}
 }
 
-// do runs one call and returns its result.
+// do runs one call as a locker does, and returns its result: see doAt.
 func do(t *testing.T, n *node.Node, call scripts.Call) pipeline.Result {
 	t.Helper()
-	return await(t, start(n, "key", call, nil))
+	return doAt(t, n, "key", call)
+}
+
+// doAt runs one call over the pipe of that key. Where the node's marker does not let in clients with
+// the members, it marks the node, as a locker that may does, and runs the call again. A node of
+// another deployment is an error.
+func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Result {
+	t.Helper()
+	r := await(t, start(n, key, call, nil))
+	if r.Err != nil || r.Reply.Acquire.Outcome != scripts.NotLetIn {
+		return r
+	}
+	if failed := settle(t, n); failed.Err != nil {
+		return failed
+	}
+	return await(t, start(n, key, call, nil))
+}
+
+// mark marks a blank node as a locker does whose only master it is.
+func mark(t *testing.T, n *node.Node) {
+	t.Helper()
+	must(t, settle(t, n).Err)
+}
+
+// settle is mark, and returns the first result that is an error. That a node refuses the members is
+// one.
+func settle(t *testing.T, n *node.Node) pipeline.Result {
+	t.Helper()
+	r := await(t, start(n, "key", scripts.Look(), nil))
+	if r.Err != nil {
+		return r
+	}
+	view := membership.Read(*r.Reply.Look)
+	client := membership.Client{List: members, Need: 1, Found: true, Proven: func(int) bool { return false },
+		Quarantine: func(int) time.Duration { return n.Quarantine() }}
+	for {
+		if view.Standing(members) == membership.Refuses {
+			return pipeline.Result{Err: &node.Error{Node: n.Name(), Op: "acquire", Err: view.Refusal(members)}}
+		}
+		steps := client.Plan([]*membership.View{view})
+		if len(steps) == 0 {
+			return pipeline.Result{}
+		}
+		if r = await(t, start(n, "key", steps[0].Call, nil)); r.Err != nil {
+			return r
+		}
+		view = view.Wrote(*r.Reply.Mark)
+	}
 }
 
 // outcome returns the reply to an acquire; it is zero for an error.

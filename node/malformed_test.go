@@ -103,13 +103,19 @@ func TestGarbageInsteadOfAHandshake(t *testing.T) {
 	}
 }
 
-// A reply that the admit script cannot have sent admits no connection: the marker keeps a node that
-// forgot from granting.
-func TestGarbageInsteadOfAnAdmission(t *testing.T) {
-	for what, reply := range map[string]string{"OK": "+OK\r\n", "null": "$-1\r\n", "negative": ":-5\r\n", "an error": "-ERR no\r\n", "text": "$1\r\n0\r\n"} {
+// noReplies are replies that neither look nor mark can have sent.
+var noReplies = map[string]string{
+	"OK": "+OK\r\n", "null": "$-1\r\n", "a number": ":1\r\n", "negative": ":-5\r\n", "an error": "-ERR no\r\n", "text": "$1\r\n0\r\n",
+	"an empty array": "*0\r\n", "a look of no process": array("", 1, "no process", "", "", ""), "a look before 1970": array("", -1, fakeProcess.String(), "", "", ""),
+	"a mark written twice": array(2, "", 1), "a mark before 1970": array(1, "", -1),
+}
+
+// A connection whose look gets such a reply is not used: nobody knows the server's deployment.
+func TestGarbageInsteadOfALook(t *testing.T) {
+	for what, reply := range noReplies {
 		t.Run(what, func(t *testing.T) {
 			f := startFake(t, func(args []string) string {
-				if isAdmit(args) {
+				if isLook(args) {
 					return reply
 				}
 				if reply, ok := greeting(args); ok {
@@ -119,8 +125,43 @@ func TestGarbageInsteadOfAnAdmission(t *testing.T) {
 			})
 			n := open(t, f.url())
 			mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
-			if err := n.Admit(t.Context()); err == nil {
-				t.Error("Admit believes it")
+			var typed *node.Error
+			if err := n.Admit(t.Context()); !errors.As(err, &typed) {
+				t.Errorf("Admit: %v", err)
+			}
+			if _, err := n.Check(t.Context()); !errors.As(err, &typed) {
+				t.Errorf("Check: %v", err)
+			}
+		})
+	}
+}
+
+// Admit believes no such reply to its mark, and marks a limited number of times when others write the
+// marker, too.
+func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
+	replies := map[string]string{"the marker changes each time": array(0, "another marker", 1)}
+	for what, reply := range noReplies {
+		replies[what] = reply
+	}
+	for what, reply := range replies {
+		t.Run(what, func(t *testing.T) {
+			marks := 0
+			f := startFake(t, func(args []string) string {
+				if isMark(args) {
+					marks++
+					return reply
+				}
+				reply, _ := greeting(args)
+				return reply
+			})
+			var typed *node.Error
+			n := open(t, f.url())
+			if err := n.Admit(t.Context()); !errors.As(err, &typed) || typed.Node != n.Name() || typed.Op != "admit" {
+				t.Errorf("Admit: %v", err)
+			}
+			f.stop()
+			if marks < 1 || marks > 10 {
+				t.Errorf("%d marks", marks)
 			}
 		})
 	}

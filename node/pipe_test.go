@@ -21,6 +21,7 @@ import (
 func TestCallsOfAKeyArriveInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := open(t, m.URL(), node.WithConns(3))
+		mark(t, n)
 		const owners, keysN = 100, 4
 		var all [keysN][]answer
 		for i := range owners {
@@ -96,6 +97,7 @@ func clients(t *testing.T, m *redistest.Master) int {
 func TestAKeyKeepsItsPipe(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithConns(4))
+	mark(t, n)
 	pipes := map[*pipeline.Pipe]int{}
 	for i := range 400 {
 		key := fmt.Sprint("k", i)
@@ -123,7 +125,7 @@ func TestFlushedScriptsFailNoCall(t *testing.T) {
 	n := open(t, m.URL())
 	calls := []scripts.Call{
 		acquire("k", "o:1"),
-		scripts.Renew([]scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}),
+		scripts.Renew(members, []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}),
 		scripts.Raise(names("k"), scripts.OwnerOf("o:1"), 1, 1),
 		scripts.Inspect(scripts.NewName("k")),
 		release("k", "o:1"),
@@ -194,7 +196,7 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 	for what, refusal := range map[string]string{
 		"script not known": "-NOSCRIPT No matching script\r\n",
-		"marker stale":     "*2\r\n$5\r\nstale\r\n:0\r\n",
+		"not let in":       notLetIn,
 	} {
 		t.Run(what, func(t *testing.T) {
 			released := make(chan struct{})
@@ -225,35 +227,38 @@ func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 }
 
 func TestAnAcquireIsResentOnce(t *testing.T) {
-	for what, refusal := range map[string]string{
-		"script not known": "-NOSCRIPT No matching script\r\n",
-		"marker stale":     "*2\r\n$5\r\nstale\r\n:0\r\n",
-	} {
-		t.Run(what, func(t *testing.T) {
-			var again atomic.Bool
-			f := startFake(t, admittedMaster(func([]string) string {
-				if !again.Swap(true) {
-					return refusal
-				}
-				return ":5\r\n"
-			}))
-			n := open(t, f.url())
-			if reply := outcome(await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))); reply.Token != 5 {
-				t.Errorf("answered %+v, want a grant with token 5", reply)
-			}
-		})
+	var again atomic.Bool
+	f := startFake(t, admittedMaster(func([]string) string {
+		if !again.Swap(true) {
+			return "-NOSCRIPT No matching script\r\n"
+		}
+		return ":5\r\n"
+	}))
+	n := open(t, f.url())
+	if reply := outcome(await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))); reply.Token != 5 {
+		t.Errorf("answered %+v, want a grant with token 5", reply)
 	}
 }
 
-// A marker that is stale again after it was written is reported to the caller: the node does not
-// resend for ever.
-func TestAMarkerThatStaysStaleIsReported(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return "*2\r\n$5\r\nstale\r\n:0\r\n" }))
+// A request for a grant that the marker does not let in is the caller's to send again: the node
+// marks nothing, and reports what it knows of itself.
+func TestARefusalByTheMarkerIsReported(t *testing.T) {
+	f := startFake(t, admittedMaster(func([]string) string { return notLetIn }))
 	n := open(t, f.url())
-	if reply := outcome(do(t, n, acquire("k", "o:1"))); reply.Outcome != scripts.Stale {
-		t.Errorf("answered %+v, want Stale", reply)
+	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
+	reply := outcome(r)
+	if reply.Outcome != scripts.NotLetIn || reply.Refusal == nil || *reply.Refusal != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {
+		t.Errorf("answered %+v, %v, sent %v, resent %v: want NotLetIn", reply, r.Err, r.Sent, r.Resent)
 	}
-	if received := f.commands(); len(received) != 2 {
-		t.Errorf("sent %d times, want twice", len(received))
+	must(t, n.Close())
+	if received := f.commands(); len(received) != 1 {
+		t.Errorf("sent %d times, want once", len(received))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, args := range f.received {
+		if isMark(args) {
+			t.Errorf("the node marks: %q", args)
+		}
 	}
 }

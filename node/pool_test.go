@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func poolOf(address string) *redis.Pool {
@@ -33,17 +34,19 @@ func TestACallersPool(t *testing.T) {
 	m := startReal(t)
 	pool := poolOf(m.Addr())
 	defer pool.Close()
-	n := openPool(t, pool)
-	if n.Name() != node.Unnamed {
+	n := openPool(t, pool, node.WithName(""))
+	if n.Name() != node.Unnamed || n.Named() {
 		t.Errorf("named %q before it was reached", n.Name())
 	}
-	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	if n.Name() != m.Addr() {
+	must(t, do(t, n, scripts.Look()).Err)
+	if n.Name() != m.Addr() || n.Named() {
 		t.Errorf("named %q, want %q", n.Name(), m.Addr())
 	}
-	if named := openPool(t, pool, node.WithName("north")); named.Name() != "north" {
-		t.Errorf("named %q, want north", named.Name())
+	named := openPool(t, pool, node.WithName(nodeName))
+	if named.Name() != nodeName || !named.Named() {
+		t.Errorf("named %q, want %s", named.Name(), nodeName)
 	}
+	mustGrant(t, do(t, named, acquire("k", "o:1")))
 }
 
 // A caller's pool may have no timeouts: the node's own hold.

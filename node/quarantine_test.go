@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,14 +112,14 @@ func TestInQuarantineHoldersGoOn(t *testing.T) {
 	n := openQuarantined(t, m.URL(), time.Hour)
 	must(t, n.Admit(t.Context()))
 	mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
-	mustDo(t, m, "DEL", scripts.Prefix+"node")
+	mustDo(t, m, "DEL", scripts.MarkerKey)
 	quarantined(t, n, time.Hour, "l", "o:2")
 
 	again := scripts.AcquireArgs{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Level: 2, Token: 7,
-		Lease: scripts.ToMillis(time.Minute), MaxLease: scripts.ToMillis(time.Hour)}
+		Lease: scripts.ToMillis(time.Minute), List: members}
 	mustGrant(t, do(t, n, scripts.Acquire(again)))
 	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 7, Lease: scripts.ToMillis(time.Minute)}}
-	r := do(t, n, scripts.Renew(batch))
+	r := do(t, n, scripts.Renew(members, batch))
 	if r.Err != nil || r.Reply.Renew[0] != scripts.Kept {
 		t.Errorf("renewed %v, %v", r.Reply.Renew, r.Err)
 	}
@@ -166,6 +167,7 @@ func resync(t *testing.T, m, from *redistest.Master) {
 	mustDo(t, m, "REPLICAOF", "NO", "ONE")
 }
 
+// To connect, to identify and to look writes nothing: a client that is not let in changes no master.
 func TestIdentify(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
@@ -176,29 +178,42 @@ func TestIdentify(t *testing.T) {
 		if r := do(t, n, scripts.Inspect(scripts.NewName("k"))); r.RunID != id {
 			t.Errorf("a result comes from %q", r.RunID)
 		}
+		if r := await(t, start(n, "key", acquireFor(time.Hour, "k", "o:1"), nil)); outcome(r).Outcome != scripts.NotLetIn {
+			t.Errorf("a blank master answers %+v, %v", r.Reply, r.Err)
+		}
+		if exists(t, m, scripts.MarkerKey) || len(keys(t, m)) > 0 {
+			t.Errorf("written: %q", mustDo(t, m, "KEYS", "*"))
+		}
 	})
 }
 
-// A master comes back with its data, and has no memory to write its marker. It keeps its locks, and
-// grants nothing until the marker is written and the quarantine is over.
+// A master comes back with its data, and has no memory to write its marker. It keeps its locks,
+// releases them, and grants and renews nothing until the marker is written; it grants nothing new
+// until the quarantine is over.
 func TestARestartOutOfMemory(t *testing.T) {
 	m := startReal(t, "--appendonly", "yes", "--maxmemory", "6mb")
 	n := openQuarantined(t, m.URL(), short)
 	eventually(t, "admitted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
-	mustDo(t, m, "PERSIST", "k") // the key outlives any restart
+	mustGrant(t, do(t, n, acquireFor(short, "kept", "o:1")))
+	for _, key := range []string{"k", "kept"} {
+		mustDo(t, m, "PERSIST", key) // the key outlives any restart
+	}
 	mustDo(t, m, "CONFIG", "SET", "maxmemory", "0")
 	mustDo(t, m, "SET", "ballast", strings.Repeat("x", 8<<20))
 	must(t, m.Kill())
 	must(t, m.Start())
 
-	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}
+	renewal := scripts.Renew(members, []scripts.Renewal{
+		{Names: names("kept"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)},
+		{Names: names("gone"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)},
+	})
 	var r pipeline.Result
-	eventually(t, "found again, and renewed", func() bool { r = do(t, n, scripts.Renew(batch)); return r.Err == nil })
-	if r.Err != nil || r.Reply.Renew[0] != scripts.Kept {
-		t.Errorf("renewed %v, %v", r.Reply.Renew, r.Err)
+	eventually(t, "found again", func() bool { r = do(t, n, renewal); return r.Err == nil })
+	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.NotRenewed, scripts.Gone}) || r.Reply.NotLetIn == nil {
+		t.Errorf("before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotLetIn)
 	}
 	repair := scripts.AcquireArgs{Names: names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
-		Lease: scripts.ToMillis(short), MaxLease: scripts.ToMillis(short)}
+		Lease: scripts.ToMillis(short), List: members}
 	for what, call := range map[string]scripts.Call{"a fresh one": acquireFor(short, "l", "o:2"), "a repair": scripts.Acquire(repair)} {
 		r := do(t, n, call)
 		if err := errorText(r.Err); isGranted(r) || !strings.Contains(err, "OOM") || strings.Contains(err, node.ErrDown.Error()) || !r.NothingDone {
@@ -212,6 +227,9 @@ func TestARestartOutOfMemory(t *testing.T) {
 	mustDo(t, m, "DEL", "ballast")
 	eventually(t, "memory is free", func() bool { return do(t, n, acquireFor(short, "l", "o:2")).Err == nil })
 	began := time.Now()
+	if r = do(t, n, renewal); r.Err != nil || !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) {
+		t.Errorf("once it is marked, renewed %v, %v", r.Reply.Renew, r.Err)
+	}
 	eventually(t, "granted", func() bool { return isGranted(do(t, n, acquireFor(short, "l", "o:2"))) })
 	took(t, "quarantine", began, short/2, short)
 }

@@ -128,7 +128,7 @@ func TestBadCredentials(t *testing.T) {
 		"no right to scripts":   {"app:se%2Fcr%40et%20%25@", "NOPERM"},
 		"a password not wanted": {":wrong%2Fpass@", "ERR AUTH"},
 	} {
-		n := open(t, "redis://"+test.user+m.Addr())
+		n := open(t, "redis://"+test.user+m.Addr(), node.WithName("")) // named by the URL
 		err := do(t, n, acquire("k", "o:1")).Err
 		mustFail(t, n, err, node.ErrDown)
 		isPermanent(t, err)

@@ -17,11 +17,14 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// asApp gives the server a user that may use keys matching "app:*", and opens a node for it.
+// asApp gives the server a user that may use keys matching "app:*", and opens a node for it, which
+// it marks.
 func asApp(t *testing.T, m *redistest.Master, opts ...node.Option) *node.Node {
 	t.Helper()
 	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")
-	return open(t, "redis://app:right@"+m.Addr(), opts...)
+	n := open(t, "redis://app:right@"+m.Addr(), opts...)
+	mark(t, n)
+	return n
 }
 
 // mustSay wants an error reply in time, from a node that is not down.
@@ -232,22 +235,13 @@ func TestRefusalsOfOtherVersionsThatProveNothingDone(t *testing.T) {
 // The first copy of a request for a grant may arrive late, whatever the reply to its second copy.
 func TestARefusalProvesNothingOfAResentRequest(t *testing.T) {
 	for what, replies := range map[string][]string{
-		"refused":                       {hangUp, "-NOPERM No permissions to access a key\r\n"},
-		"stale, and then in quarantine": {hangUp, "*2\r\n$5\r\nstale\r\n:0\r\n"},
+		"refused":       {hangUp, "-NOPERM No permissions to access a key\r\n"},
+		"in quarantine": {hangUp, array("quarantined", 500)},
+		"not let in":    {hangUp, notLetIn},
 	} {
 		t.Run(what, func(t *testing.T) {
-			var asked, admitted atomic.Int32
-			f := startFake(t, func(args []string) string {
-				if isAdmit(args) {
-					if admitted.Add(1) == 3 { // one for each connection, and one for the acquire
-						return ":500\r\n"
-					}
-				}
-				if reply, ok := greeting(args); ok {
-					return reply
-				}
-				return replies[asked.Add(1)-1]
-			})
+			var asked atomic.Int32
+			f := startFake(t, admittedMaster(func([]string) string { return replies[asked.Add(1)-1] }))
 			n := open(t, f.url())
 			if r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim))); r.NothingDone || !r.Resent || isGranted(r) {
 				t.Errorf("answered %+v, %v: void %v, resent %v", r.Reply, r.Err, r.NothingDone, r.Resent)

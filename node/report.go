@@ -30,9 +30,12 @@ type Report struct {
 
 // fill sets the fields that follow from INFO, the save points and the marker, and the hazards.
 func (r *Report) fill(f info, save bool, view *membership.View, o options) {
-	quarantine, isMarked := view.Quarantine()
+	m, quarantine := view.Marker(), time.Duration(0)
+	isClaimed := view.IsMarked() && m.Claimed
+	isMember := view.IsMarked() && m.Members.Len() > 0 && !m.Claimed
 	r.MaxLease = view.MaxLease()
-	if m := view.Marker(); isMarked && m.Members.Len() > 0 {
+	if isMember {
+		quarantine, _ = view.Quarantine()
 		r.Member, r.Members, r.Generation, r.Next = m.Member, m.Members.Names(), m.Generation, m.Next.Names()
 	}
 	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
@@ -51,7 +54,11 @@ func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 
 	r.Refused = f.refuse()
 	if r.Refused == nil && r.MaxLease != 0 && r.MaxLease != o.maxLease {
-		r.Refused = differentMaxLease(r.MaxLease, o.maxLease)
+		r.Refused = membership.DifferentMaxLease(r.MaxLease, o.maxLease)
+	}
+	if r.Refused == nil && view.IsMarked() && m.Member != view.Process.Member {
+		r.Refused = fmt.Errorf("%w: this master is the member %s of %s, and is named %s here: give it that name "+
+			"(?name=... in the URL, or node.WithName)", ErrMembership, m.Member, m.Members, view.Process.Member)
 	}
 	if r.Refused != nil {
 		hazard("refused as a node: %v", r.Refused)
@@ -67,10 +74,18 @@ func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 			"a resync of this master from its own replica goes unnoticed and loses the grants that the replica lacks",
 			f.replicas)
 	}
+	if isClaimed {
+		hazard("a client has begun to mark %s, and has not finished: this master lets nobody in until a client with "+
+			"that list finds all of them", m.Members)
+	}
+	word, isAdmitted := view.Word()
 	switch {
 	case o.noQuarantine:
 		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")
-	case !isMarked:
+	case isAdmitted:
+		hazard("admitted by an operator, and marked by no client since: unless one uses this server within %v, "+
+			"it will wait in quarantine for %v", word, o.maxLease)
+	case !isMember:
 		r.Quarantine = o.maxLease
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
 			"from the first use on it will wait in quarantine for %v", o.maxLease)

@@ -148,7 +148,7 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 		mustGrant(t, await(t, a))
 	}
 	for i, args := range f.commands()[1:] {
-		if name := args[5]; name != fmt.Sprint(i) {
+		if name := args[6]; name != fmt.Sprint(i) {
 			t.Fatalf("%s came as number %d", name, i)
 		}
 	}
@@ -276,23 +276,25 @@ func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
 // The first copy of a resent request may still be granted, so a refusal reports that the request
 // was resent.
 func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
-	const held, stale = "*3\r\n$4\r\nheld\r\n:1000\r\n:0\r\n", "*2\r\n$5\r\nstale\r\n:0\r\n"
+	const held = "*3\r\n$4\r\nheld\r\n:1000\r\n:0\r\n"
 	for what, c := range map[string]struct {
 		replies []string
+		want    scripts.Outcome
 		resent  bool
 	}{
-		"once":                            {[]string{held}, false},
-		"cut":                             {[]string{hangUp, held}, true},
-		"cut, then before the marker":     {[]string{hangUp, stale, held}, true},
-		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", hangUp, held}, true},
+		"once":                            {[]string{held}, scripts.Held, false},
+		"cut":                             {[]string{hangUp, held}, scripts.Held, true},
+		"not let in":                      {[]string{notLetIn}, scripts.NotLetIn, false},
+		"cut, and not let in":             {[]string{hangUp, notLetIn}, scripts.NotLetIn, true},
+		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", hangUp, held}, scripts.Held, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var next atomic.Int64
 			f := startFake(t, admittedMaster(func([]string) string { return c.replies[next.Add(1)-1] }))
 			n := open(t, f.url())
 			r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
-			if reply := outcome(r); reply.Outcome != scripts.Held || r.Resent != c.resent {
-				t.Errorf("the answer is %v, %v, resent %v; want held, resent %v", r.Reply, r.Err, r.Resent, c.resent)
+			if reply := outcome(r); reply.Outcome != c.want || r.Resent != c.resent || r.NothingDone {
+				t.Errorf("the answer is %v, %v, resent %v; want %v, resent %v", r.Reply, r.Err, r.Resent, c.want, c.resent)
 			}
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/membership"
@@ -128,14 +127,10 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	}
 	view := membership.Read(*reply.Look)
 	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
-		return nil, differentMaxLease(deployment, s.opts.maxLease)
+		return nil, membership.DifferentMaxLease(deployment, s.opts.maxLease)
 	}
 	conn.Quarantine, _ = view.Quarantine()
 	return conn, nil
-}
-
-func differentMaxLease(deployment, client time.Duration) error {
-	return fmt.Errorf("%w: the deployment's is %v, this client's %v", ErrMaxLease, deployment, client)
 }
 
 // learnName takes the server's address from a reply to CLIENT INFO, where the reply has it.

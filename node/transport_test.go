@@ -27,10 +27,10 @@ func TestAUnixSocket(t *testing.T) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "redis.sock")
 	m := startReal(t, "--unixsocket", path)
-	n := open(t, "unix://"+path)
-	if n.Name() != path {
+	if n := open(t, "unix://"+path, node.WithName("")); n.Name() != path {
 		t.Errorf("named %q, want %q", n.Name(), path)
 	}
+	n := open(t, "unix://"+path)
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	inThird := open(t, "unix://"+path+"?db=3")
 	mustGrant(t, do(t, inThird, acquire("k", "o:2")))

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -24,6 +25,11 @@ func TestURLs(t *testing.T) {
 		"redis://h/5":                  with(plain, func(e *endpoint) { e.database = 5 }),
 		"redis://h?db=5":               with(plain, func(e *endpoint) { e.database = 5 }),
 		"redis://h/?db=5":              with(plain, func(e *endpoint) { e.database = 5 }),
+		"redis://h?name=north":         with(plain, func(e *endpoint) { e.name = "north" }),
+		"redis://h/5?name=north":       with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
+		"redis://h?db=5&name=north":    with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
+		"rediss://u:p@h?name=a%2Cb%20": with(plain, func(e *endpoint) { e.tls, e.username, e.password, e.name = true, "u", "p", "a,b " }),
+		"unix:///run/r?name=a&db=2":    {network: "unix", address: "/run/r", database: 2, name: "a"},
 		"redis://:secret@h":            with(plain, func(e *endpoint) { e.password = "secret" }),
 		"redis://app:secret@h":         with(plain, func(e *endpoint) { e.username, e.password = "app", "secret" }),
 		"redis://app:se:cr@et@h":       with(plain, func(e *endpoint) { e.username, e.password = "app", "se:cr@et" }),
@@ -41,8 +47,37 @@ func TestURLs(t *testing.T) {
 		n, err := Open(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
-		} else if n.Name() != want.address {
-			t.Errorf("%s is named %q, want %q", url, n.Name(), want.address)
+		} else if name := cmp.Or(want.name, want.address); n.Name() != name || n.Named() != (want.name != "") {
+			t.Errorf("%s is named %q (given: %v), want %q", url, n.Name(), n.Named(), name)
+		}
+	}
+}
+
+// A name is given once: by the URL, by the option, or the same by both. One of the URL has the
+// bounds of one of the option.
+func TestNamesOfURLs(t *testing.T) {
+	longest := strings.Repeat("x", maxName)
+	for what, c := range map[string]struct {
+		url, option, want string // want is empty for ErrInvalid
+	}{
+		"by the URL":               {"redis://h?name=north", "", "north"},
+		"by the option":            {"redis://h", "north", "north"},
+		"by both":                  {"redis://h?name=north", "north", "north"},
+		"by neither":               {"redis://h", "", "h:6379"},
+		"another by the option":    {"redis://h?name=north", "south", ""},
+		"the longest by the URL":   {"redis://h?name=" + longest, "", longest},
+		"too long by the URL":      {"redis://h?name=" + longest + "x", "", ""},
+		"too long by the option":   {"redis://h", longest + "x", ""},
+		"too long by both":         {"redis://h?name=" + longest + "x", longest + "x", ""},
+		"the longest, escaped":     {"redis://h?name=" + strings.Repeat("%2C", maxName), "", strings.Repeat(",", maxName)},
+		"an escaped one, too long": {"redis://h?name=" + strings.Repeat("%2C", maxName+1), "", ""},
+	} {
+		n, err := Open(c.url, WithName(c.option))
+		switch {
+		case c.want == "" && (!errors.Is(err, ErrInvalid) || n != nil):
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		case c.want != "" && (err != nil || n.Name() != c.want):
+			t.Errorf("%s: %v, want it to be named %q", what, err, c.want)
 		}
 	}
 }
@@ -72,6 +107,14 @@ func TestBadURLs(t *testing.T) {
 		"redis://h?db=1&db=2":            nil,
 		"redis://h/1?db=2":               nil,
 		"redis://h?timeout=5s":           nil,
+		"redis://h?name=":                nil,
+		"redis://h?name":                 nil,
+		"redis://h?name=a&name=b":        nil,
+		"redis://h?name=a&name=a":        nil,
+		"redis://h?Name=a":               nil,
+		"redis://h?name=a;db=1":          nil,
+		"redis://h?name=%zz":             nil,
+		"redis://h/1?name=a&db=2":        nil,
 		"redis://h#fragment":             nil,
 		"unix://":                        nil,
 		"unix:///":                       nil,
@@ -105,6 +148,8 @@ func TestBadURLs(t *testing.T) {
 		"redis://app:se?cret@h":          {"cret"},
 		"redis://app:12?cret@h":          {"cret"},
 		"redis://app:12?db=cret@h":       {"cret"},
+		"redis://app:12?name=cret@h":     {"cret"},
+		"redis://app:secret@h?name=":     {"secret"},
 		"redis://app:se#cret@h":          {"cret"},
 		"redis://app:12#cret@h":          {"cret"},
 		"redis://app:sec@ret/cret@h":     {"sec", "cret"},

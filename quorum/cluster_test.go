@@ -27,6 +27,8 @@ type cluster struct {
 	stalled atomic.Pointer[chan struct{}] // when set, no script is answered until it is closed
 	jammed  atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives until it is closed
 
+	quarantines bool // of the nodes of processes made from now on
+
 	other *Locker // another process, for tests that need one
 }
 
@@ -83,8 +85,11 @@ func (c *cluster) process(opts ...Option) *Locker {
 			go m.Serve(theirs)
 			return redis.NewConn(pipeConn{ours, c}, 5*time.Second, 5*time.Second), nil
 		}}
-		n, err := node.New(pool,
-			node.WithName(fmt.Sprint("master", i)), node.WithTimeout(time.Second), node.WithoutQuarantine())
+		opts := []node.Option{node.WithName(fmt.Sprint("master", i)), node.WithTimeout(time.Second)}
+		if !c.quarantines {
+			opts = append(opts, node.WithoutQuarantine())
+		}
+		n, err := node.New(pool, opts...)
 		if err != nil {
 			c.t.Fatal(err)
 		}

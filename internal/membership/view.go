@@ -8,8 +8,17 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// ErrDiffers: a node lets in clients with another list of masters.
-var ErrDiffers = errors.New("the lists of masters differ")
+var (
+	// ErrDiffers: a node lets in clients with another list of masters.
+	ErrDiffers = errors.New("the lists of masters differ")
+	// ErrMaxLease: the deployment's max lease is not the client's.
+	ErrMaxLease = errors.New("max lease differs")
+)
+
+// DifferentMaxLease returns an error that wraps [ErrMaxLease].
+func DifferentMaxLease(deployment, client time.Duration) error {
+	return fmt.Errorf("%w: the deployment's is %v, this client's %v", ErrMaxLease, deployment, client)
+}
 
 // View is what a node said of itself when it was looked at.
 type View struct {
@@ -81,6 +90,14 @@ func (v *View) write(m scripts.Marker, admitted, change scripts.When) scripts.Ca
 	return scripts.Mark(v.Text, m, admitted, change, v.Now+v.Process.MaxLease/2)
 }
 
+// Word returns how long the operator's word still counts that has admitted a blank node: a client
+// that marks the node later begins its quarantine. It returns false when there is no such word, or not
+// any more.
+func (v *View) Word() (left time.Duration, given bool) {
+	left = v.marker.Admitted + v.marker.MaxLease - v.Now
+	return left, v.IsMarked() && v.marker.Members.Len() == 0 && left >= 0
+}
+
 // Standing is how a node stands to a client with a list of masters.
 type Standing int
 
@@ -126,7 +143,7 @@ func (v *View) Refusal(list *scripts.List) error {
 	m := v.marker
 	switch {
 	case m.MaxLease != v.Process.MaxLease:
-		return fmt.Errorf("the deployment's max lease is %v, this client's %v", m.MaxLease, v.Process.MaxLease)
+		return DifferentMaxLease(m.MaxLease, v.Process.MaxLease)
 	case m.Member != v.Process.Member:
 		return fmt.Errorf("%w: this master is the member %s of %s (generation %d), and %s to this client, whose list is %s%s",
 			ErrDiffers, m.Member, m.Members, m.Generation, v.Process.Member, list, sameNames)

@@ -1,0 +1,407 @@
+package membership_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// setup is what a test puts on a master; nil for no marker.
+type setup = func(*scripts.Marker)
+
+func claimed(m *scripts.Marker)  { m.Claimed = true }
+func admitted(m *scripts.Marker) { m.Members, m.Generation, m.Admitted = none, 0, start }
+
+func becoming(next *scripts.List) setup { return func(m *scripts.Marker) { m.Next = next } }
+func listing(l *scripts.List) setup     { return func(m *scripts.Marker) { m.Members = l } }
+
+// absent is the setup of a master that does not answer.
+func absent(m *scripts.Marker) { m.Run = "" }
+
+// newClusterOf makes a master for each setup: a, b, c and so on.
+func newClusterOf(t *testing.T, setups ...setup) *cluster {
+	t.Helper()
+	var names []string
+	for i := range setups {
+		names = append(names, string(rune('a'+i)))
+	}
+	c := newCluster(t, names...)
+	for i, name := range names {
+		if setups[i] == nil {
+			continue
+		}
+		c.put(name, setups[i])
+		if text := c.look(name).Marker(); text.Run == "" {
+			delete(c.masters, name)
+		}
+	}
+	return c
+}
+
+// Which masters a client marks, plan by plan.
+func TestPlan(t *testing.T) {
+	proven := func(nodes ...int) func(*membership.Client) {
+		return func(c *membership.Client) {
+			c.Proven = func(i int) bool { return slices.Contains(nodes, i) }
+			c.Known = &scripts.Marker{Generation: 7, Members: c.List, Next: none}
+		}
+	}
+	mayNotFound := func(c *membership.Client) { c.Found = false }
+	with := func(changes ...func(*membership.Client)) func(*membership.Client) {
+		return func(c *membership.Client) {
+			for _, do := range changes {
+				do(c)
+			}
+		}
+	}
+	unknown := func(c *membership.Client) { c.Known = nil }
+	needs := func(need int) func(*membership.Client) { return func(c *membership.Client) { c.Need = need } }
+	other := listing(abd)
+	rounds := func(r ...[]string) [][]string { return r }
+	one := func(names ...string) []string { return names }
+	for what, c := range map[string]struct {
+		list    *scripts.List
+		masters []setup
+		client  func(*membership.Client)
+		want    [][]string
+	}{
+		// A new deployment: all are claimed, one after the other, and then confirmed.
+		"a new deployment":                   {abc, []setup{nil, nil, nil}, nil, rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
+		"of one master":                      {scripts.NewList("a"), []setup{nil}, nil, rounds(one("a"), one("a"))},
+		"of a client that may not found one": {abc, []setup{nil, nil, nil}, mayNotFound, nil},
+		"one does not answer":                {abc, []setup{nil, nil, absent}, nil, nil},
+		"one refuses":                        {abc, []setup{nil, other, nil}, nil, nil},
+		"one is claimed for another":         {abc, []setup{nil, func(m *scripts.Marker) { claimed(m); other(m) }, nil}, nil, nil},
+		"one has another max lease":          {abc, []setup{nil, func(m *scripts.Marker) { m.MaxLease = time.Second }, nil}, nil, nil},
+		"one is another member":              {abc, []setup{nil, func(m *scripts.Marker) { m.Member = "c" }, nil}, nil, nil},
+		"one of another process":             {abc, []setup{nil, func(m *scripts.Marker) { m.Run = "x"; other(m) }, nil}, nil, rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
+		"admitted by an operator":            {abc, []setup{admitted, admitted, admitted}, nil, rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
+
+		// What another client has begun is ended, also by one that may not found.
+		"one is claimed":                     {abc, []setup{nil, claimed, nil}, nil, rounds(one("a"), one("c"), one("a", "b", "c"))},
+		"one is claimed, no founding":        {abc, []setup{nil, claimed, nil}, mayNotFound, rounds(one("a"), one("c"), one("a", "b", "c"))},
+		"all are claimed":                    {abc, []setup{claimed, claimed, claimed}, mayNotFound, rounds(one("a", "b", "c"))},
+		"all are claimed, one is gone":       {abc, []setup{claimed, claimed, absent}, nil, nil},
+		"all are claimed, one refuses":       {abc, []setup{claimed, claimed, other}, nil, nil},
+		"one is marked":                      {abc, []setup{nil, nil, marked}, mayNotFound, rounds(one("a"), one("b"), one("a", "b"))},
+		"one is marked, one is gone":         {abc, []setup{absent, nil, marked}, nil, nil},
+		"one is marked, one refuses":         {abc, []setup{other, nil, marked}, nil, nil},
+		"one is marked, the rest is claimed": {abc, []setup{claimed, claimed, marked}, mayNotFound, rounds(one("a", "b"))},
+
+		// A quorum lets the client in: a blank master is marked at once, whatever the others are.
+		"most are marked":                  {abc, []setup{marked, nil, marked}, mayNotFound, rounds(one("b"))},
+		"most are marked, one is claimed":  {abc, []setup{marked, claimed, marked}, mayNotFound, rounds(one("b"))},
+		"most are marked, one refuses":     {abc, []setup{marked, other, marked}, nil, nil},
+		"most are marked, one is gone":     {abc, []setup{marked, absent, marked}, nil, nil},
+		"all are marked":                   {abc, []setup{marked, marked, marked}, nil, nil},
+		"three of five are":                {five, []setup{listing(five), nil, listing(five), nil, listing(five)}, nil, rounds(one("b", "d"))},
+		"three of five are, one is gone":   {five, []setup{listing(five), nil, listing(five), absent, listing(five)}, nil, rounds(one("b"))},
+		"three are, one is claimed":        {five, []setup{listing(five), nil, listing(five), func(m *scripts.Marker) { m.Claimed, m.Members, m.Generation = true, five, 8 }, listing(five)}, nil, rounds(one("b", "d"))},
+		"two of five are, one is gone":     {five, []setup{listing(five), nil, listing(five), absent, nil}, nil, nil},
+		"two of four are, one is gone":     {abcd, []setup{listing(abcd), nil, listing(abcd), absent}, nil, nil},
+		"most are marked, but more needed": {abc, []setup{marked, absent, marked}, needs(3), nil},
+		"all of three, one is blank":       {abc, []setup{marked, nil, marked}, needs(3), rounds(one("b"), one("b"))}, // claimed first
+
+		// A master that let the client in within the last max lease counts, where it does not answer, or has
+		// forgotten.
+		"one is blank, and was proven":          {abc, []setup{marked, nil, absent}, proven(0, 1), rounds(one("b"))},
+		"one is gone, and was proven":           {abc, []setup{marked, nil, absent}, proven(0, 2), rounds(one("b"))},
+		"all that were proven are gone":         {five, []setup{absent, absent, absent, nil, nil}, proven(0, 1, 2), rounds(one("d", "e"))},
+		"all that were proven are blank":        {abc, []setup{nil, nil, absent}, with(mayNotFound, proven(0, 1)), rounds(one("a", "b"))},
+		"too few were proven":                   {abc, []setup{nil, nil, absent}, proven(0), nil},
+		"one was proven, and refuses now":       {abc, []setup{other, nil, absent}, proven(0, 1), nil},
+		"one was proven, and is claimed now":    {abc, []setup{claimed, nil, absent}, proven(0, 1), nil},
+		"one that lets it in is counted once":   {abc, []setup{marked, nil, absent}, proven(0), nil},
+		"proven, but no marker of them is seen": {abc, []setup{nil, nil, absent}, with(proven(0, 1), unknown), nil},
+		"proven, and one carries the list":      {abc, []setup{marked, nil, absent}, with(proven(1), unknown), rounds(one("b"))},
+
+		// The client's list may be the next one.
+		"the next of most":             {abc, []setup{func(m *scripts.Marker) { m.Members, m.Next = abcd, abc }, nil, func(m *scripts.Marker) { m.Members, m.Next = abcd, abc }}, nil, rounds(one("b"))},
+		"before the change, most stay": {abc, []setup{becoming(abcd), nil, becoming(abcd)}, nil, rounds(one("b"))},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world, client := newClusterOf(t, c.masters...), clientOf(c.list)
+			if c.client != nil {
+				c.client(&client)
+			}
+			views := world.views(c.list)
+			got := world.settle(client, views)
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("it marks %q, want %q", got, c.want)
+			}
+			for _, round := range c.want[min(len(c.want), 1):] { // all that were marked let it in
+				for _, name := range round {
+					if standing := world.look(name).Standing(c.list); standing != membership.LetsIn {
+						t.Errorf("%s stands as %d", name, standing)
+					}
+				}
+			}
+		})
+	}
+}
+
+// In no state of a founding does a master let a client in before all are claimed: a client that stops
+// has made no quorum.
+func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
+	c, client := newCluster(t, "a", "b", "c"), clientOf(abc)
+	views := c.views(abc)
+	for range 3 {
+		c.write(abc, client.Plan(views), views)
+		if in := c.letsIn(abc); len(in) > 0 {
+			t.Fatalf("%q let it in", in)
+		}
+	}
+	c.write(abc, client.Plan(views), views)
+	if in := c.letsIn(abc); len(in) != 3 {
+		t.Errorf("in the end %q let it in", in)
+	}
+}
+
+// Two clients whose lists share a master found their deployments, each from a look before the other's
+// marks: never do both get a quorum.
+func TestTwoFoundersOfListsThatShareAMaster(t *testing.T) {
+	for what, theirs := range map[string]*scripts.List{"its last": scripts.NewList("c", "d", "e"), "its first": scripts.NewList("a", "d", "e"),
+		"two": scripts.NewList("b", "c", "d"), "all": scripts.NewList("a", "b", "c", "d", "e")} {
+		for steps := range 5 {
+			t.Run(fmt.Sprint(what, " after ", steps), func(t *testing.T) {
+				c := newCluster(t, "a", "b", "c", "d", "e")
+				first, second := clientOf(abc), clientOf(theirs)
+				seen, seenToo := c.views(abc), c.views(theirs)
+				for range steps {
+					c.write(abc, first.Plan(seen), seen)
+				}
+				c.settle(second, seenToo)
+				c.settle(first, seen)
+				if in, too := len(c.letsIn(abc)), len(c.letsIn(theirs)); in >= first.Need && too >= second.Need {
+					t.Errorf("%d let in the first, %d the second", in, too)
+				}
+			})
+		}
+	}
+}
+
+// A mark is written only over the marker that was seen: of two clients with one list that mark at
+// once, the second finds what the first has written, and goes on from there.
+func TestTwoClientsWithOneList(t *testing.T) {
+	c, first, second := newCluster(t, "a", "b", "c"), clientOf(abc), clientOf(abc)
+	seen, seenToo := c.views(abc), c.views(abc)
+	c.write(abc, first.Plan(seen), seen)
+	c.write(abc, first.Plan(seen), seen)
+	c.settle(second, seenToo)
+	before := c.look("a").Text
+	c.settle(first, seen)
+	if in := c.letsIn(abc); len(in) != 3 || c.look("a").Text != before {
+		t.Errorf("%q let them in, the marker of a is %q, before %q", in, c.look("a").Text, before)
+	}
+}
+
+// The lists that a blank master gets.
+func TestTheMarkerThatABlankMasterGets(t *testing.T) {
+	generation := func(g uint64, next *scripts.List) setup {
+		return func(m *scripts.Marker) { m.Generation, m.Next, m.Change = g, next, start+time.Hour+time.Duration(g) }
+	}
+	type lists struct {
+		generation    uint64
+		members, next *scripts.List
+	}
+	known := &scripts.Marker{Generation: 5, Members: abcd, Next: abc, Claimed: true, Change: start + time.Hour}
+	for what, c := range map[string]struct {
+		masters []setup // b is blank
+		known   *scripts.Marker
+		want    lists
+	}{
+		"a new deployment":        {[]setup{nil, nil, nil}, nil, lists{1, abc, none}},
+		"of the one that is":      {[]setup{marked, nil, nil}, nil, lists{7, abc, none}},
+		"of the others":           {[]setup{marked, nil, marked}, nil, lists{7, abc, none}},
+		"of a claimed one":        {[]setup{func(m *scripts.Marker) { claimed(m); becoming(abcd)(m) }, nil, nil}, nil, lists{7, abc, abcd}},
+		"the highest generation":  {[]setup{generation(8, none), nil, generation(9, none)}, nil, lists{9, abc, none}},
+		"in whichever order":      {[]setup{generation(9, none), nil, generation(8, none)}, nil, lists{9, abc, none}},
+		"a change is under way":   {[]setup{generation(8, none), nil, generation(8, abcd)}, nil, lists{8, abc, abcd}},
+		"a change, the other way": {[]setup{generation(8, abcd), nil, generation(8, none)}, nil, lists{8, abc, abcd}},
+		"a change that is over":   {[]setup{generation(8, abcd), nil, generation(9, none)}, nil, lists{9, abc, none}},
+		"over, the other way":     {[]setup{generation(9, none), nil, generation(8, abcd)}, nil, lists{9, abc, none}},
+		"the client's is next": {[]setup{func(m *scripts.Marker) { m.Members, m.Next = abcd, abc }, nil, func(m *scripts.Marker) { m.Members, m.Next = abcd, abc }},
+			nil, lists{7, abcd, abc}},
+		"what is known of those": {[]setup{absent, nil, absent}, known, lists{5, abcd, abc}},
+		"later than is known":    {[]setup{generation(8, none), nil, absent}, known, lists{8, abc, none}},
+		"not of a stranger": {[]setup{func(m *scripts.Marker) { m.Run, m.Generation, m.Next = "x", 99, abcd }, nil, marked}, nil,
+			lists{7, abc, none}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world, client := newClusterOf(t, c.masters...), clientOf(abc)
+			if client.Known = c.known; c.known != nil {
+				client.Proven = func(int) bool { return true }
+			}
+			world.settle(client, world.views(abc))
+			got := world.look("b").Marker()
+			if got.Generation != c.want.generation || !got.Members.Equal(c.want.members) || !got.Next.Equal(c.want.next) || got.Claimed {
+				t.Errorf("%q, want generation %d, %v, %v", got, c.want.generation, c.want.members, c.want.next)
+			}
+			if changes := got.Generation == 8 || got.Generation == 9 || got.Generation == 5; changes != (got.Change >= start+time.Hour) {
+				t.Errorf("the members may change at %v", got.Change)
+			}
+			if got.Process != world.masters["b"].process {
+				t.Errorf("it is marked as %v", got.Process)
+			}
+		})
+	}
+}
+
+// From when on a master that was blank grants.
+func TestAdmission(t *testing.T) {
+	older := func(run string, in, maxLease time.Duration) func(*cluster) {
+		return func(c *cluster) {
+			c.do("a", "HSET", "quorumlock:node", "run", run, "admitted", (c.now() + in).Milliseconds(), "max", maxLease.Milliseconds())
+		}
+	}
+	put := func(change setup) func(*cluster) { return func(c *cluster) { c.put("a", change) } }
+	wordBefore := func(ago time.Duration) func(*cluster) {
+		return put(func(m *scripts.Marker) { admitted(m); m.Admitted = start - ago })
+	}
+	const s = time.Second
+	for what, c := range map[string]struct {
+		before     func(*cluster)
+		quarantine time.Duration // of the client
+		want       time.Duration // left when it is marked
+	}{
+		"blank":                                {func(*cluster) {}, maxLease, maxLease},
+		"blank, without quarantine":            {func(*cluster) {}, 0, 0},
+		"another process":                      {put(func(m *scripts.Marker) { m.Run = "x" }), maxLease, maxLease},
+		"another process, without quarantine":  {put(func(m *scripts.Marker) { m.Run, m.Admitted = "x", start+time.Hour }), 0, 0},
+		"admitted now":                         {wordBefore(0), maxLease, 0},
+		"admitted within the max lease":        {wordBefore(maxLease - s), maxLease, 0},
+		"admitted a max lease ago":             {wordBefore(maxLease), maxLease, 0},
+		"admitted too long ago":                {wordBefore(maxLease + s), maxLease, maxLease},
+		"admitted, and the clock was set back": {wordBefore(-10 * s), maxLease, 10 * s},
+		"admitted, and the clock was, by much": {wordBefore(-time.Hour), maxLease, maxLease},
+		"another process was admitted":         {put(func(m *scripts.Marker) { admitted(m); m.Run = "x" }), maxLease, maxLease},
+		"an older marker":                      {older("run-a", -time.Hour, maxLease), maxLease, 0},
+		"an older marker in quarantine":        {older("run-a", 10*s, maxLease), maxLease, 10 * s},
+		"an older marker, without quarantine":  {older("run-a", 10*s, maxLease), 0, 0},
+		"an older marker of another process":   {older("x", -time.Hour, maxLease), maxLease, maxLease},
+		"an older marker of another max lease": {older("run-a", -time.Hour, maxLease-s), maxLease, maxLease},
+		"an older marker of a clock set back":  {older("run-a", time.Hour, maxLease), maxLease, maxLease},
+		"an older marker beside one of today": {func(c *cluster) {
+			older("run-a", -time.Hour, maxLease)(c)
+			c.put("a", func(m *scripts.Marker) { m.Run = "x" })
+		}, maxLease, maxLease},
+		"marked, the clock set back":              {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+time.Hour, scripts.NewList("a") }), maxLease, maxLease},
+		"marked, the client wants no quarantine":  {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+10*s, scripts.NewList("a") }), 0, 0},
+		"marked, the quarantine is no longer":     {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+maxLease, scripts.NewList("a") }), maxLease, maxLease},
+		"marked, some of the quarantine is over":  {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+10*s, scripts.NewList("a") }), maxLease, 10 * s},
+		"marked, and admitted long ago":           {put(listing(scripts.NewList("a"))), maxLease, 0},
+		"marked, admitted an hour ago":            {put(func(m *scripts.Marker) { m.Admitted, m.Members = start-time.Hour, scripts.NewList("a") }), maxLease, 0},
+		"marked, another client has another list": {put(func(m *scripts.Marker) { m.Admitted = start + time.Hour }), 0, time.Hour},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world, client := newCluster(t, "a"), clientOf(scripts.NewList("a"))
+			client.Quarantine = func(int) time.Duration { return c.quarantine }
+			c.before(world)
+			world.settle(client, world.views(client.List))
+			if left, marked := world.look("a").Quarantine(); left != c.want || !marked {
+				t.Errorf("in quarantine for %v, want %v; marked %v", left, c.want, marked)
+			}
+		})
+	}
+}
+
+// An older marker says nothing of a master that another process has marked since.
+func TestAnOlderMarkerBesideOneOfToday(t *testing.T) {
+	c, client := newClusterOf(t, func(m *scripts.Marker) { m.Run = "x" }), clientOf(scripts.NewList("a"))
+	v := membership.Read(scripts.LookReply{Marker: c.look("a").Text, Now: start, Process: ofA,
+		Older: &scripts.OlderMarker{Run: ofA.Run, Admitted: start - time.Hour, MaxLease: maxLease}})
+	c.settle(client, []*membership.View{v})
+	if left, _ := c.look("a").Quarantine(); left != maxLease {
+		t.Errorf("in quarantine for %v", left)
+	}
+}
+
+// Each node has its own quarantine, and the rules hold for a master that joins others, too.
+func TestAdmissionOfOneOfMany(t *testing.T) {
+	c := newClusterOf(t, marked, nil, func(m *scripts.Marker) { m.Admitted = start + time.Hour })
+	client := clientOf(abc)
+	client.Quarantine = func(i int) time.Duration { return time.Duration(i) * time.Second }
+	if got := c.settle(client, c.views(abc)); fmt.Sprint(got) != "[[c] [b]]" { // what is too long is corrected first
+		t.Errorf("marked %q", got)
+	}
+	for i, name := range abc.Names() {
+		if left, _ := c.look(name).Quarantine(); left != time.Duration(i)*time.Second {
+			t.Errorf("%s is in quarantine for %v", name, left)
+		}
+	}
+	if m := c.look("c").Marker(); m.Generation != 7 || !m.Members.Equal(abc) {
+		t.Errorf("corrected, the marker is %q", m)
+	}
+}
+
+// What an operator's word writes.
+func TestAdmit(t *testing.T) {
+	soon := start + time.Minute
+	for what, c := range map[string]struct {
+		before     setup
+		list       *scripts.List
+		members    *scripts.List
+		next       *scripts.List
+		generation uint64
+		change     time.Duration
+		claimed    bool
+	}{
+		"blank":                     {nil, nil, none, none, 0, 0, false},
+		"blank, with a list":        {nil, abc, abc, none, 1, start + maxLease, false},
+		"of another process":        {func(m *scripts.Marker) { m.Run = "x" }, nil, none, none, 0, 0, false},
+		"admitted before":           {admitted, nil, none, none, 0, 0, false},
+		"marked":                    {func(m *scripts.Marker) { m.Change = soon }, nil, abc, none, 7, soon, false},
+		"in a change":               {func(m *scripts.Marker) { m.Next, m.Change = abcd, soon }, nil, abc, abcd, 7, soon, false},
+		"claimed":                   {claimed, nil, abc, none, 7, 0, true},
+		"the list that it has":      {func(m *scripts.Marker) { m.Next, m.Change = abcd, soon }, abc, abc, abcd, 7, soon, false},
+		"another list":              {func(m *scripts.Marker) { m.Members, m.Next, m.Change = abcd, five, soon }, abc, abc, none, 8, start + maxLease, false},
+		"the next list":             {becoming(abcd), abcd, abcd, none, 8, start + maxLease, false},
+		"claimed for the list":      {claimed, abc, abc, none, 8, start + maxLease, false},
+		"claimed for another":       {func(m *scripts.Marker) { claimed(m); m.Members = abd }, abc, abc, none, 8, start + maxLease, false},
+		"another max lease":         {func(m *scripts.Marker) { m.MaxLease = time.Hour }, nil, abc, none, 7, 0, false},
+		"another member, by a list": {func(m *scripts.Marker) { m.Member = "b" }, abc, abc, none, 7, 0, false},
+		"admitted by another name":  {func(m *scripts.Marker) { admitted(m); m.Member = "b" }, nil, none, none, 0, 0, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world := newClusterOf(t, c.before)
+			call, err := world.look("a").Admit(c.list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !world.run("a", call).Mark.Written {
+				t.Fatal("not written")
+			}
+			got := world.look("a")
+			m := got.Marker()
+			want := scripts.Marker{Process: ofA, Admitted: start, Claimed: c.claimed, Generation: c.generation, Change: c.change, Members: c.members, Next: c.next}
+			if m.String() != want.String() {
+				t.Errorf("%q, want %q", m, want)
+			}
+		})
+	}
+}
+
+// A master that its clients know by another name is not admitted by a wrong one: no client's list would
+// let it in.
+func TestAdmitByAWrongName(t *testing.T) {
+	c := newClusterOf(t, func(m *scripts.Marker) { m.Member = "b" })
+	const want = "the lists of masters differ: this master is the member b of {a, b, c}: admit it by that name (?name=... in the URL)"
+	if _, err := c.look("a").Admit(nil); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// The view after a mark has the master's clock at that mark.
+func TestAViewAfterAMark(t *testing.T) {
+	c, client := newCluster(t, "a"), clientOf(scripts.NewList("a"))
+	views := c.views(client.List)
+	c.pass(5 * time.Second)
+	c.settle(client, views)
+	if left, marked := views[0].Quarantine(); left != maxLease || !marked || views[0].Now != start+5*time.Second {
+		t.Errorf("in quarantine for %v (%v) at %v", left, marked, views[0].Now-start)
+	}
+}

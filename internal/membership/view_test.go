@@ -1,0 +1,167 @@
+package membership_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// ofA is the process of the member a.
+var ofA = scripts.Process{Run: "run-a", MaxLease: maxLease, Member: "a"}
+
+// view returns the view of the member a with a marker of its own, changed as the test wants it.
+func view(change func(*scripts.Marker)) *membership.View {
+	m := scripts.Marker{Process: ofA, Generation: 7, Members: abc, Next: none}
+	change(&m)
+	return viewOf(m.String())
+}
+
+func viewOf(text string) *membership.View {
+	return membership.Read(scripts.LookReply{Marker: text, Now: start, Process: ofA})
+}
+
+func TestStanding(t *testing.T) {
+	for what, c := range map[string]struct {
+		view *membership.View
+		want membership.Standing
+	}{
+		"no marker":                    {viewOf(""), membership.Blank},
+		"a text that is no marker":     {viewOf("text"), membership.Blank},
+		"another process's":            {view(func(m *scripts.Marker) { m.Run = "another" }), membership.Blank},
+		"another process's, all other": {view(func(m *scripts.Marker) { m.Run, m.Members, m.Member, m.MaxLease = "x", abd, "d", 1 }), membership.Blank},
+		"admitted by an operator":      {view(func(m *scripts.Marker) { m.Members = none }), membership.Blank},
+		"the list":                     {view(marked), membership.LetsIn},
+		"in quarantine":                {view(func(m *scripts.Marker) { m.Admitted = start + time.Hour }), membership.LetsIn},
+		"the list before a change":     {view(func(m *scripts.Marker) { m.Next = abcd }), membership.LetsIn},
+		"the list after a change":      {view(func(m *scripts.Marker) { m.Members, m.Next = abcd, abc }), membership.LetsIn},
+		"claimed":                      {view(func(m *scripts.Marker) { m.Claimed = true }), membership.Claimed},
+		"claimed, the next":            {view(func(m *scripts.Marker) { m.Claimed, m.Members, m.Next = true, abcd, abc }), membership.Claimed},
+		"another list":                 {view(func(m *scripts.Marker) { m.Members = abd }), membership.Refuses},
+		"other lists":                  {view(func(m *scripts.Marker) { m.Members, m.Next = abd, abcd }), membership.Refuses},
+		"claimed for another":          {view(func(m *scripts.Marker) { m.Members, m.Claimed = abd, true }), membership.Refuses},
+		"another max lease":            {view(func(m *scripts.Marker) { m.MaxLease = time.Second }), membership.Refuses},
+		"another member":               {view(func(m *scripts.Marker) { m.Member = "b" }), membership.Refuses},
+		"admitted, another max lease":  {view(func(m *scripts.Marker) { m.Members, m.MaxLease = none, time.Second }), membership.Refuses},
+		"admitted by another name":     {view(func(m *scripts.Marker) { m.Members, m.Member = none, "x" }), membership.Refuses},
+	} {
+		if got := c.view.Standing(abc); got != c.want {
+			t.Errorf("%s: %d, want %d", what, got, c.want)
+		}
+	}
+}
+
+// The sentences have both lists, and what to do where the same masters may have other names.
+func TestRefusals(t *testing.T) {
+	const hint = ". Where these are the same masters by other addresses, give every client the same names: ?name=... in the URL, or node.WithName"
+	for what, c := range map[string]struct {
+		change func(*scripts.Marker)
+		wraps  error
+		want   string
+	}{
+		"another max lease": {func(m *scripts.Marker) { m.MaxLease, m.Member, m.Members = time.Minute, "b", abd }, membership.ErrMaxLease,
+			"max lease differs: the deployment's is 1m0s, this client's 30s"},
+		"another member": {func(m *scripts.Marker) { m.Member, m.Members = "b", abd }, membership.ErrDiffers,
+			"the lists of masters differ: this master is the member b of {a, b, d} (generation 7), and a to this client, whose list is {a, b, c}" + hint},
+		"another list as long": {func(m *scripts.Marker) { m.Members = abd }, membership.ErrDiffers,
+			"the lists of masters differ: this master lets in clients with {a, b, d} (generation 7), this client's list is {a, b, c}" + hint},
+		"a longer list": {func(m *scripts.Marker) { m.Members = abcd }, membership.ErrDiffers,
+			"the lists of masters differ: this master lets in clients with {a, b, c, d} (generation 7), this client's list is {a, b, c}"},
+		"a shorter list": {func(m *scripts.Marker) { m.Members = scripts.NewList("a") }, membership.ErrDiffers,
+			"the lists of masters differ: this master lets in clients with {a} (generation 7), this client's list is {a, b, c}"},
+		"a change": {func(m *scripts.Marker) { m.Members, m.Next = abcd, five }, membership.ErrDiffers,
+			"the lists of masters differ: this master lets in clients with {a, b, c, d} (generation 7), and {a, b, c, d, e} next, this client's list is {a, b, c}"},
+		"claimed": {func(m *scripts.Marker) { m.Members, m.Claimed = abcd, true }, membership.ErrDiffers,
+			"the lists of masters differ: this master is being marked for clients with {a, b, c, d} (generation 7), this client's list is {a, b, c}"},
+	} {
+		v := view(c.change)
+		if v.Standing(abc) != membership.Refuses {
+			t.Fatalf("%s: it does not refuse", what)
+		}
+		if err := v.Refusal(abc); !errors.Is(err, c.wraps) || err.Error() != c.want {
+			t.Errorf("%s: %v\nwant %s", what, err, c.want)
+		}
+	}
+}
+
+func TestWhatAViewSays(t *testing.T) {
+	older := &scripts.OlderMarker{Run: "run-a", MaxLease: time.Minute}
+	type says struct {
+		isMarked, given      bool
+		maxLease, quarantine time.Duration
+		word                 time.Duration
+	}
+	for what, c := range map[string]struct {
+		view *membership.View
+		want says
+	}{
+		"nothing":      {viewOf(""), says{}},
+		"no marker":    {viewOf("text"), says{}},
+		"marked":       {view(marked), says{isMarked: true, maxLease: maxLease}},
+		"quarantined":  {view(func(m *scripts.Marker) { m.Admitted = start + 5*time.Second }), says{isMarked: true, maxLease: maxLease, quarantine: 5 * time.Second}},
+		"no more":      {view(func(m *scripts.Marker) { m.Admitted = start - 5*time.Second }), says{isMarked: true, maxLease: maxLease}},
+		"of another":   {view(func(m *scripts.Marker) { m.Run, m.Admitted, m.MaxLease = "x", start+1, time.Hour }), says{maxLease: time.Hour}},
+		"older":        {membership.Read(scripts.LookReply{Process: ofA, Older: older}), says{maxLease: time.Minute}},
+		"beside older": {membership.Read(scripts.LookReply{Process: ofA, Older: older, Marker: "text"}), says{maxLease: time.Minute}},
+		"admitted": {view(func(m *scripts.Marker) { m.Members, m.Admitted = none, start-5*time.Second }),
+			says{isMarked: true, maxLease: maxLease, given: true, word: maxLease - 5*time.Second}},
+		"admitted a max lease ago": {view(func(m *scripts.Marker) { m.Members, m.Admitted = none, start-maxLease }),
+			says{isMarked: true, maxLease: maxLease, given: true}},
+		"admitted too long ago": {view(func(m *scripts.Marker) { m.Members, m.Admitted = none, start-maxLease-time.Millisecond }),
+			says{isMarked: true, maxLease: maxLease}},
+		"admitted in another process": {view(func(m *scripts.Marker) { m.Run, m.Members, m.Admitted = "x", none, start }), says{maxLease: maxLease}},
+		"marked lately":               {view(func(m *scripts.Marker) { m.Admitted = start - time.Second }), says{isMarked: true, maxLease: maxLease}},
+	} {
+		var got says
+		var marked bool
+		got.isMarked, got.maxLease = c.view.IsMarked(), c.view.MaxLease()
+		if got.quarantine, marked = c.view.Quarantine(); marked != got.isMarked {
+			t.Errorf("%s: a quarantine of %v is known: %v", what, got.quarantine, marked)
+		}
+		if word, given := c.view.Word(); given {
+			got.given, got.word = true, word
+		}
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", what, got, c.want)
+		}
+	}
+}
+
+// A node over a pool has no name until it answers: its list is the one that most nodes carry.
+func TestCarried(t *testing.T) {
+	with := func(members, next *scripts.List) *membership.View {
+		return view(func(m *scripts.Marker) { m.Members, m.Next = members, next })
+	}
+	claimed := view(func(m *scripts.Marker) { m.Claimed = true })
+	stale := view(func(m *scripts.Marker) { m.Run = "another" })
+	abcMarked, abdMarked := with(abc, none), with(abd, none)
+	a, blank := scripts.NewList("a"), viewOf("")
+	for what, c := range map[string]struct {
+		views []*membership.View
+		known *scripts.List
+		want  *scripts.List
+	}{
+		"all":                        {[]*membership.View{abcMarked, abcMarked, abcMarked}, a, abc},
+		"most":                       {[]*membership.View{abcMarked, nil, abcMarked}, a, abc},
+		"no name is known":           {[]*membership.View{abcMarked, nil, abcMarked}, none, abc},
+		"most, one differs":          {[]*membership.View{abdMarked, abcMarked, abcMarked}, a, abc},
+		"one":                        {[]*membership.View{abcMarked, nil, nil}, a, nil},
+		"half":                       {[]*membership.View{with(abcd, none), with(abcd, none), nil, nil}, a, nil},
+		"more than half":             {[]*membership.View{with(abcd, none), with(abcd, none), nil, with(abcd, none)}, a, abcd},
+		"none":                       {[]*membership.View{nil, nil, nil}, a, nil},
+		"blank":                      {[]*membership.View{blank, blank, blank}, a, nil},
+		"claimed":                    {[]*membership.View{claimed, claimed, claimed}, a, nil},
+		"of other processes":         {[]*membership.View{stale, stale, stale}, a, nil},
+		"without a name":             {[]*membership.View{abcMarked, abcMarked, nil}, scripts.NewList("d"), nil},
+		"of another number of nodes": {[]*membership.View{with(abcd, none), with(abcd, none), with(abcd, none)}, a, nil},
+		"the next of most":           {[]*membership.View{with(abcd, abc), with(abcd, abc), nil}, a, abc},
+		"the next of one":            {[]*membership.View{with(abcd, abc), abcMarked, nil}, a, abc},
+	} {
+		got := membership.Carried(c.views, c.known)
+		if (got == nil) != (c.want == nil) || got != nil && !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// quarantined makes the nodes of the cluster's processes keep quarantines from now on.
+func (c *cluster) quarantined() time.Duration {
+	c.quarantines = true
+	return node.DefaultMaxLease
+}
+
+// lets has a Locker try a name until it gets it, and returns after how long. It wants every refusal before
+// to be for the quarantine.
+func (c *cluster) lets(l *Locker, name string) time.Duration {
+	c.t.Helper()
+	began := time.Now()
+	for {
+		lock, err := l.TryLock(c.t.Context(), name)
+		if err == nil {
+			c.unlock(lock)
+			return time.Since(began)
+		}
+		if !errors.Is(err, ErrQuarantined) {
+			c.t.Fatalf("after %v: %v", time.Since(began), err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// A new deployment waits one max lease from the first client's marks on, and a client that comes later no
+// longer.
+func TestANewDeploymentWaitsOnce(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		quarantine := c.quarantined()
+		l := c.process()
+		time.Sleep(quarantine / 2)
+		second := c.process()
+		if took := c.lets(second, "a"); took < quarantine/2-100*time.Millisecond || took > quarantine/2+100*time.Millisecond {
+			t.Errorf("the second client waits %v", took)
+		}
+		if took := c.lets(l, "a"); took > 0 {
+			t.Errorf("the first client waits for another %v", took)
+		}
+	})
+}
+
+func TestWithoutQuarantineANewDeploymentGrantsAtOnce(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for range 2 {
+			if took := c.lets(l, "a"); took > 0 {
+				t.Errorf("it waits %v", took)
+			}
+			for _, m := range c.masters {
+				m.Flush()
+			}
+		}
+	})
+}
+
+// A master that forgot under a live connection, or with its process, is marked by the first call that
+// finds it, and grants nothing before its quarantine is over: two such masters stop a lock for that long.
+func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
+	for what, forget := range map[string]func(m *fakeredis.Master){
+		"flushed": (*fakeredis.Master).Flush,
+		"restarted": func(m *fakeredis.Master) {
+			m.Crash(fakeredis.Nothing)
+			m.Start()
+		},
+		"restarted with its data": func(m *fakeredis.Master) {
+			m.Crash(fakeredis.Everything)
+			m.Start()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				quarantine := c.quarantined()
+				l := c.process()
+				c.lets(l, "a")
+
+				forget(c.masters[0]) // two others are a quorum, and mark it
+				time.Sleep(time.Second)
+				if took := c.lets(l, "a"); took > 0 {
+					t.Errorf("one that forgot delays a lock by %v", took)
+				}
+				time.Sleep(quarantine / 2)
+				forget(c.masters[1])
+				time.Sleep(time.Second)
+				began := time.Now()
+				_, err := l.TryLock(t.Context(), "a")
+				var refusal *Error
+				if !errors.As(err, &refusal) || !errors.Is(err, ErrQuarantined) || refusal.Quarantined != 2 {
+					t.Fatalf("with two in quarantine: %v", err)
+				}
+				c.lets(l, "a")
+				if took := time.Since(began); took < quarantine/2-2*time.Second || took > quarantine/2+time.Second {
+					t.Errorf("the first of two that forgot grants after another %v", took)
+				}
+			})
+		})
+	}
+}
+
+// The marker of a master is gone again each time that it was marked: the attempt counts the master as
+// failed, and sends it no more than two requests for a grant.
+func TestAMarkerThatChangesEachTime(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		last, acquires := c.masters[2], 0
+		flushing := false
+		trace := last.Trace
+		last.Trace = func(client, script string, args []string, reply any, err error) {
+			trace(client, script, args, reply, err)
+			if !flushing {
+				return
+			}
+			switch script {
+			case "acquire":
+				acquires++
+			case "mark":
+				go last.Flush() // once the script is over
+			}
+		}
+		l := c.process()
+		flushing = true
+		last.Flush()
+		lock := c.lock(l, "a")
+		synctest.Wait()
+		if acquires != 2 {
+			t.Errorf("%d requests for a grant", acquires)
+		}
+		h := lock.hold
+		h.mu.Lock()
+		err := h.votes[2].err
+		h.mu.Unlock()
+		if !errors.Is(err, errMarker) {
+			t.Errorf("the third master: %v, want %v", err, errMarker)
+		}
+		flushing = false
+		c.unlock(lock)
+	})
+}
+
+// The lock is released while a blank master is being marked: no request for a grant follows the release.
+func TestNoRequestFollowsTheReleaseWhileAMasterIsMarked(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		last := c.masters[2]
+		last.Flush()
+		c.before(2, func() { time.Sleep(100 * time.Millisecond) })
+		lock := c.lock(l, "a") // by the other two
+		go lock.Unlock(context.Background())
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		for _, key := range last.Keys() {
+			if key == "a" {
+				t.Error("the third master was asked again, and keeps the lock")
+			}
+		}
+		if owners := c.owners(l); owners[0]+owners[1]+owners[2] != "" {
+			t.Errorf("the owners are %q", owners)
+		}
+	})
+}
+
+// A locker of another max lease is refused by live connections, too, and for good: no retry helps.
+func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.unlock(c.lock(l, "a"))
+		for i, m := range c.masters {
+			marker := *l.core.members.known
+			marker.Run, marker.Member = identify(t, l, i), l.core.nodes[i].Name()
+			marker.MaxLease = time.Hour
+			m.Set(scripts.MarkerKey, marker.String())
+		}
+		_, err := l.Lock(t.Context(), "a") // returns at once
+		var typed *node.Error
+		if !errors.Is(err, node.ErrMaxLease) || !errors.As(err, &typed) || !typed.Permanent() {
+			t.Errorf("%v, want node.ErrMaxLease, for good", err)
+		}
+	})
+}
+
+func identify(t *testing.T, l *Locker, i int) string {
+	t.Helper()
+	id, err := l.core.nodes[i].Identify(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// A master without memory cannot be marked, and grants nothing. It is marked once memory is free, and
+// its quarantine begins then.
+func TestAMasterWithoutMemoryIsMarkedLater(t *testing.T) {
+	const maxLease = 300 * time.Millisecond
+	fleet, err := redistest.StartReal(1, "--maxmemory", "1")
+	if errors.Is(err, redistest.ErrNoServer) {
+		t.Skipf("needs a real server: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fleet.Stop() })
+	m := fleet.Masters[0]
+	l, err := Open([]string{m.URL()}, Majority, WithLease(maxLease), WithNodeOptions(node.WithMaxLease(maxLease)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = l.TryLock(t.Context(), "a")
+	var typed *node.Error
+	if !errors.Is(err, ErrUnavailable) || !errors.As(err, &typed) || !strings.Contains(typed.Error(), "OOM") || typed.Permanent() {
+		t.Errorf("without memory: %v, want OOM, for now", err)
+	}
+	if keys, err := redis.Strings(m.Do("KEYS", "*")); err != nil || len(keys) > 0 {
+		t.Errorf("written: %q, %v", keys, err)
+	}
+	began := time.Now()
+	if _, err := m.Do("CONFIG", "SET", "maxmemory", "0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrQuarantined) {
+		t.Errorf("with memory: %v, want ErrQuarantined", err)
+	}
+	lock, err := l.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < maxLease {
+		t.Errorf("granted after %v", took)
+	}
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

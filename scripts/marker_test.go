@@ -1,0 +1,157 @@
+package scripts_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// aMarker is a marker with every field set.
+var aMarker = scripts.Marker{
+	Process: scripts.Process{Run: "run/3", MaxLease: 30 * time.Second, Member: "a"}, Admitted: 1700000000001 * time.Millisecond,
+	Generation: 1<<53 - 1, Change: 1700000000002 * time.Millisecond,
+	Members: scripts.NewList("b", "a", "c"), Next: scripts.NewList("a", "b", "c", "d"),
+}
+
+func TestMarkersAreReadAsTheyAreWritten(t *testing.T) {
+	change := func(do func(*scripts.Marker)) scripts.Marker { m := aMarker; do(&m); return m }
+	for what, m := range map[string]scripts.Marker{
+		"every field":         aMarker,
+		"claimed":             change(func(m *scripts.Marker) { m.Claimed = true }),
+		"admitted long ago":   change(func(m *scripts.Marker) { m.Admitted, m.Change = 0, 0 }),
+		"no change under way": change(func(m *scripts.Marker) { m.Next = scripts.NewList() }),
+		"admitted, not marked": {Process: aMarker.Process, Admitted: time.Hour, Members: scripts.NewList(),
+			Next: scripts.NewList()},
+		"strange names": change(func(m *scripts.Marker) {
+			m.Member, m.Members, m.Next = "a b,c%\n\x00é\xff?-", scripts.NewList("a b,c%\n\x00é\xff?-", ",", "%2C", " "), scripts.NewList("?", "-")
+		}),
+	} {
+		text := m.String()
+		got, err := scripts.ParseMarker(text)
+		if err != nil || !reflect.DeepEqual(got, m) || got.String() != text {
+			t.Errorf("%s: %q is read as %+v (%v), want %+v", what, text, got, err, m)
+		}
+		process, err := scripts.ParseProcess(m.Process.String())
+		if err != nil || process != m.Process {
+			t.Errorf("%s: the process is read as %+v (%v)", what, process, err)
+		}
+	}
+	for i := range 256 { // every byte of a name
+		name := fmt.Sprintf("x%cx%s", i, []byte{byte(i)})
+		m := scripts.Marker{Process: scripts.Process{Run: "r", MaxLease: time.Second, Member: name}, Members: scripts.NewList(name, "y"), Next: scripts.NewList()}
+		if got, err := scripts.ParseMarker(m.String()); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%q: %q is read as %+v (%v)", name, m, got, err)
+		}
+		if strings.Count(m.String(), "\n") != 3 {
+			t.Errorf("%q: the marker is %q", name, m)
+		}
+	}
+}
+
+// The expected line is the first of a marker that lets the client in, and of no other.
+func TestExpectedLines(t *testing.T) {
+	p, list := aMarker.Process, scripts.NewList("a", "b", "c")
+	long := scripts.Marker{Process: p, Members: list, Next: scripts.NewList()}
+	expected := p.Expected(list)
+	if !strings.HasPrefix(long.String(), expected) || strings.Count(expected, "\n") != 1 || !strings.HasSuffix(expected, "\n") {
+		t.Errorf("%q is expected of %q", expected, long)
+	}
+	for what, do := range map[string]func(*scripts.Marker){
+		"in quarantine":     func(m *scripts.Marker) { m.Admitted = time.Second },
+		"another run":       func(m *scripts.Marker) { m.Run = "run" },
+		"another max lease": func(m *scripts.Marker) { m.MaxLease = time.Second },
+		"another member":    func(m *scripts.Marker) { m.Member = "b" },
+		"claimed":           func(m *scripts.Marker) { m.Claimed = true },
+		"other members":     func(m *scripts.Marker) { m.Members = scripts.NewList("a", "b", "d") },
+		"fewer members":     func(m *scripts.Marker) { m.Members = scripts.NewList("a", "b") },
+		"no members":        func(m *scripts.Marker) { m.Members = scripts.NewList() },
+	} {
+		m := long
+		do(&m)
+		if strings.HasPrefix(m.String(), expected) {
+			t.Errorf("%s: %q begins with %q", what, m, expected)
+		}
+	}
+}
+
+func TestTextsThatAreNoMarkers(t *testing.T) {
+	text := aMarker.String()
+	lines := strings.Split(text, "\n")
+	for what, bad := range map[string]string{
+		"nothing":                     "",
+		"words":                       "no marker",
+		"a line more":                 text + "\n",
+		"a line less":                 strings.Join(lines[:3], "\n"),
+		"four empty lines":            "\n\n\n",
+		"a field more":                strings.Replace(text, "\n", " 1\n", 1),
+		"a field less":                strings.Replace(text, "run/3 ", "", 1),
+		"a space more":                " " + text,
+		"no digits":                   strings.Replace(text, "1700000000001", "x", 1),
+		"a sign":                      "+" + text,
+		"a leading zero":              "0" + text,
+		"before 1970":                 "-" + text,
+		"beyond all time":             strings.Replace(text, "1700000000001", "9223372036854775807", 1),
+		"the change beyond all time":  strings.Replace(text, "1700000000002", "9223372036854775807", 1),
+		"the change before 1970":      strings.Replace(text, "1700000000002", "-1", 1),
+		"max lease beyond all time":   strings.Replace(text, " 30000 ", " 9223372036854775807 ", 1),
+		"a negative max lease":        strings.Replace(text, " 30000 ", " -1 ", 1),
+		"a generation of 2^53":        strings.Replace(text, "9007199254740991", "9007199254740992", 1),
+		"a negative generation":       strings.Replace(text, "9007199254740991", "-1", 1),
+		"a digest of another list":    strings.Replace(text, "a,b,c", "a,b,d", 1),
+		"a list out of order":         strings.Replace(text, "a,b,c", "b,a,c", 1),
+		"the next list's digest":      strings.Replace(text, "a,b,c,d", "a,b,c,e", 1),
+		"the next list without it":    strings.Join(append(lines[:3:3], "a,b,c,d"), "\n"),
+		"a name badly escaped":        strings.Replace(text, "a,b,c", "a,b,%zz", 1),
+		"the next one, badly escaped": strings.Replace(text, "c,d", "c,%zz", 1),
+		"the member, badly escaped":   strings.Replace(text, " a ", " %zz ", 1),
+		"a name escaped in vain":      strings.Replace(text, " a ", " %61 ", 1),
+		"claimed twice":               strings.Replace(scripts.Marker{Process: aMarker.Process, Claimed: true, Members: aMarker.Members, Next: aMarker.Next}.String(), "?", "??", 1),
+	} {
+		if bad == text {
+			t.Fatalf("%s: nothing was changed", what)
+		}
+		if m, err := scripts.ParseMarker(bad); err == nil || !reflect.DeepEqual(m, scripts.Marker{}) {
+			t.Errorf("%s: %q is read as %+v (%v)", what, bad, m, err)
+		}
+	}
+	for _, bad := range []string{"", "run", "run 1", "run 1 a b", "run x a", "run -1 a", "run 9223372036854775807 a", "run 1 %zz"} {
+		if p, err := scripts.ParseProcess(bad); err == nil {
+			t.Errorf("%q is read as the process %+v", bad, p)
+		}
+	}
+}
+
+// FuzzMarker reads any text as a marker: nothing panics, and what is read is written as it was. Any
+// marker is read as it was written.
+func FuzzMarker(f *testing.F) {
+	f.Add(aMarker.String(), "run", "a", "b", "c", uint64(1), uint64(2), uint64(3), true)
+	f.Add(scripts.Marker{Process: aMarker.Process, Members: scripts.NewList(), Next: scripts.NewList()}.String(), "r", " ", ",", "%", uint64(0), uint64(0), uint64(0), false)
+	f.Add("0 r 1 a -\n0 0\n\n- ", "r", "\n", "\xff", "?-", uint64(1<<63), uint64(1<<62), uint64(1<<53), false)
+	f.Add("0 r 1 a ?-\n0 0\n\n- ", "r/1", "a", "a", "a", uint64(7), uint64(8), uint64(9), true)
+	f.Fuzz(func(t *testing.T, text, run, first, second, third string, admitted, change, generation uint64, claimed bool) {
+		if m, err := scripts.ParseMarker(text); err == nil {
+			if m.String() != text {
+				t.Errorf("%q is written as %q", text, m)
+			}
+			if m.Admitted < 0 || m.Change < 0 || m.MaxLease < 0 || m.Members == nil || m.Next == nil {
+				t.Errorf("%q is read as %+v", text, m)
+			}
+		} else if !reflect.DeepEqual(m, scripts.Marker{}) {
+			t.Errorf("%q is read as %+v beside %v", text, m, err)
+		}
+		if run == "" || strings.ContainsFunc(run, func(r rune) bool { return r <= ' ' || r > '~' }) || first == "" || third == "" {
+			return // no run id, and no names
+		}
+		const most = uint64(1<<63-1) / uint64(time.Millisecond)
+		ms := func(n uint64) time.Duration { return time.Duration(n%most) * time.Millisecond }
+		m := scripts.Marker{Process: scripts.Process{Run: run, MaxLease: ms(admitted / 3), Member: first}, Admitted: ms(admitted), Claimed: claimed,
+			Generation: generation % (1 << 53), Change: ms(change), Members: scripts.NewList(first, second), Next: scripts.NewList(third)}
+		if got, err := scripts.ParseMarker(m.String()); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%q is read as %+v (%v), want %+v", m, got, err, m)
+		}
+	})
+}
