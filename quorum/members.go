@@ -1,12 +1,15 @@
 package quorum
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -39,16 +42,18 @@ const everyNode = -1
 
 // sight is what one round saw of the nodes, after its marks.
 type sight struct {
-	list  *scripts.List      // nil while the name of a node is not known
-	views []*membership.View // nil for a node that did not answer
-	errs  []error            // why it did not
+	list   *scripts.List      // nil while the name of a node is not known
+	views  []*membership.View // nil for a node that did not answer, or is one process with another
+	errs   []error            // why there is no view
+	runIDs []string           // of the processes that answered
 }
 
 var (
 	errUnmarked = errors.New("the master is new or has forgotten its list of members, and no client may mark it " +
 		"while too few masters carry that list and not all of them answer (quorumlock admit -members does, on your word)")
 	errForgotList = errors.New("the master had forgotten its list of members")
-	errUnnamed    = errors.New("a node over a pool has no name until it is connected to: give it one with node.WithName")
+	errUnnamed    = errors.New("the list of masters is not known: a node over a pool has no name until it is connected to " +
+		"(node.WithName gives it one)")
 )
 
 func newMembers(c *core, found bool) *members {
@@ -163,8 +168,10 @@ func (s *sight) letsIn() bool {
 
 // round looks at the nodes, and marks those that may be marked.
 func (m *members) round(asked []question) *sight {
-	s := &sight{views: make([]*membership.View, len(m.core.nodes)), errs: make([]error, len(m.core.nodes))}
+	n := len(m.core.nodes)
+	s := &sight{views: make([]*membership.View, n), errs: make([]error, n), runIDs: make([]string, n)}
 	m.look(s, asked)
+	m.refuseTwins(s)
 	for range 4 * len(m.core.nodes) { // a bound for nodes whose markers change under us
 		steps := m.client(s).Plan(s.views)
 		if s.list == nil || len(steps) == 0 || m.core.isClosed() {
@@ -189,6 +196,7 @@ func (m *members) look(s *sight, asked []question) {
 	c := m.core
 	sent, answers := c.clock.Now(), make(chan numbered, len(c.nodes))
 	open := map[int]bool{}
+	s.list = m.resolve(s.views) // also where no node answers
 	for i, n := range c.nodes {
 		s.errs[i] = c.nodeError(i, "look", node.ErrTimeout)
 		if err := n.Pipe("").Start(scripts.Look(), nil, replyOf{i, answers}); err != nil {
@@ -202,10 +210,28 @@ func (m *members) look(s *sight, asked []question) {
 		a := <-answers
 		delete(open, a.node)
 		if s.errs[a.node] = a.result.Err; a.result.Err == nil {
-			s.views[a.node] = membership.Read(*a.result.Reply.Look)
+			s.views[a.node], s.runIDs[a.node] = membership.Read(*a.result.Reply.Look), a.result.RunID
 		}
 		s.list = m.resolve(s.views)
 		m.see(s, a.node, sent)
+	}
+}
+
+// refuseTwins takes away the view of a node that is one process with another node: no list has one
+// process twice.
+func (m *members) refuseTwins(s *sight) {
+	for j := range s.views {
+		for i := range j {
+			if s.views[i] == nil || s.views[j] == nil || s.runIDs[i] != s.runIDs[j] {
+				continue
+			}
+			twin, other := j, i
+			if s.verdict(j) == nil {
+				twin, other = i, j
+			}
+			s.views[twin] = nil
+			s.errs[twin] = fmt.Errorf("%w: it is one process with node %s", ErrInvalid, m.core.nodes[other].Name())
+		}
 	}
 }
 
@@ -268,14 +294,29 @@ func (m *members) resolve(views []*membership.View) *scripts.List {
 	return m.list.Load()
 }
 
-// current returns the list of masters. While a name is not known, it asks all nodes; nil when that
-// is in vain.
-func (m *members) current() *scripts.List {
-	if list := m.list.Load(); list != nil {
-		return list
+// await waits until the list of masters is known. While a name is not, it asks all nodes. The error
+// says why the list is not known, with the error of each node.
+func (m *members) await(ctx context.Context) *Error {
+	if m.list.Load() != nil {
+		return nil
 	}
-	m.start()
-	return m.list.Load()
+	done := make(chan *sight, 1)
+	m.ask(question{everyNode, func(s *sight) { done <- s }})
+	select {
+	case s := <-done:
+		if m.list.Load() != nil {
+			return nil
+		}
+		err := m.core.unasked(ErrUnavailable)
+		for i := range s.views {
+			err.Nodes = multierror.Append(err.Nodes, m.core.nodeError(i, "acquire", s.verdict(i)))
+		}
+		return err
+	case <-ctx.Done():
+		return m.core.unasked(contextError(ctx)...)
+	case <-m.core.closed:
+		return m.core.unasked(ErrClosed)
+	}
 }
 
 // start has a round ask all nodes, and waits for it.
