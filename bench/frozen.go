@@ -16,6 +16,9 @@ type states struct{ healthy, frozen measure.Sample }
 // frozenMaster measures how much a frozen master slows calls that do not need it.
 func (b *bench) frozenMaster(ctx context.Context) error {
 	const n = 3
+	if err := b.use(n); err != nil {
+		return err
+	}
 	ours, err := peers.OpenLibrary(b.urls(n))
 	if err != nil {
 		return err

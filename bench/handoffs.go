@@ -29,6 +29,9 @@ func (b *bench) handoffs(ctx context.Context) error {
 			Away: 260 * time.Millisecond, For: b.pass}},
 	} {
 		for _, n := range b.masters {
+			if err := b.use(n); err != nil {
+				return err
+			}
 			rounds, err := measure.Alternate(len(handoff.Peers), b.passes, func(side int) (handoff.Round, error) {
 				return plan.Run(ctx, handoff.Peers[side], b.some(n))
 			})

@@ -24,6 +24,9 @@ const (
 // heldLocks measures the cost of a lock that is held for long.
 func (b *bench) heldLocks(ctx context.Context) (err error) {
 	const n = 3
+	if err := b.use(n); err != nil {
+		return err
+	}
 	ours, err := peers.OpenLibrary(b.urls(n), quorum.WithLease(b.lease))
 	if err != nil {
 		return err

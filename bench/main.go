@@ -71,6 +71,7 @@ type bench struct {
 	fleet  *redistest.Fleet
 	report *report
 	log    io.Writer
+	inUse  int // masters of the last clients: see use
 }
 
 // sections measure, and add their rows to the report.

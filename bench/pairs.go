@@ -17,6 +17,9 @@ const manyCallers = 256
 // pairs measures lock and unlock without contention, and their allocations.
 func (b *bench) pairs(ctx context.Context) error {
 	for _, n := range b.masters {
+		if err := b.use(n); err != nil {
+			return err
+		}
 		sides, err := openSides(b.urls(n))
 		if err == nil {
 			err = b.pairsOver(ctx, n, sides)

@@ -34,6 +34,22 @@ func run(ctx context.Context, s size, only string, log io.Writer) (r *report, er
 	return r, nil
 }
 
+// use prepares the masters for clients of the first n of them. The masters carry the list of
+// masters that their clients had before, and let in no client with another one. No client of
+// the library may be open.
+func (b *bench) use(n int) error {
+	if b.inUse == n {
+		return nil
+	}
+	b.inUse = n
+	for _, m := range b.fleet.Masters {
+		if _, err := m.Do("FLUSHALL"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // some returns the first n masters.
 func (b *bench) some(n int) []*redistest.Master { return b.fleet.Masters[:n] }
 

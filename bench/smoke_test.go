@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 // is too busy for that.
 func TestSmoke(t *testing.T) {
 	r, err := run(t.Context(), size{
-		masters: []int{3},
+		masters: []int{3, 5},
 		rounds:  1, slice: 20 * time.Millisecond, freezes: 1, frozen: 20 * time.Millisecond,
 		passes: 1, pass: 500 * time.Millisecond, processes: 2, locks: 500, lease: 300 * time.Millisecond,
 	}, "", t.Output())

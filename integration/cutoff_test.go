@@ -231,7 +231,7 @@ func wantReasons(t *testing.T, lost *quorum.Lock, net *network) {
 	}
 	for i, p := range net.proxies {
 		var failed *node.Error
-		if err := why.Nodes.Errors[i]; !errors.As(err, &failed) || failed.Node != p.listener.Addr().String() ||
+		if err := why.Nodes.Errors[i]; !errors.As(err, &failed) || failed.Node != p.upstream ||
 			!errors.Is(err, node.ErrDown) && !errors.Is(err, node.ErrTimeout) {
 			t.Errorf("reason of node %d: %v", i+1, err)
 		}

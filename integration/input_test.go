@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
 	"go.uber.org/goleak"
 )
 
@@ -45,7 +46,7 @@ func want(t *testing.T, err error, target error, words ...string) {
 // onlyKeys fails the test unless the masters hold only the library's marker and the allowed keys.
 func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
 	t.Helper()
-	allowed = append(allowed, "quorumlock:node")
+	allowed = append(allowed, scripts.MarkerKey)
 	for _, m := range ms {
 		var other []string
 		if !within(soon, func() bool {
@@ -106,7 +107,7 @@ func TestNamesThatCannotBeLocked(t *testing.T) {
 		{"1 MB", []string{strings.Repeat("x", 1<<20)}, []string{"name 1", "1048576", "4096"}},
 		{"one byte too long", []string{strings.Repeat("x", 4097)}, []string{"4097"}},
 		{"ours", []string{"quorumlock:"}, []string{`"quorumlock:"`, "name 1"}},
-		{"the marker", []string{"a", "quorumlock:node"}, []string{`"quorumlock:node"`, "name 2"}},
+		{"the marker", []string{"a", scripts.MarkerKey}, []string{`"quorumlock:marker"`, "name 2"}},
 		{"a counter", []string{"quorumlock:token:a"}, []string{`"quorumlock:token:a"`}},
 		{"65", many, []string{"65", "64"}},
 	} {
@@ -136,7 +137,7 @@ func TestNamesAreTakenByteForByte(t *testing.T) {
 	l := open(t, f, redlock.Open)
 	names := []string{
 		"a\x00b", "a\x00c", "a", "\x00", "{", "}", "{}", "{a}b", "{a", "a}", "a{b}c", "\xff\xfe", "\r\n", " ", "*", "naïve", "%d%s",
-		"Quorumlock:node", "redisson_lock__channel:{a}", strings.Repeat("x", 4096),
+		"Quorumlock:marker", "redisson_lock__channel:{a}", strings.Repeat("x", 4096),
 	}
 	held := map[string]*quorum.Lock{}
 	for _, name := range names {
@@ -355,7 +356,8 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	f := fleet(t, 2)
 	net := proxied(t, f)
 	second := net.proxies[0] // also leads to the first master
-	urls := []string{f.Masters[0].URL(), net.URLs()[0], f.Masters[1].URL()}
+	address := second.listener.Addr().String()
+	urls := []string{f.Masters[0].URL(), "redis://" + address, f.Masters[1].URL()}
 	second.set(requests, weather{dropped: true})
 	all := open(t, addresses(urls[:2]), multilock.Open)
 	most := open(t, addresses(urls), redlock.Open)
@@ -366,13 +368,19 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 		_, err = all.TryLock(t.Context(), "bridge")
 		return !errors.Is(err, node.ErrDown)
 	}, "the second address answers")
-	want(t, err, quorum.ErrInvalid, "one process", f.Masters[0].Addr(), second.listener.Addr().String())
+	want(t, err, quorum.ErrInvalid, "one process", f.Masters[0].Addr(), address)
 	_, err = all.Lock(short(t), "bridge")
 	want(t, err, quorum.ErrNotAcquired, "one process")
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Lock waited for what waiting does not change: %v", err)
 	}
 
+	// No client begins a deployment of such a list. An operator's word does.
+	_, err = most.TryLock(t.Context(), "bridge")
+	want(t, err, quorum.ErrInvalid, "one process", f.Masters[0].Addr(), address)
+	for _, n := range nodes(t, f.URLs()...) {
+		must(t, n.AdmitMembers(t.Context(), []string{f.Masters[0].Addr(), address, f.Masters[1].Addr()}))
+	}
 	held := lock(t, most, "bridge") // two processes: a majority
 	// The first master gets the release over both addresses. The later one finds nothing, which
 	// Unlock may take for a loss.
@@ -498,8 +506,9 @@ func TestTwoMaxLeases(t *testing.T) {
 		}
 	}
 	for _, m := range f.Masters {
-		if kept := string(do(t, m, "HGET", "quorumlock:node", "max").([]byte)); kept != "10000" {
-			t.Errorf("%s: the marker's max lease is %s now", m.Addr(), kept)
+		kept, err := scripts.ParseMarker(string(do(t, m, "GET", scripts.MarkerKey).([]byte)))
+		if err != nil || kept.MaxLease != 10*time.Second {
+			t.Errorf("%s: the marker's max lease is %v now, %v", m.Addr(), kept.MaxLease, err)
 		}
 	}
 	if !held.Valid() {
@@ -618,6 +627,7 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 		{"reader:right", "NOPERM"},
 		{"fenced:right", "NOPERM"},
 	} {
+		onAll(t, f, "FLUSHALL") // a new deployment
 		t.Run("all, "+c.user, func(t *testing.T) {
 			permanently(t, open(t, addresses(as(c.user, f.Masters...)), redlock.Open), c.word, "node 127.0.0.1:")
 		})
@@ -628,6 +638,7 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 		t.Run("one, "+c.user, func(t *testing.T) {
 			urls := append(as(c.user, f.Masters[0]), f.URLs()[1:]...)
 			permanently(t, open(t, addresses(urls), multilock.Open), addr, c.word)
+			unlock(t, lock(t, open(t, f, redlock.Open), "bridge")) // only a client that reaches all masters begins a deployment
 			minority := open(t, addresses(urls), redlock.Open)
 			unlock(t, lock(t, minority, "bridge"))
 			state, err := minority.Inspect(short(t), "bridge")

@@ -29,10 +29,11 @@ func proxied(t *testing.T, f *redistest.Fleet) *network {
 	return n
 }
 
+// URLs returns the proxies' URLs, with the names that the masters have for clients without a proxy.
 func (n *network) URLs() []string {
 	urls := make([]string, len(n.proxies))
 	for i, p := range n.proxies {
-		urls[i] = "redis://" + p.listener.Addr().String()
+		urls[i] = "redis://" + p.listener.Addr().String() + "?name=" + p.upstream
 	}
 	return urls
 }

@@ -157,7 +157,7 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 func vow(t *testing.T, m *redistest.Master, name string) (there bool, quarantine time.Duration, known bool) {
 	t.Helper()
 	reply, err := redis.Ints(m.Do("EVAL", `local t = redis.call('TIME')
-		local admitted = redis.call('HGET', 'quorumlock:node', 'admitted')
+		local admitted = string.match(redis.call('GET', 'quorumlock:marker') or '', '^%d+')
 		local left = admitted and admitted - (t[1] * 1000 + math.floor(t[2] / 1000)) or 0
 		return {redis.call('EXISTS', KEYS[1]), left, admitted and 1 or 0}`, "1", name))
 	must(t, err)
@@ -291,9 +291,9 @@ func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
 	const lease, maxLease = 700 * time.Millisecond, 3 * time.Second
 	f := fleet(t, 3, "--appendonly", "yes", "--appendfsync", "always")
 	admit(t, maxLease, f.Masters...)
-	must(t, f.Masters[2].Kill())
 	a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(lease))
 	b := careful(t, f, redlock.Open, maxLease)
+	must(t, f.Masters[2].Kill())
 	held := lock(t, a, "bridge")
 	restart(t, f.Masters[1])
 

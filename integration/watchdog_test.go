@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // admitted admits the masters, and opens a Locker with quarantine.
@@ -39,9 +40,9 @@ func admitted(t *testing.T, f *redistest.Fleet, by opener, opts ...quorum.Option
 // flush makes a master forget everything but its admission, in one step.
 func flush(t *testing.T, m *redistest.Master) {
 	t.Helper()
-	do(t, m, "EVAL", `local marker = redis.call('HGETALL', KEYS[1])
+	do(t, m, "EVAL", `local marker = redis.call('GET', KEYS[1])
 		redis.call('FLUSHALL')
-		return redis.call('HSET', KEYS[1], unpack(marker))`, 1, "quorumlock:node")
+		return redis.call('SET', KEYS[1], marker)`, 1, scripts.MarkerKey)
 }
 
 func TestLockOutlivesItsLeaseAndMastersThatForget(t *testing.T) {

@@ -21,9 +21,9 @@ const grace = 20 * time.Millisecond
 func (c *core) attempt(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
-	if err := c.members.ready(); err != nil {
-		err.Names = names
-		return nil, &attemptResult{Result: waiting.Result{Wait: -1}, err: err, approach: approach}
+	if err := c.members.await(ctx); err != nil {
+		err.Names = slices.Clone(names)
+		return nil, &attemptResult{Result: waiting.Result{Wait: -1}, err: err, approach: approach, cut: ctx.Err() != nil}
 	}
 	c.background.add() // so that Close does not close the nodes before the attempt is undone
 	defer c.background.done()

@@ -1,7 +1,7 @@
 package quorum
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,17 +42,18 @@ const everyNode = -1
 
 // sight is what one round saw of the nodes, after its marks.
 type sight struct {
-	list  *scripts.List      // nil while the name of a node is not known
-	views []*membership.View // nil for a node that did not answer
-	errs  []error            // why it did not
-	runs  []string           // of the processes that answered
+	list   *scripts.List      // nil while the name of a node is not known
+	views  []*membership.View // nil for a node that did not answer, or is one process with another
+	errs   []error            // why there is no view
+	runIDs []string           // of the processes that answered
 }
 
 var (
 	errUnmarked = errors.New("the master is new or has forgotten its list of members, and no client may mark it " +
 		"while too few masters carry that list and not all of them answer (quorumlock admit -members does, on your word)")
 	errForgotList = errors.New("the master had forgotten its list of members")
-	errUnnamed    = errors.New("a node over a pool has no name until it is connected to: give it one with node.WithName")
+	errUnnamed    = errors.New("the list of masters is not known: a node over a pool has no name until it is connected to " +
+		"(node.WithName gives it one)")
 )
 
 func newMembers(c *core, found bool) *members {
@@ -174,7 +175,7 @@ func (s *sight) letsIn() bool {
 // round looks at the nodes, and marks those that may be marked.
 func (m *members) round(asked []question) *sight {
 	n := len(m.core.nodes)
-	s := &sight{views: make([]*membership.View, n), errs: make([]error, n), runs: make([]string, n)}
+	s := &sight{views: make([]*membership.View, n), errs: make([]error, n), runIDs: make([]string, n)}
 	m.look(s, asked)
 	claimed := false  // since the last look
 	for range 4 * n { // a bound for nodes whose markers change under us
@@ -208,9 +209,9 @@ func (m *members) look(s *sight, asked []question) {
 	c := m.core
 	sent, answers := c.clock.Now(), make(chan numbered, len(c.nodes))
 	open := map[int]bool{}
-	s.list = m.resolve(s.views)
+	s.list = m.resolve(s.views) // also where no node answers
 	for i, n := range c.nodes {
-		s.views[i], s.runs[i] = nil, ""
+		s.views[i], s.runIDs[i] = nil, ""
 		s.errs[i] = c.nodeError(i, "look", node.ErrTimeout)
 		if err := n.Pipe("").Start(scripts.Look(), nil, replyOf{i, answers}); err != nil {
 			s.errs[i] = err
@@ -222,24 +223,31 @@ func (m *members) look(s *sight, asked []question) {
 	for len(open) > 0 && (slices.ContainsFunc(asked, needed) || s.list == nil || !m.client(s).MayMark(s.views)) {
 		a := <-answers
 		delete(open, a.node)
-		s.note(c, a)
+		if s.errs[a.node] = a.result.Err; a.result.Err == nil {
+			s.views[a.node], s.runIDs[a.node] = membership.Read(*a.result.Reply.Look), a.result.RunID
+		}
 		s.list = m.resolve(s.views)
 		m.see(s, a.node, sent)
 	}
+	m.refuseTwins(s)
 }
 
-// note records what a node said. One process is one member: of two nodes of one process, the second
-// has not answered.
-func (s *sight) note(c *core, a numbered) {
-	i, r := a.node, a.result
-	if s.errs[i] = r.Err; r.Err != nil {
-		return
+// refuseTwins takes away the view of a node that is one process with another node: no list has one
+// process twice.
+func (m *members) refuseTwins(s *sight) {
+	for j := range s.views {
+		for i := range j {
+			if s.views[i] == nil || s.views[j] == nil || s.runIDs[i] != s.runIDs[j] {
+				continue
+			}
+			twin, other := j, i
+			if s.verdict(j) == nil {
+				twin, other = i, j
+			}
+			s.views[twin] = nil
+			s.errs[twin] = m.core.oneProcess(twin, other)
+		}
 	}
-	if twin := slices.Index(s.runs, r.RunID); twin >= 0 && twin != i {
-		s.errs[i] = c.oneProcess(i, twin)
-		return
-	}
-	s.runs[i], s.views[i] = r.RunID, membership.Read(*r.Reply.Look)
 }
 
 // mark writes marks, all at once. A node that does not answer has no view any more.
@@ -301,23 +309,29 @@ func (m *members) resolve(views []*membership.View) *scripts.List {
 	return m.list.Load()
 }
 
-// ready returns nil when the list of masters is known. Else it asks all nodes, and returns why the
-// list is not known.
-func (m *members) ready() *Error {
+// await waits until the list of masters is known. While a name is not, it asks all nodes. The error
+// says why the list is not known, with the error of each node.
+func (m *members) await(ctx context.Context) *Error {
 	if m.list.Load() != nil {
 		return nil
 	}
-	s := m.start()
-	if s.list != nil {
-		return nil
-	}
-	e := m.core.unasked(ErrUnavailable)
-	for i := range s.views {
-		if err := cmp.Or(s.errs[i], errUnnamed); s.views[i] == nil {
-			e.Nodes = multierror.Append(e.Nodes, m.core.nodeError(i, "look", err))
+	done := make(chan *sight, 1)
+	m.ask(question{everyNode, func(s *sight) { done <- s }})
+	select {
+	case s := <-done:
+		if m.list.Load() != nil {
+			return nil
 		}
+		err := m.core.unasked(ErrUnavailable)
+		for i := range s.views {
+			err.Nodes = multierror.Append(err.Nodes, m.core.nodeError(i, "acquire", s.verdict(i)))
+		}
+		return err
+	case <-ctx.Done():
+		return m.core.unasked(contextError(ctx)...)
+	case <-m.core.closed:
+		return m.core.unasked(ErrClosed)
 	}
-	return e
 }
 
 // start has a round ask all nodes, and waits for it.

@@ -62,9 +62,9 @@ func startServer(args ...string) (server, error) {
 }
 
 // admit asserts, as the operator, that no earlier lock on the masters can be alive.
-func (c *cluster) admit(maxLease time.Duration, masters ...server) error {
-	for _, s := range masters {
-		n, err := node.Open(s.URL(), node.WithMaxLease(maxLease), node.WithTimeout(5*time.Second))
+func (c *cluster) admit(maxLease time.Duration) error {
+	for _, url := range c.urls() {
+		n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(5*time.Second))
 		if err != nil {
 			return err
 		}
@@ -75,13 +75,18 @@ func (c *cluster) admit(maxLease time.Duration, masters ...server) error {
 	return nil
 }
 
+// urls are those of the servers that are masters now. All clients know the master in a place by
+// one name: those with paths too, also after a replica was promoted.
 func (c *cluster) urls() []string {
 	var all []string
-	for _, s := range c.servers {
-		all = append(all, s.URL())
+	for i, s := range c.servers {
+		all = append(all, s.URL()+asMember(i))
 	}
 	return all
 }
+
+// asMember is the query that names the master in a place.
+func asMember(i int) string { return fmt.Sprintf("?name=master-%d", i+1) }
 
 // apart makes paths for one group of clients.
 func (c *cluster) apart(group string) (*paths, error) {

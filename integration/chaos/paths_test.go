@@ -51,8 +51,8 @@ func newPaths(group string, servers []server) (*paths, error) {
 
 func (p *paths) urls() []string {
 	var all []string
-	for _, proxy := range p.proxies {
-		all = append(all, "redis://"+proxy.Listen)
+	for i, proxy := range p.proxies {
+		all = append(all, "redis://"+proxy.Listen+asMember(i))
 	}
 	return all
 }

@@ -110,7 +110,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 			os.RemoveAll(r.dir)
 		}
 	}()
-	if err := r.admit(r.lease, r.servers...); err != nil {
+	if err := r.admit(r.lease); err != nil {
 		t.Fatal(err)
 	}
 	r.play(s.play)

@@ -18,40 +18,48 @@ import (
 type Floor struct {
 	name  string
 	nodes []*node.Node
-	calls func(name string) (lock, unlock scripts.Call)
+	list  *scripts.List
+	calls func(list *scripts.List, name string) (lock, unlock scripts.Call)
 }
 
-// OpenNoOp returns the floor of a script that does nothing: a renewal of no locks. It reads and
-// writes no key.
+// OpenNoOp returns the floor of a script that does nothing: a token written back for no names. It
+// reads and writes no key.
 func OpenNoOp(urls []string) (*Floor, error) {
-	return openFloor("no-op script", urls, func(string) (lock, unlock scripts.Call) {
-		return scripts.Renew(nil), scripts.Renew(nil)
+	nothing := scripts.Raise(nil, scripts.NewOwner("bench", 1), 1, 1)
+	return openFloor("no-op script", urls, func(*scripts.List, string) (lock, unlock scripts.Call) {
+		return nothing, nothing
 	})
 }
 
 // OpenBare returns the floor of the library's own scripts without its engine: no deadline, no
 // context, no schedule, no rollback. The library's time above it is the engine's share. Its own
-// time above a no-op is the masters' share.
+// time above a no-op is the masters' share. It marks no master: the library must have used them.
 func OpenBare(urls []string) (*Floor, error) {
 	var number atomic.Uint64
 	millis := scripts.ToMillis(quorum.DefaultLease)
-	return openFloor("same scripts", urls, func(name string) (lock, unlock scripts.Call) {
+	return openFloor("same scripts", urls, func(list *scripts.List, name string) (lock, unlock scripts.Call) {
 		names := []scripts.Name{scripts.NewName(name)}
 		owner := scripts.NewOwner("bench", number.Add(1))
 		lock = scripts.Acquire(scripts.AcquireArgs{
-			Names: names, Owner: owner, Level: 1, Lease: millis, MaxLease: scripts.ToMillis(node.DefaultMaxLease),
+			Names: names, Owner: owner, Level: 1, Lease: millis, List: list,
 			Seed: uint64(time.Now().UnixMicro()),
 		})
 		return lock, scripts.Release(names, owner, 0)
 	})
 }
 
-func openFloor(name string, urls []string, calls func(name string) (lock, unlock scripts.Call)) (*Floor, error) {
+func openFloor(
+	name string, urls []string, calls func(list *scripts.List, name string) (lock, unlock scripts.Call),
+) (*Floor, error) {
 	nodes, err := openNodes(urls)
 	if err != nil {
 		return nil, err
 	}
-	return &Floor{name: name, nodes: nodes, calls: calls}, nil
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name())
+	}
+	return &Floor{name: name, nodes: nodes, list: scripts.NewList(names...), calls: calls}, nil
 }
 
 // Name returns the name of the script that is fanned out.
@@ -59,7 +67,7 @@ func (f *Floor) Name() string { return f.name }
 
 // Pair implements [Peer].
 func (f *Floor) Pair(ctx context.Context, name string) error {
-	lock, unlock := f.calls(name)
+	lock, unlock := f.calls(f.list, name)
 	if err := f.fanOut(ctx, name, lock); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func openNoRollback(p contender.Plan, opts []node.Option) (contender.Locker, err
 			}
 			return noRollbackConn{conn.(redis.ConnWithTimeout), m}, nil
 		}}
-		n, err := node.New(pool, append(opts, node.WithName(at.Host))...)
+		n, err := node.New(pool, append(opts, node.WithName(at.Query().Get("name")))...)
 		if err != nil {
 			return nil, err
 		}
