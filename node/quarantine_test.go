@@ -187,9 +187,9 @@ func TestIdentify(t *testing.T) {
 	})
 }
 
-// A master comes back with its data, and has no memory to write its marker. It keeps its locks,
-// releases them, and grants and renews nothing until the marker is written; it grants nothing new
-// until the quarantine is over.
+// A master comes back with its data, and has no memory to write its marker. It renews and releases
+// its locks: the list of masters has come back with them. It grants nothing until the marker is
+// written and the quarantine is over.
 func TestARestartOutOfMemory(t *testing.T) {
 	m := startReal(t, "--appendonly", "yes", "--maxmemory", "6mb")
 	n := openQuarantined(t, m.URL(), short)
@@ -209,7 +209,7 @@ func TestARestartOutOfMemory(t *testing.T) {
 	})
 	var r pipeline.Result
 	eventually(t, "found again", func() bool { r = do(t, n, renewal); return r.Err == nil })
-	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.NotRenewed, scripts.Gone}) || r.Reply.NotLetIn == nil {
+	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) || r.Reply.NotLetIn != nil {
 		t.Errorf("before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotLetIn)
 	}
 	repair := scripts.AcquireArgs{Names: names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,

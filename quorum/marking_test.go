@@ -129,7 +129,13 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 			case "acquire":
 				acquires++
 			case "mark":
-				go last.Flush() // once the script is over
+				flushed := make(chan struct{})
+				c.jammed.Store(&flushed) // the client writes nothing before that
+				go func() {
+					last.Flush() // once the script is over
+					c.jammed.Store(nil)
+					close(flushed)
+				}()
 			}
 		}
 		l := c.process()
