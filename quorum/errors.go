@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/node"
@@ -151,15 +152,35 @@ type detail string
 
 func (d detail) Error() string { return string(d) }
 
+// waitOver is the cause with which [WithWait] ends the context that bounds the waiting. It is no
+// context's error: the caller's own context goes on.
+type waitOver time.Duration
+
+func (d waitOver) Error() string { return fmt.Sprintf("gave up after %v", time.Duration(d)) }
+
 // contextError returns what the context's end adds to an error: ctx.Err(), and the cause where it
-// is another. It returns nil while the context goes on.
+// is another; or the waitOver alone. It returns nil while the context goes on.
 func contextError(ctx context.Context) []error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil {
 		return nil
 	}
+	if over, ok := cause.(waitOver); ok {
+		return []error{over}
+	}
 	if cause == nil || cause == err {
 		return []error{err}
 	}
 	return []error{err, cause}
+}
+
+// isOverdue reports whether one of the causes is the end of a time, by which the nodes had not
+// answered.
+func isOverdue(causes []error) bool {
+	for _, cause := range causes {
+		if _, over := cause.(waitOver); over || cause == context.DeadlineExceeded {
+			return true
+		}
+	}
+	return false
 }

@@ -11,15 +11,16 @@ import (
 // failureLocked returns why the attempt failed.
 func (a *attempt) failureLocked(ctx context.Context) *Error {
 	e := a.errorLocked()
+	ended := contextError(ctx)
 	switch {
-	case ctx.Err() != nil:
-		e.causes = append(e.causes, contextError(ctx)...)
+	case ended != nil:
+		e.causes = append(e.causes, ended...)
 	case a.hold.core.isClosed() && a.cause != ErrClosed:
 		e.causes = append(e.causes, ErrClosed)
 	}
 	var failed *node.Error
 	switch {
-	case a.verdict == won && ctx.Err() != nil: // the quorum was reached too late for the caller
+	case a.verdict == won && ended != nil: // the quorum was reached too late for the caller
 	case errors.As(a.cause, &failed): // the token could not be written back
 		e.causes = append(e.causes, ErrUnavailable)
 		e.Nodes = multierror.Append(e.Nodes, a.cause)
@@ -28,7 +29,7 @@ func (a *attempt) failureLocked(ctx context.Context) *Error {
 	case a.verdict == won: // the quorum was reached, but the Locker was closed
 	case a.isDecided():
 		e.causes = append(e.causes, a.blockingReason())
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case isOverdue(ended):
 		e.causes = append(e.causes, ErrUnavailable)
 	}
 	return e

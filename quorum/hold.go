@@ -89,8 +89,11 @@ func (l *Lock) setNames(names []string) {
 	l.names = append(l.one[:0], names...)
 }
 
-// begin makes the lock's context.
+// begin makes the lock's context, from the context given to Lock.
 func (l *Lock) begin(parent context.Context) {
+	if waiting, ok := parent.(*waitContext); ok {
+		parent = waiting.given
+	}
 	l.scope = lockContext{parent, l}
 	l.ctx, l.cancel = context.WithCancelCause(&l.scope)
 }
@@ -100,6 +103,13 @@ func (l *Lock) begin(parent context.Context) {
 type lockContext struct {
 	context.Context
 	lock *Lock
+}
+
+// waitContext bounds the waiting of a call of Lock by WithWait. It is not the parent of the lock's
+// context: the bound does not end the work.
+type waitContext struct {
+	context.Context
+	given context.Context // to Lock
 }
 
 type lockKey struct{}

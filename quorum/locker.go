@@ -176,7 +176,8 @@ func (l *Locker) With(opts ...Option) *Locker {
 	return &Locker{core: l.core, waitlist: l.waitlist, set: &set, bad: bad}
 }
 
-// Lock waits until it holds all the names, or ctx ends. The lock is held until [Lock.Unlock], and
+// Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. The
+// lock is held until [Lock.Unlock], and
 // renewed in the background unless the lease is fixed. ctx is also the parent of the lock's
 // context, so it should span the work, not only the waiting: when ctx ends the lock's context ends,
 // but the lock is held, and renewed, until Unlock.
@@ -197,10 +198,12 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
+	until, stop := l.core.bounded(ctx, l.set)
+	defer stop()
 	if within != nil {
-		return within.enter(ctx, l.set, names)
+		return within.enter(until, l.set, names)
 	}
-	lock, err := l.waitlist.lock(ctx, l.set, names)
+	lock, err := l.waitlist.lock(until, l.set, names)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ type settings struct {
 	lease    time.Duration
 	fixed    bool // never renewed
 	maxHold  time.Duration
+	wait     time.Duration // for how long Lock waits, where waitSet
 	drift    float64
 	retry    waiting.Retry
 	logger   *slog.Logger
@@ -53,6 +54,7 @@ type settings struct {
 	newOnly     bool // an option was given that only a new Locker takes
 	random      rand.Source
 
+	waitSet     bool
 	leaseSet    bool
 	leaseMillis scripts.Millis // the same as lease
 }
@@ -75,6 +77,17 @@ func WithFixedLease(d time.Duration) Option {
 // WithMaxHold bounds how long a lock may be held, at most a year. At the bound the lock is
 // released, and its context ends with [ErrLost] (default 0: no bound).
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
+
+// WithWait bounds how long [Locker.Lock] and [Locker.Do] wait. They keep their turn until then, and
+// the context that they are given goes on being the parent of the lock's context: so the bound ends
+// the waiting alone, and a deadline of the context the work as well (default: no bound). d must be
+// positive: [Locker.TryLock] is for a single attempt, which WithWait does not bound.
+//
+// The error of a call that gives up is that of a call whose context ends, without the context's
+// error: it wraps [ErrNotAcquired] and the reason of the last attempt.
+func WithWait(d time.Duration) Option {
+	return func(s *settings) { s.wait, s.waitSet = d, true }
+}
 
 // WithDrift sets the part of a lease by which two clocks may differ over its length, from 0 to
 // below 1 (default [clock.DefaultDriftFactor]).
@@ -153,6 +166,8 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("max hold %v is below %v", s.maxHold, minLease)
 	case s.maxHold > maxMaxHold:
 		return bad("max hold %v is above %v", s.maxHold, maxMaxHold)
+	case s.waitSet && s.wait <= 0:
+		return bad("wait %v is not positive: TryLock attempts once, without waiting", s.wait)
 	case s.retry.Min > maxRetry || s.retry.Max > maxRetry:
 		return bad("retry times %v and %v are not both at most %v", s.retry.Min, s.retry.Max, maxRetry)
 	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min:

@@ -268,6 +268,20 @@ func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
 	}
 }
 
+// bounded returns a context that ends as the caller's does, or before, by WithWait. The caller
+// calls stop when the waiting is over.
+func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
+	if !set.waitSet {
+		return ctx, func() {}
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	timer := c.clock.AfterFunc(set.wait, func() { cancel(waitOver(set.wait)) })
+	return &waitContext{inner, ctx}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
 // lock waits in the queue for the names until an attempt acquires them.
 func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (lock *Lock, err error) {
 	c := list.core
@@ -327,7 +341,7 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	last := w.lastError()
 	switch {
 	case last != nil:
-	case slices.Contains(causes, context.DeadlineExceeded): // the first attempt is under way without an answer
+	case isOverdue(causes): // the first attempt is under way without an answer
 		last = w.queue.list.core.unasked(ErrUnavailable)
 	default:
 		last = w.queue.list.core.unasked()
