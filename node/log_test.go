@@ -170,6 +170,30 @@ func TestLogOfReasons(t *testing.T) {
 	})
 }
 
+// A node of a program that gives it no logger says what it finds to the default one, as it is then:
+// what no call returns would be silent else. A server that cannot be identified is told, too.
+func TestTheDefaultLogger(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{}
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+			return nil, redis.Error("ERR section (server) is not supported")
+		}}
+		n := openPool(t, pool, node.WithName("stand-in"))
+		quiet := openPool(t, pool, node.WithName("quiet"), node.WithLogger(slog.New(slog.DiscardHandler)))
+		log.node = n
+		slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+		for _, one := range []*node.Node{n, quiet} {
+			one.Identify(t.Context())
+		}
+		pass(time.Minute)
+		if log.logged("level=WARN", "node down", "node=stand-in", "section (server)") != 1 || log.logged() != 1 {
+			t.Errorf("logged %q", log.all)
+		}
+	})
+}
+
 // A slow logger delays no call, logs the current state, and is not called after Close.
 func TestASlowLogDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -45,7 +45,7 @@ type settings struct {
 	wait     time.Duration // for how long Lock waits, where waitSet
 	drift    float64
 	retry    waiting.Retry
-	logger   *slog.Logger
+	logger   *slog.Logger // nil for the default one
 	hooks    Hooks
 	clock    clock.Clock
 	nodeOpts []node.Option
@@ -54,6 +54,7 @@ type settings struct {
 	newOnly     bool // an option was given that only a new Locker takes
 	random      rand.Source
 
+	loggerSet   bool
 	waitSet     bool
 	leaseSet    bool
 	leaseMillis scripts.Millis // the same as lease
@@ -101,10 +102,13 @@ func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }
 
-// WithLogger logs what no error is returned for: a lock is lost; Lock begins to wait because nodes
-// are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger] logs
-// (default: nothing is logged).
-func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
+// WithLogger logs what no error is returned for: a lock is lost; calls of Lock begin to wait because
+// nodes are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger] logs
+// (default: what [slog.Default] returns when there is something to log). A logger with
+// [slog.DiscardHandler] says nothing.
+func WithLogger(l *slog.Logger) Option {
+	return func(s *settings) { s.logger, s.loggerSet = l, true }
+}
 
 // WithHooks sets functions that are called when a lock is acquired, released or lost.
 func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
@@ -127,9 +131,17 @@ func WithNodeOptions(opts ...node.Option) Option {
 func defaults() settings {
 	return settings{
 		lease: DefaultLease, drift: clock.DefaultDriftFactor,
-		retry:  waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
-		logger: slog.New(slog.DiscardHandler), clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
+		retry: waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
+		clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
 	}
+}
+
+// log returns the logger. A program may set the default one after it has made its Locker.
+func (s *settings) log() *slog.Logger {
+	if s.logger != nil {
+		return s.logger
+	}
+	return slog.Default()
 }
 
 // apply applies options, none of which may be nil.
@@ -176,7 +188,7 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("the clock is nil")
 	case s.random == nil:
 		return bad("the source of randomness is nil")
-	case s.logger == nil:
+	case s.loggerSet && s.logger == nil:
 		return bad("the logger is nil")
 	}
 	return nil
