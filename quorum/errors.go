@@ -22,6 +22,10 @@ var (
 	ErrQuarantined = errors.New("nodes in quarantine")
 	// ErrUnavailable: the reason is nodes that did not answer, or answered with an error.
 	ErrUnavailable = errors.New("nodes unavailable")
+	// ErrPermanent: waiting is in vain, and so is a retry, until the program, its settings or the
+	// servers are changed: too few nodes are without an error that does not pass by itself (see
+	// [node.Error.Permanent]). Errors that wrap [ErrInvalid] or [ErrClosed] wrap it, too.
+	ErrPermanent = errors.New("will not pass by itself")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
 	// ErrNotHeld: this handle was unlocked before, or the handle that acquired the lock was.
@@ -37,7 +41,7 @@ var (
 // Error is a failed operation on a lock. It wraps the sentinels that apply ([ErrNotAcquired] with
 // one of [ErrHeld], [ErrQuarantined] and [ErrUnavailable] as the reason, or [ErrLost]), the
 // context's error where the context ended the operation, and a [*node.Error] for each node that
-// failed.
+// failed. Where waiting is in vain it wraps [ErrPermanent].
 type Error struct {
 	Op    string // "lock", "unlock", "extend", "renew", ...
 	Names []string
@@ -47,6 +51,11 @@ type Error struct {
 	Refused     int // by nodes where another owner holds a name
 	Quarantined int
 	Unknown     int // no answer yet, or an error: the request may have been carried out
+
+	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
+	// does not renew it: until as many as the quorum size do not, where so many have answered. It is
+	// as of their answers; −1 for a key that never expires, 0 when no node has told.
+	Remaining time.Duration
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
@@ -63,6 +72,9 @@ func (e *Error) Error() string {
 	for _, cause := range e.causes {
 		b.WriteString(": " + strings.TrimPrefix(cause.Error(), "quorumlock: "))
 	}
+	if e.nodesRefuse() {
+		b.WriteString(": " + ErrPermanent.Error())
+	}
 	switch {
 	case e.Need == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
 	case e.kept:
@@ -76,6 +88,12 @@ func (e *Error) Error() string {
 			if part.n > 0 {
 				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
 			}
+		}
+		switch {
+		case e.Remaining < 0:
+			b.WriteString("; held without an end")
+		case e.Remaining > 0:
+			fmt.Fprintf(&b, "; held for %v more unless renewed", e.Remaining)
 		}
 		b.WriteByte(')')
 	}
@@ -95,20 +113,29 @@ func (e *Error) Unwrap() []error {
 	if e.Nodes != nil {
 		all = append(all, e.Nodes)
 	}
+	if e.permanent() {
+		all = append(all, ErrPermanent)
+	}
 	return all
 }
 
-// permanent reports whether waiting is in vain: the nodes without a permanent error are fewer than
-// the quorum size.
-func (e *Error) permanent(nodes int) bool {
+// permanent reports whether waiting is in vain.
+func (e *Error) permanent() bool {
 	for _, cause := range e.causes { // but not in e.Nodes: a minority of the nodes may be invalid or closed
-		if errors.Is(cause, ErrInvalid) || errors.Is(cause, ErrClosed) {
+		_, nested := cause.(*Error) // why a lock was lost, with its nodes
+		if !nested && (errors.Is(cause, ErrInvalid) || errors.Is(cause, ErrClosed)) {
 			return true
 		}
 	}
-	if e.Nodes == nil {
+	return e.nodesRefuse()
+}
+
+// nodesRefuse reports whether the nodes without a permanent error are fewer than the quorum size.
+func (e *Error) nodesRefuse() bool {
+	if e.Nodes == nil || e.kept {
 		return false
 	}
+	nodes := e.Granted + e.Refused + e.Quarantined + e.Unknown
 	for _, err := range e.Nodes.Errors {
 		var failed *node.Error
 		if errors.As(err, &failed) && failed.Permanent() {

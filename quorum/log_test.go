@@ -91,7 +91,7 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 		outage := func(logged int) {
 			t.Helper()
 			crashAll(c)
-			for range 5 {
+			for range 10 { // 20 s
 				for _, name := range []string{"a", "b"} {
 					if _, err := l.Lock(t.Context(), name); !errors.Is(err, ErrUnavailable) {
 						t.Error(err)

@@ -319,7 +319,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 		if held != nil {
 			return held, nil
 		}
-		if ctx.Err() != nil || r.err.permanent(len(c.nodes)) {
+		if ctx.Err() != nil || r.err.permanent() {
 			if last := w.lastError(); r.cut && last != nil { // the attempt before found out more
 				return nil, last.forWaiter(names, c.endOfWaiting(ctx))
 			}
