@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testlock"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -112,7 +114,7 @@ type waitContext struct {
 	given context.Context // to Lock
 }
 
-type lockKey struct{}
+type lockKey = testlock.Key
 
 func (c *lockContext) Value(key any) any {
 	if key == (lockKey{}) {
@@ -123,8 +125,28 @@ func (c *lockContext) Value(key any) any {
 
 // innermost returns the handle whose context ctx is, or is derived from; nil for none.
 func innermost(ctx context.Context) *Lock {
-	l, _ := ctx.Value(lockKey{}).(*Lock)
-	return l
+	switch l := ctx.Value(lockKey{}).(type) {
+	case *Lock:
+		return l
+	case *testlock.Lock:
+		return l.Handle(func() any { return newTestLock(l) }).(*Lock)
+	}
+	return nil
+}
+
+// newTestLock returns the handle of a lock that no node has granted: it is over no nodes, so that
+// none must confirm anything.
+func newTestLock(t *testlock.Lock) *Lock {
+	set := defaults()
+	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule{}, closed: make(chan struct{})}
+	h := &hold{
+		core: c, set: &set, owner: scripts.NewOwner("test", 1), names: scriptNames(t.Names), level: 1, phase: held,
+		token: t.Token, deadline: c.clock.Now().Add(maxMaxHold), maxHoldEnd: clock.Never,
+	}
+	h.entry = entry{owner: h, index: -1}
+	h.first = Lock{hold: h, names: t.Names, level: 1, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
+	h.first.scope = lockContext{t.Parent, &h.first}
+	return &h.first
 }
 
 func newHold(c *core, set *settings, names []scripts.Name) *hold {
