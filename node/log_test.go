@@ -190,7 +190,8 @@ func TestTheDefaultLogger(t *testing.T) {
 			one.Identify(t.Context())
 		}
 		pass(time.Minute)
-		if log.logged("level=WARN", "node down", "node=stand-in", "section (server)") != 1 || log.logged("node=quiet") != 0 {
+		told := log.logged("level=WARN", "node down", "node=stand-in", "section (server)")
+		if told != 1 || log.logged("node=quiet") != 0 {
 			t.Errorf("logged %q", log.all)
 		}
 	})

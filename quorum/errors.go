@@ -24,7 +24,8 @@ var (
 	ErrUnavailable = errors.New("nodes unavailable")
 	// ErrPermanent: waiting is in vain, and so is a retry, until the program, its settings or the
 	// servers are changed: too few nodes are without an error that does not pass by itself (see
-	// [node.Error.Permanent]). Errors that wrap [ErrInvalid] or [ErrClosed] wrap it, too.
+	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it, and all that wrap
+	// [ErrInvalid] or [ErrClosed].
 	ErrPermanent = errors.New("will not pass by itself")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
@@ -130,9 +131,10 @@ func (e *Error) permanent() bool {
 	return e.nodesRefuse()
 }
 
-// nodesRefuse reports whether the nodes without a permanent error are fewer than the quorum size.
+// nodesRefuse reports whether, of an attempt, the nodes without a permanent error are fewer than the
+// quorum size.
 func (e *Error) nodesRefuse() bool {
-	if e.Nodes == nil || e.kept {
+	if e.Need == 0 || e.Nodes == nil || e.kept {
 		return false
 	}
 	nodes := e.Granted + e.Refused + e.Quarantined + e.Unknown

@@ -42,14 +42,17 @@ func TestPermanentErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wrong, gone := redis.Error("WRONGPASS invalid username-password pair"), errors.New("no route")
 		l := lockerWithout(t, wrong, wrong, gone)
-		for what, lock := range map[string]func(context.Context, ...string) (*Lock, error){"Lock": l.Lock, "TryLock": l.TryLock} {
+		for what, lock := range map[string]func(context.Context, ...string) (*Lock, error){
+			"Lock": l.Lock, "TryLock": l.TryLock,
+		} {
 			_, err := lock(t.Context(), "a")
 			if !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrUnavailable) ||
 				strings.Count(err.Error(), ErrPermanent.Error()) != 1 {
 				t.Errorf("%s with a wrong password: %v", what, err)
 			}
 		}
-		if _, err := lockerWithout(t, wrong, gone, gone).TryLock(t.Context(), "a"); err == nil || errors.Is(err, ErrPermanent) {
+		_, err := lockerWithout(t, wrong, gone, gone).TryLock(t.Context(), "a")
+		if err == nil || errors.Is(err, ErrPermanent) {
 			t.Errorf("a wrong password for one of three: %v", err)
 		}
 		_, mixed := l.Lock(t.Context())
@@ -62,12 +65,13 @@ func TestPermanentErrors(t *testing.T) {
 			}
 		}
 	})
-	// What ended a lock says nothing of the next one.
+	// What ended a lock says nothing of the next one, nor does an Unlock that one node refuses.
 	refusing := multierror.Append(nil, &node.Error{Err: node.ErrReplica}, &node.Error{Err: node.ErrInvalid})
 	reason := &Error{Need: 2, Unknown: 2, Granted: 1, kept: true, Nodes: refusing, causes: []error{ErrLost}}
-	for _, lost := range []error{reason, &Error{Op: "unlock", causes: []error{reason}}} {
-		if errors.Is(lost, ErrPermanent) {
-			t.Errorf("a lock that is lost: %v", lost)
+	unlock := &Error{Op: "unlock", Nodes: multierror.Append(nil, &node.Error{Err: node.ErrReplica})}
+	for _, err := range []error{reason, &Error{Op: "unlock", causes: []error{reason}}, unlock} {
+		if errors.Is(err, ErrPermanent) || strings.Contains(err.Error(), ErrPermanent.Error()) {
+			t.Errorf("the end of a lock: %v", err)
 		}
 	}
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -145,7 +149,8 @@ func TestAnotherClientsLockIsTold(t *testing.T) {
 			m.Set("a", "a random value, as redsync sets it")
 		}
 		_, err := l.Lock(t.Context(), "a")
-		if !errors.Is(err, ErrPermanent) || !strings.Contains(err.Error(), "another client's lock, redsync's perhaps, is at this key") {
+		const sentence = "another client's lock, redsync's perhaps, is at this key"
+		if !errors.Is(err, ErrPermanent) || !strings.Contains(err.Error(), sentence) {
 			t.Error(err)
 		}
 	})
@@ -170,7 +175,8 @@ func TestUnlockOnAnEndedContext(t *testing.T) {
 
 		held = c.lock(l, "a")
 		crashAll(c)
-		if err = held.Unlock(t.Context()); !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "release sent") {
+		err = held.Unlock(t.Context())
+		if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "release sent") {
 			t.Errorf("too few nodes: %v", err)
 		}
 		startAll(c)

@@ -34,7 +34,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 		return nil, err
 	}
 	nodeOpts := set.nodeOpts
-	if set.logger != nil { // else it is the default one, which nodes have, too; assemble refuses one that was set to nil
+	if set.logger != nil { // else it is the nodes' default, too; assemble refuses a nil one
 		nodeOpts = append([]node.Option{node.WithLogger(set.logger)}, nodeOpts...)
 	}
 	var nodes []*node.Node

@@ -166,7 +166,8 @@ func TestWaitAndTheCallersContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), boundedWait/2)
 		defer cancel()
 		_, err := l.Lock(ctx, "a")
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrHeld) || strings.Contains(err.Error(), "gave up") {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrHeld) ||
+			strings.Contains(err.Error(), "gave up") {
 			t.Errorf("the context has ended: %v", err)
 		}
 		c.unlock(held)

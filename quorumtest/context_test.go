@@ -20,7 +20,8 @@ func statement(ctx context.Context) string {
 	if !ok {
 		return "not locked"
 	}
-	return fmt.Sprintf("UPDATE invoices SET state = 'paid', token = %[1]d WHERE id = 42 AND token <= %[1]d", lock.Token())
+	const update = "UPDATE invoices SET state = 'paid', token = %[1]d WHERE id = 42 AND token <= %[1]d"
+	return fmt.Sprintf(update, lock.Token())
 }
 
 func ExampleContextWithToken() {
