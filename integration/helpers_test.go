@@ -6,6 +6,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -33,7 +34,9 @@ const childRole = "QUORUMLOCK_TEST_CHILD"
 // children are what a copy of the test binary can do: each returns the exit code.
 var children = map[string]func() int{"holder": holderProcess, "contender": contenderProcess}
 
+// TestMain silences the default logger: masters die all the time.
 func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	if child := children[os.Getenv(childRole)]; child != nil {
 		os.Exit(child())
 	}

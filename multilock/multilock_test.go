@@ -3,6 +3,7 @@ package multilock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -29,7 +30,8 @@ func TestHoldsByAllAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fleet.Stop()
-	locker, err := multilock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()))
+	locker, err := multilock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()),
+		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,13 @@ type Error struct {
 	Err  error
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("node %s: %s: %v", e.Node, e.Op, e.Err) }
+func (e *Error) Error() string {
+	text := fmt.Sprintf("node %s: %s: %v", e.Node, e.Op, e.Err)
+	if redisconn.HasCode(e.Err, "WRONGTYPE") && e.Op != "connect" { // there it is the marker
+		text += " (another client's lock, redsync's perhaps, is at this key)"
+	}
+	return text
+}
 
 func (e *Error) Unwrap() error { return e.Err }
 

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -55,7 +54,7 @@ func (f *info) read(text string) {
 func (f *info) refuse() error {
 	switch {
 	case f.runID == "":
-		return errors.New("INFO server has no run_id: the server cannot be identified")
+		return fmt.Errorf("%w: INFO server has no run_id: the server cannot be identified", ErrInvalid)
 	case f.role != "" && f.role != "master":
 		return ErrReplica
 	case f.clustered:

@@ -22,7 +22,7 @@ const (
 // stateLog logs a node's changes of state. The user's logger runs in a goroutine, which lives while
 // there is something to log: a logger may block, or call back.
 type stateLog struct {
-	logger   *slog.Logger
+	logger   *slog.Logger // nil for slog.Default, as it is then
 	name     func() string
 	lifetime context.Context // of the node
 
@@ -100,8 +100,16 @@ func (l *stateLog) NotLetIn(list *scripts.List, marker scripts.Refusal) {
 	}
 }
 
+// currentLogger returns the logger. A program may set the default one after it has opened its nodes.
+func (l *stateLog) currentLogger() *slog.Logger {
+	if l.logger != nil {
+		return l.logger
+	}
+	return slog.Default()
+}
+
 func (l *stateLog) startLocked() {
-	if l.running != nil || l.logger.Handler() == slog.DiscardHandler || l.lifetime.Err() != nil {
+	if l.running != nil || l.currentLogger().Handler() == slog.DiscardHandler || l.lifetime.Err() != nil {
 		return
 	}
 	if line := l.nextLineLocked(); line != nil {
@@ -119,7 +127,7 @@ func (l *stateLog) run(line func(*slog.Logger)) {
 		l.startLocked()
 	}()
 	for line != nil && l.lifetime.Err() == nil {
-		line(l.logger.With("node", l.name()))
+		line(l.currentLogger().With("node", l.name()))
 		l.mu.Lock()
 		line = l.nextLineLocked()
 		l.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// lines is a log that calls the node while it writes.
+// lines is a log that calls the node while it writes, where there is one.
 type lines struct {
 	node *node.Node
 
@@ -31,9 +31,11 @@ type lines struct {
 }
 
 func (l *lines) Write(line []byte) (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	l.node.Identify(ctx)
+	if l.node != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		l.node.Identify(ctx)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, string(line))
@@ -166,6 +168,31 @@ func TestLogOfReasons(t *testing.T) {
 		changed.Store(2)
 		pass(time.Minute)
 		if log.logged("node refused, which will not pass by itself", "WRONGPASS") != 1 {
+			t.Errorf("logged %q", log.all)
+		}
+	})
+}
+
+// A node of a program that gives it no logger says what it finds to the default one, as it is then:
+// what no call returns would be silent else. A server that cannot be identified is told, too.
+func TestTheDefaultLogger(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	// Nodes of other tests may log here, too, and must not call a node in this bubble.
+	log := &lines{}
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+			return nil, redis.Error("ERR section (server) is not supported")
+		}}
+		n := openPool(t, pool, node.WithName("stand-in"))
+		quiet := openPool(t, pool, node.WithName("quiet"), node.WithLogger(slog.New(slog.DiscardHandler)))
+		for _, one := range []*node.Node{n, quiet} {
+			one.Identify(t.Context())
+		}
+		pass(time.Minute)
+		told := log.logged("level=WARN", "node down", "node=stand-in", "section (server)")
+		if told != 1 || log.logged("node=quiet") != 0 {
 			t.Errorf("logged %q", log.all)
 		}
 	})

@@ -3,6 +3,7 @@ package node_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,11 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain silences the default logger: the log of a test that wants one is set by it.
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	timeout = 400 * time.Millisecond // of the nodes in these tests

@@ -26,7 +26,8 @@ type options struct {
 	name         string
 	tls          *tls.Config
 	random       rand.Source
-	logger       *slog.Logger
+	logger       *slog.Logger // nil for the default one
+	loggerSet    bool
 }
 
 // Option configures a [Node].
@@ -63,9 +64,12 @@ func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 func WithRand(s rand.Source) Option { return func(o *options) { o.random = s } }
 
 // WithLogger logs the node's changes of state as calls discover them: the node is down or refused,
-// and why; it answers again; it is in quarantine; the server refuses a release (default: nothing is
-// logged).
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+// and why; it answers again; it is in quarantine; the server refuses a release (default: what
+// [slog.Default] returns when there is something to log). A logger with [slog.DiscardHandler] says
+// nothing.
+func WithLogger(l *slog.Logger) Option {
+	return func(o *options) { o.logger, o.loggerSet = l, true }
+}
 
 // runtimeSource is the source of math/rand/v2's top-level functions.
 type runtimeSource struct{}
@@ -78,7 +82,6 @@ func newOptions(opts []Option) (options, error) {
 		maxLease: DefaultMaxLease,
 		conns:    1,
 		random:   runtimeSource{},
-		logger:   slog.New(slog.DiscardHandler),
 	}
 	for i, opt := range opts {
 		if opt == nil {
@@ -101,7 +104,7 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("the name has %d bytes, more than %d", len(o.name), maxName)
 	case o.random == nil:
 		return o, invalidf("the source of randomness is nil")
-	case o.logger == nil:
+	case o.loggerSet && o.logger == nil:
 		return o, invalidf("the logger is nil")
 	}
 	return o, nil

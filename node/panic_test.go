@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"runtime"
@@ -30,7 +31,7 @@ func (q quitter) Handle(_ context.Context, r slog.Record) error {
 // Close.
 func TestLogThatEndsItsGoroutine(t *testing.T) {
 	const timeout = 10 * time.Second
-	log := quitter{slog.Default().Handler(), make(chan string, 10)}
+	log := quitter{slog.NewTextHandler(io.Discard, nil), make(chan string, 10)}
 	synctest.Test(t, func(t *testing.T) {
 		x := &pipeServer{serve: func(c net.Conn) { c.Close() }}
 		x.pool = &redis.Pool{MaxIdle: 1, DialContext: x.dial}

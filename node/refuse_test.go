@@ -1,9 +1,12 @@
 package node_test
 
 import (
+	"bufio"
 	"errors"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -199,4 +202,34 @@ func TestTransientErrorsAreNotPermanent(t *testing.T) {
 	if down.Permanent() {
 		t.Error("a timeout is permanent")
 	}
+}
+
+// A server that answers INFO without a run id will not have one later: a call must not wait for that.
+func TestAServerWithoutARunIDIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &pipeServer{serve: func(c net.Conn) {
+			in, replies := bufio.NewReader(c), ""
+			for {
+				args, err := readCommand(in)
+				if err != nil {
+					return
+				}
+				reply, ok := greeting(args)
+				if args[0] == "INFO" || !ok {
+					reply = bulk("redis_version:7.0.0\r\n")
+				}
+				if replies += reply; in.Buffered() == 0 { // the client does not read while it writes
+					c.Write([]byte(replies))
+					replies = ""
+				}
+			}
+		}}
+		pool := &redis.Pool{DialContext: x.dial}
+		defer pool.Close()
+		n := openPool(t, pool)
+		refuses(t, n, node.ErrInvalid)
+		must(t, n.Close())
+		x.kill()
+		x.serving.Wait()
+	})
 }

@@ -122,8 +122,8 @@ func (a *attempt) undo(ctx context.Context) *Error {
 	case <-certain.decided:
 	case <-ctx.Done():
 	}
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		err.causes = append(err.causes, contextError(ctx)...)
+	if ended := contextError(ctx); ended != nil && !errors.Is(err, ended[0]) {
+		err.causes = append(err.causes, ended...)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/node"
@@ -24,6 +25,11 @@ var (
 	// ErrMembership: the reason is masters that let in clients with another list of masters than this
 	// client's. The errors of the nodes have both lists.
 	ErrMembership = node.ErrMembership
+	// ErrPermanent: waiting is in vain, and so is a retry, until the program, its settings or the
+	// servers are changed: too few nodes are without an error that does not pass by itself (see
+	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it, and all that wrap
+	// [ErrInvalid] or [ErrClosed].
+	ErrPermanent = errors.New("will not pass by itself")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
 	// ErrNotHeld: this handle was unlocked before, or the handle that acquired the lock was.
@@ -39,7 +45,7 @@ var (
 // Error is a failed operation on a lock. It wraps the sentinels that apply ([ErrNotAcquired] with
 // one of [ErrHeld], [ErrQuarantined] and [ErrUnavailable] as the reason, or [ErrLost]), the
 // context's error where the context ended the operation, and a [*node.Error] for each node that
-// failed.
+// failed. Where waiting is in vain it wraps [ErrPermanent].
 type Error struct {
 	Op    string // "lock", "unlock", "extend", "renew", ...
 	Names []string
@@ -49,6 +55,11 @@ type Error struct {
 	Refused     int // by nodes where another owner holds a name
 	Quarantined int
 	Unknown     int // no answer yet, or an error: the request may have been carried out
+
+	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
+	// does not renew it: until as many as the quorum size do not, where so many have answered. It is
+	// as of their answers; −1 for a key that never expires, 0 when no node has told.
+	Remaining time.Duration
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
@@ -65,6 +76,9 @@ func (e *Error) Error() string {
 	for _, cause := range e.causes {
 		b.WriteString(": " + strings.TrimPrefix(cause.Error(), "quorumlock: "))
 	}
+	if e.nodesRefuse() {
+		b.WriteString(": " + ErrPermanent.Error())
+	}
 	switch {
 	case e.Need == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
 	case e.kept:
@@ -78,6 +92,12 @@ func (e *Error) Error() string {
 			if part.n > 0 {
 				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
 			}
+		}
+		switch {
+		case e.Remaining < 0:
+			b.WriteString("; held without an end")
+		case e.Remaining > 0:
+			fmt.Fprintf(&b, "; held for %v more unless renewed", e.Remaining)
 		}
 		b.WriteByte(')')
 	}
@@ -97,20 +117,30 @@ func (e *Error) Unwrap() []error {
 	if e.Nodes != nil {
 		all = append(all, e.Nodes)
 	}
+	if e.permanent() {
+		all = append(all, ErrPermanent)
+	}
 	return all
 }
 
-// permanent reports whether waiting is in vain: the nodes without a permanent error are fewer than
-// the quorum size.
-func (e *Error) permanent(nodes int) bool {
+// permanent reports whether waiting is in vain.
+func (e *Error) permanent() bool {
 	for _, cause := range e.causes { // but not in e.Nodes: a minority of the nodes may be invalid or closed
-		if errors.Is(cause, ErrInvalid) || errors.Is(cause, ErrClosed) {
+		_, nested := cause.(*Error) // why a lock was lost, with its nodes
+		if !nested && (errors.Is(cause, ErrInvalid) || errors.Is(cause, ErrClosed)) {
 			return true
 		}
 	}
-	if e.Nodes == nil {
+	return e.nodesRefuse()
+}
+
+// nodesRefuse reports whether, of an attempt, the nodes without a permanent error are fewer than the
+// quorum size.
+func (e *Error) nodesRefuse() bool {
+	if e.Need == 0 || e.Nodes == nil || e.kept {
 		return false
 	}
+	nodes := e.Granted + e.Refused + e.Quarantined + e.Unknown
 	for _, err := range e.Nodes.Errors {
 		var failed *node.Error
 		if errors.As(err, &failed) && failed.Permanent() {
@@ -154,15 +184,35 @@ type detail string
 
 func (d detail) Error() string { return string(d) }
 
+// waitOver is the cause with which [WithWait] ends the context that bounds the waiting. It is no
+// context's error: the caller's own context goes on.
+type waitOver time.Duration
+
+func (d waitOver) Error() string { return fmt.Sprintf("gave up after %v", time.Duration(d)) }
+
 // contextError returns what the context's end adds to an error: ctx.Err(), and the cause where it
-// is another. It returns nil while the context goes on.
+// is another; or the waitOver alone. It returns nil while the context goes on.
 func contextError(ctx context.Context) []error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil {
 		return nil
 	}
+	if over, ok := cause.(waitOver); ok {
+		return []error{over}
+	}
 	if cause == nil || cause == err {
 		return []error{err}
 	}
 	return []error{err, cause}
+}
+
+// isOverdue reports whether one of the causes is the end of a time, by which the nodes had not
+// answered.
+func isOverdue(causes []error) bool {
+	for _, cause := range causes {
+		if _, over := cause.(waitOver); over || cause == context.DeadlineExceeded {
+			return true
+		}
+	}
+	return false
 }

@@ -3,6 +3,9 @@ package quorum
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/node"
@@ -11,15 +14,16 @@ import (
 // failureLocked returns why the attempt failed.
 func (a *attempt) failureLocked(ctx context.Context) *Error {
 	e := a.errorLocked()
+	ended := contextError(ctx)
 	switch {
-	case ctx.Err() != nil:
-		e.causes = append(e.causes, contextError(ctx)...)
+	case ended != nil:
+		e.causes = append(e.causes, ended...)
 	case a.hold.core.isClosed() && a.cause != ErrClosed:
 		e.causes = append(e.causes, ErrClosed)
 	}
 	var failed *node.Error
 	switch {
-	case a.verdict == won && ctx.Err() != nil: // the quorum was reached too late for the caller
+	case a.verdict == won && ended != nil: // the quorum was reached too late for the caller
 	case errors.As(a.cause, &failed): // the token could not be written back
 		e.causes = append(e.causes, ErrUnavailable)
 		e.Nodes = multierror.Append(e.Nodes, a.cause)
@@ -27,8 +31,11 @@ func (a *attempt) failureLocked(ctx context.Context) *Error {
 		e.causes = append(e.causes, a.cause)
 	case a.verdict == won: // the quorum was reached, but the Locker was closed
 	case a.isDecided():
-		e.causes = append(e.causes, a.blockingReason())
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		reason := a.blockingReason()
+		if e.causes = append(e.causes, reason); reason == ErrHeld {
+			e.Remaining = a.remaining()
+		}
+	case isOverdue(ended):
 		e.causes = append(e.causes, ErrUnavailable)
 	}
 	return e
@@ -49,6 +56,31 @@ func (a *attempt) errorLocked() *Error {
 		}
 	}
 	return e
+}
+
+// remaining returns for how long the nodes that refused keep the lock by their answers, until as many
+// as the quorum size can grant; −1 for ever. An attempt that probes first may know of one node only.
+func (a *attempt) remaining() time.Duration {
+	const forever = time.Duration(math.MaxInt64)
+	waits := make([]time.Duration, 0, len(a.answers))
+	for i := range a.answers {
+		switch n := &a.answers[i]; {
+		case n.outcome == granted:
+			waits = append(waits, 0)
+		case n.outcome == refused && n.wait < 0:
+			waits = append(waits, forever)
+		case n.outcome == refused:
+			waits = append(waits, n.wait)
+		}
+	}
+	if len(waits) == 0 {
+		return 0
+	}
+	slices.Sort(waits)
+	if left := waits[min(a.hold.core.need, len(waits))-1]; left != forever {
+		return left
+	}
+	return -1
 }
 
 // blockingReason returns the sentinel for what keeps the quorum from being reached: held,

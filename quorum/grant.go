@@ -20,9 +20,12 @@ const (
 )
 
 var (
-	errForgotten = errors.New("the node had forgotten the lock")
-	errTaken     = errors.New("the node had given the lock to another")
-	errMarker    = errors.New("the node's marker changes under us")
+	// A node cannot tell these apart for a renewal.
+	errForgotten = errors.New("the node had forgotten the lock: ForceUnlock or another client deleted it, " +
+		"or the node lost its data")
+	errForced = errors.New("ForceUnlock took the lock away")
+	errTaken  = errors.New("the node had given the lock to another")
+	errMarker = errors.New("the node's marker changes under us")
 )
 
 // readGrant returns the outcome of an acquire: of an attempt, a repair or a re-entry. The error is
@@ -68,7 +71,11 @@ func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
 	case refused:
 		h.denyLocked(v)
 		v.forgot = true // the other owner's attempt may fail: a repair should go out soon
-		err = h.core.nodeError(v.node, "acquire", errTaken)
+		why := errTaken
+		if r.Reply.Acquire.Outcome == scripts.Released && h.phase == held { // it has released nothing itself
+			why = errForced
+		}
+		err = h.core.nodeError(v.node, "acquire", why)
 	case quarantined:
 		h.denyLocked(v)
 		v.forgot = false

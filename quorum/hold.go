@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testlock"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -90,8 +92,11 @@ func (l *Lock) setNames(names []string) {
 	l.names = append(l.one[:0], names...)
 }
 
-// begin makes the lock's context.
+// begin makes the lock's context, from the context given to Lock.
 func (l *Lock) begin(parent context.Context) {
+	if waiting, ok := parent.(*waitContext); ok {
+		parent = waiting.given
+	}
 	l.scope = lockContext{parent, l}
 	l.ctx, l.cancel = context.WithCancelCause(&l.scope)
 }
@@ -103,7 +108,14 @@ type lockContext struct {
 	lock *Lock
 }
 
-type lockKey struct{}
+// waitContext bounds the waiting of a call of Lock by WithWait. It is not the parent of the lock's
+// context: the bound does not end the work.
+type waitContext struct {
+	context.Context
+	given context.Context // to Lock
+}
+
+type lockKey = testlock.Key
 
 func (c *lockContext) Value(key any) any {
 	if key == (lockKey{}) {
@@ -114,8 +126,28 @@ func (c *lockContext) Value(key any) any {
 
 // innermost returns the handle whose context ctx is, or is derived from; nil for none.
 func innermost(ctx context.Context) *Lock {
-	l, _ := ctx.Value(lockKey{}).(*Lock)
-	return l
+	switch l := ctx.Value(lockKey{}).(type) {
+	case *Lock:
+		return l
+	case *testlock.Lock:
+		return l.Handle(func() any { return newTestLock(l) }).(*Lock)
+	}
+	return nil
+}
+
+// newTestLock returns the handle of a lock that no node has granted: it is over no nodes, so that
+// none must confirm anything.
+func newTestLock(t *testlock.Lock) *Lock {
+	set := defaults()
+	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule{}, closed: make(chan struct{})}
+	h := &hold{
+		core: c, set: &set, owner: scripts.NewOwner("test", 1), names: scriptNames(t.Names), level: 1, phase: held,
+		token: t.Token, deadline: c.clock.Now().Add(maxMaxHold), maxHoldEnd: clock.Never,
+	}
+	h.entry = entry{owner: h, index: -1}
+	h.first = Lock{hold: h, names: t.Names, level: 1, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
+	h.first.scope = lockContext{t.Parent, &h.first}
+	return &h.first
 }
 
 func newHold(c *core, set *settings, names []scripts.Name) *hold {

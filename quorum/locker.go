@@ -33,7 +33,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 		return nil, err
 	}
 	nodeOpts := set.nodeOpts
-	if set.logger != nil { // assemble refuses a nil logger
+	if set.logger != nil { // else it is the nodes' default, too; assemble refuses a nil one
 		nodeOpts = append([]node.Option{node.WithLogger(set.logger)}, nodeOpts...)
 	}
 	var nodes []*node.Node
@@ -181,10 +181,23 @@ func (l *Locker) With(opts ...Option) *Locker {
 	return &Locker{core: l.core, waitlist: l.waitlist, set: &set, bad: bad}
 }
 
-// Lock waits until it holds all the names, or ctx ends. The lock is held until [Lock.Unlock], and
-// renewed in the background unless the lease is fixed. ctx is also the parent of the lock's
-// context, so it should span the work, not only the waiting: when ctx ends the lock's context ends,
-// but the lock is held, and renewed, until Unlock.
+// ID returns the Locker's UUID, with which its owners' ids begin (see [Lock.Owner]). The Lockers that
+// [Locker.With] makes of it have the same.
+func (l *Locker) ID() string { return l.core.uuid }
+
+// Nodes returns the names of the nodes, in the Locker's order (see [node.Node.Name]).
+func (l *Locker) Nodes() []string {
+	names := make([]string, len(l.core.nodes))
+	for i, n := range l.core.nodes {
+		names[i] = n.Name()
+	}
+	return names
+}
+
+// Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. The
+// lock is held until [Lock.Unlock], and renewed in the background unless the lease is fixed. ctx is
+// also the parent of the lock's context, so it should span the work, not only the waiting: when ctx
+// ends the lock's context ends, but the lock is held, and renewed, until Unlock.
 //
 // With the context of a held lock, Lock enters that lock again if all the names are its names. It
 // locks other names afresh, and returns [ErrInvalid] for a mix. So a goroutine that should wait for
@@ -196,16 +209,19 @@ func (l *Locker) With(opts ...Option) *Locker {
 // attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
 // error. At once Lock returns ErrInvalid for names that cannot be locked, [ErrClosed], and the
 // [*node.Error] of each node when waiting is in vain, because too few nodes are without an error
-// that does not pass by itself (a wrong password, a key of another type at the name).
+// that does not pass by itself (a wrong password, a key of another type at the name). These three
+// wrap [ErrPermanent]: do not try them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.prepare(ctx, "lock", names)
 	if err != nil {
 		return nil, err
 	}
+	until, stop := l.core.bounded(ctx, l.set)
+	defer stop()
 	if within != nil {
-		return within.enter(ctx, l.set, names)
+		return within.enter(until, l.set, names)
 	}
-	lock, err := l.waitlist.lock(ctx, l.set, names)
+	lock, err := l.waitlist.lock(until, l.set, names)
 	if err != nil {
 		return nil, err
 	}
@@ -245,8 +261,9 @@ func (l *Locker) runAcquiredHook(lock *Lock) *Lock {
 }
 
 // Do runs fn with the lock's context while it holds the names. The context ends when the lock can
-// no longer be trusted. Do returns the error of Lock, or those of fn and Unlock joined: an error
-// that wraps [ErrLost] says that the lock was lost before fn returned.
+// no longer be trusted. [FromContext] finds the [Lock] in it by any of the names, for its token, say;
+// so do the functions that fn calls. Do returns the error of Lock, or those of fn and Unlock joined:
+// an error that wraps [ErrLost] says that the lock was lost before fn returned.
 func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, names ...string) (err error) {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {

@@ -42,9 +42,10 @@ type settings struct {
 	lease    time.Duration
 	fixed    bool // never renewed
 	maxHold  time.Duration
+	wait     time.Duration // for how long Lock waits, where waitSet
 	drift    float64
 	retry    waiting.Retry
-	logger   *slog.Logger
+	logger   *slog.Logger // nil for the default one
 	hooks    Hooks
 	clock    clock.Clock
 	nodeOpts []node.Option
@@ -53,6 +54,8 @@ type settings struct {
 	newOnly     bool // an option was given that only a new Locker takes
 	random      rand.Source
 
+	loggerSet   bool
+	waitSet     bool
 	leaseSet    bool
 	leaseMillis scripts.Millis // the same as lease
 }
@@ -76,6 +79,17 @@ func WithFixedLease(d time.Duration) Option {
 // released, and its context ends with [ErrLost] (default 0: no bound).
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
 
+// WithWait bounds how long [Locker.Lock] and [Locker.Do] wait. They keep their turn until then, and
+// the context that they are given goes on being the parent of the lock's context: so the bound ends
+// the waiting alone, and a deadline of the context the work as well (default: no bound). d must be
+// positive: [Locker.TryLock] is for a single attempt, which WithWait does not bound.
+//
+// The error of a call that gives up is that of a call whose context ends, without the context's
+// error: it wraps [ErrNotAcquired] and the reason of the last attempt.
+func WithWait(d time.Duration) Option {
+	return func(s *settings) { s.wait, s.waitSet = d, true }
+}
+
 // WithDrift sets the part of a lease by which two clocks may differ over its length, from 0 to
 // below 1 (default [clock.DefaultDriftFactor]).
 func WithDrift(factor float64) Option { return func(s *settings) { s.drift = factor } }
@@ -88,10 +102,13 @@ func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }
 
-// WithLogger logs what no error is returned for: a lock is lost; Lock begins to wait because nodes
-// are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger] logs
-// (default: nothing is logged).
-func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
+// WithLogger logs what no error is returned for: a lock is lost; calls of Lock begin to wait because
+// nodes are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger] logs
+// (default: what [slog.Default] returns when there is something to log). A logger with
+// [slog.DiscardHandler] says nothing.
+func WithLogger(l *slog.Logger) Option {
+	return func(s *settings) { s.logger, s.loggerSet = l, true }
+}
 
 // WithHooks sets functions that are called when a lock is acquired, released or lost.
 func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
@@ -114,9 +131,17 @@ func WithNodeOptions(opts ...node.Option) Option {
 func defaults() settings {
 	return settings{
 		lease: DefaultLease, drift: clock.DefaultDriftFactor,
-		retry:  waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
-		logger: slog.New(slog.DiscardHandler), clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
+		retry: waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
+		clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
 	}
+}
+
+// log returns the logger. A program may set the default one after it has made its Locker.
+func (s *settings) log() *slog.Logger {
+	if s.logger != nil {
+		return s.logger
+	}
+	return slog.Default()
 }
 
 // apply applies options, none of which may be nil.
@@ -153,6 +178,8 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("max hold %v is below %v", s.maxHold, minLease)
 	case s.maxHold > maxMaxHold:
 		return bad("max hold %v is above %v", s.maxHold, maxMaxHold)
+	case s.waitSet && s.wait <= 0:
+		return bad("wait %v is not positive: TryLock attempts once, without waiting", s.wait)
 	case s.retry.Min > maxRetry || s.retry.Max > maxRetry:
 		return bad("retry times %v and %v are not both at most %v", s.retry.Min, s.retry.Max, maxRetry)
 	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min:
@@ -161,7 +188,7 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("the clock is nil")
 	case s.random == nil:
 		return bad("the source of randomness is nil")
-	case s.logger == nil:
+	case s.loggerSet && s.logger == nil:
 		return bad("the logger is nil")
 	}
 	return nil

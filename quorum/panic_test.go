@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -202,7 +203,7 @@ func TestHookLostThatEndsItsGoroutine(t *testing.T) {
 func TestLogThatPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		plain := c.process()
-		l := plain.With(WithLogger(slog.New(panickingLog{slog.Default().Handler()})))
+		l := plain.With(WithLogger(slog.New(panickingLog{slog.NewTextHandler(io.Discard, nil)})))
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Nothing)
 		}

@@ -113,7 +113,7 @@ func (c *core) notifyLost(lost []*hold) {
 		for len(lost) > 0 {
 			h := lost[0]
 			lost = lost[1:]
-			h.set.logger.Warn("quorumlock: lock lost",
+			h.set.log().Warn("quorumlock: lock lost",
 				"names", h.first.names, "owner", h.owner.String(), "token", h.token, "error", h.lossReason)
 			if hook := h.set.hooks.Lost; hook != nil {
 				hook(&h.first, h.lossReason)

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"math/bits"
 	"slices"
 )
@@ -13,7 +14,8 @@ import (
 // release when they answer again. Else the error is an [*Error]. It wraps [ErrLost] when the lock
 // had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
 // before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
-// before, and the context's error where it ended the waiting. In each case the handle's context has
+// before, and the context's error where it ended the waiting: then the release is sent, but not
+// confirmed. In each case the handle's context has
 // ended. Once the lock is released, no renewal is sent.
 //
 // ctx may be the lock's own context, or derived from it. Unlock ends that context, which does not
@@ -32,8 +34,13 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		hook(l)
 	}
 	err = l.await(ctx, "unlock", t)
-	if failed, _ := err.(*Error); failed != nil && wasOrphaned {
-		failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
+	if failed, _ := err.(*Error); failed != nil {
+		if !errors.Is(failed, ErrUnavailable) { // then it is the end of ctx
+			failed.causes = slices.Insert(failed.causes, 0, error(detail("release sent, not confirmed")))
+		}
+		if wasOrphaned {
+			failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
+		}
 	}
 	// Without the nodes that should have held it and did not, was there a quorum?
 	if _, denied, _ := t.result(); err == nil && !wasOrphaned && bits.OnesCount64(t.believed&^denied) < h.core.need {

@@ -24,7 +24,15 @@ type waitlist struct {
 	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a
 	// first attempt probes first, since other processes most likely wait for them.
 	contendedUntil [256]clock.Instant
+
+	// saidShort: the last attempt by a call of Lock failed for want of nodes, and the log has said so.
+	saidShort  bool
+	quietUntil clock.Instant // about calls that wait for nodes
 }
+
+// quietFor is for how long the log says no second time that calls wait for nodes: attempts may fail
+// and succeed by turns.
+const quietFor = 10 * time.Second
 
 // contendedFor is how long names count as contended after the last waiter of this process has left
 // their queue.
@@ -169,6 +177,7 @@ func (q *queue) noteRefused(r *attemptResult) {
 func (w *waiter) acquired(lease time.Duration) {
 	w.queue.remove(w, func(q *queue) {
 		q.Acquired(lease, q.list.core.moment())
+		q.list.saidShort = false
 		if !q.Empty() {
 			q.lastError = q.list.core.unasked(ErrHeld)
 		}
@@ -268,6 +277,20 @@ func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
 	}
 }
 
+// bounded returns a context that ends as the caller's does, or before, by WithWait. The caller
+// calls stop when the waiting is over.
+func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
+	if !set.waitSet {
+		return ctx, func() {}
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	timer := c.clock.AfterFunc(set.wait, func() { cancel(waitOver(set.wait)) })
+	return &waitContext{inner, ctx}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
 // lock waits in the queue for the names until an attempt acquires them.
 func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (lock *Lock, err error) {
 	c := list.core
@@ -279,7 +302,6 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 			w.leave()
 		}
 	}()
-	warned := false
 	for {
 		if causes := c.endOfWaiting(ctx); causes != nil {
 			return nil, w.gaveUpError(names, causes)
@@ -297,7 +319,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 		if held != nil {
 			return held, nil
 		}
-		if ctx.Err() != nil || r.err.permanent(len(c.nodes)) {
+		if ctx.Err() != nil || r.err.permanent() {
 			if last := w.lastError(); r.cut && last != nil { // the attempt before found out more
 				return nil, last.forWaiter(names, c.endOfWaiting(ctx))
 			}
@@ -305,11 +327,23 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 		}
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
-		if !warned && !r.Held {
-			warned = true
-			set.logger.Warn("quorumlock: waiting for nodes", "names", names, "error", r.err)
+		if list.noteShort(!r.Held) {
+			set.log().Warn("quorumlock: waiting for nodes", "names", names, "error", r.err)
 		}
 	}
+}
+
+// noteShort notes whether an attempt failed for want of nodes. It reports whether the log should say
+// so: once while that lasts, however many calls wait.
+func (list *waitlist) noteShort(short bool) (say bool) {
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	now := list.core.clock.Now()
+	if say = short && !list.saidShort && !now.Before(list.quietUntil); say {
+		list.quietUntil = now.Add(quietFor)
+	}
+	list.saidShort = short && (say || list.saidShort)
+	return say
 }
 
 // endOfWaiting returns what has ended the waiting, nil for nothing.
@@ -327,7 +361,7 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	last := w.lastError()
 	switch {
 	case last != nil:
-	case slices.Contains(causes, context.DeadlineExceeded): // the first attempt is under way without an answer
+	case isOverdue(causes): // the first attempt is under way without an answer
 		last = w.queue.list.core.unasked(ErrUnavailable)
 	default:
 		last = w.queue.list.core.unasked()

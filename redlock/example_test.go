@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,8 +21,10 @@ func start(opts ...quorum.Option) (*redistest.Fleet, *quorum.Locker) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// New masters wait in quarantine; an example does not want that.
-	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()))
+	// New masters wait in quarantine, and what happens to masters is logged; an example does not
+	// want that.
+	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()),
+		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	locker, err := redlock.Open(masters.URLs(), opts...)
 	if err != nil {
 		log.Fatal(err)

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -32,7 +33,8 @@ func TestHoldsByMajority(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fleet.Stop()
-	locker, err := redlock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()))
+	locker, err := redlock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()),
+		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}

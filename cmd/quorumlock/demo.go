@@ -111,14 +111,15 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 func (d *demo) newWorker(name string) (*worker, error) {
 	w := &worker{name: name}
 	for i, url := range d.fleet.URLs() {
-		n, err := node.Open(url, node.WithName(masterName(i)), node.WithMaxLease(lease), node.WithTimeout(timeout))
+		n, err := node.Open(url, node.WithName(masterName(i)), node.WithMaxLease(lease),
+			node.WithTimeout(timeout), node.WithLogger(silent))
 		if err != nil {
 			return w, err
 		}
 		w.nodes = append(w.nodes, n)
 	}
 	var err error
-	w.locker, err = redlock.New(w.nodes, quorum.WithLease(lease))
+	w.locker, err = redlock.New(w.nodes, quorum.WithLease(lease), quorum.WithLogger(silent))
 	return w, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/quorumlock/quorumlock/node"
 )
+
+// silent is the logger of the command, which itself prints what there is to say.
+var silent = slog.New(slog.DiscardHandler)
 
 // commandLine is the command line of check, admit or members.
 type commandLine struct {
@@ -78,7 +82,7 @@ func parse(command string, args []string, stdout, stderr io.Writer) (line comman
 		if strings.HasPrefix(url, "-") {
 			err = errors.New("flags come before the URLs")
 		} else {
-			n, err = node.Open(url, node.WithMaxLease(*maxLease), node.WithTimeout(*timeout))
+			n, err = node.Open(url, node.WithMaxLease(*maxLease), node.WithTimeout(*timeout), node.WithLogger(silent))
 		}
 		if err != nil {
 			closeAll(line.nodes)

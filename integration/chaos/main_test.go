@@ -11,6 +11,7 @@ package chaos
 import (
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -43,6 +44,7 @@ var lab struct {
 }
 
 func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
 	containers.ReapIfAsked()
 	cleanIfAsked()
 	flag.Parse()

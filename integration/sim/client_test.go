@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -99,7 +100,7 @@ func newClient(m *machine) (*client, error) {
 		pool := &redis.Pool{MaxIdle: p.conns, DialContext: dial}
 		opts := []node.Option{node.WithTimeout(p.timeoutOf(master)), node.WithMaxLease(p.lease),
 			node.WithConns(p.conns), node.WithName(fmt.Sprintf("master%d", master)),
-			node.WithRand(p.source("node", m.id, c.number, master))}
+			node.WithRand(p.source("node", m.id, c.number, master)), node.WithLogger(silent)}
 		if p.noQuarantine {
 			opts = append(opts, node.WithoutQuarantine())
 		}
@@ -115,9 +116,12 @@ func newClient(m *machine) (*client, error) {
 	}
 	var err error
 	c.locker, err = quorum.New(c.nodes, rule, quorum.WithClock(m.clock), quorum.WithLease(p.lease),
-		quorum.WithRetry(p.unit/20, p.unit/3), quorum.WithRand(m.callers))
+		quorum.WithRetry(p.unit/20, p.unit/3), quorum.WithRand(m.callers), quorum.WithLogger(silent))
 	return c, err
 }
+
+// silent is the clients' logger: masters die all the time.
+var silent = slog.New(slog.DiscardHandler)
 
 func (c *client) String() string { return fmt.Sprintf("client%d.%d", c.id, c.number) }
 

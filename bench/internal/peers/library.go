@@ -2,18 +2,22 @@ package peers
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
+// silent is a logger: the bench freezes masters, and no report wants to be told.
+var silent = slog.New(slog.DiscardHandler)
+
 // Library is the library itself, as a user calls it.
 type Library struct{ locker *quorum.Locker }
 
 // OpenLibrary returns a redlock over the masters, with the given options.
 func OpenLibrary(urls []string, opts ...quorum.Option) (*Library, error) {
-	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()))
+	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent))
 	locker, err := redlock.Open(urls, opts...)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func openNodes(urls []string) ([]*node.Node, error) {
 	var nodes []*node.Node
 	for _, url := range urls {
 		// The masters were started just now: they hold no lock.
-		n, err := node.Open(url, node.WithoutQuarantine())
+		n, err := node.Open(url, node.WithoutQuarantine(), node.WithLogger(silent))
 		if err != nil {
 			return nil, errors.Join(err, closeNodes(nodes))
 		}

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -14,7 +15,10 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-func main() { os.Exit(contender.Main(open)) }
+func main() {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
+	os.Exit(contender.Main(open))
+}
 
 // open makes these kinds:
 //

@@ -1,0 +1,34 @@
+// Package quorumlock is the beginning of the documentation of a module that makes one lock out of
+// several independent Redis masters, for services in which two holders at once do real harm. It
+// exports nothing itself.
+//
+//   - [github.com/quorumlock/quorumlock/redlock] makes a lock that holds when a majority of the
+//     masters granted it: the choice in nearly all cases.
+//   - [github.com/quorumlock/quorumlock/multilock] makes a lock that every master must grant.
+//   - [github.com/quorumlock/quorumlock/quorum] has what both return: a Locker, its Locks, the
+//     options and the errors.
+//   - [github.com/quorumlock/quorumlock/node] has one master: its options, and how to bring a pool,
+//     TLS or a dialer of your own.
+//   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
+//   - [github.com/quorumlock/quorumlock/clock] has what quorum.WithClock takes, and a fake for tests.
+//   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the
+//     masters. Its demo shows what a lock survives.
+//
+// The other packages are no API: they may change at any time.
+//
+// # The life of a lock
+//
+// Lock and Do wait until enough masters have granted the lock, TryLock attempts once. A lock is a
+// lease of 30 s that renews itself every 10 s, so a holder that crashes blocks the others for up to
+// its lease. The lock's context ends when the lock can no longer be trusted, by the local clock and
+// without needing a packet. Its fencing token is greater than that of every holder before: a
+// resource that refuses lower tokens than it has seen is safe from a holder that was paused in the
+// middle of a write.
+//
+// New masters, and masters that restarted, grant nothing for 30 s: they may have forgotten what they
+// granted. That, masters that do not answer, and locks that are lost are logged by slog's default
+// logger, unless quorum.WithLogger names another.
+//
+// The repository's README says what is guaranteed and what is not; docs/usage.md has the patterns,
+// the options and the errors; docs/operations.md is for people who run the masters.
+package quorumlock

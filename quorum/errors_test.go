@@ -1,0 +1,252 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// lockerWithout returns a Locker whose nodes cannot connect, each for its reason.
+func lockerWithout(t *testing.T, reasons ...error) *Locker {
+	t.Helper()
+	var nodes []*node.Node
+	for i, reason := range reasons {
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}
+		n, err := node.New(pool, node.WithName(fmt.Sprint("master", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.Close() })
+		nodes = append(nodes, n)
+	}
+	l, err := New(nodes, Majority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// A program that tries again in a loop can tell when that is in vain. One node with such an error is
+// not enough, and what passes by itself is not among them.
+func TestPermanentErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wrong, gone := redis.Error("WRONGPASS invalid username-password pair"), errors.New("no route")
+		l := lockerWithout(t, wrong, wrong, gone)
+		for what, lock := range map[string]func(context.Context, ...string) (*Lock, error){
+			"Lock": l.Lock, "TryLock": l.TryLock,
+		} {
+			_, err := lock(t.Context(), "a")
+			if !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrUnavailable) ||
+				strings.Count(err.Error(), ErrPermanent.Error()) != 1 {
+				t.Errorf("%s with a wrong password: %v", what, err)
+			}
+		}
+		_, err := lockerWithout(t, wrong, gone, gone).TryLock(t.Context(), "a")
+		if err == nil || errors.Is(err, ErrPermanent) {
+			t.Errorf("a wrong password for one of three: %v", err)
+		}
+		_, mixed := l.Lock(t.Context())
+		_, bad := l.With(nil).Lock(t.Context(), "a")
+		l.Close()
+		_, closed := l.Lock(t.Context(), "a")
+		for what, err := range map[string]error{"no names": mixed, "a nil option": bad, "closed": closed} {
+			if !errors.Is(err, ErrPermanent) || strings.Contains(err.Error(), ErrPermanent.Error()) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+	// What ended a lock says nothing of the next one, nor does an Unlock that one node refuses.
+	refusing := multierror.Append(nil, &node.Error{Err: node.ErrReplica}, &node.Error{Err: node.ErrInvalid})
+	reason := &Error{Need: 2, Unknown: 2, Granted: 1, kept: true, Nodes: refusing, causes: []error{ErrLost}}
+	unlock := &Error{Op: "unlock", Nodes: multierror.Append(nil, &node.Error{Err: node.ErrReplica})}
+	for _, err := range []error{reason, &Error{Op: "unlock", causes: []error{reason}}, unlock} {
+		if errors.Is(err, ErrPermanent) || strings.Contains(err.Error(), ErrPermanent.Error()) {
+			t.Errorf("the end of a lock: %v", err)
+		}
+	}
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lock(c.process(), "a")
+		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) || errors.Is(err, ErrPermanent) {
+			t.Errorf("held: %v", err)
+		}
+		c.unlock(held)
+		held = c.lock(l, "a")
+		crashAll(c)
+		<-held.Context().Done()
+		if err := held.Unlock(t.Context()); !errors.Is(err, ErrLost) || errors.Is(err, ErrPermanent) {
+			t.Errorf("lost: %v", err)
+		}
+		startAll(c)
+	})
+}
+
+// An error says for how long the lock stays held if its holder does not renew it.
+func TestRemaining(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithWait(time.Second))
+		held := c.lock(c.process(WithFixedLease(10*time.Second)), "a")
+		time.Sleep(4 * time.Second)
+		var failed *Error
+		_, err := l.TryLock(t.Context(), "a")
+		if !errors.As(err, &failed) || failed.Remaining != 6*time.Second ||
+			!strings.Contains(err.Error(), "held for 6s more unless renewed") {
+			t.Errorf("after 4 s of 10 s: %v", err)
+		}
+		// The waiting takes the refusal of the last attempt, within the second of the wait.
+		_, err = l.Lock(t.Context(), "a")
+		if !errors.As(err, &failed) || failed.Remaining > 6*time.Second || failed.Remaining < 5*time.Second {
+			t.Errorf("Lock, after 5 s of 10 s: %v", err)
+		}
+		c.unlock(held)
+	})
+}
+
+func TestRemainingByTheAnswers(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		outcomes []outcome
+		waits    []time.Duration
+		want     time.Duration
+	}{
+		{[]outcome{refused, refused, unanswered}, []time.Duration{2 * s, 5 * s, 0}, 5 * s},
+		{[]outcome{refused, refused, refused}, []time.Duration{9 * s, 5 * s, 2 * s}, 5 * s}, // one node keeps a leftover
+		{[]outcome{granted, refused, refused}, []time.Duration{0, 5 * s, 7 * s}, 5 * s},
+		{[]outcome{unanswered, refused, unanswered}, []time.Duration{0, 5 * s, 0}, 5 * s}, // the probe node
+		{[]outcome{refused, refused, unanswered}, []time.Duration{-1, 5 * s, 0}, -1},
+		{[]outcome{refused, refused, refused}, []time.Duration{-1, 5 * s, 3 * s}, 5 * s},
+		{[]outcome{quarantined, unknown, unanswered}, []time.Duration{5 * s, 0, 0}, 0},
+	} {
+		a, _ := heldHold(t, s)
+		for i := range a.answers {
+			a.answers[i].outcome, a.answers[i].wait = c.outcomes[i], c.waits[i]
+		}
+		if got := a.remaining(); got != c.want {
+			t.Errorf("%v, %v: %v, want %v", c.outcomes, c.waits, got, c.want)
+		}
+	}
+	forever := &Error{Need: 2, Refused: 2, Remaining: -1}
+	if text := forever.Error(); !strings.Contains(text, "held without an end") {
+		t.Error(text)
+	}
+}
+
+// Another client's lock, of another type, is told in a sentence of its own.
+func TestAnotherClientsLockIsTold(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for _, m := range c.masters {
+			m.Set("a", "a random value, as redsync sets it")
+		}
+		_, err := l.Lock(t.Context(), "a")
+		const sentence = "another client's lock, redsync's perhaps, is at this key"
+		if !errors.Is(err, ErrPermanent) || !strings.Contains(err.Error(), sentence) {
+			t.Error(err)
+		}
+	})
+}
+
+// Unlock on a context that has ended says what it has done.
+func TestUnlockOnAnEndedContext(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		held := c.lock(l, "a")
+		stalled := make(chan struct{})
+		c.stalled.Store(&stalled)
+		err := held.Unlock(ended)
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "release sent, not confirmed") {
+			t.Error(err)
+		}
+		c.stalled.Store(nil)
+		close(stalled)
+		c.wantNothingLeft(l)
+
+		held = c.lock(l, "a")
+		crashAll(c)
+		err = held.Unlock(t.Context())
+		if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "release sent") {
+			t.Errorf("too few nodes: %v", err)
+		}
+		startAll(c)
+	})
+}
+
+// The victim of ForceUnlock is told what happened, as far as the nodes tell it: exactly by a repair
+// or a re-entry, which meet the tombstone, and as one of three possibilities by a renewal.
+func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, operator := c.process(), c.process()
+		for what, find := range map[string]func(held *Lock) string{
+			"re-entry": func(held *Lock) string {
+				if _, err := l.Lock(held.Context(), "a"); err == nil {
+					t.Error("it was entered again")
+				}
+				return "acquire: ForceUnlock took the lock away"
+			},
+			"renewal": func(held *Lock) string { return "ForceUnlock or another client deleted it" },
+		} {
+			held := c.lock(l, "a")
+			if err := operator.ForceUnlock(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			words := find(held)
+			<-held.Context().Done()
+			if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), words) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+// A nil option is refused wherever one is taken.
+func TestNilOptions(t *testing.T) {
+	l := lockerWithout(t, errors.New("none"))
+	for what, open := range map[string]func() error{
+		"Open":              func() error { _, err := Open([]string{"redis://127.0.0.1:1"}, Majority, nil); return err },
+		"New":               func() error { _, err := New(l.core.nodes, Majority, nil); return err },
+		"With, Lock":        func() error { _, err := l.With(nil).Lock(t.Context(), "a"); return err },
+		"With, TryLock":     func() error { _, err := l.With(nil).TryLock(t.Context(), "a"); return err },
+		"With, Do":          func() error { return l.With(nil).Do(t.Context(), nil, "a") },
+		"With, Inspect":     func() error { _, err := l.With(nil).Inspect(t.Context(), "a"); return err },
+		"With, ForceUnlock": func() error { return l.With(nil).ForceUnlock(t.Context(), "a") },
+		"With of With":      func() error { return l.With(nil).With().Do(t.Context(), nil, "a") },
+		"WithNodeOptions": func() error {
+			_, err := Open([]string{"redis://127.0.0.1:1"}, Majority, WithNodeOptions(nil))
+			return err
+		},
+		"node.Open":            func() error { _, err := node.Open("redis://127.0.0.1:1", nil); return err },
+		"node.New":             func() error { _, err := node.New(&redis.Pool{}, nil); return err },
+		"a logger":             func() error { _, err := New(l.core.nodes, Majority, WithLogger(nil)); return err },
+		"a logger of the node": func() error { _, err := node.New(&redis.Pool{}, node.WithLogger(nil)); return err },
+	} {
+		if err := open(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestWhoTheLockerIs(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(), c.process()
+		if got, want := l.Nodes(), []string{"master0", "master1", "master2"}; !slices.Equal(got, want) {
+			t.Errorf("the nodes are %q", got)
+		}
+		held := c.lock(l, "a")
+		if !strings.HasPrefix(held.Owner(), l.ID()+":") || l.With().ID() != l.ID() || other.ID() == l.ID() {
+			t.Errorf("the owner of %q is %q, another's id %q", l.ID(), held.Owner(), other.ID())
+		}
+		c.unlock(held)
+	})
+}

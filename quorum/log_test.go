@@ -1,0 +1,137 @@
+package quorum
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+)
+
+// logLines counts the lines that are logged.
+type logLines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *logLines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(line)
+}
+
+func (l *logLines) count(words string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.all.String(), words)
+}
+
+func (l *logLines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// setDefault makes a log the default logger until the test ends.
+func (l *logLines) setDefault(t *testing.T) {
+	before := slog.Default()
+	slog.SetDefault(l.logger())
+	t.Cleanup(func() { slog.SetDefault(before) })
+}
+
+func crashAll(c *cluster) {
+	for _, m := range c.masters {
+		m.Crash(fakeredis.Nothing)
+	}
+}
+
+func startAll(c *cluster) {
+	for _, m := range c.masters {
+		m.Start()
+	}
+	time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+}
+
+// Without a logger of its own a Locker uses the default one, also when that is set later. What no
+// error tells is not silent: masters that are dead, a lock that is lost.
+func TestTheDefaultLogger(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		quiet := c.process(WithLogger(slog.New(slog.DiscardHandler)))
+		log := &logLines{}
+		log.setDefault(t)
+		c.lock(quiet, "b")
+		held := c.lock(l, "a")
+		crashAll(c)
+		<-held.Context().Done()
+		synctest.Wait()
+		if n := log.count("quorumlock: lock lost"); n != 1 {
+			t.Errorf("the loss was logged %d times", n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		if n := log.count(`level=WARN msg="quorumlock: waiting for nodes"`); n != 1 {
+			t.Errorf("the waiting was logged %d times", n)
+		}
+		startAll(c)
+	})
+}
+
+// Calls that wait for nodes are logged once while that lasts, however many there are, and once more
+// when it happens again.
+func TestTheLogOfWaitingIsShort(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		log := &logLines{}
+		l := c.process(WithLogger(log.logger()), WithWait(time.Second))
+		outage := func(logged int) {
+			t.Helper()
+			crashAll(c)
+			for range 10 { // 20 s
+				for _, name := range []string{"a", "b"} {
+					if _, err := l.Lock(t.Context(), name); !errors.Is(err, ErrUnavailable) {
+						t.Error(err)
+					}
+				}
+			}
+			startAll(c)
+			if n := log.count("waiting for nodes"); n != logged {
+				t.Errorf("logged %d times, want %d", n, logged)
+			}
+			for _, name := range []string{"a", "b"} {
+				c.unlock(c.lock(l, name))
+			}
+		}
+		outage(1)
+		outage(2)
+
+		// Masters that come and go are not logged each time.
+		for range 5 {
+			crashAll(c)
+			l.With(WithWait(10*time.Millisecond)).Lock(t.Context(), "a")
+			for _, m := range c.masters {
+				m.Start()
+			}
+			time.Sleep(time.Second)
+			c.unlock(c.lock(l, "a"))
+		}
+		if n := log.count("waiting for nodes"); n > 3 {
+			t.Errorf("logged %d times in 5 s", n-2)
+		}
+		// A refusal by a holder is no want of nodes, and no reason to log.
+		time.Sleep(quietFor)
+		before := log.count("waiting for nodes")
+		held := c.lock(l, "a")
+		if _, err := l.Lock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
+			t.Error(err)
+		}
+		c.unlock(held)
+		if n := log.count("waiting for nodes"); n != before {
+			t.Errorf("waiting for a holder was logged %d times", n-before)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gaveUp fails the test unless err is that of a call that gave up after the bound, and wraps the
+// reason. The caller's context has not ended, so no error of a context may be there.
+func gaveUp(t *testing.T, err, reason error, after time.Duration) {
+	t.Helper()
+	var failed *Error
+	if !errors.As(err, &failed) || !errors.Is(err, ErrNotAcquired) || !errors.Is(err, reason) {
+		t.Errorf("want ErrNotAcquired and %q: %v", reason, err)
+		return
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("the caller's context goes on: %v", err)
+	}
+	if sentence := "gave up after " + after.String(); strings.Count(err.Error(), sentence) != 1 {
+		t.Errorf("want %q once: %v", sentence, err)
+	}
+}
+
+const boundedWait = 3 * time.Second
+
+// Lock and Do give up at the bound, not before, and leave nothing behind.
+func TestWaitGivesUp(t *testing.T) {
+	for what, call := range map[string]func(ctx context.Context, l *Locker) error{
+		"Lock": func(ctx context.Context, l *Locker) error { _, err := l.Lock(ctx, "a"); return err },
+		"Do": func(ctx context.Context, l *Locker) error {
+			return l.Do(ctx, func(context.Context) error { return errors.New("the function has run") }, "a")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				held := c.lock(c.process(), "a")
+				plain := c.process()
+				l := plain.With(WithWait(boundedWait))
+				began, goroutines := time.Now(), countGoroutines()
+				gaveUp(t, call(t.Context(), l), ErrHeld, boundedWait)
+				if took := time.Since(began); took != boundedWait {
+					t.Errorf("it took %v, want %v", took, boundedWait)
+				}
+				c.unlock(held)
+				time.Sleep(time.Second) // until the connections for messages are closed
+				c.wantNothingLeft(plain)
+				if n := countGoroutines(); n > goroutines {
+					t.Errorf("%d goroutines, %d before", n, goroutines)
+				}
+			})
+		})
+	}
+}
+
+// The bound ends the waiting alone: the lock outlives it, under the context that was given to Lock.
+func TestWaitDoesNotBoundTheWork(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithWait(boundedWait))
+		type key struct{}
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "given"))
+		held := c.lock(c.process(), "a")
+		time.AfterFunc(boundedWait/2, func() { c.unlock(held) })
+		lock, err := l.Lock(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		inner, err := l.Lock(lock.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * boundedWait)
+		for _, one := range []*Lock{lock, inner} {
+			if !one.Valid() || one.Context().Err() != nil || one.Context().Value(key{}) != "given" {
+				t.Errorf("level %d: valid %v, its context: %v", one.Level(), one.Valid(), context.Cause(one.Context()))
+			}
+		}
+		if _, isWait := lock.scope.Context.(*waitContext); isWait {
+			t.Error("the lock's context derives from the one that bounds the waiting")
+		}
+		why := errors.New("why")
+		cancel(why)
+		if got := context.Cause(inner.Context()); got != why {
+			t.Errorf("the cause is %v", got)
+		}
+		c.unlock(lock)
+	})
+}
+
+// An attempt that is under way at the bound is undone, on nodes that answer late, too.
+func TestWaitCutsAnAttempt(t *testing.T) {
+	const short = 300 * time.Millisecond // below a node's timeout
+	inCluster(t, func(t *testing.T, c *cluster) {
+		plain := c.process()
+		l := plain.With(WithWait(short))
+		stalled := make(chan struct{})
+		c.stalled.Store(&stalled)
+		_, err := l.Lock(t.Context(), "a")
+		gaveUp(t, err, ErrUnavailable, short)
+		c.stalled.Store(nil)
+		close(stalled)
+		c.wantNothingLeft(plain)
+
+		// Re-entry waits for the nodes only, and is bounded as well.
+		held := c.lock(l, "a")
+		stalled = make(chan struct{})
+		c.stalled.Store(&stalled)
+		began := time.Now()
+		_, err = l.Lock(held.Context(), "a")
+		if took := time.Since(began); took != short || !strings.Contains(err.Error(), "gave up after") {
+			t.Errorf("re-entry after %v: %v", took, err)
+		}
+		c.stalled.Store(nil)
+		close(stalled)
+		synctest.Wait()
+		if held.Level() != 1 || !held.Valid() {
+			t.Errorf("level %d, valid %v", held.Level(), held.Valid())
+		}
+		c.unlock(held)
+		c.wantNothingLeft(plain)
+	})
+}
+
+// A call keeps its turn until it gives up, and gives it to the next one then.
+func TestWaitKeepsItsTurn(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		plain := c.process()
+		l := plain.With(WithWait(boundedWait))
+		held := c.lock(plain, "a")
+		results := make(chan lockResult, 3)
+		startWaiter(t.Context(), l, 1, results, "a")
+		startWaiter(t.Context(), plain, 2, results, "a")
+		time.Sleep(boundedWait - time.Second)
+		startWaiter(t.Context(), l, 3, results, "a")
+		c.unlock(held)
+		first := c.next(results, shortly)
+		if first.err != nil || first.waiter != 1 {
+			t.Fatalf("waiter %d was first: %v", first.waiter, first.err)
+		}
+		time.Sleep(boundedWait - time.Millisecond)
+		synctest.Wait()
+		if len(results) > 0 {
+			t.Fatal("a waiter has given up too early")
+		}
+		third := c.next(results, shortly)
+		gaveUp(t, third.err, ErrHeld, boundedWait)
+		c.unlock(first.lock)
+		second := c.next(results, shortly)
+		if second.err != nil {
+			t.Fatal(second.err)
+		}
+		c.unlock(second.lock)
+		c.wantNothingLeft(plain)
+	})
+}
+
+// The end of the caller's context is told as ever, and TryLock is not bounded.
+func TestWaitAndTheCallersContext(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithWait(boundedWait))
+		held := c.lock(c.process(), "a")
+		ctx, cancel := context.WithTimeout(t.Context(), boundedWait/2)
+		defer cancel()
+		_, err := l.Lock(ctx, "a")
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrHeld) ||
+			strings.Contains(err.Error(), "gave up") {
+			t.Errorf("the context has ended: %v", err)
+		}
+		c.unlock(held)
+
+		time.Sleep(time.Second) // until the connections for messages are closed: a stalled master serves none
+		stalled := make(chan struct{})
+		c.stalled.Store(&stalled)
+		time.AfterFunc(shortly, func() {
+			c.stalled.Store(nil)
+			close(stalled)
+		})
+		lock, err := l.With(WithWait(time.Nanosecond)).TryLock(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("TryLock: %v", err)
+		}
+		c.unlock(lock)
+	})
+}
+
+func TestWaitMustBePositive(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for _, d := range []time.Duration{0, -time.Second} {
+			_, err := New(l.core.nodes, Majority, WithWait(d))
+			_, lockErr := l.With(WithWait(d)).Lock(t.Context(), "a")
+			for _, err := range []error{err, lockErr} {
+				if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "TryLock") {
+					t.Errorf("WithWait(%v): %v", d, err)
+				}
+			}
+		}
+	})
+}

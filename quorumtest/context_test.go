@@ -1,0 +1,103 @@
+package quorumtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// statement stands for code that reads the fencing token from its context.
+func statement(ctx context.Context) string {
+	lock, ok := quorum.FromContext(ctx, "invoice:42")
+	if !ok {
+		return "not locked"
+	}
+	const update = "UPDATE invoices SET state = 'paid', token = %[1]d WHERE id = 42 AND token <= %[1]d"
+	return fmt.Sprintf(update, lock.Token())
+}
+
+func ExampleContextWithToken() {
+	fmt.Println(statement(quorumtest.ContextWithToken(context.Background(), 7, "invoice:42")))
+	// Output:
+	// UPDATE invoices SET state = 'paid', token = 7 WHERE id = 42 AND token <= 7
+}
+
+// What the methods of such a lock do is what its documentation says.
+func TestContextWithToken(t *testing.T) {
+	ctx := quorumtest.ContextWithToken(t.Context(), 7, "a", "b")
+	if _, ok := quorum.FromContext(ctx, "c"); ok {
+		t.Error("a name is found that was not given")
+	}
+	lock, ok := quorum.FromContext(ctx, "a")
+	derived, cancel := context.WithCancel(ctx)
+	defer cancel()
+	same, _ := quorum.FromContext(derived, "b")
+	if !ok || lock != same || lock.Context() != ctx {
+		t.Fatalf("found %v: %p, and by another name %p", ok, lock, same)
+	}
+	if lock.Token() != 7 || !lock.Valid() || lock.Err() != nil || lock.Level() != 1 || lock.Owner() == "" ||
+		fmt.Sprint(lock.Names()) != "[a b]" || time.Until(lock.Deadline()) < 360*24*time.Hour {
+		t.Errorf("token %d, valid %v, error %v, level %d, owner %q, names %v, deadline %v",
+			lock.Token(), lock.Valid(), lock.Err(), lock.Level(), lock.Owner(), lock.Names(), lock.Deadline())
+	}
+	if err := lock.Extend(ctx, time.Second); err != nil || !lock.Valid() {
+		t.Errorf("Extend: %v, valid: %v", err, lock.Valid())
+	}
+	if err := lock.Extend(ctx, 0); !errors.Is(err, quorum.ErrInvalid) {
+		t.Errorf("Extend by no time: %v", err)
+	}
+
+	if err := lock.Unlock(ctx); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	if context.Cause(ctx) != quorum.ErrReleased || lock.Valid() || lock.Err() != quorum.ErrReleased || lock.Level() != 0 {
+		t.Errorf("after Unlock: the cause is %v, valid %v, error %v, level %d",
+			context.Cause(ctx), lock.Valid(), lock.Err(), lock.Level())
+	}
+	if err := lock.Unlock(ctx); !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("the second Unlock: %v", err)
+	}
+	if _, ok := quorum.FromContext(ctx, "a"); ok {
+		t.Error("an unlocked lock is found")
+	}
+}
+
+// The parent's end is that of the context, and says so for a lock that is lost.
+func TestContextWithTokenEndsWithItsParent(t *testing.T) {
+	parent, lose := context.WithCancelCause(t.Context())
+	ctx := quorumtest.ContextWithToken(parent, 7, "a")
+	lock, _ := quorum.FromContext(ctx, "a")
+	lose(fmt.Errorf("a test: %w", quorum.ErrLost))
+	<-ctx.Done()
+	if !errors.Is(context.Cause(ctx), quorum.ErrLost) || !lock.Valid() || lock.Err() != nil {
+		t.Errorf("the cause is %v, valid %v, error %v", context.Cause(ctx), lock.Valid(), lock.Err())
+	}
+}
+
+// A Locker does not enter such a lock, and its own locks are found beside it.
+func TestContextWithTokenIsNoLockOfALocker(t *testing.T) {
+	locker, err := redlock.Open([]string{"redis://127.0.0.1:1"}, // nobody listens there
+		quorum.WithNodeOptions(node.WithTimeout(100*time.Millisecond)), quorum.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	outer := quorumtest.ContextWithToken(t.Context(), 7, "a")
+	ctx := quorumtest.ContextWithToken(outer, 8, "b")
+	if _, err := locker.TryLock(ctx, "a"); !errors.Is(err, quorum.ErrUnavailable) {
+		t.Errorf("want to be sent to the masters: %v", err)
+	}
+	for name, token := range map[string]uint64{"a": 7, "b": 8} {
+		if lock, ok := quorum.FromContext(ctx, name); !ok || lock.Token() != token {
+			t.Errorf("%s is found: %v", name, ok)
+		}
+	}
+}
