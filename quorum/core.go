@@ -31,6 +31,7 @@ type core struct {
 	schedule   *schedule
 	background tracker
 	rtt        rtt
+	turns      turns
 	closeOnce  sync.Once
 	closed     chan struct{}
 

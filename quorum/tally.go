@@ -22,6 +22,8 @@ type tally struct {
 	left   int // replies still to come
 	count  int
 	denied uint64 // bit by node: it answered, and the owner was not there
+	heard  int    // of a release: how many subscribers it has reached on every node that freed the lock
+	freed  bool   // a node freed the lock
 	failed *multierror.Error
 }
 
@@ -29,6 +31,7 @@ type tally struct {
 type nodeReply struct {
 	counts bool // towards what the tally needs
 	found  bool // the owner was there
+	heard  int  // subscribers that a release has reached
 	err    error
 }
 
@@ -54,6 +57,9 @@ func (t *tally) add(node int, a nodeReply) {
 	if a.counts {
 		t.count++
 	}
+	if a.counts && a.found && (!t.freed || a.heard < t.heard) {
+		t.heard, t.freed = a.heard, true
+	}
 	if a.err != nil {
 		t.failed = multierror.Append(t.failed, a.err)
 	}
@@ -65,6 +71,13 @@ func (t *tally) add(node int, a nodeReply) {
 func (t *tally) isDecidedLocked() bool {
 	certain := t.count - bits.OnesCount64(t.denied&t.believed)
 	return judge(certain+t.left, t.need, certain, 0) != pending
+}
+
+// heardBy returns how many connections have heard the release, by the replies so far.
+func (t *tally) heardBy() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.heard
 }
 
 // result returns what the replies so far say.

@@ -32,6 +32,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		hook(l)
 	}
 	err = l.await(ctx, "unlock", t)
+	h.core.noteReleased(l.names, t.heardBy())
 	if failed, _ := err.(*Error); failed != nil && wasOrphaned {
 		failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 	}

@@ -63,28 +63,34 @@ type waiter struct {
 
 // join puts a call of Lock at the end of the queue for its names.
 func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
-	w := list.add(retry, newNameSet(names))
-	if w != &w.queue.first {
+	w, first := list.add(retry, newNameSet(names))
+	if !first {
 		w.queue.subscribe(names)
 	}
 	return w
 }
 
-func (list *waitlist) add(retry waiting.Retry, key nameSet) *waiter {
+// add reports whether the waiter's first attempt comes before it subscribes.
+func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, attemptFirst bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	q := list.queues[key]
-	var w *waiter
 	if q == nil {
 		q = list.newQueueLocked(key)
-		w = &q.first
+		w, attemptFirst = &q.first, true
 	} else {
 		w = new(waiter)
 	}
 	w.queue, w.Owner = q, w
 	q.Join(&w.Waiter, retry, list.core.moment())
+	if attemptFirst {
+		if others, released := list.core.justReleased(key); others > 0 {
+			q.Yield(others, released)
+			q.lastError, attemptFirst = list.core.unasked(ErrHeld), false
+		}
+	}
 	q.armLocked(w)
-	return w
+	return w, attemptFirst
 }
 
 func (list *waitlist) newQueueLocked(key nameSet) *queue {
@@ -102,11 +108,6 @@ func (list *waitlist) newQueueLocked(key nameSet) *queue {
 	q.Init(len(c.nodes), c.need, approach, c.makeRand)
 	list.queues[key] = q
 	return q
-}
-
-// moment returns the present, for package waiting.
-func (c *core) moment() waiting.Moment {
-	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step()}
 }
 
 // begin reports whether an attempt of the waiter is due, and its approach. If none is, w.wake
@@ -203,6 +204,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	delete(list.queues, q.key)
 	if q.subscribed {
 		*list.contendedLocked(q.key) = list.core.clock.Now().Add(contendedFor)
+		list.core.noteUnsubscribed(q.key, q.Others())
 	} else {
 		list.free = q // no subscriber refers to it, and its one waiter has left
 	}
