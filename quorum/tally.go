@@ -22,8 +22,8 @@ type tally struct {
 	left   int // replies still to come
 	count  int
 	denied uint64 // bit by node: it answered, and the owner was not there
-	heard  int    // of a release: how many subscribers it has reached on every node that freed the lock
-	freed  bool   // a node freed the lock
+	found  bool   // on some node
+	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
 }
 
@@ -31,7 +31,7 @@ type tally struct {
 type nodeReply struct {
 	counts bool // towards what the tally needs
 	found  bool // the owner was there
-	heard  int  // subscribers that a release has reached
+	heard  int  // how many connections heard the release
 	err    error
 }
 
@@ -57,8 +57,8 @@ func (t *tally) add(node int, a nodeReply) {
 	if a.counts {
 		t.count++
 	}
-	if a.counts && a.found && (!t.freed || a.heard < t.heard) {
-		t.heard, t.freed = a.heard, true
+	if a.counts && a.found && (!t.found || a.heard < t.heard) {
+		t.found, t.heard = true, a.heard
 	}
 	if a.err != nil {
 		t.failed = multierror.Append(t.failed, a.err)
@@ -73,7 +73,8 @@ func (t *tally) isDecidedLocked() bool {
 	return judge(certain+t.left, t.need, certain, 0) != pending
 }
 
-// heardBy returns how many connections have heard the release, by the replies so far.
+// heardBy returns how many connections heard the release on every node that had the lock, by the
+// replies so far.
 func (t *tally) heardBy() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

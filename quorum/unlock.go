@@ -32,7 +32,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		hook(l)
 	}
 	err = l.await(ctx, "unlock", t)
-	h.core.noteReleased(l.names, t.heardBy())
+	if heard := t.heardBy(); heard > 0 {
+		h.core.turns.noteReleased(newNameSet(l.names), heard, h.core.moment())
+	}
 	if failed, _ := err.(*Error); failed != nil && wasOrphaned {
 		failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 	}

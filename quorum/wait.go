@@ -63,34 +63,32 @@ type waiter struct {
 
 // join puts a call of Lock at the end of the queue for its names.
 func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
-	w, first := list.add(retry, newNameSet(names))
-	if !first {
+	w, subscribe := list.add(retry, newNameSet(names))
+	if subscribe {
 		w.queue.subscribe(names)
 	}
 	return w
 }
 
-// add reports whether the waiter's first attempt comes before it subscribes.
-func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, attemptFirst bool) {
+// add reports whether to subscribe before the first attempt, because others come first.
+func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	q := list.queues[key]
+	q, now := list.queues[key], list.core.moment()
 	if q == nil {
 		q = list.newQueueLocked(key)
-		w, attemptFirst = &q.first, true
+		w = &q.first
 	} else {
-		w = new(waiter)
+		w, subscribe = new(waiter), true
 	}
 	w.queue, w.Owner = q, w
-	q.Join(&w.Waiter, retry, list.core.moment())
-	if attemptFirst {
-		if others, released := list.core.justReleased(key); others > 0 {
-			q.Yield(others, released)
-			q.lastError, attemptFirst = list.core.unasked(ErrHeld), false
-		}
+	q.Join(&w.Waiter, retry, now)
+	if others, released := list.core.turns.justReleased(key, now); others > 0 && !subscribe {
+		q.Yield(others, released)
+		q.lastError, subscribe = list.core.unasked(ErrHeld), true
 	}
 	q.armLocked(w)
-	return w, attemptFirst
+	return w, subscribe
 }
 
 func (list *waitlist) newQueueLocked(key nameSet) *queue {
@@ -204,7 +202,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	delete(list.queues, q.key)
 	if q.subscribed {
 		*list.contendedLocked(q.key) = list.core.clock.Now().Add(contendedFor)
-		list.core.noteUnsubscribed(q.key, q.Others())
+		list.core.turns.noteUnsubscribed(q.key, q.Others(), list.core.moment())
 	} else {
 		list.free = q // no subscriber refers to it, and its one waiter has left
 	}

@@ -107,7 +107,7 @@ type Queue struct {
 	ranked        bool // position was counted while the subscriptions stood
 	listeners     int  // Result.Listeners, by the last answer that had it
 	disagreements int  // since the last release: split votes and refusals by the probe node, less refusals by all
-	yielding      bool // no attempt nor release since Yield
+	yielding      bool // no attempt since Yield
 	failures      int  // attempts in a row that failed without a holder, or while no release could be heard
 }
 
@@ -273,10 +273,13 @@ func (q *Queue) Unsubscribed(node int, at Moment) {
 
 // Message: a node has published that the lock became free there.
 func (q *Queue) Message(node int, at Moment) {
+	if q.subscribed&(1<<node) == 0 { // of a subscription before this queue's
+		return
+	}
 	messages := q.messageCounts()
 	messages[node]++
 	if releases := quorumLargest(messages, q.quorum); releases > q.wake.releases {
-		q.wake.releases, q.disagreements, q.yielding = releases, 0, false
+		q.wake.releases, q.disagreements = releases, 0
 		if q.attempting {
 			q.position = max(q.position-1, 0)
 		} else {
