@@ -18,8 +18,8 @@
 //	event               changes                     the head's next attempt
 //	Join                one more waiter, at the end new queue: at once; else within a poll by
 //	                                                the shortest bounds
-//	Yield, after the    position is the number of   as after the release of this process, which
-//	first Join          processes that heard it     they heard; Subscribed does not change it
+//	Yield, after the    position is the number of   in one step and one per process, probe first;
+//	first Join          processes that heard it     Subscribed does not change that
 //	Begin               an attempt is under way     none until it has ended
 //	Refused, held       position counted anew       by the first line that applies:
 //	  a release since                               as after a release
@@ -160,10 +160,13 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 }
 
 // Yield makes the first attempt of a new queue follow those of other processes: this process has
-// released the lock at that time, and so many of them have heard it. Each of them costs one step.
+// released the lock at that time, and so many of them, at least one, have heard it.
 func (q *Queue) Yield(others int, released Moment) {
 	q.position, q.ranked, q.listeners = others, true, others+1
-	q.attemptAfterRelease(released)
+	// One step more than after a release that this process hears: it is awake, and the others are
+	// yet to wake.
+	q.attemptAt(ProbeFirst, released.Now.Add(q.steps(1, released.Step)))
+	q.position--
 	q.yielding = true
 }
 
