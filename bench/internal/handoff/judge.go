@@ -16,7 +16,7 @@ type Round struct {
 	Handoffs  []time.Duration
 	Newcomers int             // of the handoffs, those to a contender that did not wait at the release
 	Regained  int             // the times that the releasing process acquired such a lock next
-	Streak    int             // the most acquisitions in a row by one process, the lock wanted by another at each release
+	Streak    int             // the most acquisitions in a row by one process while another wanted the lock
 	Waits     []time.Duration // of all acquisitions, since the call
 	Attempts  int
 	Sent      int // commands of all clients to all masters
@@ -137,7 +137,8 @@ func (r Round) PerAcquisition() (attempts, commands float64) {
 func (r Round) Details() string {
 	most, least := r.Spread()
 	attempts, commands := r.PerAcquisition()
-	text := fmt.Sprintf("%d handoffs, %d of them to a newcomer, %d times regained, at most %d in a row; waits p50 %v, p99 %v, longest %v; "+
+	text := fmt.Sprintf("%d handoffs, %d of them to a newcomer, %d times regained, at most %d in a row; "+
+		"waits p50 %v, p99 %v, longest %v; "+
 		"for each of %d acquisitions %.1f attempts and %.1f commands to all masters; "+
 		"shares from %.2f to %.2f of a fair one",
 		len(r.Handoffs), r.Newcomers, r.Regained, r.Streak, round(measure.Median(r.Waits)),
