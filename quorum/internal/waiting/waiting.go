@@ -276,8 +276,8 @@ func (q *Queue) Unsubscribed(node int, at Moment) {
 
 // Message: a node has published that the lock became free there.
 func (q *Queue) Message(node int, at Moment) {
-	if q.subscribed&(1<<node) == 0 { // of a subscription before this queue's
-		return
+	if q.yielding && q.subscribed&(1<<node) == 0 {
+		return // of this process's own release, by a subscription that has yet to end
 	}
 	messages := q.messageCounts()
 	messages[node]++
