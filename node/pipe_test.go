@@ -39,7 +39,7 @@ func TestCallsOfAKeyArriveInOrder(t *testing.T) {
 					t.Fatalf("key %d, owner %d: %+v after token %d", k, i/2, reply, token)
 				}
 				token = reply.Token
-				if r := await(t, answers[i+1]); r.Err != nil || r.Reply.Release != 1 {
+				if r := await(t, answers[i+1]); r.Err != nil || r.Reply.Release.Found != 1 {
 					t.Fatalf("key %d, owner %d: release: %v %v", k, i/2, r.Reply, r.Err)
 				}
 			}
@@ -64,7 +64,7 @@ func TestManyCallersShareAConnection(t *testing.T) {
 				if r := <-start(n, key, acquire(key, owner), nil); !isGranted(r) {
 					t.Errorf("%s: %v %v", key, r.Reply, r.Err)
 				}
-				if r := <-start(n, key, release(key, owner), nil); r.Err != nil || r.Reply.Release != 1 {
+				if r := <-start(n, key, release(key, owner), nil); r.Err != nil || r.Reply.Release.Found != 1 {
 					t.Errorf("%s: release: %v %v", key, r.Reply, r.Err)
 				}
 			}

@@ -123,7 +123,7 @@ func TestInQuarantineHoldersGoOn(t *testing.T) {
 	if r.Err != nil || r.Reply.Renew[0] != scripts.Kept {
 		t.Errorf("renewed %v, %v", r.Reply.Renew, r.Err)
 	}
-	if r := do(t, n, release("k", "o:1")); r.Reply.Release != 1 {
+	if r := do(t, n, release("k", "o:1")); r.Reply.Release.Found != 1 {
 		t.Errorf("released %v, %v", r.Reply, r.Err)
 	}
 }
@@ -220,7 +220,7 @@ func TestARestartOutOfMemory(t *testing.T) {
 			t.Errorf("%s: answered %v, %v, void %v: want OOM", what, r.Reply, r.Err, r.NothingDone)
 		}
 	}
-	if r := do(t, n, release("k", "o:1")); r.Reply.Release != 1 {
+	if r := do(t, n, release("k", "o:1")); r.Reply.Release.Found != 1 {
 		t.Errorf("released %v, %v", r.Reply, r.Err)
 	}
 

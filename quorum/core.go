@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
@@ -30,6 +31,7 @@ type core struct {
 	schedule   *schedule
 	background tracker
 	rtt        rtt
+	turns      turns
 	closeOnce  sync.Once
 	closed     chan struct{}
 
@@ -59,6 +61,11 @@ func (c *core) newRand() *rand.Rand {
 	defer c.rngMu.Unlock()
 	seed := c.rng.Uint64N(1 << 62)
 	return rand.New(rand.NewPCG(seed, seed))
+}
+
+// moment returns the present, for package waiting.
+func (c *core) moment() waiting.Moment {
+	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step()}
 }
 
 func (c *core) isClosed() bool {

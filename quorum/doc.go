@@ -16,7 +16,8 @@
 //	                        failure.go says why
 //	held        renew.go    every third of the lease, renewals in batches; a node that forgot the
 //	                        lock is asked to grant it again (repair); extend.go, reenter.go
-//	released    unlock.go   contexts end, then the release goes to every node (release.go)
+//	released    unlock.go   contexts end, then the release goes to every node (release.go); the next
+//	                        call of Lock goes behind the processes that heard it (turns.go)
 //	expired     release.go  too few nodes keep it, by the clock: contexts end, what is left on nodes
 //	                        is released, the Lost hooks run
 //	orphaned    release.go  Close: contexts end, the keys are left to their leases
@@ -32,8 +33,8 @@
 // refusal in internal/pipeline; the wording of errors is in errors.go, the choice of the reason in
 // failure.go.
 //
-// Each file uses only those before it: errors, rule, options, rtt, background, names, tally,
-// schedule, core, members, hold, grant, release, renew, ballot, probe, token, failure, attempt, lock,
+// Each file uses only those before it: errors, rule, options, rtt, background, names, turns,
+// tally, schedule, core, members, hold, grant, release, renew, ballot, probe, token, failure, attempt, lock,
 // extend, reenter, unlock, wait, locker, inspect. (Only the types of options and hold, and of
 // core and members, name each other.)
 package quorum

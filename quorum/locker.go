@@ -205,6 +205,9 @@ func (l *Locker) Nodes() []string {
 // lock: a fixed lease ends when it would have, and a Locker that [Locker.With] made with another
 // lease (its length, or fixed or not), max hold or drift gets ErrInvalid.
 //
+// A call of a process that has just unlocked the names lets waiters of other processes go first. It
+// waits for them for a bounded time, usually some milliseconds.
+//
 // The error is an [*Error]. When ctx ends it wraps [ErrNotAcquired], the reason of the last
 // attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
 // error. At once Lock returns ErrInvalid for names that cannot be locked, [ErrClosed], and the

@@ -53,8 +53,8 @@ type releaseReply struct {
 
 func (a *releaseReply) Done(r pipeline.Result) {
 	defer a.hold.core.background.done()
-	found := r.Resent || r.Reply.Release == len(a.hold.names)
-	a.tally.add(a.node, nodeReply{counts: r.Err == nil, found: found, err: r.Err})
+	found := r.Resent || r.Reply.Release.Found == len(a.hold.names)
+	a.tally.add(a.node, nodeReply{counts: r.Err == nil, found: found, heard: r.Reply.Release.Heard, err: r.Err})
 }
 
 // endContextsLocked ends the contexts of all handles. It may run with mu held: a function that a

@@ -22,6 +22,8 @@ type tally struct {
 	left   int // replies still to come
 	count  int
 	denied uint64 // bit by node: it answered, and the owner was not there
+	found  bool   // on some node
+	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
 }
 
@@ -29,6 +31,7 @@ type tally struct {
 type nodeReply struct {
 	counts bool // towards what the tally needs
 	found  bool // the owner was there
+	heard  int  // how many connections heard the release
 	err    error
 }
 
@@ -54,6 +57,9 @@ func (t *tally) add(node int, a nodeReply) {
 	if a.counts {
 		t.count++
 	}
+	if a.counts && a.found && (!t.found || a.heard < t.heard) {
+		t.found, t.heard = true, a.heard
+	}
 	if a.err != nil {
 		t.failed = multierror.Append(t.failed, a.err)
 	}
@@ -65,6 +71,14 @@ func (t *tally) add(node int, a nodeReply) {
 func (t *tally) isDecidedLocked() bool {
 	certain := t.count - bits.OnesCount64(t.denied&t.believed)
 	return judge(certain+t.left, t.need, certain, 0) != pending
+}
+
+// heardBy returns how many connections heard the release on every node that had the lock, by the
+// replies so far.
+func (t *tally) heardBy() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.heard
 }
 
 // result returns what the replies so far say.

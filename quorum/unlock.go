@@ -34,6 +34,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		hook(l)
 	}
 	err = l.await(ctx, "unlock", t)
+	if heard := t.heardBy(); heard > 0 {
+		h.core.turns.noteReleased(newNameSet(l.names), heard, h.core.moment())
+	}
 	if failed, _ := err.(*Error); failed != nil {
 		if !errors.Is(failed, ErrUnavailable) { // then it is the end of ctx
 			failed.causes = slices.Insert(failed.causes, 0, error(detail("release sent, not confirmed")))

@@ -71,28 +71,32 @@ type waiter struct {
 
 // join puts a call of Lock at the end of the queue for its names.
 func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
-	w := list.add(retry, newNameSet(names))
-	if w != &w.queue.first {
+	w, subscribe := list.add(retry, newNameSet(names))
+	if subscribe {
 		w.queue.subscribe(names)
 	}
 	return w
 }
 
-func (list *waitlist) add(retry waiting.Retry, key nameSet) *waiter {
+// add reports whether to subscribe before the first attempt, because others come first.
+func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	q := list.queues[key]
-	var w *waiter
+	q, now := list.queues[key], list.core.moment()
 	if q == nil {
 		q = list.newQueueLocked(key)
 		w = &q.first
 	} else {
-		w = new(waiter)
+		w, subscribe = new(waiter), true
 	}
 	w.queue, w.Owner = q, w
-	q.Join(&w.Waiter, retry, list.core.moment())
+	q.Join(&w.Waiter, retry, now)
+	if others, released := list.core.turns.justReleased(key, now); others > 0 && !subscribe {
+		q.Yield(others, released)
+		q.lastError, subscribe = list.core.unasked(ErrHeld), true
+	}
 	q.armLocked(w)
-	return w
+	return w, subscribe
 }
 
 func (list *waitlist) newQueueLocked(key nameSet) *queue {
@@ -110,11 +114,6 @@ func (list *waitlist) newQueueLocked(key nameSet) *queue {
 	q.Init(len(c.nodes), c.need, approach, c.makeRand)
 	list.queues[key] = q
 	return q
-}
-
-// moment returns the present, for package waiting.
-func (c *core) moment() waiting.Moment {
-	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step()}
 }
 
 // begin reports whether an attempt of the waiter is due, and its approach. If none is, w.wake
@@ -212,6 +211,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	delete(list.queues, q.key)
 	if q.subscribed {
 		*list.contendedLocked(q.key) = list.core.clock.Now().Add(contendedFor)
+		list.core.turns.noteUnsubscribed(q.key, q.Others(), list.core.moment())
 	} else {
 		list.free = q // no subscriber refers to it, and its one waiter has left
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Add(slices.Concat([]byte("*\x03"), text8('$', "held"), number64(1500), number64(8)))
+	f.Add(slices.Concat([]byte("*\x02"), number64(2), number64(8)))
 	for _, letters := range []string{"RRRR", "RGTR", "RRR", "RRRRR", "rrrr", ""} {
 		f.Add(text8('$', letters))
 	}
@@ -76,8 +78,12 @@ func possible(script string, value, got any) bool {
 		}
 		kept := !slices.ContainsFunc(got, func(r scripts.Renewed) bool { return r != scripts.Kept })
 		return kept == bytes.Equal(value.([]byte), []byte("RRRR"))
-	case int:
-		return got >= 0 && got <= 3 && value == int64(got)
+	case scripts.ReleaseReply:
+		if got.Heard == 0 {
+			return got.Found >= 0 && got.Found <= 3 && value == int64(got.Found)
+		}
+		both := []any{int64(got.Found), int64(got.Heard)}
+		return got.Found >= 1 && got.Found <= 3 && got.Heard > 0 && reflect.DeepEqual(value, both)
 	case bool:
 		return value == int64(1) && got || value == int64(0) && !got
 	case scripts.InspectReply:

@@ -4,12 +4,16 @@
 -- ARGV  1 owner, 2 the level to leave (0 releases, whatever the level was), then the channel of each name,
 --       last the tombstone's time to live in ms (0 for no tombstone)
 --
--- Replies with the number of names at which the owner was found. It publishes once for each name
--- that became free. It must work when the server is out of memory: a delete always does, and a
+-- Replies with one of
+--   the number of names at which the owner was found
+--   {that number, heard}    so many connections, at least one, received the message of a name
+--
+-- It publishes once for each name that became free, and heard is the largest of the numbers of
+-- receivers. It must work when the server is out of memory: a delete always does, and a
 -- level or a tombstone may fail to be written. A key of another type holds no lock. Any other
 -- refusal is an error, but only after the remaining names.
 
-local owner, level, found, failure = ARGV[1], ARGV[2], 0, nil
+local owner, level, found, heard, failure = ARGV[1], ARGV[2], 0, 0, nil
 
 for i = 2, #KEYS do
   local reply = redis.pcall(level == '0' and 'HDEL' or 'HEXISTS', KEYS[i], owner)
@@ -19,7 +23,11 @@ for i = 2, #KEYS do
       redis.pcall('HSET', KEYS[i], owner, level)
     elseif redis.call('EXISTS', KEYS[i]) == 0 then
       local published = redis.pcall('PUBLISH', ARGV[i + 1], '0')
-      if type(published) == 'table' then failure = published end
+      if type(published) == 'table' then
+        failure = published
+      elseif published > heard then
+        heard = published
+      end
     end
   elseif reply ~= 0 and not string.find(reply.err, 'WRONGTYPE', 1, true) then
     failure = reply
@@ -28,4 +36,4 @@ end
 if ARGV[#ARGV] ~= '0' then
   redis.pcall('SET', KEYS[1], '1', 'PX', ARGV[#ARGV])
 end
-return failure or found
+return failure or heard > 0 and {found, heard} or found

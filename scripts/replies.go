@@ -34,9 +34,9 @@ const (
 type Reply struct {
 	Acquire AcquireReply
 	Renew   []Renewed // one for each lock of the batch
-	Release int       // at how many names the owner was found
-	Raise   bool      // every counter carries the token
-	Force   bool      // a lock was deleted
+	Release ReleaseReply
+	Raise   bool // every counter carries the token
+	Force   bool // a lock was deleted
 	Inspect *InspectReply
 	Look    *LookReply
 	Mark    *MarkReply
@@ -236,14 +236,27 @@ func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 	return out, refusal, nil
 }
 
-// ParseRelease reads the reply to Release of that many names: at how many of them the owner was
-// found. Errors wrap ErrReply.
-func ParseRelease(v any, names int) (int, error) {
+// ReleaseReply is the reply to Release.
+type ReleaseReply struct {
+	Found int // at how many names the owner was
+	// Heard is how many connections received the message that a name became free; of several names,
+	// the largest number.
+	Heard int
+}
+
+// ParseRelease reads the reply to Release of that many names; errors wrap ErrReply.
+func ParseRelease(v any, names int) (ReleaseReply, error) {
 	found, ok := v.(int64)
-	if !ok || found < 0 || found > int64(names) {
-		return 0, malformed(releaseScript, v)
+	heard := int64(0)
+	if fields, both := v.([]any); both && len(fields) == 2 {
+		found, ok = fields[0].(int64)
+		heard, both = fields[1].(int64)
+		ok = ok && both && heard > 0 && heard <= 1<<31 && found > 0
 	}
-	return int(found), nil
+	if !ok || found < 0 || found > int64(names) {
+		return ReleaseReply{}, malformed(releaseScript, v)
+	}
+	return ReleaseReply{Found: int(found), Heard: int(heard)}, nil
 }
 
 // ParseRaise reads the reply to Raise: whether every counter carries the token. Errors wrap

@@ -72,7 +72,7 @@ func inspected(field int, value any) []any {
 func TestMalformedReplies(t *testing.T) {
 	anywhere := []any{
 		nil, true, 1, int32(1), uint64(1), 1.5, "OK", "1", bulk("1"), bulk(""), bulk("OK"), bulk("granted"), errors.New("ERR"),
-		[]any{}, []any{nil}, []any{nil, nil}, []any{int64(1), int64(1)}, []any{bulk("granted"), int64(1)}, []any{[]any{}, []any{}},
+		[]any{}, []any{nil}, []any{nil, nil}, []any{int64(1), int64(1), int64(1)}, []any{bulk("granted"), int64(1)}, []any{[]any{}, []any{}},
 		[]int64{1, 2}, []string{"held", "1"}, map[string]any{}, struct{}{}, int64(-1), int64(math.MinInt64), int64(math.MaxInt64),
 	}
 	const tooLong = math.MaxInt64 / 1_000_000 // milliseconds; a time.Duration holds less
@@ -87,9 +87,10 @@ func TestMalformedReplies(t *testing.T) {
 			[]any{"held", int64(1)}, []any{int64(5)}, []any{nil, int64(5)}},
 		"renew": {refused(1, bulk("x")), append(refused(1, bulk("x")), bulk("RNNN")), append(refused(0, bulk("x")), bulk("NNNN")), bulk("NRRR"), bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
-		"release": {int64(4), int64(math.MaxInt64)},
-		"raise":   {int64(2), []any{int64(1)}},
-		"force":   {int64(2), []any{int64(1)}},
+		"release": {int64(4), int64(math.MaxInt64), []any{int64(4), int64(1)}, []any{int64(0), int64(1)}, []any{int64(1), int64(0)},
+			[]any{int64(1), int64(-1)}, []any{int64(1), int64(math.MaxInt64)}, []any{int64(1), bulk("1")}, []any{int64(1)}},
+		"raise": {int64(2), []any{int64(1)}},
+		"force": {int64(2), []any{int64(1)}},
 		"inspect": {int64(1), inspected(0, nil), inspected(0, int64(1)), inspected(1, bulk("one")), inspected(1, bulk("-1")),
 			inspected(1, bulk("9007199254740992")), inspected(1, int64(1)), inspected(2, int64(-2)), inspected(2, int64(tooLong)),
 			inspected(2, bulk("5")), inspected(3, bulk("-7")), inspected(3, bulk("1e3")), inspected(3, bulk("18446744073709551616")),
@@ -132,7 +133,8 @@ func TestReplies(t *testing.T) {
 		{"renew", bulk("GRGT"), []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}},
 		{"renew", bulk("TTGR"), []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}},
 		{"renew", bulk("RGTG"), []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}},
-		{"release", int64(3), 3},
+		{"release", int64(3), scripts.ReleaseReply{Found: 3}},
+		{"release", []any{int64(3), int64(8)}, scripts.ReleaseReply{Found: 3, Heard: 8}},
 		{"raise", int64(1), true},
 		{"force", int64(0), false},
 		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0)}, scripts.InspectReply{}},

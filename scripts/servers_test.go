@@ -216,8 +216,14 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("release of nothing, with a tombstone: found %d (%v), want 0", found, err)
 	}
 	messages, listenErr := s.Listen(func() {
-		if found, err := redis.Int(run(scripts.Release(names("k", "l"), scripts.OwnerOf(me), 0))); found != 2 || err != nil {
-			t.Errorf("release: found %d (%v), want 2", found, err)
+		reply, err := run(scripts.Release(names("k", "l"), scripts.OwnerOf(me), 0))
+		if err != nil {
+			t.Errorf("release: %v", err)
+			return
+		}
+		got, err := scripts.ParseRelease(reply, 2)
+		if want := (scripts.ReleaseReply{Found: 2, Heard: 1}); got != want || err != nil {
+			t.Errorf("release: %+v (%v), want %+v", got, err, want)
 		}
 	})
 	if listenErr != nil || len(messages) != 2 {

@@ -25,7 +25,8 @@ func main() {
 	flag.IntVar(&plan.Locks, "locks", 1, "locks, one for each contender: "+
 		"with 2 contenders for each lock, -hold 260ms and -away 260ms measure the wake-up alone")
 	flag.DurationVar(&plan.Hold, "hold", time.Millisecond, "how long a contender holds the lock")
-	flag.DurationVar(&plan.Away, "away", 5*time.Millisecond, "how long a contender stays away after it")
+	flag.DurationVar(&plan.Away, "away", 5*time.Millisecond, "how long a contender stays away after it; "+
+		"with 0 it asks again at once, and its process may regain a lock that others wait for")
 	flag.DurationVar(&plan.For, "for", 2*time.Second, "length of a round")
 	n := flag.Int("n", 3, "masters")
 	rounds := flag.Int("rounds", 3, "rounds of each peer, in turns")

@@ -37,13 +37,13 @@ func renew(k *keyspace, keys, args []string) (any, error) {
 // release is release.lua.
 func release(k *keyspace, keys, args []string) (any, error) {
 	owner, level, last := args[0], args[1], args[len(args)-1]
-	found := int64(0)
+	found, heard := int64(0), 0
 	for i, key := range keys[1:] {
 		if level == "0" {
 			if deleted, _ := k.hdel(key, owner); deleted {
 				found++
 				if !k.exists(key) {
-					k.publish(args[2+i], "0")
+					heard = max(heard, k.publish(args[2+i], "0"))
 				}
 			}
 		} else if _, there, _ := k.hget(key, owner); there {
@@ -53,6 +53,9 @@ func release(k *keyspace, keys, args []string) (any, error) {
 	}
 	if last != "0" {
 		k.set(keys[0], "1", millis(last))
+	}
+	if heard > 0 {
+		return []any{found, int64(heard)}, nil
 	}
 	return found, nil
 }

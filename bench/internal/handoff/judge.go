@@ -16,6 +16,7 @@ type Round struct {
 	Handoffs  []time.Duration
 	Newcomers int             // of the handoffs, those to a contender that did not wait at the release
 	Regained  int             // the times that the releasing process acquired such a lock next
+	Streak    int             // the most acquisitions in a row by one process while another wanted the lock
 	Waits     []time.Duration // of all acquisitions, since the call
 	Attempts  int
 	Sent      int // commands of all clients to all masters
@@ -62,10 +63,14 @@ func judge(p Plan, peer string, accounts []account, commands measure.Commands) R
 func (r *Round) judgeLock(holds []processHold) {
 	held := slices.DeleteFunc(slices.Clone(holds), func(t processHold) bool { return t.Acquired == 0 })
 	slices.SortFunc(held, func(a, b processHold) int { return cmp.Compare(a.Acquired, b.Acquired) })
+	streak := 1
+	r.Streak = max(r.Streak, min(len(held), 1))
 	for i := 1; i < len(held); i++ {
 		last, next := held[i-1], held[i]
+		streak++
 		if next.Acquired < last.Released {
 			r.Overlaps++
+			streak = 1
 			continue
 		}
 		wanted := slices.ContainsFunc(holds, func(t processHold) bool {
@@ -74,9 +79,12 @@ func (r *Round) judgeLock(holds []processHold) {
 		})
 		switch {
 		case !wanted:
+			streak = 1
 		case next.process == last.process:
 			r.Regained++
+			r.Streak = max(r.Streak, streak)
 		default:
+			streak = 1
 			r.Handoffs = append(r.Handoffs, next.Acquired.sub(last.Released))
 			if next.Asked > last.Released {
 				r.Newcomers++
@@ -92,6 +100,7 @@ func Sum(rounds []Round) Round {
 		sum.Handoffs = append(sum.Handoffs, r.Handoffs...)
 		sum.Newcomers += r.Newcomers
 		sum.Regained += r.Regained
+		sum.Streak = max(sum.Streak, r.Streak)
 		sum.Waits = append(sum.Waits, r.Waits...)
 		sum.Attempts += r.Attempts
 		sum.Sent += r.Sent
@@ -128,10 +137,11 @@ func (r Round) PerAcquisition() (attempts, commands float64) {
 func (r Round) Details() string {
 	most, least := r.Spread()
 	attempts, commands := r.PerAcquisition()
-	text := fmt.Sprintf("%d handoffs, %d of them to a newcomer, %d times regained; waits p50 %v, p99 %v, longest %v; "+
+	text := fmt.Sprintf("%d handoffs, %d of them to a newcomer, %d times regained, at most %d in a row; "+
+		"waits p50 %v, p99 %v, longest %v; "+
 		"for each of %d acquisitions %.1f attempts and %.1f commands to all masters; "+
 		"shares from %.2f to %.2f of a fair one",
-		len(r.Handoffs), r.Newcomers, r.Regained, round(measure.Median(r.Waits)),
+		len(r.Handoffs), r.Newcomers, r.Regained, r.Streak, round(measure.Median(r.Waits)),
 		round(measure.Percentile(0.99, r.Waits)), round(measure.Percentile(1, r.Waits)),
 		len(r.Waits), attempts, commands, least, most)
 	if r.Overlaps > 0 {

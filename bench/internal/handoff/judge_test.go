@@ -40,6 +40,26 @@ func TestJudgeCountsLocksContendedByAnotherProcess(t *testing.T) {
 	}
 }
 
+func TestJudgeFindsTheLongestStreak(t *testing.T) {
+	waits := hold{Contender: 1, Asked: 2, Acquired: 40, Released: 50}
+	r := judge(Plan{Contenders: 2, Processes: 2, Locks: 1}, "redsync", []account{
+		{Process: 0, Holds: []hold{
+			{Contender: 0, Asked: 1, Acquired: 10, Released: 15},
+			{Contender: 0, Asked: 16, Acquired: 20, Released: 25},
+			{Contender: 0, Asked: 26, Acquired: 30, Released: 35},
+			{Contender: 0, Asked: 51, Acquired: 60, Released: 65}, // a handoff came between
+			{Contender: 0, Asked: 66, Acquired: 70, Released: 75}, // nobody else waited
+		}},
+		{Process: 1, Holds: []hold{waits}},
+	}, nil)
+	if r.Streak != 3 || r.Regained != 2 {
+		t.Errorf("%d in a row, %d regained, want 3 and 2", r.Streak, r.Regained)
+	}
+	if sum := Sum([]Round{r, {Streak: 2, Shares: []int{1, 1}}}); sum.Streak != 3 {
+		t.Errorf("%d in a row in both, want 3", sum.Streak)
+	}
+}
+
 func TestJudgeCountsNewcomers(t *testing.T) {
 	plan := Plan{Contenders: 3, Processes: 3, Locks: 1}
 	r := judge(plan, "redsync", []account{

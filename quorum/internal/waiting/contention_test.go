@@ -22,6 +22,8 @@ type contention struct {
 	quorum int
 	loss   float64 // of messages
 	death  float64 // of holders
+	hold   time.Duration
+	away   time.Duration // between an acquisition and the next call
 	nodes  []simNode
 	all    []*contender
 
@@ -31,6 +33,10 @@ type contention struct {
 	gaps    []time.Duration
 	calls   int
 	overlap bool
+
+	last    *contender // the last holder
+	streak  int        // how often it has acquired the lock in a row, the lock wanted by others at each release
+	longest int
 }
 
 type simNode struct {
@@ -46,6 +52,7 @@ type contender struct {
 	queue       *Queue // of its own; nil while it does not want the lock
 	waiter      Waiter
 	subscribed  bool // or has sent the requests
+	heard       int  // how many others heard its release, when it asks again at once
 	since       clock.Instant
 	held        int
 	longestWait time.Duration
@@ -81,7 +88,7 @@ const (
 func newContention(seed uint64, contenders, nodes, quorum int, loss, death float64) *contention {
 	c := &contention{
 		rng: rand.New(rand.NewPCG(seed, 1)), now: clock.Instant(time.Hour),
-		quorum: quorum, loss: loss, death: death, nodes: make([]simNode, nodes),
+		quorum: quorum, loss: loss, death: death, hold: simHold, away: simAway, nodes: make([]simNode, nodes),
 	}
 	c.freed = c.now
 	for i := range c.nodes {
@@ -123,6 +130,11 @@ func (one *contender) arrive() {
 	one.queue = new(Queue)
 	one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
 	one.queue.Join(&one.waiter, usual, c.at())
+	if one.heard > 0 {
+		one.queue.Yield(one.heard, c.at())
+		one.subscribe()
+		one.heard = 0
+	}
 	one.begin()
 }
 
@@ -186,7 +198,7 @@ func (one *contender) attempt(approach Approach) {
 		}
 		r.Votes = len(granted)
 		for _, i := range granted {
-			c.release(i, owner)
+			c.release(i, owner, func(int) {})
 		}
 		one.refused(r)
 	}
@@ -213,23 +225,28 @@ func (one *contender) attempt(approach Approach) {
 func (one *contender) refused(r Result) {
 	c, q := one.contention, one.queue
 	if !one.subscribed {
-		one.subscribed = true
-		for i := range c.nodes {
-			c.after(c.trip(), func() {
-				if one.queue != q {
-					return
-				}
-				c.nodes[i].subscribed[one] = true
-				c.after(c.trip(), func() {
-					if one.queue == q {
-						one.dispatch(func(q *Queue) { q.Subscribed(i, c.at()) })
-					}
-				})
-			})
-		}
+		one.subscribe()
 	}
 	q.Refused(r, c.at())
 	one.begin()
+}
+
+func (one *contender) subscribe() {
+	c, q := one.contention, one.queue
+	one.subscribed = true
+	for i := range c.nodes {
+		c.after(c.trip(), func() {
+			if one.queue != q {
+				return
+			}
+			c.nodes[i].subscribed[one] = true
+			c.after(c.trip(), func() {
+				if one.queue == q {
+					one.dispatch(func(q *Queue) { q.Subscribed(i, c.at()) })
+				}
+			})
+		})
+	}
 }
 
 func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
@@ -242,33 +259,54 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 	if c.holder != nil {
 		c.overlap = true
 	}
+	if c.last == one && slices.ContainsFunc(c.all, func(other *contender) bool {
+		return other.queue != nil && other.since <= c.freed
+	}) {
+		c.streak++
+	} else {
+		c.last, c.streak = one, 1
+	}
+	c.longest = max(c.longest, c.streak)
 	one.held++
 	one.longestWait = max(one.longestWait, c.now.Sub(one.since))
 	c.gaps = append(c.gaps, c.now.Sub(max(c.freed, one.since)))
 	c.holder = one
-	holdTime := simHold
+	holdTime := c.hold
 	dies := c.rng.Float64() < c.death
 	if dies {
 		holdTime = begun.Add(simLease).Sub(c.now)
 	}
 	c.after(holdTime, func() {
 		c.holder, c.freed = nil, c.now
-		if !dies {
-			for _, i := range granted {
-				c.release(i, owner)
-			}
+		if dies {
+			c.after(c.away, one.arrive)
+			return
 		}
-		c.after(simAway, one.arrive)
+		var heard []int
+		for _, i := range granted {
+			c.release(i, owner, func(subscribed int) {
+				if heard = append(heard, subscribed); len(heard) != c.quorum {
+					return
+				}
+				if c.away == 0 {
+					one.heard = slices.Min(heard)
+				}
+				c.after(c.away, one.arrive)
+			})
+		}
 	})
 }
 
-func (c *contention) release(i, owner int) {
+// release calls done with the number of subscribers that its message reached.
+func (c *contention) release(i, owner int, done func(heard int)) {
 	c.after(c.trip(), func() {
 		n := &c.nodes[i]
 		if n.owner != owner {
 			return
 		}
 		n.owner = 0
+		heard := len(n.subscribed)
+		c.after(c.trip(), func() { done(heard) })
 		for _, one := range c.all { // in a fixed order, unlike the map
 			if q := one.queue; n.subscribed[one] && c.rng.Float64() >= c.loss {
 				c.after(c.trip(), func() {
@@ -320,6 +358,36 @@ func TestContention(t *testing.T) {
 						t.Error("a contender never acquired the lock")
 					}
 				})
+			}
+		}
+	}
+}
+
+// Processes that ask again at once take turns.
+func TestTurns(t *testing.T) {
+	for _, hold := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, simLease / 2} {
+		for _, rule := range []struct{ nodes, quorum int }{{3, 2}, {5, 3}, {3, 3}} {
+			for _, contenders := range []int{2, 3, 8} {
+				t.Run(fmt.Sprintf("%d of %d, %d contenders, held for %v", rule.quorum, rule.nodes, contenders, hold),
+					func(t *testing.T) {
+						w := newContention(uint64(contenders), contenders, rule.nodes, rule.quorum, 0, 0)
+						w.hold, w.away = hold, 0
+						w.run(200 * max(hold, simStep) * time.Duration(contenders)) // for 200 acquisitions each, or more
+						least, most := w.all[0].held, 0
+						for _, one := range w.all {
+							least, most = min(least, one.held), max(most, one.held)
+						}
+						acquired := len(w.gaps)
+						t.Logf("%d acquisitions, %.1f calls each; at most %d in a row, shares %d to %d",
+							acquired, float64(w.calls)/float64(acquired), w.longest, least, most)
+						if w.overlap {
+							t.Error("two holders")
+						}
+						fair := float64(acquired) / float64(contenders)
+						if w.longest > 2 || float64(most) > 1.1*fair || float64(least) < 0.9*fair {
+							t.Errorf("%d in a row, shares %d to %d of %d", w.longest, least, most, acquired)
+						}
+					})
 			}
 		}
 	}

@@ -18,6 +18,8 @@
 //	event               changes                     the head's next attempt
 //	Join                one more waiter, at the end new queue: at once; else within a poll by
 //	                                                the shortest bounds
+//	Yield, after the    position is the number of   in one step and one per process, probe first;
+//	first Join          processes that heard it     Subscribed does not change that
 //	Begin               an attempt is under way     none until it has ended
 //	Refused, held       position counted anew       by the first line that applies:
 //	  a release since                               as after a release
@@ -105,6 +107,7 @@ type Queue struct {
 	ranked        bool // position was counted while the subscriptions stood
 	listeners     int  // Result.Listeners, by the last answer that had it
 	disagreements int  // since the last release: split votes and refusals by the probe node, less refusals by all
+	yielding      bool // no attempt since Yield
 	failures      int  // attempts in a row that failed without a holder, or while no release could be heard
 }
 
@@ -141,6 +144,9 @@ func (q *Queue) Next() (head *Waiter, at clock.Instant, ok bool) {
 // Empty reports whether the queue has no waiters.
 func (q *Queue) Empty() bool { return q.head == nil }
 
+// Others returns how many other processes subscribed to the channel, by the last answer that told.
+func (q *Queue) Others() int { return max(q.listeners-1, 0) }
+
 // Join adds a waiter at the end. The queue polls by the shortest bounds among its waiters.
 func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 	before := q.retryBounds()
@@ -153,13 +159,24 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 	}
 }
 
+// Yield makes the first attempt of a new queue follow those of other processes: this process has
+// released the lock at that time, and so many of them, at least one, have heard it.
+func (q *Queue) Yield(others int, released Moment) {
+	q.position, q.ranked, q.listeners = others, true, others+1
+	// One step more than after a release that this process hears: it is awake, and the others are
+	// yet to wake.
+	q.attemptAt(ProbeFirst, released.Now.Add(q.steps(1, released.Step)))
+	q.position--
+	q.yielding = true
+}
+
 // Begin reports whether an attempt of the waiter is due, and its approach. If so, the attempt is
 // under way until Refused, Acquired or Leave.
 func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
 	if q.head != w || q.attempting || at.Now.Before(q.next) {
 		return 0, false
 	}
-	q.attempting, q.wakeAtBegin = true, q.wake
+	q.attempting, q.wakeAtBegin, q.yielding = true, q.wake, false
 	return q.approach, true
 }
 
@@ -171,7 +188,7 @@ func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	if q.head == nil {
 		return
 	}
-	q.position, q.ranked = max(q.listeners-1, 0), true
+	q.position, q.ranked = q.Others(), true
 	q.disagreements, q.failures = 0, 0
 	q.attemptAt(AskAll, at.Now.Add(q.poll(lease, 0)))
 }
@@ -200,7 +217,7 @@ func (q *Queue) Refused(r Result, at Moment) {
 	if r.Listeners > 0 {
 		q.listeners = r.Listeners
 	}
-	others := max(q.listeners-1, 0)
+	others := q.Others()
 	if q.ranked {
 		others = min(others, q.position) // a process that came since stands behind
 	}
@@ -244,7 +261,7 @@ func (q *Queue) Subscribed(node int, at Moment) {
 	}
 	q.wake.established++
 	q.failures = 0
-	if !q.attempting && at.Now.Before(q.next) {
+	if !q.attempting && !q.yielding && at.Now.Before(q.next) {
 		q.attemptAt(ProbeFirst, at.Now)
 	}
 }
@@ -259,6 +276,9 @@ func (q *Queue) Unsubscribed(node int, at Moment) {
 
 // Message: a node has published that the lock became free there.
 func (q *Queue) Message(node int, at Moment) {
+	if q.yielding && q.subscribed&(1<<node) == 0 {
+		return // of this process's own release, by a subscription that has yet to end
+	}
 	messages := q.messageCounts()
 	messages[node]++
 	if releases := quorumLargest(messages, q.quorum); releases > q.wake.releases {

@@ -122,6 +122,9 @@ func settings(retry Retry) event {
 	}
 }
 
+// yields makes the first attempt follow those of so many other processes.
+func yields(others int) event { return func(s *scenario) { s.Yield(others, s.at()) } }
+
 // acquires is an attempt of the head that acquires the lock, for that lease.
 func acquires(lease time.Duration) event {
 	return func(s *scenario) {
@@ -274,6 +277,21 @@ func TestEvents(t *testing.T) {
 				messages(0, 1), at(0, AskAll)}},
 		{name: "after an acquisition the next waiter is behind the other processes",
 			events: []event{joins(usual), listening(2), messages(0, 1), acquires(time.Minute),
+				messages(0, 1), at(2, ProbeFirst)}},
+
+		// A process that has just released the lock.
+		{name: "goes behind those that heard it", events: []event{yields(2), at(3, ProbeFirst), subscribed(0, 1, 2),
+			at(3, ProbeFirst), messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
+		{name: "waits at most maxPosition steps for them", events: []event{yields(10_000), at(1+maxPosition, ProbeFirst)}},
+		{name: "does not hear its own release",
+			events: []event{yields(1), messages(0, 1), at(2, ProbeFirst), subscribed(0, 1), messages(2), at(2, ProbeFirst)}},
+		{name: "waits like others after its first attempt",
+			events: []event{yields(2), begin, ends(heldBy(2)), passes(ms), subscribed(0, 1), at(0, ProbeFirst),
+				refused(AskAll, heldBy(2)), messages(0, 1), at(2, ProbeFirst)}},
+		{name: "goes behind them with its other waiters, too",
+			events: []event{yields(2), joins(usual), leaves, at(3, ProbeFirst), acquires(time.Minute), none}},
+		{name: "whose next waiter is behind them again",
+			events: []event{yields(2), joins(usual), subscribed(0, 1), acquires(time.Minute),
 				messages(0, 1), at(2, ProbeFirst)}},
 
 		// Refusals.

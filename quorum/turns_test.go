@@ -1,0 +1,179 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Processes that ask again at once get the lock by turns.
+func TestTurnsOfCallersThatAskAgainAtOnce(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const processes, rounds = 3, 10
+		got := make(chan int, processes*rounds)
+		var callers sync.WaitGroup
+		for i := range processes {
+			l := c.process()
+			callers.Go(func() {
+				for range rounds {
+					lock, err := l.Lock(context.Background(), "a")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got <- i
+					time.Sleep(500 * time.Millisecond)
+					if err := lock.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		close(got)
+		var order []int
+		for process := range got {
+			order = append(order, process)
+		}
+		for i := processes; i < len(order)-processes; i++ {
+			if order[i] != order[i-processes] {
+				t.Fatalf("the lock went to %v", order)
+			}
+		}
+	})
+}
+
+// deafSubscriber subscribes to a name's channel on every master, and never asks for the lock.
+func (c *cluster) deafSubscriber(name string) {
+	c.t.Helper()
+	for _, m := range c.masters {
+		ours, theirs := net.Pipe()
+		go m.Serve(theirs)
+		conn := redis.PubSubConn{Conn: redis.NewConn(ours, 0, 5*time.Second)}
+		c.t.Cleanup(func() { conn.Close() })
+		if err := conn.Subscribe(scripts.Channel(name)); err != nil {
+			c.t.Fatal(err)
+		}
+		go func() {
+			for conn.Conn.Err() == nil {
+				conn.Receive()
+			}
+		}()
+	}
+	synctest.Wait()
+}
+
+// Subscribers that never ask delay a caller that asks again at once by a step and one more for each, TryLock and a
+// later call not at all. Without subscribers there is no delay.
+func TestTurnsNobodyTakes(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		lockTakes := func(what string, want time.Duration) {
+			t.Helper()
+			start := time.Now()
+			c.unlock(c.lock(l, "a"))
+			if took := time.Since(start); took != want {
+				t.Errorf("%s: Lock took %v, want %v", what, took, want)
+			}
+		}
+		c.unlock(c.lock(l, "a"))
+		lockTakes("no subscriber", 0)
+
+		c.deafSubscriber("a")
+		c.deafSubscriber("a")
+		c.unlock(c.lock(l, "a"))
+		tried, err := l.TryLock(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("TryLock: %v", err)
+		}
+		c.unlock(tried)
+		lockTakes("two subscribers", 3*minStep)
+
+		time.Sleep(minStep + 1)
+		lockTakes("a step later", 0)
+		c.unlock(c.lock(l, "b"))
+		lockTakes("two subscribers, again", 3*minStep)
+	})
+}
+
+// A call that ends while it goes behind others says that the lock is held.
+func TestTurnsErrorOfACallThatGivesUp(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.deafSubscriber("a")
+		c.unlock(c.lock(l, "a"))
+		ctx, cancel := context.WithTimeout(t.Context(), minStep/2)
+		defer cancel()
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want ErrHeld and DeadlineExceeded", err)
+		}
+		c.wantNoQueues(l)
+	})
+}
+
+// What a process remembers of its releases leaves out its own subscriptions.
+func TestTurnsLeaveOutTheProcessItself(t *testing.T) {
+	const step = time.Millisecond
+	key, other := nameSet{1, "a"}, nameSet{1, "b"}
+	at := func(d time.Duration) waiting.Moment {
+		return waiting.Moment{Now: clock.Instant(time.Hour + d), Step: step}
+	}
+	for _, c := range []struct {
+		name string
+		do   func(t *turns)
+		want int
+	}{
+		{"nothing", func(t *turns) {}, 0},
+		{"a release", func(t *turns) { t.noteReleased(key, 2, at(0)) }, 2},
+		{"of other names", func(t *turns) { t.noteReleased(other, 2, at(0)) }, 0},
+		{"long ago", func(t *turns) { t.noteReleased(key, 2, at(-step-1)) }, 0},
+		{"the subscriptions may not have ended", func(t *turns) {
+			t.noteUnsubscribed(key, 1, at(-step))
+			t.noteReleased(key, 2, at(0))
+		}, 1},
+		{"the subscriptions have ended", func(t *turns) {
+			t.noteUnsubscribed(key, 1, at(-step-1))
+			t.noteReleased(key, 2, at(0))
+		}, 2},
+		{"the subscriptions end after it", func(t *turns) {
+			t.noteReleased(key, 2, at(-step/2))
+			t.noteUnsubscribed(key, 1, at(0))
+		}, 1},
+	} {
+		var turns turns
+		c.do(&turns)
+		if got, _ := turns.justReleased(key, at(0)); got != c.want {
+			t.Errorf("%s: %d others, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// A release was heard by as many as heard it on every node that had the lock.
+func TestTallyCountsTheFewestThatHeard(t *testing.T) {
+	for _, c := range []struct {
+		replies []nodeReply
+		want    int
+	}{
+		{nil, 0},
+		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true, heard: 2}}, 2},
+		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true}}, 0},
+		{[]nodeReply{{counts: true}, {err: ErrUnavailable}, {counts: true, found: true, heard: 3}}, 3},
+	} {
+		tally := newTally(5, 3)
+		for i, r := range c.replies {
+			tally.add(i, r)
+		}
+		if got := tally.heardBy(); got != c.want {
+			t.Errorf("%+v: heard by %d, want %d", c.replies, got, c.want)
+		}
+	}
+}
