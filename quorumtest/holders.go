@@ -14,8 +14,8 @@ import (
 // Unlock, [Masters.Lose] or the end of the test; [Masters.FastForward] ends it, too. The lock has a
 // token, as any other: a resource that has seen it must refuse a lower one.
 //
-// It waits for a holder to release, but fails the test after 5 s. It needs a majority of the masters
-// to run, whatever rule the service has.
+// It waits for a holder to release, but fails the test after 5 s. It needs a majority of the
+// masters to run, whatever rule the service has.
 func (m *Masters) HoldElsewhere(names ...string) *quorum.Lock {
 	m.tb.Helper()
 	elsewhere := m.lockerElsewhere()

@@ -11,7 +11,7 @@
 // What can go wrong with a lock, and what brings it about:
 //
 //	another process holds it (ErrHeld)           [Masters.HoldElsewhere]
-//	a held lock is lost (ErrLost)                [Masters.Lose], or [Masters.FastForward] for all locks
+//	a held lock is lost (ErrLost)                [Masters.Lose]; all locks: [Masters.FastForward]
 //	a lease ends that nobody renews              [Masters.FastForward]
 //	masters do not answer (ErrUnavailable)       [Masters.Stop]
 //
@@ -38,8 +38,8 @@ import (
 // defaultPatience bounds what should take milliseconds. Tests of this package shorten it.
 const defaultPatience = 5 * time.Second
 
-// Masters are the masters of one test. Their methods are safe for concurrent use, but those that may
-// fail the test (all but URLs and Clock) must run in the goroutine of the test that [Start] was
+// Masters are the masters of one test. Their methods are safe for concurrent use, but those that
+// may fail the test (all but URLs and Clock) must run in the goroutine of the test that [Start] was
 // given: a subtest starts masters of its own.
 type Masters struct {
 	tb       testing.TB
@@ -58,8 +58,8 @@ type Masters struct {
 // will be: they grant at once, also to a locker that the service opens with nothing but
 // [Masters.URLs]. Start fails the test when it cannot start them.
 //
-// The options are those of every node that the Masters open. A deployment whose max lease is not the
-// default gives it here ([node.WithMaxLease]), since a client with another one is refused.
+// The options are those of every node that the Masters open. A deployment whose max lease is not
+// the default gives it here ([node.WithMaxLease]), since a client with another one is refused.
 func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	tb.Helper()
 	fleet, err := redistest.StartEmbedded(n)
@@ -95,8 +95,8 @@ func admit(url string, opts []node.Option) error {
 	return n.Admit(ctx)
 }
 
-// URLs returns the masters' URLs, in the order in which [Masters.Stop] counts them. Every locker of a
-// test must be given all of them: lockers over different masters do not exclude each other.
+// URLs returns the masters' URLs, in the order in which [Masters.Stop] counts them. Every locker of
+// a test must be given all of them: lockers over different masters do not exclude each other.
 func (m *Masters) URLs() []string { return m.fleet.URLs() }
 
 // Clock returns the clock of the masters' lockers. It runs as any clock does, and

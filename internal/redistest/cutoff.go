@@ -12,8 +12,9 @@ import (
 var errProcess = errors.New("a process, not an embedded master")
 
 // CutOff closes an embedded master's port and cuts its connections, as a partition of the network
-// does. It keeps its keys and its run id, and keys go on expiring. A request that was on its way may
-// yet be carried out. CutOff fails when the master does not run or is cut off, and for a process.
+// does. It keeps its keys and its run id, and keys go on expiring. A request that was on its way
+// may yet be carried out. CutOff fails when the master does not run or is cut off, and for a
+// process.
 func (m *Master) CutOff() error {
 	return m.withEmbedded("cut off", func(e *embedded) error {
 		if e.life == nil || e.life.door == nil {
@@ -47,10 +48,10 @@ func (m *Master) Reconnect() error {
 	})
 }
 
-// FastForward moves the clocks of embedded masters ahead by d, also of killed ones and of those that
-// are cut off. It calls others first, which moves the clocks of those that count on the masters'. No
-// script starts on any master between the two, so none sees that the clocks are apart. FastForward
-// fails for processes, without calling others.
+// FastForward moves the clocks of embedded masters ahead by d, also of killed ones and of those
+// that are cut off. It calls others first, which moves the clocks of those that count on the
+// masters'. No script starts on any master between the two, so none sees that the clocks are apart.
+// FastForward fails for processes, without calling others.
 func (f *Fleet) FastForward(d time.Duration, others func()) error {
 	clocks := make([]*embeddedClock, len(f.Masters))
 	for i, m := range f.Masters {

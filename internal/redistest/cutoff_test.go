@@ -84,7 +84,8 @@ func TestFastForward(t *testing.T) {
 	}
 }
 
-// A lease is asked for after its client's clock has moved. It must not begin before the master's has.
+// A lease is asked for after its client's clock has moved. It must not begin before the master's
+// has.
 func TestFastForwardLetsNoScriptInBetweenTheClocks(t *testing.T) {
 	const lease = 10 * time.Second
 	fleet := startEmbedded(t, 1)
