@@ -18,7 +18,7 @@ var usersModules = []string{
 	"golang.org/x/sync",
 	"golang.org/x/sys",
 
-	// The demo runs on miniredis, and the tests beside the library use the rest.
+	// The demo and quorumtest run on miniredis, and the tests beside the library use the rest.
 	"github.com/alicebob/miniredis/v2",
 	"github.com/davecgh/go-spew",
 	"github.com/pmezard/go-difflib",

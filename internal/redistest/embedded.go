@@ -2,32 +2,26 @@ package redistest
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	miniserver "github.com/alicebob/miniredis/v2/server"
 )
 
-const acceptRetry = 10 * time.Millisecond
-
 // embedded is a miniredis inside this process, a new one after each kill.
 type embedded struct {
-	addr string
-	life *embeddedLife // nil while killed
+	addr  string
+	life  *embeddedLife // nil while killed
+	clock embeddedClock
 }
 
 func (e *embedded) start() error {
 	if e.life != nil {
 		return errRunning
 	}
-	life, err := newEmbeddedLife(e.addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w: %w", errAddressTaken, err)
-	}
+	life, err := newEmbeddedLife(e.addr, &e.clock)
 	if err != nil {
 		return err
 	}
@@ -50,27 +44,24 @@ func (e *embedded) remove() error { return nil }
 
 // embeddedLife is one miniredis from its start to its crash.
 type embeddedLife struct {
-	mini     *miniredis.Miniredis
-	listener net.Listener
-	accepted chan struct{} // closed when accept has returned
-	info     serverInfo
-
-	clock sync.Mutex // see advance
+	mini  *miniredis.Miniredis
+	info  serverInfo
+	clock *embeddedClock
+	door  *door // nil while it is cut off
 }
 
 // newEmbeddedLife starts a miniredis that serves connections from a listener of our own. Miniredis'
 // own listener opens before its commands are registered and before a hook can be set: a client that
 // keeps redialling would get "unknown command" after a restart.
-func newEmbeddedLife(addr string) (*embeddedLife, error) {
-	listener, err := net.Listen("tcp4", addr)
+func newEmbeddedLife(addr string, clock *embeddedClock) (*embeddedLife, error) {
+	listener, err := listen(addr)
 	if err != nil {
 		return nil, err
 	}
 	l := &embeddedLife{
-		mini:     miniredis.NewMiniRedis(),
-		listener: listener,
-		accepted: make(chan struct{}),
-		info:     newServerInfo(listener.Addr().(*net.TCPAddr).Port),
+		mini:  miniredis.NewMiniRedis(),
+		info:  newServerInfo(listener.Addr().(*net.TCPAddr).Port),
+		clock: clock,
 	}
 	l.mini.ClockTTL(true)
 	conn, err := l.mini.Dial() // starts it without a listener
@@ -78,29 +69,16 @@ func newEmbeddedLife(addr string) (*embeddedLife, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	l.mini.Server().SetPreHook(l.before)
-	go l.accept()
+	l.door = openDoor(listener, l.mini.Server().ServeConn)
 	return l, conn.Close()
-}
-
-func (l *embeddedLife) accept() {
-	defer close(l.accepted)
-	for {
-		conn, err := l.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(acceptRetry) // probably out of file descriptors
-			continue
-		}
-		l.mini.Server().ServeConn(conn)
-	}
 }
 
 // end cuts all connections and returns when no goroutine of this life runs.
 func (l *embeddedLife) end() error {
-	err := l.listener.Close()
-	<-l.accepted
+	var err error
+	if l.door != nil {
+		err = l.door.closeForNew()
+	}
 	l.mini.CtxCancel() // ends BLPOP and its like; the next call waits for them
 	// Before Miniredis.Close, which takes the server away from running scripts: their clients would
 	// get an error reply, and a crash gives none.
@@ -138,7 +116,13 @@ func (l *embeddedLife) before(peer *miniserver.Peer, command string, args ...str
 func (l *embeddedLife) advance() {
 	// Two concurrent calls could otherwise set their times in the wrong order, and miniredis would
 	// subtract the time between them from every TTL twice.
-	l.clock.Lock()
-	defer l.clock.Unlock()
-	l.mini.SetTime(time.Now())
+	l.clock.mu.Lock()
+	defer l.clock.mu.Unlock()
+	l.mini.SetTime(time.Now().Add(l.clock.ahead))
+}
+
+// embeddedClock is the clock of a master over all its lives.
+type embeddedClock struct {
+	mu    sync.Mutex    // while it is held, no script starts: see advance
+	ahead time.Duration // of this process' clock
 }

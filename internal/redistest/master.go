@@ -107,11 +107,16 @@ func (m *Master) Start() error {
 	if m.stopped {
 		return m.wrap("start", errStopped)
 	}
+	return m.wrap("start", retryAddress(m.server.start))
+}
+
+// retryAddress repeats start while the address is taken, within addressBound.
+func retryAddress(start func() error) error {
 	giveUp := time.Now().Add(addressBound)
 	for {
-		err := m.server.start()
+		err := start()
 		if !errors.Is(err, errAddressTaken) || time.Now().After(giveUp) {
-			return m.wrap("start", err)
+			return err
 		}
 		time.Sleep(addressRetry)
 	}

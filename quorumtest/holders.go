@@ -1,0 +1,161 @@
+package quorumtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// HoldElsewhere locks the names, all or none, as another process would. It renews the lock until
+// Unlock, [Masters.Lose] or the end of the test; [Masters.FastForward] ends it, too. The lock has a
+// token, as any other: a resource that has seen it must refuse a lower one.
+//
+// It waits for a holder to release, but fails the test after 5 s. It needs a majority of the
+// masters to run, whatever rule the service has.
+func (m *Masters) HoldElsewhere(names ...string) *quorum.Lock {
+	m.tb.Helper()
+	elsewhere := m.lockerElsewhere()
+	ctx, cancel := context.WithCancel(context.Background())
+	m.tb.Cleanup(cancel) // not on return: ctx is the parent of the lock's context
+	timer := time.AfterFunc(m.patience, cancel)
+	lock, err := elsewhere.Lock(ctx, names...)
+	if err == nil && !timer.Stop() {
+		err = context.Canceled
+	}
+	if err != nil {
+		m.tb.Fatalf("quorumtest: to hold elsewhere took more than %v, or cannot be: %v", m.patience, err)
+	}
+	return lock
+}
+
+func (m *Masters) lockerElsewhere() *quorum.Locker {
+	m.tb.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.elsewhere == nil {
+		// Not redlock's rule, which refuses an even number of masters: multilock may have it.
+		m.elsewhere = m.open(func(nodes int) (int, error) { return nodes/2 + 1, nil }, nil)
+	}
+	return m.elsewhere
+}
+
+// otherOwner stands on the masters while [Masters.Lose] takes a lock from its holder.
+const otherOwner = "quorumtest:0"
+
+// The scripts reply with the number of names at which they found the owner.
+
+// takeScript puts another owner in place of one, and keeps the lease. The names are not free in
+// between, since the holder must end before anybody else begins.
+const takeScript = `
+local taken = 0
+for _, name in ipairs(KEYS) do
+  if redis.call('HEXISTS', name, ARGV[1]) == 1 then
+    redis.call('HSET', name, ARGV[2], '1')
+    redis.call('HDEL', name, ARGV[1])
+    taken = taken + 1
+  end
+end
+return taken`
+
+// freeScript releases the names for an owner, and wakes the waiters.
+const freeScript = `
+local freed = 0
+for i, name in ipairs(KEYS) do
+  if redis.call('HDEL', name, ARGV[1]) == 1 then
+    redis.call('PUBLISH', ARGV[i + 1], '0')
+    freed = freed + 1
+  end
+end
+return freed`
+
+// Lose makes a held lock be lost at once, as when the masters have given it to another holder. When
+// Lose returns, the lock's context has ended with [quorum.ErrLost], and the names are free. All
+// handles of the lock are lost with it; other locks are not.
+//
+// The lock may be of any locker over these masters, whatever its clock. Code that runs with the
+// lock's context finds it by [quorum.FromContext]; a test that cannot get at that context takes it
+// from the Acquired hook ([quorum.WithHooks]).
+//
+// Lose fails the test when the lock is not held, or not on these masters, or when so many masters
+// are stopped that the others cannot tell the holder within 5 s.
+func (m *Masters) Lose(lock *quorum.Lock) {
+	m.tb.Helper()
+	if err := m.lose(lock); err != nil {
+		m.tb.Fatalf("quorumtest: lose %q: %v", lock.Names(), err)
+	}
+}
+
+func (m *Masters) lose(lock *quorum.Lock) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := lock.Err(); err != nil {
+		return fmt.Errorf("it is not held: %w", err)
+	}
+	if err := m.takeLocked(lock); err != nil {
+		return err
+	}
+	args := []any{otherOwner}
+	for _, name := range lock.Names() {
+		args = append(args, scripts.Channel(name))
+	}
+	_, err := m.evalLocked(freeScript, lock.Names(), args...)
+	return err
+}
+
+// takeLocked takes the lock on the masters, and has its handle ask them, until it is lost. Once may
+// not be enough: a grant may have been on its way to a master, and not all masters need to have
+// answered when Extend returns.
+func (m *Masters) takeLocked(lock *quorum.Lock) error {
+	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	everTaken := false
+	for {
+		taken, err := m.evalLocked(takeScript, lock.Names(), lock.Owner(), otherOwner)
+		if err != nil {
+			return err
+		}
+		everTaken = everTaken || taken > 0
+		if !everTaken {
+			return errors.New("no master that runs has it")
+		}
+		err = lock.Extend(ctx, 10*time.Millisecond) // a lease is only raised, so the least will do
+		switch ended := lock.Err(); {
+		case errors.Is(ended, quorum.ErrLost):
+			return nil
+		case ended != nil:
+			return fmt.Errorf("it has ended otherwise: %w", ended)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("too few masters tell the holder: %w", err)
+		}
+	}
+}
+
+// evalLocked runs a script on all masters that run, and returns the sum of the replies.
+func (m *Masters) evalLocked(script string, names []string, args ...any) (int64, error) {
+	command := []any{"EVAL", script, len(names)}
+	for _, name := range names {
+		command = append(command, name)
+	}
+	command = append(command, args...)
+	sum := int64(0)
+	for i, master := range m.fleet.Masters {
+		if m.stopped[i] {
+			continue
+		}
+		reply, err := master.Do(command...)
+		if err != nil {
+			return 0, err
+		}
+		sum += reply.(int64)
+	}
+	return sum, nil
+}

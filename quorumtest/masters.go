@@ -1,0 +1,125 @@
+// Package quorumtest runs Redis masters inside the test's own process, for tests of a service that
+// locks. It needs no redis-server and no container:
+//
+//	func TestCharge(t *testing.T) {
+//		masters := quorumtest.Start(t, 3)
+//		svc := service.New(masters.Locker())
+//		masters.HoldElsewhere("invoice:42")
+//		// svc must not charge now
+//	}
+//
+// What can go wrong with a lock, and what brings it about:
+//
+//	another process holds it (ErrHeld)           [Masters.HoldElsewhere]
+//	a held lock is lost (ErrLost)                [Masters.Lose]; all locks: [Masters.FastForward]
+//	a lease ends that nobody renews              [Masters.FastForward]
+//	masters do not answer (ErrUnavailable)       [Masters.Stop]
+//
+// None of these lets two holders be valid at once, as long as every locker goes by [Masters.Clock].
+//
+// The masters are stand-ins (miniredis): they run the library's scripts, but are not a Redis server
+// to measure. Sockets are real, so a test in a testing/synctest bubble cannot use them.
+//
+// The files, each of which uses only those above it: masters.go, faults.go, holders.go.
+package quorumtest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// defaultPatience bounds what should take milliseconds. Tests of this package shorten it.
+const defaultPatience = 5 * time.Second
+
+// Masters are the masters of one test. Their methods are safe for concurrent use, but those that
+// may fail the test (all but URLs and Clock) must run in the goroutine of the test that [Start] was
+// given: a subtest starts masters of its own.
+type Masters struct {
+	tb       testing.TB
+	fleet    *redistest.Fleet
+	nodeOpts []node.Option
+	clock    *clock.Fake
+
+	patience time.Duration
+
+	mu        sync.Mutex
+	stopped   map[int]bool
+	elsewhere *quorum.Locker // of HoldElsewhere; nil before its first call
+}
+
+// Start starts n empty masters, which end when the test does. They are not in quarantine, and never
+// will be: they grant at once, also to a locker that the service opens with nothing but
+// [Masters.URLs]. Start fails the test when it cannot start them.
+//
+// The options are those of every node that the Masters open. A deployment whose max lease is not
+// the default gives it here ([node.WithMaxLease]), since a client with another one is refused.
+func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
+	tb.Helper()
+	fleet, err := redistest.StartEmbedded(n)
+	if err != nil {
+		tb.Fatalf("quorumtest: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := fleet.Stop(); err != nil {
+			tb.Errorf("quorumtest: %v", err)
+		}
+	})
+	for _, url := range fleet.URLs() {
+		// The operator's word holds: no master of this process has granted anything.
+		if err := admit(url, opts); err != nil {
+			tb.Fatalf("quorumtest: %v", err)
+		}
+	}
+	m := &Masters{
+		tb: tb, fleet: fleet, nodeOpts: opts, clock: clock.NewFake(), patience: defaultPatience, stopped: map[int]bool{},
+	}
+	m.clock.SetRate(1)
+	return m
+}
+
+func admit(url string, opts []node.Option) error {
+	n, err := node.Open(url, opts...)
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), defaultPatience)
+	defer cancel()
+	return n.Admit(ctx)
+}
+
+// URLs returns the masters' URLs, in the order in which [Masters.Stop] counts them. Every locker of
+// a test must be given all of them: lockers over different masters do not exclude each other.
+func (m *Masters) URLs() []string { return m.fleet.URLs() }
+
+// Clock returns the clock of the masters' lockers. It runs as any clock does, and
+// [Masters.FastForward] moves it. A locker that the test or the service opens itself takes it with
+// [quorum.WithClock].
+func (m *Masters) Clock() clock.Clock { return m.clock }
+
+// Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
+// closes it. Lockers are to each other as different processes are. Options are as for
+// [redlock.Open], and come after those of the Masters. Locker fails the test where redlock.Open
+// returns an error, so for an even number of masters.
+func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
+	m.tb.Helper()
+	return m.open(quorum.Majority, opts)
+}
+
+func (m *Masters) open(rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
+	m.tb.Helper()
+	own := []quorum.Option{quorum.WithClock(m.clock), quorum.WithNodeOptions(m.nodeOpts...)}
+	locker, err := quorum.Open(m.URLs(), rule, append(own, opts...)...)
+	if err != nil {
+		m.tb.Fatalf("quorumtest: %v", err)
+	}
+	m.tb.Cleanup(func() { locker.Close() })
+	return locker
+}

@@ -1,0 +1,446 @@
+package quorumtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustLock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	t.Cleanup(cancel)
+	lock, err := l.Lock(ctx, names...)
+	must(t, err)
+	return lock
+}
+
+// wantTry expects TryLock to end with that error, nil for a lock, which it unlocks.
+func wantTry(t *testing.T, l *quorum.Locker, want error, names ...string) {
+	t.Helper()
+	lock, err := l.TryLock(t.Context(), names...)
+	if !errors.Is(err, want) {
+		t.Errorf("TryLock of %q: %v, want %v", names, err, want)
+	}
+	if err == nil {
+		must(t, lock.Unlock(t.Context()))
+	}
+}
+
+func isLost(t *testing.T, lock *quorum.Lock) {
+	t.Helper()
+	if cause := context.Cause(lock.Context()); !errors.Is(cause, quorum.ErrLost) || lock.Valid() {
+		t.Errorf("cause %v, valid %v: want ErrLost and false", cause, lock.Valid())
+	}
+}
+
+// failing is a test that fails.
+type failing struct {
+	testing.TB
+	said string
+}
+
+func (f *failing) Helper() {}
+func (f *failing) Fatalf(format string, args ...any) {
+	f.said = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// wantFatal expects do to fail the test that it is given, with a text that has all those parts.
+func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
+	t.Helper()
+	f := &failing{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(f)
+	}()
+	<-done
+	for _, part := range append(parts, "quorumtest: ") {
+		if !strings.Contains(f.said, part) {
+			t.Errorf("it failed with %q, want %q in it", f.said, part)
+		}
+	}
+}
+
+// in returns the masters as another test has them.
+func (m *Masters) in(tb testing.TB) *Masters {
+	return &Masters{
+		tb: tb, fleet: m.fleet, nodeOpts: m.nodeOpts, clock: m.clock, patience: 100 * time.Millisecond, stopped: m.stopped,
+	}
+}
+
+// A service may open its locker from addresses alone.
+func TestGrantsAtOnceToALockerOfURLs(t *testing.T) {
+	m := Start(t, 3)
+	locker, err := redlock.Open(m.URLs())
+	must(t, err)
+	defer locker.Close()
+	wantTry(t, locker, nil, "a")
+}
+
+func TestDeploymentOfAnotherMaxLease(t *testing.T) {
+	maxLease := node.WithMaxLease(time.Minute)
+	m := Start(t, 3, maxLease)
+	service, err := redlock.Open(m.URLs(), quorum.WithNodeOptions(maxLease), quorum.WithLease(time.Minute))
+	must(t, err)
+	defer service.Close()
+	lock := mustLock(t, service, "a")
+	wantTry(t, m.Locker(quorum.WithLease(time.Minute)), quorum.ErrHeld, "a")
+	m.Lose(lock)
+	m.HoldElsewhere("a")
+	wantTry(t, service, quorum.ErrHeld, "a")
+}
+
+func TestEvenNumberOfMasters(t *testing.T) {
+	m := Start(t, 2)
+	locker, err := multilock.Open(m.URLs(), quorum.WithClock(m.Clock()))
+	must(t, err)
+	defer locker.Close()
+	held := m.HoldElsewhere("a")
+	wantTry(t, locker, quorum.ErrHeld, "a")
+	must(t, held.Unlock(t.Context()))
+	wantTry(t, locker, nil, "a")
+	wantFatal(t, func(tb testing.TB) { m.in(tb).Locker() }, "odd number")
+}
+
+func TestStartFails(t *testing.T) {
+	wantFatal(t, func(tb testing.TB) { Start(tb, 0) }, "at least 1")
+	wantFatal(t, func(tb testing.TB) { Start(tb, 1, node.WithMaxLease(0)) }, "max lease")
+}
+
+func TestHoldElsewhere(t *testing.T) {
+	m := Start(t, 3)
+	service := m.Locker()
+	held := m.HoldElsewhere("a", "b")
+	wantTry(t, service, quorum.ErrHeld, "b", "c")
+
+	acquired := make(chan *quorum.Lock)
+	go func() {
+		defer close(acquired)
+		lock, err := service.Lock(t.Context(), "a")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if held.Err() == nil {
+			t.Error("locked while it was held elsewhere")
+		}
+		acquired <- lock
+	}()
+	must(t, held.Unlock(t.Context()))
+	lock, ok := <-acquired
+	if !ok {
+		return
+	}
+	if lock.Token() <= held.Token() {
+		t.Errorf("token %d after %d elsewhere", lock.Token(), held.Token())
+	}
+
+	wantFatal(t, func(tb testing.TB) { m.in(tb).HoldElsewhere("a") }, "100ms", "held by another")
+	// Its own lock is one more process's: nobody enters it again.
+	again := m.HoldElsewhere("c")
+	if err := again.Context().Err(); err != nil {
+		t.Errorf("the context of a lock held elsewhere: %v", err)
+	}
+	wantFatal(t, func(tb testing.TB) { m.in(tb).HoldElsewhere("c") }, "held by another")
+}
+
+func TestLose(t *testing.T) {
+	for name, opts := range map[string][]quorum.Option{
+		"renewed":     nil,
+		"fixed lease": {quorum.WithFixedLease(20 * time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := Start(t, 3)
+			lost := make(chan error, 1)
+			service := m.Locker(append(opts, quorum.WithHooks(quorum.Hooks{
+				Lost: func(_ *quorum.Lock, err error) { lost <- err },
+			}))...)
+			lock, other := mustLock(t, service, "a", "b"), mustLock(t, service, "c")
+			inner, err := service.Lock(lock.Context(), "b")
+			must(t, err)
+
+			m.Lose(inner)
+			isLost(t, lock)
+			isLost(t, inner)
+			if err := <-lost; !errors.Is(err, quorum.ErrLost) {
+				t.Errorf("the Lost hook: %v", err)
+			}
+			if err := lock.Unlock(t.Context()); !errors.Is(err, quorum.ErrLost) {
+				t.Errorf("Unlock: %v, want ErrLost", err)
+			}
+			if !other.Valid() {
+				t.Errorf("another lock: %v", other.Err())
+			}
+			next := mustLock(t, m.Locker(), "a", "b")
+			if next.Token() <= lock.Token() {
+				t.Errorf("token %d after %d", next.Token(), lock.Token())
+			}
+		})
+	}
+}
+
+// The library promises that no two holders are valid at once, so a service's test must not see two.
+func TestLoseEndsTheHolderBeforeTheNextBegins(t *testing.T) {
+	m := Start(t, 3)
+	service, next := m.Locker(), m.Locker()
+	for range 50 {
+		lock := mustLock(t, service, "a")
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			after, err := next.Lock(ctx, "a")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if lock.Valid() || lock.Context().Err() == nil {
+				t.Error("two holders")
+			}
+			if err := after.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		m.Lose(lock)
+		waiting.Wait()
+	}
+}
+
+func TestLoseWakesWaiters(t *testing.T) {
+	m := Start(t, 3)
+	lock := mustLock(t, m.Locker(), "a", "b")
+	var heard []redis.PubSubConn
+	for _, url := range m.URLs() {
+		conn, err := redis.DialURL(url)
+		must(t, err)
+		defer conn.Close()
+		c := redis.PubSubConn{Conn: conn}
+		must(t, c.Subscribe(scripts.Channel("b")))
+		if _, ok := c.ReceiveWithTimeout(5 * time.Second).(redis.Subscription); !ok {
+			t.Fatal("not subscribed")
+		}
+		heard = append(heard, c)
+	}
+	m.Lose(lock)
+	for i, c := range heard {
+		if got, ok := c.ReceiveWithTimeout(5 * time.Second).(redis.Message); !ok || string(got.Data) != "0" {
+			t.Errorf("master %d published %v", i, got)
+		}
+	}
+}
+
+func TestLoseWithMastersStopped(t *testing.T) {
+	m := Start(t, 5)
+	service := m.Locker()
+	lock, other := mustLock(t, service, "a"), mustLock(t, service, "b")
+	// A reply comes after those to earlier requests: now all masters have granted.
+	_, err := service.Inspect(t.Context(), "b")
+	must(t, err)
+	m.Stop(1)
+	m.Stop(3)
+	m.Lose(lock)
+	isLost(t, lock)
+	wantTry(t, service, nil, "a")
+	m.Stop(0)
+	wantFatal(t, func(tb testing.TB) { m.in(tb).Lose(other) }, `lose ["b"]`, "too few masters")
+}
+
+func TestLoseFails(t *testing.T) {
+	m := Start(t, 1)
+	lock := mustLock(t, m.Locker(), "a")
+	wantFatal(t, func(tb testing.TB) { Start(t, 1).in(tb).Lose(lock) }, "no master that runs has it")
+	must(t, lock.Unlock(t.Context()))
+	wantFatal(t, func(tb testing.TB) { m.in(tb).Lose(lock) }, "not held: released")
+}
+
+func TestFastForwardByALease(t *testing.T) {
+	m := Start(t, 3)
+	lock, held := mustLock(t, m.Locker(), "a"), m.HoldElsewhere("b")
+	m.FastForward(quorum.DefaultLease)
+	if lock.Valid() || held.Valid() {
+		t.Error("valid after the lease")
+	}
+	for _, l := range []*quorum.Lock{lock, held} {
+		<-l.Context().Done()
+		isLost(t, l)
+	}
+	wantTry(t, m.Locker(), nil, "a", "b")
+}
+
+func TestFastForwardByLessThanHalfALease(t *testing.T) {
+	m := Start(t, 3)
+	lock := mustLock(t, m.Locker(), "a")
+	for range 10 {
+		m.FastForward(quorum.DefaultLease/2 - time.Second)
+		if !lock.Valid() {
+			t.Fatalf("lost: %v", lock.Err())
+		}
+		wantTry(t, m.Locker(), quorum.ErrHeld, "a")
+		// The renewal that came due is on its way. By it the lock has nearly a lease left again.
+		awaitRenewal(t, lock, quorum.DefaultLease*2/3)
+	}
+}
+
+// awaitRenewal waits until the lock has that much of its lease left.
+func awaitRenewal(t *testing.T, lock *quorum.Lock, left time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for time.Until(lock.Deadline()) < left {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("not renewed: %v left", time.Until(lock.Deadline()))
+		}
+	}
+}
+
+// A process that crashed leaves its keys to their leases. Close does the same.
+func TestFastForwardEndsTheLeaseOfACrashedHolder(t *testing.T) {
+	m := Start(t, 3)
+	crashed, next := m.Locker(), m.Locker()
+	mustLock(t, crashed, "a")
+	must(t, crashed.Close())
+	wantTry(t, next, quorum.ErrHeld, "a")
+
+	acquired := make(chan error)
+	go func() {
+		lock, err := next.Lock(t.Context(), "a")
+		if err == nil {
+			err = lock.Unlock(t.Context())
+		}
+		acquired <- err
+	}()
+	m.FastForward(quorum.DefaultLease)
+	must(t, <-acquired)
+}
+
+// While time leaps, renewals are on their way. None of them may count for longer than the masters
+// keep the lock, nor may a name be free before its holder knows.
+func TestFastForwardKeepsHoldersApart(t *testing.T) {
+	const lease, rounds = 300 * time.Millisecond, 200
+	m := Start(t, 3)
+	var mu sync.Mutex
+	var holder *quorum.Lock
+	var contenders sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 4 {
+		locker := m.Locker(quorum.WithLease(lease), quorum.WithRetry(time.Millisecond, 2*time.Millisecond))
+		contenders.Go(func() {
+			for {
+				lock, err := locker.Lock(ctx, "a")
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				if holder != nil && holder.Valid() && lock.Valid() {
+					t.Errorf("two holders: %s and %s", holder.Owner(), lock.Owner())
+				}
+				holder = lock
+				mu.Unlock()
+				<-lock.Context().Done() // it never unlocks: only the leap ends it
+			}
+		})
+	}
+	again := time.NewTicker(3 * time.Millisecond)
+	defer again.Stop()
+	for i := range rounds {
+		m.FastForward(lease / 10 * time.Duration(1+i%11))
+		<-again.C
+	}
+	cancel()
+	contenders.Wait()
+}
+
+func TestFastForwardFails(t *testing.T) {
+	m := Start(t, 1)
+	wantFatal(t, func(tb testing.TB) { m.in(tb).FastForward(-1) }, "time does not go back")
+}
+
+func TestStopAndStart(t *testing.T) {
+	m := Start(t, 3)
+	service := m.Locker()
+	lock := mustLock(t, service, "a")
+	m.Stop(2)
+	m.Stop(2)
+	wantTry(t, service, nil, "b")
+	m.Stop(0)
+	wantTry(t, service, quorum.ErrUnavailable, "b")
+
+	m.Stop(1)
+	for i := range 3 {
+		m.Start(i)
+		m.Start(i)
+	}
+	must(t, mustLock(t, service, "b").Unlock(t.Context())) // waits until the masters are found
+	wantTry(t, m.Locker(), quorum.ErrHeld, "a")            // they have forgotten nothing
+	must(t, lock.Extend(t.Context(), time.Second))
+
+	wantFatal(t, func(tb testing.TB) { m.in(tb).Stop(3) }, "stop master 3: there are 3, counted from 0")
+	wantFatal(t, func(tb testing.TB) { m.in(tb).Start(-1) }, "start master -1")
+}
+
+func TestLeasesRunWhileMastersAreStopped(t *testing.T) {
+	m := Start(t, 3)
+	lock := mustLock(t, m.Locker(), "a")
+	for i := range 3 {
+		m.Stop(i)
+	}
+	m.FastForward(quorum.DefaultLease)
+	<-lock.Context().Done()
+	isLost(t, lock)
+	for i := range 3 {
+		m.Start(i)
+	}
+	wantTry(t, m.Locker(), nil, "a")
+}
+
+// The stand-ins are for tests: a program that locks must not be built with them.
+func TestProgramsThatLockDoNotBuildTheMasters(t *testing.T) {
+	const module = "github.com/quorumlock/quorumlock/"
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"redlock", module+"multilock")
+	out, err := list.Output()
+	must(t, err)
+	deps := strings.Fields(string(out))
+	if len(deps) == 0 {
+		t.Fatal("nothing is listed")
+	}
+	for _, dep := range deps {
+		for _, unwanted := range []string{"miniredis", "gopher-lua", "redistest", "quorumtest"} {
+			if strings.Contains(dep, unwanted) {
+				t.Errorf("a program that locks builds %s", dep)
+			}
+		}
+		if dep == "testing" {
+			t.Error("a program that locks builds testing")
+		}
+	}
+}
