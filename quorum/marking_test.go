@@ -128,8 +128,14 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 			switch script {
 			case "acquire":
 				acquires++
-			case "mark":
-				go last.Flush() // once the script is over
+			case "mark": // its data goes before the next request arrives
+				flushed := make(chan struct{})
+				c.jammed.Store(&flushed)
+				go func() {
+					last.Flush() // once the script is over
+					c.jammed.Store(nil)
+					close(flushed)
+				}()
 			}
 		}
 		l := c.process()
