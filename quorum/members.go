@@ -52,8 +52,8 @@ var (
 	errUnmarked = errors.New("the master is new or has forgotten its list of members, and no client may mark it " +
 		"while too few masters carry that list and not all of them answer (quorumlock admit -members does, on your word)")
 	errForgotList = errors.New("the master had forgotten its list of members")
-	errUnnamed    = errors.New("the list of masters is not known: a node over a pool has no name until it is connected to " +
-		"(node.WithName gives it one)")
+	errUnnamed    = errors.New("the list of masters is not known: a node over a pool has no name until it is " +
+		"connected to (node.WithName gives it one)")
 )
 
 func newMembers(c *core, found bool) *members {
@@ -232,20 +232,21 @@ func (m *members) look(s *sight, asked []question) {
 	m.refuseTwins(s)
 }
 
-// refuseTwins takes away the view of a node that is one process with another node: no list has one
-// process twice.
+// refuseTwins takes away the views of nodes that are one process: no list has one process twice. It
+// leaves the one that lets this locker in.
 func (m *members) refuseTwins(s *sight) {
 	for j := range s.views {
 		for i := range j {
 			if s.views[i] == nil || s.views[j] == nil || s.runIDs[i] != s.runIDs[j] {
 				continue
 			}
-			twin, other := j, i
-			if s.verdict(j) == nil {
-				twin, other = i, j
+			refused := map[int]error{i: s.verdict(i), j: s.verdict(j)}
+			for k, why := range refused {
+				if why != nil {
+					s.views[k] = nil
+					s.errs[k] = m.core.oneProcess(k, i+j-k)
+				}
 			}
-			s.views[twin] = nil
-			s.errs[twin] = m.core.oneProcess(twin, other)
 		}
 	}
 }
