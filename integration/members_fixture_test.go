@@ -135,37 +135,42 @@ func listOpen(t *testing.T, by opener, maxLease time.Duration, urls urlList, opt
 	return l, err
 }
 
-// tryList makes one attempt with a new client of that list, and keeps the lock until the test ends
-// where keep is set.
-func tryList(t *testing.T, by opener, maxLease time.Duration, urls urlList, name string) (*quorum.Lock, error) {
+// tryOnce makes one attempt with a new client of that list, which it closes before it returns. Meanwhile, while
+// the lock is held, it calls during, if that is not nil.
+func tryOnce(t *testing.T, by opener, maxLease time.Duration, urls urlList, name string, during func()) error {
 	t.Helper()
-	l, err := listOpen(t, by, maxLease, urls)
+	l, err := by(urls, quorum.WithNodeOptions(node.WithTimeout(soon), node.WithMaxLease(maxLease)))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return l.TryLock(t.Context(), name)
+	defer func() { must(t, l.Close()) }()
+	held, err := l.TryLock(t.Context(), name)
+	if err != nil {
+		return err
+	}
+	if during != nil {
+		during()
+	}
+	unlock(t, held)
+	return nil
 }
 
 // isLetIn fails the test unless clients with that list lock.
 func isLetIn(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	t.Helper()
-	held, err := tryList(t, by, maxLease, urls, "let-in")
-	if err != nil {
+	if err := tryOnce(t, by, maxLease, urls, "let-in", nil); err != nil {
 		t.Errorf("a client with %v is not let in: %v", urls, err)
-		return
 	}
-	unlock(t, held)
 }
 
 // isRefused fails the test unless clients with that list are refused for it. Where their number is
 // even, Open refuses them already.
 func isRefused(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	t.Helper()
-	held, err := tryList(t, by, maxLease, urls, "refused")
+	err := tryOnce(t, by, maxLease, urls, "refused", nil)
 	switch {
 	case err == nil:
 		t.Errorf("a client with %v is let in", urls)
-		unlock(t, held)
 	case errors.Is(err, quorum.ErrMembership):
 	case len(urls)%2 == 0 && errors.Is(err, quorum.ErrInvalid):
 	default:

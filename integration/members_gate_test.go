@@ -57,6 +57,13 @@ func (g *gate) close() {
 	g.running.Wait()
 }
 
+// isIdle reports whether no connection is left: the master has carried out all that was sent.
+func (g *gate) isIdle() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.ends) == 0
+}
+
 func (g *gate) accept() {
 	for {
 		client, err := g.listener.Accept()
@@ -94,7 +101,7 @@ func (g *gate) carry(client net.Conn) {
 	marked := make(chan struct{}, 1) // the request at which the trap springs was forwarded here
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		defer master.Close()
+		defer master.(*net.TCPConn).CloseWrite() // the master carries out what it was sent, and then closes its end
 		g.copy(master, client, func(piece []byte) bool { return g.trap.passes(piece, marked) })
 	})
 	g.copy(client, master, func([]byte) bool {
@@ -110,15 +117,13 @@ func (g *gate) carry(client net.Conn) {
 	requests.Wait()
 }
 
-// copy forwards what may pass, until an end closes.
+// copy forwards what may pass, until the connection that it comes from ends. What cannot be delivered is lost.
 func (g *gate) copy(to, from net.Conn, passes func([]byte) bool) {
 	piece := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(piece)
 		if n > 0 && (g.trap == nil || passes(piece[:n])) {
-			if _, err := to.Write(piece[:n]); err != nil {
-				return
-			}
+			_, _ = to.Write(piece[:n])
 		}
 		if err != nil {
 			return
