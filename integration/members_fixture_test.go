@@ -80,6 +80,16 @@ func (r *roster) give(t *testing.T, name string, maxLease time.Duration, members
 	do(t, r.masters[name], "SET", scripts.MarkerKey, m.String())
 }
 
+// giveAs writes the marker of a master that clients knew by another name.
+func (r *roster) giveAs(t *testing.T, name, member string, maxLease time.Duration, members []string) {
+	t.Helper()
+	m := scripts.Marker{
+		Process:    scripts.Process{Run: r.run(t, name), MaxLease: maxLease, Member: member},
+		Generation: 1, Members: scripts.NewList(members...), Next: scripts.NewList(),
+	}
+	do(t, r.masters[name], "SET", scripts.MarkerKey, m.String())
+}
+
 // giveAll writes the markers of a deployment: its masters, and no change under way.
 func (r *roster) giveAll(t *testing.T, maxLease time.Duration, members ...string) {
 	t.Helper()
@@ -195,9 +205,14 @@ func newOperator(t *testing.T, maxLease time.Duration) operator {
 	return operator{path, maxLease}
 }
 
-// command prepares a call; verb is the subcommand, of one or two words, before the flags.
+// command prepares a call; verb is the subcommand, of one or two words, and its flags.
 func (o operator) command(ctx context.Context, verb string, args ...string) *exec.Cmd {
-	all := append(strings.Fields(verb), "-max-lease", o.maxLease.String(), "-timeout", soon.String())
+	words := strings.Fields(verb)
+	flags := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
+	if flags < 0 {
+		flags = len(words)
+	}
+	all := slices.Insert(words, flags, "-max-lease", o.maxLease.String(), "-timeout", soon.String())
 	return exec.CommandContext(ctx, o.path, append(all, args...)...)
 }
 

@@ -124,7 +124,9 @@ func TestMembersTwoFoundersNeverBothHold(t *testing.T) {
 						var l *quorum.Locker
 						l, errs[i] = redlock.Open(r.of(names...), quorum.WithNodeOptions(
 							node.WithTimeout(soon), node.WithMaxLease(maxLease), node.WithoutQuarantine()))
-						must(t, errs[i])
+						if errs[i] != nil {
+							return
+						}
 						t.Cleanup(func() { must(t, l.Close()) })
 						holds[i], errs[i] = l.TryLock(t.Context(), "job")
 						if errs[i] != nil { // the other may have been in the midst of it
