@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/history"
@@ -83,10 +84,13 @@ func (p *plan) listOf(client int) []int {
 	}
 }
 
-// forgets reports whether some master may be blank after the start, but for one that the operator
-// replaces.
+// forgets reports whether masters may be blank when clients with different lists ask: after the
+// start, or where some client has a wrong list at the start. One that the operator replaces does not
+// matter.
 func (p *plan) forgets() bool {
-	return slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == crash || f.kind == flush })
+	given := func(list []int) bool { return list != nil }
+	return slices.ContainsFunc(p.lists.wrong, given) ||
+		slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == crash || f.kind == flush })
 }
 
 // settling bounds how long after the faults all clients have the list of the masters.
@@ -127,6 +131,7 @@ func mastersOf(l *scripts.List) []int {
 // listState is what the operator and the clients of a world share. It is nil where the list stays.
 type listState struct {
 	settled chan struct{} // closed when all clients have the masters' list, after the faults
+	rolling atomic.Int32  // clients that are about to start anew
 
 	mu    sync.Mutex
 	sure  []*scripts.List // their masters let them in, for as long as the epoch lasts
@@ -221,7 +226,11 @@ func (w *world) roll(m *machine, list *scripts.List, kill bool) {
 	w.count("rolled over")
 	w.trace.add("operator  gives client %d the list %s", m.id, list)
 	m.setList(mastersOf(list))
-	w.flows.Go(func() { m.replace(kill) })
+	w.lists.rolling.Add(1)
+	w.flows.Go(func() {
+		defer w.lists.rolling.Add(-1)
+		m.replace(kill)
+	})
 }
 
 // overlaps is a violation of mutual exclusion.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -60,24 +59,34 @@ type state struct {
 	waiting       bool          // and some are in quarantine
 }
 
-// standing returns the state of the list of the highest generation, nil if there is none.
+// standing returns the state of the list that a majority of its members has; of several, or where
+// there is none, of the highest generation. It returns nil where there is no list.
 func standing(views map[string]*membership.View) *state {
-	s, generation := &state{}, uint64(0)
+	best, score := (*membership.View)(nil), uint64(0)
 	for _, name := range slices.Sorted(maps.Keys(views)) {
-		v := views[name]
-		m := v.Marker()
-		if !v.IsMarked() || m.Claimed || !m.Members.Has(name) || m.Generation < generation {
+		m := views[name].Marker()
+		if !views[name].IsMarked() || m.Claimed || !m.Members.Has(name) {
 			continue
 		}
-		if m.Generation > generation {
-			s, generation = &state{members: m.Members}, m.Generation
+		votes, rank := 0, m.Generation
+		for _, other := range m.Members.Names() {
+			if v := views[other]; v != nil && v.IsMarked() && !v.Marker().Claimed && v.Marker().Members.Equal(m.Members) {
+				votes++
+			}
 		}
-		if m.Members.Equal(s.members) && m.Next.Len() > 0 {
-			s.next = m.Next
+		if 2*votes > m.Members.Len() {
+			rank += 1 << 32
+		}
+		if rank > score || rank == score && m.Members.Equal(best.Marker().Members) && m.Next.Len() > 0 {
+			best, score = views[name], rank
 		}
 	}
-	if s.members == nil {
+	if best == nil {
 		return nil
+	}
+	s := &state{members: best.Marker().Members}
+	if next := best.Marker().Next; next.Len() > 0 {
+		s.next = next
 	}
 	carries := func(v *membership.View, list *scripts.List) bool {
 		return v != nil && v.Standing(list) == membership.LetsIn
@@ -292,7 +301,7 @@ func (o *operator) command(ctx context.Context, what string,
 }
 
 func (o *operator) announce(ctx context.Context, c membership.Change) {
-	o.command(ctx, fmt.Sprint("announced"), func(views map[string]*membership.View) (map[string]scripts.Call, time.Duration, error) {
+	o.command(ctx, "announced", func(views map[string]*membership.View) (map[string]scripts.Call, time.Duration, error) {
 		steps, wait, err := c.Announce(views)
 		for _, name := range c.To.Names() {
 			v := views[name]
@@ -333,6 +342,9 @@ func (o *operator) abort(ctx context.Context, s *state) {
 func (o *operator) settle() {
 	w, p := o.world, o.world.plan
 	w.lists.setSure()
+	for _, m := range w.masters { // those that it found dead, too
+		m.Start()
+	}
 	var rolled time.Time
 	tries := 0
 	for begun := time.Now(); w.ctx.Err() == nil; o.rest(0.2) {
@@ -346,7 +358,7 @@ func (o *operator) settle() {
 			want = s.members
 		}
 		old := slices.ContainsFunc(w.machines[:p.clients-1], func(m *machine) bool { return !m.nextList().Equal(want) })
-		running := !slices.ContainsFunc(w.machines[:p.clients-1], func(m *machine) bool { return !listOf(m.current().list).Equal(want) })
+		running := w.lists.rolling.Load() == 0 && !slices.ContainsFunc(w.machines[:p.clients-1], func(m *machine) bool { return !listOf(m.current().list).Equal(want) })
 		switch {
 		case time.Since(begun) > 6*p.lease+2*time.Second:
 			if tries++; tries > 3 || !p.forgets() {
@@ -376,10 +388,11 @@ func (o *operator) settle() {
 	}
 }
 
-// admit stops all clients for one max lease, and admits the masters with the list.
+// admit stops all clients for one max lease, and admits the masters with the list. It wipes the
+// others.
 func (o *operator) admit(ctx context.Context, list *scripts.List) {
 	w, p := o.world, o.world.plan
-	w.count("admitted by the operator")
+	w.count("admitted at last")
 	w.trace.add("operator  stops all clients, and admits %s", list)
 	for _, m := range w.machines[:p.clients-1] {
 		m.setList(mastersOf(list))
@@ -393,7 +406,9 @@ func (o *operator) admit(ctx context.Context, list *scripts.List) {
 	o.turn()
 	calls := map[string]scripts.Call{}
 	for name, v := range o.look(ctx) {
-		if list.Has(name) {
+		if !list.Has(name) {
+			w.masters[masterOf(name)].Flush()
+		} else {
 			if call, err := v.Admit(list); err != nil {
 				w.fail("operator: %s: %v", name, err)
 			} else {
