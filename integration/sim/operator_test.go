@@ -134,7 +134,8 @@ func (o *operator) step(ctx context.Context, s *state) {
 		switch {
 		case luck < 0.03:
 			o.deploy(o.to, keen, idle)
-		case luck > 0.6 || !o.deploy(s.members, keen, idle):
+		case luck < 0.6 && o.deploy(s.members, keen, idle):
+		case o.isSafe(o.to):
 			o.announce(ctx, membership.Change{From: s.members, To: o.to})
 		}
 	case luck < 0.06:
@@ -151,7 +152,7 @@ func (o *operator) step(ctx context.Context, s *state) {
 // aim chooses where to go from the members.
 func (o *operator) aim(members *scripts.List) {
 	if o.to != nil && o.rng.IntN(10) > 0 {
-		if _, err := membership.NewChange(members, o.to); err == nil {
+		if _, err := membership.NewChange(members, o.to); err == nil && o.isSafe(o.to) {
 			return
 		}
 	}
@@ -172,12 +173,25 @@ func (o *operator) aim(members *scripts.List) {
 	}
 	leaving := pick(o.rng, members.Names()...)
 	o.to = members.Without(leaving)
+	if !o.isSafe(o.to) {
+		return
+	}
 	if o.rng.IntN(3) == 0 { // it is dead for good, or nearly so
 		w.count("died before its removal")
 		w.trace.add("operator  finds %s dead", leaving)
 		w.masters[masterOf(leaving)].Crash(pick(o.rng, fakeredis.Nothing, fakeredis.Nothing, fakeredis.Everything))
 	}
 }
+
+// isSafe reports whether masters may forget when such a list has been committed.
+func (o *operator) isSafe(list *scripts.List) bool {
+	return !o.world.plan.forgets() || !slices.ContainsFunc(o.world.clients(), func(m *machine) bool {
+		return !shareMost(m.nextList(), list)
+	})
+}
+
+// clients returns the machines that lock.
+func (w *world) clients() []*machine { return w.machines[:w.plan.clients-1] }
 
 // deploy rolls one client of such a manner over to the list, and reports whether there was one.
 func (o *operator) deploy(list *scripts.List, manners ...manner) bool {
@@ -357,8 +371,8 @@ func (o *operator) settle() {
 		case s != nil:
 			want = s.members
 		}
-		old := slices.ContainsFunc(w.machines[:p.clients-1], func(m *machine) bool { return !m.nextList().Equal(want) })
-		running := w.lists.rolling.Load() == 0 && !slices.ContainsFunc(w.machines[:p.clients-1], func(m *machine) bool { return !listOf(m.current().list).Equal(want) })
+		old := slices.ContainsFunc(w.clients(), func(m *machine) bool { return !m.nextList().Equal(want) })
+		running := w.lists.rolling.Load() == 0 && !slices.ContainsFunc(w.clients(), func(m *machine) bool { return !listOf(m.current().list).Equal(want) })
 		switch {
 		case time.Since(begun) > 6*p.lease+2*time.Second:
 			if tries++; tries > 3 || !p.forgets() {
@@ -374,7 +388,7 @@ func (o *operator) settle() {
 			o.announce(ctx, membership.Change{From: s.members, To: s.next})
 		case old || s == nil && time.Since(rolled) > p.lease || s != nil && !s.whole && time.Since(rolled) > p.lease:
 			rolled = time.Now()
-			for _, m := range w.machines[:p.clients-1] {
+			for _, m := range w.clients() {
 				w.roll(m, want, false)
 			}
 		case s != nil && s.next != nil:
@@ -394,7 +408,7 @@ func (o *operator) admit(ctx context.Context, list *scripts.List) {
 	w, p := o.world, o.world.plan
 	w.count("admitted at last")
 	w.trace.add("operator  stops all clients, and admits %s", list)
-	for _, m := range w.machines[:p.clients-1] {
+	for _, m := range w.clients() {
 		m.setList(mastersOf(list))
 		c := m.current()
 		c.dead.Store(true)
@@ -417,7 +431,7 @@ func (o *operator) admit(ctx context.Context, list *scripts.List) {
 		}
 	}
 	o.call(ctx, calls)
-	for _, m := range w.machines[:p.clients-1] {
+	for _, m := range w.clients() {
 		w.roll(m, list, true)
 	}
 }
