@@ -80,7 +80,7 @@ func (m *members) renewalRefused(i int, r *scripts.Refusal) error {
 	if err := m.refusal(i, r); err != nil {
 		return err
 	}
-	m.settle(i, func(error) {})
+	m.settle(i, func(time.Duration, error) {})
 	return m.core.nodeError(i, "renew", errForgotList)
 }
 
@@ -112,10 +112,19 @@ func (m *members) ask(q question) {
 	}
 }
 
-// settle asks about one node. done gets nil when the node lets this locker in now, and else a
-// *node.Error.
-func (m *members) settle(i int, done func(error)) {
-	m.ask(question{i, func(s *sight) { done(m.core.nodeError(i, "acquire", s.verdict(i))) }})
+// settle asks about one node. done gets how long the node is claimed and must wait, or 0 and nil when
+// it lets this locker in now, or else a *node.Error.
+func (m *members) settle(i int, done func(wait time.Duration, err error)) {
+	m.ask(question{i, func(s *sight) {
+		err := m.core.nodeError(i, "acquire", s.verdict(i))
+		if s.views[i] != nil && s.list != nil && s.views[i].Standing(s.list) == membership.Claimed {
+			if wait := membership.ClaimWaits(s.views, s.list); wait > 0 {
+				done(wait, nil)
+				return
+			}
+		}
+		done(0, err)
+	}})
 }
 
 func (m *members) run() {

@@ -137,10 +137,7 @@ func (c Change) prepare(name string, v *View, generation uint64) (call *scripts.
 	m := v.marker
 	switch {
 	case !v.IsMarked() || m.Members.Len() == 0:
-		admitted := scripts.In(v.Process.MaxLease)
-		if at, known := v.knownAdmission(); known {
-			admitted = scripts.At(at)
-		}
+		admitted := Client{Quarantine: func(int) time.Duration { return v.Process.MaxLease }}.admission(0, v)
 		prepared := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: c.To}
 		mark := v.write(prepared, admitted, scripts.At(0))
 		return &mark, 0, nil
@@ -151,7 +148,7 @@ func (c Change) prepare(name string, v *View, generation uint64) (call *scripts.
 		return nil, 0, refusedf("%s is already the member %s of %s (generation %d): a master that has been in another list "+
 			"is wiped before it joins this one: stop its clients, then DEL %s on it", name, m.Member, m.Members, m.Generation, scripts.MarkerKey)
 	}
-	return nil, max(m.Admitted-v.Now, 0), nil
+	return nil, v.waits(), nil
 }
 
 // Commit returns the marks that make the next members the members, on all members of the list to. It
