@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,8 @@ type sight struct {
 var (
 	errUnmarked = errors.New("the master is new or has forgotten its list of members, and no client may mark it " +
 		"while too few masters carry that list and not all of them answer (quorumlock admit -members does, on your word)")
+	errUnmarkable = fmt.Errorf("%w: the master is new or has forgotten its list of members, and gets not this client's, which "+
+		"another of the client's masters refuses", ErrMembership)
 	errForgotList = errors.New("the master had forgotten its list of members")
 	errUnnamed    = errors.New("a node over a pool has no name until it is connected to: give it one with node.WithName")
 )
@@ -151,19 +154,25 @@ func (s *sight) verdict(i int) error {
 		return nil
 	case membership.Refuses:
 		return s.views[i].Refusal(s.list)
-	default:
-		return errUnmarked
 	}
+	if s.isRefused() && !s.letsIn() {
+		return errUnmarkable
+	}
+	return errUnmarked
+}
+
+// isRefused reports whether a node refuses this locker's list.
+func (s *sight) isRefused() bool {
+	return slices.ContainsFunc(s.views, func(v *membership.View) bool {
+		return v != nil && v.Standing(s.list) == membership.Refuses && errors.Is(v.Refusal(s.list), membership.ErrDiffers)
+	})
 }
 
 // letsIn reports whether any node lets this locker in.
 func (s *sight) letsIn() bool {
-	for i := range s.views {
-		if s.verdict(i) == nil {
-			return true
-		}
-	}
-	return false
+	return s.list != nil && slices.ContainsFunc(s.views, func(v *membership.View) bool {
+		return v != nil && v.Standing(s.list) == membership.LetsIn
+	})
 }
 
 // round looks at the nodes, and marks those that may be marked.
