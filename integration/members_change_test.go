@@ -267,8 +267,12 @@ func (l *load) hold(names []string, name string) (*quorum.Lock, *quorum.Locker) 
 	locker, err := l.open(names)
 	must(l.T, err)
 	l.Cleanup(func() { l.close(locker) })
+	late := time.AfterFunc(10*soon, l.stop)
+	defer late.Stop()
 	held, err := l.acquire(int(l.clients.Add(1)), name, locker.Lock)
-	must(l.T, err)
+	if err != nil {
+		l.Fatalf("a client with %v does not get %q: %v", names, name, err)
+	}
 	return held, locker
 }
 

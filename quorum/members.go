@@ -51,6 +51,8 @@ type sight struct {
 var (
 	errUnmarked = errors.New("the master is new or has forgotten its list of members, and no client may mark it " +
 		"while too few masters carry that list and not all of them answer (quorumlock admit -members does, on your word)")
+	errUnmarkable = fmt.Errorf("%w: the master is new or has forgotten its list of members, and gets not this client's, which "+
+		"another of the client's masters refuses", ErrMembership)
 	errForgotList = errors.New("the master had forgotten its list of members")
 	errUnnamed    = errors.New("the list of masters is not known: a node over a pool has no name until it is " +
 		"connected to (node.WithName gives it one)")
@@ -163,22 +165,24 @@ func (s *sight) verdict(i int) error {
 	case membership.Refuses:
 		return s.views[i].Refusal(s.list)
 	}
-	for _, v := range s.views {
-		if v != nil && v.Standing(s.list) == membership.Refuses {
-			return fmt.Errorf("this master has no list of members, and may not be marked while another refuses: %w", v.Refusal(s.list))
-		}
+	if s.isRefused() && !s.letsIn() {
+		return errUnmarkable
 	}
 	return errUnmarked
 }
 
+// isRefused reports whether a node refuses this locker's list.
+func (s *sight) isRefused() bool {
+	return slices.ContainsFunc(s.views, func(v *membership.View) bool {
+		return v != nil && v.Standing(s.list) == membership.Refuses && errors.Is(v.Refusal(s.list), membership.ErrDiffers)
+	})
+}
+
 // letsIn reports whether any node lets this locker in.
 func (s *sight) letsIn() bool {
-	for i := range s.views {
-		if s.verdict(i) == nil {
-			return true
-		}
-	}
-	return false
+	return s.list != nil && slices.ContainsFunc(s.views, func(v *membership.View) bool {
+		return v != nil && v.Standing(s.list) == membership.LetsIn
+	})
 }
 
 // round looks at the nodes, and marks those that may be marked.
