@@ -167,6 +167,18 @@ func (s *listState) setSure(lists ...*scripts.List) {
 	}
 }
 
+// narrow leaves at most one list let in for certain.
+func (s *listState) narrow(list *scripts.List) {
+	s.mu.Lock()
+	was := slices.ContainsFunc(s.sure, list.Equal)
+	s.mu.Unlock()
+	if was {
+		s.setSure(list)
+	} else {
+		s.setSure()
+	}
+}
+
 // certain returns the epoch in which a process' list is certainly let in; 0 for none.
 func (s *listState) certain(c *client) int {
 	if s == nil {

@@ -331,7 +331,7 @@ func (o *operator) announce(ctx context.Context, c membership.Change) {
 }
 
 func (o *operator) commit(ctx context.Context, to *scripts.List) {
-	o.world.lists.setSure(to)
+	o.world.lists.narrow(to)
 	if !o.command(ctx, "committed", func(views map[string]*membership.View) (map[string]scripts.Call, time.Duration, error) {
 		steps, err := membership.Commit(to, views)
 		return steps, 0, err
@@ -341,7 +341,7 @@ func (o *operator) commit(ctx context.Context, to *scripts.List) {
 }
 
 func (o *operator) abort(ctx context.Context, s *state) {
-	o.world.lists.setSure(s.members)
+	o.world.lists.narrow(s.members)
 	if !o.command(ctx, "aborted", func(views map[string]*membership.View) (map[string]scripts.Call, time.Duration, error) {
 		maps.DeleteFunc(views, func(name string, _ *membership.View) bool { return !s.members.Has(name) && !s.next.Has(name) })
 		steps, err := membership.Abort(views)
