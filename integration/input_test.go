@@ -652,6 +652,29 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
 }
 
+// A node over a pool has no name until it is connected to. The reasons of the nodes that cannot be
+// connected to must come out all the same.
+func TestCredentialsThatAreRefusedOverPools(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	var unnamed []*node.Node
+	for _, m := range f.Masters {
+		do(t, m, "CONFIG", "SET", "requirepass", "right")
+		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", m.Addr(), redis.DialPassword("s3cret"))
+		}}
+		t.Cleanup(func() { pool.Close() })
+		n, err := node.New(pool, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
+		must(t, err)
+		t.Cleanup(func() { must(t, n.Close()) })
+		unnamed = append(unnamed, n)
+	}
+	l, err := redlock.New(unnamed)
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	permanently(t, l, "WRONGPASS")
+}
+
 func TestNoPasswordWhereOneIsNeeded(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)

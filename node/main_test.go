@@ -157,7 +157,7 @@ func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Re
 	return await(t, start(n, key, call, nil))
 }
 
-// mark marks a blank node as a locker does whose only master it is.
+// mark marks a blank node as a locker does whose only master it is, and that it has let in lately.
 func mark(t *testing.T, n *node.Node) {
 	t.Helper()
 	must(t, settle(t, n).Err)
@@ -172,7 +172,8 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 		return r
 	}
 	view := membership.Read(*r.Reply.Look)
-	client := membership.Client{List: members, Need: 1, Found: true, Proven: func(int) bool { return false },
+	known := scripts.Marker{Generation: 1, Members: members, Next: scripts.NewList()}
+	client := membership.Client{List: members, Need: 1, Proven: func(int) bool { return true }, Known: &known,
 		Quarantine: func(int) time.Duration { return n.Quarantine() }}
 	for {
 		if view.Standing(members) == membership.Refuses {

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"errors"
+	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -39,7 +40,9 @@ func (c *core) readGrant(node int, r pipeline.Result, sent clock.Instant) (outco
 		c.members.proved(node, sent)
 		return granted, nil
 	case scripts.Quarantined:
-		c.members.proved(node, sent)
+		if r.RunID != "" { // else no node has said so: it is claimed, and lets nobody in
+			c.members.proved(node, sent)
+		}
 		return quarantined, nil
 	case scripts.Held:
 		c.members.proved(node, sent)
@@ -122,13 +125,18 @@ func (h *hold) refusedByList(v *vote, r *pipeline.Result, call scripts.Call, to 
 		v.sent = false
 	}
 	resent := r.Resent
-	h.core.members.settle(v.node, func(err error) {
-		if err == nil {
-			err = h.sendAgain(v, call, to)
+	h.core.members.settle(v.node, func(wait time.Duration, err error) {
+		result := pipeline.Result{Err: err, Sent: true, Resent: resent, NothingDone: !resent}
+		switch {
+		case wait > 0:
+			result.Reply.Acquire = scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: wait}
+		case err == nil:
+			result.Err = h.sendAgain(v, call, to)
+			if result.Err == nil {
+				return
+			}
 		}
-		if err != nil {
-			to.Done(pipeline.Result{Err: err, Sent: true, Resent: resent, NothingDone: !resent})
-		}
+		to.Done(result)
 	})
 	return true
 }

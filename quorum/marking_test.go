@@ -128,9 +128,9 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 			switch script {
 			case "acquire":
 				acquires++
-			case "mark":
+			case "mark": // its data goes before the next request arrives
 				flushed := make(chan struct{})
-				c.jammed.Store(&flushed) // the client writes nothing before that
+				c.jammed.Store(&flushed)
 				go func() {
 					last.Flush() // once the script is over
 					c.jammed.Store(nil)

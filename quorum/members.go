@@ -51,9 +51,11 @@ type sight struct {
 var (
 	errUnmarked = errors.New("the master is new or has forgotten its list of members, and no client may mark it " +
 		"while too few masters carry that list and not all of them answer (quorumlock admit -members does, on your word)")
+	errUnmarkable = fmt.Errorf("%w: the master is new or has forgotten its list of members, and gets not this client's, which "+
+		"another of the client's masters refuses", ErrMembership)
 	errForgotList = errors.New("the master had forgotten its list of members")
-	errUnnamed    = errors.New("the list of masters is not known: a node over a pool has no name until it is connected to " +
-		"(node.WithName gives it one)")
+	errUnnamed    = errors.New("the list of masters is not known: a node over a pool has no name until it is " +
+		"connected to (node.WithName gives it one)")
 )
 
 func newMembers(c *core, found bool) *members {
@@ -80,7 +82,7 @@ func (m *members) renewalRefused(i int, r *scripts.Refusal) error {
 	if err := m.refusal(i, r); err != nil {
 		return err
 	}
-	m.settle(i, func(error) {})
+	m.settle(i, func(time.Duration, error) {})
 	return m.core.nodeError(i, "renew", errForgotList)
 }
 
@@ -112,10 +114,19 @@ func (m *members) ask(q question) {
 	}
 }
 
-// settle asks about one node. done gets nil when the node lets this locker in now, and else a
-// *node.Error.
-func (m *members) settle(i int, done func(error)) {
-	m.ask(question{i, func(s *sight) { done(m.core.nodeError(i, "acquire", s.verdict(i))) }})
+// settle asks about one node. done gets how long the node is claimed and must wait, or 0 and nil when
+// it lets this locker in now, or else a *node.Error.
+func (m *members) settle(i int, done func(wait time.Duration, err error)) {
+	m.ask(question{i, func(s *sight) {
+		err := m.core.nodeError(i, "acquire", s.verdict(i))
+		if s.views[i] != nil && s.list != nil && s.views[i].Standing(s.list) == membership.Claimed {
+			if wait := membership.ClaimWaits(s.views, s.list); wait > 0 {
+				done(wait, nil)
+				return
+			}
+		}
+		done(0, err)
+	}})
 }
 
 func (m *members) run() {
@@ -154,22 +165,24 @@ func (s *sight) verdict(i int) error {
 	case membership.Refuses:
 		return s.views[i].Refusal(s.list)
 	}
-	for _, v := range s.views {
-		if v != nil && v.Standing(s.list) == membership.Refuses {
-			return fmt.Errorf("this master has no list of members, and may not be marked while another refuses: %w", v.Refusal(s.list))
-		}
+	if s.isRefused() && !s.letsIn() {
+		return errUnmarkable
 	}
 	return errUnmarked
 }
 
+// isRefused reports whether a node refuses this locker's list.
+func (s *sight) isRefused() bool {
+	return slices.ContainsFunc(s.views, func(v *membership.View) bool {
+		return v != nil && v.Standing(s.list) == membership.Refuses && errors.Is(v.Refusal(s.list), membership.ErrDiffers)
+	})
+}
+
 // letsIn reports whether any node lets this locker in.
 func (s *sight) letsIn() bool {
-	for i := range s.views {
-		if s.verdict(i) == nil {
-			return true
-		}
-	}
-	return false
+	return s.list != nil && slices.ContainsFunc(s.views, func(v *membership.View) bool {
+		return v != nil && v.Standing(s.list) == membership.LetsIn
+	})
 }
 
 // round looks at the nodes, and marks those that may be marked.
@@ -232,20 +245,21 @@ func (m *members) look(s *sight, asked []question) {
 	m.refuseTwins(s)
 }
 
-// refuseTwins takes away the view of a node that is one process with another node: no list has one
-// process twice.
+// refuseTwins takes away the views of nodes that are one process: no list has one process twice. It
+// leaves the one that lets this locker in.
 func (m *members) refuseTwins(s *sight) {
 	for j := range s.views {
 		for i := range j {
 			if s.views[i] == nil || s.views[j] == nil || s.runIDs[i] != s.runIDs[j] {
 				continue
 			}
-			twin, other := j, i
-			if s.verdict(j) == nil {
-				twin, other = i, j
+			refused := map[int]error{i: s.verdict(i), j: s.verdict(j)}
+			for k, why := range refused {
+				if why != nil {
+					s.views[k] = nil
+					s.errs[k] = m.core.oneProcess(k, i+j-k)
+				}
 			}
-			s.views[twin] = nil
-			s.errs[twin] = m.core.oneProcess(twin, other)
 		}
 	}
 }

@@ -7,6 +7,7 @@
 --   <generation> <time of the next change, ms>
 --   <members>
 --   <digest of the next members, or -> <next members>
+-- A claim, which lets nobody in yet, has ? before both digests.
 -- The expected line is that of a node that was admitted long ago: 0 <run> <max lease> <member> <digest>.
 
 -- letsIn returns the marker's admitted, as text, and whether the marker is that of the client's process,

@@ -71,8 +71,7 @@ type Marker struct {
 	Next       *List         // the members after the change that is under way; empty for none
 }
 
-// claimMark stands before the digest of the members of a claimed marker, so that no digest equals
-// it.
+// claimMark stands before both digests of a claimed marker, so that no client's digest equals either.
 const claimMark = "?"
 
 var errMarker = errors.New("the text is no marker")
@@ -80,11 +79,12 @@ var errMarker = errors.New("the text is no marker")
 // Lines returns the lines of the marker from the digest of the members on, without the time of the
 // next change, which mark writes between them.
 func (m Marker) lines() (first, last string) {
-	digest := m.Members.digest
+	mark := ""
 	if m.Claimed {
-		digest = claimMark + digest
+		mark = claimMark
 	}
-	return fmt.Sprintf("%s\n%d", digest, m.Generation), m.Members.text + "\n" + m.Next.digest + " " + m.Next.text
+	return fmt.Sprintf("%s%s\n%d", mark, m.Members.digest, m.Generation),
+		fmt.Sprintf("%s\n%s%s %s", m.Members.text, mark, m.Next.digest, m.Next.text)
 }
 
 // String returns the marker as the node keeps it.

@@ -319,6 +319,7 @@ var (
 	oursNext     = func(m *scripts.Marker) { m.Members, m.Next = theirs, ours }
 	theirsNext   = func(m *scripts.Marker) { m.Next = theirs }
 	claimed      = func(m *scripts.Marker) { m.Claimed = true }
+	claimedNext  = func(m *scripts.Marker) { m.Claimed, m.Members, m.Next = true, theirs, ours }
 	unlisted     = func(m *scripts.Marker) { m.Members = none }
 	anotherName  = func(m *scripts.Marker) { m.Member = "b" }
 )
@@ -338,6 +339,7 @@ func listVectors() []vector {
 		as("the next members", oursNext, granted(seed)),
 		as("members, while a change is under way", theirsNext, granted(seed)),
 		as("a claim lets nobody in", claimed, notLetIn(some)),
+		as("a claim lets in nobody with the next members", claimedNext, notLetIn(some)),
 		as("an operator's word without a list lets nobody in", unlisted, notLetIn(some)),
 		as("the marker of another member", anotherName, notLetIn(some)),
 		{name: "the next members wait, too", before: state(markerOf(admitted(20*time.Second, false, oursNext))), call: acquire(),

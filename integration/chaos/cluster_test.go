@@ -61,14 +61,19 @@ func startServer(args ...string) (server, error) {
 	return lab.backend.start(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
 }
 
-// admit asserts, as the operator, that no earlier lock on the masters can be alive.
+// admit asserts, as the operator, that no earlier lock on the masters can be alive, and gives them
+// their list of members: only a client that reaches all masters would do that.
 func (c *cluster) admit(maxLease time.Duration) error {
+	var members []string
+	for i := range c.servers {
+		members = append(members, memberName(i))
+	}
 	for _, url := range c.urls() {
 		n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(5*time.Second))
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(n.Admit(context.Background()), n.Close()); err != nil {
+		if err := errors.Join(n.AdmitMembers(context.Background(), members), n.Close()); err != nil {
 			return err
 		}
 	}
@@ -85,8 +90,9 @@ func (c *cluster) urls() []string {
 	return all
 }
 
-// asMember is the query that names the master in a place.
-func asMember(i int) string { return fmt.Sprintf("?name=master-%d", i+1) }
+// memberName is the name of the master in a place, and asMember the query that gives it.
+func memberName(i int) string { return fmt.Sprintf("master-%d", i+1) }
+func asMember(i int) string   { return "?name=" + memberName(i) }
 
 // apart makes paths for one group of clients.
 func (c *cluster) apart(group string) (*paths, error) {

@@ -27,12 +27,14 @@ type machine struct {
 	restarting chan struct{} // holds one restart at a time
 
 	mu      sync.Mutex
-	started int // the number of processes so far
+	list    []int // the masters of the next process
+	started int   // the number of processes so far
 	process *client
 }
 
 func newMachine(w *world, id int) *machine {
-	m := &machine{world: w, id: id, rate: w.plan.clientRate[id], gate: &gate{}, restarting: make(chan struct{}, 1)}
+	m := &machine{world: w, id: id, rate: w.plan.clientRate[id], gate: &gate{}, restarting: make(chan struct{}, 1),
+		list: w.plan.listOf(id)}
 	m.callers = &callers{others: w.plan.newCaller(id, w.plan.flows)}
 	m.clock = newGatedClock(m.rate, m.gate, m.callers)
 	return m
@@ -77,7 +79,8 @@ func (m *machine) restart(kill bool) error {
 // client is one process: a locker with nodes of its own.
 type client struct {
 	*machine
-	number int // among the machine's processes
+	number int   // among the machine's processes
+	list   []int // of its masters: of each node
 	nodes  []*node.Node
 	pools  []*redis.Pool
 	locker *quorum.Locker
@@ -93,13 +96,13 @@ func newClient(m *machine) (*client, error) {
 	p := m.world.plan
 	m.mu.Lock()
 	m.started++
-	c := &client{machine: m, number: m.started, live: map[*record]struct{}{}}
+	c := &client{machine: m, number: m.started, list: m.list, live: map[*record]struct{}{}}
 	m.mu.Unlock()
-	for master := range p.masters {
+	for _, master := range c.list {
 		dial := func(ctx context.Context) (redis.Conn, error) { return c.dial(ctx, master) }
 		pool := &redis.Pool{MaxIdle: p.conns, DialContext: dial}
 		opts := []node.Option{node.WithTimeout(p.timeoutOf(master)), node.WithMaxLease(p.lease),
-			node.WithConns(p.conns), node.WithName(fmt.Sprintf("master%d", master)),
+			node.WithConns(p.conns), node.WithName(masterName(master)),
 			node.WithRand(p.source("node", m.id, c.number, master)), node.WithLogger(silent)}
 		if p.noQuarantine {
 			opts = append(opts, node.WithoutQuarantine())
@@ -110,6 +113,9 @@ func newClient(m *machine) (*client, error) {
 		}
 		c.nodes, c.pools = append(c.nodes, n), append(c.pools, pool)
 	}
+	if p.isOperator(m.id) {
+		return c, nil
+	}
 	rule := quorum.Majority
 	if p.all {
 		rule = quorum.All
@@ -117,6 +123,9 @@ func newClient(m *machine) (*client, error) {
 	var err error
 	c.locker, err = quorum.New(c.nodes, rule, quorum.WithClock(m.clock), quorum.WithLease(p.lease),
 		quorum.WithRetry(p.unit/20, p.unit/3), quorum.WithRand(m.callers), quorum.WithLogger(silent))
+	if err != nil {
+		c.close()
+	}
 	return c, err
 }
 
@@ -141,7 +150,9 @@ func (c *client) dial(ctx context.Context, master int) (redis.Conn, error) {
 // close ends the process.
 func (c *client) close() {
 	c.closed.Store(true)
-	c.locker.Close()
+	if c.locker != nil {
+		c.locker.Close()
+	}
 	for i, n := range c.nodes {
 		n.Close()
 		c.pools[i].Close()

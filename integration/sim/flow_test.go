@@ -52,6 +52,7 @@ func (f *flow) run() {
 	<-f.restarting
 	f.turn()
 	f.world.heal()
+	f.awaitLists()
 	for _, name := range f.world.plan.names {
 		f.lockAfterFaults(name)
 	}
@@ -98,10 +99,11 @@ func (f *flow) once() {
 		defer givesUp.Stop()
 	}
 
+	certain := w.lists.certain(c)
 	call := time.Now()
 	got, err := lock(ctx, names...)
 	if err != nil {
-		w.refused(c, names, err)
+		w.refused(c, names, err, certain)
 		return
 	}
 	if !got.Valid() && !c.closed.Load() {

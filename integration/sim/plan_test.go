@@ -34,6 +34,7 @@ type plan struct {
 	windows       []window
 	faults        []fault
 	healed, bound time.Duration // when faults end, and how long after that each flow must have had its locks
+	lists         *listPlan     // the clients' lists of masters, and who changes them; nil: all masters, for ever
 }
 
 // drift is the largest error of a clock, each way. Two clocks then differ by no more than a lease
@@ -98,6 +99,12 @@ func newPlan(seed uint64) *plan {
 	d := p.rng("plan")
 	p.masters = 3 + 2*d.IntN(2)
 	p.clients, p.flows = 2+d.IntN(3), 1+d.IntN(2)
+	p.draw(d)
+	return p
+}
+
+// draw draws the rest of the plan, for so many masters, clients and flows.
+func (p *plan) draw(d *rand.Rand) {
 	p.all = d.IntN(5) == 0
 	p.names = []string{"a", "b", "c"}[:pick(d, 1, 1, 2, 3)]
 	p.lease = time.Duration(300+d.IntN(8)*100) * time.Millisecond
@@ -142,7 +149,6 @@ func newPlan(seed uint64) *plan {
 			p.faults[i].keeps = fakeredis.Everything
 		}
 	}
-	return p
 }
 
 func (p *plan) sort() {
@@ -224,9 +230,9 @@ func (p *plan) String() string {
 	if p.all {
 		rule = "all"
 	}
-	return fmt.Sprintf("seed %d: %s of %d masters, %d clients with %d flows, names %v, lease %v, timeout %v, "+
+	return fmt.Sprintf("seed %d%v: %s of %d masters, %d clients with %d flows, names %v, lease %v, timeout %v, "+
 		"%d connections, latency %v, slow %v up to %v, loss %v, rates of masters %.4f, of clients %.4f",
-		p.seed, rule, p.masters, p.clients, p.flows, p.names, p.lease, p.timeout,
+		p.seed, p.lists, rule, p.masters, p.clients, p.flows, p.names, p.lease, p.timeout,
 		p.conns, p.latency, p.slow, p.slowest, p.loss, p.masterRate, p.clientRate)
 }
 
@@ -240,5 +246,5 @@ func (p *plan) dishonest() bool {
 // calm reports that a client notices nothing of any fault.
 func (p *plan) calm() bool {
 	noticed := func(f fault) bool { return f.kind != save && f.kind != unload }
-	return p.slow == 0 && p.loss == 0 && !slices.ContainsFunc(p.faults, noticed)
+	return p.slow == 0 && p.loss == 0 && p.lists == nil && !slices.ContainsFunc(p.faults, noticed)
 }

@@ -72,6 +72,9 @@ func (w *world) report(t *testing.T) {
 }
 
 func (p *plan) replay() string {
-	return fmt.Sprintf("go test -C integration ./sim -run 'TestSeeds$' -sim.seed=%d -sim.repeat=20 -sim.trace=0",
-		p.seed)
+	test := "TestSeeds"
+	if p.lists != nil {
+		test = "TestListsThatChange"
+	}
+	return fmt.Sprintf("go test -C integration ./sim -run '%s$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", test, p.seed)
 }

@@ -26,6 +26,7 @@ type world struct {
 	masters   []*fakeredis.Master
 	net       *network
 	machines  []*machine
+	lists     *listState
 	ctx       context.Context // of all clients' calls; ends when a flow is stranded
 	flows     sync.WaitGroup
 
@@ -65,6 +66,7 @@ func (w *world) build() {
 		m := fakeredis.New(func() time.Time { return origin.Add(time.Duration(float64(time.Since(w.start)) * rate)) },
 			w.plan.seed*16+uint64(i))
 		m.Trace = w.trace.script(i)
+		m.AnyList = w.plan.lists != nil && w.plan.lists.anyList
 		w.masters = append(w.masters, m)
 		if w.plan.ahead {
 			w.countAhead(i, m)
@@ -74,6 +76,7 @@ func (w *world) build() {
 	for id := range w.plan.clients {
 		w.machines = append(w.machines, newMachine(w, id))
 	}
+	w.lists = newListState(w.plan)
 }
 
 func (w *world) run() {
@@ -90,7 +93,7 @@ func (w *world) run() {
 		w.injectFaults()
 	}()
 	// Each waiter must get its lock in time, one flow after the other.
-	stranded := time.AfterFunc(w.plan.healed+3*w.plan.bound, func() {
+	stranded := time.AfterFunc(w.plan.healed+w.plan.settling()+3*w.plan.bound, func() {
 		w.fail("stranded: some flow did not end")
 		cancel()
 	})
@@ -130,6 +133,10 @@ func (w *world) runClient(m *machine) {
 	m.mu.Lock()
 	m.process = c
 	m.mu.Unlock()
+	if w.plan.isOperator(m.id) {
+		w.flows.Go(newOperator(m).run)
+		return
+	}
 	for i := range w.plan.flows {
 		w.flows.Go(w.newFlow(m, i).run)
 	}
@@ -159,9 +166,7 @@ func (w *world) injectFaults() {
 			w.machines[f.client].gate.shut(w.start.Add(f.until))
 		case kill, restart:
 			w.flows.Go(func() {
-				if err := w.machines[f.client].restart(f.kind == kill); err != nil {
-					w.fail("client %d: restart: %v", f.client, err)
-				}
+				w.machines[f.client].replace(f.kind == kill)
 			})
 		}
 	}
@@ -181,6 +186,9 @@ func (w *world) heal() {
 func (w *world) noOrphans() {
 	p := w.plan
 	bound := max(p.healed+p.slowest+3*p.timeout+reconnecting, time.Since(w.start)+p.timeout)
+	if p.lists != nil {
+		bound = max(bound, time.Since(w.start)+2*p.lease)
+	}
 	for _, f := range p.faults {
 		if f.kind == kill || f.kind == restart {
 			bound = max(bound, p.healed+2*p.lease)
@@ -217,12 +225,14 @@ func (w *world) lockKeys() []string {
 }
 
 // refused judges the error of a Lock.
-func (w *world) refused(c *client, names []string, err error) {
+func (w *world) refused(c *client, names []string, err error, certain int) {
 	w.trace.add("client %d  %v", c.id, err)
 	switch {
 	case errors.Is(err, quorum.ErrClosed) && c.closed.Load():
 	case !errors.Is(err, quorum.ErrNotAcquired), errors.Is(err, quorum.ErrInvalid), errors.Is(err, quorum.ErrClosed):
 		w.fail("client %d: lock %v: %v", c.id, names, err)
+	case errors.Is(err, quorum.ErrMembership):
+		w.notLetIn(c, err, certain)
 	case errors.Is(err, quorum.ErrQuarantined):
 		w.count("quarantined")
 	case errors.Is(err, quorum.ErrUnavailable):

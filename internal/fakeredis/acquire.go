@@ -21,7 +21,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		return []any{"released", int64(0)}, nil
 	}
 	marker, _, _ := k.get(keys[0])
-	admitted, isItsOwn, ok := letsIn(marker, expected)
+	admitted, isItsOwn, ok := letsIn(marker, expected, k.anyList)
 	if !ok {
 		return []any{"marker", marker, expected}, nil
 	}
@@ -116,7 +116,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 
 // letsIn is the comparison of the marker with the expected first line, and letsIn of lists.lua. A
 // marker that no script has written lets nobody in.
-func letsIn(marker, expected string) (admitted string, isItsOwn, ok bool) {
+func letsIn(marker, expected string, anyList bool) (admitted string, isItsOwn, ok bool) {
 	if strings.HasPrefix(marker, expected) {
 		return "0", true, true
 	}
@@ -130,5 +130,5 @@ func letsIn(marker, expected string) (admitted string, isItsOwn, ok bool) {
 		return "", false, false
 	}
 	next, _, _ := strings.Cut(lines[3], " ")
-	return has[0], has[1] == want[1], has[4] == want[4] || next == want[4]
+	return has[0], has[1] == want[1], has[4] == want[4] || next == want[4] || anyList
 }

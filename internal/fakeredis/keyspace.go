@@ -40,6 +40,7 @@ type keyspace struct {
 	publish func(channel, payload string) int
 	// listening is PUBSUB NUMSUB of one channel.
 	listening func(channel string) int64
+	anyList   bool // see Master.AnyList
 }
 
 // find returns nil for a key that is missing or has expired. As in Redis, a key is still there in

@@ -36,6 +36,10 @@ type Master struct {
 	// remote address of its connection and the reply. The master is locked during the call.
 	Trace func(client, script string, args []string, reply any, err error)
 
+	// AnyList, when set before the first connection, makes grants and renewals let in clients of every
+	// list of masters: tests show with it what the lists are for.
+	AnyList bool
+
 	mu       sync.Mutex
 	up       bool
 	runID    string
@@ -166,7 +170,8 @@ func (m *Master) FlushScripts() {
 // openLocked returns the data at the present moment, which stays the same throughout a command or a
 // script.
 func (m *Master) openLocked() *keyspace {
-	return &keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked}
+	return &keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked,
+		anyList: m.AnyList}
 }
 
 func clone(data map[string]*value) map[string]*value {

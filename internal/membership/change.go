@@ -137,10 +137,7 @@ func (c Change) prepare(name string, v *View, generation uint64) (call *scripts.
 	m := v.marker
 	switch {
 	case !v.IsMarked() || m.Members.Len() == 0:
-		admitted := scripts.In(v.Process.MaxLease)
-		if at, known := v.knownAdmission(); known {
-			admitted = scripts.At(at)
-		}
+		admitted := Client{Quarantine: func(int) time.Duration { return v.Process.MaxLease }}.admission(0, v)
 		prepared := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: c.To}
 		mark := v.write(prepared, admitted, scripts.At(0))
 		return &mark, 0, nil
@@ -151,21 +148,22 @@ func (c Change) prepare(name string, v *View, generation uint64) (call *scripts.
 		return nil, 0, refusedf("%s is already the member %s of %s (generation %d): a master that has been in another list "+
 			"is wiped before it joins this one: stop its clients, then DEL %s on it", name, m.Member, m.Members, m.Generation, scripts.MarkerKey)
 	}
-	return nil, max(m.Admitted-v.Now, 0), nil
+	return nil, v.waits(), nil
 }
 
 // Commit returns the marks that make the next members the members, on all members of the list to. It
-// returns none when all have them.
+// returns none when all have them. Where no change is under way, it gives all the highest of their
+// generations: masters that an operator admitted anew, while others were away, are behind.
 func Commit(to *scripts.List, views map[string]*View) (map[string]scripts.Call, error) {
 	steps := map[string]scripts.Call{}
-	generation, first := uint64(0), ""
+	after, highest, pending := map[string]uint64{}, uint64(0), false
 	for _, name := range to.Names() {
 		v := views[name]
 		if v == nil {
 			return nil, refusedf("%s does not answer: all members of %s must", name, to)
 		}
 		m := v.marker
-		after := m.Generation
+		after[name] = m.Generation
 		switch {
 		case !v.IsMarked() || m.Members.Len() == 0:
 			return nil, refusedf("%s is blank: it waits until a client marks it (lock any name), or for quorumlock admit -members", name)
@@ -175,18 +173,27 @@ func Commit(to *scripts.List, views map[string]*View) (map[string]scripts.Call, 
 			return nil, refusedf("%s is being marked for %s: the change is not announced there yet: members add comes first", name, m.Members)
 		case m.Members.Equal(to) && m.Next.Len() == 0: // committed
 		case m.Next.Equal(to):
-			after++
-			m.Members, m.Next, m.Generation = to, scripts.NewList(), after
+			after[name]++
+			pending = true
+			m.Members, m.Next, m.Generation = to, scripts.NewList(), after[name]
 			steps[name] = v.write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))
+		case m.Next.Len() > 0:
+			return nil, refusedf("on %s a change to %s is under way, not to %s: members commit with that list, or members abort", name, m.Next, to)
 		default:
 			return nil, refusedf("%s has the members %s, and no change to %s is announced there: members add or remove comes first",
 				name, m.Members, to)
 		}
-		if first != "" && after != generation {
-			return nil, refusedf("%s would be in generation %d, %s in %d: the change is not announced on all of %s", first, generation, name, after, to)
-		}
-		if first == "" {
-			first, generation = name, after
+		highest = max(highest, after[name])
+	}
+	for _, name := range to.Names() {
+		switch v := views[name]; {
+		case after[name] == highest:
+		case pending:
+			return nil, refusedf("%s would be in generation %d, others in %d: the change is not announced on all of %s", name, after[name], highest, to)
+		default:
+			m := v.marker
+			m.Generation = highest
+			steps[name] = v.rewrite(m)
 		}
 	}
 	return steps, nil

@@ -138,6 +138,18 @@ func (c *cluster) settle(client membership.Client, views []*membership.View) (ro
 	}
 }
 
+// found is settle of a client that looks again when the quarantines of its claims are over.
+func (c *cluster) found(client membership.Client, views []*membership.View) (rounds [][]string) {
+	c.t.Helper()
+	rounds = c.settle(client, views)
+	if waits := membership.ClaimWaits(views, client.List); waits > 0 {
+		c.pass(waits)
+		copy(views, c.views(client.List))
+		rounds = append(rounds, c.settle(client, views)...)
+	}
+	return rounds
+}
+
 // letsIn returns the masters that let in clients with a list.
 func (c *cluster) letsIn(list *scripts.List) (names []string) {
 	c.t.Helper()

@@ -80,7 +80,9 @@ func (c Client) markAll(views []*View) (steps []Step) {
 // claim marks a deployment of which too few nodes are marked. All nodes must have answered, and none
 // may refuse. The nodes are claimed one after the other, in the order of their names, so of two
 // clients whose lists share a node one stops; a claim lets nobody in, so a client that stops has
-// made no quorum. When all are claimed, they are confirmed.
+// made no quorum. The quarantines begin with the claims. When all nodes are claimed, and every claim's
+// quarantine is over, the claims are confirmed: by then each lease is over that any list's quorum
+// had granted before.
 func (c Client) claim(views []*View) (steps []Step) {
 	blank, claimed, carried := []int(nil), []int(nil), false
 	for i, v := range views {
@@ -107,11 +109,14 @@ func (c Client) claim(views []*View) (steps []Step) {
 		})
 		m := c.markerFor(views)
 		m.Claimed = true
-		claim := c.mark(first, views[first], m, views[first].claimed())
+		claim := c.mark(first, views[first], m, c.admission(first, views[first]))
 		claim.Claims = true
 		return []Step{claim}
 	}
 	for _, i := range claimed {
+		if views[i].waits() > 0 {
+			return nil
+		}
 		steps = append(steps, c.confirm(i, views[i]))
 	}
 	return steps
@@ -121,7 +126,7 @@ func (c Client) claim(views []*View) (steps []Step) {
 // the client wants none.
 func (c Client) correct(views []*View) (steps []Step) {
 	for i, v := range views {
-		if v == nil || v.Standing(c.List) != LetsIn {
+		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
 			continue
 		}
 		if left, _ := v.Quarantine(); left > c.Quarantine(i) {
@@ -152,45 +157,33 @@ func (c Client) markerFor(views []*View) scripts.Marker {
 	return m
 }
 
-// confirm makes a claim a mark. The quarantine begins here, not with the claim: meanwhile the node
-// may have forgotten again, and others may have been marked for another list.
+// confirm makes a claim a mark. Its quarantine has begun with the claim.
 func (c Client) confirm(i int, v *View) Step {
 	m := v.marker
 	m.Claimed = false
-	return c.mark(i, v, m, c.admission(i, v))
+	return c.mark(i, v, m, scripts.At(m.Admitted))
 }
 
 func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Step {
 	return Step{Node: i, Call: v.write(m, admitted, scripts.At(m.Change))}
 }
 
-// admission returns from when on a node that this client marks may grant: after a quarantine, or
-// from the instant that is known for a node that has not forgotten.
+// admission returns from when on a node that this client marks or claims may grant: after a
+// quarantine, unless it is known that the node has not forgotten. An operator has admitted it within the last max lease,
+// or it has the older marker of this very process.
 func (c Client) admission(i int, v *View) scripts.When {
-	if at, known := v.knownAdmission(); known {
+	older, m := v.older, v.marker
+	at, known := time.Duration(0), false
+	switch {
+	case v.IsMarked():
+		at, known = m.Admitted, m.Member == v.Process.Member && v.Now-m.Admitted <= m.MaxLease
+	case v.Text == "" && older != nil && older.Run == v.Process.Run && older.MaxLease == v.Process.MaxLease:
+		at, known = older.Admitted, true
+	}
+	if known && at-v.Now <= c.Quarantine(i) {
 		return scripts.At(at)
 	}
 	return scripts.In(c.Quarantine(i))
-}
-
-// claimed returns the admission of a claim, which lets nobody in: it only keeps what is known for
-// the confirmation.
-func (v *View) claimed() scripts.When {
-	at, _ := v.knownAdmission()
-	return scripts.At(at)
-}
-
-// knownAdmission returns from when on a blank or claimed node may grant, if that is known: an
-// operator has admitted it within the last max lease, or it has the older marker of this very
-// process, which has forgotten nothing since. It is after 1970.
-func (v *View) knownAdmission() (at time.Duration, known bool) {
-	switch older, m := v.older, v.marker; {
-	case v.IsMarked() && m.Member == v.Process.Member && m.MaxLease == v.Process.MaxLease:
-		return m.Admitted, m.Admitted > 0 && v.Now-m.Admitted <= m.MaxLease
-	case v.Text == "" && older != nil && older.Run == v.Process.Run && older.MaxLease == v.Process.MaxLease:
-		return max(older.Admitted, v.Now), older.Admitted-v.Now <= older.MaxLease
-	}
-	return 0, false
 }
 
 // Admit returns the mark with which an operator ends the node's quarantine. list is the list of

@@ -129,7 +129,7 @@ func TestPlan(t *testing.T) {
 				c.client(&client)
 			}
 			views := world.views(c.list)
-			got := world.settle(client, views)
+			got := world.found(client, views)
 			if fmt.Sprint(got) != fmt.Sprint(c.want) {
 				t.Errorf("it marks %q, want %q", got, c.want)
 			}
@@ -155,7 +155,13 @@ func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
 			t.Fatalf("%q let it in", in)
 		}
 	}
-	c.write(abc, client.Plan(views), views)
+	c.pass(maxLease - time.Millisecond)
+	views = c.views(abc)
+	if steps := client.Plan(views); len(steps) > 0 {
+		t.Error("claims are confirmed before their quarantine is over")
+	}
+	c.pass(time.Millisecond)
+	c.found(client, c.views(abc))
 	if in := c.letsIn(abc); len(in) != 3 {
 		t.Errorf("in the end %q let it in", in)
 	}
@@ -174,8 +180,8 @@ func TestTwoFoundersOfListsThatShareAMaster(t *testing.T) {
 				for range steps {
 					c.write(abc, first.Plan(seen), seen)
 				}
-				c.settle(second, seenToo)
-				c.settle(first, seen)
+				c.found(second, seenToo)
+				c.found(first, seen)
 				if in, too := len(c.letsIn(abc)), len(c.letsIn(theirs)); in >= first.Need && too >= second.Need {
 					t.Errorf("%d let in the first, %d the second", in, too)
 				}
@@ -191,9 +197,9 @@ func TestTwoClientsWithOneList(t *testing.T) {
 	seen, seenToo := c.views(abc), c.views(abc)
 	c.write(abc, first.Plan(seen), seen)
 	c.write(abc, first.Plan(seen), seen)
-	c.settle(second, seenToo)
+	c.found(second, seenToo)
 	before := c.look("a").Text
-	c.settle(first, seen)
+	c.found(first, seen)
 	if in := c.letsIn(abc); len(in) != 3 || c.look("a").Text != before {
 		t.Errorf("%q let them in, the marker of a is %q, before %q", in, c.look("a").Text, before)
 	}
@@ -236,7 +242,7 @@ func TestTheMarkerThatABlankMasterGets(t *testing.T) {
 			if client.Known = c.known; c.known != nil {
 				client.Proven = func(int) bool { return true }
 			}
-			world.settle(client, world.views(abc))
+			world.found(client, world.views(abc))
 			got := world.look("b").Marker()
 			if got.Generation != c.want.generation || !got.Members.Equal(c.want.members) || !got.Next.Equal(c.want.next) || got.Claimed {
 				t.Errorf("%q, want generation %d, %v, %v", got, c.want.generation, c.want.members, c.want.next)

@@ -76,12 +76,25 @@ func (v *View) MaxLease() time.Duration {
 func (v *View) Marker() scripts.Marker { return v.marker }
 
 // Quarantine returns how long the node grants nothing new. It returns false when the node is not
-// marked, or only claimed: its quarantine begins when it is marked.
+// marked: its quarantine begins when it is marked or claimed.
 func (v *View) Quarantine() (left time.Duration, marked bool) {
-	if !v.IsMarked() || v.marker.Claimed {
+	if !v.IsMarked() {
 		return 0, false
 	}
-	return max(v.marker.Admitted-v.Now, 0), true
+	return v.waits(), true
+}
+
+// waits returns how much of the quarantine of a mark or a claim is left.
+func (v *View) waits() time.Duration { return max(v.marker.Admitted-v.Now, 0) }
+
+// ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
+func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
+	for _, v := range views {
+		if v != nil && v.Standing(list) == Claimed {
+			longest = max(longest, v.waits())
+		}
+	}
+	return longest
 }
 
 // write returns the call that writes a marker in place of the one that was seen, within half a max
@@ -119,10 +132,12 @@ func (v *View) Standing(list *scripts.List) Standing {
 	switch {
 	case !v.IsMarked():
 		return Blank
-	case m.MaxLease != v.Process.MaxLease || m.Member != v.Process.Member:
+	case m.MaxLease != v.Process.MaxLease:
 		return Refuses
 	case m.Members.Len() == 0:
 		return Blank // an operator has admitted it, and no client has marked it
+	case m.Member != v.Process.Member:
+		return Refuses
 	case !m.Members.Equal(list) && !m.Next.Equal(list):
 		return Refuses
 	case m.Claimed:

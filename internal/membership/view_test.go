@@ -45,7 +45,7 @@ func TestStanding(t *testing.T) {
 		"another max lease":            {view(func(m *scripts.Marker) { m.MaxLease = time.Second }), membership.Refuses},
 		"another member":               {view(func(m *scripts.Marker) { m.Member = "b" }), membership.Refuses},
 		"admitted, another max lease":  {view(func(m *scripts.Marker) { m.Members, m.MaxLease = none, time.Second }), membership.Refuses},
-		"admitted by another name":     {view(func(m *scripts.Marker) { m.Members, m.Member = none, "x" }), membership.Refuses},
+		"admitted by another name":     {view(func(m *scripts.Marker) { m.Members, m.Member = none, "x" }), membership.Blank},
 	} {
 		if got := c.view.Standing(abc); got != c.want {
 			t.Errorf("%s: %d, want %d", what, got, c.want)

@@ -19,9 +19,10 @@
 // A client marks a blank node by one of two rules, and a quarantine begins there. With evidence it
 // copies a marker: a quorum of its list let it in within the last max lease, and it has read a
 // marker of theirs. Without evidence all nodes of its list must answer, each blank, claimed for its
-// list, or letting it in. It claims the blank ones in the order of the names, and then confirms the
-// claims, within a max lease of its first look. It stops where a compare-and-set fails. A claimed
-// node lets nobody in.
+// list, or letting it in. It claims the blank ones in the order of the names. Once the quarantines
+// of all claims are over, a client looks again, and confirms them. Claims and confirmations come
+// within a max lease of the first look before them, and stop where a compare-and-set fails. A
+// claimed node lets nobody in.
 //
 // The operator's command changes a list by one member at a time. It writes the next members on
 // every member of the new list. A commit makes them the members, and the generation rises. An abort
@@ -44,7 +45,7 @@
 //
 // # What is bounded
 //
-// Two clients of the lock, up to three lists, five nodes, one or two restarts or flushes, leases of
+// Two clients of the lock, up to three lists, five nodes, up to three restarts or flushes, leases of
 // one or two ticks. All leases, quarantines and waits are equal. Time and renewals are not bounded:
 // the states repeat, and each search completes. Each logs its bounds. Drift is zero.
 package membership

@@ -25,9 +25,6 @@ func TestNotCovered(t *testing.T) {
 		"new deployments share one node, which forgets": deployed(c123, c345).with(func(m *setup) { m.forgets = 1 }),
 		"old and new list share one node, which forgets": {
 			start: moved, lists: []list{c123}, clients: two(c123, c145), maxLease: 2, forgets: 1},
-		// 1 and 2 forget, clients of the old list claim them, and 2 forgets again while clients of the new
-		// list still have evidence.
-		"a shared node forgets twice within a max lease": after().with(func(m *setup) { m.forgets, m.maxLease = 3, 1 }),
 		"the address of 2 moves to a spare that was a member": {
 			start: spare, clients: [maxClients]member{{c123, c123}, {c123, of(1, 3, 5)}}, maxLease: 2},
 	})

@@ -133,6 +133,8 @@ func (m *setup) look(s *state, l, n int) bool {
 		if p.carrier == blank || x.generation() > p.carrier.generation() {
 			p.carrier = x
 		}
+	case x.claimedFor(mine) && s.nodes[n].quarantine > 0 && m.keeps(claimsWait):
+		p.seen[n] = seenWaiting
 	case x.claimedFor(mine):
 		p.seen[n] = seenClaimed
 	case x == blank && !m.free:
@@ -157,7 +159,7 @@ func (m *setup) proceed(p *party) {
 	p.stage = claiming
 	if !slices.Contains(p.seen[:], seenBlank) {
 		p.stage = confirming
-		if !slices.Contains(p.seen[:], seenClaimed) {
+		if !slices.Contains(p.seen[:], seenClaimed) || slices.Contains(p.seen[:], seenWaiting) {
 			p.giveUp()
 		}
 	}
@@ -179,14 +181,18 @@ func (m *setup) claim(s *state, l, n int) bool {
 		}
 		if m.keeps(claimFirst) {
 			m.write(x, to|claimed, quarantineAtClaim)
+			p.seen[n] = seenClaimed
+			if x.quarantine > 0 && m.keeps(claimsWait) {
+				p.seen[n] = seenWaiting
+			}
 		} else {
 			m.write(x, settled(to), quarantineAtMark)
+			p.seen[n] = seenIn
 		}
-		p.seen[n] = seenClaimed
 	} else {
 		switch {
-		case x.marker.claimedFor(mine):
-			m.write(x, settled(x.marker), quarantineAtConfirm)
+		case x.marker.claimedFor(mine) && (x.quarantine == 0 || !m.keeps(claimsWait)):
+			x.marker = settled(x.marker)
 		case !x.marker.letsIn(mine):
 			p.giveUp()
 			return true

@@ -11,25 +11,25 @@ var deep = flag.Bool("model.deep", false, "search with wider bounds, for some mi
 type rule uint8
 
 const (
-	none                rule = iota
-	waitAfterCommit          // the next change waits for a max lease after a commit
-	waitAfterAbort           // and after an abort
-	abortRaises              // an abort raises the generation
-	renewalsByList           // a node renews only for a list that it lets in
-	noRenewalOnBlank         // and not while it is blank
-	noRenewalOnClaim         // nor while it is claimed
-	quarantineAtMark         // a mark begins a quarantine
-	quarantineAtClaim        // a claim does so, too
-	quarantineAtConfirm      // and a confirmation begins another
-	quarantineOver           // a change begins when all members are out of quarantine
-	evidence                 // a client marks on evidence of a quorum, not because enough answer
-	evidenceAge              // the evidence is at most a max lease old
-	freshAtArrival           // and is so when the mark arrives
-	allAnswer                // a client without evidence claims only when all answer
-	claimFirst               // it claims all before it marks one
-	claimsStand              // no client with evidence overrides a claim
-	looksAge                 // claims and confirmations come within a max lease of the first look
-	compareAndSet            // the command writes only to members that carry what it read
+	none              rule = iota
+	waitAfterCommit        // the next change waits for a max lease after a commit
+	waitAfterAbort         // and after an abort
+	abortRaises            // an abort raises the generation
+	renewalsByList         // a node renews only for a list that it lets in
+	noRenewalOnBlank       // and not while it is blank
+	noRenewalOnClaim       // nor while it is claimed
+	quarantineAtMark       // a mark begins a quarantine
+	quarantineAtClaim      // a claim does so, too
+	claimsWait             // no claim is confirmed before the quarantines of all claims are over
+	quarantineOver         // a change begins when all members are out of quarantine
+	evidence               // a client marks on evidence of a quorum, not because enough answer
+	evidenceAge            // the evidence is at most a max lease old
+	freshAtArrival         // and is so when the mark arrives
+	allAnswer              // a client without evidence claims only when all answer
+	claimFirst             // it claims all before it marks one
+	claimsStand            // no client with evidence overrides a claim
+	looksAge               // claims and confirmations come within a max lease of the first look
+	compareAndSet          // the command writes only to members that carry what it read
 )
 
 // limit is the most states that a search may visit.
@@ -112,6 +112,8 @@ func TestProtocol(t *testing.T) {
 		{"replaced by way of two, marks are late", false,
 			replaced(byTwo).with(func(m *setup) { m.forgets, m.free, m.late, m.maxLease = 1, true, true, 1 })},
 		{"replaced long ago, two nodes forget", false, after().with(func(m *setup) { m.forgets = 2 })},
+		{"replaced long ago, three nodes forget", false,
+			after().with(func(m *setup) { m.forgets, m.maxLease = 3, 1 })},
 		{"replaced long ago, two nodes restart", false,
 			after().with(func(m *setup) { m.restarts, m.maxLease = 2, 1 })},
 		{"three to five, first and last list", false, grown(c123, toFive, c123, c12345)},
@@ -202,10 +204,11 @@ func TestRules(t *testing.T) {
 		{"quarantine at a mark", "", grown(c123, []change{{c123, c1234}}, c123, c1234).with(func(m *setup) {
 			m.off, m.forgets, m.lists, m.maxLease = quarantineAtMark, 1, []list{c123}, 1
 		})},
-		{"quarantine at a claim", "A claimed node lets nobody in, and its confirmation begins a quarantine.",
-			after().with(func(m *setup) { m.off, m.forgets = quarantineAtClaim, 2 })},
-		{"quarantine at a confirmation", "", deployed(c123, c234).with(func(m *setup) {
-			m.off, m.forgets, m.maxLease = quarantineAtConfirm, 2, 1
+		{"quarantine at a claim", "", after().with(func(m *setup) {
+			m.off, m.forgets, m.lists, m.maxLease = quarantineAtClaim, 2, []list{c123}, 1
+		})},
+		{"claims wait for each other", "", deployed(c123, c234).with(func(m *setup) {
+			m.off, m.forgets, m.maxLease = claimsWait, 2, 1
 		})},
 		{"out of quarantine before a change", "", replaced(byTwo).with(func(m *setup) {
 			m.off, m.forgets, m.lists = quarantineOver, 1, []list{c12}
@@ -220,10 +223,10 @@ func TestRules(t *testing.T) {
 		})},
 		{"all answer", "", after().with(func(m *setup) { m.off, m.forgets = allAnswer, 1 })},
 		{"claims before marks", "", deployed(c123, c345).with(func(m *setup) { m.off = claimFirst })},
-		{"claims are not overridden", "",
-			after().with(func(m *setup) { m.off, m.forgets, m.maxLease = claimsStand, 2, 1 })},
+		{"claims are not overridden", "Evidence from before the claims has lapsed when they are confirmed.",
+			after().with(func(m *setup) { m.off, m.forgets, m.maxLease = claimsStand, 3, 1 })},
 		{"the age of a look", "", replaced(byTwo).with(func(m *setup) {
-			m.off, m.forgets, m.lists, m.maxLease = looksAge, 2, []list{c123}, 1
+			m.off, m.forgets, m.lists, m.maxLease, m.free = looksAge, 2, []list{c123}, 1, true
 		})},
 		{"compare-and-set by the command", "", grown(c123, []change{{c123, c1234}}, c123, c1234).with(func(m *setup) {
 			m.off, m.forgets, m.lists, m.maxLease = compareAndSet, 1, []list{c123}, 1

@@ -119,6 +119,7 @@ const (
 const (
 	unseen sight = iota
 	seenBlank
+	seenWaiting // claimed, and in quarantine
 	seenClaimed
 	seenIn
 )

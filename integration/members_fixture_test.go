@@ -1,0 +1,243 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// roster has masters under the names that clients give them.
+type roster struct {
+	masters map[string]*redistest.Master
+	gates   map[string]*gate // in front of the masters, where the test wants them
+}
+
+// rosterOf starts a master for each name.
+func rosterOf(t *testing.T, names ...string) *roster {
+	t.Helper()
+	r := &roster{masters: map[string]*redistest.Master{}}
+	for i, m := range fleet(t, len(names)).Masters {
+		r.masters[names[i]] = m
+	}
+	return r
+}
+
+// url is where clients reach the master of that name.
+func (r *roster) url(name string) string {
+	address := r.masters[name].Addr()
+	if g := r.gates[name]; g != nil {
+		address = g.listener.Addr().String()
+	}
+	return "redis://" + address + "?name=" + name
+}
+
+// urlList is what a client is configured with.
+type urlList []string
+
+func (l urlList) URLs() []string { return l }
+
+// of returns the URLs of the masters of these names.
+func (r *roster) of(names ...string) urlList {
+	var l urlList
+	for _, name := range names {
+		l = append(l, r.url(name))
+	}
+	return l
+}
+
+// run returns the run id of a master's process.
+func (r *roster) run(t *testing.T, name string) string {
+	t.Helper()
+	text, err := redis.String(r.masters[name].Do("INFO", "server"))
+	must(t, err)
+	_, after, found := strings.Cut(text, "run_id:")
+	if !found {
+		t.Fatalf("no run id in %q", text)
+	}
+	id, _, _ := strings.Cut(after, "\r\n")
+	return id
+}
+
+// give writes a master's marker, as if it had been admitted long ago.
+func (r *roster) give(t *testing.T, name string, maxLease time.Duration, members, next []string) {
+	t.Helper()
+	m := scripts.Marker{
+		Process:    scripts.Process{Run: r.run(t, name), MaxLease: maxLease, Member: name},
+		Generation: 1, Members: scripts.NewList(members...), Next: scripts.NewList(next...),
+	}
+	do(t, r.masters[name], "SET", scripts.MarkerKey, m.String())
+}
+
+// giveAs writes the marker of a master that clients knew by another name.
+func (r *roster) giveAs(t *testing.T, name, member string, maxLease time.Duration, members []string) {
+	t.Helper()
+	m := scripts.Marker{
+		Process:    scripts.Process{Run: r.run(t, name), MaxLease: maxLease, Member: member},
+		Generation: 1, Members: scripts.NewList(members...), Next: scripts.NewList(),
+	}
+	do(t, r.masters[name], "SET", scripts.MarkerKey, m.String())
+}
+
+// giveAll writes the markers of a deployment: its masters, and no change under way.
+func (r *roster) giveAll(t *testing.T, maxLease time.Duration, members ...string) {
+	t.Helper()
+	for _, name := range members {
+		r.give(t, name, maxLease, members, nil)
+	}
+}
+
+// marker reads a master's marker; it returns false when there is none.
+func (r *roster) marker(t *testing.T, name string) (m scripts.Marker, found bool) {
+	t.Helper()
+	text, err := redis.String(r.masters[name].Do("GET", scripts.MarkerKey))
+	if errors.Is(err, redis.ErrNil) {
+		return scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}, false
+	}
+	must(t, err)
+	m, err = scripts.ParseMarker(text)
+	must(t, err)
+	return m, true
+}
+
+// markers reads all markers as text, for messages and comparisons.
+func (r *roster) markers(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range r.names() {
+		if text, err := redis.String(r.masters[name].Do("GET", scripts.MarkerKey)); err == nil {
+			fmt.Fprintf(&b, "\n%s: %q", name, text)
+		} else {
+			fmt.Fprintf(&b, "\n%s: %v", name, err)
+		}
+	}
+	return b.String()
+}
+
+func (r *roster) names() []string {
+	var names []string
+	for name := range r.masters {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// listOpen opens a Locker with a list of masters, as a deployment does; the test's end closes it.
+func listOpen(t *testing.T, by opener, maxLease time.Duration, urls urlList, opts ...quorum.Option) (*quorum.Locker, error) {
+	t.Helper()
+	usual := quorum.WithNodeOptions(node.WithTimeout(soon), node.WithMaxLease(maxLease))
+	l, err := by(urls, append([]quorum.Option{usual}, opts...)...)
+	if err == nil {
+		t.Cleanup(func() { must(t, l.Close()) })
+	}
+	return l, err
+}
+
+// tryOnce makes one attempt with a new client of that list, which it closes before it returns. Meanwhile, while
+// the lock is held, it calls during, if that is not nil.
+func tryOnce(t *testing.T, by opener, maxLease time.Duration, urls urlList, name string, during func()) error {
+	t.Helper()
+	l, err := by(urls, quorum.WithNodeOptions(node.WithTimeout(soon), node.WithMaxLease(maxLease)))
+	if err != nil {
+		return err
+	}
+	defer func() { must(t, l.Close()) }()
+	held, err := l.TryLock(t.Context(), name)
+	if err != nil {
+		return err
+	}
+	if during != nil {
+		during()
+	}
+	unlock(t, held)
+	return nil
+}
+
+// isLetIn fails the test unless clients with that list lock.
+func isLetIn(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
+	t.Helper()
+	if err := tryOnce(t, by, maxLease, urls, "let-in", nil); err != nil {
+		t.Errorf("a client with %v is not let in: %v", urls, err)
+	}
+}
+
+// isRefused fails the test unless clients with that list are refused for it. Where their number is
+// even, Open refuses them already.
+func isRefused(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
+	t.Helper()
+	err := tryOnce(t, by, maxLease, urls, "refused", nil)
+	switch {
+	case err == nil:
+		t.Errorf("a client with %v is let in", urls)
+	case errors.Is(err, quorum.ErrMembership):
+	case len(urls)%2 == 0 && errors.Is(err, quorum.ErrInvalid):
+	default:
+		t.Errorf("a client with %v: not %q, but: %v", urls, quorum.ErrMembership, err)
+	}
+}
+
+// operator runs the quorumlock command.
+type operator struct {
+	path     string
+	maxLease time.Duration
+}
+
+// newOperator builds the command.
+func newOperator(t *testing.T, maxLease time.Duration) operator {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "quorumlock")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/quorumlock/quorumlock/cmd/quorumlock")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the command: %v: %s", err, out)
+	}
+	return operator{path, maxLease}
+}
+
+// command prepares a call; verb is the subcommand, of one or two words, and its flags.
+func (o operator) command(ctx context.Context, verb string, args ...string) *exec.Cmd {
+	words := strings.Fields(verb)
+	flags := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
+	if flags < 0 {
+		flags = len(words)
+	}
+	all := slices.Insert(words, flags, "-max-lease", o.maxLease.String(), "-timeout", soon.String())
+	return exec.CommandContext(ctx, o.path, append(all, args...)...)
+}
+
+// says runs a call and returns its exit code and what it printed.
+func (o operator) says(t *testing.T, verb string, args ...string) (code int, out string) {
+	t.Helper()
+	return exitOf(t, o.command(t.Context(), verb, args...))
+}
+
+func exitOf(t *testing.T, cmd *exec.Cmd) (code int, out string) {
+	t.Helper()
+	printed, err := cmd.CombinedOutput()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatalf("%v: %v", cmd.Args, err)
+	}
+	return cmd.ProcessState.ExitCode(), string(printed)
+}
+
+// does runs a call that must succeed.
+func (o operator) does(t *testing.T, verb string, args ...string) string {
+	t.Helper()
+	code, out := o.says(t, verb, args...)
+	if code != 0 {
+		t.Fatalf("quorumlock %s %v: exit code %d:\n%s", verb, args, code, out)
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+package integration_test
+
+import (
+	"testing"
+
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// A member restarts in the midst of a change, and then another one after it was taken back. It gets
+// the lists that the others have at that time.
+func TestMembersRestartInTheMidstOfAChange(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, forgetLease)
+	for _, end := range []string{"commit", "abort"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			r := rosterOf(t, abcd...)
+			for _, name := range abcd {
+				r.give(t, name, forgetLease, abc, abcd)
+			}
+			l, err := listOpen(t, redlock.Open, forgetLease, r.of(abc...))
+			must(t, err)
+			unlock(t, lock(t, l, "job"))
+			restart(t, r.masters["b"])
+			eventually(t, soon, func() bool {
+				unlock(t, lock(t, l, "job")) // by a and c
+				m, found := r.marker(t, "b")
+				return found && !m.Claimed && m.Next.Equal(scripts.NewList(abcd...))
+			}, "b is told of the change that is under way")
+			o.does(t, "members "+end, r.of(abcd...)...)
+			if end == "commit" {
+				isLetIn(t, redlock.Open, forgetLease, r.of(abcd...))
+				isRefused(t, redlock.Open, forgetLease, r.of(abc...))
+				return
+			}
+			restart(t, r.masters["c"])
+			eventually(t, soon, func() bool {
+				_, _ = l.TryLock(t.Context(), "job")
+				m, found := r.marker(t, "c")
+				return found && !m.Claimed
+			}, "c is marked")
+			if m, _ := r.marker(t, "c"); m.Next.Len() > 0 {
+				t.Errorf("c is told of a change that was taken back:%s", r.markers(t))
+			}
+		})
+	}
+}
+
+// Masters of one list may be in different generations: one was away while the operator admitted the
+// others anew. Their list can be changed all the same.
+func TestMembersOfTwoGenerationsChange(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, interruptedLease)
+	r := rosterOf(t, abcd...)
+	r.giveAll(t, interruptedLease, "a", "b")
+	o.does(t, "members add", r.of("c", "a", "b")...)
+	o.does(t, "members commit", r.of(abc...)...)
+	must(t, r.masters["b"].Kill())
+	must(t, r.masters["c"].Kill())
+	must(t, r.masters["b"].Start())
+	must(t, r.masters["c"].Start())
+	must(t, r.masters["a"].Freeze())
+	if code, out := o.says(t, "admit -yes -members", r.of(abc...)...); code != 1 { // a is away
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	must(t, r.masters["a"].Thaw())
+	isLetIn(t, redlock.Open, interruptedLease, r.of(abc...))
+	pass(t, interruptedLease) // since the list was given
+	code, out := o.says(t, "members add", r.of("d", "a", "b", "c")...)
+	if code != 0 {
+		t.Logf("members add: exit code %d: %s", code, out)
+		o.does(t, "members commit", r.of(abc...)...) // as it says
+		pass(t, interruptedLease)
+		o.does(t, "members add", r.of("d", "a", "b", "c")...)
+	}
+	o.does(t, "members commit", r.of(abcd...)...)
+	isLetIn(t, redlock.Open, interruptedLease, r.of(abcd...))
+}

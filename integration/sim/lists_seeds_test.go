@@ -1,0 +1,61 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+var listSeeds = flag.Int("sim.lists", 40, "how many seeds TestListsThatChange runs, from 1 on")
+
+// The same must hold while the masters change, in any order of steps and with steps that stop
+// anywhere: with clients that have the next list, the last one, one from long ago, and a wrong one.
+func TestListsThatChange(t *testing.T) {
+	first, last := uint64(1), uint64(*listSeeds)
+	if *oneSeed != 0 {
+		first, last = *oneSeed, *oneSeed
+	}
+	sum := newTotals()
+	t.Run("seed", func(t *testing.T) {
+		for seed := first; seed <= last; seed++ {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				for range *repeat {
+					sum.add(judge(t, newListPlan(seed)))
+				}
+			})
+		}
+	})
+	t.Log(sum)
+}
+
+// Without the comparison of lists, a client that has only three of the five masters holds beside
+// the others. With it the same runs show no two holders.
+func TestListsUncheckedFindTwo(t *testing.T) {
+	find := func(anyList bool) (found []uint64) {
+		for seed := uint64(1); seed <= 10; seed++ {
+			p := newListPlan(seed)
+			if p.masters < 5 {
+				continue
+			}
+			p.lists.anyList, p.names, p.rest = anyList, p.names[:1], 0.02
+			p.lists.first, p.lists.wrong[1], p.lists.manners[1] = []int{0, 1, 2, 3, 4}, []int{0, 1, 2}, stale
+			all := play(t, p).violations(true)
+			if at := slices.IndexFunc(all, overlaps); at >= 0 {
+				if len(found) == 0 {
+					t.Logf("for example: %v\n%v", p, all[at])
+				}
+				found = append(found, seed)
+			}
+		}
+		t.Logf("any list %v: two holders in the seeds %d", anyList, found)
+		return found
+	}
+	if len(find(true)) == 0 {
+		t.Error("two holders were never found")
+	}
+	if len(find(false)) > 0 {
+		t.Error("with the comparison, two holders were found")
+	}
+}

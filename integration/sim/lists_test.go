@@ -1,0 +1,261 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// listPlan is the part of a plan in which the list of masters changes. The last client is the
+// operator; the others lock.
+type listPlan struct {
+	first   []int // the list of a new deployment
+	manners []manner
+	wrong   [][]int // the first list of a client, where it is another one
+	anyList bool    // a control: grants and renewals let in clients of every list
+}
+
+// manner is how a client takes over a list that is announced.
+type manner int
+
+const (
+	keen  manner = iota // the operator waits for it before the commit
+	idle                // at some time
+	stale               // never, before the faults end
+)
+
+// newListPlan makes the plan of a seed whose masters change.
+func newListPlan(seed uint64) *plan {
+	p := &plan{seed: seed}
+	d := p.rng("lists")
+	p.masters = 4 + d.IntN(3)
+	p.clients, p.flows = 1+2+d.IntN(3), 1+d.IntN(2)
+	p.draw(d)
+	p.ahead = false // a member that joins has no counter: the clients' clocks must do
+	l := &listPlan{wrong: make([][]int, p.clients), manners: []manner{keen}}
+	p.lists = l
+	l.first = p.draft(d)
+	for id := 1; id < p.clients-1; id++ {
+		l.manners = append(l.manners, pick(d, keen, keen, idle, stale, stale))
+		if wrong := p.draft(d); d.IntN(4) == 0 && shareMost(listOf(wrong), listOf(l.first)) {
+			l.wrong[id] = wrong
+		}
+	}
+	return p
+}
+
+// draft returns some 3 or 5 of the masters, the first ones most often.
+func (p *plan) draft(d *rand.Rand) []int {
+	n := 3
+	if p.masters > 4 && d.IntN(3) == 0 {
+		n = 5
+	}
+	return slices.Sorted(slices.Values(d.Perm(p.masters)[:n]))
+}
+
+// shareMost reports whether two lists share a majority of each. Clients with two others are kept apart
+// only while no shared master forgets: docs/safety.md has that under "not covered".
+func shareMost(a, b *scripts.List) bool {
+	shared := 0
+	for _, name := range a.Names() {
+		if b.Has(name) {
+			shared++
+		}
+	}
+	return 2*shared > max(a.Len(), b.Len())
+}
+
+func (l *listPlan) String() string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (first list %v, wrong ones %v, manners of clients %v)", l.first, l.wrong, l.manners)
+}
+
+func (p *plan) isOperator(client int) bool { return p.lists != nil && client == p.clients-1 }
+
+// listOf returns a client's first list.
+func (p *plan) listOf(client int) []int {
+	switch l := p.lists; {
+	case l == nil || p.isOperator(client):
+		all := make([]int, p.masters)
+		for i := range all {
+			all[i] = i
+		}
+		return all
+	case l.wrong[client] != nil:
+		return l.wrong[client]
+	default:
+		return l.first
+	}
+}
+
+// forgets reports whether masters may be blank when clients with different lists ask: after the
+// start, or where some client has a wrong list at the start. One that the operator replaces does not
+// matter.
+func (p *plan) forgets() bool {
+	given := func(list []int) bool { return list != nil }
+	return slices.ContainsFunc(p.lists.wrong, given) ||
+		slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == crash || f.kind == flush })
+}
+
+// settling bounds how long after the faults all clients have the list of the masters.
+func (p *plan) settling() time.Duration {
+	if p.lists == nil {
+		return 0
+	}
+	return 16*p.lease + 10*time.Second
+}
+
+const namePrefix = "master"
+
+func masterName(master int) string { return fmt.Sprint(namePrefix, master) }
+
+func masterOf(name string) (master int) {
+	if _, err := fmt.Sscanf(name, namePrefix+"%d", &master); err != nil {
+		panic(err)
+	}
+	return master
+}
+
+func listOf(masters []int) *scripts.List {
+	var names []string
+	for _, m := range masters {
+		names = append(names, masterName(m))
+	}
+	return scripts.NewList(names...)
+}
+
+func mastersOf(l *scripts.List) []int {
+	var masters []int
+	for _, name := range l.Names() {
+		masters = append(masters, masterOf(name))
+	}
+	return masters
+}
+
+// listState is what the operator and the clients of a world share. It is nil where the list stays.
+type listState struct {
+	settled chan struct{} // closed when all clients have the masters' list, after the faults
+	rolling atomic.Int32  // clients that are about to start anew
+
+	mu    sync.Mutex
+	sure  []*scripts.List // their masters let them in, for as long as the epoch lasts
+	epoch int
+}
+
+func newListState(p *plan) *listState {
+	if p.lists == nil {
+		return nil
+	}
+	return &listState{settled: make(chan struct{})}
+}
+
+// setSure begins an epoch, unless the lists are those of the last one.
+func (s *listState) setSure(lists ...*scripts.List) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.EqualFunc(s.sure, lists, (*scripts.List).Equal) {
+		s.sure = lists
+		s.epoch++
+	}
+}
+
+// narrow leaves at most one list let in for certain.
+func (s *listState) narrow(list *scripts.List) {
+	s.mu.Lock()
+	was := slices.ContainsFunc(s.sure, list.Equal)
+	s.mu.Unlock()
+	if was {
+		s.setSure(list)
+	} else {
+		s.setSure()
+	}
+}
+
+// certain returns the epoch in which a process' list is certainly let in; 0 for none.
+func (s *listState) certain(c *client) int {
+	if s == nil {
+		return 0
+	}
+	list := listOf(c.list)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.sure, list.Equal) {
+		return s.epoch
+	}
+	return 0
+}
+
+// notLetIn judges an error for the sake of lists.
+func (w *world) notLetIn(c *client, err error, certain int) {
+	w.count("not let in")
+	switch {
+	case w.plan.lists == nil:
+		w.fail("%v: %v", c, err)
+	case certain != 0 && certain == w.lists.certain(c) && !w.plan.forgets():
+		w.fail("%v has a list that its masters let in: %v", c, err)
+	}
+}
+
+// awaitLists waits until this client has the masters' list.
+func (f *flow) awaitLists() {
+	if s := f.world.lists; s != nil {
+		<-s.settled
+		f.turn()
+	}
+}
+
+// setList sets the list of the machine's next processes.
+func (m *machine) setList(list []int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = list
+}
+
+func (m *machine) nextList() *scripts.List {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return listOf(m.list)
+}
+
+// replace is restart, again and again while the new process does not start: a list of an even number
+// must be let in.
+func (m *machine) replace(kill bool) {
+	if s := m.world.lists; s != nil {
+		s.rolling.Add(1)
+		defer s.rolling.Add(-1)
+	}
+	for {
+		err := m.restart(kill)
+		switch {
+		case err == nil:
+			return
+		case m.world.plan.lists == nil:
+			m.world.fail("client %d: restart: %v", m.id, err)
+			return
+		case m.world.ctx.Err() != nil: // stranded
+			return
+		}
+		m.world.count("does not start")
+		m.world.trace.add("client %d  does not start: %v", m.id, err)
+		time.Sleep(m.world.plan.unit / 8)
+	}
+}
+
+// roll gives a machine's next process another list, and starts it.
+func (w *world) roll(m *machine, list *scripts.List, kill bool) {
+	w.count("rolled over")
+	w.trace.add("operator  gives client %d the list %s", m.id, list)
+	m.setList(mastersOf(list))
+	w.flows.Go(func() { m.replace(kill) })
+}
+
+// overlaps is a violation of mutual exclusion.
+func overlaps(v history.Violation) bool { return v.Rule == "overlap" }
