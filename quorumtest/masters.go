@@ -71,9 +71,13 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 			tb.Errorf("quorumtest: %v", err)
 		}
 	})
+	var members []string
+	for _, master := range fleet.Masters {
+		members = append(members, master.Addr())
+	}
 	for _, url := range fleet.URLs() {
 		// The operator's word holds: no master of this process has granted anything.
-		if err := admit(url, opts); err != nil {
+		if err := admit(url, members, opts); err != nil {
 			tb.Fatalf("quorumtest: %v", err)
 		}
 	}
@@ -84,7 +88,7 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	return m
 }
 
-func admit(url string, opts []node.Option) error {
+func admit(url string, members []string, opts []node.Option) error {
 	n, err := node.Open(url, opts...)
 	if err != nil {
 		return err
@@ -92,11 +96,12 @@ func admit(url string, opts []node.Option) error {
 	defer n.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), defaultPatience)
 	defer cancel()
-	return n.Admit(ctx)
+	return n.AdmitMembers(ctx, members)
 }
 
 // URLs returns the masters' URLs, in the order in which [Masters.Stop] counts them. Every locker of
-// a test must be given all of them: lockers over different masters do not exclude each other.
+// a test must be given all of them, and no other names for them: the masters refuse a locker with
+// another list.
 func (m *Masters) URLs() []string { return m.fleet.URLs() }
 
 // Clock returns the clock of the masters' lockers. It runs as any clock does, and
@@ -107,9 +112,12 @@ func (m *Masters) Clock() clock.Clock { return m.clock }
 // Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
 // closes it. Lockers are to each other as different processes are. Options are as for
 // [redlock.Open], and come after those of the Masters. Locker fails the test where redlock.Open
-// returns an error, so for an even number of masters.
+// returns an error, and for an even number of masters.
 func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 	m.tb.Helper()
+	if n := len(m.URLs()); n%2 == 0 {
+		m.tb.Fatalf("quorumtest: redlock needs an odd number of masters, not %d", n)
+	}
 	return m.open(quorum.Majority, opts)
 }
 
