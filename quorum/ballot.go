@@ -29,6 +29,7 @@ type answer struct {
 	vote      *vote
 	outcome   outcome
 	wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
+	holder    string        // of a refusal: the owner that is there
 	listeners int           // of a refusal: connections that subscribe to the channel
 	token     uint64        // of a grant
 	counted   bool          // the grant was read when the quorum was reached: its counter decides on the token
@@ -121,7 +122,7 @@ func (n *answer) Done(r pipeline.Result) {
 			n.outcome, v.err = unknown, err
 		}
 	case refused, quarantined:
-		n.wait, n.listeners = reply.Wait, reply.Waiting
+		n.wait, n.holder, n.listeners = reply.Wait, reply.Holder, reply.Waiting
 	}
 	if h.phase == attempting {
 		if n.provesNothingThere(r) {

@@ -56,6 +56,9 @@ type Error struct {
 	Quarantined int
 	Unknown     int // no answer yet, or an error: the request may have been carried out
 
+	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a Redisson
+	// client has another form), of one of the names; empty when none has told.
+	Holder string
 	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
 	// does not renew it: until as many as the quorum size do not, where so many have answered. It is
 	// as of their answers; −1 for a key that never expires, 0 when no node has told.
@@ -64,6 +67,7 @@ type Error struct {
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
 	causes []error
+	ours   bool // Holder is a lock of this Locker, or of one that With made of it
 	kept   bool // Granted counts the nodes that keep a lock that was lost
 }
 
@@ -93,12 +97,7 @@ func (e *Error) Error() string {
 				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
 			}
 		}
-		switch {
-		case e.Remaining < 0:
-			b.WriteString("; held without an end")
-		case e.Remaining > 0:
-			fmt.Fprintf(&b, "; held for %v more unless renewed", e.Remaining)
-		}
+		b.WriteString(e.heldBy())
 		b.WriteByte(')')
 	}
 	if e.Nodes != nil {
@@ -109,6 +108,26 @@ func (e *Error) Error() string {
 		}
 	}
 	return b.String()
+}
+
+// heldBy says who holds the lock, and for how long.
+func (e *Error) heldBy() string {
+	who := ""
+	switch {
+	case e.ours:
+		who = " by this process"
+	case e.Holder != "":
+		who = fmt.Sprintf(" by %.64q", e.Holder)
+	}
+	switch {
+	case e.Remaining < 0:
+		return fmt.Sprintf("; held%s without an end", who)
+	case e.Remaining > 0:
+		return fmt.Sprintf("; held%s for %v more unless renewed", who, e.Remaining)
+	case who != "":
+		return "; held" + who
+	}
+	return ""
 }
 
 // Unwrap returns all that the error wraps.

@@ -100,7 +100,7 @@ func TestRemaining(t *testing.T) {
 		var failed *Error
 		_, err := l.TryLock(t.Context(), "a")
 		if !errors.As(err, &failed) || failed.Remaining != 6*time.Second ||
-			!strings.Contains(err.Error(), "held for 6s more unless renewed") {
+			!strings.Contains(err.Error(), " for 6s more unless renewed") {
 			t.Errorf("after 4 s of 10 s: %v", err)
 		}
 		// The waiting takes the refusal of the last attempt, within the second of the wait.
@@ -109,6 +109,23 @@ func TestRemaining(t *testing.T) {
 			t.Errorf("Lock, after 5 s of 10 s: %v", err)
 		}
 		c.unlock(held)
+	})
+}
+
+// An error says who holds the lock, by the owner's id, and when that is this very process.
+func TestHolder(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(), c.process(WithFixedLease(10*time.Second))
+		for locker, says := range map[*Locker]string{l: "held by this process for ", other: "held by "} {
+			held := c.lock(locker, "a")
+			var failed *Error
+			_, err := l.TryLock(t.Context(), "a")
+			if !errors.As(err, &failed) || failed.Holder != held.Owner() || !strings.Contains(err.Error(), says) ||
+				strings.Contains(err.Error(), held.Owner()) == (locker == l) {
+				t.Errorf("held by %s: %v", held.Owner(), err)
+			}
+			c.unlock(held)
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -33,7 +34,8 @@ func (a *attempt) failureLocked(ctx context.Context) *Error {
 	case a.isDecided():
 		reason := a.blockingReason()
 		if e.causes = append(e.causes, reason); reason == ErrHeld {
-			e.Remaining = a.remaining()
+			e.Remaining, e.Holder = a.remaining(), a.holder()
+			e.ours = strings.HasPrefix(e.Holder, a.hold.core.uuid+":")
 		}
 	case isOverdue(ended):
 		e.causes = append(e.causes, ErrUnavailable)
@@ -81,6 +83,19 @@ func (a *attempt) remaining() time.Duration {
 		return left
 	}
 	return -1
+}
+
+// holder returns the owner that the most nodes named in their refusals.
+func (a *attempt) holder() (holder string) {
+	count, most := map[string]int{}, 0
+	for i := range a.answers {
+		if n := &a.answers[i]; n.outcome == refused && n.holder != "" {
+			if count[n.holder]++; count[n.holder] > most {
+				holder, most = n.holder, count[n.holder]
+			}
+		}
+	}
+	return holder
 }
 
 // blockingReason returns the sentinel for what keeps the quorum from being reached: held,

@@ -7,7 +7,8 @@
 --
 -- Replies with one of
 --   the token (an integer)                  granted
---   {'held', remaining ms or -1, waiting}   another owner is there; so many connections subscribe to the channel
+--   {'held', remaining ms or -1, waiting, owner}
+--                                           another owner is there; so many connections subscribe to the channel
 --   {'quarantined', remaining ms}
 --   {'marker', marker or '', ARGV[8]}       the marker does not let this client in
 --   {'released', 0}                         the owner has released already
@@ -36,7 +37,7 @@ if not marker or string.sub(marker, 1, #expected) ~= expected then
   end
 end
 
-local mine, held, counter = 0, nil, 0
+local mine, held, heldAt, counter = 0, nil, nil, 0
 for i = 1, names do
   local key = KEYS[2 + names + i]
   local ttl = call('PTTL', key)
@@ -55,6 +56,7 @@ for i = 1, names do
       elseif not held or ttl > held then
         held = ttl
       end
+      heldAt = heldAt or key
     end
   end
   -- MGET returns nil for a key of another type too: GET fails there.
@@ -90,7 +92,8 @@ end
 
 if held then
   -- Waiters space their attempts by the number of subscribers. It is 0 where the user may not ask.
-  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[7])[2] or 0}
+  local holder = string.sub(call('HKEYS', heldAt)[1], 1, 1024)
+  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[7])[2] or 0, holder}
 end
 
 -- A fresh grant raises the counter. A resent request, a re-entry and a repair do not.

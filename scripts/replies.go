@@ -115,6 +115,7 @@ type AcquireReply struct {
 	// Waiting is, of Held, how many connections subscribe to the first name's channel; 0 where the
 	// user may not ask.
 	Waiting int
+	Holder  string   // of Held: the owner at the first of the names that is held
 	Refusal *Refusal // of NotLetIn
 }
 
@@ -126,11 +127,10 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		}
 		return AcquireReply{Outcome: Granted, Token: uint64(token)}, nil
 	}
-	if fields, ok := v.([]any); ok && len(fields) == 3 {
-		if refusal := parseRefusal(fields); refusal != nil {
-			return AcquireReply{Outcome: NotLetIn, Refusal: refusal}, nil
-		}
+	if fields, ok := v.([]any); ok && len(fields) == 4 {
 		return parseHeld(fields, v)
+	} else if refusal := parseRefusal(fields); refusal != nil {
+		return AcquireReply{Outcome: NotLetIn, Refusal: refusal}, nil
 	}
 	word, number, ok := pair(v)
 	if !ok {
@@ -177,10 +177,11 @@ func parseHeld(fields []any, v any) (AcquireReply, error) {
 	if ttl == -1 {
 		wait, ok3 = -1, true
 	}
-	if !(ok && ok1 && ok2 && ok3) || word != "held" || waiting < 0 || waiting > 1<<31 {
+	holder, ok4 := text(fields[3])
+	if !(ok && ok1 && ok2 && ok3 && ok4) || word != "held" || waiting < 0 || waiting > 1<<31 || len(holder) > 1024 {
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
-	return AcquireReply{Outcome: Held, Wait: wait, Waiting: int(waiting)}, nil
+	return AcquireReply{Outcome: Held, Wait: wait, Waiting: int(waiting), Holder: holder}, nil
 }
 
 // Renewed is a node's answer for one lock in a batch.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func bulk(s string) []byte { return []byte(s) }
 
 func pair(word string, number any) []any { return []any{bulk(word), number} }
 
-func waited(ttl, waiting any) []any { return []any{bulk("held"), ttl, waiting} }
+func waited(ttl, waiting any) []any { return []any{bulk("held"), ttl, waiting, bulk(rival)} }
 
 // looked returns a valid reply to look with one field changed.
 func looked(field int, value any) []any {
@@ -84,6 +85,7 @@ func TestMalformedReplies(t *testing.T) {
 			refused(0, bulk("Marker")), refused(1, nil), refused(1, int64(1)), refused(2, nil), refused(2, bulk("0 x\n")), refused(2, bulk("")),
 			refused(2, bulk("0 x -1 a 1\n")), refused(2, bulk("0 x 1 %zz 1\n")), pair("released", int64(-1)),
 			pair("HELD", int64(1)), pair("held ", int64(1)), pair("", int64(1)), []any{bulk("held")}, []any{bulk("held"), int64(1), int64(1), int64(1)},
+			[]any{bulk("held"), int64(1), int64(1)}, []any{bulk("held"), int64(1), int64(1), bulk(strings.Repeat("x", 1025))},
 			[]any{"held", int64(1)}, []any{int64(5)}, []any{nil, int64(5)}},
 		"renew": {refused(1, bulk("x")), append(refused(1, bulk("x")), bulk("RNNN")), append(refused(0, bulk("x")), bulk("NNNN")), bulk("NRRR"), bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
@@ -128,7 +130,7 @@ func TestReplies(t *testing.T) {
 		{"acquire", waited(int64(0), int64(0)), held(0)},
 		{"acquire", waited(int64(1500), int64(0)), held(1500 * time.Millisecond)},
 		{"acquire", waited(int64(-1), int64(0)), held(-1)},
-		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.Held, Wait: 5 * time.Millisecond, Waiting: 8}},
+		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.Held, Wait: 5 * time.Millisecond, Waiting: 8, Holder: rival}},
 		{"renew", bulk("RRRR"), []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}},
 		{"renew", bulk("GRGT"), []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}},
 		{"renew", bulk("TTGR"), []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}},

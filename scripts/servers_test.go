@@ -96,7 +96,7 @@ func listen(conn redis.Conn, s interface {
 // leave ends the subscription. It waits until the server does not count the subscriber any more: a
 // server may notice a closed connection late.
 func leave(subscriber redis.PubSubConn) error {
-	if err := subscriber.Unsubscribe(); err != nil {
+	if err := errors.Join(subscriber.Unsubscribe(), subscriber.PUnsubscribe()); err != nil {
 		return err
 	}
 	for {
@@ -104,7 +104,7 @@ func leave(subscriber redis.PubSubConn) error {
 		case error:
 			return m
 		case redis.Subscription:
-			if m.Kind == "unsubscribe" {
+			if m.Kind == "punsubscribe" { // the later of the two
 				return nil
 			}
 		}

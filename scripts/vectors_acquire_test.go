@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
@@ -97,8 +98,10 @@ func granted(token uint64) scripts.AcquireReply {
 	return scripts.AcquireReply{Outcome: scripts.Granted, Token: token}
 }
 
-func held(wait time.Duration) scripts.AcquireReply {
-	return scripts.AcquireReply{Outcome: scripts.Held, Wait: wait}
+func held(wait time.Duration) scripts.AcquireReply { return heldBy(rival, wait) }
+
+func heldBy(owner string, wait time.Duration) scripts.AcquireReply {
+	return scripts.AcquireReply{Outcome: scripts.Held, Wait: wait, Holder: owner}
 }
 
 // notLetIn is the reply of a node whose marker does not let the client in: some marker, or none.
@@ -136,15 +139,17 @@ func acquireVectors() []vector {
 
 		{name: "held", before: taken, call: acquire(), want: held(5 * time.Second), untouched: true, twice: true},
 		{name: "held, with a waiter", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
-			call: acquire(named("awaited", "k")), want: scripts.AcquireReply{Outcome: scripts.Held, Wait: lease, Waiting: 1}, untouched: true},
+			call: acquire(named("awaited", "k")), want: scripts.AcquireReply{Outcome: scripts.Held, Wait: lease, Waiting: 1, Holder: rival}, untouched: true},
 		{name: "held, with a waiter for another name", before: taken, call: acquire(named("k", "awaited")), want: held(5 * time.Second)},
 		{name: "held, token carried", before: taken, call: acquire(carrying(9)), want: held(5 * time.Second), untouched: true},
 		{name: "held without a time to live", before: state(ready, holds("k", rival, "1")), call: acquire(),
 			want: held(-1), untouched: true},
 		{name: "held by a Redisson client", before: state(ready, holds("k", "8743c9c0-0795-4907-87fd-6c719a6b4586:17", "2"), expire("k", lease)),
-			call: acquire(), want: held(lease), untouched: true},
+			call: acquire(), want: heldBy("8743c9c0-0795-4907-87fd-6c719a6b4586:17", lease), untouched: true},
 		{name: "held by an owner of any form, with a time to live", before: state(ready, holds("k", "somebody", "1"), expire("k", lease)), call: acquire(),
-			want: held(lease), untouched: true},
+			want: heldBy("somebody", lease), untouched: true},
+		{name: "held by an owner that is too long", before: state(ready, holds("k", strings.Repeat("x", 5000), "1"), expire("k", lease)), call: acquire(),
+			want: heldBy(strings.Repeat("x", 1024), lease), untouched: true},
 
 		{name: "a hash of an application's", before: state(ready, holds("k", "name", "bob")), call: acquire(), err: noLock, untouched: true},
 		{name: "a hash of an application's, with a number", before: state(ready, holds("k", "visits", "17")), call: acquire(), err: noLock,

@@ -27,7 +27,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 	}
 
 	mine, counter := 0, 0.0
-	held, remaining := false, int64(0)
+	held, remaining, holder := false, int64(0), ""
 	for i, key := range hashes {
 		fields, err := k.hlen(key)
 		if err != nil {
@@ -49,7 +49,9 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 				case !held || ttl > remaining:
 					remaining = ttl
 				}
-				held = true
+				if !held {
+					held, holder = true, k.oneField(key)
+				}
 			}
 		}
 		text, found, err := k.get(counters[i])
@@ -80,7 +82,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		passed = true
 	}
 	if held {
-		return []any{"held", remaining, k.listening(args[6])}, nil
+		return []any{"held", remaining, k.listening(args[6]), holder[:min(len(holder), 1024)]}, nil
 	}
 
 	token := counter

@@ -105,6 +105,14 @@ func (k *keyspace) hlen(key string) (int, error) {
 	return len(v.hash), nil
 }
 
+// oneField returns a field of a hash that has one.
+func (k *keyspace) oneField(key string) string {
+	for field := range k.find(key).hash {
+		return field
+	}
+	return ""
+}
+
 func (k *keyspace) hset(key, field, text string) (added bool, err error) {
 	v, err := k.typed(key, aHash)
 	if err != nil {
