@@ -276,7 +276,7 @@ func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
 // The first copy of a resent request may still be granted, so a refusal reports that the request
 // was resent.
 func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
-	const held = "*3\r\n$4\r\nheld\r\n:1000\r\n:0\r\n"
+	const held = "*4\r\n$4\r\nheld\r\n:1000\r\n:0\r\n$3\r\nr:1\r\n"
 	for what, c := range map[string]struct {
 		replies []string
 		want    scripts.Outcome
