@@ -73,9 +73,9 @@ func TestMembersCommandRefuses(t *testing.T) {
 		{"add: the new one is dead", plain, "d", "members add", "d a b c", 1, []string{"d does not answer"}},
 		{"remove: another one is dead", plain, "b", "members remove", "=c a b c", 1, []string{"b does not answer"}},
 		{"commit: a member is dead", announced, "b", "members commit", "a b c d", 1, []string{"b does not answer"}},
-		{"add: another max lease", plain, "", "members add -max-lease 1s", "d a b c", 1, []string{"max lease", "20s", "1s"}},
-		{"commit: another max lease", announced, "", "members commit -max-lease 1s", "a b c d", 1, []string{"max lease", "20s", "1s"}},
-		{"abort: another max lease", announced, "", "members abort -max-lease 1s", "a b c d", 1, []string{"max lease", "20s", "1s"}},
+		{"add: another max lease", plain, "", "members add -max-lease 1s", "d a b c", 1, []string{"the deployment's is 20s, this client's 1s: give the deployment's with -max-lease"}},
+		{"commit: another max lease", announced, "", "members commit -max-lease 1s", "a b c d", 1, []string{"the deployment's is 20s, this client's 1s: give the deployment's with -max-lease"}},
+		{"abort: another max lease", announced, "", "members abort -max-lease 1s", "a b c d", 1, []string{"the deployment's is 20s, this client's 1s: give the deployment's with -max-lease"}},
 		{"add: a member is blank", func(t *testing.T, r *roster) {
 			plain(t, r)
 			do(t, r.masters["b"], "FLUSHALL")
