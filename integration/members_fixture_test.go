@@ -135,7 +135,9 @@ func (r *roster) names() []string {
 }
 
 // listOpen opens a Locker with a list of masters, as a deployment does; the test's end closes it.
-func listOpen(t *testing.T, by opener, maxLease time.Duration, urls urlList, opts ...quorum.Option) (*quorum.Locker, error) {
+func listOpen(
+	t *testing.T, by opener, maxLease time.Duration, urls urlList, opts ...quorum.Option,
+) (*quorum.Locker, error) {
 	t.Helper()
 	usual := quorum.WithNodeOptions(node.WithTimeout(soon), node.WithMaxLease(maxLease))
 	l, err := by(urls, append([]quorum.Option{usual}, opts...)...)

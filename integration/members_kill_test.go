@@ -172,7 +172,9 @@ func (in interruption) arguments(r *roster) (args []string) {
 }
 
 // killed runs the command, and kills it at a mark. It returns false when there was no such mark.
-func (in interruption) killed(t *testing.T, o operator, r *roster, marks *trap, at int, after bool) (code int, out string, killed bool) {
+func (in interruption) killed(
+	t *testing.T, o operator, r *roster, marks *trap, at int, after bool,
+) (code int, out string, killed bool) {
 	t.Helper()
 	cmd := o.command(t.Context(), in.verb, in.arguments(r)...)
 	var printed strings.Builder
