@@ -23,7 +23,7 @@ type interruption struct {
 }
 
 // interruptedLease is the max lease of the deployments whose changes are interrupted.
-const interruptedLease = 400 * time.Millisecond
+const interruptedLease = 800 * time.Millisecond
 
 var (
 	abc  = []string{"a", "b", "c"}
@@ -230,9 +230,10 @@ func (in interruption) isSafe(t *testing.T, r *roster, what string) {
 		}
 	}
 	if has(in.from) && has(in.to) {
-		must(t, tryOnce(t, redlock.Open, interruptedLease, r.of(in.from...), "shared", func() {
-			err := tryOnce(t, redlock.Open, interruptedLease, r.of(in.to...), "shared", nil)
-			wantErr(t, err, quorum.ErrHeld)
+		must(t, tryOnce(t, redlock.Open, interruptedLease, r.of(in.from...), "shared", func(held *quorum.Lock) {
+			if err := tryOnce(t, redlock.Open, interruptedLease, r.of(in.to...), "shared", nil); held.Valid() {
+				wantErr(t, err, quorum.ErrHeld)
+			}
 		}))
 	}
 }
