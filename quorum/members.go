@@ -28,6 +28,7 @@ type members struct {
 
 	mu      sync.Mutex
 	known   *scripts.Marker // of the node that was last seen to let this locker in
+	knownAt clock.Instant   // when that look was sent
 	asked   []question      // the next round answers them
 	running bool
 }
@@ -96,8 +97,9 @@ func (m *members) proved(node int, sent clock.Instant) {
 // isProven reports whether a node has let this locker in within half a max lease; a mark is written
 // within the other half. Members change at most once in a max lease, and majorities of two lists
 // that differ by one member meet.
-func (m *members) isProven(node int) bool {
-	sent := clock.Instant(m.letIn[node].Load())
+func (m *members) isProven(node int) bool { return m.isRecent(clock.Instant(m.letIn[node].Load())) }
+
+func (m *members) isRecent(sent clock.Instant) bool {
 	return m.core.clock.Now().Before(clock.Deadline(sent, m.core.maxLease/2, clock.DefaultDriftFactor))
 }
 
@@ -208,12 +210,24 @@ func (m *members) round(asked []question) *sight {
 	return s
 }
 
-// client returns what package membership must know of this locker.
+// client returns what package membership must know of this locker. Grants do not refresh the marker that is known: a
+// later change may have replaced its lists, so it counts for as long as a proof does.
 func (m *members) client(s *sight) membership.Client {
+	c := membership.Client{List: s.list, Need: len(m.core.nodes)/2 + 1, Found: m.found,
+		Quarantine: func(i int) time.Duration { return m.core.nodes[i].Quarantine() }, Proven: m.isProven}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return membership.Client{List: s.list, Need: len(m.core.nodes)/2 + 1, Found: m.found,
-		Quarantine: func(i int) time.Duration { return m.core.nodes[i].Quarantine() }, Proven: m.isProven, Known: m.known}
+	if m.known != nil && m.isRecent(m.knownAt) {
+		c.Known = m.known
+	}
+	return c
+}
+
+// mayMark reports whether the views so far are enough to mark blank nodes: one of them has the lists to copy.
+func (m *members) mayMark(s *sight) bool {
+	c := m.client(s)
+	c.Known = nil
+	return c.MayMark(s.views)
 }
 
 // look looks at all nodes. Once this locker may mark blank nodes, it stops waiting for nodes that no
@@ -233,7 +247,7 @@ func (m *members) look(s *sight, asked []question) {
 		}
 	}
 	needed := func(q question) bool { return q.node == everyNode || open[q.node] }
-	for len(open) > 0 && (slices.ContainsFunc(asked, needed) || s.list == nil || !m.client(s).MayMark(s.views)) {
+	for len(open) > 0 && (slices.ContainsFunc(asked, needed) || s.list == nil || !m.mayMark(s)) {
 		a := <-answers
 		delete(open, a.node)
 		if s.errs[a.node] = a.result.Err; a.result.Err == nil {
@@ -295,8 +309,8 @@ func (m *members) see(s *sight, i int, sent clock.Instant) {
 	marker := s.views[i].Marker()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.known == nil || marker.Generation >= m.known.Generation {
-		m.known = &marker
+	if m.known == nil || marker.Generation >= m.known.Generation || !m.isRecent(m.knownAt) {
+		m.known, m.knownAt = &marker, sent
 	}
 }
 

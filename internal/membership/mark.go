@@ -16,8 +16,8 @@ type Client struct {
 	Found      bool                         // it may found a deployment: mark nodes none of which carries its list
 	Quarantine func(node int) time.Duration // of a node that may have forgotten; 0 for none
 	// Proven reports whether a node has let this client in within the last half of a max lease; a mark
-	// is written within the other half. Known is the marker of such a node, as it was last seen; nil
-	// before one was.
+	// is written within the other half. Known is the marker of such a node, as it was last seen within that time; nil
+	// where none was.
 	Proven func(node int) bool
 	Known  *scripts.Marker
 }
@@ -136,8 +136,9 @@ func (c Client) correct(views []*View) (steps []Step) {
 	return steps
 }
 
-// markerFor returns the lists that a blank node gets: those of the node of the highest generation that
-// carries the client's list, or of one that did, or else the client's own as a new deployment.
+// markerFor returns the lists that a blank node gets: those of the node of the highest generation
+// that carries the client's list; or else those that are known, which may be older than the last
+// change; or else the client's own as a new deployment.
 func (c Client) markerFor(views []*View) scripts.Marker {
 	m := scripts.Marker{Generation: 1, Members: c.List, Next: scripts.NewList()}
 	if c.Known != nil {
@@ -148,8 +149,9 @@ func (c Client) markerFor(views []*View) scripts.Marker {
 		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
 			continue
 		}
-		further := v.marker.Generation > m.Generation || v.marker.Generation == m.Generation && m.Next.Len() == 0
-		if !found || further {
+		if !found && (v.Standing(c.List) == LetsIn || v.marker.Generation >= m.Generation) ||
+			found && v.marker.Generation > m.Generation ||
+			found && v.marker.Generation == m.Generation && m.Next.Len() == 0 && v.marker.Next.Len() > 0 {
 			m, found = v.marker, true
 		}
 	}
