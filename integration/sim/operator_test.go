@@ -382,15 +382,15 @@ func (o *operator) settle() {
 			}
 			o.admit(ctx, listOf(p.lists.first))
 			begun = time.Now()
-		case s != nil && s.behind:
-			o.commit(ctx, s.members)
-		case s != nil && s.next != nil && !s.announced:
-			o.announce(ctx, membership.Change{From: s.members, To: s.next})
-		case old || s == nil && time.Since(rolled) > p.lease || s != nil && !s.whole && time.Since(rolled) > p.lease:
+		case time.Since(rolled) > p.lease && (old || s == nil || !s.whole): // new processes mark what is blank
 			rolled = time.Now()
 			for _, m := range w.clients() {
 				w.roll(m, want, false)
 			}
+		case s != nil && s.behind:
+			o.commit(ctx, s.members)
+		case s != nil && s.next != nil && !s.announced:
+			o.announce(ctx, membership.Change{From: s.members, To: s.next})
 		case s != nil && s.next != nil:
 			o.commit(ctx, s.next)
 		case s != nil && s.whole && !s.waiting && running:
