@@ -17,6 +17,7 @@ import (
 type operator struct {
 	*flow
 	growing bool
+	buried  bool          // it has found a master dead
 	to      *scripts.List // where it wants to go next
 	struck  time.Time     // when a mark was last sent that may arrive later
 }
@@ -176,7 +177,8 @@ func (o *operator) aim(members *scripts.List) {
 	if !o.isSafe(o.to) {
 		return
 	}
-	if o.rng.IntN(3) == 0 { // it is dead for good, or nearly so
+	if o.rng.IntN(3) == 0 && (!o.buried || w.plan.forgets()) { // it is dead for good, or nearly so
+		o.buried = true
 		w.count("died before its removal")
 		w.trace.add("operator  finds %s dead", leaving)
 		w.masters[masterOf(leaving)].Crash(pick(o.rng, fakeredis.Nothing, fakeredis.Nothing, fakeredis.Everything))
