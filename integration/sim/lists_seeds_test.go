@@ -59,3 +59,18 @@ func TestListsUncheckedFindTwo(t *testing.T) {
 		t.Error("with the comparison, two holders were found")
 	}
 }
+
+// A claim lets nobody in, nor those with the next list: a claimed master that copied a change under way granted to
+// them at once, beside a holder from before the power failed. Found by TestListsThatChange as two
+// holders.
+func TestListsWhenThePowerFails(t *testing.T) {
+	for _, seed := range []uint64{46, 64, 110} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			p := newListPlan(seed)
+			p.faults, p.windows, p.loss, p.slow = nil, nil, 0, 0
+			powerFails(p)
+			judge(t, p)
+		})
+	}
+}
