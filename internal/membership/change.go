@@ -223,10 +223,6 @@ func Abort(views map[string]*View) (map[string]scripts.Call, error) {
 	return steps, nil
 }
 
-func (v *View) rewrite(m scripts.Marker) scripts.Call {
-	return v.write(m, scripts.At(m.Admitted), scripts.At(m.Change))
-}
-
 func round(d time.Duration) time.Duration {
 	return d.Truncate(100*time.Millisecond) + 100*time.Millisecond
 }

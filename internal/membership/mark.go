@@ -130,7 +130,7 @@ func (c Client) correct(views []*View) (steps []Step) {
 			continue
 		}
 		if left, _ := v.Quarantine(); left > c.Quarantine(i) {
-			steps = append(steps, c.mark(i, v, v.marker, scripts.In(c.Quarantine(i))))
+			steps = append(steps, Step{Node: i, Call: v.write(v.marker, scripts.In(c.Quarantine(i)), scripts.At(v.marker.Change))})
 		}
 	}
 	return steps
@@ -163,11 +163,13 @@ func (c Client) markerFor(views []*View) scripts.Marker {
 func (c Client) confirm(i int, v *View) Step {
 	m := v.marker
 	m.Claimed = false
-	return c.mark(i, v, m, scripts.At(m.Admitted))
+	return Step{Node: i, Call: v.rewrite(m)}
 }
 
+// mark writes the lists of another node's marker on a blank node. The next change waits for one max
+// lease: the time that the other marker has is by another clock.
 func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Step {
-	return Step{Node: i, Call: v.write(m, admitted, scripts.At(m.Change))}
+	return Step{Node: i, Call: v.write(m, admitted, scripts.In(v.Process.MaxLease))}
 }
 
 // admission returns from when on a node that this client marks or claims may grant: after a
@@ -201,7 +203,7 @@ func (v *View) Admit(list *scripts.List) (scripts.Call, error) {
 		}
 		m, change = v.marker, scripts.At(v.marker.Change)
 	}
-	if list != nil && (m.Claimed || !m.Members.Equal(list)) {
+	if list != nil && (m.Claimed || !m.Members.Equal(list) || m.Next.Len() > 0) {
 		m.Members, m.Next, m.Claimed, m.Generation = list, scripts.NewList(), false, m.Generation+1
 		change = scripts.In(v.Process.MaxLease)
 	}
