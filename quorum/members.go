@@ -211,10 +211,13 @@ func (m *members) round(asked []question) *sight {
 	m.look(s, asked)
 	claimed := false  // since the last look
 	for range 4 * n { // a bound for nodes whose markers change under us
+		if s.list == nil {
+			return s
+		}
 		steps := m.client(s).Plan(s.views)
 		claims := len(steps) > 0 && steps[0].Claims
 		switch {
-		case s.list == nil || len(steps) == 0 || m.core.isClosed() || !m.isRecent(s.looked):
+		case len(steps) == 0 || m.core.isClosed() || !m.isRecent(s.looked):
 			return s
 		case claimed && !claims:
 			m.look(s, asked)
