@@ -326,11 +326,10 @@ func TestServersThatBelieveInOneAddress(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { must(t, n.Close()) })
 		pair = append(pair, n)
-		if n, err = node.New(pool, node.WithoutQuarantine(), node.WithName(fmt.Sprint("master", i))); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { must(t, n.Close()) })
-		named = append(named, n)
+		other, err := node.New(pool, node.WithoutQuarantine(), node.WithName(fmt.Sprint("master", i)))
+		must(t, err)
+		t.Cleanup(func() { must(t, other.Close()) })
+		named = append(named, other)
 	}
 	l, err := multilock.New(pair)
 	must(t, err)
