@@ -193,8 +193,8 @@ func (s *sight) unfounded(rule error) error {
 	if failed == nil {
 		return fmt.Errorf("quorumlock: %w; no master says that its members change to these", rule)
 	}
-	return &Error{Op: "open", Nodes: failed, causes: []error{ErrUnavailable,
-		detail("that number of masters is for a change of members, and none of the masters that answer says so")}}
+	return &Error{Op: "open", Nodes: failed, causes: []error{rule,
+		detail("none of the masters that answer says that its members change to these"), ErrUnavailable}}
 }
 
 // letsIn reports whether any node lets this locker in.
