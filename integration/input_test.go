@@ -312,8 +312,8 @@ func TestNodesNamedAlike(t *testing.T) {
 // pool takes its name from its server.
 func TestServersThatBelieveInOneAddress(t *testing.T) {
 	f := fleet(t, 2)
-	var pair []*node.Node
-	for _, m := range f.Masters {
+	var pair, named []*node.Node
+	for i, m := range f.Masters {
 		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
 			c, err := redis.DialContext(ctx, "tcp", m.Addr())
 			if err != nil {
@@ -326,13 +326,22 @@ func TestServersThatBelieveInOneAddress(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { must(t, n.Close()) })
 		pair = append(pair, n)
-	}
-	for range 2 { // a node that was reached keeps its name
-		l, err := multilock.New(pair)
+		other, err := node.New(pool, node.WithoutQuarantine(), node.WithName(fmt.Sprint("master", i)))
 		must(t, err)
-		if pair[0].Name() != "10.0.0.1:6379" || pair[1].Name() != pair[0].Name() {
-			t.Fatalf("they are named %s and %s: the test shows nothing", pair[0].Name(), pair[1].Name())
-		}
+		t.Cleanup(func() { must(t, other.Close()) })
+		named = append(named, other)
+	}
+	l, err := multilock.New(pair)
+	must(t, err)
+	_, err = l.Lock(t.Context(), "bridge")
+	wantErr(t, err, quorum.ErrInvalid)
+	if !strings.Contains(err.Error(), "tell the same address, 10.0.0.1:6379: give the nodes names") {
+		t.Error(err)
+	}
+	must(t, l.Close())
+	for range 2 {
+		l, err := multilock.New(named)
+		must(t, err)
 		unlock(t, lock(t, l, "bridge"))
 		must(t, l.Close())
 	}

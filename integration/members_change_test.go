@@ -149,7 +149,9 @@ func (l *load) close(locker *quorum.Locker) {
 }
 
 // acquire makes an attempt, or waits, and records the lock that it gets.
-func (l *load) acquire(client int, name string, by func(context.Context, ...string) (*quorum.Lock, error)) (*quorum.Lock, error) {
+func (l *load) acquire(
+	client int, name string, by func(context.Context, ...string) (*quorum.Lock, error),
+) (*quorum.Lock, error) {
 	called := time.Now().UnixNano()
 	held, err := by(l.ctx, name)
 	if err == nil {
@@ -232,7 +234,8 @@ func (l *load) roll(names []string) {
 func (l *load) progress(when string) {
 	l.Helper()
 	since := l.held.Load()
-	eventually(l.T, 10*soon, func() bool { return l.held.Load() > since+3 || l.ctx.Err() != nil }, "contenders hold, "+when)
+	enough := func() bool { return l.held.Load() > since+3 || l.ctx.Err() != nil }
+	eventually(l.T, 10*soon, enough, "contenders hold, "+when)
 }
 
 // intrude starts a client with a wrong list, which must never hold.
@@ -339,8 +342,10 @@ func TestMembersUncheckedFindsTwo(t *testing.T) {
 				r.give(t, name, rolloutLease, abc, cde)
 			}
 		}},
-		"masters forget, and are given the other list at once": {second: []string{"b", "c", "d"}, takeovers: []string{"b", "c", "d"},
-			uncheck: func(t *testing.T, r *roster) { r.giveAll(t, rolloutLease, abc...) }},
+		"masters forget, and are given the other list at once": {
+			second: []string{"b", "c", "d"}, takeovers: []string{"b", "c", "d"},
+			uncheck: func(t *testing.T, r *roster) { r.giveAll(t, rolloutLease, abc...) },
+		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

@@ -35,8 +35,10 @@ func TestMembersCommandRefuses(t *testing.T) {
 		{"an unknown step", plain, "", "members move", "a b c", 2, []string{"show, add, remove, commit, abort"}},
 		{"add: no URL", plain, "", "members add", "", 2, []string{"needs the URL of at least one master"}},
 		{"remove: no URL", plain, "", "members remove", "", 2, []string{"needs"}},
-		{"remove: a name only", plain, "", "members remove", "=c", 2, []string{"needs the name of the member, and then the URLs"}},
-		{"remove: a URL for the name", plain, "", "members remove", "c a b c", 2, []string{"needs the name of the member, and then the URLs"}},
+		{"remove: a name only", plain, "", "members remove", "=c", 2,
+			[]string{"needs the name of the member, and then the URLs"}},
+		{"remove: a URL for the name", plain, "", "members remove", "c a b c", 2,
+			[]string{"needs the name of the member, and then the URLs"}},
 		{"commit: no URL", plain, "", "members commit", "", 2, []string{"needs the URL of at least one master"}},
 		{"abort: no URL", plain, "", "members abort", "", 2, []string{"needs the URL of at least one master"}},
 		{"an unknown flag", plain, "", "members add -yes", "d a b c", 2, []string{"unknown flag"}},
@@ -46,7 +48,8 @@ func TestMembersCommandRefuses(t *testing.T) {
 		{"add: two equal names", plain, "", "members add", "d a b b c", 1, []string{"two URLs have the name b"}},
 		{"add: a member", plain, "", "members add", "c a b c", 1, []string{"two URLs have the name c"}},
 		{"remove: no member", plain, "", "members remove", "=x a b c", 1, []string{"x is no member of {a, b, c}"}},
-		{"add: the present list lacks a member", plain, "", "members add", "d a b", 1, []string{"has the members {a, b, c}", "not {a, b}"}},
+		{"add: the present list lacks a member", plain, "", "members add", "d a b", 1,
+			[]string{"has the members {a, b, c}", "not {a, b}"}},
 		{"add: the present list has one more", plain, "", "members add", "d a b c e", 1,
 			[]string{"has the members {a, b, c}", "not {a, b, c, e}"}},
 		{"remove: the present list has one more", plain, "", "members remove", "=c a b c d", 1,
@@ -57,25 +60,32 @@ func TestMembersCommandRefuses(t *testing.T) {
 			[]string{"a change to {a, b, c, d} is under way", "members commit or members abort comes first"}},
 		{"remove: another change is under way", announced, "", "members remove", "=c a b c", 1,
 			[]string{"a change to {a, b, c, d} is under way"}},
-		{"commit: not announced", plain, "", "members commit", "a b c d", 1, []string{"no change to {a, b, c, d} is announced"}},
+		{"commit: not announced", plain, "", "members commit", "a b c d", 1,
+			[]string{"no change to {a, b, c, d} is announced"}},
 		{"commit: announced on some", func(t *testing.T, r *roster) {
 			plain(t, r)
 			r.give(t, "a", refusalLease, abc, abcd)
 			r.give(t, "d", refusalLease, abc, abcd)
 		}, "", "members commit", "a b c d", 1, []string{"no change to {a, b, c, d} is announced there"}},
-		{"commit: a member lacks", announced, "", "members commit", "a b d", 1, []string{"a change to {a, b, c, d} is under way", "that list"}},
-		{"commit: the new member lacks", announced, "", "members commit", "a b c", 1, []string{"a change to {a, b, c, d} is under way", "that list"}},
+		{"commit: a member lacks", announced, "", "members commit", "a b d", 1,
+			[]string{"a change to {a, b, c, d} is under way", "that list"}},
+		{"commit: the new member lacks", announced, "", "members commit", "a b c", 1,
+			[]string{"a change to {a, b, c, d} is under way", "that list"}},
 		{"abort: committed on some", func(t *testing.T, r *roster) {
 			announced(t, r)
 			r.give(t, "b", refusalLease, abcd, nil)
 		}, "", "members abort", "a b c d", 1, []string{"is committed on b already: members commit finishes it"}},
-		{"add: a member is dead", plain, "b", "members add", "d a b c", 1, []string{"b does not answer", "(a dead one is removed first)"}},
+		{"add: a member is dead", plain, "b", "members add", "d a b c", 1,
+			[]string{"b does not answer", "(a dead one is removed first)"}},
 		{"add: the new one is dead", plain, "d", "members add", "d a b c", 1, []string{"d does not answer"}},
 		{"remove: another one is dead", plain, "b", "members remove", "=c a b c", 1, []string{"b does not answer"}},
 		{"commit: a member is dead", announced, "b", "members commit", "a b c d", 1, []string{"b does not answer"}},
-		{"add: another max lease", plain, "", "members add -max-lease 1s", "d a b c", 1, []string{"max lease", "20s", "1s"}},
-		{"commit: another max lease", announced, "", "members commit -max-lease 1s", "a b c d", 1, []string{"max lease", "20s", "1s"}},
-		{"abort: another max lease", announced, "", "members abort -max-lease 1s", "a b c d", 1, []string{"max lease", "20s", "1s"}},
+		{"add: another max lease", plain, "", "members add -max-lease 1s", "d a b c", 1,
+			[]string{"the deployment's is 20s, this client's 1s: give the deployment's with -max-lease"}},
+		{"commit: another max lease", announced, "", "members commit -max-lease 1s", "a b c d", 1,
+			[]string{"the deployment's is 20s, this client's 1s: give the deployment's with -max-lease"}},
+		{"abort: another max lease", announced, "", "members abort -max-lease 1s", "a b c d", 1,
+			[]string{"the deployment's is 20s, this client's 1s: give the deployment's with -max-lease"}},
 		{"add: a member is blank", func(t *testing.T, r *roster) {
 			plain(t, r)
 			do(t, r.masters["b"], "FLUSHALL")
@@ -95,7 +105,8 @@ func TestMembersCommandRefuses(t *testing.T) {
 				m.Change = time.Duration(time.Now().Add(refusalLease/2).UnixMilli()) * time.Millisecond
 				do(t, r.masters[name], "SET", scripts.MarkerKey, m.String())
 			}
-		}, "", "members add", "d a b c", 1, []string{"the members changed lately: the next change waits for another"}},
+		}, "", "members add", "d a b c", 1,
+			[]string{"the members changed lately: the next change waits for another"}},
 		{"add: a member in quarantine", func(t *testing.T, r *roster) {
 			plain(t, r)
 			m, _ := r.marker(t, "b")

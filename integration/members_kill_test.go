@@ -23,7 +23,7 @@ type interruption struct {
 }
 
 // interruptedLease is the max lease of the deployments whose changes are interrupted.
-const interruptedLease = 400 * time.Millisecond
+const interruptedLease = 800 * time.Millisecond
 
 var (
 	abc  = []string{"a", "b", "c"}
@@ -172,7 +172,9 @@ func (in interruption) arguments(r *roster) (args []string) {
 }
 
 // killed runs the command, and kills it at a mark. It returns false when there was no such mark.
-func (in interruption) killed(t *testing.T, o operator, r *roster, marks *trap, at int, after bool) (code int, out string, killed bool) {
+func (in interruption) killed(
+	t *testing.T, o operator, r *roster, marks *trap, at int, after bool,
+) (code int, out string, killed bool) {
 	t.Helper()
 	cmd := o.command(t.Context(), in.verb, in.arguments(r)...)
 	var printed strings.Builder
@@ -228,9 +230,10 @@ func (in interruption) isSafe(t *testing.T, r *roster, what string) {
 		}
 	}
 	if has(in.from) && has(in.to) {
-		must(t, tryOnce(t, redlock.Open, interruptedLease, r.of(in.from...), "shared", func() {
-			err := tryOnce(t, redlock.Open, interruptedLease, r.of(in.to...), "shared", nil)
-			wantErr(t, err, quorum.ErrHeld)
+		must(t, tryOnce(t, redlock.Open, interruptedLease, r.of(in.from...), "shared", func(held *quorum.Lock) {
+			if err := tryOnce(t, redlock.Open, interruptedLease, r.of(in.to...), "shared", nil); held.Valid() {
+				wantErr(t, err, quorum.ErrHeld)
+			}
 		}))
 	}
 }

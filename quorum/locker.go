@@ -118,7 +118,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
 	c.members = newMembers(c, unfounded == nil)
 	if seen := c.members.start(); unfounded != nil && !seen.letsIn() {
-		return nil, fmt.Errorf("quorumlock: %w; no master says that its members change to these", unfounded)
+		return nil, seen.unfounded(unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
 }

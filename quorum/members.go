@@ -28,6 +28,7 @@ type members struct {
 
 	mu      sync.Mutex
 	known   *scripts.Marker // of the node that was last seen to let this locker in
+	knownAt clock.Instant   // when that look was sent
 	asked   []question      // the next round answers them
 	running bool
 }
@@ -46,6 +47,7 @@ type sight struct {
 	views  []*membership.View // nil for a node that did not answer, or is one process with another
 	errs   []error            // why there is no view
 	runIDs []string           // of the processes that answered
+	looked clock.Instant      // when the looks were sent
 }
 
 var (
@@ -96,8 +98,9 @@ func (m *members) proved(node int, sent clock.Instant) {
 // isProven reports whether a node has let this locker in within half a max lease; a mark is written
 // within the other half. Members change at most once in a max lease, and majorities of two lists
 // that differ by one member meet.
-func (m *members) isProven(node int) bool {
-	sent := clock.Instant(m.letIn[node].Load())
+func (m *members) isProven(node int) bool { return m.isRecent(clock.Instant(m.letIn[node].Load())) }
+
+func (m *members) isRecent(sent clock.Instant) bool {
 	return m.core.clock.Now().Before(clock.Deadline(sent, m.core.maxLease/2, clock.DefaultDriftFactor))
 }
 
@@ -118,7 +121,7 @@ func (m *members) ask(q question) {
 // it lets this locker in now, or else a *node.Error.
 func (m *members) settle(i int, done func(wait time.Duration, err error)) {
 	m.ask(question{i, func(s *sight) {
-		err := m.core.nodeError(i, "acquire", s.verdict(i))
+		err := m.core.nodeError(i, "acquire", m.core.verdict(s, i))
 		if s.views[i] != nil && s.list != nil && s.views[i].Standing(s.list) == membership.Claimed {
 			if wait := membership.ClaimWaits(s.views, s.list); wait > 0 {
 				done(wait, nil)
@@ -152,12 +155,12 @@ func (m *members) take() (asked []question) {
 }
 
 // verdict returns why a node does not let this locker in, nil when it does.
-func (s *sight) verdict(i int) error {
+func (c *core) verdict(s *sight, i int) error {
 	switch {
 	case s.views[i] == nil:
 		return s.errs[i]
 	case s.list == nil:
-		return errUnnamed
+		return c.unnamed(i)
 	}
 	switch s.views[i].Standing(s.list) {
 	case membership.LetsIn:
@@ -178,6 +181,22 @@ func (s *sight) isRefused() bool {
 	})
 }
 
+// unfounded returns why a number of nodes that the rule refuses makes no Locker: no master says that its
+// members change to these, or perhaps one would, but does not answer.
+func (s *sight) unfounded(rule error) error {
+	var failed *multierror.Error
+	for i, v := range s.views {
+		if v == nil {
+			failed = multierror.Append(failed, s.errs[i])
+		}
+	}
+	if failed == nil {
+		return fmt.Errorf("quorumlock: %w; no master says that its members change to these", rule)
+	}
+	return &Error{Op: "open", Nodes: failed, causes: []error{rule,
+		detail("none of the masters that answer says that its members change to these"), ErrUnavailable}}
+}
+
 // letsIn reports whether any node lets this locker in.
 func (s *sight) letsIn() bool {
 	return s.list != nil && slices.ContainsFunc(s.views, func(v *membership.View) bool {
@@ -192,10 +211,13 @@ func (m *members) round(asked []question) *sight {
 	m.look(s, asked)
 	claimed := false  // since the last look
 	for range 4 * n { // a bound for nodes whose markers change under us
+		if s.list == nil {
+			return s
+		}
 		steps := m.client(s).Plan(s.views)
 		claims := len(steps) > 0 && steps[0].Claims
 		switch {
-		case s.list == nil || len(steps) == 0 || m.core.isClosed():
+		case len(steps) == 0 || m.core.isClosed() || !m.isRecent(s.looked):
 			return s
 		case claimed && !claims:
 			m.look(s, asked)
@@ -208,12 +230,25 @@ func (m *members) round(asked []question) *sight {
 	return s
 }
 
-// client returns what package membership must know of this locker.
+// client returns what package membership must know of this locker. Grants do not refresh the marker that is known: a
+// later change may have replaced its lists, so it counts for as long as a proof does.
 func (m *members) client(s *sight) membership.Client {
+	c := membership.Client{List: s.list, Need: len(m.core.nodes)/2 + 1,
+		Quarantine: func(i int) time.Duration { return m.core.nodes[i].Quarantine() }, Proven: m.isProven}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return membership.Client{List: s.list, Need: len(m.core.nodes)/2 + 1, Found: m.found,
-		Quarantine: func(i int) time.Duration { return m.core.nodes[i].Quarantine() }, Proven: m.isProven, Known: m.known}
+	c.Found = m.found || m.known != nil // an even number, too, once masters have let it in
+	if m.known != nil && m.isRecent(m.knownAt) {
+		c.Known = m.known
+	}
+	return c
+}
+
+// mayMark reports whether the views so far are enough to mark blank nodes: one of them has the lists to copy.
+func (m *members) mayMark(s *sight) bool {
+	c := m.client(s)
+	c.Known = nil
+	return c.MayMark(s.views)
 }
 
 // look looks at all nodes. Once this locker may mark blank nodes, it stops waiting for nodes that no
@@ -222,7 +257,8 @@ func (m *members) look(s *sight, asked []question) {
 	c := m.core
 	sent, answers := c.clock.Now(), make(chan numbered, len(c.nodes))
 	open := map[int]bool{}
-	s.list = m.resolve(s.views) // also where no node answers
+	s.looked = sent
+	s.list = m.resolve() // also where no node answers
 	for i, n := range c.nodes {
 		s.views[i], s.runIDs[i] = nil, ""
 		s.errs[i] = c.nodeError(i, "look", node.ErrTimeout)
@@ -233,13 +269,13 @@ func (m *members) look(s *sight, asked []question) {
 		}
 	}
 	needed := func(q question) bool { return q.node == everyNode || open[q.node] }
-	for len(open) > 0 && (slices.ContainsFunc(asked, needed) || s.list == nil || !m.client(s).MayMark(s.views)) {
+	for len(open) > 0 && (slices.ContainsFunc(asked, needed) || s.list == nil || !m.mayMark(s)) {
 		a := <-answers
 		delete(open, a.node)
 		if s.errs[a.node] = a.result.Err; a.result.Err == nil {
 			s.views[a.node], s.runIDs[a.node] = membership.Read(*a.result.Reply.Look), a.result.RunID
 		}
-		s.list = m.resolve(s.views)
+		s.list = m.resolve()
 		m.see(s, a.node, sent)
 	}
 	m.refuseTwins(s)
@@ -253,7 +289,7 @@ func (m *members) refuseTwins(s *sight) {
 			if s.views[i] == nil || s.views[j] == nil || s.runIDs[i] != s.runIDs[j] {
 				continue
 			}
-			refused := map[int]error{i: s.verdict(i), j: s.verdict(j)}
+			refused := map[int]error{i: m.core.verdict(s, i), j: m.core.verdict(s, j)}
 			for k, why := range refused {
 				if why != nil {
 					s.views[k] = nil
@@ -295,32 +331,42 @@ func (m *members) see(s *sight, i int, sent clock.Instant) {
 	marker := s.views[i].Marker()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.known == nil || marker.Generation >= m.known.Generation {
-		m.known = &marker
+	if m.known == nil || marker.Generation >= m.known.Generation || !m.isRecent(m.knownAt) {
+		m.known, m.knownAt = &marker, sent
 	}
 }
 
 // resolve returns the list of masters, nil while it is not known: a node over a pool has no name
-// until it is connected to. Until then the list is the one that a majority of the nodes carries and
-// that has the names that are known.
-func (m *members) resolve(views []*membership.View) *scripts.List {
+// until it is connected to.
+func (m *members) resolve() *scripts.List {
 	if list := m.list.Load(); list != nil {
 		return list
 	}
-	var names []string
+	names := make([]string, len(m.core.nodes))
 	for i, n := range m.core.nodes {
-		if views[i] != nil || n.Name() != node.Unnamed {
-			names = append(names, n.Name())
-		}
-	}
-	list := scripts.NewList(names...)
-	if list.Len() < len(m.core.nodes) {
-		if list = membership.Carried(views, list); list == nil {
+		names[i] = n.Name()
+		if names[i] == node.Unnamed || slices.Contains(names[:i], names[i]) {
 			return nil
 		}
 	}
-	m.list.CompareAndSwap(nil, list)
+	m.list.CompareAndSwap(nil, scripts.NewList(names...))
 	return m.list.Load()
+}
+
+// unnamed returns why the list of masters is not known, as far as a node that has answered tells.
+func (c *core) unnamed(i int) error {
+	name := c.nodes[i].Name()
+	for j, other := range c.nodes {
+		switch {
+		case name == node.Unnamed:
+			return fmt.Errorf("%w: the server does not tell its address: a node over a pool is then given a name, "+
+				"by node.WithName", ErrInvalid)
+		case j != i && other.Name() == name:
+			return fmt.Errorf("%w: the servers of two nodes over pools tell the same address, %s: give the nodes names, "+
+				"by node.WithName", ErrInvalid, name)
+		}
+	}
+	return errUnnamed
 }
 
 // await waits until the list of masters is known. While a name is not, it asks all nodes. The error
@@ -338,7 +384,7 @@ func (m *members) await(ctx context.Context) *Error {
 		}
 		err := m.core.unasked(ErrUnavailable)
 		for i := range s.views {
-			err.Nodes = multierror.Append(err.Nodes, m.core.nodeError(i, "acquire", s.verdict(i)))
+			err.Nodes = multierror.Append(err.Nodes, m.core.nodeError(i, "acquire", m.core.verdict(s, i)))
 		}
 		return err
 	case <-ctx.Done():

@@ -54,7 +54,7 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			waiting++
 		}
 	}
-	printMembers(stdout, found)
+	mixed := printMembers(stdout, found)
 	fmt.Fprintf(stdout, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
 	if waiting > 0 {
 		fmt.Fprintln(stdout, "A master in quarantine grants nothing until its quarantine is over.")
@@ -62,7 +62,7 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(found) < 3 || len(found)%2 == 0 {
 		fmt.Fprintln(stdout, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
 	}
-	if fit < len(found) {
+	if fit < len(found) || mixed {
 		return exitFailed
 	}
 	return exitOK
@@ -129,9 +129,11 @@ func printFindings(out io.Writer, found []finding) {
 	}
 }
 
-// printMembers prints whose clients the masters let in.
-func printMembers(out io.Writer, found []finding) {
+// printMembers prints whose clients the masters let in. It returns true when these differ, by more than a
+// change that is under way.
+func printMembers(out io.Writer, found []finding) (mixed bool) {
 	by := map[string][]string{}
+	under := false
 	for _, f := range found {
 		r := f.report
 		if f.err != nil || len(r.Members) == 0 {
@@ -140,6 +142,7 @@ func printMembers(out io.Writer, found []finding) {
 		list := fmt.Sprintf("clients with %s (generation %d)", scripts.NewList(r.Members...), r.Generation)
 		if len(r.Next) > 0 {
 			list += fmt.Sprintf(", and with %s: a change is under way", scripts.NewList(r.Next...))
+			under = true
 		}
 		by[list] = append(by[list], f.name)
 	}
@@ -152,6 +155,7 @@ func printMembers(out io.Writer, found []finding) {
 	if len(by) > 1 {
 		fmt.Fprintln(out, "The masters do not let in the same clients: see quorumlock members show.")
 	}
+	return len(by) > 1 && !under
 }
 
 func memory(r node.Report) string {

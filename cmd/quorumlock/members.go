@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -122,9 +123,16 @@ func (m masters) write(ctx context.Context, steps map[string]scripts.Call) error
 	return nil
 }
 
-// explain adds to a refusal why a master did not answer.
+// explain adds to a refusal why a master did not answer. Another max lease is the whole reason: such
+// a master is not dead.
 func explain(err error, errs map[string]error) error {
-	for _, name := range slices.Sorted(maps.Keys(errs)) {
+	names := slices.Sorted(maps.Keys(errs))
+	for _, name := range names {
+		if errors.Is(errs[name], node.ErrMaxLease) {
+			return fmt.Errorf("%s: %w: give the deployment's with -max-lease", name, errs[name])
+		}
+	}
+	for _, name := range names {
 		err = fmt.Errorf("%w\n  %s: %s", err, name, reason(errs[name]))
 	}
 	return err

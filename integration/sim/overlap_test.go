@@ -37,23 +37,25 @@ func TestOutsideDrift(t *testing.T) {
 // fails now and then, and nothing had reached the disk. With the quarantine the same runs must show
 // no two holders.
 func TestWithoutQuarantineFindsTwo(t *testing.T) {
-	powerFails := func(p *plan) {
-		p.ahead = false
-		for at := p.lease; at < p.healed; at += 2 * p.lease {
-			for m := range p.masters {
-				there := link{master: m}
-				p.faults = append(p.faults, fault{at: at, kind: crash, link: there, keeps: fakeredis.Nothing},
-					fault{at: at + p.lease/20, kind: start, link: there})
-			}
-		}
-		p.sort()
-	}
 	if countOverlaps(t, 30, func(p *plan) { powerFails(p); p.noQuarantine = true }, false) == 0 {
 		t.Error("two holders were never found")
 	}
 	if found := countOverlaps(t, 30, powerFails, true); found != 0 {
 		t.Errorf("with quarantine two holders were found in %d seeds", found)
 	}
+}
+
+// powerFails makes the power of all masters fail now and then. Nothing has reached the disk.
+func powerFails(p *plan) {
+	p.ahead = false
+	for at := p.lease; at < p.healed; at += 2 * p.lease {
+		for m := range p.masters {
+			there := link{master: m}
+			p.faults = append(p.faults, fault{at: at, kind: crash, link: there, keeps: fakeredis.Nothing},
+				fault{at: at + p.lease/20, kind: start, link: there})
+		}
+	}
+	p.sort()
 }
 
 // countOverlaps plays some seeds with a change that may let two clients hold at once. It returns

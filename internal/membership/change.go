@@ -93,8 +93,11 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 		}
 		m := v.marker
 		switch {
+		case m.Members.Equal(c.To) && c.isAnnounced(views):
+			return 0, refusedf("%s has the members %s already (generation %d): members commit finishes the change",
+				name, c.To, m.Generation)
 		case m.Members.Equal(c.To):
-			return 0, refusedf("%s has the members %s already (generation %d): members commit, where not all have", name, c.To, m.Generation)
+			return 0, refusedf("%s has the members %s already (generation %d). %s", name, c.To, m.Generation, takenBack)
 		case !m.Members.Equal(c.From):
 			return 0, refusedf("%s has the members %s (generation %d), not %s: give that list", name, m.Members, m.Generation, c.From)
 		case m.Next.Len() > 0 && !m.Next.Equal(c.To):
@@ -108,6 +111,21 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 	}
 	return generation, nil
 }
+
+// isAnnounced reports whether a member of To says that the members change to To.
+func (c Change) isAnnounced(views map[string]*View) bool {
+	for _, v := range views {
+		if v != nil && v.marker.Next.Equal(c.To) {
+			return true
+		}
+	}
+	return false
+}
+
+// takenBack says what to do with a master on which a change was committed that was aborted on the others
+// while it was away.
+const takenBack = "Where all others have another list, the change was taken back while this master was away: wipe its " +
+	"list (DEL " + scripts.MarkerKey + " on it), and clients mark it again"
 
 // mayChange returns why no step of a change can be made with a node.
 func (v *View) mayChange(name string) error {
@@ -180,8 +198,8 @@ func Commit(to *scripts.List, views map[string]*View) (map[string]scripts.Call, 
 		case m.Next.Len() > 0:
 			return nil, refusedf("on %s a change to %s is under way, not to %s: members commit with that list, or members abort", name, m.Next, to)
 		default:
-			return nil, refusedf("%s has the members %s, and no change to %s is announced there: members add or remove comes first",
-				name, m.Members, to)
+			return nil, refusedf("%s has the members %s (generation %d), and no change to %s is announced there: "+
+				"members add or remove comes first. %s", name, m.Members, m.Generation, to, takenBack)
 		}
 		highest = max(highest, after[name])
 	}
@@ -221,10 +239,6 @@ func Abort(views map[string]*View) (map[string]scripts.Call, error) {
 		}
 	}
 	return steps, nil
-}
-
-func (v *View) rewrite(m scripts.Marker) scripts.Call {
-	return v.write(m, scripts.At(m.Admitted), scripts.At(m.Change))
 }
 
 func round(d time.Duration) time.Duration {

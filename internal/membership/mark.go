@@ -16,8 +16,8 @@ type Client struct {
 	Found      bool                         // it may found a deployment: mark nodes none of which carries its list
 	Quarantine func(node int) time.Duration // of a node that may have forgotten; 0 for none
 	// Proven reports whether a node has let this client in within the last half of a max lease; a mark
-	// is written within the other half. Known is the marker of such a node, as it was last seen; nil
-	// before one was.
+	// is written within the other half. Known is the marker of such a node, as it was last seen within that time; nil
+	// where none was.
 	Proven func(node int) bool
 	Known  *scripts.Marker
 }
@@ -130,14 +130,15 @@ func (c Client) correct(views []*View) (steps []Step) {
 			continue
 		}
 		if left, _ := v.Quarantine(); left > c.Quarantine(i) {
-			steps = append(steps, c.mark(i, v, v.marker, scripts.In(c.Quarantine(i))))
+			steps = append(steps, Step{Node: i, Call: v.write(v.marker, scripts.In(c.Quarantine(i)), scripts.At(v.marker.Change))})
 		}
 	}
 	return steps
 }
 
-// markerFor returns the lists that a blank node gets: those of the node of the highest generation that
-// carries the client's list, or of one that did, or else the client's own as a new deployment.
+// markerFor returns the lists that a blank node gets: those of the node of the highest generation
+// that carries the client's list; or else those that are known, which may be older than the last
+// change; or else the client's own as a new deployment.
 func (c Client) markerFor(views []*View) scripts.Marker {
 	m := scripts.Marker{Generation: 1, Members: c.List, Next: scripts.NewList()}
 	if c.Known != nil {
@@ -148,8 +149,9 @@ func (c Client) markerFor(views []*View) scripts.Marker {
 		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
 			continue
 		}
-		further := v.marker.Generation > m.Generation || v.marker.Generation == m.Generation && m.Next.Len() == 0
-		if !found || further {
+		if !found && (v.Standing(c.List) == LetsIn || v.marker.Generation >= m.Generation) ||
+			found && v.marker.Generation > m.Generation ||
+			found && v.marker.Generation == m.Generation && m.Next.Len() == 0 && v.marker.Next.Len() > 0 {
 			m, found = v.marker, true
 		}
 	}
@@ -161,11 +163,13 @@ func (c Client) markerFor(views []*View) scripts.Marker {
 func (c Client) confirm(i int, v *View) Step {
 	m := v.marker
 	m.Claimed = false
-	return c.mark(i, v, m, scripts.At(m.Admitted))
+	return Step{Node: i, Call: v.rewrite(m)}
 }
 
+// mark writes the lists of another node's marker on a blank node. The next change waits for one max
+// lease: the time that the other marker has is by another clock.
 func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Step {
-	return Step{Node: i, Call: v.write(m, admitted, scripts.At(m.Change))}
+	return Step{Node: i, Call: v.write(m, admitted, scripts.In(v.Process.MaxLease))}
 }
 
 // admission returns from when on a node that this client marks or claims may grant: after a
@@ -199,7 +203,7 @@ func (v *View) Admit(list *scripts.List) (scripts.Call, error) {
 		}
 		m, change = v.marker, scripts.At(v.marker.Change)
 	}
-	if list != nil && (m.Claimed || !m.Members.Equal(list)) {
+	if list != nil && (m.Claimed || !m.Members.Equal(list) || m.Next.Len() > 0) {
 		m.Members, m.Next, m.Claimed, m.Generation = list, scripts.NewList(), false, m.Generation+1
 		change = scripts.In(v.Process.MaxLease)
 	}

@@ -111,6 +111,11 @@ func (v *View) Word() (left time.Duration, given bool) {
 	return left, v.IsMarked() && v.marker.Members.Len() == 0 && left >= 0
 }
 
+// rewrite returns the call that writes another marker, and keeps the node's own instants.
+func (v *View) rewrite(m scripts.Marker) scripts.Call {
+	return v.write(m, scripts.At(m.Admitted), scripts.At(m.Change))
+}
+
 // Standing is how a node stands to a client with a list of masters.
 type Standing int
 
@@ -177,25 +182,6 @@ func (v *View) Refusal(list *scripts.List) error {
 	}
 	return fmt.Errorf("%w: this master %s clients with %s (generation %d)%s, this client's list is %s%s",
 		ErrDiffers, whom, m.Members, m.Generation, next, list, hint)
-}
-
-// Carried returns the list that more than half of the nodes carry, if it is as long as there are
-// nodes and has the names that are known; else nil.
-func Carried(views []*View, known *scripts.List) *scripts.List {
-	count := map[string]int{}
-	for _, v := range views {
-		if v == nil || !v.IsMarked() || v.marker.Claimed {
-			continue
-		}
-		for _, list := range []*scripts.List{v.marker.Members, v.marker.Next} {
-			text := list.String()
-			count[text]++
-			if 2*count[text] > len(views) && list.Len() == len(views) && list.HasAll(known) {
-				return list
-			}
-		}
-	}
-	return nil
 }
 
 const sameNames = ". Where these are the same masters by other addresses, give every client the same names: " +

@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// settle finishes the change that is under way, and gives all clients the masters' list. Where
+// masters have forgotten and no client may mark them, it admits them.
+func (o *operator) settle() {
+	w, p := o.world, o.world.plan
+	w.lists.setSure()
+	for _, m := range w.masters { // those that it found dead, too
+		m.Start()
+	}
+	var rolled time.Time
+	tries := 0
+	for begun := time.Now(); w.ctx.Err() == nil; o.rest(0.2) {
+		ctx, end := o.within(w.ctx, 4*p.timeout+2*p.lease)
+		s := standing(o.look(ctx))
+		want := listOf(p.lists.first)
+		switch {
+		case s != nil && s.next != nil:
+			want = s.next
+		case s != nil:
+			want = s.members
+		}
+		old, running := false, w.lists.rolling.Load() == 0
+		for _, m := range w.clients() {
+			old = old || !m.nextList().Equal(want)
+			running = running && listOf(m.current().list).Equal(want)
+		}
+		switch {
+		case time.Since(begun) > 6*p.lease+2*time.Second:
+			if tries++; tries > 3 || !p.forgets() {
+				w.fail("stranded: the masters' list does not come out: %+v", s)
+				end()
+				return
+			}
+			o.admit(ctx, listOf(p.lists.first))
+			begun = time.Now()
+		case time.Since(rolled) > p.lease && (old || s == nil || !s.whole): // new processes mark what is blank
+			rolled = time.Now()
+			for _, m := range w.clients() {
+				w.roll(m, want, false)
+			}
+		case s != nil && s.behind:
+			o.commit(ctx, s.members)
+		case s != nil && s.next != nil && !s.announced:
+			o.announce(ctx, membership.Change{From: s.members, To: s.next})
+		case s != nil && s.next != nil:
+			o.commit(ctx, s.next)
+		case s != nil && s.whole && !s.waiting && running:
+			w.trace.add("operator  all have the list %s", s.members)
+			end()
+			return
+		}
+		end()
+	}
+}
+
+// admit stops all clients for one max lease, and admits the masters with the list. It wipes the
+// others.
+func (o *operator) admit(ctx context.Context, list *scripts.List) {
+	w, p := o.world, o.world.plan
+	w.count("admitted at last")
+	w.trace.add("operator  stops all clients, and admits %s", list)
+	for _, m := range w.clients() {
+		m.setList(mastersOf(list))
+		c := m.current()
+		c.dead.Store(true)
+		for master := range w.masters {
+			w.net.reset(link{m.id, master})
+		}
+	}
+	time.Sleep(p.lease + p.lease/10)
+	o.turn()
+	calls := map[string]scripts.Call{}
+	for name, v := range o.look(ctx) {
+		if !list.Has(name) {
+			w.masters[masterOf(name)].Flush()
+		} else {
+			if call, err := v.Admit(list); err != nil {
+				w.fail("operator: %s: %v", name, err)
+			} else {
+				calls[name] = call
+			}
+		}
+	}
+	o.call(ctx, calls)
+	for _, m := range w.clients() {
+		w.roll(m, list, true)
+	}
+}
