@@ -127,9 +127,9 @@ func (n *Node) newSource() rand.Source {
 	return rand.NewPCG(random.Uint64(), random.Uint64())
 }
 
-// Name returns the name given by [WithName] or the URL, or else host:port or the socket's path: never a
-// password. A node over a pool takes its address from the server, and its name is [Unnamed] until
-// the first connection.
+// Name returns the name given by [WithName] or the URL, or else host:port or the socket's path:
+// never a password. A node over a pool takes its address from the server, and its name is [Unnamed]
+// until the first connection.
 func (n *Node) Name() string { return n.server.name() }
 
 // Named reports whether the name was given, by [WithName] or the URL.

@@ -298,7 +298,7 @@ func (m *members) refuseTwins(s *sight) {
 }
 
 // mark writes marks, all at once. A node that does not answer has no view any more.
-func (m *members) mark(s *sight, steps []membership.Step) {
+func (m *members) mark(s *sight, steps []membership.Mark) {
 	c := m.core
 	sent, answers, open := c.clock.Now(), make(chan numbered, len(steps)), 0
 	for _, step := range steps {

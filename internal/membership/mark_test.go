@@ -157,7 +157,7 @@ func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
 	}
 	c.pass(maxLease - time.Millisecond)
 	views = c.views(abc)
-	if steps := client.Plan(views); len(steps) > 0 {
+	if marks := client.Plan(views); len(marks) > 0 {
 		t.Error("claims are confirmed before their quarantine is over")
 	}
 	c.pass(time.Millisecond)
