@@ -8,8 +8,8 @@
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
 -- key of another type). When the marker does not let this client in, it renews nothing, and replies
 -- with {'marker', marker or '', the expected line, the letters}: N where the owner is there. A node
--- in quarantine renews. It writes as little as possible, because it must work when the server is out
--- of memory. One bad key does not stop the others. What this user may not run is an error.
+-- in quarantine renews. It writes as little as possible, because it must work when the server is
+-- out of memory. One bad key does not stop the others. What this user may not run is an error.
 
 local expected, names = ARGV[#ARGV], (#KEYS - 1) / 2
 local read = redis.call('MGET', unpack(KEYS, 1, 1 + names)) -- every key that is a string

@@ -53,7 +53,7 @@ func (r Reply) Quarantine() time.Duration {
 	}
 	if r.Mark != nil && r.Mark.Written {
 		if m, err := ParseMarker(r.Mark.Marker); err == nil {
-			return max(m.Admitted-r.Mark.Now, 0)
+			return m.Quarantine(r.Mark.Now)
 		}
 	}
 	return 0
@@ -197,9 +197,9 @@ const (
 	NotRenewed Renewed = 'N'
 )
 
-// ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the refusal
-// where the node's marker does not let the client in; errors wrap ErrReply. A lock over several
-// names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
+// ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the
+// refusal where the node's marker does not let the client in; errors wrap ErrReply. A lock over
+// several names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
 func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 	own := Kept // of a lock whose owner is there
 	var refusal *Refusal
@@ -269,7 +269,7 @@ func (r InspectReply) Quarantine() time.Duration {
 	if err != nil {
 		return 0
 	}
-	return max(m.Admitted-r.Now, 0)
+	return m.Quarantine(r.Now)
 }
 
 // ParseInspect reads the reply to Inspect; errors wrap ErrReply.
@@ -305,7 +305,7 @@ type LookReply struct {
 	Older   *OlderMarker  // nil when there is none, or a marker of today's form
 }
 
-// OlderMarker is the marker of clients without lists of members.
+// OlderMarker is the marker of clients without lists of masters.
 type OlderMarker struct {
 	Run      string
 	Admitted time.Duration // since 1970
