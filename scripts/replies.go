@@ -201,13 +201,12 @@ const (
 // refusal where the node's marker does not let the client in; errors wrap ErrReply. A lock over
 // several names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
 func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
-	own := Kept // of a lock whose owner is there
 	var refusal *Refusal
 	if fields, ok := v.([]any); ok && len(fields) == 4 {
 		if refusal = parseRefusal(fields[:3]); refusal == nil {
 			return nil, nil, malformed(renewScript, v)
 		}
-		v, own = fields[3], NotRenewed
+		v = fields[3]
 	}
 	letters, ok := v.([]byte)
 	names := 0
@@ -219,10 +218,17 @@ func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 	}
 	out := make([]Renewed, len(batch))
 	for i, r := range batch {
-		out[i] = own
+		out[i] = Kept
 		for _, letter := range letters[:len(r.Names)] {
 			switch l := Renewed(letter); l {
-			case own:
+			case Kept:
+			case NotRenewed:
+				if refusal == nil {
+					return nil, nil, malformed(renewScript, v)
+				}
+				if out[i] == Kept {
+					out[i] = l
+				}
 			case Gone, Taken:
 				if out[i] != Taken {
 					out[i] = l
