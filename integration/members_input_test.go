@@ -106,7 +106,7 @@ func TestMembersCommandRefuses(t *testing.T) {
 				do(t, r.masters[name], "SET", scripts.MarkerKey, m.String())
 			}
 		}, "", "members add", "d a b c", 1,
-			[]string{"the members changed lately: the next change waits for another"}},
+			[]string{"less than one max lease ago: the next change waits for another"}},
 		{"add: a member in quarantine", func(t *testing.T, r *roster) {
 			plain(t, r)
 			m, _ := r.marker(t, "b")

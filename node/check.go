@@ -40,6 +40,9 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 	})
 }
 
+// maxMembers is the most nodes that a Locker takes.
+const maxMembers = 64
+
 // maxTries bounds how often Admit reads a marker that changes under it.
 const maxTries = 8
 
@@ -52,15 +55,18 @@ const maxTries = 8
 // refuses a server that must not be a node, and one that clients know by another name. The error is
 // a [*Error].
 //
-// Admit changes no list of members. A blank master belongs to no list until a client marks it: it does
-// not wait in quarantine then, if that is within one max lease.
+// Admit changes no list of members. A blank master belongs to no list until a client marks it: it
+// does not wait in quarantine then, if that is within one max lease.
 func (n *Node) Admit(ctx context.Context) error { return n.admit(ctx, nil) }
 
-// AdmitMembers is Admit, and makes the master let in clients with that list of masters, whichever it
-// let in before. The word is then also: no client with another list can hold a lock by this master's grant, and
-// those that hold one are stopped. The list has the names of all members ([Node.Name]), this one's
-// among them.
+// AdmitMembers is Admit, and makes the master let in clients with that list of masters, whichever
+// it let in before. The word is then also: no client with another list can hold a lock by this
+// master's grant, and those that hold one are stopped. The list has the names of all members
+// ([Node.Name]), this one's among them.
 func (n *Node) AdmitMembers(ctx context.Context, members []string) error {
+	if len(members) > maxMembers {
+		return &Error{n.Name(), "admit", invalidf("%d members are more than %d", len(members), maxMembers)}
+	}
 	list := scripts.NewList(members...)
 	if !list.Has(n.Name()) {
 		return &Error{n.Name(), "admit", invalidf("the list %s does not have this master", list)}

@@ -67,8 +67,8 @@ func Open(url string, opts ...Option) (*Node, error) {
 	case e.name != "" && e.name != o.name:
 		return nil, invalidf("the URL names the node %q, WithName %q", e.name, o.name)
 	}
-	if len(o.name) > maxName {
-		return nil, invalidf("the name has %d bytes, more than %d", len(o.name), maxName)
+	if !validName(o.name) {
+		return nil, errName()
 	}
 	n := newNode(newPool(e, o), o)
 	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
@@ -127,9 +127,9 @@ func (n *Node) newSource() rand.Source {
 	return rand.NewPCG(random.Uint64(), random.Uint64())
 }
 
-// Name returns the name given by [WithName] or the URL, or else host:port or the socket's path: never a
-// password. A node over a pool takes its address from the server, and its name is [Unnamed] until
-// the first connection.
+// Name returns the name given by [WithName] or the URL, or else host:port or the socket's path:
+// never a password. A node over a pool takes its address from the server, and its name is [Unnamed]
+// until the first connection.
 func (n *Node) Name() string { return n.server.name() }
 
 // Named reports whether the name was given, by [WithName] or the URL.

@@ -4,7 +4,10 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -52,7 +55,7 @@ func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 
 // WithName names the node in errors, logs and reports, and as a member of the clients' list of
 // masters: all clients must give a master the same name, or reach it by the same address (default:
-// see [Node.Name]). At most 255 bytes. A URL may carry the name, as ?name=a.
+// see [Node.Name]). At most 255 bytes of UTF-8 without control characters. A URL may carry the name, as ?name=a.
 func WithName(s string) Option { return func(o *options) { o.name = s } }
 
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the
@@ -69,6 +72,15 @@ func WithRand(s rand.Source) Option { return func(o *options) { o.random = s } }
 // nothing.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger, o.loggerSet = l, true }
+}
+
+// validName reports whether a name may stand in errors, tables and markers.
+func validName(name string) bool {
+	return len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+func errName() error {
+	return invalidf("a node's name is UTF-8 of at most %d bytes, without control characters", maxName)
 }
 
 // runtimeSource is the source of math/rand/v2's top-level functions.
@@ -100,8 +112,8 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("max lease %v is not in whole milliseconds", o.maxLease)
 	case o.conns < 1 || o.conns > maxConns:
 		return o, invalidf("the number of connections, %d, is not between 1 and %d", o.conns, maxConns)
-	case len(o.name) > maxName:
-		return o, invalidf("the name has %d bytes, more than %d", len(o.name), maxName)
+	case !validName(o.name):
+		return o, errName()
 	case o.random == nil:
 		return o, invalidf("the source of randomness is nil")
 	case o.loggerSet && o.logger == nil:

@@ -210,7 +210,7 @@ func TestARestartOutOfMemory(t *testing.T) {
 	})
 	var r pipeline.Result
 	eventually(t, "found again", func() bool { r = do(t, n, renewal); return r.Err == nil })
-	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) || r.Reply.NotLetIn != nil {
+	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) || r.Reply.NotLetIn == nil {
 		t.Errorf("before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotLetIn)
 	}
 	repair := scripts.AcquireArgs{Names: names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,

@@ -23,7 +23,8 @@ type endpoint struct {
 }
 
 // parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL,
-// which may hold a password. The query may hold the node's name (?name=a), and the database (?db=1).
+// which may hold a password. The query may hold the node's name (?name=a), and the database
+// (?db=1).
 func parseURL(raw string) (endpoint, error) {
 	// url.Parse takes the host of an address without a scheme for the scheme, or gives a misleading
 	// reason.

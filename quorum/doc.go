@@ -7,7 +7,9 @@
 //	                        again (reenter.go)
 //	waiting     wait.go     this process has one queue for a set of names; its head attempts when
 //	                        package waiting says so
-//	masters     members.go  the locker's list of masters; marks blank nodes with it, where it may
+//	masters     settle.go   where a node does not let this locker in, a round (round.go) looks at
+//	                        all nodes (sight.go), and marks blank ones with the locker's list of
+//	                        masters (members.go), if it may
 //	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), or to the probe node
 //	                        first (probe.go)
 //	            token.go    the fencing token is the largest counter, written back to the counted
@@ -34,7 +36,7 @@
 // failure.go.
 //
 // Each file uses only those before it: errors, rule, options, rtt, background, names, turns,
-// tally, schedule, core, members, hold, grant, release, renew, ballot, probe, token, failure, attempt, lock,
-// extend, reenter, unlock, wait, locker, inspect. (Only the types of options and hold, and of
-// core and members, name each other.)
+// tally, schedule, core, sight, members, round, settle, hold, grant, release, renew, ballot, probe, token,
+// failure, attempt, lock, extend, reenter, unlock, wait, locker, inspect. (Only the types of
+// options and hold, and of core and members, name each other.)
 package quorum

@@ -65,6 +65,7 @@ func (h *hold) acquireAgain(level int, lease scripts.Millis) scripts.Call {
 // regrantedLocked records a node's answer to acquireAgain, which asked for a grant until then.
 func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
 	h := v.hold
+	v.relist = false
 	said, err := h.core.readGrant(v.node, r, h.requestedAt)
 	switch said {
 	case granted:
@@ -105,10 +106,10 @@ func (v *vote) renewedLocked(r pipeline.Result, i int, until clock.Instant) {
 	}
 }
 
-// refusedByList takes a request for a grant that a node refused because its marker does not let this
-// locker in. A node that lets in another list is an error, which does not pass by itself: it becomes the
-// result's. A blank node is marked, if this locker may, and asked again: refusedByList then returns
-// true, and to gets that reply.
+// refusedByList takes a request for a grant that a node refused because its marker does not let
+// this locker in. A node that lets in another list is an error, which does not pass by itself: it
+// becomes the result's. A blank node is marked, if this locker may, and asked again: refusedByList
+// then returns true, and to gets that reply.
 func (h *hold) refusedByList(v *vote, r *pipeline.Result, call scripts.Call, to pipeline.Receiver) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -152,8 +152,8 @@ func newTestLock(t *testlock.Lock) *Lock {
 
 func newHold(c *core, set *settings, names []scripts.Name) *hold {
 	h := &hold{
-		core: c, set: set, owner: c.newOwner(), names: names, list: c.members.list.Load(), level: 1, votes: make([]vote, len(c.nodes)),
-		deadline: clock.Never, maxHoldEnd: clock.Never,
+		core: c, set: set, owner: c.newOwner(), names: names, list: c.members.list.Load(), level: 1,
+		votes: make([]vote, len(c.nodes)), deadline: clock.Never, maxHoldEnd: clock.Never,
 	}
 	h.entry = entry{owner: h, index: -1}
 	for i := range h.votes {

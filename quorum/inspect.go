@@ -98,10 +98,11 @@ func nthLongest(nodes []NodeState, need int) time.Duration {
 }
 
 // ForceUnlock deletes the locks at the names, on an operator's word. The holder believes that it
-// holds until its next renewal finds out, or until its fixed lease ends: two holders are possible until
-// then. ForceUnlock returns nil when as many nodes as the quorum size have no lock at any of the names any more. Else
-// it returns an [*Error] for each name that failed, joined; each wraps [ErrUnavailable]. A key that
-// is no lock by the rules of [Locker.Inspect] stays, and is an error of its node.
+// holds until its next renewal finds out, or until its fixed lease ends: two holders are possible
+// until then. ForceUnlock returns nil when as many nodes as the quorum size have no lock at any of
+// the names any more. Else it returns an [*Error] for each name that failed, joined; each wraps
+// [ErrUnavailable]. A key that is no lock by the rules of [Locker.Inspect] stays, and is an error
+// of its node.
 func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err

@@ -62,13 +62,13 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 }
 
 // New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and
-// marks those that are new with this list of masters, for at most a few of a node's timeouts; a node
-// that does not answer is identified when it grants. Masters that let in clients with another list
-// refuse the Locker's calls with [ErrMembership]. An even number of nodes by the rule Majority is for
-// a change of members, and needs a master that says so. The error
-// wraps [ErrInvalid]: no nodes, a number that the rule refuses, a nil node, one node twice, two
-// nodes of one name or of one process, nodes of different max lease, or an option that is not
-// valid, [WithNodeOptions] among them.
+// marks those that are new with this list of masters, for at most a few of a node's timeouts; a
+// node that does not answer is identified when it grants. Masters that let in clients with another
+// list refuse the Locker's calls with [ErrMembership]. An even number of nodes by the rule Majority
+// is for a change of members, and needs a master that says so. The error wraps [ErrInvalid]: no
+// nodes, a number that the rule refuses, a nil node, one node twice, two nodes of one name or of
+// one process, nodes of different max lease, or an option that is not valid, [WithNodeOptions]
+// among them.
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	if err := set.apply(opts); err != nil {

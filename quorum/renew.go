@@ -157,7 +157,10 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 		}
 		return
 	}
-	if r.Err == nil && r.Reply.NotLetIn == nil {
+	switch refusal := r.Reply.NotLetIn; {
+	case refusal != nil: // also where no lock of the batch is left there
+		b.core.members.renewalRefused(b.votes[0].node, refusal)
+	case r.Err == nil:
 		b.core.members.proved(b.votes[0].node, b.sent)
 	}
 	for i, v := range b.votes {

@@ -32,10 +32,10 @@ func Majority(nodes int) (int, error) {
 	return nodes/2 + 1, nil
 }
 
-// quorumSize returns the quorum size by the rule. When the rule refuses an even number, need is that of the
-// next odd number, and unfounded is the rule's error: such a number of nodes is a step of a change
-// of members. It may be used where masters carry that list, and makes no new deployment. need is 0
-// for a number that is never used.
+// quorumSize returns the quorum size by the rule. When the rule refuses an even number, need is
+// that of the next odd number, and unfounded is the rule's error: such a number of nodes is a step
+// of a change of members. It may be used where masters carry that list, and makes no new
+// deployment. need is 0 for a number that is never used.
 func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
 	need, unfounded = rule(nodes)
 	switch {

@@ -1,14 +1,15 @@
 -- acquire: grants one lock, over one or more names, to one owner: all of the names or none.
 --
--- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then its hash
--- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the counter,
---       6 time to live of the counter in ms, 7 channel of the first name,
+-- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then its
+--       hash
+-- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the
+--       counter, 6 time to live of the counter in ms, 7 channel of the first name,
 --       8 the first line of the marker of a node that lets this client in (lists.lua)
 --
 -- Replies with one of
 --   the token (an integer)                  granted
 --   {'held', remaining ms or -1, waiting, owner}
---                                           another owner is there; so many connections subscribe to the channel
+--                                           that owner is there; so many subscribe to the channel
 --   {'quarantined', remaining ms}
 --   {'marker', marker or '', ARGV[8]}       the marker does not let this client in
 --   {'released', 0}                         the owner has released already

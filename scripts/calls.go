@@ -108,7 +108,8 @@ type Renewal struct {
 }
 
 // Renew raises the time to live of each lock whose owner is still there, on a node that lets in
-// clients with that list. The connection adds the marker's first line that they expect ([ConnArgs]).
+// clients with that list. The connection adds the marker's first line that they expect
+// ([ConnArgs]).
 func Renew(list *List, batch []Renewal) Call {
 	names := 0
 	for _, r := range batch {
@@ -194,8 +195,9 @@ func At(since time.Duration) When { return When{"at", since.Milliseconds()} }
 // In is so long from now on.
 func In(d time.Duration) When { return When{"in", ToMillis(d).boxed} }
 
-// Mark writes the node's marker, if its text is still the one that was read, empty for none, and the
-// mark arrives no later than last, an instant that the node has told plus some time. The process is that at the connection's other end ([ConnArgs]), and the instants are those given:
+// Mark writes the node's marker, if its text is still the one that was read, empty for none, and
+// the mark arrives no later than last, an instant that the node has told plus some time. The
+// process is that at the connection's other end ([ConnArgs]), and the instants are those given:
 // m.Process, m.Admitted and m.Change do not count.
 func Mark(read string, m Marker, admitted, change When, last time.Duration) Call {
 	first, lists := m.lines()

@@ -89,7 +89,7 @@ func possible(script string, value, got any) bool {
 	case scripts.InspectReply:
 		return got.Level >= 0 && got.Token < 1<<53 && wait(got.TTL) && got.Now >= 0
 	case refusedRenewal:
-		return got.refusal.Process.MaxLease >= 0 && !slices.Contains(got.renewed, scripts.Kept)
+		return got.refusal.Process.MaxLease >= 0 && len(got.renewed) == len(threeLocks)
 	case scripts.LookReply:
 		return got.Now >= 0 && got.Process.MaxLease >= 0 && (got.Older == nil || got.Older.Admitted >= 0 && got.Older.MaxLease >= 0)
 	case scripts.MarkReply:

@@ -2,12 +2,13 @@
 --
 -- KEYS  1 the marker
 -- ARGV  1 the marker that was read, '' for none, 2 admitted: 'at' or 'in' ms, 3 that number,
---       4 the digest of the members and the generation, 5 the next change: 'at' or 'in' ms, 6 that number,
---       7 the lines of the members and of the next ones, 8 the last instant, in ms, at which this may be written,
---       9 the process: run, max lease and name (scripts.ConnArgs)
+--       4 the digest of the members and the generation, 5 the next change: 'at' or 'in' ms,
+--       6 that number, 7 the lines of the members and of the next ones, 8 the last instant, in ms, at
+--       which this may be written, 9 the process: run, max lease and name (scripts.ConnArgs)
 --
--- Replies with {1, the marker written, now in ms}, or with {0, the marker that is there or '', now in ms}.
--- A mark that arrives late is not written: what its client knew of other masters may not hold any more.
+-- Replies with {1, the marker written, now in ms}, or with {0, the marker that is there or '', now
+-- in ms}. A mark that arrives late is not written: what its client knew of other masters may not
+-- hold any more.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -21,6 +22,7 @@ local function instant(kind, number)
   end
   return string.format('%.0f', now + tonumber(number))
 end
-marker = instant(ARGV[2], ARGV[3]) .. ' ' .. ARGV[9] .. ' ' .. ARGV[4] .. ' ' .. instant(ARGV[5], ARGV[6]) .. '\n' .. ARGV[7]
+local admitted, change = instant(ARGV[2], ARGV[3]), instant(ARGV[5], ARGV[6])
+marker = admitted .. ' ' .. ARGV[9] .. ' ' .. ARGV[4] .. ' ' .. change .. '\n' .. ARGV[7]
 redis.call('SET', KEYS[1], marker)
 return {1, marker, now}

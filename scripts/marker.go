@@ -71,21 +71,24 @@ type Marker struct {
 	Next       *List         // the members after the change that is under way; empty for none
 }
 
-// claimMark stands before both digests of a claimed marker, so that no client's digest equals either.
-const claimMark = "?"
+// claimSign stands before both digests of a claim, so that no client's digest equals either.
+const claimSign = "?"
 
 var errMarker = errors.New("the text is no marker")
 
-// Lines returns the lines of the marker from the digest of the members on, without the time of the
+// lines returns the lines of the marker from the digest of the members on, without the time of the
 // next change, which mark writes between them.
 func (m Marker) lines() (first, last string) {
-	mark := ""
+	sign := ""
 	if m.Claimed {
-		mark = claimMark
+		sign = claimSign
 	}
-	return fmt.Sprintf("%s%s\n%d", mark, m.Members.digest, m.Generation),
-		fmt.Sprintf("%s\n%s%s %s", m.Members.text, mark, m.Next.digest, m.Next.text)
+	return fmt.Sprintf("%s%s\n%d", sign, m.Members.digest, m.Generation),
+		fmt.Sprintf("%s\n%s%s %s", m.Members.text, sign, m.Next.digest, m.Next.text)
 }
+
+// Quarantine returns how long the node grants nothing new, at that instant of its clock; 0 for none.
+func (m Marker) Quarantine(now time.Duration) time.Duration { return max(m.Admitted-now, 0) }
 
 // String returns the marker as the node keeps it.
 func (m Marker) String() string {
@@ -115,7 +118,7 @@ func ParseMarker(text string) (m Marker, err error) {
 		return Marker{}, errMarker
 	}
 	m.Admitted, m.Generation, m.Change, m.Members, m.Next = admitted, generation, change, members, next
-	m.Claimed = strings.HasPrefix(first[4], claimMark)
+	m.Claimed = strings.HasPrefix(first[4], claimSign)
 	if m.String() != text {
 		return Marker{}, errMarker // a digest that is not that of its list
 	}

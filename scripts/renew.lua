@@ -7,14 +7,18 @@
 --
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
 -- key of another type). When the marker does not let this client in, it renews nothing, and replies
--- with {'marker', marker or '', the expected line, the letters}: N where the owner is there. A node
--- in quarantine renews. It writes as little as possible, because it must work when the server is out
--- of memory. One bad key does not stop the others. What this user may not run is an error.
+-- with {'marker', marker or '', the expected line, the letters}: N where the owner is there. It
+-- renews, and replies so, when the marker is that of an earlier process, which has come back with
+-- its data: the node is to be marked. A node in quarantine renews. It writes as little as possible, because it must work when the server is
+-- out of memory. One bad key does not stop the others. What this user may not run is an error.
 
 local expected, names = ARGV[#ARGV], (#KEYS - 1) / 2
 local read = redis.call('MGET', unpack(KEYS, 1, 1 + names)) -- every key that is a string
 local marker = read[1]
-local isLetIn = marker and string.sub(marker, 1, #expected) == expected or letsIn(marker, expected)
+local isLetIn, isItsOwn = true, true
+if not marker or string.sub(marker, 1, #expected) ~= expected then
+  isLetIn, isItsOwn = letsIn(marker, expected)
+end
 
 local out = {}
 for i = 1, names do
@@ -44,7 +48,7 @@ for i = 1, names do
     return found -- the server refuses the command: that says nothing of the lock
   end
 end
-if not isLetIn then
+if not isItsOwn then
   return {'marker', marker or '', expected, table.concat(out)}
 end
 return table.concat(out)

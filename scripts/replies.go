@@ -53,7 +53,7 @@ func (r Reply) Quarantine() time.Duration {
 	}
 	if r.Mark != nil && r.Mark.Written {
 		if m, err := ParseMarker(r.Mark.Marker); err == nil {
-			return max(m.Admitted-r.Mark.Now, 0)
+			return m.Quarantine(r.Mark.Now)
 		}
 	}
 	return 0
@@ -198,17 +198,16 @@ const (
 	NotRenewed Renewed = 'N'
 )
 
-// ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the refusal
-// where the node's marker does not let the client in; errors wrap ErrReply. A lock over several
-// names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
+// ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the
+// refusal where the node's marker does not let the client in; errors wrap ErrReply. A lock over
+// several names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
 func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
-	own := Kept // of a lock whose owner is there
 	var refusal *Refusal
 	if fields, ok := v.([]any); ok && len(fields) == 4 {
 		if refusal = parseRefusal(fields[:3]); refusal == nil {
 			return nil, nil, malformed(renewScript, v)
 		}
-		v, own = fields[3], NotRenewed
+		v = fields[3]
 	}
 	letters, ok := v.([]byte)
 	names := 0
@@ -220,10 +219,17 @@ func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 	}
 	out := make([]Renewed, len(batch))
 	for i, r := range batch {
-		out[i] = own
+		out[i] = Kept
 		for _, letter := range letters[:len(r.Names)] {
 			switch l := Renewed(letter); l {
-			case own:
+			case Kept:
+			case NotRenewed:
+				if refusal == nil {
+					return nil, nil, malformed(renewScript, v)
+				}
+				if out[i] == Kept {
+					out[i] = l
+				}
 			case Gone, Taken:
 				if out[i] != Taken {
 					out[i] = l
@@ -283,7 +289,7 @@ func (r InspectReply) Quarantine() time.Duration {
 	if err != nil {
 		return 0
 	}
-	return max(m.Admitted-r.Now, 0)
+	return m.Quarantine(r.Now)
 }
 
 // ParseInspect reads the reply to Inspect; errors wrap ErrReply.
@@ -319,7 +325,7 @@ type LookReply struct {
 	Older   *OlderMarker  // nil when there is none, or a marker of today's form
 }
 
-// OlderMarker is the marker of clients without lists of members.
+// OlderMarker is the marker of clients without lists of masters.
 type OlderMarker struct {
 	Run      string
 	Admitted time.Duration // since 1970

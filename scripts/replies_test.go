@@ -87,7 +87,7 @@ func TestMalformedReplies(t *testing.T) {
 			pair("HELD", int64(1)), pair("held ", int64(1)), pair("", int64(1)), []any{bulk("held")}, []any{bulk("held"), int64(1), int64(1), int64(1)},
 			[]any{bulk("held"), int64(1), int64(1)}, []any{bulk("held"), int64(1), int64(1), bulk(strings.Repeat("x", 1025))},
 			[]any{"held", int64(1)}, []any{int64(5)}, []any{nil, int64(5)}},
-		"renew": {refused(1, bulk("x")), append(refused(1, bulk("x")), bulk("RNNN")), append(refused(0, bulk("x")), bulk("NNNN")), bulk("NRRR"), bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
+		"renew": {refused(1, bulk("x")), append(refused(0, bulk("x")), bulk("NNNN")), bulk("NRRR"), bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
 		"release": {int64(4), int64(math.MaxInt64), []any{int64(4), int64(1)}, []any{int64(0), int64(1)}, []any{int64(1), int64(0)},
 			[]any{int64(1), int64(-1)}, []any{int64(1), int64(math.MaxInt64)}, []any{int64(1), bulk("1")}, []any{int64(1)}},

@@ -13,7 +13,7 @@
 //	NAME                        hash: owner -> level, with the lease as its time to live
 //	quorumlock:token:NAME       the token counter
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released
-//	quorumlock:marker           the marker: which process granted what the database holds, and whom it lets in
+//	quorumlock:marker           the marker: which process granted what is held, and whom it lets in
 //
 // Each script states its keys, arguments and replies in its first lines.
 package scripts
@@ -31,7 +31,7 @@ const Prefix = "quorumlock:"
 const (
 	// MarkerKey is the node's marker: see [Marker].
 	MarkerKey = Prefix + "marker"
-	// olderMarkerKey is the marker of clients without lists of members, which may use the same node.
+	// olderMarkerKey is the marker of clients without lists of masters, which may use the same node.
 	olderMarkerKey = Prefix + "node"
 )
 

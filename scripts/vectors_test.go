@@ -31,6 +31,7 @@ type vector struct {
 	before    [][]any // commands that make the state; an argument of type serverTime is sent in milliseconds, and a function's result at the server's now
 	call      scripts.Call
 	last      time.Duration // of mark: when it is late, since 1970; 0 for far ahead
+	earlier   bool          // of renew: the marker is that of an earlier process
 	bare      bool          // of renew: the state has no marker but that of before
 	tombstone time.Duration // ConnArgs.Tombstone, 0 for NoTombstone
 	parse     func(any) (any, error)

@@ -20,7 +20,7 @@ that one of them granted.`
 
 const admitMeaning = `They grant new locks at once. Where your word is wrong, two holders are possible. An empty spare in a dead master's
 place holds no lock, but the dead master's locks may still be held.
-To give it: quorumlock admit -yes URL...   To do without: wait one max lease.
+To give it: quorumlock admit -yes URL...   To do without: let all masters answer, and wait one max lease.
 `
 
 // admission is the result for one node.

@@ -271,6 +271,8 @@ func (m masters) show(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(out, "A change to %s is under way. Next: members commit with that list, when all clients have it; or members abort.\n", under)
 	case len(lists) > 1:
 		fmt.Fprintln(out, "The masters do not all have the same list. Where a commit was interrupted, members commit finishes it.")
+	case len(lists) == 0:
+		fmt.Fprintln(out, "No master that answers has a list.")
 	default:
 		fmt.Fprintln(out, "No change is under way.")
 	}

@@ -4,7 +4,7 @@ package fakeredis
 func renew(k *keyspace, keys, args []string) (any, error) {
 	expected, names := args[len(args)-1], (len(keys)-1)/2
 	marker, _, _ := k.get(keys[0])
-	_, _, isLetIn := letsIn(marker, expected, k.anyList)
+	_, isItsOwn, isLetIn := letsIn(marker, expected, k.anyList)
 	out := make([]byte, 0, names)
 	for i := range names {
 		key, counterKey, j := keys[1+names+i], keys[1+i], 1+3*i
@@ -28,7 +28,7 @@ func renew(k *keyspace, keys, args []string) (any, error) {
 			out = append(out, 'T')
 		}
 	}
-	if !isLetIn {
+	if !isLetIn || !isItsOwn {
 		return []any{"marker", marker, expected, string(out)}, nil
 	}
 	return string(out), nil

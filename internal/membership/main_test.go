@@ -112,12 +112,12 @@ func (c *cluster) views(list *scripts.List) (views []*membership.View) {
 
 // write writes the marks of one plan, and returns the names of the masters that got one. The views
 // are those afterwards.
-func (c *cluster) write(list *scripts.List, steps []membership.Step, views []*membership.View) (names []string) {
+func (c *cluster) write(list *scripts.List, marks []membership.Mark, views []*membership.View) (names []string) {
 	c.t.Helper()
-	for _, step := range steps {
-		name := list.Names()[step.Node]
+	for _, mark := range marks {
+		name := list.Names()[mark.Node]
 		names = append(names, name)
-		views[step.Node] = views[step.Node].Wrote(*c.run(name, step.Call).Mark)
+		views[mark.Node] = views[mark.Node].Wrote(*c.run(name, mark.Call).Mark)
 	}
 	return names
 }
@@ -127,11 +127,11 @@ func (c *cluster) write(list *scripts.List, steps []membership.Step, views []*me
 func (c *cluster) settle(client membership.Client, views []*membership.View) (rounds [][]string) {
 	c.t.Helper()
 	for {
-		steps := client.Plan(views)
-		if len(steps) == 0 {
+		marks := client.Plan(views)
+		if len(marks) == 0 {
 			return rounds
 		}
-		rounds = append(rounds, c.write(client.List, steps, views))
+		rounds = append(rounds, c.write(client.List, marks, views))
 		if len(rounds) > 20 {
 			c.t.Fatalf("the plans do not end: %q", rounds)
 		}

@@ -12,32 +12,32 @@ import (
 // Client is a client that may mark blank nodes.
 type Client struct {
 	List       *scripts.List
-	Need       int                          // the quorum size
+	Need       int                          // a majority of the list, whatever the quorum rule
 	Found      bool                         // it may found a deployment: mark nodes none of which carries its list
 	Quarantine func(node int) time.Duration // of a node that may have forgotten; 0 for none
-	// Proven reports whether a node has let this client in within the last half of a max lease; a mark
-	// is written within the other half. Known is the marker of such a node, as it was last seen within that time; nil
-	// where none was.
+	// Proven reports whether a node has let this client in within the last half of a max lease; a
+	// mark is written within the other half. Known is the marker of such a node, as it was last
+	// seen within that time; nil where none was.
 	Proven func(node int) bool
 	Known  *scripts.Marker
 }
 
-// Step is a mark to write on one node.
-type Step struct {
+// Mark is a marker to write on one node.
+type Mark struct {
 	Node int
 	Call scripts.Call
-	// Claims says that the mark is a claim. After the last one all nodes must be looked at again, since
-	// the first look may be old: a node may have been marked, and have forgotten, meanwhile.
+	// Claims says that the mark is a claim. After the last one all nodes must be looked at again,
+	// since the first look may be old: a node may have been marked, and have forgotten, meanwhile.
 	Claims bool
 }
 
 // Plan returns the next marks to write. views has, for each node of the client's list, what it said
 // when it was looked at; nil for a node that did not answer. The marks of one plan may be written
-// at once. When they are written, Plan is called again with the views that they gave; it returns no
-// steps when nothing is left to do, or nothing may be done.
-func (c Client) Plan(views []*View) []Step {
-	if steps := c.correct(views); len(steps) > 0 {
-		return steps
+// at once. When they are written, Plan is called again with the views that they gave; it returns
+// none when nothing is left to do, or nothing may be done.
+func (c Client) Plan(views []*View) []Mark {
+	if marks := c.correct(views); len(marks) > 0 {
+		return marks
 	}
 	if c.MayMark(views) {
 		return c.markAll(views)
@@ -45,8 +45,8 @@ func (c Client) Plan(views []*View) []Step {
 	return c.claim(views)
 }
 
-// MayMark reports whether as many nodes as the quorum size let this client in, now or lately: one
-// more of them does not make a quorum of a list that has none. The marker to copy must be known.
+// MayMark reports whether a majority of the nodes let this client in, now or lately: one more of
+// them does not make a majority of a list that has none. The marker to copy must be known.
 func (c Client) MayMark(views []*View) bool {
 	proven, known := 0, c.Known != nil
 	for i, v := range views {
@@ -62,28 +62,29 @@ func (c Client) MayMark(views []*View) bool {
 }
 
 // markAll marks the nodes that are blank, or claimed for this list.
-func (c Client) markAll(views []*View) (steps []Step) {
+func (c Client) markAll(views []*View) (marks []Mark) {
 	for i, v := range views {
 		if v == nil {
 			continue
 		}
 		switch v.Standing(c.List) {
 		case Blank:
-			steps = append(steps, c.mark(i, v, c.markerFor(views), c.admission(i, v)))
+			marks = append(marks, c.mark(i, v, c.markerFor(views), c.admission(i, v)))
 		case Claimed:
-			steps = append(steps, c.confirm(i, v))
+			marks = append(marks, c.confirm(i, v))
 		}
 	}
-	return steps
+	return marks
 }
 
-// claim marks a deployment of which too few nodes are marked. All nodes must have answered, and none
-// may refuse. The nodes are claimed one after the other, in the order of their names, so of two
-// clients whose lists share a node one stops; a claim lets nobody in, so a client that stops has
-// made no quorum. The quarantines begin with the claims. When all nodes are claimed, and every claim's
-// quarantine is over, the claims are confirmed: by then each lease is over that any list's quorum
-// had granted before.
-func (c Client) claim(views []*View) (steps []Step) {
+// claim marks a deployment of which too few nodes are marked. A node that has come back with the
+// marker of another list is left for that list's clients. All nodes must have answered, and
+// none may refuse. The nodes are claimed one after the other, in the order of their names, so of
+// two clients whose lists share a node one stops; a claim lets nobody in, so a client that stops
+// has made no quorum. The quarantines begin with the claims. When all nodes are claimed, and every
+// claim's quarantine is over, the claims are confirmed: by then each lease is over that any list's
+// quorum had granted before.
+func (c Client) claim(views []*View) (marks []Mark) {
 	blank, claimed, carried := []int(nil), []int(nil), false
 	for i, v := range views {
 		if v == nil {
@@ -91,7 +92,10 @@ func (c Client) claim(views []*View) (steps []Step) {
 		}
 		switch v.Standing(c.List) {
 		case Blank:
-			blank = append(blank, i)
+			if v.HadAnother(c.List) {
+				return nil
+			}
+			blank, carried = append(blank, i), carried || v.had(c.List)
 		case Claimed:
 			claimed = append(claimed, i)
 		case LetsIn:
@@ -111,29 +115,30 @@ func (c Client) claim(views []*View) (steps []Step) {
 		m.Claimed = true
 		claim := c.mark(first, views[first], m, c.admission(first, views[first]))
 		claim.Claims = true
-		return []Step{claim}
+		return []Mark{claim}
 	}
 	for _, i := range claimed {
 		if views[i].waits() > 0 {
 			return nil
 		}
-		steps = append(steps, c.confirm(i, views[i]))
+		marks = append(marks, c.confirm(i, views[i]))
 	}
-	return steps
+	return marks
 }
 
 // correct ends quarantines that are longer than this client's: the node's clock was set back, or
 // the client wants none.
-func (c Client) correct(views []*View) (steps []Step) {
+func (c Client) correct(views []*View) (marks []Mark) {
 	for i, v := range views {
 		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
 			continue
 		}
 		if left, _ := v.Quarantine(); left > c.Quarantine(i) {
-			steps = append(steps, Step{Node: i, Call: v.write(v.marker, scripts.In(c.Quarantine(i)), scripts.At(v.marker.Change))})
+			call := v.write(v.marker, scripts.In(c.Quarantine(i)), scripts.At(v.marker.Change))
+			marks = append(marks, Mark{Node: i, Call: call})
 		}
 	}
-	return steps
+	return marks
 }
 
 // markerFor returns the lists that a blank node gets: those of the node of the highest generation
@@ -144,15 +149,18 @@ func (c Client) markerFor(views []*View) scripts.Marker {
 	if c.Known != nil {
 		m = *c.Known
 	}
-	found := false
+	seen := false // m is the marker of a view
 	for _, v := range views {
 		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
 			continue
 		}
-		if !found && (v.Standing(c.List) == LetsIn || v.marker.Generation >= m.Generation) ||
-			found && v.marker.Generation > m.Generation ||
-			found && v.marker.Generation == m.Generation && m.Next.Len() == 0 && v.marker.Next.Len() > 0 {
-			m, found = v.marker, true
+		better := v.marker.Generation > m.Generation ||
+			v.marker.Generation == m.Generation && m.Next.Len() == 0 && v.marker.Next.Len() > 0
+		if !seen { // a claim may be older than what is known
+			better = v.Standing(c.List) == LetsIn || v.marker.Generation >= m.Generation
+		}
+		if better {
+			m, seen = v.marker, true
 		}
 	}
 	m.Claimed = false
@@ -160,21 +168,21 @@ func (c Client) markerFor(views []*View) scripts.Marker {
 }
 
 // confirm makes a claim a mark. Its quarantine has begun with the claim.
-func (c Client) confirm(i int, v *View) Step {
+func (c Client) confirm(i int, v *View) Mark {
 	m := v.marker
 	m.Claimed = false
-	return Step{Node: i, Call: v.rewrite(m)}
+	return Mark{Node: i, Call: v.rewrite(m)}
 }
 
 // mark writes the lists of another node's marker on a blank node. The next change waits for one max
 // lease: the time that the other marker has is by another clock.
-func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Step {
-	return Step{Node: i, Call: v.write(m, admitted, scripts.In(v.Process.MaxLease))}
+func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Mark {
+	return Mark{Node: i, Call: v.write(m, admitted, scripts.In(v.Process.MaxLease))}
 }
 
 // admission returns from when on a node that this client marks or claims may grant: after a
-// quarantine, unless it is known that the node has not forgotten. An operator has admitted it within the last max lease,
-// or it has the older marker of this very process.
+// quarantine, unless it is known that the node has not forgotten. An operator has admitted it
+// within the last max lease, or it has the older marker of this very process.
 func (c Client) admission(i int, v *View) scripts.When {
 	older, m := v.older, v.marker
 	at, known := time.Duration(0), false
@@ -196,10 +204,10 @@ func (c Client) admission(i int, v *View) scripts.When {
 func (v *View) Admit(list *scripts.List) (scripts.Call, error) {
 	m := scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}
 	change := scripts.At(0)
-	if v.IsMarked() && v.marker.Members.Len() > 0 {
+	if !v.IsBlank() {
 		if list == nil && v.marker.Member != v.Process.Member {
-			return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name (?name=... in the URL)",
-				ErrDiffers, v.marker.Member, v.marker.Members)
+			return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name "+
+				"(?name=... in the URL)", ErrDiffers, v.marker.Member, v.marker.Members)
 		}
 		m, change = v.marker, scripts.At(v.marker.Change)
 	}

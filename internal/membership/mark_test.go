@@ -78,8 +78,13 @@ func TestPlan(t *testing.T) {
 		"one is claimed for another":         {abc, []setup{nil, func(m *scripts.Marker) { claimed(m); other(m) }, nil}, nil, nil},
 		"one has another max lease":          {abc, []setup{nil, func(m *scripts.Marker) { m.MaxLease = time.Second }, nil}, nil, nil},
 		"one is another member":              {abc, []setup{nil, func(m *scripts.Marker) { m.Member = "c" }, nil}, nil, nil},
-		"one of another process":             {abc, []setup{nil, func(m *scripts.Marker) { m.Run = "x"; other(m) }, nil}, nil, rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
-		"admitted by an operator":            {abc, []setup{admitted, admitted, admitted}, nil, rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
+		"one came back":                      {abc, []setup{nil, func(m *scripts.Marker) { m.Run = "x" }, nil}, nil, rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
+		"one came back with another list":    {abc, []setup{nil, func(m *scripts.Marker) { m.Run = "x"; other(m) }, nil}, nil, nil},
+		"one came back with the next list": {abc, []setup{nil, func(m *scripts.Marker) { m.Run, m.Members, m.Next = "x", abcd, abc }, nil}, mayNotFound,
+			rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
+		"one came back with a claim": {abc, []setup{nil, func(m *scripts.Marker) { m.Run = "x"; other(m); claimed(m) }, nil}, nil,
+			rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
+		"admitted by an operator": {abc, []setup{admitted, admitted, admitted}, nil, rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
 
 		// What another client has begun is ended, also by one that may not found.
 		"one is claimed":                     {abc, []setup{nil, claimed, nil}, nil, rounds(one("a"), one("c"), one("a", "b", "c"))},
@@ -157,7 +162,7 @@ func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
 	}
 	c.pass(maxLease - time.Millisecond)
 	views = c.views(abc)
-	if steps := client.Plan(views); len(steps) > 0 {
+	if marks := client.Plan(views); len(marks) > 0 {
 		t.Error("claims are confirmed before their quarantine is over")
 	}
 	c.pass(time.Millisecond)
@@ -276,8 +281,8 @@ func TestAdmission(t *testing.T) {
 	}{
 		"blank":                                {func(*cluster) {}, maxLease, maxLease},
 		"blank, without quarantine":            {func(*cluster) {}, 0, 0},
-		"another process":                      {put(func(m *scripts.Marker) { m.Run = "x" }), maxLease, maxLease},
-		"another process, without quarantine":  {put(func(m *scripts.Marker) { m.Run, m.Admitted = "x", start+time.Hour }), 0, 0},
+		"another process":                      {put(func(m *scripts.Marker) { m.Run, m.Members = "x", scripts.NewList("a") }), maxLease, maxLease},
+		"another process, without quarantine":  {put(func(m *scripts.Marker) { m.Run, m.Admitted, m.Members = "x", start+time.Hour, scripts.NewList("a") }), 0, 0},
 		"admitted now":                         {wordBefore(0), maxLease, 0},
 		"admitted within the max lease":        {wordBefore(maxLease - s), maxLease, 0},
 		"admitted a max lease ago":             {wordBefore(maxLease), maxLease, 0},
@@ -293,7 +298,7 @@ func TestAdmission(t *testing.T) {
 		"an older marker of a clock set back":  {older("run-a", time.Hour, maxLease), maxLease, maxLease},
 		"an older marker beside one of today": {func(c *cluster) {
 			older("run-a", -time.Hour, maxLease)(c)
-			c.put("a", func(m *scripts.Marker) { m.Run = "x" })
+			c.put("a", func(m *scripts.Marker) { m.Run, m.Members = "x", scripts.NewList("a") })
 		}, maxLease, maxLease},
 		"marked, the clock set back":              {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+time.Hour, scripts.NewList("a") }), maxLease, maxLease},
 		"marked, the client wants no quarantine":  {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+10*s, scripts.NewList("a") }), 0, 0},
@@ -317,7 +322,8 @@ func TestAdmission(t *testing.T) {
 
 // An older marker says nothing of a master that another process has marked since.
 func TestAnOlderMarkerBesideOneOfToday(t *testing.T) {
-	c, client := newClusterOf(t, func(m *scripts.Marker) { m.Run = "x" }), clientOf(scripts.NewList("a"))
+	c := newClusterOf(t, func(m *scripts.Marker) { m.Run, m.Members = "x", scripts.NewList("a") })
+	client := clientOf(scripts.NewList("a"))
 	v := membership.Read(scripts.LookReply{Marker: c.look("a").Text, Now: start, Process: ofA,
 		Older: &scripts.OlderMarker{Run: ofA.Run, Admitted: start - time.Hour, MaxLease: maxLease}})
 	c.settle(client, []*membership.View{v})

@@ -63,8 +63,12 @@ func (v *View) update(text string) {
 // nothing since.
 func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
 
-// MaxLease returns the max lease of the deployment by the node's marker, whichever process it names;
-// 0 for none.
+// IsBlank reports whether the node lets in nobody, and no client has claimed it: it is not marked, or
+// its marker has no members, because an operator has admitted it and no client has marked it since.
+func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() == 0 }
+
+// MaxLease returns the max lease of the deployment by the node's marker, whichever process it
+// names; 0 for none.
 func (v *View) MaxLease() time.Duration {
 	if v.marker.MaxLease == 0 && v.older != nil {
 		return v.older.MaxLease
@@ -84,8 +88,8 @@ func (v *View) Quarantine() (left time.Duration, marked bool) {
 	return v.waits(), true
 }
 
-// waits returns how much of the quarantine of a mark or a claim is left.
-func (v *View) waits() time.Duration { return max(v.marker.Admitted-v.Now, 0) }
+// waits returns how much is left of the quarantine that a mark or a claim has begun.
+func (v *View) waits() time.Duration { return v.marker.Quarantine(v.Now) }
 
 // ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
@@ -104,8 +108,8 @@ func (v *View) write(m scripts.Marker, admitted, change scripts.When) scripts.Ca
 }
 
 // Word returns how long the operator's word still counts that has admitted a blank node: a client
-// that marks the node later begins its quarantine. It returns false when there is no such word, or not
-// any more.
+// that marks the node later begins its quarantine. It returns false when there is no such word, or
+// not any more.
 func (v *View) Word() (left time.Duration, given bool) {
 	left = v.marker.Admitted + v.marker.MaxLease - v.Now
 	return left, v.IsMarked() && v.marker.Members.Len() == 0 && left >= 0
@@ -116,11 +120,22 @@ func (v *View) rewrite(m scripts.Marker) scripts.Call {
 	return v.write(m, scripts.At(m.Admitted), scripts.At(m.Change))
 }
 
+// had reports whether a blank node has come back with a marker that let in clients with that list.
+func (v *View) had(list *scripts.List) bool {
+	return v.marker.Members.Equal(list) || v.marker.Next.Equal(list)
+}
+
+// HadAnother reports whether a blank node has come back with a marker that let in others, and not
+// clients with that list: these may not begin their deployment anew with it.
+func (v *View) HadAnother(list *scripts.List) bool {
+	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
+}
+
 // Standing is how a node stands to a client with a list of masters.
 type Standing int
 
 const (
-	// Blank: the node may have forgotten whom it lets in, or has never known: it lets in nobody.
+	// Blank: the node has forgotten whom it lets in, or has never known: it lets in nobody.
 	Blank Standing = iota + 1
 	// Claimed: a client with the same list is marking all blank members. It lets in nobody yet.
 	Claimed
@@ -152,8 +167,8 @@ func (v *View) Standing(list *scripts.List) Standing {
 	}
 }
 
-// IsMember reports whether the node says that it is another member of the list than the client takes it
-// for.
+// IsMember reports whether the node says that it is another member of the list than the client
+// takes it for.
 func (v *View) IsMember(list *scripts.List) bool {
 	return v.marker.Member != v.Process.Member && list.Has(v.marker.Member)
 }
@@ -165,8 +180,8 @@ func (v *View) Refusal(list *scripts.List) error {
 	case m.MaxLease != v.Process.MaxLease:
 		return DifferentMaxLease(m.MaxLease, v.Process.MaxLease)
 	case m.Member != v.Process.Member:
-		return fmt.Errorf("%w: this master is the member %s of %s (generation %d), and %s to this client, whose list is %s%s",
-			ErrDiffers, m.Member, m.Members, m.Generation, v.Process.Member, list, sameNames)
+		return fmt.Errorf("%w: this master is the member %s of %s (generation %d), and %s to this client, "+
+			"whose list is %s%s", ErrDiffers, m.Member, m.Members, m.Generation, v.Process.Member, list, sameNames)
 	}
 	whom := "lets in"
 	if m.Claimed {

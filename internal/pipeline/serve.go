@@ -67,7 +67,8 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 
 // write flushes the requests that gather in the queue, until the pipe drops the connection. It
 // reports no error: redigo closes a broken socket for the reader too, and the reader reports it. A
-// reader that has taken every reply, a stray one perhaps among them, waits for requests: it is woken.
+// reader that has taken every reply, a stray one perhaps among them, waits for requests: it is
+// woken.
 func (p *Pipe) write(c *Conn) {
 	defer close(c.writerDone)
 	defer p.wakeReader()
