@@ -2,14 +2,14 @@
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then its hash
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the counter,
---       6 time to live of the counter in ms, 7 channel of the first name,
---       8 the first line of the marker of a node that lets this client in (lists.lua)
+--       6 channel of the first name,
+--       7 the first line of the marker of a node that lets this client in (lists.lua)
 --
 -- Replies with one of
 --   the token (an integer)                  granted
 --   {'held', remaining ms or -1, waiting}   another owner is there; so many connections subscribe to the channel
 --   {'quarantined', remaining ms}
---   {'marker', marker or '', ARGV[8]}       the marker does not let this client in
+--   {'marker', marker or '', ARGV[7]}       the marker does not let this client in
 --   {'released', 0}                         the owner has released already
 --
 -- A hash of an application at a name is an error, because it may never end. A hash of a single
@@ -17,7 +17,7 @@
 -- every refusal slower. Every read precedes the first write: a request that is refused leaves
 -- nothing behind.
 
-local owner, expected = ARGV[1], ARGV[8]
+local owner, expected = ARGV[1], ARGV[7]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
 local names = #KEYS / 2 - 1
 local read = call('MGET', unpack(KEYS, 1, 2 + names)) -- every key that is a string
@@ -90,7 +90,7 @@ end
 
 if held then
   -- Waiters space their attempts by the number of subscribers. It is 0 where the user may not ask.
-  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[7])[2] or 0}
+  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0}
 end
 
 -- A fresh grant raises the counter. A resent request, a re-entry and a repair do not.
@@ -123,6 +123,6 @@ for i = 1, names do
       call('PEXPIRE', key, ARGV[3])
     end
   end
-  call('SET', KEYS[2 + i], text, 'PX', ARGV[6])
+  call('SET', KEYS[2 + i], text, 'PX', counterTTL)
 end
 return token
