@@ -42,7 +42,7 @@ func dial(ctx context.Context, e endpoint, config *tls.Config) (net.Conn, error)
 		return nil, err
 	}
 	if !e.tls {
-		return redisconn.LimitReplies(raw), nil
+		return forRedigo(raw), nil
 	}
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -56,5 +56,8 @@ func dial(ctx context.Context, e endpoint, config *tls.Config) (net.Conn, error)
 		raw.Close()
 		return nil, err
 	}
-	return redisconn.LimitReplies(secure), nil
+	return forRedigo(secure), nil
 }
+
+// forRedigo makes a connection safe from large replies, and its deadlines cheap.
+func forRedigo(c net.Conn) net.Conn { return redisconn.LimitReplies(redisconn.DeferDeadlines(c)) }

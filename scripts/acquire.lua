@@ -3,15 +3,15 @@
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then its
 --       hash
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the
---       counter, 6 time to live of the counter in ms, 7 channel of the first name,
---       8 the first line of the marker of a node that lets this client in (lists.lua)
+--       counter, 6 channel of the first name,
+--       7 the first line of the marker of a node that lets this client in (lists.lua)
 --
 -- Replies with one of
 --   the token (an integer)                  granted
 --   {'held', remaining ms or -1, waiting, owner}
 --                                           that owner is there; so many subscribe to the channel
 --   {'quarantined', remaining ms}
---   {'marker', marker or '', ARGV[8]}       the marker does not let this client in
+--   {'marker', marker or '', ARGV[7]}       the marker does not let this client in
 --   {'released', 0}                         the owner has released already
 --
 -- A hash of an application at a name is an error, because it may never end. A hash of a single
@@ -19,7 +19,7 @@
 -- every refusal slower. Every read precedes the first write: a request that is refused leaves
 -- nothing behind.
 
-local owner, expected = ARGV[1], ARGV[8]
+local owner, expected = ARGV[1], ARGV[7]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
 local names = #KEYS / 2 - 1
 local read = call('MGET', unpack(KEYS, 1, 2 + names)) -- every key that is a string
@@ -94,7 +94,7 @@ end
 if held then
   -- Waiters space their attempts by the number of subscribers. It is 0 where the user may not ask.
   local holder = string.sub(call('HKEYS', heldAt)[1], 1, 1024)
-  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[7])[2] or 0, holder}
+  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0, holder}
 end
 
 -- A fresh grant raises the counter. A resent request, a re-entry and a repair do not.
@@ -127,6 +127,6 @@ for i = 1, names do
       call('PEXPIRE', key, ARGV[3])
     end
   end
-  call('SET', KEYS[2 + i], text, 'PX', ARGV[6])
+  call('SET', KEYS[2 + i], text, 'PX', counterTTL)
 end
 return token

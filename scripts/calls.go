@@ -80,11 +80,11 @@ type AcquireArgs struct {
 // Acquire requests a grant of all names or none. The connection adds the marker's first line that
 // the client expects ([ConnArgs]).
 func Acquire(a AcquireArgs) Call {
-	args := make([]any, 0, 12+2*len(a.Names))
+	args := make([]any, 0, 11+2*len(a.Names))
 	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
 	args = appendKeys(args, a.Names)
 	args = append(args, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed),
-		any(CounterTTLMillis), a.Names[0].channel, "")
+		a.Names[0].channel, "")
 	return Call{script: acquireScript, args: args, list: a.List}
 }
 
@@ -115,7 +115,7 @@ func Renew(list *List, batch []Renewal) Call {
 	for _, r := range batch {
 		names += len(r.Names)
 	}
-	args := make([]any, 0, 5+5*names)
+	args := make([]any, 0, 4+5*names)
 	args = append(args, renewScript.sha, 1+2*names, any(MarkerKey))
 	for _, r := range batch {
 		for _, n := range r.Names {
@@ -127,7 +127,6 @@ func Renew(list *List, batch []Renewal) Call {
 			args = append(args, n.key)
 		}
 	}
-	args = append(args, any(CounterTTLMillis))
 	for _, r := range batch {
 		token := any(int64(r.Token))
 		for range r.Names {
@@ -160,7 +159,7 @@ func Raise(names []Name, owner Owner, granted, token uint64) Call {
 	for _, n := range names {
 		args = append(args, n.key, n.counter)
 	}
-	args = append(args, owner.id, int64(token), any(CounterTTLMillis), int64(granted))
+	args = append(args, owner.id, int64(token), int64(granted))
 	return Call{script: raiseScript, args: args}
 }
 

@@ -168,18 +168,18 @@ func FuzzNames(f *testing.F) {
 
 		owner, both := scripts.OwnerOf(id), names(first, second)
 		ms, token := scripts.ToMillis(1500*time.Microsecond), number%(1<<53)
-		digits, tomb, day := strconv.FormatUint(token, 10), "quorumlock:released:"+id, "86400000"
+		digits, tomb := strconv.FormatUint(token, 10), "quorumlock:released:"+id
 		for _, test := range []struct {
 			call scripts.Call
 			want []string // after the script
 		}{
 			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
-				[]string{"6", marker, tomb, counter(first), counter(second), first, second, id, "3", "2", digits, digits, day, channel(first), first}},
+				[]string{"6", marker, tomb, counter(first), counter(second), first, second, id, "3", "2", digits, digits, channel(first), first}},
 			{scripts.Renew(ours, []scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: names(second), Owner: owner, Lease: ms}}),
-				[]string{"7", marker, counter(first), counter(second), counter(second), first, second, second, day,
+				[]string{"7", marker, counter(first), counter(second), counter(second), first, second, second,
 					id, digits, "2", id, digits, "2", id, "0", "2", first}},
 			{scripts.Release(both, owner, 0), []string{"3", tomb, first, second, id, "0", channel(first), channel(second), second}},
-			{scripts.Raise(both, owner, 7, token), []string{"4", first, counter(first), second, counter(second), id, digits, day, "7"}},
+			{scripts.Raise(both, owner, 7, token), []string{"4", first, counter(first), second, counter(second), id, digits, "7"}},
 			{scripts.Inspect(both[0]), []string{"3", marker, first, counter(first)}},
 			{scripts.Force(both[0], []scripts.Owner{owner}, time.Millisecond), []string{"2", first, tomb, channel(first), "1"}},
 			{scripts.Look(), []string{"2", marker, "quorumlock:node", second}},

@@ -2,7 +2,7 @@
 -- client read.
 --
 -- KEYS  for each name: its hash, its token counter
--- ARGV  1 owner, 2 token, 3 time to live of the counter in ms, 4 the counter that the grant returned
+-- ARGV  1 owner, 2 token, 3 the counter that the grant returned
 --
 -- Replies with 1 when the owner holds every name by that grant, and every counter now carries the
 -- token. Else it replies with 0, and has written nothing. A counter that has moved on while the
@@ -14,13 +14,13 @@ for i = 1, #KEYS, 2 do
     return 0
   end
   local counter = redis.call('GET', KEYS[i + 1])
-  if counter ~= ARGV[4] and counter ~= ARGV[2] then
+  if counter ~= ARGV[3] and counter ~= ARGV[2] then
     return 0
   end
 end
 for i = 2, #KEYS, 2 do
   if redis.call('GET', KEYS[i]) ~= ARGV[2] then
-    redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
+    redis.call('SET', KEYS[i], ARGV[2], 'PX', counterTTL)
   end
 end
 return 1

@@ -2,7 +2,7 @@
 -- key without a time to live (PERSIST) outlives any lease, and stays so.
 --
 -- KEYS  1 the node's marker, then the token counter of each name, then its hash
--- ARGV  1 time to live of the counters in ms, then for each name: owner, token, lease in ms,
+-- ARGV  for each name: owner, token, lease in ms,
 --       last the first line of the marker of a node that lets this client in (lists.lua)
 --
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
@@ -22,7 +22,7 @@ end
 
 local out = {}
 for i = 1, names do
-  local key, counterKey, j = KEYS[1 + names + i], KEYS[1 + i], 3 * i - 1
+  local key, counterKey, j = KEYS[1 + names + i], KEYS[1 + i], 3 * i - 2
   local owner, token, lease = ARGV[j], tonumber(ARGV[j + 1]), tonumber(ARGV[j + 2])
   local found = redis.pcall('HEXISTS', key, owner)
   if found == 1 and not isLetIn then
@@ -35,9 +35,9 @@ for i = 1, names do
     -- MGET returns nil for a key of another type too: GET fails there.
     local counter = read[1 + i] or redis.pcall('GET', counterKey)
     if counter == false or (type(counter) == 'string' and (tonumber(counter) or token) < token) then
-      redis.pcall('SET', counterKey, ARGV[j + 1], 'PX', ARGV[1])
+      redis.pcall('SET', counterKey, ARGV[j + 1], 'PX', counterTTL)
     else
-      redis.call('PEXPIRE', counterKey, ARGV[1])
+      redis.call('PEXPIRE', counterKey, counterTTL)
     end
     out[#out + 1] = 'R'
   elseif found == 0 and redis.call('EXISTS', key) == 0 then

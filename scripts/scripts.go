@@ -90,11 +90,15 @@ var (
 	markSource string
 )
 
+// counterTTL precedes the scripts that write token counters. An argument of acquire would take up to
+// 3 % of its time.
+var counterTTL = "local counterTTL = '" + strconv.Itoa(CounterTTLMillis) + "'\n"
+
 var (
-	acquireScript = newScript("acquire", shapeSource+listsSource+acquireSource)
-	renewScript   = newScript("renew", listsSource+renewSource)
+	acquireScript = newScript("acquire", counterTTL+shapeSource+listsSource+acquireSource)
+	renewScript   = newScript("renew", counterTTL+listsSource+renewSource)
 	releaseScript = newScript("release", releaseSource)
-	raiseScript   = newScript("raise", raiseSource)
+	raiseScript   = newScript("raise", counterTTL+raiseSource)
 	inspectScript = newScript("inspect", shapeSource+inspectSource)
 	forceScript   = newScript("force", shapeSource+forceSource)
 	lookScript    = newScript("look", lookSource)

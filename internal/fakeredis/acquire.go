@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const tooHigh = 1 << 53
@@ -13,7 +15,7 @@ const tooHigh = 1 << 53
 func acquire(k *keyspace, keys, args []string) (any, error) {
 	owner, level, lease := args[0], args[1], millis(args[2])
 	carried, seed := or(args[3], 0), or(args[4], 0)
-	expected := args[7]
+	expected := args[6]
 	names := len(keys)/2 - 1
 	counters, hashes := keys[2:2+names], keys[2+names:]
 
@@ -82,7 +84,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		passed = true
 	}
 	if held {
-		return []any{"held", remaining, k.listening(args[6]), holder[:min(len(holder), 1024)]}, nil
+		return []any{"held", remaining, k.listening(args[5]), holder[:min(len(holder), 1024)]}, nil
 	}
 
 	token := counter
@@ -111,7 +113,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		} else {
 			k.raise(key, lease)
 		}
-		k.set(counters[i], whole(token), millis(args[5]))
+		k.set(counters[i], whole(token), scripts.CounterTTLMillis)
 	}
 	return integer(token), nil
 }

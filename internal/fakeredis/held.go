@@ -1,5 +1,7 @@
 package fakeredis
 
+import "github.com/quorumlock/quorumlock/scripts"
+
 // renew is renew.lua.
 func renew(k *keyspace, keys, args []string) (any, error) {
 	expected, names := args[len(args)-1], (len(keys)-1)/2
@@ -7,7 +9,7 @@ func renew(k *keyspace, keys, args []string) (any, error) {
 	_, isItsOwn, isLetIn := letsIn(marker, expected, k.anyList)
 	out := make([]byte, 0, names)
 	for i := range names {
-		key, counterKey, j := keys[1+names+i], keys[1+i], 1+3*i
+		key, counterKey, j := keys[1+names+i], keys[1+i], 3*i
 		owner, token, lease := args[j], or(args[j+1], 0), millis(args[j+2])
 		_, there, err := k.hget(key, owner)
 		switch {
@@ -17,9 +19,9 @@ func renew(k *keyspace, keys, args []string) (any, error) {
 			k.raise(key, lease)
 			counter, found, err := k.get(counterKey)
 			if err == nil && (!found || or(counter, token) < token) {
-				k.set(counterKey, args[j+1], millis(args[0]))
+				k.set(counterKey, args[j+1], scripts.CounterTTLMillis)
 			} else {
-				k.pexpire(counterKey, millis(args[0]))
+				k.pexpire(counterKey, scripts.CounterTTLMillis)
 			}
 			out = append(out, 'R')
 		case err == nil && !k.exists(key):
@@ -62,7 +64,7 @@ func release(k *keyspace, keys, args []string) (any, error) {
 
 // raise is raise.lua.
 func raise(k *keyspace, keys, args []string) (any, error) {
-	owner, token, read := args[0], args[1], args[3]
+	owner, token, read := args[0], args[1], args[2]
 	for i := 0; i < len(keys); i += 2 {
 		if _, there, err := k.hget(keys[i], owner); !there || err != nil {
 			return int64(0), err
@@ -74,7 +76,7 @@ func raise(k *keyspace, keys, args []string) (any, error) {
 	}
 	for i := 1; i < len(keys); i += 2 {
 		if counter, _, _ := k.get(keys[i]); counter != token {
-			k.set(keys[i], token, millis(args[2]))
+			k.set(keys[i], token, scripts.CounterTTLMillis)
 		}
 	}
 	return int64(1), nil

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
@@ -79,6 +80,13 @@ func (p *Pipe) write(c *Conn) {
 		for len(p.queue) == 0 && p.conn == c {
 			p.canWrite.Wait()
 		}
+		if p.isReading {
+			// Replies wake callers that are about to queue more: it goes out in the same write. A lone
+			// caller's request does not wait for the process's other goroutines.
+			p.mu.Unlock()
+			runtime.Gosched()
+			p.mu.Lock()
+		}
 		if p.conn != c {
 			p.mu.Unlock()
 			return
@@ -114,6 +122,7 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 	var batch []request
 	for {
 		p.mu.Lock()
+		p.isReading = false
 		for len(p.written) == 0 {
 			if p.closing && len(p.queue) == 0 {
 				p.mu.Unlock()
@@ -126,6 +135,7 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 			p.canRead.Wait()
 		}
 		batch, p.written = p.written, batch[:0]
+		p.isReading = true
 		p.mu.Unlock()
 
 		for i, r := range batch {

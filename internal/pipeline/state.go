@@ -67,7 +67,10 @@ type Pipe struct {
 	conn     *Conn     // when up
 	why      error     // when down
 	queue    []request // accepted, not written
-	written  []request // written, the reply not read
+	written  []request // written, not yet taken by the reader
+
+	isReading bool // the reader waits for replies to requests that it has taken
+
 	// owed holds each owner's last release that the server has not received. Its size is bounded by
 	// the number of owners that the server knew when it went down.
 	owed       map[*Claim]*request

@@ -54,13 +54,24 @@ func TestGetHidesPasswords(t *testing.T) {
 
 const timeout = time.Second
 
-// withServer runs a test on a pool's connection without timeouts of its own, in a bubble.
+// withServer runs a test on a pool's connection without timeouts of its own, in a bubble: once on a
+// bare one, and once on one whose deadlines are deferred.
 func withServer(t *testing.T, test func(t *testing.T, c redis.Conn, server net.Conn)) {
 	t.Helper()
+	t.Run("bare", func(t *testing.T) {
+		inBubble(t, 0, func(c net.Conn) net.Conn { return c }, test)
+	})
+	t.Run("deferred", func(t *testing.T) { inBubble(t, 0, DeferDeadlines, test) })
+}
+
+func inBubble(
+	t *testing.T, writeTimeout time.Duration, wrap func(net.Conn) net.Conn,
+	test func(t *testing.T, c redis.Conn, server net.Conn),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, server := net.Pipe()
 		defer server.Close()
-		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(ours, 0, 0), nil }}
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(wrap(ours), 0, writeTimeout), nil }}
 		defer pool.Close()
 		c, err := Get(t.Context(), pool)
 		if err != nil {
@@ -91,6 +102,43 @@ func TestReceiveFromASilentServer(t *testing.T) {
 		if c.Err() == nil {
 			t.Error("the connection is alive: the reply may come yet")
 		}
+	})
+}
+
+// The timeout is that of a reply, whose parts do not prolong it.
+func TestReceiveFromAServerThatTrickles(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for err := error(nil); err == nil; _, err = server.Write([]byte("+")) {
+				time.Sleep(timeout / 4) // the bubble's time
+			}
+		}()
+		began := time.Now()
+		_, err := Receive(c, timeout)
+		wantTimeout(t, "Receive", err, began, timeout)
+		<-ended
+	})
+}
+
+// Each reply has the timeout to itself, whether it is buffered already or not.
+func TestReceiveSlowReplies(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
+		go func() {
+			for range 5 {
+				time.Sleep(timeout - time.Millisecond) // the bubble's time
+				io.WriteString(server, ":1\r\n:2\r\n")
+			}
+		}()
+		for i := range 10 {
+			if _, err := Receive(c, timeout); err != nil {
+				t.Fatalf("reply %d: %v", i, err)
+			}
+		}
+		began := time.Now()
+		_, err := Receive(c, timeout)
+		wantTimeout(t, "Receive", err, began, timeout)
 	})
 }
 

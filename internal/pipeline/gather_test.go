@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// silentConn is a connection that counts flushes and has no reply before it ends.
+type silentConn struct {
+	redis.ConnWithTimeout // of the methods that the pipe does not use
+
+	flushed chan struct{} // one for each flush
+	ended   chan struct{}
+}
+
+func (c *silentConn) Send(string, ...any) error { return nil }
+
+func (c *silentConn) Flush() error {
+	c.flushed <- struct{}{}
+	return nil
+}
+
+func (c *silentConn) ReceiveWithTimeout(time.Duration) (any, error) {
+	<-c.ended
+	return nil, c.Err()
+}
+
+func (c *silentConn) Err() error {
+	select {
+	case <-c.ended:
+		return errHungUp
+	default:
+		return nil
+	}
+}
+
+func (c *silentConn) Do(string, ...any) (any, error) { return nil, c.Err() }
+func (c *silentConn) Close() error                   { return nil }
+
+// Callers that are about to run while replies are due share a write.
+func TestCallersShareAWrite(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each Start wakes the writer before the next caller
+	const callers = 64
+	c := &silentConn{flushed: make(chan struct{}, callers+1), ended: make(chan struct{})}
+	lifetime, end := context.WithCancel(t.Context())
+	connected := false
+	p := New(Config{
+		Timeout: time.Minute, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
+		Connect: func(context.Context) (*Conn, error) {
+			if connected {
+				return nil, errors.New("once")
+			}
+			connected = true
+			return NewConn(c, "run", scripts.Process{}, maxLease), nil
+		},
+		Error: func(op string, err error) error { return err },
+	})
+	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1, 1)
+	if err := p.Start(call, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	<-c.flushed
+	waitForReader(p)
+
+	var done sync.WaitGroup
+	for range callers {
+		done.Go(func() { p.Start(call, nil, nil) })
+	}
+	done.Wait()
+	for range callers {
+		runtime.Gosched() // the writer writes what is left
+	}
+	if n := len(c.flushed); n == 0 || n > callers/4 {
+		t.Errorf("%d writes for %d calls", n, callers)
+	}
+	close(c.ended)
+	end()
+	<-p.Close()
+}
+
+// waitForReader returns when the pipe's reader waits for a reply.
+func waitForReader(p *Pipe) {
+	for {
+		p.mu.Lock()
+		is := p.isReading
+		p.mu.Unlock()
+		if is {
+			return
+		}
+		runtime.Gosched()
+	}
+}
