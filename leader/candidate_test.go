@@ -151,11 +151,18 @@ func TestCampaignInsideATerm(t *testing.T) {
 		if !term.Valid() || a.ID() != term.ID() {
 			c.Error("that ended the term")
 		}
-		other, err := leader.New(p.Locker, "another election")
+		synctest.Wait()
+		if state, err := p.Inspect(c.Context(), election); err != nil || state.Level != 1 {
+			c.Errorf("level %d, %v: a refused campaign has left the lock entered", state.Level, err)
+		}
+		another, err := leader.New(p.Locker, "another election")
 		c.must(err)
-		inner, err := other.Campaign(within)
-		c.must(err)
-		c.resign(inner)
+		elsewhere := c.candidate(newCluster(c.T).process().Locker) // the same name on other masters
+		for _, by := range []*leader.Candidate{another, elsewhere} {
+			inner, err := by.Campaign(within)
+			c.must(err)
+			c.resign(inner)
+		}
 		c.resign(term)
 		c.wantLeader(a, "")
 	})

@@ -60,17 +60,21 @@ func (c processConn) Write(p []byte) (int, error) {
 func inCluster(t *testing.T, test func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{T: t}
-		for i := range 3 {
-			c.masters = append(c.masters, fakeredis.New(time.Now, uint64(i+1)))
-		}
-		t.Cleanup(func() {
-			for _, m := range c.masters {
-				m.Stop()
-			}
-		})
-		test(c)
+		test(newCluster(t))
 	})
+}
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{T: t}
+	for i := range 3 {
+		c.masters = append(c.masters, fakeredis.New(time.Now, uint64(i+1)))
+	}
+	t.Cleanup(func() {
+		for _, m := range c.masters {
+			m.Stop()
+		}
+	})
+	return c
 }
 
 // process starts a process. Its nodes wait in no quarantine, unless opts say otherwise.

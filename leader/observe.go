@@ -57,10 +57,10 @@ func undecided(s quorum.State) error {
 			causes = append(causes, fmt.Errorf("%w: %s", quorum.ErrQuarantined, n.Node))
 		}
 	}
-	if 2*(most+silent) <= len(s.Nodes) || silent == 0 {
+	if 2*(most+silent) <= len(s.Nodes) {
 		return nil
 	}
-	return errors.Join(causes...)
+	return errors.Join(causes...) // nil when all nodes have told
 }
 
 // Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each

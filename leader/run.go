@@ -18,9 +18,10 @@ import (
 // for a lost term is dropped: lead reports such errors itself, if they matter.
 //
 // Else Run returns when lead has returned: the error of lead joined with that of [Term.Resign], and
-// nil if both are. A lead that returns by itself ends Run, with nil too; one that should lead until
-// Run's context ends waits for its own to end. When ctx ends while the candidate campaigns, and when
-// the locker was closed or waiting is in vain, Run returns the error of [Candidate.Campaign].
+// with [quorum.ErrClosed] when the locker was closed meanwhile; nil if there is none. So a lead that
+// returns by itself ends Run, with nil too; one that leads for as long as it can waits for its context
+// to end. When ctx ends while the candidate campaigns, and when the locker is closed or waiting is in
+// vain, Run returns the error of [Candidate.Campaign].
 //
 // Calls of Run on one candidate, or on several, in one process or in many, never call lead for two
 // valid terms at one time. A lead that goes on after its term was lost does so beside the next
@@ -32,7 +33,7 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, t *T
 			return err
 		}
 		worked, ended := t.during(ctx, lead)
-		if ctx.Err() != nil || !errors.Is(ended, quorum.ErrLost) && !errors.Is(ended, quorum.ErrClosed) {
+		if ctx.Err() != nil || !errors.Is(ended, quorum.ErrLost) {
 			return errors.Join(worked, ended)
 		}
 	}
