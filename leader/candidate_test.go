@@ -126,7 +126,9 @@ func TestTermOutlivesItsParent(t *testing.T) {
 		if !term.Valid() || a.ID() != term.ID() {
 			c.Error("the candidate does not lead any more, and did not resign")
 		}
-		c.wantErr(term.Resign(ctx), context.Canceled) // but the release is sent
+		if err := term.Resign(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			c.Error(err)
+		} // the release is sent in any case
 		synctest.Wait()
 		c.wantLeader(b, "")
 		c.resign(c.campaign(b))
