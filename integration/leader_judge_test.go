@@ -109,7 +109,8 @@ func (e *elections) judge(bound time.Duration) (wrong []string, longest time.Dur
 	for _, d := range deaths {
 		gap, ok := e.gap(d)
 		if longest = max(longest, gap); !ok || gap > bound {
-			wrong = append(wrong, fmt.Sprintf("late: %s was %s, and the next leader came after %v (ever: %v)", d.id, d.how, gap, ok))
+			wrong = append(wrong, fmt.Sprintf("late: %s was %s, and the next leader came after %v (ever: %v)",
+				d.id, d.how, gap, ok))
 		}
 	}
 	return wrong, longest
@@ -119,20 +120,24 @@ func (e *elections) judge(bound time.Duration) (wrong []string, longest time.Dur
 func TestJudgeOfElections(t *testing.T) {
 	ms := func(n int) int64 { return int64(n) * int64(time.Millisecond) }
 	a := observedTerm{1, "a:1", 10, ms(0), ms(10), ms(100)}
+	b := func(token uint64, called, first int) []observedTerm {
+		return []observedTerm{a, {2, "b:1", token, ms(called), ms(first), ms(200)}}
+	}
+	dies := func(at int) []death { return []death{{"killed", "a:1", ms(at)}} }
 	for what, test := range map[string]struct {
 		terms  []observedTerm
 		deaths []death
 		want   string // the rule; "" for nothing wrong
 	}{
-		"one after the other":       {[]observedTerm{a, {2, "b:1", 11, ms(20), ms(110), ms(200)}}, []death{{"killed", "a:1", ms(90)}}, ""},
-		"two at one time":           {[]observedTerm{a, {2, "b:1", 11, ms(20), ms(99), ms(200)}}, nil, "overlap"},
-		"one within another's":      {[]observedTerm{a, {2, "b:1", 11, ms(20), ms(50), ms(60)}}, nil, "overlap"},
-		"a token that falls":        {[]observedTerm{a, {2, "b:1", 9, ms(105), ms(110), ms(200)}}, nil, "token"},
-		"so, of a long campaign":    {[]observedTerm{a, {2, "b:1", 9, ms(5), ms(110), ms(200)}}, nil, "porcupine"},
-		"a token twice":             {[]observedTerm{a, {2, "b:1", 10, ms(20), ms(110), ms(200)}}, nil, "token"},
-		"no leader for too long":    {[]observedTerm{a, {2, "b:1", 11, ms(20), ms(191), ms(200)}}, []death{{"killed", "a:1", ms(90)}}, "late"},
-		"no leader ever again":      {[]observedTerm{a}, []death{{"killed", "a:1", ms(90)}}, "late"},
-		"a leader that led already": {[]observedTerm{a, {2, "b:1", 11, ms(20), ms(110), ms(200)}}, []death{{"killed", "a:1", ms(150)}}, ""},
+		"one after the other":    {b(11, 20, 110), dies(90), ""},
+		"another leads already":  {b(11, 20, 110), dies(150), ""},
+		"two at one time":        {b(11, 20, 99), nil, "overlap"},
+		"one within another's":   {[]observedTerm{a, {2, "b:1", 11, ms(20), ms(50), ms(60)}}, nil, "overlap"},
+		"a token that falls":     {b(9, 105, 110), nil, "token"},
+		"so, of a long campaign": {b(9, 5, 110), nil, "porcupine"},
+		"a token twice":          {b(10, 20, 110), nil, "token"},
+		"no leader for too long": {b(11, 20, 191), dies(90), "late"},
+		"no leader ever again":   {[]observedTerm{a}, dies(90), "late"},
 	} {
 		e := &elections{deaths: test.deaths, terms: map[string]*observedTerm{}}
 		for _, term := range test.terms {

@@ -111,7 +111,8 @@ func TestElections(t *testing.T) {
 	for _, c := range r.contestants {
 		c.end()
 	}
-	eventually(t, 2*electionLease, func() bool { return len(allLocks(t, r.fleet.Masters)) == 0 }, "nothing is left on the masters")
+	eventually(t, 2*electionLease, func() bool { return len(allLocks(t, r.fleet.Masters)) == 0 },
+		"nothing is left on the masters")
 	wrong, longest := r.judge(2 * electionLease)
 	for _, w := range wrong {
 		t.Error(w)

@@ -66,18 +66,18 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 }
 
 // Campaign waits until the candidate leads, or ctx ends. The term lasts until [Term.Resign], and is
-// renewed in the background, unless the locker's lease is fixed or its max hold ends. ctx is also the
-// parent of the term's context, so it should span the work, not only the waiting: when ctx ends, the
-// term's context ends, but the candidate leads until it resigns.
+// renewed in the background, unless the locker's lease is fixed or its max hold ends. ctx is also
+// the parent of the term's context, so it should span the work, not only the waiting: when ctx
+// ends, the term's context ends, but the candidate leads until it resigns.
 //
 // A candidate that leads already waits for its own term to end, as for any other. Campaign with the
-// context of a term of this election, or one derived from it, returns [quorum.ErrInvalid]: it would
-// wait for itself.
+// context of a term of this election and this locker, or one derived from it, returns
+// [quorum.ErrInvalid]: it would wait for itself.
 //
-// The error wraps those of [quorum.Locker.Lock]: when ctx ends [quorum.ErrNotAcquired], the reason of
-// the last attempt ([quorum.ErrHeld] while another candidate leads) and the context's error. At once
-// Campaign returns [quorum.ErrClosed], and the masters' errors when waiting is in vain, such as a
-// wrong password. Masters that are down, or in quarantine, are waited for.
+// The error wraps that of [quorum.Locker.Lock]: when ctx ends [quorum.ErrNotAcquired], the reason
+// of the last attempt ([quorum.ErrHeld] while another candidate leads) and the context's error. At
+// once Campaign returns [quorum.ErrClosed], and the masters' errors when waiting is in vain, such
+// as a wrong password. Masters that are down, or in quarantine, are waited for.
 func (c *Candidate) Campaign(ctx context.Context) (*Term, error) {
 	lock, err := c.locker.Lock(ctx, c.name)
 	if err != nil {

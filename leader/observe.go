@@ -15,11 +15,11 @@ type Leader struct {
 	ID string // the leader's Term.ID; empty when nobody leads
 }
 
-// Leader asks the masters who leads. A Leader without an ID says that nobody does. The answer was
-// true at a moment during the call and is for people, logs and routing: whoever must not act beside
-// the leader campaigns. A leader whose process died, or was cut off, is shown until its lease is over.
-// Masters that restarted without their data, and have met no client since, say that nobody leads while
-// a leader that they forgot may yet be valid, for at most one lease.
+// Leader asks the masters who leads. A Leader without an ID says that nobody does. The answer tells
+// what the masters had during the call, and is for people, logs and routing: who must not act beside
+// the leader campaigns. A leader whose process died, or was cut off, is shown until its lease is
+// over. Masters that restarted without their data, and that no client has asked for a grant since,
+// say that nobody leads while a leader that they forgot may yet be valid, for at most one lease.
 //
 // The error wraps [quorum.ErrUnavailable] when too few masters answered to tell,
 // [quorum.ErrQuarantined] when those that may have forgotten a leader could make the difference,
@@ -65,13 +65,13 @@ func undecided(s quorum.State) error {
 
 // Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each
 // change of it. A pair without an error tells the leader, or that nobody leads; one with an error,
-// that it is not known who leads, once until it is known again. Observe looks at the masters in
-// intervals (see [WithObserveInterval]), so a term that is shorter may go unseen, as do changes while
-// the loop's body runs; the next pair tells the latest.
+// that it is not known who leads, once until it is known again. Observe looks at the masters at an
+// interval (see [WithObserveInterval]), so a shorter term may go unseen, as may one during the
+// loop's body; the next pair tells the latest.
 //
-// The iterator works in the caller's goroutine. It ends when ctx ends or the loop does, and, after a
-// pair whose error wraps [quorum.ErrClosed], when the locker was closed. It may be used again, and by
-// several goroutines, each with a sequence of its own.
+// The iterator works in the caller's goroutine. It ends when ctx ends or the loop does, and, after
+// a pair whose error wraps [quorum.ErrClosed], when the locker was closed. It may be used again,
+// and by several goroutines, each with a sequence of its own.
 func (c *Candidate) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		next := time.NewTicker(c.observe)

@@ -20,14 +20,15 @@ type Term struct {
 // is the lock's owner id, "<locker uuid>:<number>", fresh for every term.
 func (t *Term) ID() string { return t.lock.Owner() }
 
-// Token returns the fencing token of the term: greater than that of every term before it, below 2^53.
-// Hand it to each resource that the leader writes to, which must refuse lower tokens than it has seen.
+// Token returns the fencing token of the term: greater than that of every term before it, below
+// 2^53. Hand it to each resource that the leader writes to, which must refuse lower tokens than it
+// has seen.
 func (t *Term) Token() uint64 { return t.lock.Token() }
 
 // Context returns a context that ends with the term, by the local clock and without needing a
 // packet. It is derived from the context given to [Candidate.Campaign] or [Candidate.Run], and ends
-// with that too. Its [context.Cause] is an error that wraps [quorum.ErrLost], or [quorum.ErrReleased]
-// after [Term.Resign], [quorum.ErrClosed], or the parent's cause.
+// with that too. Its [context.Cause] is an error that wraps [quorum.ErrLost], [quorum.ErrReleased]
+// (after [Term.Resign]) or [quorum.ErrClosed], or the parent's cause.
 func (t *Term) Context() context.Context { return t.lock.Context() }
 
 // Valid reports whether no other candidate can lead yet. It reads the clock, so it is right also
