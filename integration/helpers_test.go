@@ -32,7 +32,9 @@ const (
 const childRole = "QUORUMLOCK_TEST_CHILD"
 
 // children are what a copy of the test binary can do: each returns the exit code.
-var children = map[string]func() int{"holder": holderProcess, "contender": contenderProcess}
+var children = map[string]func() int{
+	"holder": holderProcess, "contender": contenderProcess, "candidate": candidateProcess,
+}
 
 // TestMain silences the default logger: masters die all the time.
 func TestMain(m *testing.M) {

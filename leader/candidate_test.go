@@ -1,0 +1,254 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/leader"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// A Candidate is an Elector of github.com/go-co-op/gocron/v2.
+var _ interface {
+	IsLeader(context.Context) error
+} = (*leader.Candidate)(nil)
+
+func TestNewRefuses(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process()
+		synctest.Wait()
+		before := p.sent.Load()
+		closed := c.process()
+		closed.Close()
+		for what, test := range map[string]struct {
+			locker *quorum.Locker
+			name   string
+			opts   []leader.Option
+			want   error
+		}{
+			"a nil locker":            {nil, election, nil, quorum.ErrInvalid},
+			"no name":                 {p.Locker, "", nil, quorum.ErrInvalid},
+			"a name of the library's": {p.Locker, "quorumlock:marker", nil, quorum.ErrInvalid},
+			"a long name":             {p.Locker, strings.Repeat("x", 4097), nil, quorum.ErrInvalid},
+			"a nil option":            {p.Locker, election, []leader.Option{nil}, quorum.ErrInvalid},
+			"no interval":             {p.Locker, election, []leader.Option{leader.WithObserveInterval(0)}, quorum.ErrInvalid},
+			"a locker's bad option":   {p.With(quorum.WithLease(0)), election, nil, quorum.ErrInvalid},
+			"a closed locker":         {closed.Locker, election, nil, quorum.ErrClosed},
+		} {
+			if made, err := leader.New(test.locker, test.name, test.opts...); made != nil || !errors.Is(err, test.want) {
+				c.Errorf("%s: %v, %v; want an error that wraps %q", what, made, err, test.want)
+			}
+		}
+		c.candidate(p.Locker)
+		if sent := p.sent.Load() - before; sent != 0 {
+			c.Errorf("New sent %d requests", sent)
+		}
+	})
+}
+
+func TestTerm(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a, b := c.candidate(c.process().Locker), c.candidate(c.process().Locker)
+		c.wantLeader(b, "")
+		first := c.campaign(a)
+		c.wantLeader(b, first.ID())
+		if a.ID() != first.ID() || b.ID() != "" || first.ID() == "" {
+			c.Errorf("the term's ID is %q, that of its candidate %q, of the other one %q", first.ID(), a.ID(), b.ID())
+		}
+		c.must(a.IsLeader(c.Context()))
+		c.wantErr(b.IsLeader(c.Context()), leader.ErrNotLeader)
+
+		brief, cancel := context.WithTimeout(c.Context(), 4*lease)
+		defer cancel()
+		_, err := b.Campaign(brief)
+		c.wantErr(err, context.DeadlineExceeded, quorum.ErrNotAcquired, quorum.ErrHeld)
+		if !first.Valid() || first.Context().Err() != nil {
+			c.Errorf("the term was not renewed: %v", context.Cause(first.Context()))
+		}
+
+		c.resign(first)
+		c.must(first.Resign(c.Context())) // again: the same result
+		c.wantErr(context.Cause(first.Context()), quorum.ErrReleased)
+		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
+		if first.Valid() || a.ID() != "" {
+			c.Errorf("after Resign: valid %v, ID %q", first.Valid(), a.ID())
+		}
+		c.wantLeader(b, "")
+		second := c.campaign(b)
+		c.wantLeader(a, second.ID())
+		if second.Token() <= first.Token() || second.ID() == first.ID() {
+			c.Errorf("token %d after %d, ID %q after %q", second.Token(), first.Token(), second.ID(), first.ID())
+		}
+		c.resign(second)
+	})
+}
+
+// A term that is lost ends by the leader's own clock, before another candidate can lead.
+func TestTermOfALeaderThatIsCutOff(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process()
+		a, b := c.candidate(p.Locker), c.candidate(c.process().Locker)
+		first := c.campaign(a)
+		p.cut.Store(true)
+		began := time.Now()
+		second := c.campaign(b)
+		if took := time.Since(began); first.Valid() || took > lease+time.Second { // the poll is no longer
+			c.Errorf("another leads after %v, the first term is valid: %v", took, first.Valid())
+		}
+		c.wantErr(context.Cause(first.Context()), quorum.ErrLost)
+		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
+		c.wantErr(first.Resign(c.Context()), quorum.ErrLost)
+		c.wantErr(first.Resign(c.Context()), quorum.ErrLost) // again: the same result
+		p.cut.Store(false)
+		c.resign(second)
+	})
+}
+
+// When the context that was given to Campaign ends, the term's context does, and the candidate leads
+// until it resigns, but takes on nothing new.
+func TestTermOutlivesItsParent(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a, b := c.candidate(c.process().Locker), c.candidate(c.process().Locker)
+		ctx, cancel := context.WithCancelCause(c.Context())
+		term, err := a.Campaign(ctx)
+		c.must(err)
+		stop := errors.New("stop")
+		cancel(stop)
+		c.wantErr(context.Cause(term.Context()), stop)
+		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
+		time.Sleep(3 * lease)
+		c.wantLeader(b, term.ID())
+		if !term.Valid() || a.ID() != term.ID() {
+			c.Error("the candidate does not lead any more, and did not resign")
+		}
+		if err := term.Resign(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			c.Error(err)
+		} // the release is sent in any case
+		synctest.Wait()
+		c.wantLeader(b, "")
+		c.resign(c.campaign(b))
+	})
+}
+
+// The flow of a term does not get the term again: it would be a second one with the same token.
+func TestCampaignInsideATerm(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process()
+		a := c.candidate(p.Locker)
+		term := c.campaign(a)
+		within, cancel := context.WithCancel(term.Context())
+		defer cancel()
+		for what, by := range map[string]*leader.Candidate{"the same": a, "another": c.candidate(p.Locker)} {
+			got, err := by.Campaign(within)
+			if got != nil {
+				c.Errorf("%s candidate got a term inside a term", what)
+			}
+			c.wantErr(err, quorum.ErrInvalid)
+		}
+		if !term.Valid() || a.ID() != term.ID() {
+			c.Error("that ended the term")
+		}
+		synctest.Wait()
+		if state, err := p.Inspect(c.Context(), election); err != nil || state.Level != 1 {
+			c.Errorf("level %d, %v: a refused campaign has left the lock entered", state.Level, err)
+		}
+		another, err := leader.New(p.Locker, "another election")
+		c.must(err)
+		elsewhere := c.candidate(newCluster(c.T).process().Locker) // the same name on other masters
+		for _, by := range []*leader.Candidate{another, elsewhere} {
+			inner, err := by.Campaign(within)
+			c.must(err)
+			c.resign(inner)
+		}
+		c.resign(term)
+		c.wantLeader(a, "")
+	})
+}
+
+// The candidates of one process, and several campaigns of one candidate, lead one after the other.
+func TestConcurrentCampaigns(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process()
+		shared, own := c.candidate(p.Locker), c.candidate(p.Locker)
+		var mu sync.Mutex
+		var last uint64
+		terms := 0
+		var all sync.WaitGroup
+		for i := range 12 {
+			by := []*leader.Candidate{shared, own}[i%2]
+			all.Go(func() {
+				term, err := by.Campaign(c.Context())
+				if err != nil {
+					c.Error(err)
+					return
+				}
+				if err := by.IsLeader(c.Context()); err != nil || by.ID() != term.ID() {
+					c.Errorf("a candidate with a term: %v, ID %q, want %q", err, by.ID(), term.ID())
+				}
+				mu.Lock()
+				if term.Token() <= last {
+					c.Errorf("token %d after %d", term.Token(), last)
+				}
+				last, terms = term.Token(), terms+1
+				mu.Unlock()
+				time.Sleep(time.Millisecond)
+				if err := term.Resign(c.Context()); err != nil {
+					c.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if terms != 12 {
+			c.Errorf("%d terms, want 12", terms)
+		}
+	})
+}
+
+func TestCampaignEndsWithTheLocker(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process()
+		a, b := c.candidate(c.process().Locker), c.candidate(p.Locker)
+		term := c.campaign(a)
+		campaigned := make(chan error, 1)
+		go func() {
+			_, err := b.Campaign(c.Context())
+			campaigned <- err
+		}()
+		synctest.Wait()
+		p.Close()
+		c.wantErr(<-campaigned, quorum.ErrClosed)
+		_, err := b.Campaign(c.Context())
+		c.wantErr(err, quorum.ErrClosed)
+		c.resign(term)
+	})
+}
+
+// Close leaves the term to its lease: the work may be running. Resign ends it before.
+func TestTermEndsWithTheLocker(t *testing.T) {
+	for _, resigns := range []bool{false, true} {
+		inCluster(t, func(c *cluster) {
+			p := c.process()
+			a, b := c.candidate(p.Locker), c.candidate(c.process().Locker)
+			term := c.campaign(a)
+			p.Close()
+			c.wantErr(context.Cause(term.Context()), quorum.ErrClosed)
+			c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
+			if term.Valid() {
+				c.Error("the term is valid after Close")
+			}
+			if resigns {
+				c.must(term.Resign(c.Context()))
+			}
+			began := time.Now()
+			c.resign(c.campaign(b))
+			if took := time.Since(began); resigns != (took < lease/10) {
+				c.Errorf("resigned %v: the next leader came after %v", resigns, took)
+			}
+		})
+	}
+}

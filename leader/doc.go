@@ -1,0 +1,29 @@
+// Package leader elects one leader among candidates, with a lock of package quorum: the candidate
+// that holds the lock at the election's name leads, and the others wait for it.
+//
+// [Candidate.Run] is the usual way: it campaigns, runs a function while the candidate leads, resigns
+// when the function has returned, and campaigns again when a term was lost. [Candidate.Campaign] is
+// for programs with a loop of their own. [Candidate.IsLeader] asks the local clock whether this
+// candidate leads, and [Candidate.Leader] and [Candidate.Observe] ask the masters who does.
+//
+// A term is one candidate's time as the leader. It begins when Campaign returns it, and it ends in
+// one of four ways:
+//
+//	resigned  Term.Resign, or Run after its function: the next candidate leads within milliseconds
+//	lost      too few masters keep the lock, by the local clock: the term is not valid any more,
+//	          and its context ends with quorum.ErrLost
+//	closed    Locker.Close: the context ends with quorum.ErrClosed, and the next candidate leads
+//	          when the lease is over, unless the term resigns before
+//	dead      the process ends: the next candidate leads when the lease is over
+//
+// While the clocks of clients and masters run at rates within the lock's drift of each other, no
+// two terms of one election are valid at one time ([Term.Valid]). [quorum.Locker.ForceUnlock], and
+// others who delete the lock's keys, break that. Tokens of terms rise, also when clocks lie: a
+// resource that refuses lower tokens than it has seen is safe from a leader that was paused in the
+// middle of a write.
+//
+// The lease, and all else of the lock, is that of the Locker: a shorter lease ([quorum.WithLease])
+// brings a new leader sooner after a crash, and [quorum.WithMaxHold] bounds a term.
+//
+// Each file uses only those before it: term, candidate, run, observe.
+package leader

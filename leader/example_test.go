@@ -1,0 +1,180 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/leader"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// start starts three masters in this process, and returns them with a locker over them.
+func start(opts ...quorum.Option) (*redistest.Fleet, *quorum.Locker) {
+	masters, err := redistest.StartEmbedded(3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// New masters wait in quarantine; an example does not want that.
+	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()))
+	locker, err := redlock.Open(masters.URLs(), opts...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return masters, locker
+}
+
+// Every instance of a service runs this. One of them leads, until its context ends; then another one does.
+func ExampleCandidate_Run() {
+	masters, locker := start()
+	defer masters.Stop()
+	defer locker.Close()
+	ctx, stop := context.WithCancel(context.Background()) // a service's: signal.NotifyContext
+
+	candidate, err := leader.New(locker, "scheduler")
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = candidate.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+		fmt.Println("leads:", t.Valid(), candidate.IsLeader(ctx))
+		stop() // as SIGTERM would
+		<-ctx.Done()
+		fmt.Println("still valid, so that the work can end in good order:", t.Valid())
+		return ctx.Err()
+	})
+	fmt.Println(err, "-", candidate.IsLeader(context.Background()))
+	// Output:
+	// leads: true <nil>
+	// still valid, so that the work can end in good order: true
+	// context canceled - leader: not the leader
+}
+
+// A lost term ends its context. Run campaigns again once the function has returned.
+func ExampleCandidate_Run_lost() {
+	masters, locker := start(quorum.WithLease(500 * time.Millisecond))
+	defer masters.Stop()
+	defer locker.Close()
+
+	candidate, err := leader.New(locker, "scheduler")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var tokens []uint64
+	err = candidate.Run(context.Background(), func(ctx context.Context, t *leader.Term) error {
+		tokens = append(tokens, t.Token())
+		if len(tokens) == 2 {
+			return nil // this ends Run: the term is held
+		}
+		if err := locker.ForceUnlock(ctx, "scheduler"); err != nil { // as an outage of the masters would
+			return err
+		}
+		<-ctx.Done()
+		fmt.Println("lost:", errors.Is(context.Cause(ctx), quorum.ErrLost))
+		return ctx.Err()
+	})
+	fmt.Println("led again, with a greater token:", tokens[1] > tokens[0], err)
+	// Output:
+	// lost: true
+	// led again, with a greater token: true <nil>
+}
+
+// Campaign is for a program with a loop of its own.
+func ExampleCandidate_Campaign() {
+	masters, locker := start()
+	defer masters.Stop()
+	defer locker.Close()
+	ctx := context.Background()
+
+	candidate, err := leader.New(locker, "scheduler")
+	if err != nil {
+		log.Fatal(err)
+	}
+	term, err := candidate.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	now, err := candidate.Leader(ctx)
+	fmt.Println("I lead:", now.ID == candidate.ID(), err)
+	fmt.Println("resigned:", term.Resign(ctx), context.Cause(term.Context()))
+	// Output:
+	// I lead: true <nil>
+	// resigned: <nil> released
+}
+
+// Observe tells who leads, and that nobody does.
+func ExampleCandidate_Observe() {
+	masters, locker := start()
+	defer masters.Stop()
+	defer locker.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	candidate, err := leader.New(locker, "scheduler", leader.WithObserveInterval(10*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	var term *leader.Term
+	for now, err := range candidate.Observe(ctx) {
+		switch {
+		case err != nil:
+			fmt.Println("it is not known who leads:", err)
+		case now.ID != "":
+			fmt.Println("the leader is this process:", now.ID == candidate.ID())
+			term.Resign(ctx)
+		case term == nil:
+			fmt.Println("nobody leads")
+			if term, err = candidate.Campaign(ctx); err != nil {
+				log.Fatal(err)
+			}
+		default:
+			fmt.Println("nobody leads any more")
+			stop()
+		}
+	}
+	// Output:
+	// nobody leads
+	// the leader is this process: true
+	// nobody leads any more
+}
+
+// elector is the interface Elector of github.com/go-co-op/gocron/v2: see gocron.WithDistributedElector.
+type elector interface {
+	IsLeader(context.Context) error // nil: this instance runs the job
+}
+
+// A scheduler that runs in every instance asks its elector before each job. The candidate leads in
+// the background.
+func ExampleCandidate_IsLeader() {
+	masters, locker := start()
+	defer masters.Stop()
+	defer locker.Close()
+	ctx, stop := context.WithCancel(context.Background())
+
+	candidate, err := leader.New(locker, "scheduler")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var asked elector = candidate
+	fmt.Println("before:", asked.IsLeader(ctx))
+	leads, ended := make(chan struct{}), make(chan error)
+	go func() {
+		ended <- candidate.Run(ctx, func(ctx context.Context, _ *leader.Term) error {
+			close(leads)
+			<-ctx.Done() // it leads for as long as it can
+			return ctx.Err()
+		})
+	}()
+	<-leads
+	fmt.Println("while it leads:", asked.IsLeader(ctx))
+	stop()
+	fmt.Println("after:", <-ended, "-", asked.IsLeader(ctx))
+	// Output:
+	// before: leader: not the leader
+	// while it leads: <nil>
+	// after: context canceled - leader: not the leader
+}

@@ -1,0 +1,168 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/leader"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	election = "scheduler"
+	lease    = 3 * time.Second
+)
+
+// cluster is three masters in memory and the processes that use them, in a synctest bubble: only
+// waiting takes time there.
+type cluster struct {
+	*testing.T
+	masters []*fakeredis.Master
+}
+
+// process is a locker with connections and a clock of its own.
+type process struct {
+	*quorum.Locker
+	cut   atomic.Bool // while set, nothing that it sends arrives
+	sent  atomic.Int64
+	nodes []*node.Node
+}
+
+// processConn is a process's end of a connection to a master.
+type processConn struct {
+	net.Conn
+	process *process
+}
+
+func (c processConn) Write(p []byte) (int, error) {
+	if c.process.cut.Load() {
+		return len(p), nil
+	}
+	c.process.sent.Add(1)
+	return c.Conn.Write(p)
+}
+
+// inCluster runs a test in a bubble, with a new cluster.
+func inCluster(t *testing.T, test func(c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(newCluster(t))
+	})
+}
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{T: t}
+	for i := range 3 {
+		c.masters = append(c.masters, fakeredis.New(time.Now, uint64(i+1)))
+	}
+	t.Cleanup(func() {
+		for _, m := range c.masters {
+			m.Stop()
+		}
+	})
+	return c
+}
+
+// process starts a process. Its nodes wait in no quarantine, unless opts say otherwise.
+func (c *cluster) process(opts ...node.Option) *process {
+	c.Helper()
+	p := &process{}
+	for i, m := range c.masters {
+		pool := &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
+			ours, theirs := net.Pipe()
+			go m.Serve(theirs)
+			return redis.NewConn(processConn{ours, p}, 5*time.Second, 5*time.Second), nil
+		}}
+		usual := []node.Option{node.WithName(fmt.Sprint("master ", i)), node.WithTimeout(500 * time.Millisecond)}
+		if opts == nil {
+			usual = append(usual, node.WithoutQuarantine())
+		}
+		n, err := node.New(pool, append(usual, opts...)...)
+		c.must(err)
+		c.Cleanup(func() { n.Close(); pool.Close() })
+		p.nodes = append(p.nodes, n)
+	}
+	ticking := clock.NewFake()
+	ticking.SetRate(1)
+	l, err := quorum.New(p.nodes, quorum.Majority, quorum.WithClock(ticking), quorum.WithRand(rand.NewPCG(1, 2)),
+		quorum.WithLease(lease))
+	c.must(err)
+	c.Cleanup(func() {
+		l.Close()
+		ticking.SetRate(0)
+	})
+	p.Locker = l
+	synctest.Wait()
+	return p
+}
+
+func (c *cluster) candidate(l *quorum.Locker, opts ...leader.Option) *leader.Candidate {
+	c.Helper()
+	made, err := leader.New(l, election, opts...)
+	c.must(err)
+	return made
+}
+
+// campaign campaigns within two leases.
+func (c *cluster) campaign(by *leader.Candidate) *leader.Term {
+	c.Helper()
+	ctx, cancel := context.WithCancel(c.Context())
+	late := time.AfterFunc(2*lease, cancel)
+	t, err := by.Campaign(ctx)
+	if err != nil {
+		cancel()
+		c.Fatalf("no leader within two leases: %v", err)
+	}
+	late.Stop()
+	c.Cleanup(cancel)
+	return t
+}
+
+// resign resigns, and lets the release reach all masters.
+func (c *cluster) resign(t *leader.Term) {
+	c.Helper()
+	c.must(t.Resign(context.Background()))
+	synctest.Wait()
+}
+
+// wantLeader fails the test unless the masters say that the candidate with that ID leads; "" is nobody.
+func (c *cluster) wantLeader(asked *leader.Candidate, id string) {
+	c.Helper()
+	switch got, err := asked.Leader(c.Context()); {
+	case err != nil:
+		c.Error(err)
+	case got.ID != id:
+		c.Errorf("%q leads, want %q", got.ID, id)
+	}
+}
+
+// wantErr fails the test unless err wraps all the targets.
+func (c *cluster) wantErr(err error, targets ...error) {
+	c.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			c.Errorf("error %v: does not wrap %q", err, target)
+		}
+	}
+}
+
+func (c *cluster) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}

@@ -1,0 +1,102 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// Leader is what the masters say of who leads.
+type Leader struct {
+	ID string // the leader's Term.ID; empty when nobody leads
+}
+
+// Leader asks the masters who leads. A Leader without an ID says that nobody does. The answer tells
+// what the masters had during the call, and is for people, logs and routing: who must not act beside
+// the leader campaigns. A leader whose process died, or was cut off, is shown until its lease is
+// over. Masters that restarted without their data, and that no client has asked for a grant since,
+// say that nobody leads while a leader that they forgot may yet be valid, for at most one lease.
+//
+// The error wraps [quorum.ErrUnavailable] when too few masters answered to tell,
+// [quorum.ErrQuarantined] when those that may have forgotten a leader could make the difference,
+// [quorum.ErrClosed], and the context's error.
+func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
+	state, err := c.locker.Inspect(ctx, c.name)
+	if err != nil {
+		return Leader{}, fmt.Errorf("leader: %w", err)
+	}
+	if state.Owner != "" {
+		return Leader{ID: state.Owner}, nil
+	}
+	if err := undecided(state); err != nil {
+		return Leader{}, fmt.Errorf("leader: who leads %q is not known: %w", c.name, err)
+	}
+	return Leader{}, nil
+}
+
+// undecided returns why an owner that no quorum shows may lead all the same, or nil. An owner leads
+// by more than half of the nodes at least, whatever the quorum rule.
+func undecided(s quorum.State) error {
+	votes := map[string]int{}
+	most, silent := 0, 0
+	var causes []error
+	for _, n := range s.Nodes {
+		switch {
+		case n.Err != nil:
+			silent++
+			causes = append(causes, fmt.Errorf("%w: %w", quorum.ErrUnavailable, n.Err))
+		case n.Owner != "":
+			votes[n.Owner]++
+			most = max(most, votes[n.Owner])
+		case n.Quarantine > 0:
+			silent++
+			causes = append(causes, fmt.Errorf("%w: %s", quorum.ErrQuarantined, n.Node))
+		}
+	}
+	if 2*(most+silent) <= len(s.Nodes) {
+		return nil
+	}
+	return errors.Join(causes...) // nil when all nodes have told
+}
+
+// Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each
+// change of it. A pair without an error tells the leader, or that nobody leads; one with an error,
+// that it is not known who leads, once until it is known again. Observe looks at the masters at an
+// interval (see [WithObserveInterval]), so a shorter term may go unseen, as may one during the
+// loop's body; the next pair tells the latest.
+//
+// The iterator works in the caller's goroutine. It ends when ctx ends or the loop does, and, after
+// a pair whose error wraps [quorum.ErrClosed], when the locker was closed. It may be used again,
+// and by several goroutines, each with a sequence of its own.
+func (c *Candidate) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		next := time.NewTicker(c.observe)
+		defer next.Stop()
+		var last Leader
+		var unknown bool
+		for first := true; ; first = false {
+			now, err := c.Leader(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if first || now != last || (err != nil) != unknown {
+				if !yield(now, err) {
+					return
+				}
+			}
+			if errors.Is(err, quorum.ErrClosed) {
+				return
+			}
+			last, unknown = now, err != nil
+			select {
+			case <-next.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package leader
+
+import (
+	"context"
+	"errors"
+
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// Run campaigns, and calls lead with the term's context and the term while the candidate leads. It
+// resigns only when lead has returned, whatever lead returns, and also when lead panics or ends its
+// goroutine. So the next candidate of an orderly handover begins after the work of this one has
+// ended. lead must return when its context ends; the term stays valid ([Term.Valid]), and is renewed,
+// until then, unless it was lost.
+//
+// When the term was lost before lead returned, or the resignation finds that it was, Run campaigns
+// again: lead is called anew, with another term, after the last call has returned. What lead
+// returned for a lost term is dropped: lead reports such errors itself, if they matter.
+//
+// Else Run returns when lead has returned: the error of lead joined with that of [Term.Resign], and
+// with [quorum.ErrClosed] when the locker was closed meanwhile; nil if there is none. So a lead
+// that returns by itself ends Run, with nil too; one that leads for as long as it can waits for its
+// context to end. When ctx ends while the candidate campaigns, and when the locker is closed or
+// waiting is in vain, Run returns the error of [Candidate.Campaign].
+//
+// Calls of Run on one candidate, or on several, in one process or in many, never call lead for two
+// valid terms at one time. A lead that goes on after its term was lost does so beside the next
+// leader's: its context has ended, and resources refuse its token.
+func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
+	for {
+		t, err := c.Campaign(ctx)
+		if err != nil {
+			return err
+		}
+		worked, ended := t.during(ctx, lead)
+		if ctx.Err() != nil || !errors.Is(ended, quorum.ErrLost) {
+			return errors.Join(worked, ended)
+		}
+	}
+}
+
+// during calls lead, and resigns. ended says how the term ended, if not in good order: it wraps
+// ErrLost, ErrClosed, or why the masters did not confirm.
+func (t *Term) during(ctx context.Context, lead func(ctx context.Context, t *Term) error) (worked, ended error) {
+	defer func() {
+		closed := errors.Is(t.lock.Err(), quorum.ErrClosed) // the release may succeed all the same
+		ended = t.Resign(context.WithoutCancel(ctx))
+		if closed && ended == nil {
+			ended = quorum.ErrClosed
+		}
+	}()
+	return lead(t.Context(), t), nil
+}
