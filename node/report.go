@@ -32,9 +32,9 @@ type Report struct {
 func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 	m, quarantine := view.Marker(), time.Duration(0)
 	isClaimed := view.IsMarked() && m.Claimed
-	isMember := view.IsMarked() && m.Members.Len() > 0 && !m.Claimed
+	letsIn := !view.IsBlank() && !m.Claimed
 	r.MaxLease = view.MaxLease()
-	if isMember {
+	if letsIn {
 		quarantine, _ = view.Quarantine()
 		r.Member, r.Members, r.Generation, r.Next = m.Member, m.Members.Names(), m.Generation, m.Next.Names()
 	}
@@ -85,7 +85,7 @@ func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 	case isAdmitted:
 		hazard("admitted by an operator, and marked by no client since: unless one uses this server within %v, "+
 			"it will wait in quarantine for %v", word, o.maxLease)
-	case !isMember:
+	case !letsIn:
 		r.Quarantine = o.maxLease
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
 			"from the first use on it will wait in quarantine for %v", o.maxLease)
