@@ -40,16 +40,7 @@ func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 	}
 	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
 	r.EvictionPolicy, r.MaxMemory = f.policy, f.maxMemory
-	switch {
-	case save && f.aof:
-		r.Persistence = "rdb+aof"
-	case f.aof:
-		r.Persistence = "aof"
-	case save:
-		r.Persistence = "rdb"
-	default:
-		r.Persistence = "none"
-	}
+	r.Persistence = persistence(f, save)
 	hazard := func(format string, args ...any) { r.Hazards = append(r.Hazards, fmt.Sprintf(format, args...)) }
 
 	r.Refused = f.refuse()
@@ -94,5 +85,18 @@ func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 		if r.Quarantine > 0 {
 			hazard("in quarantine for another %v", r.Quarantine)
 		}
+	}
+}
+
+func persistence(f info, save bool) string {
+	switch {
+	case save && f.aof:
+		return "rdb+aof"
+	case f.aof:
+		return "aof"
+	case save:
+		return "rdb"
+	default:
+		return "none"
 	}
 }
