@@ -16,12 +16,15 @@ func (m *members) round(asked []question) *sight {
 	n := len(m.core.nodes)
 	s := &sight{views: make([]*membership.View, n), errs: make([]error, n), runIDs: make([]string, n)}
 	m.look(s, asked)
+	if s.list == nil { // no view can be compared with it
+		return s
+	}
 	claimed := false  // since the last look
 	for range 4 * n { // a bound for nodes whose markers change under us
 		marks := m.client(s).Plan(s.views)
 		claims := len(marks) > 0 && marks[0].Claims
 		switch {
-		case s.list == nil || len(marks) == 0 || m.core.isClosed() || !m.isRecent(s.looked):
+		case len(marks) == 0 || m.core.isClosed() || !m.isRecent(s.looked):
 			return s
 		case claimed && !claims:
 			m.look(s, asked)
