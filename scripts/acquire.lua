@@ -8,7 +8,7 @@
 --
 -- Replies with one of
 --   the token (an integer)                  granted
---   {'held', remaining ms or -1, waiting}   another owner is there; so many subscribe to the channel
+--   {'held', remaining ms or -1, waiting}   another owner; so many subscribe to the channel
 --   {'quarantined', remaining ms}
 --   {'marker', marker or '', ARGV[8]}       the marker does not let this client in
 --   {'released', 0}                         the owner has released already
