@@ -16,11 +16,11 @@ func (m *members) round(asked []question) *sight {
 	n := len(m.core.nodes)
 	s := &sight{views: make([]*membership.View, n), errs: make([]error, n), runIDs: make([]string, n)}
 	m.look(s, asked)
-	if s.list == nil { // no view can be compared with it
-		return s
-	}
 	claimed := false  // since the last look
 	for range 4 * n { // a bound for nodes whose markers change under us
+		if s.list == nil {
+			return s
+		}
 		marks := m.client(s).Plan(s.views)
 		claims := len(marks) > 0 && marks[0].Claims
 		switch {

@@ -89,7 +89,7 @@ func askWord(ctx context.Context, line commandLine, list *scripts.List, out io.W
 	table.Flush()
 	fmt.Fprint(out, "\n"+admitMeaning+"To give it: the same command with -yes.")
 	if !line.members {
-		fmt.Fprint(out, "   To do without: wait one max lease.")
+		fmt.Fprint(out, "   To do without: let all masters answer, and wait one max lease.")
 	}
 	fmt.Fprintln(out)
 }

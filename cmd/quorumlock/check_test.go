@@ -121,6 +121,9 @@ func TestMembersShowSaysNothingOfMastersThatDoNotAnswer(t *testing.T) {
 		t.Errorf("of a dead master: %q", printed)
 	}
 	printed, _ = command(t, exitFailed, "members", "show", dead, master.URL())
+	contains(t, printed, "No master that answers has a list.")
+	command(t, exitOK, "admit", "-yes", "-members", master.URL())
+	printed, _ = command(t, exitFailed, "members", "show", dead, master.URL())
 	contains(t, printed, "No change is under way on the masters that answered.")
 	printed, _ = command(t, exitOK, "members", "show", master.URL())
 	contains(t, printed, "No change is under way.\n")

@@ -74,9 +74,11 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) {
 		fmt.Fprintln(out, "The masters do not all have the same list. "+
 			"Where a commit was interrupted, members commit finishes it; "+
 			"a master that was removed keeps its last list.")
+	case len(lists) == 0:
+		fmt.Fprintln(out, "No master that answers has a list.")
 	case len(views) == len(m.names):
 		fmt.Fprintln(out, "No change is under way.")
-	case len(views) > 0:
+	default:
 		fmt.Fprintln(out, "No change is under way on the masters that answered.")
 	}
 }
