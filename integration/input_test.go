@@ -684,6 +684,34 @@ func TestCredentialsThatAreRefusedOverPools(t *testing.T) {
 	permanently(t, l, "WRONGPASS")
 }
 
+// A dead master behind a pool has no name, so the list is not known: the masters that carry one are not
+// compared with it, and a Lock waits.
+func TestADeadMasterOverAPoolWithoutAName(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	unlock(t, lock(t, open(t, f, redlock.Open), "bridge"))
+	must(t, f.Masters[2].Kill())
+	var unnamed []*node.Node
+	for _, m := range f.Masters {
+		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", m.Addr())
+		}}
+		t.Cleanup(func() { pool.Close() })
+		n, err := node.New(pool, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
+		must(t, err)
+		t.Cleanup(func() { must(t, n.Close()) })
+		unnamed = append(unnamed, n)
+	}
+	l, err := redlock.New(unnamed)
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	_, err = l.TryLock(t.Context(), "bridge")
+	want(t, err, quorum.ErrUnavailable, "the list of masters is not known")
+
+	must(t, f.Masters[2].Start())
+	unlock(t, lock(t, l, "bridge"))
+}
+
 func TestNoPasswordWhereOneIsNeeded(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)

@@ -55,8 +55,8 @@ const maxTries = 8
 // refuses a server that must not be a node, and one that clients know by another name. The error is
 // a [*Error].
 //
-// Admit changes no list of members. A blank master belongs to no list until a client marks it: it
-// does not wait in quarantine then, if that is within one max lease.
+// Admit changes no list of masters. A blank master has none until a client marks it: it does not
+// wait in quarantine then, if that is within one max lease.
 func (n *Node) Admit(ctx context.Context) error { return n.admit(ctx, nil) }
 
 // AdmitMembers is Admit, and makes the master let in clients with that list of masters, whichever

@@ -32,24 +32,15 @@ type Report struct {
 func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 	m, quarantine := view.Marker(), time.Duration(0)
 	isClaimed := view.IsMarked() && m.Claimed
-	isMember := view.IsMarked() && m.Members.Len() > 0 && !m.Claimed
+	letsIn := !view.IsBlank() && !m.Claimed
 	r.MaxLease = view.MaxLease()
-	if isMember {
+	if letsIn {
 		quarantine, _ = view.Quarantine()
 		r.Member, r.Members, r.Generation, r.Next = m.Member, m.Members.Names(), m.Generation, m.Next.Names()
 	}
 	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
 	r.EvictionPolicy, r.MaxMemory = f.policy, f.maxMemory
-	switch {
-	case save && f.aof:
-		r.Persistence = "rdb+aof"
-	case f.aof:
-		r.Persistence = "aof"
-	case save:
-		r.Persistence = "rdb"
-	default:
-		r.Persistence = "none"
-	}
+	r.Persistence = persistence(f, save)
 	hazard := func(format string, args ...any) { r.Hazards = append(r.Hazards, fmt.Sprintf(format, args...)) }
 
 	r.Refused = f.refuse()
@@ -85,7 +76,7 @@ func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 	case isAdmitted:
 		hazard("admitted by an operator, and marked by no client since: unless one uses this server within %v, "+
 			"it will wait in quarantine for %v", word, o.maxLease)
-	case !isMember:
+	case !letsIn:
 		r.Quarantine = o.maxLease
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
 			"from the first use on it will wait in quarantine for %v", o.maxLease)
@@ -94,5 +85,18 @@ func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 		if r.Quarantine > 0 {
 			hazard("in quarantine for another %v", r.Quarantine)
 		}
+	}
+}
+
+func persistence(f info, save bool) string {
+	switch {
+	case save && f.aof:
+		return "rdb+aof"
+	case f.aof:
+		return "aof"
+	case save:
+		return "rdb"
+	default:
+		return "none"
 	}
 }

@@ -13,7 +13,7 @@ import (
 // may be marked, and one that says it is another member may be one process with it.
 func (m *members) refusal(i int, r *scripts.Refusal) error {
 	view, list := membership.ReadRefusal(*r), m.list.Load()
-	if view.Standing(list) != membership.Refuses || view.IsMember(list) {
+	if view.Standing(list) != membership.Refuses || view.IsAnotherMember(list) {
 		return nil
 	}
 	return m.core.nodeError(i, "acquire", view.Refusal(list))

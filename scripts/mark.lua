@@ -3,8 +3,8 @@
 -- KEYS  1 the marker
 -- ARGV  1 the marker that was read, '' for none, 2 admitted: 'at' or 'in' ms, 3 that number,
 --       4 the digest of the members and the generation, 5 the next change: 'at' or 'in' ms,
---       6 that number, 7 the lines of the members and of the next ones, 8 the last instant, in ms, at
---       which this may be written, 9 the process: run, max lease and name (scripts.ConnArgs)
+--       6 that number, 7 the lines of the members and of the next ones, 8 the last instant, in ms,
+--       at which this may be written, 9 the process: run, max lease and name (scripts.ConnArgs)
 --
 -- Replies with {1, the marker written, now in ms}, or with {0, the marker that is there or '', now
 -- in ms}. A mark that arrives late is not written: what its client knew of other masters may not

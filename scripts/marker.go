@@ -87,7 +87,8 @@ func (m Marker) lines() (first, last string) {
 		fmt.Sprintf("%s\n%s%s %s", m.Members.text, sign, m.Next.digest, m.Next.text)
 }
 
-// Quarantine returns how long the node grants nothing new, at that instant of its clock; 0 for none.
+// Quarantine returns how long the node grants nothing new, at that instant of its clock; 0 for
+// none.
 func (m Marker) Quarantine(now time.Duration) time.Duration { return max(m.Admitted-now, 0) }
 
 // String returns the marker as the node keeps it.

@@ -15,12 +15,11 @@ const admitBelief = `no lease can be alive that one of these masters granted, or
 clients' lists: for one max lease no client has held, or asked for, a lock there.`
 
 // membersBelief is what the operator says with -members.
-const membersBelief = `And: these are all masters of every client's list, and no client with another list locks any more, or can hold a lock
-that one of them granted.`
+const membersBelief = `And: these are all masters of every client's list, and no client with another list
+locks any more, or can hold a lock that one of them granted.`
 
-const admitMeaning = `They grant new locks at once. Where your word is wrong, two holders are possible. An empty spare in a dead master's
-place holds no lock, but the dead master's locks may still be held.
-To give it: quorumlock admit -yes URL...   To do without: let all masters answer, and wait one max lease.
+const admitMeaning = `The masters then grant new locks at once. Where your word is wrong, two holders are possible.
+An empty spare in a dead master's place holds no lock, but the dead master's locks may still be held.
 `
 
 // admission is the result for one node.
@@ -42,25 +41,10 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		names[i] = n.Name()
 	}
 	list := scripts.NewList(names...)
-	belief := admitBelief
-	if line.members {
-		belief += "\n" + membersBelief
-	}
 	if !line.yes {
-		fmt.Fprintf(stderr, "quorumlock: admit is your word that %s\n", belief)
-		if line.members {
-			fmt.Fprintf(stderr, "The masters would let in clients with the list %s only.\n", list)
-		}
-		fmt.Fprintln(stderr)
-		table := tabwriter.NewWriter(stderr, 0, 0, 2, ' ', 0)
-		for i, f := range each(ctx, line.nodes, checkOne) {
-			fmt.Fprintf(table, "%s\t%s\n", names[i], nowIs(f))
-		}
-		table.Flush()
-		fmt.Fprint(stderr, "\n"+admitMeaning)
+		askWord(ctx, line, list, stderr)
 		return exitUsage
 	}
-
 	done := each(ctx, line.nodes, func(ctx context.Context, n *node.Node) admission {
 		a := admission{name: n.Name()}
 		if a.before, a.err = n.Check(ctx); a.err != nil {
@@ -73,16 +57,55 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return a
 	})
-	code = exitOK
-	admitted, unlisted := false, false
-	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	for i, a := range done {
+	allAdmitted := printAdmissions(done, line, list, stdout)
+	switch {
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case !allAdmitted:
+		return exitFailed
+	}
+	return exitOK
+}
+
+// belief returns the operator's word.
+func (line commandLine) belief() string {
+	if line.members {
+		return admitBelief + "\n" + membersBelief
+	}
+	return admitBelief
+}
+
+// askWord prints the word that admit needs, and what each master says now.
+func askWord(ctx context.Context, line commandLine, list *scripts.List, out io.Writer) {
+	fmt.Fprintf(out, "quorumlock: admit is your word that %s\n", line.belief())
+	if line.members {
+		fmt.Fprintf(out, "The masters would let in clients with the list %s only.\n", list)
+	}
+	fmt.Fprintln(out)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range each(ctx, line.nodes, checkOne) {
+		fmt.Fprintf(table, "%s\t%s\n", f.name, nowIs(f))
+	}
+	table.Flush()
+	fmt.Fprint(out, "\n"+admitMeaning+"To give it: the same command with -yes.")
+	if !line.members {
+		fmt.Fprint(out, "   To do without: let all masters answer, and wait one max lease.")
+	}
+	fmt.Fprintln(out)
+}
+
+// printAdmissions prints the result for each master, and the word that was given. It returns false
+// when one was not admitted.
+func printAdmissions(done []admission, line commandLine, list *scripts.List, out io.Writer) bool {
+	admitted, unlisted := 0, false
+	maxLease := line.nodes[0].MaxLease()
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, a := range done {
 		if a.err != nil {
-			code = exitFailed
 			fmt.Fprintf(table, "%s\tNOT ADMITTED\t%s\n", a.name, reason(a.err))
 			continue
 		}
-		admitted = true
+		admitted++
 		what := "was not in quarantine"
 		if a.before.Quarantine > 0 {
 			what = fmt.Sprintf("quarantine ended, %s before its time", left(a.before.Quarantine))
@@ -94,20 +117,17 @@ func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		case len(a.before.Members) == 0:
 			whom, unlisted = "has no list of masters yet", true
 		}
-		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", a.name, what, line.nodes[i].MaxLease(), whom)
+		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", a.name, what, maxLease, whom)
 	}
 	table.Flush()
 	if unlisted {
-		fmt.Fprintf(stdout, "\nA master without a list gets that of its first client, and waits in quarantine then unless that is within %v.\n",
-			line.nodes[0].MaxLease())
+		fmt.Fprintf(out, "\nA master without a list gets that of its first client, "+
+			"and waits in quarantine then unless that is within %v.\n", maxLease)
 	}
-	if admitted {
-		fmt.Fprintf(stdout, "\nOn your word that %s\n", belief)
+	if admitted > 0 {
+		fmt.Fprintf(out, "\nOn your word that %s\n", line.belief())
 	}
-	if ctx.Err() != nil {
-		return exitInterrupted
-	}
-	return code
+	return admitted == len(done)
 }
 
 // nowIs says what a master is before it is admitted.
@@ -119,7 +139,8 @@ func nowIs(f finding) string {
 	case len(r.Members) == 0:
 		return "has no list of masters: it is new, or has forgotten"
 	case r.Quarantine > 0:
-		return fmt.Sprintf("lets in clients with %s; in quarantine for another %s", scripts.NewList(r.Members...), left(r.Quarantine))
+		return fmt.Sprintf("lets in clients with %s; in quarantine for another %s",
+			scripts.NewList(r.Members...), left(r.Quarantine))
 	default:
 		return fmt.Sprintf("lets in clients with %s; not in quarantine", scripts.NewList(r.Members...))
 	}

@@ -129,8 +129,8 @@ func printFindings(out io.Writer, found []finding) {
 	}
 }
 
-// printMembers prints whose clients the masters let in. It returns true when these differ, by more than a
-// change that is under way.
+// printMembers prints whose clients the masters let in. It returns true when these differ, by more
+// than a change that is under way.
 func printMembers(out io.Writer, found []finding) (mixed bool) {
 	by := map[string][]string{}
 	under := false

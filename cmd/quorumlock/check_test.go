@@ -61,10 +61,13 @@ func TestAdmitPrintsTheOperatorsWord(t *testing.T) {
 clients' lists: for one max lease no client has held, or asked for, a lock there.`
 
 	printed, explained := command(t, exitUsage, "admit", fleet.URLs()[0])
-	contains(t, explained, "quorumlock: admit is your word that "+belief+"\n", "two holders", "An empty spare", "quorumlock admit -yes URL...", "wait one max lease")
+	contains(t, explained, "quorumlock: admit is your word that "+belief+"\n", "two holders", "An empty spare",
+		"To give it: the same command with -yes", "wait one max lease")
 	if printed != "" || do(t, fleet.Masters[0], "DBSIZE") != int64(0) {
 		t.Errorf("admit without -yes: printed %q, %v keys", printed, do(t, fleet.Masters[0], "DBSIZE"))
 	}
+	_, explained = command(t, exitUsage, "admit", "-members", fleet.URLs()[0])
+	contains(t, explained, "the list {"+fleet.Masters[0].Addr()+"} only", "To give it: the same command with -yes.\n")
 	printed, _ = command(t, exitOK, "admit", "-yes", fleet.URLs()[0])
 	contains(t, printed, "\nOn your word that "+belief+"\n")
 	printed, _ = command(t, exitFailed, "admit", "-yes", "redis://127.0.0.1:1")
@@ -107,6 +110,23 @@ func TestCheckFindsUnfitMasters(t *testing.T) {
 	contains(t, lineOf(t, printed, replica.Addr()), "NOT ADMITTED")
 	contains(t, lineOf(t, printed, gone.Addr()), "NOT ADMITTED")
 	contains(t, lineOf(t, printed, well.Addr()), " admitted ")
+}
+
+func TestMembersShowSaysNothingOfMastersThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	master := startReal(t, 1).Masters[0]
+	const dead = "redis://127.0.0.1:1"
+	printed, _ := command(t, exitFailed, "members", "show", dead)
+	if contains(t, printed, "does not answer"); strings.Contains(printed, "No change") {
+		t.Errorf("of a dead master: %q", printed)
+	}
+	printed, _ = command(t, exitFailed, "members", "show", dead, master.URL())
+	contains(t, printed, "No master that answers has a list.")
+	command(t, exitOK, "admit", "-yes", "-members", master.URL())
+	printed, _ = command(t, exitFailed, "members", "show", dead, master.URL())
+	contains(t, printed, "No change is under way on the masters that answered.")
+	printed, _ = command(t, exitOK, "members", "show", master.URL())
+	contains(t, printed, "No change is under way.\n")
 }
 
 func TestPasswordsAreNotPrinted(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
@@ -15,7 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// maxRounds bounds how often a step is tried while the masters change under it.
+// maxRounds bounds how often a command is tried while the masters change under it.
 const maxRounds = 20
 
 // masters are the nodes that a members command was given, by name.
@@ -32,8 +31,8 @@ func members(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || !slices.Contains([]string{"show", "add", "remove", "commit", "abort"}, args[0]) {
 		return misused(stderr, "members needs one of show, add, remove, commit, abort")
 	}
-	step, args := args[0], args[1:]
-	line, code, ok := parse("members "+step, args, stdout, stderr)
+	command, args := args[0], args[1:]
+	line, code, ok := parse("members "+command, args, stdout, stderr)
 	if !ok {
 		return code
 	}
@@ -48,7 +47,7 @@ func members(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 
 	var err error
-	switch given := scripts.NewList(all.names...); step {
+	switch given := scripts.NewList(all.names...); command {
 	case "show":
 		err = all.show(ctx, stdout)
 	case "add":
@@ -107,14 +106,14 @@ func call(ctx context.Context, n *node.Node, script scripts.Call) answer {
 }
 
 // write writes marks, all at once.
-func (m masters) write(ctx context.Context, steps map[string]scripts.Call) error {
-	names := slices.Sorted(maps.Keys(steps))
+func (m masters) write(ctx context.Context, marks map[string]scripts.Call) error {
+	names := slices.Sorted(maps.Keys(marks))
 	nodes := make([]*node.Node, len(names))
 	for i, name := range names {
 		nodes[i] = m.nodes[name]
 	}
 	for i, r := range each(ctx, nodes, func(ctx context.Context, n *node.Node) answer {
-		return call(ctx, n, steps[n.Name()])
+		return call(ctx, n, marks[n.Name()])
 	}) {
 		if r.err != nil {
 			return fmt.Errorf("%s: %s (the same command goes on where it stopped)", names[i], reason(r.err))
@@ -123,13 +122,13 @@ func (m masters) write(ctx context.Context, steps map[string]scripts.Call) error
 	return nil
 }
 
-// explain adds to a refusal why a master did not answer. Another max lease is the whole reason: such
-// a master is not dead.
+// explain adds to a refusal why a master did not answer. Another max lease is the whole reason:
+// such a master is not dead.
 func explain(err error, errs map[string]error) error {
 	names := slices.Sorted(maps.Keys(errs))
 	for _, name := range names {
 		if errors.Is(errs[name], node.ErrMaxLease) {
-			return fmt.Errorf("%s: %w: give the deployment's with -max-lease", name, errs[name])
+			return fmt.Errorf("%s: %s: give the deployment's with -max-lease", name, reason(errs[name]))
 		}
 	}
 	for _, name := range names {
@@ -147,7 +146,7 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, out io.Wr
 	told := false
 	for range maxRounds {
 		views, errs := m.look(ctx)
-		steps, wait, err := change.Announce(views)
+		marks, wait, err := change.Announce(views)
 		switch {
 		case err != nil:
 			return explain(err, errs)
@@ -160,13 +159,13 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, out io.Wr
 			if !sleep(ctx, wait) {
 				return ctx.Err()
 			}
-		case len(steps) == 0:
+		case len(marks) == 0:
 			fmt.Fprintf(out, "Announced: clients with %s are let in beside those with %s.\n"+
 				"Now deploy all clients with %s, then: quorumlock members commit with that list.\n"+
 				"To go back: quorumlock members abort.\n", to, from, to)
 			return nil
 		default:
-			if err := m.write(ctx, steps); err != nil {
+			if err := m.write(ctx, marks); err != nil {
 				return err
 			}
 		}
@@ -174,7 +173,7 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, out io.Wr
 	return errChanging
 }
 
-var errChanging = fmt.Errorf("the masters change meanwhile: is another members command running?")
+var errChanging = errors.New("the masters change meanwhile: is another members command running?")
 
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -191,17 +190,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (m masters) commit(ctx context.Context, to *scripts.List, out io.Writer) error {
 	for range maxRounds {
 		views, errs := m.look(ctx)
-		steps, err := membership.Commit(to, views)
+		marks, err := membership.Commit(to, views)
 		switch {
 		case err != nil:
 			return explain(err, errs)
-		case len(steps) == 0:
+		case len(marks) == 0:
 			maxLease := m.nodes[m.names[0]].MaxLease()
 			fmt.Fprintf(out, "The members are %s. Clients with another list are refused from now on.\n"+
 				"The next change of members is refused for one max lease, %v.\n", to, maxLease)
 			return nil
 		}
-		if err := m.write(ctx, steps); err != nil {
+		if err := m.write(ctx, marks); err != nil {
 			return err
 		}
 	}
@@ -212,86 +211,20 @@ func (m masters) commit(ctx context.Context, to *scripts.List, out io.Writer) er
 func (m masters) abort(ctx context.Context, out io.Writer) error {
 	for range maxRounds {
 		views, errs := m.look(ctx)
-		steps, err := membership.Abort(views)
+		marks, err := membership.Abort(views)
 		switch {
 		case err != nil:
 			return explain(err, errs)
-		case len(steps) == 0 && len(errs) > 0:
-			return explain(fmt.Errorf("not all masters answered: on those that did, no change is under way"), errs)
-		case len(steps) == 0:
-			fmt.Fprintln(out, "No change is under way on these masters. Clients with a list that was announced are refused from now on.")
+		case len(marks) == 0 && len(errs) > 0:
+			return explain(errors.New("not all masters answered: on those that did, no change is under way"), errs)
+		case len(marks) == 0:
+			fmt.Fprintln(out, "No change is under way on these masters. "+
+				"Clients with a list that was announced are refused from now on.")
 			return nil
 		}
-		if err := m.write(ctx, steps); err != nil {
+		if err := m.write(ctx, marks); err != nil {
 			return err
 		}
 	}
 	return errChanging
-}
-
-// show prints the list that each master has, and where a change stands.
-func (m masters) show(ctx context.Context, out io.Writer) error {
-	views, errs := m.look(ctx)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "MASTER\tGENERATION\tMEMBERS\tNEXT\tQUARANTINE\tNEXT CHANGE")
-	lists := map[string]bool{}
-	under, differs := "", false
-	for _, name := range m.names {
-		v := views[name]
-		if v == nil {
-			fmt.Fprintf(table, "%s\t-\tdoes not answer\t\t\t\n", name)
-			continue
-		}
-		marker := v.Marker()
-		waiting, _ := v.Quarantine()
-		switch {
-		case !v.IsMarked() || marker.Members.Len() == 0:
-			fmt.Fprintf(table, "%s\t-\tblank\t\t\t\n", name)
-			continue
-		case marker.Claimed:
-			fmt.Fprintf(table, "%s\t%d\tbeing marked for %s\t%s\t\t\n", name, marker.Generation, marker.Members, next(marker.Next))
-			continue
-		}
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", name, marker.Generation, marker.Members, next(marker.Next),
-			left(waiting), until(marker.Change-v.Now))
-		lists[fmt.Sprint(marker.Generation, marker.Members, marker.Next)] = true
-		if marker.Next.Len() > 0 {
-			under = marker.Next.String()
-		}
-		if marker.Member != name {
-			differs = true
-			defer fmt.Fprintf(out, "%s is the member %s by its own word: give it that name (?name=... in the URL).\n", name, marker.Member)
-		}
-	}
-	table.Flush()
-	fmt.Fprintln(out)
-	switch {
-	case differs:
-	case under != "":
-		fmt.Fprintf(out, "A change to %s is under way. Next: members commit with that list, when all clients have it; or members abort.\n", under)
-	case len(lists) > 1:
-		fmt.Fprintln(out, "The masters do not all have the same list. Where a commit was interrupted, members commit finishes it.")
-	case len(lists) == 0:
-		fmt.Fprintln(out, "No master that answers has a list.")
-	default:
-		fmt.Fprintln(out, "No change is under way.")
-	}
-	if len(errs) > 0 {
-		return explain(fmt.Errorf("not all masters answered"), errs)
-	}
-	return nil
-}
-
-func next(list *scripts.List) string {
-	if list.Len() == 0 {
-		return "none"
-	}
-	return list.String()
-}
-
-func until(left time.Duration) string {
-	if left <= 0 {
-		return "now"
-	}
-	return fmt.Sprintf("in %.1fs", left.Seconds())
 }

@@ -7,8 +7,9 @@
 // compares it with the client's, and this package keeps two lists whose quorums do not meet from
 // both being carried by a quorum of their nodes:
 //
-//   - A blank node (new, restarted or flushed) is marked only by a client of a list that has a quorum
-//     already, or when all nodes of the list have answered and none carries another ([Client.Plan]).
+//   - A blank node (new, restarted or flushed) is marked only by a client of a list that has a
+//     quorum already, or when all nodes of the list have answered and none carries another
+//     ([Client.Plan]).
 //   - The list changes by one member at a time ([Change]): majorities of two such lists meet.
 //
 // The model of package quorum/model/membership searches the protocol, and each of its rules left

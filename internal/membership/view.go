@@ -63,8 +63,9 @@ func (v *View) update(text string) {
 // nothing since.
 func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
 
-// IsBlank reports whether the node lets in nobody, and no client has claimed it: it is not marked, or
-// its marker has no members, because an operator has admitted it and no client has marked it since.
+// IsBlank reports whether the node lets in nobody, and no client has claimed it: it is not marked,
+// or its marker has no members, because an operator has admitted it and no client has marked it
+// since.
 func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() == 0 }
 
 // MaxLease returns the max lease of the deployment by the node's marker, whichever process it
@@ -167,9 +168,9 @@ func (v *View) Standing(list *scripts.List) Standing {
 	}
 }
 
-// IsMember reports whether the node says that it is another member of the list than the client
-// takes it for.
-func (v *View) IsMember(list *scripts.List) bool {
+// IsAnotherMember reports whether the node says that it is another member of the list than the
+// client takes it for.
+func (v *View) IsAnotherMember(list *scripts.List) bool {
 	return v.marker.Member != v.Process.Member && list.Has(v.marker.Member)
 }
 

@@ -45,7 +45,7 @@
 //
 // # What is bounded
 //
-// Two clients of the lock, up to three lists, five nodes, up to three restarts or flushes, leases of
-// one or two ticks. All leases, quarantines and waits are equal. Time and renewals are not bounded:
-// the states repeat, and each search completes. Each logs its bounds. Drift is zero.
+// Two clients of the lock, up to three lists, five nodes, up to three restarts or flushes, leases
+// of one or two ticks. All leases, quarantines and waits are equal. Time and renewals are not
+// bounded: the states repeat, and each search completes. Each logs its bounds. Drift is zero.
 package membership
