@@ -21,7 +21,7 @@ const noRefusal = "no-refusal"
 
 const (
 	operatorTimeout = time.Second            // of the command
-	markDelay       = 200 * time.Millisecond // of the operator's requests to master 2
+	markDelay       = 100 * time.Millisecond // of the operator's requests to master 2
 )
 
 // operator changes the members by the command. It is killed at each step, and then repeats it. Lists
@@ -86,7 +86,6 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) error {
 	if err := o.way.delay(1, requests, markDelay, 0); err != nil {
 		return err
 	}
-	defer o.way.heal(1)
 	first, second := o.marker(0), o.marker(1)
 	if err := cmd.Start(); err != nil {
 		return err
@@ -105,16 +104,17 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) error {
 	}
 	_ = cmd.Process.Kill() // it may have ended
 	<-ended
+	o.way.replace(1, o.servers[1]) // this cuts the connections: what is on its way is lost
+	o.way.heal(1)
 	if o.marker(0) == first {
 		return nil
 	}
-	err := o.way.lose(1, requests)
 	o.happened("quorumlock members killed", "at %s", verb)
 	o.killed++
 	if o.marker(1) == second {
 		o.halfway++
 	}
-	return err
+	return nil
 }
 
 // marker is the text of a master's marker.
