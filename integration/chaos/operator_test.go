@@ -54,7 +54,8 @@ func (o *operator) commits(to []int, meanwhile func()) {
 	o.step(meanwhile, "commit", o.way.urls(to...)...)
 }
 
-// step makes a step. The controls have no operator: redsync's masters have no list.
+// step makes a step. The controls do without: redsync's masters have no list, and the harness
+// overwrites the markers of the others.
 func (o *operator) step(meanwhile func(), verb string, args ...string) {
 	o.t.Helper()
 	if !o.ours() {

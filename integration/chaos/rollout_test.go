@@ -27,7 +27,7 @@ type rollout struct {
 	*run
 	lists [][]int
 	wrong [][]int
-	dead  bool // the last master of the first list dies
+	dead  bool // the last master of the first list answers no more, until the last change is made
 
 	operator *operator
 	theirs   *paths // of the contenders that roll over
@@ -50,7 +50,7 @@ func replaceLive(r *run) {
 		wrong: [][]int{{0, n - 1, n}, placesTo(n + 1)[1:]}})
 }
 
-// replaceDead: the last master dies. It is removed, and then its successor is added.
+// replaceDead: the last master answers no more. It is removed, and then its successor is added.
 func replaceDead(r *run) {
 	n := r.n
 	r.rollOut(rollout{lists: [][]int{placesTo(n), placesTo(n - 1), append(placesTo(n-1), n)},
@@ -87,17 +87,17 @@ func (r *run) rollOut(o rollout) {
 		if r.kind == "redsync" {
 			break // it would hold: this control is about the first list beside the last
 		}
-		intruders = append(intruders, r.start(contender.Plan{URLs: r.urls(list...), Names: []string{name, heldName, staleName, freeName},
-			Rest: 20 * time.Millisecond, Patience: r.lease / 2}))
+		intruders = append(intruders, r.start(contender.Plan{URLs: r.urls(list...), Patience: r.lease / 2,
+			Names: []string{name, heldName, staleName, freeName}, Rest: 20 * time.Millisecond}))
 	}
 	if o.dead {
-		r.must(r.kill(r.n - 1))
+		r.must(r.pause(r.n - 1))
 	}
 	for k, to := range o.lists[1:] {
 		holder = o.change(o.lists[k], to, crowd, holder)
 	}
-	if o.dead { // it was not wiped, and has the first list
-		r.must(r.restart(r.n - 1))
+	if o.dead { // it still has the first list
+		r.must(r.unpause(r.n - 1))
 		r.let(r.lease)
 	}
 	next := r.gated(contender.Plan{URLs: r.urls(last...), Names: []string{staleName}})
@@ -114,7 +114,8 @@ func (r *run) rollOut(o rollout) {
 	o.judgeRefusals(contends, intruders)
 	if r.ours() {
 		r.expect(o.operator.halfway > 0, "a command is killed half-way")
-		r.note("`quorumlock members` was killed %d times, %d of them with only some of the masters marked", o.operator.killed, o.operator.halfway)
+		r.note("`quorumlock members` was killed %d times, %d of them with only some of the masters marked",
+			o.operator.killed, o.operator.halfway)
 	}
 }
 
@@ -175,9 +176,9 @@ func (o *rollout) change(from, to []int, crowd []*worker, holder *worker) (next 
 }
 
 // during plays a fault while something happens, unless one of the lists has no master to spare.
-// Without -chaos.full it plays two.
+// Without -chaos.full it plays one.
 func (o *rollout) during(act func(), lists ...[]int) {
-	spared := *full || o.faults < 2
+	spared := *full || o.faults < 1
 	for _, list := range lists {
 		alive := len(list)
 		if o.dead && slices.Contains(list, o.n-1) {
@@ -237,6 +238,6 @@ func (o *rollout) judgeRefusals(contends *worker, intruders []*worker) {
 	}
 	o.expect(held == 0, "clients with other lists never hold: they did %d times", held)
 	o.expect(refused > 0, "clients with other lists are told of it")
-	o.note("clients with wrong lists, and those with the first one after its end, were refused %d times for their list, and %d times because masters were away",
-		refused, unavailable)
+	o.note("clients with wrong lists, and with the first one after its end, were refused %d times for their list, "+
+		"and %d times because masters were away", refused, unavailable)
 }
