@@ -18,7 +18,7 @@ PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/inter
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos -e /containers)
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Every change has to pass these scenarios with faults; make chaos plays all of them.
-SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_holder|frozen|client_paused|random_walk
+SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_holder|frozen|client_paused|random_walk|a_live_master
 
 # GNU make 4 prints the output of each command in one piece.
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)

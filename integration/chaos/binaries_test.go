@@ -10,20 +10,26 @@ import (
 	"sync"
 )
 
-// binaries are the contenders' programs. Each is built on its first use.
+// command is the kind of the operator's program.
+const command = "quorumlock"
+
+// binaries are the programs of contenders and of the operator. Each is built on its first use.
 var binaries struct {
 	mu    sync.Mutex
 	dir   string
 	built map[string]error
 }
 
-// program builds the program for a kind of contender and returns its path. The program for redsync
+// program builds the program for a kind of contender, or the operator's, and returns its path. The program for redsync
 // is in bench, a module of its own: it cannot be built while that module's requirements are out of
 // reach.
 func program(kind string) (string, error) {
-	name, args := "own", []string{"build"}
-	if kind == "redsync" {
-		name, args = "redsync", []string{"build", "-C", "../../bench"}
+	name, source, args := "own", "../contender/own", []string{"build"}
+	switch kind {
+	case "redsync":
+		name, source, args = "redsync", "./contender", []string{"build", "-C", "../../bench"}
+	case command:
+		name, source = command, "github.com/quorumlock/quorumlock/cmd/quorumlock"
 	}
 	binaries.mu.Lock()
 	defer binaries.mu.Unlock()
@@ -40,10 +46,9 @@ func program(kind string) (string, error) {
 		if raceDetector {
 			args = append(args, "-race")
 		}
-		source := map[string]string{"own": "../contender/own", "redsync": "./contender"}[name]
 		out, failed := exec.Command("go", append(args, "-o", path, source)...).CombinedOutput()
 		if failed != nil {
-			err = fmt.Errorf("build the contender %s: %w: %s", name, failed, out)
+			err = fmt.Errorf("build the program %s: %w: %s", name, failed, out)
 		}
 		binaries.built[name] = err
 	}

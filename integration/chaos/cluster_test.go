@@ -80,14 +80,26 @@ func (c *cluster) admit(maxLease time.Duration) error {
 	return nil
 }
 
-// urls are those of the servers that are masters now. All clients know the master in a place by
-// one name: those with paths too, also after a replica was promoted.
-func (c *cluster) urls() []string {
+// urls are those of the servers in these places, or in all. All clients know the master in a place
+// by one name: those with paths too, also after a replica was promoted.
+func (c *cluster) urls(places ...int) []string {
 	var all []string
 	for i, s := range c.servers {
 		all = append(all, s.URL()+asMember(i))
 	}
-	return all
+	return pick(all, places)
+}
+
+// pick returns those in the places, or all where there are no places.
+func pick(all []string, places []int) []string {
+	if len(places) == 0 {
+		return all
+	}
+	var some []string
+	for _, i := range places {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 // memberName is the name of the master in a place, and asMember the query that gives it.

@@ -76,9 +76,17 @@ func rollingRestart(r *run) {
 	r.heldThroughout(holder)
 }
 
-// heldThroughout expects that the holder, a gated worker that has acquired, never lost its lock and
-// can write. Then it releases the lock.
+// heldThroughout expects that the holder never lost its lock, and that the lock is available after
+// its release.
 func (r *run) heldThroughout(holder *worker) {
+	r.writes(holder)
+	r.available(time.Now(), time.Second, "the release", r.workers[1:]...)
+	r.let(time.Second)
+}
+
+// writes expects that the holder, a gated worker that has acquired, never lost its lock and can
+// write. Then it releases the lock.
+func (r *run) writes(holder *worker) {
 	for _, p := range holder.all() {
 		r.expect(p.Did != contender.Lost, "the lock is held throughout: %s", p.Err)
 	}
@@ -87,8 +95,6 @@ func (r *run) heldThroughout(holder *worker) {
 	r.at(holder, contender.ToUnlock)
 	r.pass(holder, contender.Released, contender.Unreleased)
 	holder.order(contender.Stop)
-	r.available(time.Now(), time.Second, "the release", r.workers[1:]...)
-	r.let(time.Second)
 }
 
 // forgetWhileHeld: A holds on a bare majority, cut off from the other masters. B reaches all

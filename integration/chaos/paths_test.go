@@ -49,12 +49,13 @@ func newPaths(group string, servers []server) (*paths, error) {
 	return p, nil
 }
 
-func (p *paths) urls() []string {
+// urls are those of the masters in these places, or in all.
+func (p *paths) urls(places ...int) []string {
 	var all []string
 	for i, proxy := range p.proxies {
 		all = append(all, "redis://"+proxy.Listen+asMember(i))
 	}
-	return all
+	return pick(all, places)
 }
 
 // add puts a fault on the path to a master. Lost data stays lost: when the fault ends, the

@@ -37,6 +37,9 @@ type scenario struct {
 	disks [][]string                           // arguments of the masters, in turn; none for no disk
 	start func(args ...string) (server, error) // starts a master; nil for startServer
 	play  func(*run)
+
+	spares  int  // masters beside those that clients begin with, in the last places
+	founded bool // by its clients: no operator admits the masters
 }
 
 // run is one scenario under way.
@@ -76,7 +79,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	if s.start == nil {
 		s.start = startServer
 	}
-	if r.cluster, err = newCluster(n, s.start, s.disks, t.Logf); err != nil {
+	if r.cluster, err = newCluster(n+s.spares, s.start, s.disks, t.Logf); err != nil {
 		r.registers.close()
 		if errors.Is(err, errNoSteps) {
 			lab.report.note(err.Error())
@@ -110,8 +113,10 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 			os.RemoveAll(r.dir)
 		}
 	}()
-	if err := r.admit(r.lease); err != nil {
-		t.Fatal(err)
+	if !s.founded {
+		if err := r.admit(r.lease); err != nil {
+			t.Fatal(err)
+		}
 	}
 	r.play(s.play)
 	r.judge()

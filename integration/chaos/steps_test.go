@@ -74,6 +74,12 @@ func (r *run) at(w *worker, phase string) {
 func (r *run) pass(w *worker, done ...string) contender.Report {
 	r.t.Helper()
 	w.order(contender.Go)
+	return r.did(w, done...)
+}
+
+// did waits for what a gated contender does next, and returns its report.
+func (r *run) did(w *worker, done ...string) contender.Report {
+	r.t.Helper()
 	did, next, err := w.next(w.seen, soon, func(p contender.Report) bool { return slices.Contains(done, p.Did) })
 	w.seen = next
 	r.need(err == nil, "contender %d does one of %q: %v", w.plan.Client, done, err)

@@ -23,13 +23,14 @@ func main() {
 // open makes these kinds:
 //
 //   - library: the complete redlock.
+//   - no-refusal: the complete redlock too; its masters let in a list that they should refuse.
 //   - no-quarantine: redlock with trust in masters that forgot.
 //   - no-deadline: redlock with a holder that checks neither the lock's context nor Valid.
 //   - no-rollback: redlock that undoes no attempt after its caller gave up; see noRollback.
 func open(p contender.Plan) (contender.Locker, error) {
 	opts := []node.Option{node.WithTimeout(p.Timeout), node.WithMaxLease(p.MaxLease)}
 	switch p.Kind {
-	case "library":
+	case "library", "no-refusal":
 	case "no-quarantine":
 		opts = append(opts, node.WithoutQuarantine())
 	case "no-deadline":

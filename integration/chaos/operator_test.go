@@ -1,0 +1,157 @@
+//go:build unix
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// noRefusal is the kind of a control: the complete library, on masters that go on to let in their
+// first list. The harness overwrites their markers in place of the operator's commands. A marker has
+// room for two lists, so clients with wrong lists are refused as ever.
+const noRefusal = "no-refusal"
+
+const (
+	operatorTimeout = time.Second            // of the command
+	markDelay       = 100 * time.Millisecond // of the operator's requests to master 2
+)
+
+// operator changes the members by the command. It is killed at each step, and then repeats it. Lists
+// are places of masters, of which 1 and 2 are in all lists.
+type operator struct {
+	*run
+	first   []int
+	way     *paths
+	killed  int
+	halfway int // killed with a mark on master 1, and none on master 2
+}
+
+// announces announces a change. Between the kill and the repetition it calls meanwhile.
+func (o *operator) announces(from, to []int, meanwhile func()) {
+	o.t.Helper()
+	if len(to) > len(from) {
+		added := to[len(to)-1:]
+		o.step(meanwhile, "add", append(o.way.urls(added...), o.way.urls(from...)...)...)
+	} else {
+		removed := slices.IndexFunc(from, func(i int) bool { return !slices.Contains(to, i) })
+		o.step(meanwhile, "remove", append([]string{memberName(from[removed])}, o.way.urls(from...)...)...)
+	}
+	if o.kind == noRefusal {
+		o.must(o.overwrite(o.first, to))
+	}
+}
+
+func (o *operator) commits(to []int, meanwhile func()) {
+	o.t.Helper()
+	o.step(meanwhile, "commit", o.way.urls(to...)...)
+}
+
+// step makes a step. The controls do without: redsync's masters have no list, and the harness
+// overwrites the markers of the others.
+func (o *operator) step(meanwhile func(), verb string, args ...string) {
+	o.t.Helper()
+	if !o.ours() {
+		meanwhile()
+		return
+	}
+	path, err := program(command)
+	o.must(err)
+	flags := []string{"members", verb, "-max-lease", o.lease.String(), "-timeout", operatorTimeout.String()}
+	run := func() *exec.Cmd { return exec.Command(path, append(flags, args...)...) }
+	before, late := o.marker(0), time.Now().Add(soon)
+	for o.marker(0) == before { // refused: the last change is not one max lease ago
+		o.need(time.Now().Before(late), "members %s writes a mark in time", verb)
+		o.must(o.kills(run(), verb))
+	}
+	meanwhile()
+	for late := time.Now().Add(soon); ; time.Sleep(20 * time.Millisecond) {
+		said, err := run().CombinedOutput()
+		if err == nil {
+			return
+		}
+		o.need(time.Now().Before(late), "members %s goes on where it stopped: %v: %s", verb, err, said)
+	}
+}
+
+// kills runs the command until it has put a mark on master 1. The mark for master 2 is on its way
+// then, and gets lost.
+func (o *operator) kills(cmd *exec.Cmd, verb string) error {
+	if err := o.way.delay(1, requests, markDelay, 0); err != nil {
+		return err
+	}
+	first, second := o.marker(0), o.marker(1)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // killed, or refused
+	}()
+	for running := true; running && o.marker(0) == first; {
+		select {
+		case <-ended:
+			running = false
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	_ = cmd.Process.Kill() // it may have ended
+	<-ended
+	o.way.replace(1, o.servers[1]) // this cuts the connections: what is on its way is lost
+	o.way.heal(1)
+	if o.marker(0) == first {
+		return nil
+	}
+	o.happened("quorumlock members killed", "at %s", verb)
+	o.killed++
+	if o.marker(1) == second {
+		o.halfway++
+	}
+	return nil
+}
+
+// marker is the text of a master's marker.
+func (o *operator) marker(i int) string {
+	text, err := redis.String(o.servers[i].Do("GET", scripts.MarkerKey))
+	if err != nil && !errors.Is(err, redis.ErrNil) {
+		o.must(err)
+	}
+	return text
+}
+
+// overwrite writes the markers of masters that let in two lists.
+func (o *operator) overwrite(list, other []int) error {
+	for i, s := range o.servers {
+		if !slices.Contains(list, i) && !slices.Contains(other, i) {
+			continue
+		}
+		info, err := redis.String(s.Do("INFO", "server"))
+		if err != nil {
+			return err
+		}
+		_, id, _ := strings.Cut(info, "run_id:")
+		id, _, _ = strings.Cut(id, "\r\n")
+		m := scripts.Marker{Process: scripts.Process{Run: id, MaxLease: o.lease, Member: memberName(i)},
+			Generation: 1, Members: membersOf(list), Next: membersOf(other)}
+		if _, err := s.Do("SET", scripts.MarkerKey, m.String()); err != nil {
+			return fmt.Errorf("master %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func membersOf(places []int) *scripts.List {
+	var names []string
+	for _, i := range places {
+		names = append(names, memberName(i))
+	}
+	return scripts.NewList(names...)
+}
