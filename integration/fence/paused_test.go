@@ -1,0 +1,5 @@
+//go:build unix
+
+package fence_test
+
+func holderProcess() int { return 0 }
