@@ -145,7 +145,7 @@ func TestInterleavings(t *testing.T) {
 					if err := judge(acknowledged, balance, log); err != nil {
 						t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(trace, "\n"))
 					}
-					if len(log) == 0 || log[len(log)-1].token != holders {
+					if len(log) == 0 || log[len(log)-1].Token != holders {
 						t.Fatalf("seed %d: the last write is not that of the greatest token: %v", seed, log)
 					}
 					writes += len(log)

@@ -66,7 +66,7 @@ func (s *store) state(t *testing.T, account int) (int, []write) {
 	var log []write
 	for _, line := range lines {
 		var w write
-		_, err := fmt.Sscan(line, &w.token, &w.before, &w.after)
+		_, err := fmt.Sscan(line, &w.Token, &w.Before, &w.After)
 		must(t, err)
 		log = append(log, w)
 	}
@@ -135,18 +135,18 @@ func (s *redisSession) work(ctx context.Context, account int, token uint64, by o
 			return done, err
 		}
 		done = append(done, w)
-		balance = w.after
+		balance = w.After
 	}
 	return done, nil
 }
 
 func (s *redisSession) write(ctx context.Context, account int, w write, by order) error {
 	commands := []fence.Command{
-		{Name: "SET", Args: []any{balanceKey(account), w.after}},
-		{Name: "RPUSH", Args: []any{logKey(account), fmt.Sprint(w.token, w.before, w.after)}},
+		{Name: "SET", Args: []any{balanceKey(account), w.After}},
+		{Name: "RPUSH", Args: []any{logKey(account), fmt.Sprint(w.Token, w.Before, w.After)}},
 	}
 	if by != unguarded && by != stampOnlyRead {
-		_, err := fence.StampKey(ctx, s.conn, tokenKey(account), w.token, commands...)
+		_, err := fence.StampKey(ctx, s.conn, tokenKey(account), w.Token, commands...)
 		return err
 	}
 	s.step("write")

@@ -27,8 +27,8 @@ const opening = 100
 
 // write is a write that the resource has committed.
 type write struct {
-	token         uint64
-	before, after int
+	Token         uint64
+	Before, After int
 }
 
 // resource has accounts, and a log of the writes to each. The log is written in the same transaction
@@ -56,19 +56,19 @@ type session interface {
 // judge returns what is wrong with an account: a token that went back, or a write that is lost.
 func judge(acknowledged []write, balance int, log []write) error {
 	committed := map[write]bool{}
-	last := write{after: opening}
+	last := write{After: opening}
 	for i, w := range log {
 		committed[w] = true
 		switch {
-		case w.token < last.token:
-			return fmt.Errorf("write %d of token %d came after token %d: %v", i+1, w.token, last.token, log)
-		case w.before != last.after:
-			return fmt.Errorf("lost update: write %d replaces %d, its holder had read %d: %v", i+1, last.after, w.before, log)
+		case w.Token < last.Token:
+			return fmt.Errorf("write %d of token %d came after token %d: %v", i+1, w.Token, last.Token, log)
+		case w.Before != last.After:
+			return fmt.Errorf("lost update: write %d replaces %d, its holder had read %d: %v", i+1, last.After, w.Before, log)
 		}
 		last = w
 	}
-	if balance != last.after {
-		return fmt.Errorf("the balance is %d, the last write wrote %d: %v", balance, last.after, log)
+	if balance != last.After {
+		return fmt.Errorf("the balance is %d, the last write wrote %d: %v", balance, last.After, log)
 	}
 	for _, w := range acknowledged {
 		if !committed[w] {

@@ -118,7 +118,7 @@ func (d *database) state(t *testing.T, account int) (balance int, log []write) {
 	defer rows.Close()
 	for rows.Next() {
 		var w write
-		must(t, rows.Scan(&w.token, &w.before, &w.after))
+		must(t, rows.Scan(&w.Token, &w.Before, &w.After))
 		log = append(log, w)
 	}
 	must(t, rows.Err())
@@ -167,11 +167,11 @@ func (x *transaction) read(balance *int) error {
 
 func (x *transaction) write(w write) error {
 	x.step("write")
-	if _, err := x.tx.ExecContext(x.ctx, "UPDATE accounts SET balance = $1 WHERE id = $2", w.after, x.account); err != nil {
+	if _, err := x.tx.ExecContext(x.ctx, "UPDATE accounts SET balance = $1 WHERE id = $2", w.After, x.account); err != nil {
 		return err
 	}
 	_, err := x.tx.ExecContext(x.ctx, "INSERT INTO writes (account, token, old, new) VALUES ($1, $2, $3, $4)",
-		x.account, w.token, w.before, w.after)
+		x.account, w.Token, w.Before, w.After)
 	return err
 }
 
@@ -216,7 +216,7 @@ func (s *sqlSession) work(ctx context.Context, account int, token uint64, by ord
 			return done, err
 		}
 		done = append(done, w)
-		balance = w.after
+		balance = w.After
 	}
 	return done, nil
 }
