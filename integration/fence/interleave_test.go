@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +32,18 @@ type event struct {
 	done   []write
 	ended  bool
 	err    error
+}
+
+// receive returns false when no event comes until a statement counts as blocked.
+func receive(events <-chan event) (e event, ok bool) {
+	late := time.NewTimer(blocked)
+	defer late.Stop()
+	select {
+	case e = <-events:
+		return e, true
+	case <-late.C:
+		return e, false
+	}
 }
 
 // play runs holders over one account, one statement at a time, in an order drawn from the seed. It
@@ -56,47 +70,36 @@ func play(
 			events <- event{holder: i, done: done, ended: true, err: err}
 		}()
 	}
-	running := holders // they are on their way to the next event
+	running := holders // on their way to the next event
 	next := map[int]string{}
 	for ended := 0; ended < holders; {
-		wait := time.NewTimer(blocked)
-		for running > 0 && (len(next) == 0 || wait != nil) {
-			var late <-chan time.Time
-			if len(next) > 0 {
-				late = wait.C
+		// With a step to choose, a statement that waits for another transaction is left to wait.
+		for running > 0 {
+			e, ok := receive(events)
+			if !ok && len(next) == 0 {
+				continue
 			}
-			select {
-			case e := <-events:
-				running--
-				switch {
-				case !e.ended:
-					next[e.holder] = e.step
-					continue
-				case errors.Is(e.err, fence.ErrFenced):
-					refused++
-				case e.err != nil:
-					t.Fatalf("seed %d: holder %d: %v\n%s", seed, e.holder+1, e.err, strings.Join(trace, "\n"))
-				}
-				ended++
-				acknowledged = append(acknowledged, e.done...)
-				trace = append(trace, fmt.Sprintf("holder %d: ended: %v", e.holder+1, e.err))
-			case <-late:
-				wait.Stop()
-				wait = nil
-			}
-			if running == 0 {
+			if !ok {
 				break
 			}
+			running--
+			switch {
+			case !e.ended:
+				next[e.holder] = e.step
+				continue
+			case errors.Is(e.err, fence.ErrFenced):
+				refused++
+			case e.err != nil:
+				t.Fatalf("seed %d: holder %d: %v\n%s", seed, e.holder+1, e.err, strings.Join(trace, "\n"))
+			}
+			ended++
+			acknowledged = append(acknowledged, e.done...)
+			trace = append(trace, fmt.Sprintf("holder %d: ended: %v", e.holder+1, e.err))
 		}
 		if len(next) == 0 {
 			continue
 		}
-		var ready []int
-		for i := range holders {
-			if _, ok := next[i]; ok {
-				ready = append(ready, i)
-			}
-		}
+		ready := slices.Sorted(maps.Keys(next))
 		chosen := ready[rng.IntN(len(ready))]
 		trace = append(trace, fmt.Sprintf("holder %d: %s", chosen+1, next[chosen]))
 		delete(next, chosen)
@@ -127,7 +130,7 @@ func prepared(t *testing.T, r resource, account int) {
 // update or takes a token back.
 func TestInterleavings(t *testing.T) {
 	t.Parallel()
-	const seeds = 60
+	const seeds = 40
 	for name, fresh := range resources() {
 		orders := []order{stampFirst, oneStep}
 		if name == "Redis" {

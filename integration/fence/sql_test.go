@@ -226,6 +226,9 @@ func (s *sqlSession) transact(x *transaction, undo bool, statements func() error
 	for {
 		s.step("begin")
 		tx, err := s.db.BeginTx(x.ctx, nil)
+		if again(err) { // a new connection to SQLite waits for a commit
+			continue
+		}
 		if err != nil {
 			return err
 		}
