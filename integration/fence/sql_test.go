@@ -27,47 +27,54 @@ type database struct {
 
 // guards are the databases, each made afresh for each test.
 var guards = map[string]func(*testing.T) *database{
-	"PostgreSQL, lib/pq":          func(t *testing.T) *database { return onPostgres(t, "postgres", "read committed") },
-	"PostgreSQL, pgx":             func(t *testing.T) *database { return onPostgres(t, "pgx", "read committed") },
-	"PostgreSQL, repeatable read": func(t *testing.T) *database { return onPostgres(t, "postgres", "repeatable read") },
-	"PostgreSQL, serializable":    func(t *testing.T) *database { return onPostgres(t, "pgx", "serializable") },
-	"PostgreSQL, a column":        func(t *testing.T) *database { return onColumn(onPostgres(t, "pgx", "read committed")) },
-	"SQLite, write-ahead log":     func(t *testing.T) *database { return onSQLite(t, "wal") },
-	"SQLite, rollback journal":    func(t *testing.T) *database { return onSQLite(t, "delete") },
-	"SQLite, a column":            func(t *testing.T) *database { return onColumn(onSQLite(t, "wal")) },
-	"PostgreSQL, a column, repeatable": func(t *testing.T) *database {
-		return onColumn(onPostgres(t, "postgres", "repeatable read"))
-	},
+	"PostgreSQL, lib/pq":          onPostgres("postgres", "read committed"),
+	"PostgreSQL, pgx":             onPostgres("pgx", "read committed"),
+	"PostgreSQL, repeatable read": onPostgres("postgres", "repeatable read"),
+	"PostgreSQL, serializable":    onPostgres("pgx", "serializable"),
+	"SQLite, write-ahead log":     onSQLite("wal"),
+	"SQLite, rollback journal":    onSQLite("delete"),
+
+	"PostgreSQL, a column":                  onColumn(onPostgres("pgx", "read committed")),
+	"PostgreSQL, a column, repeatable read": onColumn(onPostgres("postgres", "repeatable read")),
+	"SQLite, a column":                      onColumn(onSQLite("wal")),
 }
 
 var schemas atomic.Int64
 
-func onPostgres(t *testing.T, driver, isolation string) *database {
-	t.Helper()
-	if server == nil {
-		t.Skipf("SKIPPED, needs PostgreSQL: %v", noPostgres)
+func onPostgres(driver, isolation string) func(*testing.T) *database {
+	return func(t *testing.T) *database {
+		t.Helper()
+		if server == nil {
+			t.Skipf("SKIPPED, needs PostgreSQL: %v", noPostgres)
+		}
+		schema := fmt.Sprintf("test%d", schemas.Add(1))
+		admin, err := sql.Open("postgres", server.dsn(""))
+		must(t, err)
+		defer admin.Close()
+		_, err = admin.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
+		must(t, err)
+		settings := fmt.Sprintf("search_path=%s default_transaction_isolation='%s'", schema, isolation)
+		return prepare(t, &database{driver: driver, dsn: server.dsn(settings)}, "bigserial")
 	}
-	schema := fmt.Sprintf("test%d", schemas.Add(1))
-	admin, err := sql.Open("postgres", server.dsn(""))
-	must(t, err)
-	defer admin.Close()
-	_, err = admin.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
-	must(t, err)
-	settings := fmt.Sprintf("search_path=%s default_transaction_isolation='%s'", schema, isolation)
-	return prepare(t, &database{driver: driver, dsn: server.dsn(settings)}, "bigserial")
 }
 
-// onSQLite opens a database without a busy timeout: a transaction that would wait fails, and is run
-// again.
-func onSQLite(t *testing.T, journal string) *database {
-	t.Helper()
-	dsn := fmt.Sprintf("file:%s?_pragma=journal_mode(%s)&_pragma=synchronous(off)", filepath.Join(t.TempDir(), "db"), journal)
-	return prepare(t, &database{driver: "sqlite", dsn: dsn}, "integer")
+// onSQLite is without a busy timeout: a transaction that would wait fails, and is run again.
+func onSQLite(journal string) func(*testing.T) *database {
+	return func(t *testing.T) *database {
+		t.Helper()
+		dsn := fmt.Sprintf("file:%s?_pragma=journal_mode(%s)&_pragma=synchronous(off)",
+			filepath.Join(t.TempDir(), "db"), journal)
+		return prepare(t, &database{driver: "sqlite", dsn: dsn}, "integer")
+	}
 }
 
-func onColumn(d *database) *database {
-	d.column = true
-	return d
+func onColumn(fresh func(*testing.T) *database) func(*testing.T) *database {
+	return func(t *testing.T) *database {
+		t.Helper()
+		d := fresh(t)
+		d.column = true
+		return d
+	}
 }
 
 func prepare(t *testing.T, d *database, serial string) *database {
@@ -113,7 +120,8 @@ func (d *database) session(t *testing.T, step func(string)) session {
 func (d *database) state(t *testing.T, account int) (balance int, log []write) {
 	t.Helper()
 	must(t, d.db.QueryRowContext(t.Context(), "SELECT balance FROM accounts WHERE id = $1", account).Scan(&balance))
-	rows, err := d.db.QueryContext(t.Context(), "SELECT token, old, new FROM writes WHERE account = $1 ORDER BY seq", account)
+	rows, err := d.db.QueryContext(t.Context(),
+		"SELECT token, old, new FROM writes WHERE account = $1 ORDER BY seq", account)
 	must(t, err)
 	defer rows.Close()
 	for rows.Next() {
@@ -167,10 +175,11 @@ func (x *transaction) read(balance *int) error {
 
 func (x *transaction) write(w write) error {
 	x.step("write")
-	if _, err := x.tx.ExecContext(x.ctx, "UPDATE accounts SET balance = $1 WHERE id = $2", w.After, x.account); err != nil {
+	_, err := x.tx.ExecContext(x.ctx, "UPDATE accounts SET balance = $1 WHERE id = $2", w.After, x.account)
+	if err != nil {
 		return err
 	}
-	_, err := x.tx.ExecContext(x.ctx, "INSERT INTO writes (account, token, old, new) VALUES ($1, $2, $3, $4)",
+	_, err = x.tx.ExecContext(x.ctx, "INSERT INTO writes (account, token, old, new) VALUES ($1, $2, $3, $4)",
 		x.account, w.Token, w.Before, w.After)
 	return err
 }
