@@ -23,13 +23,13 @@ SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_h
 # GNU make 4 prints the output of each command in one piece.
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
-.PHONY: demo test chaos soak bench lint redis-server
+.PHONY: demo test chaos soak bench lint redis-server postgres
 .PHONY: test-searches test-packages
 
 demo:
 	$(GO) run ./cmd/quorumlock demo
 
-test: redis-server
+test: redis-server postgres
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=2 $(PIECES) test-searches test-packages
 
@@ -71,6 +71,10 @@ bench: redis-server
 # Without redis-server the tests that need it are skipped, and say so.
 redis-server:
 	@sh internal/redistest/install-redis.sh
+
+# Without it the tests of package fence that need it are skipped, and say so.
+postgres:
+	@sh integration/fence/install-postgres.sh
 
 lint:
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }

@@ -1,0 +1,107 @@
+package fence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// guarded runs fn in a transaction that begins with the stamp.
+func guarded(ctx context.Context, db *sql.DB, token uint64, fn func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := fence.Stamp(ctx, tx, "account:42", token); err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// The lock spans two transactions, and work between them. Each begins with the stamp: the first, so
+// that no late write of an earlier holder changes the balance after it was read; the second, so that
+// this holder's own write is refused when it comes late.
+func ExampleStamp() {
+	work := func(ctx context.Context, locker *quorum.Locker, db *sql.DB) error {
+		return locker.Do(ctx, func(ctx context.Context) error {
+			lock, _ := quorum.FromContext(ctx, "account:42")
+			var balance int
+			err := guarded(ctx, db, lock.Token(), func(tx *sql.Tx) error {
+				return tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE id = 42").Scan(&balance)
+			})
+			if err != nil {
+				return err
+			}
+			balance += 10 // or what takes longer
+			return guarded(ctx, db, lock.Token(), func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = $1 WHERE id = 42", balance)
+				return err
+			})
+		}, "account:42")
+	}
+	_ = work // it needs a database
+}
+
+// The token is in a column of the row that it guards.
+func ExampleColumn_Stamp() {
+	accounts := fence.Column{Table: "accounts", Key: "id", Token: "token"}
+	deposit := func(ctx context.Context, tx *sql.Tx, lock *quorum.Lock) error {
+		if err := accounts.Stamp(ctx, tx, 42, lock.Token()); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance + 10 WHERE id = 42")
+		return err
+	}
+	_ = deposit // it needs a database
+}
+
+// The next holder stamps before it reads. So the write of the holder before it, which was paused, is
+// refused, though the next holder has not written yet.
+func ExampleStampKey() {
+	server, err := miniredis.Run() // the server that holds the balance
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	conn, err := redis.Dial("tcp", server.Addr())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	ctx := context.Background()
+	const paused, next = 41, 42 // lock.Token() of the two
+	write := func(token uint64, balance int) error {
+		_, err := fence.StampKey(ctx, conn, "account:42:token", token,
+			fence.Command{Name: "SET", Args: []any{"account:42:balance", balance}})
+		return err
+	}
+
+	fmt.Println(write(paused, 100))
+	if _, err := fence.StampKey(ctx, conn, "account:42:token", next); err != nil {
+		fmt.Println(err)
+	}
+	balance, err := redis.Int(conn.Do("GET", "account:42:balance"))
+	fmt.Println(balance, err)
+
+	err = write(paused, 110)
+	var fenced *fence.Error
+	fmt.Println(errors.Is(err, fence.ErrFenced), errors.As(err, &fenced) && fenced.Seen == next)
+	fmt.Println(write(next, balance+5))
+	// Output:
+	// <nil>
+	// 100 <nil>
+	// true true
+	// <nil>
+}

@@ -1,0 +1,128 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Command is a Redis command: Command{Name: "SET", Args: []any{"balance:42", 110}}.
+type Command struct {
+	Name string
+	Args []any
+}
+
+// StampKey raises the greatest token that the resource has seen to token, in a string key of the
+// Redis server that holds the resource, and carries out the commands in the same step: all or none.
+// Without commands it only stamps, as a holder does before it reads. Reads need no step of their
+// own: they may follow on any connection to that server. The replies are those of the commands, in
+// order.
+//
+// When the key has seen a greater token, the error is an [*Error], and no command is carried out. A
+// command that fails by itself (WRONGTYPE) does not undo the others: the error wraps the first of
+// these, and the replies have all of them. When the connection fails, or ctx ends, the commands may
+// have been carried out, or not.
+//
+// The key guards for as long as the server keeps it: give it no time to live, evict nothing, and see
+// docs/fencing.md for servers that restart or fail over. On a Redis Cluster the key must be in the
+// slot of what the commands write.
+//
+// conn must be a connection as redigo makes them, alone or of a pool, on which nothing is pending or
+// watched. One goroutine at a time may use it.
+func StampKey(ctx context.Context, conn redis.Conn, key string, token uint64, commands ...Command) ([]any, error) {
+	if err := check(key, token); err != nil {
+		return nil, err
+	}
+	for {
+		replies, done, err := stampOnce(ctx, conn, key, token, commands)
+		var fenced *Error
+		switch {
+		case errors.As(err, &fenced):
+			return nil, err
+		case err != nil:
+			return replies, fmt.Errorf("fence: stamp %s: %w", key, err)
+		case done:
+			return replies, nil
+		}
+		// Another stamp came between, which can only happen as often as holders change.
+	}
+}
+
+// stampOnce is not done when the key changed between the comparison and the step: the server has
+// carried out nothing then.
+func stampOnce(
+	ctx context.Context, conn redis.Conn, key string, token uint64, commands []Command,
+) (replies []any, done bool, err error) {
+	if _, err := redis.DoContext(conn, ctx, "WATCH", key); err != nil {
+		return nil, false, err
+	}
+	seen, err := seenBy(ctx, conn, key)
+	if err == nil {
+		err = compare(key, token, seen)
+	}
+	if err != nil {
+		// A failure of UNWATCH ends the connection, and the watch with it.
+		_, _ = redis.DoContext(conn, ctx, "UNWATCH")
+		return nil, false, err
+	}
+	if err := send(conn, key, token, seen, commands); err != nil {
+		return nil, false, err
+	}
+	reply, err := redis.DoContext(conn, ctx, "EXEC")
+	if err != nil {
+		return nil, false, err
+	}
+	if reply == nil {
+		return nil, false, nil
+	}
+	replies, err = redis.Values(reply, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	replies = replies[1:] // without that of the stamp
+	for i, one := range replies {
+		if failed, ok := one.(redis.Error); ok && err == nil {
+			err = fmt.Errorf("%s: %w", commands[i].Name, failed)
+		}
+	}
+	return replies, true, err
+}
+
+// seenBy returns 0 for a key that does not exist.
+func seenBy(ctx context.Context, conn redis.Conn, key string) (uint64, error) {
+	text, err := redis.String(redis.DoContext(conn, ctx, "GET", key))
+	if errors.Is(err, redis.ErrNil) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	seen, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: the key holds %q, not a token", ErrInvalid, text)
+	}
+	return seen, nil
+}
+
+// send queues the step. An equal token leaves the key alone, so that the flows of one holder do not
+// send each other around again: GET stands for the reply that is dropped.
+func send(conn redis.Conn, key string, token, seen uint64, commands []Command) error {
+	if err := conn.Send("MULTI"); err != nil {
+		return err
+	}
+	var err error
+	if token > seen {
+		err = conn.Send("SET", key, token)
+	} else {
+		err = conn.Send("GET", key)
+	}
+	for _, c := range commands {
+		if err == nil {
+			err = conn.Send(c.Name, c.Args...)
+		}
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/fence"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// interrupted runs hook before each command that waits for a reply.
+type interrupted struct {
+	redis.Conn
+	hook func(command string)
+}
+
+func (c interrupted) DoContext(ctx context.Context, command string, args ...any) (any, error) {
+	c.hook(command)
+	return redis.DoContext(c.Conn, ctx, command, args...)
+}
+
+func (c interrupted) ReceiveContext(ctx context.Context) (any, error) {
+	return redis.ReceiveContext(c.Conn, ctx)
+}
+
+func start(t *testing.T) (*miniredis.Miniredis, redis.Conn) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	conn, err := redis.Dial("tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return server, conn
+}
+
+func set(key string, value any) fence.Command {
+	return fence.Command{Name: "SET", Args: []any{key, value}}
+}
+
+// A stamp between the comparison and the step stops the step: of a greater token for good, of a
+// lower one until the comparison is made again.
+func TestStampKeyInterrupted(t *testing.T) {
+	for _, other := range []uint64{43, 41} {
+		server, conn := start(t)
+		attempts := 0
+		hooked := interrupted{conn, func(command string) {
+			if command == "EXEC" {
+				if attempts++; attempts == 1 {
+					_ = server.Set("token", fmt.Sprint(other))
+				}
+			}
+		}}
+		_, err := fence.StampKey(t.Context(), hooked, "token", 42, set("value", "mine"))
+		written := server.Exists("value")
+		if fenced := errors.Is(err, fence.ErrFenced); fenced != (other > 42) || written == fenced {
+			t.Errorf("beside token %d: %v, written %v", other, err, written)
+		}
+		if other < 42 && attempts != 2 {
+			t.Errorf("beside token %d: %d attempts, want 2", other, attempts)
+		}
+	}
+}
+
+// Two flows of one holder do not send each other around again.
+func TestStampKeyOfEqualTokens(t *testing.T) {
+	server, conn := start(t)
+	other, err := redis.Dial("tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := fence.StampKey(t.Context(), conn, "token", 42); err != nil {
+		t.Fatal(err)
+	}
+	attempts := 0
+	hooked := interrupted{conn, func(command string) {
+		if command == "EXEC" && attempts < 3 { // an end, should each send the other around
+			attempts++
+			if _, err := fence.StampKey(t.Context(), other, "token", 42, set("other", 1)); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+	if _, err := fence.StampKey(t.Context(), hooked, "token", 42, set("value", 1)); err != nil || attempts != 1 {
+		t.Errorf("%d attempts, error %v", attempts, err)
+	}
+}
+
+// A refusal leaves no watch on the connection: it would end a later step of the application.
+func TestStampKeyLeavesNoWatch(t *testing.T) {
+	server, conn := start(t)
+	for _, value := range []string{"99", "no token"} {
+		_ = server.Set("token", value)
+		if _, err := fence.StampKey(t.Context(), conn, "token", 42); err == nil {
+			t.Fatalf("the key holds %q, and no error", value)
+		}
+		_ = server.Set("token", "100")
+		for _, command := range []fence.Command{{Name: "MULTI"}, set("value", 1)} {
+			if err := conn.Send(command.Name, command.Args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if reply, err := conn.Do("EXEC"); reply == nil || err != nil {
+			t.Errorf("after %q a later step ended with %v, %v", value, reply, err)
+		}
+	}
+}
+
+func TestStampKeyErrors(t *testing.T) {
+	server, conn := start(t)
+	_ = server.Set("text", "no token")
+	_, _ = server.Lpush("list", "1")
+	for _, c := range []struct {
+		key, want string
+		token     uint64
+		invalid   bool
+	}{
+		{"", "empty", 1, true},
+		{"token", "token 0", 0, true},
+		{"token", "9007199254740992", 1 << 53, true},
+		{"text", `"no token"`, 1, true},
+		{"list", "WRONGTYPE", 1, false},
+	} {
+		_, err := fence.StampKey(t.Context(), conn, c.key, c.token, set("value", 1))
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "fence: ") ||
+			errors.Is(err, fence.ErrInvalid) != c.invalid {
+			t.Errorf("key %q, token %d: %v", c.key, c.token, err)
+		}
+	}
+
+	// A command that fails does not undo the others.
+	replies, err := fence.StampKey(t.Context(), conn, "token", 42,
+		set("value", 1), fence.Command{Name: "GET", Args: []any{"list"}}, set("last", 1))
+	if err == nil || !strings.Contains(err.Error(), "GET: WRONGTYPE") || len(replies) != 3 || !server.Exists("last") {
+		t.Errorf("a command of the wrong type: %v, %v", replies, err)
+	}
+	// One that the server cannot queue stops them all.
+	_, err = fence.StampKey(t.Context(), conn, "token", 43, set("none", 1), fence.Command{Name: "GET"})
+	if seen, _ := server.Get("token"); err == nil || server.Exists("none") || seen != "42" {
+		t.Errorf("a command without arguments: %v, token %q", err, seen)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := fence.StampKey(ctx, conn, "token", 44); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+func TestError(t *testing.T) {
+	err := fmt.Errorf("pay: %w", &fence.Error{Resource: "account:42", Token: 41, Seen: 42})
+	const want = "pay: fence: account:42: fenced: token 41, where 42 was seen"
+	if err.Error() != want || !errors.Is(err, fence.ErrFenced) {
+		t.Errorf("%q wraps ErrFenced %v, want %q", err, errors.Is(err, fence.ErrFenced), want)
+	}
+}

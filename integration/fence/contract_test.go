@@ -1,0 +1,225 @@
+//go:build unix
+
+package fence_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/fence"
+)
+
+// in runs fn in a transaction, which it commits if fn returns nil.
+func in(t *testing.T, d *database, fn func(tx *sql.Tx) error) error {
+	t.Helper()
+	tx, err := d.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// stamper stamps one resource with a token, in a transaction of its own.
+func (d *database) stamper(t *testing.T) func(token uint64) error {
+	d.account(t, account)
+	return func(token uint64) error {
+		return in(t, d, func(tx *sql.Tx) error {
+			return (&transaction{&sqlSession{column: d.column, step: func(string) {}}, t.Context(), tx, account, token}).stamp()
+		})
+	}
+}
+
+func (s *store) stamper(t *testing.T) func(token uint64) error {
+	return func(token uint64) error {
+		_, err := fence.StampKey(t.Context(), s.conn, tokenKey(account), token)
+		return err
+	}
+}
+
+// Tokens may repeat and grow. A lower one is refused, with both tokens, and changes nothing.
+func TestStamp(t *testing.T) {
+	t.Parallel()
+	for name, fresh := range resources() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stamp := fresh(t).(interface {
+				stamper(*testing.T) func(uint64) error
+			}).stamper(t)
+			const greatest = 1<<53 - 1
+			for _, token := range []uint64{9, 9, 10, 10, greatest - 1} { // 9 and 10 differ from "9" and "10" in order
+				must(t, stamp(token))
+			}
+			for range 2 {
+				err := stamp(41)
+				var fenced *fence.Error
+				if !errors.Is(err, fence.ErrFenced) || !errors.As(err, &fenced) {
+					t.Fatalf("error %v, want ErrFenced", err)
+				}
+				if fenced.Token != 41 || fenced.Seen != greatest-1 || !strings.Contains(fenced.Resource, "42") {
+					t.Errorf("%+v", *fenced)
+				}
+			}
+			must(t, stamp(greatest))
+			for _, token := range []uint64{0, greatest + 1} {
+				if err := stamp(token); !errors.Is(err, fence.ErrInvalid) {
+					t.Errorf("token %d: %v, want ErrInvalid", token, err)
+				}
+			}
+			must(t, stamp(greatest)) // the invalid one left no trace
+		})
+	}
+}
+
+// A stamp keeps another one on the same resource waiting until its transaction ends, also when it is
+// the first on the resource, and when it was refused.
+func TestStampHoldsItsResource(t *testing.T) {
+	t.Parallel()
+	for name, fresh := range guards {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := fresh(t)
+			d.account(t, account)
+			stamp := d.stamper(t)
+			for _, first := range []uint64{5, 7, 6} { // fresh, greater, refused
+				tx, err := d.db.BeginTx(t.Context(), nil)
+				must(t, err)
+				x := &transaction{&sqlSession{column: d.column, step: func(string) {}}, t.Context(), tx, account, first}
+				if err := x.stamp(); errors.Is(err, fence.ErrFenced) != (first == 6) {
+					t.Errorf("token %d: %v", first, err)
+				}
+				got := make(chan error, 1)
+				go func() { got <- stamp(7) }()
+				if d.driver == "sqlite" {
+					if err := <-got; !again(err) {
+						t.Errorf("beside a transaction with token %d: %v, want SQLITE_BUSY", first, err)
+					}
+					go func() { got <- nil }()
+				} else if !within(soon, func() bool { return d.waiting(t) == 1 }) {
+					t.Errorf("no stamp waits for the transaction with token %d", first)
+				}
+				must(t, tx.Rollback())
+				if err := <-got; err != nil && !again(err) {
+					t.Errorf("after the transaction with token %d: %v", first, err)
+				}
+				must(t, stamp(7))
+			}
+		})
+	}
+}
+
+// waiting counts the transactions that wait for a lock on this database's tables.
+func (d *database) waiting(t *testing.T) (n int) {
+	t.Helper()
+	must(t, d.db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
+		WHERE wait_event_type = 'Lock' AND (query LIKE '%quorumlock_fences%' OR query LIKE '%UPDATE accounts%')
+		AND pid IN (SELECT pid FROM pg_locks JOIN pg_class ON relation = pg_class.oid
+			WHERE relnamespace = current_schema()::regnamespace)`).Scan(&n))
+	return n
+}
+
+// PostgreSQL can end the transaction of a paused process: then the next holder goes on.
+func TestServerEndsAnIdleTransaction(t *testing.T) {
+	t.Parallel()
+	d := guards["PostgreSQL, pgx"](t)
+	d.account(t, account)
+	stamp := d.stamper(t)
+	tx, err := d.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	_, err = tx.ExecContext(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = '300ms'")
+	must(t, err)
+	must(t, fence.Stamp(t.Context(), tx, "account:42", 41))
+	began := time.Now()
+	must(t, stamp(42))
+	t.Logf("the next holder waited %v", time.Since(began).Round(time.Millisecond))
+	if err := tx.Commit(); err == nil {
+		t.Error("the transaction that the server ended was committed")
+	}
+}
+
+// Stamps on other resources do not wait.
+func TestResourcesAreApart(t *testing.T) {
+	t.Parallel()
+	d := guards["PostgreSQL, lib/pq"](t)
+	must(t, in(t, d, func(tx *sql.Tx) error {
+		if err := fence.Stamp(t.Context(), tx, "account:1", 41); err != nil {
+			return err
+		}
+		return in(t, d, func(other *sql.Tx) error { return fence.Stamp(t.Context(), other, "account:2", 1) })
+	}))
+}
+
+func TestColumn(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"PostgreSQL, a column", "SQLite, a column"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := guards[name](t)
+			column := fence.Column{Table: "accounts", Key: "id", Token: "token"}
+			stamp := func(c fence.Column, key any) error {
+				return in(t, d, func(tx *sql.Tx) error { return c.Stamp(t.Context(), tx, key, 41) })
+			}
+			if err := stamp(column, 1); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrFenced) {
+				t.Errorf("without a row: %v, want ErrNoRows", err)
+			}
+			d.account(t, 1)
+			d.account(t, 2)
+			must(t, stamp(column, 1)) // the token was NULL
+			var untouched sql.NullInt64
+			must(t, d.db.QueryRowContext(t.Context(), "SELECT token FROM accounts WHERE id = 2").Scan(&untouched))
+			if untouched.Valid {
+				t.Errorf("the stamp of one row stamped another, with %d", untouched.Int64)
+			}
+			if err := stamp(fence.Column{Table: "accounts", Key: "id"}, 1); !errors.Is(err, fence.ErrInvalid) {
+				t.Errorf("without a column: %v, want ErrInvalid", err)
+			}
+			if err := stamp(fence.Column{Table: "accounts", Key: "id", Token: "absent"}, 1); err == nil ||
+				!strings.Contains(err.Error(), "fence: stamp accounts 1: ") {
+				t.Errorf("with an absent column: %v", err)
+			}
+			// A key that fits several rows: any one of them refuses.
+			for _, refuses := range []int{1, 2} {
+				_, err := d.db.ExecContext(t.Context(),
+					"UPDATE accounts SET token = CASE WHEN id = $1 THEN 50 ELSE 1 END", refuses)
+				must(t, err)
+				err = stamp(fence.Column{Table: "accounts", Key: "balance", Token: "token"}, opening)
+				var fenced *fence.Error
+				if !errors.As(err, &fenced) || fenced.Seen != 50 {
+					t.Errorf("row %d of two has seen 50: %v", refuses, err)
+				}
+			}
+		})
+	}
+}
+
+// The commands of a refused step are not carried out, those of another are, in order.
+func TestStampKeyOnAServer(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	set := func(token uint64, value string) ([]any, error) {
+		return fence.StampKey(t.Context(), s.conn, "token", token,
+			fence.Command{Name: "SET", Args: []any{"value", value}}, fence.Command{Name: "GET", Args: []any{"value"}})
+	}
+	for _, token := range []uint64{41, 42, 42} {
+		replies, err := set(token, fmt.Sprint(token))
+		must(t, err)
+		if got, err := redis.String(replies[1], nil); len(replies) != 2 || err != nil || got != fmt.Sprint(token) {
+			t.Errorf("token %d: replies %v", token, replies)
+		}
+	}
+	if _, err := set(41, "late"); !errors.Is(err, fence.ErrFenced) {
+		t.Errorf("token 41: %v, want ErrFenced", err)
+	}
+	value, err := redis.String(s.conn.Do("GET", "value"))
+	must(t, err)
+	if value != "42" {
+		t.Errorf("the value is %q", value)
+	}
+}

@@ -1,0 +1,199 @@
+//go:build unix
+
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/fence"
+)
+
+const (
+	// holders work beside each other, as if each took its lock for held: that is more than a paused
+	// process can do.
+	holders = 3
+	// blocked is when a statement counts as one that waits for another transaction. A statement that
+	// is merely slow then runs beside the next one, which does no harm.
+	blocked = 3 * time.Millisecond
+)
+
+// event is what a holder does next: a step, or its end.
+type event struct {
+	holder int
+	step   string
+	done   []write
+	ended  bool
+	err    error
+}
+
+// receive returns false when no event comes until a statement counts as blocked.
+func receive(events <-chan event) (e event, ok bool) {
+	late := time.NewTimer(blocked)
+	defer late.Stop()
+	select {
+	case e = <-events:
+		return e, true
+	case <-late.C:
+		return e, false
+	}
+}
+
+// play runs holders over one account, one statement at a time, in an order drawn from the seed. It
+// returns the acknowledged writes, the number of holders that were refused, and the order.
+func play(
+	t *testing.T, r resource, account int, seed uint64, by order,
+) (acknowledged []write, refused int, trace []string) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	events := make(chan event)
+	var turns [holders]chan struct{}
+	for i := range holders {
+		turns[i] = make(chan struct{})
+		s := r.session(t, func(next string) {
+			events <- event{holder: i, step: next}
+			<-turns[i]
+		})
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), soon)
+			defer cancel()
+			// Each amount is another power of two: no two histories lead to one balance.
+			done, err := s.work(ctx, account, uint64(i+1), by, 1<<(2*i), 2<<(2*i))
+			s.close()
+			events <- event{holder: i, done: done, ended: true, err: err}
+		}()
+	}
+	running := holders // on their way to the next event
+	next := map[int]string{}
+	for ended := 0; ended < holders; {
+		// With a step to choose, a statement that waits for another transaction is left to wait.
+		for running > 0 {
+			e, ok := receive(events)
+			if !ok && len(next) == 0 {
+				continue
+			}
+			if !ok {
+				break
+			}
+			running--
+			switch {
+			case !e.ended:
+				next[e.holder] = e.step
+				continue
+			case errors.Is(e.err, fence.ErrFenced):
+				refused++
+			case e.err != nil:
+				t.Fatalf("seed %d: holder %d: %v\n%s", seed, e.holder+1, e.err, strings.Join(trace, "\n"))
+			}
+			ended++
+			acknowledged = append(acknowledged, e.done...)
+			trace = append(trace, fmt.Sprintf("holder %d: ended: %v", e.holder+1, e.err))
+		}
+		if len(next) == 0 {
+			continue
+		}
+		ready := slices.Sorted(maps.Keys(next))
+		chosen := ready[rng.IntN(len(ready))]
+		trace = append(trace, fmt.Sprintf("holder %d: %s", chosen+1, next[chosen]))
+		delete(next, chosen)
+		running++
+		turns[chosen] <- struct{}{}
+	}
+	return acknowledged, refused, trace
+}
+
+// resources are all that the guards protect, each made afresh for a test.
+func resources() map[string]func(*testing.T) resource {
+	all := map[string]func(*testing.T) resource{"Redis": func(t *testing.T) resource { return onRedis(t) }}
+	for name, fresh := range guards {
+		all[name] = func(t *testing.T) resource { return fresh(t) }
+	}
+	return all
+}
+
+// prepared makes the account where the resource needs that.
+func prepared(t *testing.T, r resource, account int) {
+	t.Helper()
+	if d, ok := r.(*database); ok {
+		d.account(t, account)
+	}
+}
+
+// No order of the statements of three holders, each of which takes its lock for held, loses an
+// update or takes a token back.
+func TestInterleavings(t *testing.T) {
+	t.Parallel()
+	const seeds = 40
+	for name, fresh := range resources() {
+		orders := []order{stampFirst, oneStep}
+		if name == "Redis" {
+			orders = orders[:1]
+		}
+		for _, by := range orders {
+			t.Run(name+"/"+string(by), func(t *testing.T) {
+				t.Parallel()
+				r := fresh(t)
+				writes, refusals := 0, 0
+				for seed := range seeds {
+					prepared(t, r, seed)
+					acknowledged, refused, trace := play(t, r, seed, uint64(seed), by)
+					balance, log := r.state(t, seed)
+					if err := judge(acknowledged, balance, log); err != nil {
+						t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(trace, "\n"))
+					}
+					if len(log) == 0 || log[len(log)-1].Token != holders {
+						t.Fatalf("seed %d: the last write is not that of the greatest token: %v", seed, log)
+					}
+					writes += len(log)
+					refusals += refused
+				}
+				t.Logf("%d orders of statements: %d writes, %d holders refused", seeds, writes, refusals)
+				if refusals == 0 || writes == 2*seeds {
+					t.Error("no two holders were beside each other")
+				}
+			})
+		}
+	}
+}
+
+// Each wrong order loses an update soon: the judge sees it, and the right order is needed.
+func TestWrongOrdersLoseUpdates(t *testing.T) {
+	t.Parallel()
+	const seeds = 200
+	for name, fresh := range resources() {
+		orders := []order{readFirst, stampOnlyRead, unguarded}
+		switch {
+		case name == "Redis":
+			orders = append(orders, unwatched)
+		case strings.Contains(name, "repeatable") || strings.Contains(name, "serializable"):
+			orders = append(orders, rolledBack)
+		case strings.Contains(name, "PostgreSQL"):
+			orders = append(orders, rolledBack, readFirstOne)
+		default:
+			orders = append(orders, rolledBack)
+		}
+		for _, by := range orders {
+			t.Run(name+"/"+string(by), func(t *testing.T) {
+				t.Parallel()
+				r := fresh(t)
+				for seed := range seeds {
+					prepared(t, r, seed)
+					acknowledged, _, trace := play(t, r, seed, uint64(seed), by)
+					balance, log := r.state(t, seed)
+					if err := judge(acknowledged, balance, log); err != nil {
+						t.Logf("seed %d: %v\n%s", seed, err, strings.Join(trace, "\n"))
+						return
+					}
+				}
+				t.Errorf("%d orders of statements, and no harm done", seeds)
+			})
+		}
+	}
+}

@@ -1,0 +1,300 @@
+//go:build unix
+
+package fence_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+const (
+	lease   = 500 * time.Millisecond
+	account = 42
+)
+
+// plan is what a holder process does, and where it is paused.
+type plan struct {
+	Masters []string
+	Name    string // what it locks
+	Target  target
+	By      order
+	Step    string // it is paused before this step ...
+	Nth     int    // ... of that number, from 1
+}
+
+// outcome is what a holder process tells at its end.
+type outcome struct {
+	Fenced       bool
+	Err          string
+	Acknowledged []write
+	Lost         bool // the lock, by the holder's own clock
+}
+
+func openLocker(masters []string) (*quorum.Locker, error) {
+	return redlock.Open(masters, quorum.WithLease(lease),
+		quorum.WithNodeOptions(node.WithTimeout(lease/2), node.WithoutQuarantine()))
+}
+
+func openTarget(to target, step func(string)) (session, error) {
+	if to.Kind == "redis" {
+		return openRedis(to, step)
+	}
+	return openSQL(to, step)
+}
+
+// holderProcess locks, works, and waits for a line of input in the middle of its work, right after
+// it has found its lock valid.
+func holderProcess() int {
+	var p plan
+	in := bufio.NewReader(os.Stdin)
+	tell := func(what any) int {
+		_ = json.NewEncoder(os.Stdout).Encode(what)
+		return 0
+	}
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &p)
+	}
+	if err != nil {
+		return tell(outcome{Err: err.Error()})
+	}
+	locker, err := openLocker(p.Masters)
+	if err != nil {
+		return tell(outcome{Err: err.Error()})
+	}
+	defer locker.Close()
+	held, err := locker.Lock(context.Background(), p.Name)
+	if err != nil {
+		return tell(outcome{Err: err.Error()})
+	}
+	seen := 0
+	s, err := openTarget(p.Target, func(next string) {
+		if next != p.Step {
+			return
+		}
+		if seen++; seen == p.Nth {
+			tell(held.Valid())
+			_, _ = in.ReadBytes('\n')
+		}
+	})
+	if err != nil {
+		return tell(outcome{Err: err.Error()})
+	}
+	defer s.close()
+	// Not with the lock's context: a process that is paused behind its last check of it does the same.
+	acknowledged, err := s.work(context.Background(), account, held.Token(), p.By, 1)
+	told := outcome{Acknowledged: acknowledged, Fenced: errors.Is(err, fence.ErrFenced)}
+	if err != nil {
+		told.Err = err.Error()
+	}
+	told.Lost = errors.Is(held.Unlock(context.Background()), quorum.ErrLost)
+	return tell(told)
+}
+
+// holder is a holder process.
+type holder struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	orders *json.Encoder
+	said   *json.Decoder
+}
+
+// startHolder starts a holder process, and stops it (SIGSTOP) with a valid lock and its work half
+// done.
+func startHolder(t *testing.T, p plan) *holder {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childRole+"=holder")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	h := &holder{t, cmd, json.NewEncoder(in), json.NewDecoder(out)}
+	must(t, h.orders.Encode(p))
+	var said json.RawMessage
+	must(t, h.said.Decode(&said))
+	if string(said) != "true" {
+		t.Fatalf("the holder said %s, want a valid lock", said)
+	}
+	must(t, cmd.Process.Signal(syscall.SIGSTOP))
+	return h
+}
+
+// resume lets the holder go on to its end.
+func (h *holder) resume() outcome {
+	h.t.Helper()
+	must(h.t, h.orders.Encode("go on"))
+	must(h.t, h.cmd.Process.Signal(syscall.SIGCONT))
+	var told outcome
+	must(h.t, h.said.Decode(&told))
+	if told.Err != "" && !told.Fenced {
+		h.t.Fatalf("the holder failed: %s", told.Err)
+	}
+	if !told.Lost {
+		h.t.Error("the holder was stopped for longer than its lease, and its lock is not lost")
+	}
+	return told
+}
+
+// late is a schedule in which a paused holder writes late.
+type late struct {
+	name  string
+	after string // the next holder is before this step when the paused one goes on; "" for its end
+	nth   int
+	by    order
+	bad   bool // a control: it must lose an update
+}
+
+// A holder process is stopped for longer than its lease, with a write in hand that it has checked its
+// lock for. Another process gets the lock, and the first one goes on.
+func TestPausedHolder(t *testing.T) {
+	t.Parallel()
+	schedules := []late{
+		{"after the next holder's write", "", 0, stampFirst, false},
+		{"between the next holder's read and its write", "begin", 2, stampFirst, false},
+		{"after the next holder's write", "", 0, unguarded, true},
+		{"after the next holder's write", "", 0, stampOnlyRead, true},
+		{"between the next holder's read and its write", "begin", 2, readFirst, true},
+		{"between the next holder's read and its write", "begin", 2, rolledBack, true},
+	}
+	masters := fleet(t, 3)
+	// TestInterleavings has the others: that the holder is a process makes no difference to them.
+	for _, name := range []string{"Redis", "PostgreSQL, lib/pq", "PostgreSQL, a column", "SQLite, write-ahead log"} {
+		fresh := resources()[name]
+		for _, c := range schedules {
+			if name == "Redis" && c.by == rolledBack {
+				continue // a step of Redis cannot be taken back
+			}
+			t.Run(fmt.Sprintf("%s/%s/%s", name, c.name, c.by), func(t *testing.T) {
+				t.Parallel()
+				r := fresh(t)
+				prepared(t, r, account)
+				nth := 2 // the begin of its write
+				if name == "Redis" && (c.by == unguarded || c.by == readFirst) {
+					nth = 1 // its read has no begin
+				}
+				paused := startHolder(t, plan{masters.URLs(), t.Name(), r.connect(), c.by, "begin", nth})
+				locker, err := openLocker(masters.URLs())
+				must(t, err)
+				defer locker.Close()
+				ctx, cancel := context.WithTimeout(context.Background(), soon)
+				defer cancel()
+				next, err := locker.Lock(ctx, t.Name())
+				must(t, err)
+
+				var told *outcome
+				seen := 0
+				if name == "Redis" && c.by == readFirst {
+					seen++
+				}
+				s := r.session(t, func(step string) {
+					if step != c.after {
+						return
+					}
+					if seen++; seen == c.nth {
+						told = new(paused.resume())
+					}
+				})
+				defer s.close()
+				acknowledged, err := s.work(ctx, account, next.Token(), c.by, 2)
+				must(t, err)
+				if told == nil {
+					told = new(paused.resume())
+				}
+				must(t, next.Unlock(ctx))
+
+				balance, log := r.state(t, account)
+				err = judge(append(told.Acknowledged, acknowledged...), balance, log)
+				switch {
+				case !c.bad && err != nil:
+					t.Error(err)
+				case !c.bad && !told.Fenced:
+					t.Errorf("the late write was accepted: %v", log)
+				case c.bad && err == nil:
+					t.Errorf("no harm done: %v, and the holder was told %+v", log, *told)
+				}
+				t.Logf("the late write: fenced %v, %s; %v", told.Fenced, told.Err, log)
+			})
+		}
+	}
+}
+
+// A process that is paused with its transaction open holds up the next holder, and then both writes
+// count. A step of Redis is never open: there the late one is refused.
+func TestPausedInATransaction(t *testing.T) {
+	t.Parallel()
+	masters := fleet(t, 3)
+	for _, c := range []struct {
+		name, step string
+		nth        int
+		waits      bool
+	}{
+		{"PostgreSQL, lib/pq", "write", 1, true},
+		{"PostgreSQL, a column", "write", 1, true},
+		{"SQLite, write-ahead log", "write", 1, true},
+		{"SQLite, rollback journal", "write", 1, true},
+		{"Redis", "EXEC", 2, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := resources()[c.name](t)
+			prepared(t, r, account)
+			paused := startHolder(t, plan{masters.URLs(), t.Name(), r.connect(), stampFirst, c.step, c.nth})
+			locker, err := openLocker(masters.URLs())
+			must(t, err)
+			defer locker.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), soon)
+			defer cancel()
+			next, err := locker.Lock(ctx, t.Name())
+			must(t, err)
+
+			s := r.session(t, func(string) {})
+			defer s.close()
+			brief, cancel := context.WithTimeout(ctx, lease/2)
+			defer cancel()
+			acknowledged, err := s.work(brief, account, next.Token(), stampFirst, 2)
+			if waited := err != nil; waited != c.waits {
+				t.Errorf("the next holder's first try: %v", err)
+			}
+			told := paused.resume()
+			if told.Fenced == c.waits {
+				t.Errorf("the paused holder: %+v", told)
+			}
+			if c.waits {
+				again := r.session(t, func(string) {})
+				defer again.close()
+				acknowledged, err = again.work(ctx, account, next.Token(), stampFirst, 2)
+				must(t, err)
+			}
+			must(t, next.Unlock(ctx))
+			balance, log := r.state(t, account)
+			if err := judge(append(told.Acknowledged, acknowledged...), balance, log); err != nil {
+				t.Error(err)
+			}
+			if want := map[bool]int{true: opening + 3, false: opening + 2}[c.waits]; balance != want {
+				t.Errorf("balance %d, want %d: %v", balance, want, log)
+			}
+		})
+	}
+}

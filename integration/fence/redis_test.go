@@ -1,0 +1,163 @@
+//go:build unix
+
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+// store is a resource on a redis-server, which no lock is on.
+type store struct {
+	url  string
+	conn redis.Conn
+}
+
+func onRedis(t *testing.T) *store {
+	t.Helper()
+	url := fleet(t, 1).URLs()[0]
+	conn, err := redis.DialURL(url)
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return &store{url, conn}
+}
+
+// fleet starts n redis-server processes and stops them when the test ends. Without redis-server the
+// test is skipped.
+func fleet(t *testing.T, n int) *redistest.Fleet {
+	t.Helper()
+	f, err := redistest.StartReal(n)
+	if errors.Is(err, redistest.ErrNoServer) {
+		t.Skipf("SKIPPED, needs real servers: %v", err)
+	}
+	must(t, err)
+	t.Cleanup(func() {
+		if err := f.Stop(); err != nil {
+			t.Errorf("stopping the masters: %v", err)
+		}
+	})
+	return f
+}
+
+func (s *store) connect() target { return target{"redis", s.url} }
+
+func (s *store) session(t *testing.T, step func(string)) session {
+	t.Helper()
+	r, err := openRedis(s.connect(), step)
+	must(t, err)
+	return r
+}
+
+func (s *store) state(t *testing.T, account int) (int, []write) {
+	t.Helper()
+	balance, err := redis.Int(s.conn.Do("GET", balanceKey(account)))
+	if errors.Is(err, redis.ErrNil) {
+		balance, err = opening, nil
+	}
+	must(t, err)
+	lines, err := redis.Strings(s.conn.Do("LRANGE", logKey(account), 0, -1))
+	must(t, err)
+	var log []write
+	for _, line := range lines {
+		var w write
+		_, err := fmt.Sscan(line, &w.Token, &w.Before, &w.After)
+		must(t, err)
+		log = append(log, w)
+	}
+	return balance, log
+}
+
+func balanceKey(account int) string { return fmt.Sprintf("balance:%d", account) }
+func logKey(account int) string     { return fmt.Sprintf("log:%d", account) }
+func tokenKey(account int) string   { return fmt.Sprintf("token:%d", account) }
+
+type redisSession struct {
+	conn *steppedConn
+	step func(string)
+}
+
+// steppedConn calls step before each command that waits for a reply.
+type steppedConn struct {
+	redis.Conn
+	step      func(string)
+	unwatched bool // WATCH is left out
+}
+
+func (c *steppedConn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
+	c.step(command)
+	if command == "WATCH" && c.unwatched {
+		return "OK", nil
+	}
+	return redis.DoContext(c.Conn, ctx, command, args...)
+}
+
+func (c *steppedConn) ReceiveContext(ctx context.Context) (any, error) {
+	return redis.ReceiveContext(c.Conn, ctx)
+}
+
+func openRedis(to target, step func(string)) (*redisSession, error) {
+	conn, err := redis.DialURL(to.Address)
+	if err != nil {
+		return nil, err
+	}
+	return &redisSession{&steppedConn{Conn: conn, step: step}, step}, nil
+}
+
+func (s *redisSession) close() { s.conn.Close() }
+
+func (s *redisSession) work(ctx context.Context, account int, token uint64, by order, amounts ...int) ([]write, error) {
+	s.conn.unwatched = by == unwatched
+	if by == stampFirst || by == stampOnlyRead || by == unwatched {
+		s.step("begin")
+		if _, err := fence.StampKey(ctx, s.conn, tokenKey(account), token); err != nil {
+			return nil, err
+		}
+	}
+	s.step("read")
+	balance, err := redis.Int(s.conn.Conn.Do("GET", balanceKey(account)))
+	if errors.Is(err, redis.ErrNil) {
+		balance, err = opening, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var done []write
+	for _, amount := range amounts {
+		w := write{token, balance, balance + amount}
+		s.step("begin")
+		if err := s.write(ctx, account, w, by); err != nil {
+			return done, err
+		}
+		done = append(done, w)
+		balance = w.After
+	}
+	return done, nil
+}
+
+func (s *redisSession) write(ctx context.Context, account int, w write, by order) error {
+	commands := []fence.Command{
+		{Name: "SET", Args: []any{balanceKey(account), w.After}},
+		{Name: "RPUSH", Args: []any{logKey(account), fmt.Sprint(w.Token, w.Before, w.After)}},
+	}
+	if by != unguarded && by != stampOnlyRead {
+		_, err := fence.StampKey(ctx, s.conn, tokenKey(account), w.Token, commands...)
+		return err
+	}
+	s.step("write")
+	if err := s.conn.Conn.Send("MULTI"); err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if err := s.conn.Conn.Send(c.Name, c.Args...); err != nil {
+			return err
+		}
+	}
+	_, err := s.conn.Conn.Do("EXEC")
+	return err
+}
