@@ -1,0 +1,122 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// exitError is an error with the exit code that it leads to.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func exitWith(code int, err error) error { return &exitError{code, err} }
+
+// runJob carries out quorumlock run: it runs a command under a lock. It returns the command's exit
+// code, or else one of those in run_codes.go.
+func runJob(args []string, stdout, stderr io.Writer) int {
+	line, err := parseRun(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return help(stdout)
+	}
+	report := func(err error) { fmt.Fprintf(stderr, "quorumlock: run: %s\n", oneLine(err)) }
+	if err != nil {
+		report(fmt.Errorf("%w (see quorumlock run -h)", err))
+		return exitRunUsage
+	}
+	code, err := line.run(report)
+	if err == nil {
+		return code
+	}
+	report(err)
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	return exitFailed
+}
+
+// oneLine formats an error for a log that has one entry in a line.
+func oneLine(err error) string {
+	text := strings.TrimPrefix(err.Error(), "quorumlock: ")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+}
+
+// run takes the lock, runs the command, and returns the command's exit code. The error is an
+// *exitError. What is no reason to fail is reported.
+func (l *runLine) run(report func(error)) (code int, err error) {
+	path, err := findCommand(l.command[0]) // before others wait for the lock
+	if err != nil {
+		return 0, err
+	}
+	signals := catchSignals()
+	defer signals.stop()
+	locker, masters, err := l.open(report)
+	if err != nil {
+		return 0, err
+	}
+	defer masters.close()
+	defer locker.Close()
+
+	lock, err := l.acquire(locker, signals.forward)
+	if err != nil {
+		return 0, l.refusal(err, len(masters))
+	}
+	status, ended, err := newJob(l, lock, signals).run(path)
+	unlockErr := l.unlock(lock)
+	switch {
+	case err != nil:
+		return 0, err
+	case ended != nil:
+		return 0, exitWith(exitEnded, ended)
+	case errors.Is(unlockErr, quorum.ErrLost):
+		return 0, exitWith(exitEnded, fmt.Errorf("the command is done, but its lock was lost before: %w", unlockErr))
+	case unlockErr != nil:
+		report(fmt.Errorf("the command is done, but too few masters have confirmed the release: %w", unlockErr))
+	}
+	return exitCodeOf(status), nil
+}
+
+// exitCodeOf returns the exit code of a process as a shell does.
+func exitCodeOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return exitSignalled + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// environment returns the command's: that of this process, and what the lock is.
+func (l *runLine) environment(lock *quorum.Lock, left time.Duration) []string {
+	set := []string{
+		"QUORUMLOCK_NAMES=" + strings.Join(l.names, ","),
+		fmt.Sprintf("QUORUMLOCK_TOKEN=%d", lock.Token()),
+		"QUORUMLOCK_OWNER=" + lock.Owner(),
+		fmt.Sprintf("QUORUMLOCK_DEADLINE=%d", time.Now().Add(left).Unix()),
+	}
+	var all []string
+	for _, variable := range os.Environ() {
+		replaced := false // by one of set: the command may run in a command of quorumlock run
+		for _, s := range set {
+			name, _, _ := strings.Cut(s, "=")
+			replaced = replaced || strings.HasPrefix(variable, name+"=")
+		}
+		if !replaced {
+			all = append(all, variable)
+		}
+	}
+	return append(all, set...)
+}
