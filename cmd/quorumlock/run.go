@@ -52,7 +52,7 @@ func runJob(args []string, stdout, stderr io.Writer) int {
 
 // oneLine formats an error for a log that has one entry in a line.
 func oneLine(err error) string {
-	text := strings.TrimPrefix(err.Error(), "quorumlock: ")
+	text := strings.ReplaceAll(err.Error(), "quorumlock: ", "") // the package's, in the middle for wrapped errors
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 }
 

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestTheCommandDiesWithRun(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	p := d.start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; trap '' TERM HUP; while :; do sleep 0.02; done`)
+	p.send(t, syscall.SIGKILL)
+	<-p.exited
+	eventually(t, "the command dead", func() bool { return !alive(p.number(t, "child")) })
+}
+
+// The death signal fires when the thread that forked ends, not the process.
+func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
+	c, err := startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const threads = 64
+	var meet, gone sync.WaitGroup
+	meet.Add(threads)
+	for range threads {
+		gone.Go(func() {
+			runtime.LockOSThread() // never unlocked: its thread ends with the goroutine
+			meet.Done()
+			meet.Wait() // so each has a thread of its own, and old threads are used up
+		})
+	}
+	gone.Wait()
+	eventually(t, "the threads ended", func() bool {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(tasks) < threads
+	})
+	if !alive(c.pid) {
+		t.Error("it died with a thread")
+	}
+	c.signalGroup(syscall.SIGKILL)
+	close(c.watch)
+	if status := <-c.changes; status.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", status)
+	}
+}
