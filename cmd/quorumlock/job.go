@@ -69,11 +69,9 @@ func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
 	return status, j.ended, nil
 }
 
-// left returns how long the command may go on. Renewal moves it, until the grace has begun.
+// left returns how long the command may go on. Renewal moves it, until the grace has begun. It is
+// not positive for a lock that is lost.
 func (j *job) left() time.Duration {
-	if j.lock.Err() != nil {
-		return 0
-	}
 	now := j.clock.Now()
 	return min(time.Until(j.lock.Deadline()), j.maxHoldEnd.Sub(now), j.end.Sub(now))
 }

@@ -38,7 +38,9 @@ func runJob(args []string, stdout, stderr io.Writer) int {
 		report(fmt.Errorf("%w (see quorumlock run -h)", err))
 		return exitRunUsage
 	}
-	code, err := line.run(report)
+	signals := catchSignals()
+	defer signals.stop() // after the report, to a stderr that may be closed
+	code, err := line.run(signals, report)
 	if err == nil {
 		return code
 	}
@@ -58,13 +60,11 @@ func oneLine(err error) string {
 
 // run takes the lock, runs the command, and returns the command's exit code. The error is an
 // *exitError. What is no reason to fail is reported.
-func (l *runLine) run(report func(error)) (code int, err error) {
+func (l *runLine) run(signals *caught, report func(error)) (code int, err error) {
 	path, err := findCommand(l.command[0]) // before others wait for the lock
 	if err != nil {
 		return 0, err
 	}
-	signals := catchSignals()
-	defer signals.stop()
 	locker, masters, err := l.open(report)
 	if err != nil {
 		return 0, err

@@ -20,9 +20,12 @@ func TestTheCommandDiesWithRun(t *testing.T) {
 
 // The death signal fires when the thread that forked ends, not the process.
 func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
-	c, err := startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ())
-	if err != nil {
-		t.Fatal(err)
+	children := make([]*child, 8)
+	for i := range children {
+		var err error
+		if children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	const threads = 64
 	var meet, gone sync.WaitGroup
@@ -40,14 +43,16 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(tasks) < threads
+		return len(tasks) < threads+len(children)
 	})
-	if !alive(c.pid) {
-		t.Error("it died with a thread")
-	}
-	c.signalGroup(syscall.SIGKILL)
-	close(c.watch)
-	if status := <-c.changes; status.Signal() != syscall.SIGKILL {
-		t.Errorf("it ended with %v", status)
+	for _, c := range children {
+		if !alive(c.pid) {
+			t.Error("it died with a thread")
+		}
+		c.signalGroup(syscall.SIGKILL)
+		close(c.watch)
+		if status := <-c.changes; status.Signal() != syscall.SIGKILL {
+			t.Errorf("it ended with %v", status)
+		}
 	}
 }

@@ -63,6 +63,32 @@ func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
 	contains(t, oneErrorLine(t, p.errs.String()), "the lock is lost", "connect", "the command was killed")
 }
 
+// Masters that answer again after SIGTERM do not lengthen the grace.
+func TestTheGraceIsNotLengthened(t *testing.T) {
+	t.Parallel()
+	const lease = 8 * time.Second
+	d := deploy(t, 3, lease)
+	p := d.start(t, "-k", "4s", "x", "--", "sh", "-c", stubborn)
+	for _, m := range d.Masters[:2] {
+		if err := m.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.awaitOutput(t, "TERM\n")
+	began := time.Now()
+	for _, m := range d.Masters[:2] {
+		if err := m.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.await(t, exitEnded)
+	if took := time.Since(began); took > 4*time.Second+slack {
+		t.Errorf("killed %v after SIGTERM", took)
+	}
+	contains(t, oneErrorLine(t, p.errs.String()), "the command was killed")
+	d.run(t, exitOK, "-n", "x", "--", "true") // it was renewed, and is released
+}
+
 // The command ends at SIGTERM and leaves behind a process that does not.
 func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 	t.Parallel()

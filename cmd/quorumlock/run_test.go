@@ -176,11 +176,10 @@ func TestRunGivesTheCommandWhatTheLockIs(t *testing.T) {
 	d := deploy(t, 3, 30*time.Second)
 	token := func() (token uint64) {
 		began := time.Now()
-		p := d.prepare("b,a", "--", "sh", "-c", "env; cat")
-		p.Stdin = strings.NewReader("from stdin\n")
+		p := d.prepare("b,a", "--", "env")
 		p.Env = append(p.Env, "QUORUMLOCK_TOKEN=outer", "QUORUMLOCK_OTHER=stays")
 		p.begin(t).await(t, exitOK)
-		contains(t, p.out.String(), "QUORUMLOCK_NAMES=b,a\n", "QUORUMLOCK_OTHER=stays\n", "from stdin\n", "QUORUMLOCK_OWNER=")
+		contains(t, p.out.String(), "QUORUMLOCK_NAMES=b,a\n", "QUORUMLOCK_OTHER=stays\n", "QUORUMLOCK_OWNER=")
 		if strings.Contains(p.out.String(), "outer") {
 			t.Error("the outer lock's token is still there")
 		}
@@ -193,6 +192,14 @@ func TestRunGivesTheCommandWhatTheLockIs(t *testing.T) {
 	if first, second := token(), token(); first == 0 || second <= first {
 		t.Errorf("tokens %d and %d", first, second)
 	}
+}
+
+func TestTheCommandHasStdin(t *testing.T) {
+	t.Parallel()
+	p := deploy(t, 3, 30*time.Second).prepare("x", "--", "cat")
+	p.Stdin = strings.NewReader("from stdin\n")
+	p.begin(t).await(t, exitOK)
+	contains(t, p.out.String(), "from stdin\n")
 }
 
 func TestRunFindsTheMastersInAFile(t *testing.T) {

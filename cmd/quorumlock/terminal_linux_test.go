@@ -15,6 +15,7 @@ import (
 type console struct {
 	*process
 	keys *os.File
+	fd   int // of keys
 }
 
 // open starts the script with the arguments "$1", "$2", ...
@@ -57,7 +58,7 @@ func (d *deployment) open(t *testing.T, flags, script string, args ...string) *c
 			_, _ = p.out.Write([]byte(strings.ReplaceAll(string(buffer[:n]), "\r", "")))
 		}
 	}()
-	return &console{p, keys}
+	return &console{p, keys, fd}
 }
 
 func (c *console) press(t *testing.T, keys string) {
@@ -67,6 +68,8 @@ func (c *console) press(t *testing.T, keys string) {
 	}
 }
 
+// The keys signal the command once it reads from the terminal: before, run may not yet have given
+// it the terminal.
 const (
 	ctrlC = "\x03"
 	ctrlZ = "\x1a"
@@ -90,7 +93,8 @@ func TestTheTerminalIsTheCommands(t *testing.T) {
 func TestCtrlCIsTheCommands(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
-	c := d.open(t, "-c", `trap 'echo script' INT; "$0" run x -- sh -c 'trap "echo INT" INT; echo ready; read -r line || read -r line; exit 5'`)
+	c := d.open(t, "-c", `trap 'echo script' INT; "$0" run x -- sh -c 'trap "echo INT" INT; read -r line; echo ready; read -r line || read -r line; exit 5'`)
+	c.press(t, "begin\n")
 	c.awaitOutput(t, "ready\n")
 	c.press(t, ctrlC)
 	c.awaitOutput(t, "INT\n")
@@ -105,9 +109,10 @@ func TestCtrlCIsTheCommands(t *testing.T) {
 func TestJobControl(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
-	c := d.open(t, "-mc", `"$0" run x -- sh -c '(trap "" TSTP; exec sleep 600) & helper=$!; echo helper=$helper; echo ready
-			read -r line; echo "got $line"; kill $helper; exit 5'
+	c := d.open(t, "-mc", `"$0" run x -- sh -c '(trap "" TSTP; exec sleep 600) & helper=$!; echo helper=$helper
+			read -r line; echo ready; read -r line; echo "got $line"; kill $helper; exit 5'
 		echo stopped; read -r line; fg; echo code=$?`)
+	c.press(t, "begin\n")
 	c.awaitOutput(t, "ready\n")
 	helper := c.number(t, "helper")
 	c.press(t, ctrlZ)
@@ -120,18 +125,41 @@ func TestJobControl(t *testing.T) {
 	c.await(t, exitOK)
 }
 
+// A command that never reads is stopped with run, which could not end it.
+func TestCtrlZStopsACommandThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	file := aFile(t)
+	c := d.open(t, "-mc", `"$0" run x -- sh -c 'echo child=$$; echo ready; `+untilGone(file)+`exit 5'; read -r line; fg; echo code=$?`)
+	c.awaitOutput(t, "ready\n")
+	child := c.number(t, "child")
+	eventually(t, "the command in the foreground", func() bool {
+		foreground, err := unix.IoctlGetInt(c.fd, unix.TIOCGPGRP)
+		return err == nil && foreground == child
+	})
+	c.press(t, ctrlZ)
+	eventually(t, "the command stopped", func() bool { return stateOf(child) == "T" })
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	c.press(t, "continue\n")
+	c.awaitOutput(t, "code=5\n")
+	c.await(t, exitOK)
+}
+
 // A job that was stopped for longer than its lease does nothing any more.
 func TestAJobThatContinuesTooLateIsKilled(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 2*time.Second)
-	c := d.open(t, "-mc", `"$0" run -max-lease 2s x -- sh -c 'trap "printf %s%s went on" CONT; echo ready; while :; do sleep 0.02; done'
+	c := d.open(t, "-mc", `"$0" run -max-lease 2s x -- sh -c 'trap "printf %s%s went on" CONT; read -r line; echo ready; while :; do sleep 0.02; done'
 		echo stopped; "$0" run -max-lease 2s x -- echo another; fg; echo code=$?`)
+	c.press(t, "begin\n")
 	c.awaitOutput(t, "ready\n")
 	c.press(t, ctrlZ)
 	c.awaitOutput(t, "another\n")
 	c.awaitOutput(t, fmt.Sprintf("code=%d\n", exitEnded))
 	c.await(t, exitOK)
-	if strings.Contains(c.out.String(), "wenton") {
+	if _, after, _ := strings.Cut(c.out.String(), "another\n"); strings.Contains(after, "wenton") {
 		t.Errorf("the command went on without the lock: %q", &c.out)
 	}
 }
@@ -153,7 +181,8 @@ func TestAJobInTheBackgroundReadsWhenItIsBroughtBack(t *testing.T) {
 func TestCtrlZWithoutJobControl(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
-	c := d.open(t, "-c", `exec "$0" run x -- sh -c 'echo ready; read -r line; echo "got $line"; exit 5'`)
+	c := d.open(t, "-c", `exec "$0" run x -- sh -c 'read -r line; echo ready; read -r line; echo "got $line"; exit 5'`)
+	c.press(t, "begin\n")
 	c.awaitOutput(t, "ready\n")
 	c.press(t, ctrlZ)
 	c.press(t, "more\n")
