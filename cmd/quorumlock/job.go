@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -57,7 +59,7 @@ func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
 		return status, nil, exitWith(exitSignalled+int(signal), interrupted{signal})
 	default:
 	}
-	if j.child, err = startChild(path, j.line.command, j.line.environment(j.lock, j.left())); err != nil {
+	if j.child, err = startChild(path, j.line.command, j.environment()); err != nil {
 		return status, nil, err
 	}
 	j.tty = terminal{j.child, j.signals.continued}
@@ -74,6 +76,28 @@ func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
 func (j *job) left() time.Duration {
 	now := j.clock.Now()
 	return min(time.Until(j.lock.Deadline()), j.maxHoldEnd.Sub(now), j.end.Sub(now))
+}
+
+// environment returns the command's: that of this process, and what the lock is.
+func (j *job) environment() []string {
+	set := []string{
+		"QUORUMLOCK_NAMES=" + strings.Join(j.line.names, ","),
+		fmt.Sprintf("QUORUMLOCK_TOKEN=%d", j.lock.Token()),
+		"QUORUMLOCK_OWNER=" + j.lock.Owner(),
+		fmt.Sprintf("QUORUMLOCK_DEADLINE=%d", time.Now().Add(j.left()).Unix()),
+	}
+	var all []string
+	for _, variable := range os.Environ() {
+		replaced := false // by one of set: the command may run in a command of quorumlock run
+		for _, s := range set {
+			name, _, _ := strings.Cut(s, "=")
+			replaced = replaced || strings.HasPrefix(variable, name+"=")
+		}
+		if !replaced {
+			all = append(all, variable)
+		}
+	}
+	return append(all, set...)
 }
 
 // follow acts on what happens until the command has ended.

@@ -1,8 +1,8 @@
 // Command quorumlock runs a command under a lock. It demonstrates the lock on masters that it starts
 // itself. It checks and admits the masters of a deployment, and changes their list.
 //
-// The files of run, each of which uses only those above it: run_codes.go, run_line.go, run_lock.go,
-// signals.go, child.go, terminal.go, job.go, run.go.
+// The files of run, each of which uses only those above it: run_codes.go, run_line.go, signals.go,
+// run_lock.go, child.go, terminal.go, job.go, run.go.
 package main
 
 import (

@@ -7,24 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/quorumlock/quorumlock/quorum"
 )
-
-// exitError is an error with the exit code that it leads to.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
-
-func exitWith(code int, err error) error { return &exitError{code, err} }
 
 // runJob carries out quorumlock run: it runs a command under a lock. It returns the command's exit
 // code, or else one of those in run_codes.go.
@@ -97,26 +84,4 @@ func exitCodeOf(status syscall.WaitStatus) int {
 		return exitSignalled + int(status.Signal())
 	}
 	return status.ExitStatus()
-}
-
-// environment returns the command's: that of this process, and what the lock is.
-func (l *runLine) environment(lock *quorum.Lock, left time.Duration) []string {
-	set := []string{
-		"QUORUMLOCK_NAMES=" + strings.Join(l.names, ","),
-		fmt.Sprintf("QUORUMLOCK_TOKEN=%d", lock.Token()),
-		"QUORUMLOCK_OWNER=" + lock.Owner(),
-		fmt.Sprintf("QUORUMLOCK_DEADLINE=%d", time.Now().Add(left).Unix()),
-	}
-	var all []string
-	for _, variable := range os.Environ() {
-		replaced := false // by one of set: the command may run in a command of quorumlock run
-		for _, s := range set {
-			name, _, _ := strings.Cut(s, "=")
-			replaced = replaced || strings.HasPrefix(variable, name+"=")
-		}
-		if !replaced {
-			all = append(all, variable)
-		}
-	}
-	return append(all, set...)
 }

@@ -13,3 +13,14 @@ const (
 	exitNotFound      = 127
 	exitSignalled     = 128 // plus the number of the signal
 )
+
+// exitError is an error with the exit code that it leads to.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func exitWith(code int, err error) error { return &exitError{code, err} }

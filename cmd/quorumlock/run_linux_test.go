@@ -21,12 +21,20 @@ func TestTheCommandDiesWithRun(t *testing.T) {
 // The death signal fires when the thread that forked ends, not the process.
 func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 	children := make([]*child, 8)
-	for i := range children {
-		var err error
-		if children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ()); err != nil {
-			t.Fatal(err)
-		}
+	var starting sync.WaitGroup
+	for i := range children { // at once, so that not all are started by the main thread, which never ends
+		starting.Go(func() {
+			var err error
+			if children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	starting.Wait()
+	if t.Failed() {
+		return
+	}
+	before := threadsOf(t)
 	const threads = 64
 	var meet, gone sync.WaitGroup
 	meet.Add(threads)
@@ -38,13 +46,7 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 		})
 	}
 	gone.Wait()
-	eventually(t, "the threads ended", func() bool {
-		tasks, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(tasks) < threads+len(children)
-	})
+	eventually(t, "the threads ended", func() bool { return threadsOf(t) <= before+len(children) })
 	for _, c := range children {
 		if !alive(c.pid) {
 			t.Error("it died with a thread")
@@ -55,4 +57,13 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 			t.Errorf("it ended with %v", status)
 		}
 	}
+}
+
+func threadsOf(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(tasks)
 }

@@ -44,7 +44,8 @@ func (l *runLine) open(report func(error)) (*quorum.Locker, runMasters, error) {
 	if l.all {
 		constructor = multilock.New
 	}
-	locker, err := constructor(masters, quorum.WithLease(l.lease), quorum.WithLogger(slog.New(&waitingLog{report: report})))
+	logger := slog.New(&waitingLog{report})
+	locker, err := constructor(masters, quorum.WithLease(l.lease), quorum.WithLogger(logger))
 	if err != nil {
 		masters.close()
 		return nil, nil, exitWith(exitConfiguration, err)

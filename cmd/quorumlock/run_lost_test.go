@@ -29,7 +29,8 @@ func TestTheCommandEndsBeforeItsLock(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
 	d := deploy(t, 3, lease)
-	p := d.start(t, "-k", "3s", "x", "--", "sh", "-c", `exec 2>/dev/null; trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.02; done`)
+	p := d.start(t, "-k", "3s", "x", "--", "sh", "-c",
+		`exec 2>/dev/null; trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.02; done`)
 	d.kill(t, 0)
 	began := time.Now()
 	eventually(t, "a lease over", func() bool { return time.Since(began) > lease || p.hasExited() })
@@ -94,7 +95,8 @@ func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	p := d.start(t, "-max-hold", "1500ms", "-k", "1s", "x", "--", "sh", "-c",
-		`exec 2>/dev/null; trap '' TERM; (echo grandchild=$(exec sh -c 'echo $PPID'); echo ready; while :; do sleep 0.02; done) & 
+		`exec 2>/dev/null; trap '' TERM; (echo grandchild=$(exec sh -c 'echo $PPID'); echo ready
+		while :; do sleep 0.02; done) &
 		trap 'echo TERM; exit 0' TERM; while :; do sleep 0.02; done`)
 	p.awaitOutput(t, "TERM\n")
 	grandchild := p.number(t, "grandchild")

@@ -44,7 +44,8 @@ type deployment struct {
 func deploy(t *testing.T, masters int, maxLease time.Duration) *deployment {
 	t.Helper()
 	d := &deployment{startReal(t, masters), maxLease}
-	command(t, exitOK, append([]string{"admit", "-yes", "-max-lease", maxLease.String()}, d.URLs()...)...)
+	admit := []string{"admit", "-yes", "-timeout", "10s", "-max-lease", maxLease.String()}
+	command(t, exitOK, append(admit, d.URLs()...)...)
 	d.run(t, exitOK, "first", "--", "true") // after a quarantine where the word was too old
 	return d
 }
@@ -60,7 +61,7 @@ type process struct {
 // prepare returns run as a process that is not started.
 func (d *deployment) prepare(args ...string) *process {
 	p := &process{exited: make(chan struct{})}
-	args = append([]string{"run", "-max-lease", d.maxLease.String()}, args...)
+	args = append([]string{"run", "-timeout", "2s", "-max-lease", d.maxLease.String()}, args...)
 	p.Cmd = exec.Command(os.Args[0], args...)
 	p.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0",
 		urlsVariable+"="+strings.Join(d.URLs(), ","))

@@ -93,7 +93,8 @@ func TestTheTerminalIsTheCommands(t *testing.T) {
 func TestCtrlCIsTheCommands(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
-	c := d.open(t, "-c", `trap 'echo script' INT; "$0" run x -- sh -c 'trap "echo INT" INT; read -r line; echo ready; read -r line || read -r line; exit 5'`)
+	c := d.open(t, "-c", `trap 'echo script' INT; "$0" run x -- sh -c 'trap "echo INT" INT
+		read -r line; echo ready; read -r line || read -r line; exit 5'`)
 	c.press(t, "begin\n")
 	c.awaitOutput(t, "ready\n")
 	c.press(t, ctrlC)
@@ -130,7 +131,8 @@ func TestCtrlZStopsACommandThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	file := aFile(t)
-	c := d.open(t, "-mc", `"$0" run x -- sh -c 'echo child=$$; echo ready; `+untilGone(file)+`exit 5'; read -r line; fg; echo code=$?`)
+	c := d.open(t, "-mc", `"$0" run x -- sh -c 'echo child=$$; echo ready; `+untilGone(file)+`exit 5'
+		read -r line; fg; echo code=$?`)
 	c.awaitOutput(t, "ready\n")
 	child := c.number(t, "child")
 	eventually(t, "the command in the foreground", func() bool {
@@ -151,7 +153,8 @@ func TestCtrlZStopsACommandThatDoesNotRead(t *testing.T) {
 func TestAJobThatContinuesTooLateIsKilled(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 2*time.Second)
-	c := d.open(t, "-mc", `"$0" run -max-lease 2s x -- sh -c 'trap "printf %s%s went on" CONT; read -r line; echo ready; while :; do sleep 0.02; done'
+	c := d.open(t, "-mc", `"$0" run -max-lease 2s x -- sh -c 'trap "printf %s%s went on" CONT
+			read -r line; echo ready; while :; do sleep 0.02; done'
 		echo stopped; "$0" run -max-lease 2s x -- echo another; fg; echo code=$?`)
 	c.press(t, "begin\n")
 	c.awaitOutput(t, "ready\n")
