@@ -1,5 +1,8 @@
-// Command quorumlock demonstrates the lock on masters that it starts itself. It checks and admits
-// the masters of a deployment, and changes their list.
+// Command quorumlock runs a command under a lock. It demonstrates the lock on masters that it starts
+// itself. It checks and admits the masters of a deployment, and changes their list.
+//
+// The files of run, each of which uses only those above it: run_codes.go, run_line.go, signals.go,
+// run_lock.go, child.go, terminal.go, job.go, run.go.
 package main
 
 import (
@@ -22,6 +25,14 @@ const (
 
 const usage = `quorumlock: one lock over several independent Redis masters
 
+  quorumlock run [-n | -w D] [-E N] [-k D] [-max-hold D] [-lease D] [-all] [-urls-file FILE] [-max-lease D] [-timeout D]
+                 NAME[,NAME...] -- COMMAND [ARGUMENT...]
+        run a command while it holds the lock; the masters' URLs, separated by spaces or commas, come from the variable
+        QUORUMLOCK_URLS or from FILE
+        -n           do not wait for the lock            -w D          wait for it for D at most
+        -E N         exit with N, not 75, when held      -all          all masters must grant it, not a majority
+        -lease D     how long a grant lasts (30s)        -max-hold D   hold the lock for D at most
+        -k D         SIGTERM comes D before the lock ends, SIGKILL when it does (5s, at most half of the lease)
   quorumlock demo
         start five masters, lock, kill masters one after another, bring them back; under 40 s
   quorumlock check [-max-lease D] [-timeout D] URL...
@@ -44,17 +55,27 @@ clients must know a master by one name: that in its URL, or host:port. -max-leas
 all the deployment's clients. -timeout (default 500ms) bounds the wait for each master.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
+Those of run: the command's own, 128 and its number for a signal; 75 or N when another holds the lock; 69 when too few
+masters answered, or are in quarantine; 124 when the lock was lost, or -max-hold came, before the command was done; 126
+when the command cannot be executed, 127 when it is not found; 64 for a command line that cannot be used, 77 for
+credentials, 78 for URLs and masters that cannot be used.
 `
 
 func main() {
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == runName { // it forwards signals, and its command would inherit an ignored one
+		os.Exit(runJob(args[1:], os.Stdout, os.Stderr))
+	}
 	// A write to a closed pipe (quorumlock demo | head) must fail, not end the process before its
 	// cleanup.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := run(ctx, args, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
+
+const runName = "run"
 
 // run carries out a command line and returns the exit code. At the end of ctx it cleans up and
 // returns exitInterrupted.
@@ -65,6 +86,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch command, args := args[0], args[1:]; {
 	case command == "help" || isHelp(command):
 		return help(stdout)
+	case command == runName:
+		return runJob(args, stdout, stderr)
 	case command == "demo":
 		if len(args) > 0 && isHelp(args[0]) {
 			return help(stdout)

@@ -1,0 +1,87 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// runJob carries out quorumlock run: it runs a command under a lock. It returns the command's exit
+// code, or else one of those in run_codes.go.
+func runJob(args []string, stdout, stderr io.Writer) int {
+	line, err := parseRun(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return help(stdout)
+	}
+	report := func(err error) { fmt.Fprintf(stderr, "quorumlock: run: %s\n", oneLine(err)) }
+	if err != nil {
+		report(fmt.Errorf("%w (see quorumlock run -h)", err))
+		return exitRunUsage
+	}
+	signals := catchSignals()
+	defer signals.stop() // after the report, to a stderr that may be closed
+	code, err := line.run(signals, report)
+	if err == nil {
+		return code
+	}
+	report(err)
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	return exitFailed
+}
+
+// oneLine formats an error for a log that has one entry in a line.
+func oneLine(err error) string {
+	text := strings.ReplaceAll(err.Error(), "quorumlock: ", "") // the package's, in the middle for wrapped errors
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+}
+
+// run takes the lock, runs the command, and returns the command's exit code. The error is an
+// *exitError. What is no reason to fail is reported.
+func (l *runLine) run(signals *caught, report func(error)) (code int, err error) {
+	path, err := findCommand(l.command[0]) // before others wait for the lock
+	if err != nil {
+		return 0, err
+	}
+	locker, masters, err := l.open(report)
+	if err != nil {
+		return 0, err
+	}
+	defer masters.close()
+	defer locker.Close()
+
+	lock, err := l.acquire(locker, signals.forward)
+	if err != nil {
+		return 0, l.refusal(err, len(masters))
+	}
+	status, ended, err := newJob(l, lock, signals).run(path)
+	unlockErr := l.unlock(lock)
+	switch {
+	case err != nil:
+		return 0, err
+	case ended != nil:
+		return 0, exitWith(exitEnded, ended)
+	case errors.Is(unlockErr, quorum.ErrLost):
+		return 0, exitWith(exitEnded, fmt.Errorf("the command is done, but its lock was lost before: %w", unlockErr))
+	case unlockErr != nil:
+		report(fmt.Errorf("the command is done, but too few masters have confirmed the release: %w", unlockErr))
+	}
+	return exitCodeOf(status), nil
+}
+
+// exitCodeOf returns the exit code of a process as a shell does.
+func exitCodeOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return exitSignalled + int(status.Signal())
+	}
+	return status.ExitStatus()
+}

@@ -1,0 +1,26 @@
+package main
+
+// The exit codes of quorumlock run that are not the command's own. Where sysexits.h, env(1) or
+// timeout(1) have a number for the case, it is theirs.
+const (
+	exitRunUsage      = 64  // the command line cannot be used
+	exitUnavailable   = 69  // too few masters answered, or they are in quarantine
+	exitHeld          = 75  // another holder has the lock (-E sets another code)
+	exitCredentials   = 77  // the masters refuse the password, or what the user asks for
+	exitConfiguration = 78  // the URLs, or the masters, cannot be used as they are
+	exitEnded         = 124 // the lock was lost, or -max-hold came, before the command was done
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignalled     = 128 // plus the number of the signal
+)
+
+// exitError is an error with the exit code that it leads to.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func exitWith(code int, err error) error { return &exitError{code, err} }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestTheCommandDiesWithRun(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	p := d.start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; trap '' TERM HUP; while :; do sleep 0.02; done`)
+	p.send(t, syscall.SIGKILL)
+	<-p.exited
+	eventually(t, "the command dead", func() bool { return !alive(p.number(t, "child")) })
+}
+
+// The death signal fires when the thread that forked ends, not the process.
+func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
+	children := make([]*child, 8)
+	var starting sync.WaitGroup
+	for i := range children { // at once, so that not all are started by the main thread, which never ends
+		starting.Go(func() {
+			var err error
+			if children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		return
+	}
+	before := threadsOf(t)
+	const threads = 64
+	var meet, gone sync.WaitGroup
+	meet.Add(threads)
+	for range threads {
+		gone.Go(func() {
+			runtime.LockOSThread() // never unlocked: its thread ends with the goroutine
+			meet.Done()
+			meet.Wait() // so each has a thread of its own, and old threads are used up
+		})
+	}
+	gone.Wait()
+	eventually(t, "the threads ended", func() bool { return threadsOf(t) <= before+len(children) })
+	for _, c := range children {
+		if !alive(c.pid) {
+			t.Error("it died with a thread")
+		}
+		c.signalGroup(syscall.SIGKILL)
+		close(c.watch)
+		if status := <-c.changes; status.Signal() != syscall.SIGKILL {
+			t.Errorf("it ended with %v", status)
+		}
+	}
+}
+
+func threadsOf(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(tasks)
+}

@@ -1,0 +1,164 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+const urlsVariable = "QUORUMLOCK_URLS"
+
+// runMasters are the nodes of run.
+type runMasters []*node.Node
+
+func (m runMasters) close() { closeAll(m) }
+
+// open opens the masters, and a locker over them. The caller closes the locker, then the masters.
+func (l *runLine) open(report func(error)) (*quorum.Locker, runMasters, error) {
+	urls, err := l.urls()
+	if err != nil {
+		return nil, nil, exitWith(exitConfiguration, err)
+	}
+	var masters runMasters
+	for i, url := range urls {
+		n, err := node.Open(url, l.nodeOptions()...)
+		if err != nil {
+			masters.close()
+			return nil, nil, exitWith(exitConfiguration, fmt.Errorf("URL %d: %w", i+1, err))
+		}
+		masters = append(masters, n)
+	}
+	constructor := redlock.New
+	if l.all {
+		constructor = multilock.New
+	}
+	logger := slog.New(&waitingLog{report})
+	locker, err := constructor(masters, quorum.WithLease(l.lease), quorum.WithLogger(logger))
+	if err != nil {
+		masters.close()
+		return nil, nil, exitWith(exitConfiguration, err)
+	}
+	return locker, masters, nil
+}
+
+// waitingLog is a slog.Handler that reports why Lock waits for masters, since it may wait for ever.
+type waitingLog struct{ report func(error) }
+
+func (w *waitingLog) Enabled(context.Context, slog.Level) bool { return true }
+func (w *waitingLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
+func (w *waitingLog) WithGroup(string) slog.Handler            { return w }
+
+func (w *waitingLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "quorumlock: waiting for nodes" { // a lost lock is reported with what is done about it
+		return nil
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			w.report(fmt.Errorf("waiting for masters: %w", err))
+		}
+		return true
+	})
+	return nil
+}
+
+// interrupted is the cause with which a signal ends the waiting.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return "ended by " + nameOf(i.signal) }
+
+// acquire takes the lock, and waits for it as the command line says. A signal ends the waiting.
+func (l *runLine) acquire(locker *quorum.Locker, signals <-chan os.Signal) (*quorum.Lock, error) {
+	// The lock's context ends with this one, so it is not cancelled once the lock is held.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	over, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		var late <-chan time.Time
+		if l.wait > 0 {
+			timer := time.NewTimer(l.wait)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case s := <-signals:
+			cancel(interrupted{s.(syscall.Signal)})
+		case <-late:
+			cancel(context.DeadlineExceeded)
+		case <-over:
+		}
+	}()
+	lock, err := l.lock(ctx, locker)
+	close(over)
+	<-watched
+	if err == nil && ctx.Err() != nil { // the waiting ended as the lock was acquired
+		l.unlock(lock)
+		err = fmt.Errorf("%w: %w: %w", quorum.ErrNotAcquired, quorum.ErrHeld, context.Cause(ctx))
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return lock, nil
+}
+
+// unlock releases the lock. What takes longer than two timeouts is left to Close, and then to the
+// lease.
+func (l *runLine) unlock(lock *quorum.Lock) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*l.timeout)
+	defer cancel()
+	return lock.Unlock(ctx)
+}
+
+func (l *runLine) lock(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
+	if l.noWait {
+		return locker.TryLock(ctx, l.names...)
+	}
+	return locker.Lock(ctx, l.names...)
+}
+
+// refusal adds to the error of a lock that was not acquired the exit code for it.
+func (l *runLine) refusal(err error, masters int) error {
+	var signal interrupted
+	var failed *quorum.Error
+	switch {
+	case errors.As(err, &signal):
+		return exitWith(exitSignalled+int(signal.signal), err)
+	case errors.Is(err, quorum.ErrHeld):
+		return exitWith(l.heldCode, err)
+	case !errors.As(err, &failed) || failed.Need == 0 && errors.Is(err, quorum.ErrInvalid):
+		return exitWith(exitRunUsage, err) // a name that cannot be locked
+	}
+	code, usable := exitUnavailable, masters
+	if failed.Nodes != nil {
+		for _, e := range failed.Nodes.Errors {
+			var n *node.Error
+			if !errors.As(e, &n) || !n.Permanent() {
+				continue
+			}
+			usable--
+			switch {
+			case redisconn.HasCode(n.Err, "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
+				"ERR Client sent AUTH"):
+				code = exitCredentials
+			case code != exitCredentials:
+				code = exitConfiguration
+			}
+		}
+	}
+	if usable >= failed.Need { // without those errors, too few masters would be left all the same
+		code = exitUnavailable
+	}
+	return exitWith(code, err)
+}

@@ -1,0 +1,202 @@
+//go:build unix
+
+package main
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stubborn is a shell script that ignores SIGTERM, as its child does; the shell prints when it
+// gets one.
+const stubborn = `exec 2>/dev/null; trap '' TERM; sleep 600 >/dev/null 2>&1 & echo grandchild=$!; trap 'echo TERM' TERM
+	echo child=$$; echo ready; while :; do sleep 0.02; done`
+
+func (d *deployment) kill(t *testing.T, masters ...int) {
+	t.Helper()
+	for _, i := range masters {
+		if err := d.Masters[i].Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// slack is what a busy machine may add to the time of a kill.
+const slack = 2 * time.Second
+
+func TestTheCommandEndsBeforeItsLock(t *testing.T) {
+	t.Parallel()
+	const lease = 6 * time.Second
+	d := deploy(t, 3, lease)
+	p := d.start(t, "-k", "3s", "x", "--", "sh", "-c",
+		`exec 2>/dev/null; trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.02; done`)
+	d.kill(t, 0)
+	began := time.Now()
+	eventually(t, "a lease over", func() bool { return time.Since(began) > lease || p.hasExited() })
+	d.kill(t, 1)
+	began = time.Now()
+	p.await(t, exitEnded)
+	if took := time.Since(began); took > lease-3*time.Second+slack {
+		t.Errorf("it ended %v after the majority, at a lease of %v and a grace of 3s", took, lease)
+	}
+	contains(t, p.out.String(), "TERM\n")
+	contains(t, oneErrorLine(t, p.errs.String()), "too few masters renewed it: the command got SIGTERM")
+}
+
+func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second
+	d := deploy(t, 3, lease)
+	p := d.start(t, "-k", "1s", "x", "--", "sh", "-c", stubborn)
+	d.kill(t, 0, 1)
+	began := time.Now()
+	p.awaitOutput(t, "TERM\n")
+	p.await(t, exitEnded)
+	if took := time.Since(began); took > lease+slack {
+		t.Errorf("killed %v after the majority, at a lease of %v", took, lease)
+	}
+	for _, word := range []string{"child", "grandchild"} {
+		if alive(p.number(t, word)) {
+			t.Errorf("the %s is alive", word)
+		}
+	}
+	contains(t, oneErrorLine(t, p.errs.String()), "the lock is lost", "connect", "the command was killed")
+}
+
+// Masters that answer again after SIGTERM do not lengthen the grace.
+func TestTheGraceIsNotLengthened(t *testing.T) {
+	t.Parallel()
+	const lease = 8 * time.Second
+	d := deploy(t, 3, lease)
+	p := d.start(t, "-k", "4s", "x", "--", "sh", "-c", stubborn)
+	for _, m := range d.Masters[:2] {
+		if err := m.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.awaitOutput(t, "TERM\n")
+	began := time.Now()
+	for _, m := range d.Masters[:2] {
+		if err := m.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.await(t, exitEnded)
+	if took := time.Since(began); took > 4*time.Second+slack {
+		t.Errorf("killed %v after SIGTERM", took)
+	}
+	contains(t, oneErrorLine(t, p.errs.String()), "the command was killed")
+	d.run(t, exitOK, "-n", "x", "--", "true") // it was renewed, and is released
+}
+
+// The command ends at SIGTERM and leaves behind a process that does not.
+func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	p := d.start(t, "-max-hold", "1500ms", "-k", "1s", "x", "--", "sh", "-c",
+		`exec 2>/dev/null; trap '' TERM; (echo grandchild=$(exec sh -c 'echo $PPID'); echo ready
+		while :; do sleep 0.02; done) &
+		trap 'echo TERM; exit 0' TERM; while :; do sleep 0.02; done`)
+	p.awaitOutput(t, "TERM\n")
+	grandchild := p.number(t, "grandchild")
+	if !alive(grandchild) {
+		t.Error("it was killed before its time")
+	}
+	p.await(t, exitEnded)
+	if alive(grandchild) {
+		t.Error("it is alive")
+	}
+	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 1.5s: the command was killed")
+	d.run(t, exitOK, "-n", "x", "--", "true")
+}
+
+func TestMaxHold(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	began := time.Now()
+	p := d.start(t, "-max-hold", "2s", "-k", "500ms", "x", "--", "sh", "-c", stubborn)
+	p.awaitOutput(t, "TERM\n")
+	if took := time.Since(began); took < 1500*time.Millisecond {
+		t.Errorf("SIGTERM after %v", took)
+	}
+	p.await(t, exitEnded)
+	if took := time.Since(began); took < 2*time.Second {
+		t.Errorf("killed after %v", took)
+	}
+	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 2s: the command was killed")
+	d.run(t, exitOK, "-n", "-max-hold", "10s", "x", "--", "true")
+}
+
+// A stopped command does not see SIGTERM before it continues.
+func TestAStoppedCommandIsEnded(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	p := d.start(t, "-max-hold", "4s", "-k", "3s", "x", "--", "sh", "-c",
+		`trap 'echo TERM; exit 0' TERM; echo ready; kill -STOP $$; while :; do sleep 0.02; done`)
+	p.awaitOutput(t, "TERM\n")
+	p.await(t, exitEnded)
+	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 4s: the command got SIGTERM")
+}
+
+// Nothing can end the command while run is halted. When run continues, another may hold the lock.
+func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 2*time.Second)
+	p := d.start(t, "x", "--", "sh", "-c", stubborn)
+	p.send(t, syscall.SIGSTOP)
+	d.run(t, exitOK, "x", "--", "true") // waits for the end of the lease
+	if !alive(p.number(t, "child")) {
+		t.Fatal("the command is gone while run is halted")
+	}
+	began := time.Now()
+	p.send(t, syscall.SIGCONT)
+	p.await(t, exitEnded)
+	if took := time.Since(began); took > slack {
+		t.Errorf("it ended after %v", took)
+	}
+	if alive(p.number(t, "grandchild")) {
+		t.Error("the grandchild is alive")
+	}
+	contains(t, oneErrorLine(t, p.errs.String()), "the lock is lost", "the command was killed")
+}
+
+// A command that is done while run is halted has worked without the lock, for all that run knows.
+func TestTheCommandIsDoneWhileRunIsHalted(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 2*time.Second)
+	file := aFile(t)
+	p := d.start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; `+untilGone(file))
+	p.send(t, syscall.SIGSTOP)
+	d.run(t, exitOK, "x", "--", "rm", file)
+	eventually(t, "the command's end", func() bool { return !alive(p.number(t, "child")) })
+	p.send(t, syscall.SIGCONT)
+	p.await(t, exitEnded)
+	contains(t, oneErrorLine(t, p.errs.String()), "the lock is lost")
+}
+
+func TestRunGoesOnAfterAShortHalt(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	file := aFile(t)
+	p := d.start(t, "x", "--", "sh", "-c", `echo ready; `+untilGone(file))
+	p.send(t, syscall.SIGSTOP)
+	d.run(t, exitHeld, "-n", "x", "--", "true")
+	p.send(t, syscall.SIGCONT)
+	d.run(t, exitHeld, "-n", "x", "--", "rm", file)
+	d.run(t, exitOK, "other", "--", "rm", file)
+	p.await(t, exitOK)
+}
+
+// A lock that masters say to be another's is lost at once.
+func TestTheCommandIsKilledWhenItsLockIsTakenAway(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 3*time.Second)
+	p := d.start(t, "x", "--", "sh", "-c", stubborn)
+	for _, m := range d.Masters {
+		do(t, m, "DEL", "x")
+	}
+	d.run(t, exitOK, "-n", "x", "--", "true")
+	p.await(t, exitEnded)
+	contains(t, oneErrorLine(t, p.errs.String()), "the lock is lost", "the command was killed")
+}
