@@ -109,9 +109,11 @@ func TestTooManyMastersForget(t *testing.T) {
 			f := fleet(t, 3)
 			locker := admitted(t, f, c.by, quorum.WithLease(time.Second))
 			held := lock(t, locker, "job")
+			var flushes sync.WaitGroup // all at once: a renewal in between would repair the first
 			for _, m := range f.Masters[:c.forget] {
-				flush(t, m)
+				flushes.Go(func() { flush(t, m) })
 			}
+			flushes.Wait()
 			select {
 			case <-held.Context().Done():
 			case <-time.After(soon):
