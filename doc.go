@@ -9,6 +9,9 @@
 //     options and the errors.
 //   - [github.com/quorumlock/quorumlock/node] has one master: its options, and how to bring a pool,
 //     TLS or a dialer of your own.
+//   - [github.com/quorumlock/quorumlock/fence] has a database or a Redis key refuse the writes of a
+//     holder whose lock has passed to another.
+//   - [github.com/quorumlock/quorumlock/leader] lets one instance of a service lead.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
 //   - [github.com/quorumlock/quorumlock/clock] has what quorum.WithClock takes, and a fake for tests.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the

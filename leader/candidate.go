@@ -77,9 +77,12 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 // The error wraps that of [quorum.Locker.Lock]: when ctx ends [quorum.ErrNotAcquired], the reason
 // of the last attempt ([quorum.ErrHeld] while another candidate leads) and the context's error. At
 // once Campaign returns [quorum.ErrClosed], and the masters' errors when waiting is in vain, such
-// as a wrong password. Masters that are down, or in quarantine, are waited for.
-func (c *Candidate) Campaign(ctx context.Context) (*Term, error) {
-	lock, err := c.locker.Lock(ctx, c.name)
+// as a wrong password. Masters that are down, or in quarantine, are waited for. A locker with
+// [quorum.WithWait] bounds the waiting.
+func (c *Candidate) Campaign(ctx context.Context) (*Term, error) { return c.campaign(ctx, c.locker) }
+
+func (c *Candidate) campaign(ctx context.Context, locker *quorum.Locker) (*Term, error) {
+	lock, err := locker.Lock(ctx, c.name)
 	if err != nil {
 		return nil, fmt.Errorf("leader: campaign: %w", err)
 	}

@@ -49,6 +49,28 @@ func TestRunReturnsWithTheFunction(t *testing.T) {
 	}
 }
 
+// A locker's WithWait, which may be there for its other locks, ends Campaign and not Run: a candidate
+// that gave up would leave the leader without a successor.
+func TestRunOutlastsWithWait(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		first := c.campaign(c.candidate(c.process().Locker))
+		b := c.candidate(c.process().With(quorum.WithWait(time.Second)))
+		if _, err := b.Campaign(c.Context()); !errors.Is(err, quorum.ErrHeld) {
+			c.Errorf("Campaign returned %v, want ErrHeld after a second", err)
+		}
+		ended := make(chan error, 1)
+		led := false
+		go func() {
+			ended <- b.Run(c.Context(), func(context.Context, *leader.Term) error { led = true; return nil })
+		}()
+		time.Sleep(10 * time.Second)
+		c.resign(first)
+		if err := <-ended; err != nil || !led {
+			c.Errorf("Run returned %v; it has led: %v", err, led)
+		}
+	})
+}
+
 // Run resigns also when the function panics or ends its goroutine.
 func TestRunResignsWhenTheFunctionDoesNotReturn(t *testing.T) {
 	for what, end := range map[string]func(){"a panic": func() { panic("lead") }, "Goexit": runtime.Goexit} {

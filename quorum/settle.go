@@ -98,7 +98,11 @@ func (m *members) await(ctx context.Context) *Error {
 		}
 		return err
 	case <-ctx.Done():
-		return m.core.unasked(contextError(ctx)...)
+		ended := contextError(ctx)
+		if isOverdue(ended) {
+			ended = append([]error{ErrUnavailable}, ended...)
+		}
+		return m.core.unasked(ended...)
 	case <-m.core.closed:
 		return m.core.unasked(ErrClosed)
 	}

@@ -125,6 +125,22 @@ func TestWaitCutsAnAttempt(t *testing.T) {
 	})
 }
 
+// A call that gives up while it asks for the list of masters tells the reason, too: over pools
+// without a name the list may not be known yet.
+func TestWaitForTheList(t *testing.T) {
+	const short = 300 * time.Millisecond // below a node's timeout
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithWait(short))
+		l.core.members.list.Store(nil)
+		stalled := make(chan struct{})
+		c.stalled.Store(&stalled)
+		_, err := l.Lock(t.Context(), "a")
+		gaveUp(t, err, ErrUnavailable, short)
+		c.stalled.Store(nil)
+		close(stalled)
+	})
+}
+
 // A call keeps its turn until it gives up, and gives it to the next one then.
 func TestWaitKeepsItsTurn(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

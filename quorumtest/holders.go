@@ -80,10 +80,13 @@ return freed`
 // lock's context finds it by [quorum.FromContext]; a test that cannot get at that context takes it
 // from the Acquired hook ([quorum.WithHooks]).
 //
-// Lose fails the test when the lock is not held, or not on these masters, or when so many masters
-// are stopped that the others cannot tell the holder within 5 s.
+// Lose fails the test when the lock is nil, or not held, or not on these masters, or when so many
+// masters are stopped that the others cannot tell the holder within 5 s.
 func (m *Masters) Lose(lock *quorum.Lock) {
 	m.tb.Helper()
+	if lock == nil {
+		m.tb.Fatalf("quorumtest: lose: the lock is nil; FromContext finds it by the names that it was locked with")
+	}
 	if err := m.lose(lock); err != nil {
 		m.tb.Fatalf("quorumtest: lose %q: %v", lock.Names(), err)
 	}

@@ -277,6 +277,10 @@ func TestLoseFails(t *testing.T) {
 	wantFatal(t, func(tb testing.TB) { Start(t, 1).in(tb).Lose(lock) }, "no master that runs has it")
 	must(t, lock.Unlock(t.Context()))
 	wantFatal(t, func(tb testing.TB) { m.in(tb).Lose(lock) }, "not held: released")
+	wantFatal(t, func(tb testing.TB) {
+		other, _ := quorum.FromContext(lock.Context(), "b")
+		m.in(tb).Lose(other)
+	}, "the lock is nil")
 }
 
 func TestFastForwardByALease(t *testing.T) {
