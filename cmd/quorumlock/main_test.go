@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -27,6 +28,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	// Where the tests run under nohup, the commands that they start must not inherit an ignored SIGHUP:
+	// a signal that is caught is reset for a child.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	dir, err := os.MkdirTemp("", "quorumlock-command-")
 	if err == nil {
 		err = os.Setenv("TMPDIR", dir)
