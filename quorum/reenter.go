@@ -70,6 +70,10 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 			failure.causes = []error{ErrLost}
 		}
 	}
+	if failure.Nodes != nil { // else the nodes do not matter
+		failure.Need, failure.Granted = h.core.need, t.counted()
+		failure.Unknown = len(h.votes) - failure.Granted
+	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
 	return nil, failure
 }

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"testing"
 )
 
@@ -25,6 +26,29 @@ func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 		names[0] = "b"
 		if failed.Names[0] != "a" {
 			t.Errorf("the error is of %q by now", failed.Names)
+		}
+	})
+}
+
+// A loop that enters a lock again can tell, too, when that is in vain.
+func TestPermanentErrorsOfReentry(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lock(l, "a")
+		c.masters[0].Set("a", "of an application")
+		inner, err := l.Lock(held.Context(), "a")
+		if err != nil {
+			t.Fatalf("one of three masters refuses: %v", err)
+		}
+		c.unlock(inner)
+		c.masters[1].Set("a", "of an application")
+		for what, lock := range map[string]func(context.Context, ...string) (*Lock, error){
+			"Lock": l.Lock, "TryLock": l.TryLock,
+		} {
+			_, err := lock(held.Context(), "a")
+			if !errors.Is(err, ErrPermanent) {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 	})
 }

@@ -81,6 +81,13 @@ func (t *tally) heardBy() int {
 	return t.heard
 }
 
+// counted returns how many replies count so far.
+func (t *tally) counted() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count
+}
+
 // result returns what the replies so far say.
 func (t *tally) result() (enough bool, denied uint64, failed *multierror.Error) {
 	t.mu.Lock()

@@ -15,8 +15,8 @@ import (
 // had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
 // before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
 // before, and the context's error where it ended the waiting: then the release is sent, but not
-// confirmed. In each case the handle's context has
-// ended. Once the lock is released, no renewal is sent.
+// confirmed. In each case the handle's context has ended. Once the lock is released, no renewal is
+// sent.
 //
 // ctx may be the lock's own context, or derived from it. Unlock ends that context, which does not
 // end the waiting: then the context given to [Locker.Lock] bounds it, and the deadline of ctx.
