@@ -1,11 +1,13 @@
 package integration_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -154,4 +156,23 @@ func TestOurReleaseWakesARedissonWaiter(t *testing.T) {
 		p.Unlock("k")
 	}
 	noLocks(t, f.Masters)
+}
+
+// docs/from-redisson.md warns of Redisson's read-write locks: they look for the field mode alone, and
+// enter beside our holder, who does not notice. We do not enter beside theirs, and do not wait for it.
+func TestARedissonReadWriteLockAtOurName(t *testing.T) {
+	f := fleet(t, 3)
+	l := open(t, f, redlock.Open)
+	held := lock(t, l, "k")
+	grantedByAll(t, f.Masters, "k")
+	for _, m := range f.Masters {
+		do(t, m, "HSET", "k", "mode", "read", peerOwner, 1)
+	}
+	if err := held.Extend(t.Context(), peerLease); err != nil || !held.Valid() {
+		t.Errorf("our renewal beside a read lock: %v, valid %v", err, held.Valid())
+	}
+	unlock(t, held)
+	if _, err := l.Lock(t.Context(), "k"); !errors.Is(err, quorum.ErrPermanent) {
+		t.Errorf("Lock at a read lock's name: %v, want ErrPermanent", err)
+	}
 }
