@@ -1,7 +1,9 @@
-// Command quorumlock runs a command under a lock. It demonstrates the lock on masters that it starts
-// itself. It checks and admits the masters of a deployment, and changes their list.
+// Command quorumlock runs a command under a lock, and tells who holds one. It demonstrates the lock on
+// masters that it starts itself. It checks and admits the masters of a deployment, and changes their
+// list.
 //
-// The files of run, each of which uses only those above it: run_codes.go, run_line.go, signals.go,
+// The files of run and status, each of which uses only those above it, nodes.go and check.go:
+// run_codes.go, flags.go, masters.go, lock_line.go, lock_state.go, status.go, run_line.go, signals.go,
 // run_lock.go, child.go, terminal.go, job.go, run.go.
 package main
 
@@ -33,6 +35,8 @@ const usage = `quorumlock: one lock over several independent Redis masters
         -E N         exit with N, not 75, when held      -all          all masters must grant it, not a majority
         -lease D     how long a grant lasts (30s)        -max-hold D   hold the lock for D at most
         -k D         SIGTERM comes D before the lock ends, SIGKILL when it does (5s, at most half of the lease)
+  quorumlock status [-json | -q] [-all] [-urls-file FILE] [-max-lease D] [-timeout D] NAME...
+        who holds locks, by which masters, and for how long at most; masters as for run; writes nothing; -q: prints nothing
   quorumlock demo
         start five masters, lock, kill masters one after another, bring them back; under 40 s
   quorumlock check [-max-lease D] [-timeout D] URL...
@@ -55,6 +59,7 @@ clients must know a master by one name: that in its URL, or host:port. -max-leas
 all the deployment's clients. -timeout (default 500ms) bounds the wait for each master.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
+Those of status: 0 when all are held, 1 when one is free, 69 when that is unknown of one; 64 and 78 as run.
 Those of run: the command's own, 128 and its number for a signal; 75 or N when another holds the lock; 69 when too few
 masters answered, or are in quarantine; 124 when the lock was lost, or -max-hold came, before the command was done; 126
 when the command cannot be executed, 127 when it is not found; 64 for a command line that cannot be used, 77 for
@@ -98,6 +103,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return demonstrate(ctx, redistest.Start, stdout, stderr)
 	case command == "check":
 		return check(ctx, args, stdout, stderr)
+	case command == "status":
+		return status(ctx, args, stdout, stderr)
 	case command == "admit":
 		return admit(ctx, args, stdout, stderr)
 	case command == "members":
