@@ -31,10 +31,10 @@ type lockState struct {
 	masters []masterState
 }
 
-// masterState is what one master says of a name. With why, the other fields but name are zero.
+// masterState is what one master says of a name. With an error the fields below it are zero.
 type masterState struct {
 	name       string
-	why        string // it has no vote
+	err        error  // a *node.Error: why it has no vote
 	owner      string // empty for none
 	level      int
 	ttl        time.Duration
@@ -42,13 +42,17 @@ type masterState struct {
 	quarantine time.Duration
 }
 
+// quorumSize returns how many masters make a lock. An even number is a step of a change of members.
+func quorumSize(masters int, all bool) int {
+	if all {
+		return masters
+	}
+	return masters/2 + 1
+}
+
 // inspect reads the states of the names on all masters. It writes nothing: a quorum.Locker would
 // mark masters that are new.
 func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) []lockState {
-	need := len(nodes)/2 + 1
-	if all {
-		need = len(nodes)
-	}
 	read := each(ctx, nodes, func(ctx context.Context, n *node.Node) []masterState {
 		states := make([]masterState, len(names))
 		for i, name := range names {
@@ -65,14 +69,14 @@ func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) 
 		masters := make([]masterState, len(nodes))
 		for j := range nodes {
 			masters[j] = read[j][i]
-			if why := found[j].noVote(list); why != "" && masters[j].why == "" {
-				masters[j] = masterState{name: nodes[j].Name(), why: why}
+			if err := found[j].noVote(list); err != nil && masters[j].err == nil {
+				masters[j] = masterState{name: nodes[j].Name(), err: err}
 			}
-			if masters[j].why == "" {
+			if masters[j].err == nil {
 				masters[j].quarantine = found[j].report.Quarantine
 			}
 		}
-		locks[i] = conclude(name, masters, need)
+		locks[i] = conclude(name, masters, quorumSize(len(nodes), all))
 	}
 	return locks
 }
@@ -80,7 +84,7 @@ func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) 
 func inspectOne(ctx context.Context, n *node.Node, name string) masterState {
 	r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 	if r.Err != nil {
-		return masterState{name: n.Name(), why: reason(r.Err)}
+		return masterState{name: n.Name(), err: r.Err}
 	}
 	reply := r.Reply.Inspect
 	return masterState{name: n.Name(), owner: reply.Owner, level: reply.Level, ttl: reply.TTL, token: reply.Token}
@@ -94,20 +98,22 @@ func listOf(nodes []*node.Node) *scripts.List {
 	return scripts.NewList(names...)
 }
 
-// noVote returns why a master has no vote for clients with the list; empty when it has one.
-func (f finding) noVote(list *scripts.List) string {
-	r := f.report
+// noVote returns why a master has no vote for clients with the list, as a *node.Error, or nil.
+func (f finding) noVote(list *scripts.List) error {
+	r, err := f.report, error(nil)
 	switch {
 	case f.err != nil:
-		return reason(f.err)
+		return f.err
 	case r.Refused != nil:
-		return r.Refused.Error()
+		err = r.Refused
 	case f.twin != "":
-		return "it is one process with " + f.twin
+		err = fmt.Errorf("%w: it is one process with %s", node.ErrInvalid, f.twin)
 	case len(r.Members) > 0 && !list.Equal(scripts.NewList(r.Members...)) && !list.Equal(scripts.NewList(r.Next...)):
-		return fmt.Sprintf("it lets in clients with %s, not %s", scripts.NewList(r.Members...), list)
+		err = fmt.Errorf("%w: it lets in clients with %s, not %s", node.ErrMembership, scripts.NewList(r.Members...), list)
+	default:
+		return nil
 	}
-	return ""
+	return &node.Error{Node: f.name, Op: "check", Err: err}
 }
 
 // conclude returns the state that follows from those of all masters. A lock is free when no owner
@@ -120,7 +126,7 @@ func conclude(name string, masters []masterState, need int) lockState {
 		switch {
 		case m.owner != "":
 			grants[m.owner] = append(grants[m.owner], m)
-		case m.why != "" || m.quarantine > 0:
+		case m.err != nil || m.quarantine > 0:
 			doubtful++
 		}
 	}

@@ -1,10 +1,10 @@
-// Command quorumlock runs a command under a lock, and tells who holds one. It demonstrates the lock on
-// masters that it starts itself. It checks and admits the masters of a deployment, and changes their
-// list.
+// Command quorumlock runs a command under a lock, tells who holds one, and deletes one. It
+// demonstrates the lock on masters that it starts itself. It checks and admits the masters of a
+// deployment, and changes their list.
 //
-// The files of run and status, each of which uses only those above it, nodes.go and check.go:
-// run_codes.go, flags.go, masters.go, lock_line.go, lock_state.go, status.go, run_line.go, signals.go,
-// run_lock.go, child.go, terminal.go, job.go, run.go.
+// The files of run, status and unlock, each of which uses only those above it, nodes.go and check.go:
+// run_codes.go, flags.go, masters.go, lock_line.go, lock_state.go, status.go, unlock.go, run_line.go,
+// signals.go, run_lock.go, child.go, terminal.go, job.go, run.go.
 package main
 
 import (
@@ -37,6 +37,8 @@ const usage = `quorumlock: one lock over several independent Redis masters
         -k D         SIGTERM comes D before the lock ends, SIGKILL when it does (5s, at most half of the lease)
   quorumlock status [-json | -q] [-all] [-urls-file FILE] [-max-lease D] [-timeout D] NAME...
         who holds locks, by which masters, and for how long at most; masters as for run; writes nothing; -q: prints nothing
+  quorumlock unlock -yes [-all] [-urls-file FILE] [-max-lease D] [-timeout D] NAME...
+        delete locks, whoever holds them, on your word; without -yes it says who does; masters as for run
   quorumlock demo
         start five masters, lock, kill masters one after another, bring them back; under 40 s
   quorumlock check [-max-lease D] [-timeout D] URL...
@@ -59,6 +61,7 @@ clients must know a master by one name: that in its URL, or host:port. -max-leas
 all the deployment's clients. -timeout (default 500ms) bounds the wait for each master.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
+Those of unlock: 0 when no lock is left, 1 when masters refuse, 69 when too few answer; 64 without -yes; 78 as run.
 Those of status: 0 when all are held, 1 when one is free, 69 when that is unknown of one; 64 and 78 as run.
 Those of run: the command's own, 128 and its number for a signal; 75 or N when another holds the lock; 69 when too few
 masters answered, or are in quarantine; 124 when the lock was lost, or -max-hold came, before the command was done; 126
@@ -105,6 +108,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return check(ctx, args, stdout, stderr)
 	case command == "status":
 		return status(ctx, args, stdout, stderr)
+	case command == "unlock":
+		return unlock(ctx, args, stdout, stderr)
 	case command == "admit":
 		return admit(ctx, args, stdout, stderr)
 	case command == "members":

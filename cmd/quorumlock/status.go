@@ -62,8 +62,8 @@ func (l lockState) String() string {
 func (m masterState) says() string {
 	text := "free"
 	switch {
-	case m.why != "":
-		return "NO VOTE: " + m.why
+	case m.err != nil:
+		return "NO VOTE: " + reason(m.err)
 	case m.owner != "":
 		text = fmt.Sprintf("held by %q, level %d, %s", m.owner, m.level, lasts(m.ttl))
 	}
@@ -107,7 +107,11 @@ func printLocksJSON(out io.Writer, locks []lockState) error {
 	for i, l := range locks {
 		all[i] = lockJSON{l.name, l.state, l.owner, l.level, l.token, milliseconds(l.ttl), []masterJSON{}}
 		for _, m := range l.masters {
-			all[i].Masters = append(all[i].Masters, masterJSON{m.name, m.why, m.owner, m.level, m.token,
+			why := ""
+			if m.err != nil {
+				why = reason(m.err)
+			}
+			all[i].Masters = append(all[i].Masters, masterJSON{m.name, why, m.owner, m.level, m.token,
 				milliseconds(m.ttl), milliseconds(m.quarantine)})
 		}
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,7 +102,7 @@ func TestStatusOfAnotherList(t *testing.T) {
 func TestConclude(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
-	free, gone, forgot := masterState{}, masterState{why: "gone"}, masterState{quarantine: s}
+	free, gone, forgot := masterState{}, masterState{err: errors.New("gone")}, masterState{quarantine: s}
 	by := func(owner string, ttl time.Duration) masterState { return masterState{owner: owner, ttl: ttl} }
 	for _, test := range []struct {
 		state   string
