@@ -41,8 +41,9 @@ const usage = `quorumlock: one lock over several independent Redis masters
         delete locks, whoever holds them, on your word; without -yes it says who does; masters as for run
   quorumlock demo
         start five masters, lock, kill masters one after another, bring them back; under 40 s
-  quorumlock check [-max-lease D] [-timeout D] URL...
+  quorumlock check [-json] [-wait D] [-max-lease D] [-timeout D] URL...
         look at masters and list what makes them unfit for locks; writes nothing
+        -wait D      wait for D at most until a majority grants, out of quarantine: then 0, whatever the others say
   quorumlock admit -yes [-members] [-max-lease D] [-timeout D] URL...
         end the quarantine of masters, on your word that no lock can still be held that they, or masters whose place
         they take, granted; -members: the URLs are all masters of the clients' list, and let in these clients only
