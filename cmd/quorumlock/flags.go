@@ -13,7 +13,8 @@ import (
 // shortest is the least lease, and the least max hold, that package quorum takes.
 const shortest = 10 * time.Millisecond
 
-// lineFlags reads the flags of a command line. Its errors repeat no value: any may hold a password.
+// lineFlags reads the flags of a command line. Its errors repeat no value, which may hold a
+// password.
 type lineFlags struct {
 	set   *flag.FlagSet
 	wrong string // what a known flag with a wrong value needs
@@ -77,7 +78,20 @@ func (f *lineFlags) parse(args []string) ([]string, error) {
 	case err != nil && f.wrong != "":
 		return nil, errors.New(f.wrong)
 	case err != nil:
-		return nil, errors.New("unknown flag")
+		name, isFlag := strings.CutPrefix(err.Error(), "flag provided but not defined: ")
+		if !isFlag {
+			name = "" // bad syntax: the error has the value
+		}
+		return nil, errors.New("unknown flag" + named(name))
 	}
 	return f.set.Args(), nil
+}
+
+// named returns an argument as an error may repeat it, after a colon. It returns nothing for what may
+// be a URL, or the rest of one, with a password.
+func named(arg string) string {
+	if arg == "" || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
+		return ""
+	}
+	return fmt.Sprintf(": %.64q", arg)
 }

@@ -56,6 +56,8 @@ const usage = `quorumlock: one lock over several independent Redis masters
         make the list that the URLs are the only one that is let in
   quorumlock members abort [-max-lease D] [-timeout D] URL...
         take back what add or remove announced; the URLs are all masters of both lists
+  quorumlock version
+        print the version of this command
 
 A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey, valkeys or unix. All
 clients must know a master by one name: that in its URL, or host:port. -max-lease (default 30s) is the max lease of
@@ -97,6 +99,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return help(stdout)
 	case command == runName:
 		return runJob(args, stdout, stderr)
+	case command == "version" || command == "-version" || command == "--version":
+		if len(args) > 0 && isHelp(args[0]) {
+			return help(stdout)
+		}
+		if len(args) > 0 {
+			return misused(stderr, "version takes no arguments")
+		}
+		return printVersion(stdout)
 	case command == "demo":
 		if len(args) > 0 && isHelp(args[0]) {
 			return help(stdout)
@@ -116,7 +126,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case command == "members":
 		return members(ctx, args, stdout, stderr)
 	default:
-		return misused(stderr, "there is no such command") // its name is not printed: it may be a URL with a password
+		return misused(stderr, "there is no such command"+named(command))
 	}
 }
 
@@ -131,11 +141,12 @@ func help(stdout io.Writer) int {
 	return exitOK
 }
 
-// misused prints what is wrong with the command line, where it is known, and the usage.
+// misused prints what is wrong with the command line in one line; the usage where it is empty.
 func misused(stderr io.Writer, wrong string) int {
-	if wrong != "" {
-		fmt.Fprintf(stderr, "quorumlock: %s\n\n", wrong)
+	if wrong == "" {
+		fmt.Fprint(stderr, usage)
+	} else {
+		fmt.Fprintf(stderr, "quorumlock: %s (see quorumlock help)\n", wrong)
 	}
-	fmt.Fprint(stderr, usage)
 	return exitUsage
 }

@@ -29,7 +29,11 @@ func members(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return help(stdout)
 	}
 	if len(args) == 0 || !slices.Contains([]string{"show", "add", "remove", "commit", "abort"}, args[0]) {
-		return misused(stderr, "members needs one of show, add, remove, commit, abort")
+		wrong := "members needs one of show, add, remove, commit, abort"
+		if len(args) > 0 && named(args[0]) != "" {
+			wrong += ", not" + named(args[0])[1:]
+		}
+		return misused(stderr, wrong)
 	}
 	command, args := args[0], args[1:]
 	line, code, ok := parse("members "+command, args, stdout, stderr)

@@ -21,7 +21,7 @@ func runJob(args []string, stdout, stderr io.Writer) int {
 	}
 	report := func(err error) { fmt.Fprintf(stderr, "quorumlock: run: %s\n", oneLine(err)) }
 	if err != nil {
-		report(fmt.Errorf("%w (see quorumlock run -h)", err))
+		report(fmt.Errorf("%w (see quorumlock help)", err))
 		return exitRunUsage
 	}
 	signals := catchSignals()

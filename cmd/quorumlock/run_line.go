@@ -34,7 +34,7 @@ type runLine struct {
 }
 
 // parseRun reads the command line. The error is flag.ErrHelp, or says what is wrong without
-// repeating an argument, any of which may hold a password.
+// repeating a value, which may hold a password.
 func parseRun(args []string) (*runLine, error) {
 	l := &runLine{heldCode: exitHeld, grace: -1, maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout}
 	wait := time.Duration(-1)
