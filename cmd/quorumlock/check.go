@@ -14,22 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// The states of a master that was checked.
-const (
-	stateOK         = "ok"
-	stateQuarantine = "quarantine" // passes by itself
-	stateRefused    = "REFUSED"
-	stateFailed     = "FAILED"
-)
-
-// finding is the result of checking one node.
-type finding struct {
-	name   string
-	report node.Report
-	err    error
-	twin   string // another node of the same process, or empty
-}
-
 // check checks masters and prints a report. It fails when one of them is not fit for locks.
 func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	line, code, ok := parse("check", args, stdout, stderr)
@@ -84,21 +68,6 @@ func majorityGrants(found []finding, nodes []*node.Node) bool {
 	return granting(found, nodes) >= quorumSize(len(nodes), false)
 }
 
-// granting counts the masters that grant locks to clients whose list the nodes are. A master that was
-// admitted, and has no list yet, grants when its first client comes.
-func granting(found []finding, nodes []*node.Node) (count int) {
-	list := listOf(nodes)
-	for _, f := range found {
-		if f.noVote(list) == nil && f.report.Quarantine == 0 {
-			count++
-		}
-	}
-	return count
-}
-
-// isFit reports whether a master is fit for locks. Quarantine passes by itself.
-func (f finding) isFit() bool { return f.state() == stateOK || f.state() == stateQuarantine }
-
 // printCheck prints the report on all masters.
 func printCheck(out io.Writer, found []finding) {
 	printFindings(out, found)
@@ -118,35 +87,6 @@ func printCheck(out io.Writer, found []finding) {
 	}
 	if len(found) < 3 || len(found)%2 == 0 {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
-	}
-}
-
-func checkOne(ctx context.Context, n *node.Node) finding {
-	report, err := n.Check(ctx)
-	return finding{name: n.Name(), report: report, err: err}
-}
-
-// findTwins marks nodes that are one process under two addresses: their votes count as one.
-func findTwins(found []finding) {
-	for i := range found {
-		for j := range found {
-			if i != j && found[i].report.RunID != "" && found[i].report.RunID == found[j].report.RunID {
-				found[i].twin = found[j].name
-			}
-		}
-	}
-}
-
-func (f finding) state() string {
-	switch {
-	case f.err != nil:
-		return stateFailed
-	case f.twin != "" || f.report.Refused != nil:
-		return stateRefused
-	case f.report.Quarantine > 0:
-		return stateQuarantine
-	default:
-		return stateOK
 	}
 }
 

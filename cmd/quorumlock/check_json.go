@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 
 	"github.com/quorumlock/quorumlock/node"
@@ -50,4 +51,11 @@ func printCheckJSON(out io.Writer, found []finding, nodes []*node.Node) error {
 		all.Masters = append(all.Masters, one)
 	}
 	return printJSON(out, all)
+}
+
+func printJSON(out io.Writer, v any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -40,14 +39,6 @@ type masterState struct {
 	ttl        time.Duration
 	token      uint64
 	quarantine time.Duration
-}
-
-// quorumSize returns how many masters make a lock. An even number is a step of a change of members.
-func quorumSize(masters int, all bool) int {
-	if all {
-		return masters
-	}
-	return masters/2 + 1
 }
 
 // inspect reads the states of the names on all masters. It writes nothing: a quorum.Locker would
@@ -88,32 +79,6 @@ func inspectOne(ctx context.Context, n *node.Node, name string) masterState {
 	}
 	reply := r.Reply.Inspect
 	return masterState{name: n.Name(), owner: reply.Owner, level: reply.Level, ttl: reply.TTL, token: reply.Token}
-}
-
-func listOf(nodes []*node.Node) *scripts.List {
-	names := make([]string, len(nodes))
-	for i, n := range nodes {
-		names[i] = n.Name()
-	}
-	return scripts.NewList(names...)
-}
-
-// noVote returns why a master has no vote for clients with the list, as a *node.Error, or nil.
-func (f finding) noVote(list *scripts.List) error {
-	r, err := f.report, error(nil)
-	switch {
-	case f.err != nil:
-		return f.err
-	case r.Refused != nil:
-		err = r.Refused
-	case f.twin != "":
-		err = fmt.Errorf("%w: it is one process with %s", node.ErrInvalid, f.twin)
-	case len(r.Members) > 0 && !list.Equal(scripts.NewList(r.Members...)) && !list.Equal(scripts.NewList(r.Next...)):
-		err = fmt.Errorf("%w: it lets in clients with %s, not %s", node.ErrMembership, scripts.NewList(r.Members...), list)
-	default:
-		return nil
-	}
-	return &node.Error{Node: f.name, Op: "check", Err: err}
 }
 
 // conclude returns the state that follows from those of all masters. A lock is free when no owner

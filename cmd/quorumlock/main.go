@@ -2,9 +2,10 @@
 // demonstrates the lock on masters that it starts itself. It checks and admits the masters of a
 // deployment, and changes their list.
 //
-// The files of run, status and unlock, each of which uses only those above it, nodes.go and check.go:
-// run_codes.go, flags.go, masters.go, lock_line.go, lock_state.go, status.go, unlock.go, run_line.go,
-// signals.go, run_lock.go, child.go, terminal.go, job.go, run.go.
+// The files of run, status, unlock and check, each of which uses only those above it (and help,
+// misused): run_codes.go, flags.go, nodes.go, masters.go, finding.go, check_json.go, check.go,
+// lock_line.go, lock_state.go, status.go, unlock.go, run_line.go, signals.go, run_lock.go, child.go,
+// terminal.go, job.go, run.go.
 package main
 
 import (

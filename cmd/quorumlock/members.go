@@ -179,17 +179,6 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, out io.Wr
 
 var errChanging = errors.New("the masters change meanwhile: is another members command running?")
 
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // commit makes the announced members the members.
 func (m masters) commit(ctx context.Context, to *scripts.List, out io.Writer) error {
 	for range maxRounds {

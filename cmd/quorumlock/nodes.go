@@ -88,6 +88,17 @@ func each[T any](ctx context.Context, nodes []*node.Node, ask func(context.Conte
 	return answers
 }
 
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func closeAll(nodes []*node.Node) {
 	each(context.Background(), nodes, func(_ context.Context, n *node.Node) error { return n.Close() })
 }

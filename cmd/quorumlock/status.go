@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -123,11 +122,4 @@ func milliseconds(d time.Duration) int64 {
 		return -1
 	}
 	return d.Milliseconds()
-}
-
-func printJSON(out io.Writer, v any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
 }

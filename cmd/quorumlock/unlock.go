@@ -22,7 +22,7 @@ func unlock(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		func(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
 			locks := inspect(ctx, nodes, line.all, line.names)
 			if !line.yes {
-				fmt.Fprintf(stderr, "quorumlock: unlock deletes these locks on all masters, whoever holds them.\n%s\n", unlockMeaning)
+				fmt.Fprintln(stderr, "quorumlock: unlock deletes these locks on all masters, whoever holds them.\n"+unlockMeaning)
 				printLocks(stderr, locks)
 				fmt.Fprintln(stderr, "\nTo do it: the same command with -yes.")
 				return exitRunUsage, nil
@@ -31,7 +31,8 @@ func unlock(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			if line.all {
 				constructor = multilock.New
 			}
-			locker, err := constructor(nodes, quorum.WithLogger(silent), quorum.WithLease(min(quorum.DefaultLease, line.maxLease)))
+			locker, err := constructor(nodes, quorum.WithLogger(silent),
+				quorum.WithLease(min(quorum.DefaultLease, line.maxLease)))
 			if err != nil {
 				return 0, exitWith(exitConfiguration, err)
 			}
