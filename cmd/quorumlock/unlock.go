@@ -22,7 +22,7 @@ func unlock(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		func(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
 			locks := inspect(ctx, nodes, line.all, line.names)
 			if !line.yes {
-				fmt.Fprintln(stderr, "quorumlock: unlock deletes these locks on all masters, whoever holds them.\n"+unlockMeaning)
+				fmt.Fprint(stderr, "quorumlock: unlock deletes these locks on all masters, whoever holds them.\n"+unlockMeaning+"\n")
 				printLocks(stderr, locks)
 				fmt.Fprintln(stderr, "\nTo do it: the same command with -yes.")
 				return exitRunUsage, nil
