@@ -14,22 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// The states of a master that was checked.
-const (
-	stateOK         = "ok"
-	stateQuarantine = "quarantine" // passes by itself
-	stateRefused    = "REFUSED"
-	stateFailed     = "FAILED"
-)
-
-// finding is the result of checking one node.
-type finding struct {
-	name   string
-	report node.Report
-	err    error
-	twin   string // another node of the same process, or empty
-}
-
 // check checks masters and prints a report. It fails when one of them is not fit for locks.
 func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	line, code, ok := parse("check", args, stdout, stderr)
@@ -38,62 +22,71 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	defer closeAll(line.nodes)
 
-	found := each(ctx, line.nodes, checkOne)
+	found := checkAll(ctx, line.nodes, line.wait)
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
-	findTwins(found)
-	printFindings(stdout, found)
-	fit, waiting := 0, 0
-	for _, f := range found {
-		switch f.state() {
-		case stateOK:
-			fit++
-		case stateQuarantine:
-			fit++
-			waiting++
+	failed := mixed(found) || slices.ContainsFunc(found, func(f finding) bool { return !f.isFit() })
+	if line.wait > 0 {
+		failed = !majorityGrants(found, line.nodes)
+	}
+	if line.json {
+		if err := printCheckJSON(stdout, found, line.nodes); err != nil {
+			fmt.Fprintf(stderr, "quorumlock: check: %v\n", err)
+			failed = true
+		}
+	} else {
+		printCheck(stdout, found)
+		if line.wait > 0 {
+			fmt.Fprintf(stdout, "%d of %d masters grant: a majority is %d.\n",
+				granting(found, line.nodes), len(found), quorumSize(len(found), false))
 		}
 	}
-	mixed := printMembers(stdout, found)
-	fmt.Fprintf(stdout, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
-	if waiting > 0 {
-		fmt.Fprintln(stdout, "A master in quarantine grants nothing until its quarantine is over.")
-	}
-	if len(found) < 3 || len(found)%2 == 0 {
-		fmt.Fprintln(stdout, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
-	}
-	if fit < len(found) || mixed {
+	if failed {
 		return exitFailed
 	}
 	return exitOK
 }
 
-func checkOne(ctx context.Context, n *node.Node) finding {
-	report, err := n.Check(ctx)
-	return finding{name: n.Name(), report: report, err: err}
-}
+// pollInterval is how often check -wait looks at the masters.
+const pollInterval = 500 * time.Millisecond
 
-// findTwins marks nodes that are one process under two addresses: their votes count as one.
-func findTwins(found []finding) {
-	for i := range found {
-		for j := range found {
-			if i != j && found[i].report.RunID != "" && found[i].report.RunID == found[j].report.RunID {
-				found[i].twin = found[j].name
-			}
+// checkAll checks the nodes: again for that long at most, until a majority grants.
+func checkAll(ctx context.Context, nodes []*node.Node, wait time.Duration) []finding {
+	began := time.Now()
+	for {
+		found := each(ctx, nodes, checkOne)
+		findTwins(found)
+		rest := wait - time.Since(began)
+		if rest <= 0 || majorityGrants(found, nodes) || !sleep(ctx, min(rest, pollInterval)) {
+			return found
 		}
 	}
 }
 
-func (f finding) state() string {
-	switch {
-	case f.err != nil:
-		return stateFailed
-	case f.twin != "" || f.report.Refused != nil:
-		return stateRefused
-	case f.report.Quarantine > 0:
-		return stateQuarantine
-	default:
-		return stateOK
+func majorityGrants(found []finding, nodes []*node.Node) bool {
+	return granting(found, nodes) >= quorumSize(len(nodes), false)
+}
+
+// printCheck prints the report on all masters.
+func printCheck(out io.Writer, found []finding) {
+	printFindings(out, found)
+	printMembers(out, found)
+	fit, waiting := 0, 0
+	for _, f := range found {
+		if f.isFit() {
+			fit++
+		}
+		if f.state() == stateQuarantine {
+			waiting++
+		}
+	}
+	fmt.Fprintf(out, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
+	if waiting > 0 {
+		fmt.Fprintln(out, "A master in quarantine grants nothing until its quarantine is over.")
+	}
+	if len(found) < 3 || len(found)%2 == 0 {
+		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
 	}
 }
 
@@ -129,11 +122,9 @@ func printFindings(out io.Writer, found []finding) {
 	}
 }
 
-// printMembers prints whose clients the masters let in. It returns true when these differ, by more
-// than a change that is under way.
-func printMembers(out io.Writer, found []finding) (mixed bool) {
-	by := map[string][]string{}
-	under := false
+// letIn returns the masters by whose clients they let in, and whether a change is under way.
+func letIn(found []finding) (by map[string][]string, under bool) {
+	by = map[string][]string{}
 	for _, f := range found {
 		r := f.report
 		if f.err != nil || len(r.Members) == 0 {
@@ -146,6 +137,19 @@ func printMembers(out io.Writer, found []finding) (mixed bool) {
 		}
 		by[list] = append(by[list], f.name)
 	}
+	return by, under
+}
+
+// mixed reports whether the masters let in different clients, by more than a change that is under
+// way.
+func mixed(found []finding) bool {
+	by, under := letIn(found)
+	return len(by) > 1 && !under
+}
+
+// printMembers prints whose clients the masters let in.
+func printMembers(out io.Writer, found []finding) {
+	by, _ := letIn(found)
 	for i, list := range slices.Sorted(maps.Keys(by)) {
 		if i == 0 {
 			fmt.Fprintln(out)
@@ -155,7 +159,6 @@ func printMembers(out io.Writer, found []finding) (mixed bool) {
 	if len(by) > 1 {
 		fmt.Fprintln(out, "The masters do not let in the same clients: see quorumlock members show.")
 	}
-	return len(by) > 1 && !under
 }
 
 func memory(r node.Report) string {

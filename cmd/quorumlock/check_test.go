@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -178,4 +179,54 @@ func TestInterruptedCheck(t *testing.T) {
 			t.Errorf("%s: exit code %d", args[0], code)
 		}
 	}
+}
+
+func TestCheckJSON(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	if err := fleet.Masters[2].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	command(t, exitFailed, append([]string{"admit", "-yes"}, fleet.URLs()...)...)
+	printed, _ := command(t, exitFailed, append([]string{"check", "-json"}, fleet.URLs()...)...)
+	var report checkJSON
+	if err := json.Unmarshal([]byte(printed), &report); err != nil {
+		t.Fatal(err, printed)
+	}
+	if report.Fit != 2 || report.Granting != 2 || len(report.Masters) != 3 || report.Masters[0].State != stateOK ||
+		report.Masters[2].State != stateFailed || report.Masters[2].Error == "" {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestCheckWaits(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	if err := fleet.Masters[2].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	urls := fleet.URLs()
+	printed, _ := command(t, exitFailed, append([]string{"check", "-wait", "10ms"}, urls...)...)
+	contains(t, printed, "0 of 3 masters grant: a majority is 2.")
+
+	type result struct {
+		code int
+		out  string
+	}
+	done := make(chan result)
+	go func() {
+		var out output
+		code := run(t.Context(), append([]string{"check", "-wait", "40s"}, urls...), &out, &output{})
+		done <- result{code, out.String()}
+	}()
+	command(t, exitFailed, append([]string{"admit", "-yes"}, urls...)...)
+	r := <-done
+	contains(t, r.out, "2 of 3 masters grant: a majority is 2.")
+	if r.code != exitOK {
+		t.Errorf("exit code %d", r.code)
+	}
+	// Masters of another list do not grant to clients with this one.
+	command(t, exitFailed, append([]string{"admit", "-yes", "-members"}, urls...)...)
+	command(t, exitOK, append([]string{"check", "-wait", "10ms"}, urls...)...)
+	command(t, exitFailed, append([]string{"check", "-wait", "10ms"}, urls[:2]...)...)
 }

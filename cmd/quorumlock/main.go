@@ -1,8 +1,11 @@
-// Command quorumlock runs a command under a lock. It demonstrates the lock on masters that it starts
-// itself. It checks and admits the masters of a deployment, and changes their list.
+// Command quorumlock runs a command under a lock, tells who holds one, and deletes one. It
+// demonstrates the lock on masters that it starts itself. It checks and admits the masters of a
+// deployment, and changes their list.
 //
-// The files of run, each of which uses only those above it: run_codes.go, run_line.go, signals.go,
-// run_lock.go, child.go, terminal.go, job.go, run.go.
+// The files of run, status, unlock and check, each of which uses only those above it (and help,
+// misused): run_codes.go, flags.go, nodes.go, masters.go, finding.go, check_json.go, check.go,
+// lock_line.go, lock_state.go, status.go, unlock.go, run_line.go, signals.go, run_lock.go, child.go,
+// terminal.go, job.go, run.go.
 package main
 
 import (
@@ -33,10 +36,15 @@ const usage = `quorumlock: one lock over several independent Redis masters
         -E N         exit with N, not 75, when held      -all          all masters must grant it, not a majority
         -lease D     how long a grant lasts (30s)        -max-hold D   hold the lock for D at most
         -k D         SIGTERM comes D before the lock ends, SIGKILL when it does (5s, at most half of the lease)
+  quorumlock status [-json | -q] [-all] [-urls-file FILE] [-max-lease D] [-timeout D] NAME...
+        who holds locks, by which masters, and for how long at most; masters as for run; writes nothing; -q: prints nothing
+  quorumlock unlock -yes [-all] [-urls-file FILE] [-max-lease D] [-timeout D] NAME...
+        delete locks, whoever holds them, on your word; without -yes it says who does; masters as for run
   quorumlock demo
         start five masters, lock, kill masters one after another, bring them back; under 40 s
-  quorumlock check [-max-lease D] [-timeout D] URL...
+  quorumlock check [-json] [-wait D] [-max-lease D] [-timeout D] URL...
         look at masters and list what makes them unfit for locks; writes nothing
+        -wait D      wait for D at most until a majority grants, out of quarantine: then 0, whatever the others say
   quorumlock admit -yes [-members] [-max-lease D] [-timeout D] URL...
         end the quarantine of masters, on your word that no lock can still be held that they, or masters whose place
         they take, granted; -members: the URLs are all masters of the clients' list, and let in these clients only
@@ -49,12 +57,16 @@ const usage = `quorumlock: one lock over several independent Redis masters
         make the list that the URLs are the only one that is let in
   quorumlock members abort [-max-lease D] [-timeout D] URL...
         take back what add or remove announced; the URLs are all masters of both lists
+  quorumlock version
+        print the version of this command
 
 A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey, valkeys or unix. All
 clients must know a master by one name: that in its URL, or host:port. -max-lease (default 30s) is the max lease of
 all the deployment's clients. -timeout (default 500ms) bounds the wait for each master.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
+Those of unlock: 0 when no lock is left, 1 when masters refuse, 69 when too few answer; 64 without -yes; 78 as run.
+Those of status: 0 when all are held, 1 when one is free, 69 when that is unknown of one; 64 and 78 as run.
 Those of run: the command's own, 128 and its number for a signal; 75 or N when another holds the lock; 69 when too few
 masters answered, or are in quarantine; 124 when the lock was lost, or -max-hold came, before the command was done; 126
 when the command cannot be executed, 127 when it is not found; 64 for a command line that cannot be used, 77 for
@@ -88,6 +100,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return help(stdout)
 	case command == runName:
 		return runJob(args, stdout, stderr)
+	case command == "version" || command == "-version" || command == "--version":
+		if len(args) > 0 && isHelp(args[0]) {
+			return help(stdout)
+		}
+		if len(args) > 0 {
+			return misused(stderr, "version takes no arguments")
+		}
+		return printVersion(stdout)
 	case command == "demo":
 		if len(args) > 0 && isHelp(args[0]) {
 			return help(stdout)
@@ -98,12 +118,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return demonstrate(ctx, redistest.Start, stdout, stderr)
 	case command == "check":
 		return check(ctx, args, stdout, stderr)
+	case command == "status":
+		return status(ctx, args, stdout, stderr)
+	case command == "unlock":
+		return unlock(ctx, args, stdout, stderr)
 	case command == "admit":
 		return admit(ctx, args, stdout, stderr)
 	case command == "members":
 		return members(ctx, args, stdout, stderr)
 	default:
-		return misused(stderr, "there is no such command") // its name is not printed: it may be a URL with a password
+		return misused(stderr, "there is no such command"+named(command))
 	}
 }
 
@@ -118,11 +142,12 @@ func help(stdout io.Writer) int {
 	return exitOK
 }
 
-// misused prints what is wrong with the command line, where it is known, and the usage.
+// misused prints what is wrong with the command line in one line; the usage where it is empty.
 func misused(stderr io.Writer, wrong string) int {
-	if wrong != "" {
-		fmt.Fprintf(stderr, "quorumlock: %s\n\n", wrong)
+	if wrong == "" {
+		fmt.Fprint(stderr, usage)
+	} else {
+		fmt.Fprintf(stderr, "quorumlock: %s (see quorumlock help)\n", wrong)
 	}
-	fmt.Fprint(stderr, usage)
 	return exitUsage
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -153,22 +154,39 @@ func startReal(t *testing.T, n int) *redistest.Fleet {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	const secret = "pw-never-shown"
-	for _, args := range [][]string{
-		{},
-		{"lock"},
-		{"redis://:" + secret + "@127.0.0.1"},
-		{"demo", "now"},
-		{"check"},
-		{"check", "-yes", "redis://127.0.0.1"},
-		{"check", "-timeout", "redis://:" + secret + "@127.0.0.1"},
-		{"admit"},
-		{"admit", "-yes"},
+	for _, test := range []struct {
+		says string
+		args []string
+	}{
+		{`there is no such command: "lock"`, []string{"lock"}},
+		{"there is no such command (", []string{"redis://:" + secret + "@127.0.0.1"}},
+		{"there is no such command (", []string{":" + secret + "@127.0.0.1"}},
+		{"demo takes no arguments", []string{"demo", "now"}},
+		{"version takes no arguments", []string{"version", "now"}},
+		{"check needs the URL", []string{"check"}},
+		{`check: unknown flag: "-yes"`, []string{"check", "-yes", "redis://127.0.0.1"}},
+		{"check: -timeout needs a duration", []string{"check", "-timeout", "redis://:" + secret + "@127.0.0.1"}},
+		{"admit needs the URL", []string{"admit"}},
+		{"admit needs the URL", []string{"admit", "-yes"}},
+		{`members needs one of show, add, remove, commit, abort, not "list"`, []string{"members", "list"}},
+		{"members needs one of show, add, remove, commit, abort (", []string{"members", "redis://:" + secret + "@h"}},
+		{"members needs one of show, add, remove, commit, abort (", []string{"members"}},
 	} {
-		stdout, stderr := command(t, exitUsage, args...)
-		contains(t, stderr, "quorumlock demo", "quorumlock check", "quorumlock admit")
-		if stdout != "" || strings.Contains(stderr, secret) {
-			t.Errorf("%q: stdout %q, stderr %q", args, stdout, stderr)
+		stdout, stderr := command(t, exitUsage, test.args...)
+		contains(t, stderr, "quorumlock: "+test.says, "(see quorumlock help)\n")
+		if stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, secret) {
+			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
 		}
+	}
+	_, stderr := command(t, exitUsage)
+	contains(t, stderr, "quorumlock demo", "quorumlock check", "quorumlock admit")
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"version", "--version"} {
+		printed, _ := command(t, exitOK, arg)
+		contains(t, printed, "quorumlock ", runtime.Version())
 	}
 }
 
@@ -186,7 +204,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The message says what is wrong with which flag, but repeats no argument.
+// The message says what is wrong with which flag, but repeats no value.
 func TestUsageOfFlags(t *testing.T) {
 	t.Parallel()
 	const secret = "pw-never-shown"
@@ -194,22 +212,23 @@ func TestUsageOfFlags(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"check: unknown flag\n", []string{"check", "-" + secret, "redis://127.0.0.1"}},
-		{"check: unknown flag\n", []string{"check", "--timeuot=" + secret}},
-		{"check: unknown flag\n", []string{"check", "---" + secret}},
-		{"check: unknown flag\n", []string{"check", "-=" + secret}},
-		{"check: unknown flag\n", []string{"check", "-yes", "redis://127.0.0.1"}},
-		{"admit: unknown flag\n", []string{"admit", "-yes", "-redis://:" + secret + "@127.0.0.1"}},
+		{`check: unknown flag: "-tiemout" (`, []string{"check", "-tiemout", "1s", "redis://127.0.0.1"}},
+		{`check: unknown flag: "-timeuot" (`, []string{"check", "--timeuot=" + secret}},
+		{"check: unknown flag (", []string{"check", "---" + secret}},
+		{"check: unknown flag (", []string{"check", "-=" + secret}},
+		{`check: unknown flag: "-yes" (`, []string{"check", "-yes", "redis://127.0.0.1"}},
+		{"check: unknown flag (", []string{"check", "-" + secret + "@127.0.0.1"}},
+		{"admit: unknown flag (", []string{"admit", "-yes", "-redis://:" + secret + "@127.0.0.1"}},
 		{"check: -timeout needs a duration", []string{"check", "-timeout", secret}},
 		{"check: -timeout needs a duration", []string{"check", "-timeout", "redis://:" + secret + "@127.0.0.1"}},
 		{"admit: -max-lease needs a duration", []string{"admit", "-max-lease=" + secret, "redis://127.0.0.1"}},
-		{"check: flag needs an argument: -timeout\n", []string{"check", "-timeout"}},
+		{"check: flag needs an argument: -timeout (", []string{"check", "-timeout"}},
 		{"admit: -yes is given alone", []string{"admit", "-yes=" + secret, "redis://127.0.0.1"}},
 		{"URL 2: flags come before the URLs", []string{"check", "redis://127.0.0.1", "-" + secret}},
 	} {
 		stdout, stderr := command(t, exitUsage, test.args...)
 		contains(t, stderr, test.says)
-		if stdout != "" || strings.Contains(stderr, secret) || strings.Contains(stderr, "timeuot") {
+		if stdout != "" || strings.Contains(stderr, secret) {
 			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
 		}
 	}

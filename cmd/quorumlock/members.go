@@ -29,7 +29,11 @@ func members(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return help(stdout)
 	}
 	if len(args) == 0 || !slices.Contains([]string{"show", "add", "remove", "commit", "abort"}, args[0]) {
-		return misused(stderr, "members needs one of show, add, remove, commit, abort")
+		wrong := "members needs one of show, add, remove, commit, abort"
+		if len(args) > 0 && named(args[0]) != "" {
+			wrong += ", not" + named(args[0])[1:]
+		}
+		return misused(stderr, wrong)
 	}
 	command, args := args[0], args[1:]
 	line, code, ok := parse("members "+command, args, stdout, stderr)
@@ -174,17 +178,6 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, out io.Wr
 }
 
 var errChanging = errors.New("the masters change meanwhile: is another members command running?")
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // commit makes the announced members the members.
 func (m masters) commit(ctx context.Context, to *scripts.List, out io.Writer) error {

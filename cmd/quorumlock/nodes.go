@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +22,9 @@ type commandLine struct {
 	nodes   []*node.Node
 	yes     bool
 	members bool
-	name    string // of the member to remove
+	json    bool
+	wait    time.Duration // 0 for not at all
+	name    string        // of the member to remove
 }
 
 // removeMember is the command whose first argument is the name of a member.
@@ -31,47 +32,29 @@ const removeMember = "members remove"
 
 // parse reads flags and URLs, and opens a node for each URL. The caller closes the nodes. When it
 // returns false, it has printed the help or an error, no node is open, and the command ends with
-// that code. It prints no argument: any of them, even a mistyped flag, may hold a password.
+// that code. It prints no URL and no value: any of them may hold a password.
 func parse(command string, args []string, stdout, stderr io.Writer) (line commandLine, code int, ok bool) {
-	flags := flag.NewFlagSet(command, flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	wrong := "unknown flag" // a known flag with a wrong value replaces it
-	duration := func(name string, value time.Duration) *time.Duration {
-		flags.Func(name, "", func(text string) (err error) {
-			if value, err = time.ParseDuration(text); err != nil {
-				wrong = "-" + name + " needs a duration, such as 30s or 500ms"
-			}
-			return err
-		})
-		return &value
+	flags := newFlags()
+	maxLease, timeout := node.DefaultMaxLease, node.DefaultTimeout
+	flags.duration("max-lease", 0, &maxLease)
+	flags.duration("timeout", 0, &timeout)
+	switch command {
+	case "admit":
+		flags.boolean("yes", &line.yes)
+		flags.boolean("members", &line.members)
+	case "check":
+		flags.boolean("json", &line.json)
+		flags.duration("wait", time.Millisecond, &line.wait)
 	}
-	maxLease := duration("max-lease", node.DefaultMaxLease)
-	timeout := duration("timeout", node.DefaultTimeout)
-	boolean := func(name string, value *bool) {
-		flags.BoolFunc(name, "", func(text string) (err error) {
-			if *value, err = strconv.ParseBool(text); err != nil {
-				wrong = fmt.Sprintf("-%s is given alone, or as -%[1]s=true or -%[1]s=false", name)
-			}
-			return err
-		})
-	}
-	if command == "admit" {
-		boolean("yes", &line.yes)
-		boolean("members", &line.members)
-	}
-	err := flags.Parse(args)
+	urls, err := flags.parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return line, help(stdout), false
-	case err != nil && strings.HasPrefix(err.Error(), "flag needs an argument: "):
-		return line, misused(stderr, command+": "+err.Error()), false // the error names a known flag only
 	case err != nil:
-		return line, misused(stderr, command+": "+wrong), false
-	case flags.NArg() == 0:
+		return line, misused(stderr, command+": "+err.Error()), false
+	case len(urls) == 0:
 		return line, misused(stderr, command+" needs the URL of at least one master"), false
 	}
-
-	urls := flags.Args()
 	if command == removeMember {
 		if line.name, urls = urls[0], urls[1:]; strings.Contains(line.name, "://") || len(urls) == 0 {
 			return line, misused(stderr, command+" needs the name of the member, and then the URLs of the present list"), false
@@ -82,7 +65,7 @@ func parse(command string, args []string, stdout, stderr io.Writer) (line comman
 		if strings.HasPrefix(url, "-") {
 			err = errors.New("flags come before the URLs")
 		} else {
-			n, err = node.Open(url, node.WithMaxLease(*maxLease), node.WithTimeout(*timeout), node.WithLogger(silent))
+			n, err = node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(timeout), node.WithLogger(silent))
 		}
 		if err != nil {
 			closeAll(line.nodes)
@@ -103,6 +86,17 @@ func each[T any](ctx context.Context, nodes []*node.Node, ask func(context.Conte
 	}
 	asking.Wait()
 	return answers
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func closeAll(nodes []*node.Node) {

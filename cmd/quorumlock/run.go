@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strings"
 	"syscall"
 
 	"github.com/quorumlock/quorumlock/quorum"
@@ -22,7 +21,7 @@ func runJob(args []string, stdout, stderr io.Writer) int {
 	}
 	report := func(err error) { fmt.Fprintf(stderr, "quorumlock: run: %s\n", oneLine(err)) }
 	if err != nil {
-		report(fmt.Errorf("%w (see quorumlock run -h)", err))
+		report(fmt.Errorf("%w (see quorumlock help)", err))
 		return exitRunUsage
 	}
 	signals := catchSignals()
@@ -37,12 +36,6 @@ func runJob(args []string, stdout, stderr io.Writer) int {
 		return exit.code
 	}
 	return exitFailed
-}
-
-// oneLine formats an error for a log that has one entry in a line.
-func oneLine(err error) string {
-	text := strings.ReplaceAll(err.Error(), "quorumlock: ", "") // the package's, in the middle for wrapped errors
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 }
 
 // run takes the lock, runs the command, and returns the command's exit code. The error is an

@@ -26,7 +26,8 @@ func TestRunUsage(t *testing.T) {
 		{"the command after -- is missing", []string{"x", "--"}},
 		{"the command after -- is empty", []string{"x", "--", ""}},
 		{"a name is empty", []string{"x,,y", "--", "true"}},
-		{"unknown flag", []string{"-" + secret, "x", "--", "true"}},
+		{`unknown flag: "-x"`, []string{"-x", "x", "--", "true"}},
+		{"unknown flag (", []string{"-redis://:" + secret + "@h", "x", "--", "true"}},
 		{"flag needs an argument: -w", []string{"-w"}},
 		{"-w needs a duration", []string{"-w", secret, "x", "--", "true"}},
 		{"-w needs a duration", []string{"-w", "-1s", "x", "--", "true"}},
@@ -43,7 +44,7 @@ func TestRunUsage(t *testing.T) {
 		{"-k 3s leaves nothing of -max-hold 3s", []string{"-k", "3s", "-max-hold", "3s", "x", "--", "true"}},
 	} {
 		stdout, stderr := command(t, exitRunUsage, append([]string{"run"}, test.args...)...)
-		contains(t, oneErrorLine(t, stderr), test.says, "see quorumlock run -h")
+		contains(t, oneErrorLine(t, stderr), test.says, "see quorumlock help")
 		if stdout != "" || strings.Contains(stderr, secret) {
 			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
 		}

@@ -18,8 +18,6 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-const urlsVariable = "QUORUMLOCK_URLS"
-
 // runMasters are the nodes of run.
 type runMasters []*node.Node
 
@@ -27,19 +25,11 @@ func (m runMasters) close() { closeAll(m) }
 
 // open opens the masters, and a locker over them. The caller closes the locker, then the masters.
 func (l *runLine) open(report func(error)) (*quorum.Locker, runMasters, error) {
-	urls, err := l.urls()
+	nodes, err := openMasters(l.urlsFile, l.nodeOptions()...)
 	if err != nil {
-		return nil, nil, exitWith(exitConfiguration, err)
+		return nil, nil, err
 	}
-	var masters runMasters
-	for i, url := range urls {
-		n, err := node.Open(url, l.nodeOptions()...)
-		if err != nil {
-			masters.close()
-			return nil, nil, exitWith(exitConfiguration, fmt.Errorf("URL %d: %w", i+1, err))
-		}
-		masters = append(masters, n)
-	}
+	masters := runMasters(nodes)
 	constructor := redlock.New
 	if l.all {
 		constructor = multilock.New

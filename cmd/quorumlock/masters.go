@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const urlsVariable = "QUORUMLOCK_URLS"
+
+// readURLs returns the masters' URLs, from the file or else the environment.
+func readURLs(file string) ([]string, error) {
+	text, from := os.Getenv(urlsVariable), urlsVariable
+	if file != "" {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		text, from = withoutComments(string(content)), file
+	}
+	urls := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || strings.ContainsRune(" \t\r\n", r) })
+	if len(urls) == 0 {
+		return nil, fmt.Errorf("no masters in %s: their URLs come from the variable %s, or the file of -urls-file",
+			from, urlsVariable)
+	}
+	return urls, nil
+}
+
+// withoutComments drops the lines that begin with #.
+func withoutComments(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// openMasters opens the masters of the file, or else of the environment. The caller closes them. The
+// error is an *exitError.
+func openMasters(file string, options ...node.Option) ([]*node.Node, error) {
+	urls, err := readURLs(file)
+	if err != nil {
+		return nil, exitWith(exitConfiguration, err)
+	}
+	var nodes []*node.Node
+	for i, url := range urls {
+		n, err := node.Open(url, options...)
+		if err != nil {
+			closeAll(nodes)
+			return nil, exitWith(exitConfiguration, fmt.Errorf("URL %d: %w", i+1, err))
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// checkLockName returns why an argument is no lock's name, or nil.
+func checkLockName(name string) error {
+	scheme, _, isURL := strings.Cut(name, "://")
+	switch {
+	case name == "":
+		return errors.New("a name is empty")
+	case isURL && strings.Contains(" redis rediss valkey valkeys unix ", " "+scheme+" "):
+		return errors.New("the masters' URLs do not belong on the command line, where passwords show: see " +
+			urlsVariable + " and -urls-file")
+	case strings.HasPrefix(name, scripts.Prefix):
+		return fmt.Errorf("the name %.64q begins with %s, which is for the library's own keys", name, scripts.Prefix)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+// flagsOf returns the flags that lead to the masters.
+func (d *deployment) flagsOf(t *testing.T) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(file, []byte(strings.Join(d.URLs(), "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"-timeout", "2s", "-max-lease", d.maxLease.String(), "-urls-file", file}
+}
+
+// ask runs a command with the masters' flags.
+func ask(t *testing.T, wantCode int, name string, flags []string, args ...string) (stdout, stderr string) {
+	t.Helper()
+	return command(t, wantCode, append(append([]string{name}, flags...), args...)...)
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	flags := d.flagsOf(t)
+	p := d.start(t, "a,b", "--", "sh", "-c", "echo owner=$QUORUMLOCK_OWNER token=$QUORUMLOCK_TOKEN ready; exec sleep 600")
+	printed := p.out.String()
+	_, owner, _ := strings.Cut(strings.Fields(printed)[0], "=")
+	_, token, _ := strings.Cut(strings.Fields(printed)[1], "=")
+
+	held, _ := ask(t, exitOK, "status", flags, "a")
+	contains(t, held, `"a" is held by "`+owner+`", level 1, token `+token+", for ", "s at most unless renewed",
+		d.Masters[0].Addr(), d.Masters[2].Addr())
+	ask(t, exitOK, "status", flags, "a", "b")
+	both, _ := ask(t, exitFailed, "status", flags, "a", "c")
+	contains(t, both, `"a" is held`, `"c" is free`)
+	if quiet, errs := ask(t, exitFailed, "status", flags, "-q", "c"); quiet+errs != "" {
+		t.Errorf("-q printed %q, %q", quiet, errs)
+	}
+	var locks []lockJSON
+	text, _ := ask(t, exitOK, "status", flags, "-json", "b")
+	if err := json.Unmarshal([]byte(text), &locks); err != nil {
+		t.Fatal(err, text)
+	}
+	l := locks[0]
+	if l.Name != "b" || l.State != lockHeld || l.Owner != owner || l.TTL <= 0 || l.TTL > 30_000 || len(l.Masters) != 3 {
+		t.Errorf("json: %+v", l)
+	}
+
+	do(t, d.Masters[0], "DEL", "a")
+	ask(t, exitOK, "status", flags, "a")
+	ask(t, exitFailed, "status", flags, "-all", "a")
+	// The master that is gone may make the difference, and so may one that has forgotten.
+	if err := d.Masters[1].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	unknown, _ := ask(t, exitUnavailable, "status", flags, "a")
+	contains(t, unknown, `"a": unknown`, d.Masters[1].Addr()+"  NO VOTE: ")
+	ask(t, exitFailed, "status", flags, "c")
+	ask(t, exitUnavailable, "status", flags, "c", "a")
+	if err := d.Masters[2].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if quiet, errs := ask(t, exitUnavailable, "status", flags, "-q", "c"); quiet+errs != "" {
+		t.Errorf("-q printed %q, %q", quiet, errs)
+	}
+}
+
+// Masters that may have forgotten a lock do not say that it is free, and status does not mark them.
+func TestStatusOfNewMasters(t *testing.T) {
+	t.Parallel()
+	d := &deployment{startReal(t, 3), 30 * time.Second}
+	printed, _ := ask(t, exitUnavailable, "status", d.flagsOf(t), "a")
+	contains(t, printed, `"a": unknown`, "in quarantine for another 30.0s")
+	for _, m := range d.Masters {
+		if keys := do(t, m, "DBSIZE"); keys != int64(0) {
+			t.Errorf("status wrote %v keys", keys)
+		}
+	}
+}
+
+// Masters of other clients do not say that a lock of these is free.
+func TestStatusOfAnotherList(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	other := &deployment{&redistest.Fleet{Masters: d.Masters[:1]}, d.maxLease}
+	printed, _ := ask(t, exitUnavailable, "status", other.flagsOf(t), "a")
+	contains(t, printed, "it lets in clients with {")
+}
+
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	free, gone, forgot := masterState{}, masterState{err: errors.New("gone")}, masterState{quarantine: s}
+	by := func(owner string, ttl time.Duration) masterState { return masterState{owner: owner, ttl: ttl} }
+	for _, test := range []struct {
+		state   string
+		ttl     time.Duration
+		masters []masterState
+	}{
+		{lockFree, 0, []masterState{free, free, free}},
+		{lockFree, 0, []masterState{free, free, gone}},
+		{lockFree, 0, []masterState{free, free, forgot}},
+		{lockUnknown, 0, []masterState{free, gone, forgot}},
+		{lockFree, 0, []masterState{free, free, by("x", s)}},
+		{lockUnknown, 0, []masterState{free, gone, by("x", s)}},
+		{lockFree, 0, []masterState{free, by("y", s), by("x", s)}},
+		{lockUnknown, 0, []masterState{forgot, by("y", s), by("x", s)}},
+		{lockHeld, s, []masterState{gone, by("x", 2*s), by("x", s)}},
+		{lockHeld, 2 * s, []masterState{by("x", 3*s), by("x", 2*s), by("x", s)}},
+		{lockHeld, 3 * s, []masterState{by("x", 3*s), by("x", forever), by("x", s)}},
+		{lockHeld, forever, []masterState{by("x", forever), by("x", forever), by("x", s)}},
+		{lockHeld, s, []masterState{by("x", s), by("x", s), by("y", 9*s)}},
+		{lockUnknown, 0, []masterState{gone}},
+	} {
+		lock := conclude("a", test.masters, len(test.masters)/2+1)
+		if lock.state != test.state || lock.ttl != test.ttl {
+			t.Errorf("%+v: %s, %v, want %s, %v", test.masters, lock.state, lock.ttl, test.state, test.ttl)
+		}
+	}
+}
+
+func TestUsageOfStatus(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		says string
+		code int
+		args []string
+	}{
+		{"the name of a lock is missing", exitRunUsage, nil},
+		{"a name is empty", exitRunUsage, []string{""}},
+		{"begins with quorumlock:", exitRunUsage, []string{"quorumlock:x"}},
+		{"URLs do not belong on the command line", exitRunUsage, []string{"redis://:" + secret + "@h"}},
+		{"flags come before the names", exitRunUsage, []string{"a", "-json"}},
+		{"-json and -q exclude each other", exitRunUsage, []string{"-json", "-q", "a"}},
+		{"-timeout needs a duration", exitRunUsage, []string{"-timeout", secret, "a"}},
+		{"no such file", exitConfiguration, []string{"-urls-file", "/none/here", "a"}},
+		{"no masters in /dev/null", exitConfiguration, []string{"-urls-file", "/dev/null", "a"}},
+	} {
+		stdout, stderr := command(t, test.code, append([]string{"status"}, test.args...)...)
+		contains(t, stderr, "quorumlock: status: ", test.says)
+		if stdout != "" || strings.Contains(stderr, secret) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
+		}
+	}
+	contains(t, func() string { help, _ := command(t, exitOK, "status", "-h"); return help }(), "quorumlock status")
+}

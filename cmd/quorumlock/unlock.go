@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+const unlockMeaning = `A holder believes that it holds until its next renewal finds out, or until its fixed lease ends: until then two
+holders are possible. End the holder first, or let the resource check the token.
+`
+
+// unlock deletes locks, whoever holds them, on the operator's word.
+func unlock(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return withMasters(ctx, "unlock", args, stdout, stderr,
+		func(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
+			locks := inspect(ctx, nodes, line.all, line.names)
+			if !line.yes {
+				fmt.Fprint(stderr, "quorumlock: unlock deletes these locks on all masters, whoever holds them.\n"+unlockMeaning+"\n")
+				printLocks(stderr, locks)
+				fmt.Fprintln(stderr, "\nTo do it: the same command with -yes.")
+				return exitRunUsage, nil
+			}
+			constructor := redlock.New
+			if line.all {
+				constructor = multilock.New
+			}
+			locker, err := constructor(nodes, quorum.WithLogger(silent),
+				quorum.WithLease(min(quorum.DefaultLease, line.maxLease)))
+			if err != nil {
+				return 0, exitWith(exitConfiguration, err)
+			}
+			defer locker.Close()
+			code := exitOK
+			for _, lock := range locks {
+				code = max(code, forceOne(ctx, locker, lock, quorumSize(len(nodes), line.all), stdout))
+			}
+			return code, nil
+		})
+}
+
+// forceOne deletes one lock, and prints what it was.
+func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need int, out io.Writer) int {
+	var errs []error
+	for _, m := range lock.masters {
+		if m.err != nil {
+			errs = append(errs, m.err)
+		}
+	}
+	// Masters that let in other clients would carry it out, and say nothing of the others' lock.
+	if len(lock.masters)-len(errs) >= need {
+		errs = nil
+		var failed *quorum.Error
+		switch err := locker.ForceUnlock(ctx, lock.name); {
+		case errors.As(err, &failed) && failed.Nodes != nil:
+			errs = failed.Nodes.Errors
+		case err != nil:
+			errs = []error{err}
+		default:
+			fmt.Fprintf(out, "unlocked: %s\n", lock)
+			return exitOK
+		}
+	}
+	fmt.Fprintf(out, "NOT UNLOCKED: %s\n", lock)
+	usable, code := len(lock.masters), exitUnavailable
+	for _, err := range errs {
+		fmt.Fprintf(out, "  %s\n", oneLine(err))
+		if failed := (*node.Error)(nil); errors.As(err, &failed) && failed.Permanent() {
+			usable--
+		}
+	}
+	if usable < need {
+		code = exitFailed // these masters refuse, and will again
+	}
+	return code
+}

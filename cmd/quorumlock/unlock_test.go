@@ -1,0 +1,63 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+func TestUnlock(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 6*time.Second)
+	flags := d.flagsOf(t)
+	p := d.start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
+	printed, asked := ask(t, exitRunUsage, "unlock", flags, "a", "b")
+	contains(t, asked, "two\nholders are possible", `"a" is held by "`, `"b" is free`, "the same command with -yes")
+	if printed != "" {
+		t.Errorf("without -yes: %q", printed)
+	}
+	ask(t, exitOK, "status", flags, "a")
+
+	printed, _ = ask(t, exitOK, "unlock", flags, "-yes", "a", "b")
+	contains(t, printed, `unlocked: "a" is held by "`, `unlocked: "b" is free`)
+	ask(t, exitFailed, "status", flags, "a")
+	d.run(t, exitOK, "-n", "a", "--", "true")
+	p.await(t, exitEnded) // its renewal, at a third of the lease, finds out
+
+	// A minority is no obstacle; a majority that refuses, or does not answer, is.
+	do(t, d.Masters[0], "SET", "a", "text")
+	ask(t, exitOK, "unlock", flags, "-yes", "a")
+	do(t, d.Masters[1], "SET", "a", "text")
+	printed, _ = ask(t, exitFailed, "unlock", flags, "-yes", "a")
+	contains(t, printed, `NOT UNLOCKED: "a"`, d.Masters[1].Addr())
+	for _, m := range d.Masters[:2] {
+		if text := fmt.Sprintf("%s", do(t, m, "GET", "a")); text != "text" {
+			t.Error("unlock deleted a key that is no lock")
+		}
+		if err := m.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	printed, _ = ask(t, exitUnavailable, "unlock", flags, "-yes", "a")
+	contains(t, printed, `NOT UNLOCKED: "a"`, d.Masters[1].Addr())
+	ask(t, exitRunUsage, "unlock", flags, "-yes")
+	ask(t, exitRunUsage, "unlock", flags, "-json", "a")
+}
+
+// A part of the masters of another list must not say that the lock is gone.
+func TestUnlockWithAnotherList(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	d.start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
+	other := &deployment{&redistest.Fleet{Masters: d.Masters[:1]}, d.maxLease}
+	printed, _ := ask(t, exitFailed, "unlock", other.flagsOf(t), "-yes", "a")
+	contains(t, printed, "NOT UNLOCKED", "it lets in clients with {")
+	if strings.Contains(printed, "unlocked:") || do(t, d.Masters[0], "EXISTS", "a") != int64(1) {
+		t.Errorf("it unlocked on one master: %s", printed)
+	}
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+)
+
+// printVersion prints the version of the module, the revision and the toolchain, as far as the
+// binary has them.
+func printVersion(stdout io.Writer) int {
+	version, revision := "unknown", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Version != "" {
+			version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				revision = ", revision " + s.Value + revision
+			case s.Key == "vcs.modified" && s.Value == "true":
+				revision += " with changes"
+			}
+		}
+	}
+	fmt.Fprintf(stdout, "quorumlock %s%s, %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return exitOK
+}
