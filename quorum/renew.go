@@ -272,9 +272,6 @@ func (h *hold) applyAnswer(apply func()) (hastenTo clock.Instant, lost bool) {
 		return clock.Never, false
 	}
 	now := h.core.clock.Now()
-	if h.phase == lingering && !h.lingersLocked(now) {
-		return now, false // the schedule releases what is left
-	}
 	if h.phase == held && !now.Before(h.deadline) {
 		h.loseLocked(h.whyLostLocked(now))
 		return clock.Never, true
