@@ -175,6 +175,19 @@ func TestMinHoldRepairs(t *testing.T) {
 	})
 }
 
+// What a renewal during the min hold finds missing is asked for soon, and not a third of the lease later.
+func TestMinHoldRepairsSoon(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithLease(3*time.Second), WithMinHold(time.Hour))
+		c.unlock(c.lock(l, "a"))
+		c.masters[0].Flush()
+		time.Sleep(3 * time.Second / 2) // of the bubble's time: the renewal was due after a second
+		if c.owners(l)[0] == "" {
+			t.Error("the master that forgot it was not asked again")
+		}
+	})
+}
+
 // A min hold ends early when a majority does not keep the lock: nothing goes on renewing what is left of it.
 func TestMinHoldThatIsForced(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
