@@ -86,7 +86,8 @@ func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 
 // Two schedulers whose ticks are skewed run a job once in each period.
 func TestMinHoldRunsAJobOncePerPeriod(t *testing.T) {
-	for minHold, want := range map[time.Duration]int{8 * time.Second: 5, time.Millisecond: 10} { // the second is the control
+	// The second is the control.
+	for minHold, want := range map[time.Duration]int{8 * time.Second: 5, time.Millisecond: 10} {
 		inCluster(t, func(t *testing.T, c *cluster) {
 			const period, skew = 10 * time.Second, 3 * time.Second
 			ran := 0
@@ -119,6 +120,7 @@ func TestMinHoldThatIsOver(t *testing.T) {
 		held := c.lock(l, "a")
 		time.Sleep(oneMinHold) // of the bubble's time
 		c.unlock(held)
+		synctest.Wait() // Unlock does not wait for the last node
 		c.wantNoOwners(l)
 		c.wantNothingScheduled(l)
 		c.wantUnlocked(held)
@@ -154,6 +156,7 @@ func TestMinHoldWhenTheLockerIsClosed(t *testing.T) {
 			t.Errorf("just after Close: %v", err)
 		}
 		time.Sleep(lease + time.Millisecond)
+		synctest.Wait() // Unlock does not wait for the last node
 		c.wantNoOwners(other)
 	})
 }
@@ -203,6 +206,7 @@ func TestMinHoldThatIsForced(t *testing.T) {
 			t.Error(next.Err())
 		}
 		c.unlock(next)
+		synctest.Wait() // Unlock does not wait for the last node
 		c.wantNoOwners(l)
 	})
 }

@@ -25,8 +25,8 @@ const (
 
 const usage = `quorumlock: one lock over several independent Redis masters
 
-  quorumlock run [-n | -w D] [-E N] [-k D] [-max-hold D] [-min-hold D] [-lease D] [-all] [-urls-file FILE] [-max-lease D]
-                 [-timeout D] NAME[,NAME...] -- COMMAND [ARGUMENT...]
+  quorumlock run [-n | -w D] [-E N] [-k D] [-max-hold D] [-min-hold D] [-lease D] [-all] [-urls-file FILE]
+                 [-max-lease D] [-timeout D] NAME[,NAME...] -- COMMAND [ARGUMENT...]
         run a command while it holds the lock; the masters' URLs, separated by spaces or commas, come from the variable
         QUORUMLOCK_URLS or from FILE
         -n           do not wait for the lock            -w D          wait for it for D at most
