@@ -20,6 +20,8 @@
 //	                        lock is asked to grant it again (repair); extend.go, reenter.go
 //	released    unlock.go   contexts end, then the release goes to every node (release.go); the next
 //	                        call of Lock goes behind the processes that heard it (turns.go)
+//	lingering   renew.go    unlocked before the end of its min hold: renewed until then, and
+//	                        released by the schedule
 //	expired     release.go  too few nodes keep it, by the clock: contexts end, what is left on nodes
 //	                        is released, the Lost hooks run
 //	orphaned    release.go  Close: contexts end, the keys are left to their leases

@@ -76,7 +76,7 @@ func (v *vote) regrantedLocked(r pipeline.Result, until clock.Instant) outcome {
 		h.denyLocked(v)
 		v.forgot = true // the other owner's attempt may fail: a repair should go out soon
 		why := errTaken
-		if r.Reply.Acquire.Outcome == scripts.Released && h.phase == held { // it has released nothing itself
+		if r.Reply.Acquire.Outcome == scripts.Released && h.isKeptLocked() { // it has released nothing itself
 			why = errForced
 		}
 		err = h.core.nodeError(v.node, "acquire", why)
@@ -146,7 +146,7 @@ func (h *hold) refusedByList(v *vote, r *pipeline.Result, call scripts.Call, to 
 func (h *hold) sendAgain(v *vote, call scripts.Call, to pipeline.Receiver) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.phase != attempting && h.phase != held { // no request follows the release
+	if h.phase != attempting && !h.isKeptLocked() { // no request follows the release
 		return h.core.nodeError(v.node, "acquire", errMarker)
 	}
 	err := h.pipe(v.node).Start(call, &v.claim, to)

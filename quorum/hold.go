@@ -15,7 +15,7 @@ import (
 
 // phase is a hold's place in its life. No phase comes back.
 //
-//	attempting ──▶ held ──▶ released   by Unlock
+//	attempting ──▶ held ──▶ released   by Unlock, perhaps lingering before (WithMinHold)
 //	    │            ├────▶ expired    the lock is lost: it can no longer be trusted
 //	    ▼            └────▶ orphaned   the Locker was closed while the lock was held
 //	  failed
@@ -24,6 +24,7 @@ type phase int
 const (
 	attempting phase = iota
 	held             // when the clock was last read; whether it still is, the deadline decides
+	lingering        // unlocked, and kept on the nodes until the end of its min hold
 	failed           // undone
 	released
 	expired
@@ -189,6 +190,21 @@ func (h *hold) validLocked() bool {
 	return h.phase == held && h.core.clock.Now().Before(h.deadline)
 }
 
+// isKeptLocked reports whether the nodes are to keep the lock: it is renewed and repaired.
+func (h *hold) isKeptLocked() bool { return h.phase == held || h.phase == lingering }
+
+// refreshUnlessLateLocked computes the deadline from the votes, unless it has passed.
+func (h *hold) refreshUnlessLateLocked() {
+	if h.isKeptLocked() && h.core.clock.Now().Before(h.deadline) {
+		h.refreshLocked()
+	}
+}
+
+// minHoldEnd returns the instant before which Unlock leaves the lock on the nodes. Like the end of
+// the max hold, it counts from before the requests for a grant were sent: the lease on the nodes
+// began later.
+func (h *hold) minHoldEnd() clock.Instant { return h.requestedAt.Add(h.set.minHold) }
+
 // confirmLocked records that a node keeps the grant until then. It only raises vote.until, since a
 // time to live never shrinks, and revives no hold whose deadline has passed. The error says that
 // the process has already granted under another address: one process is one vote.
@@ -203,9 +219,7 @@ func (h *hold) confirmLocked(v *vote, runID string, until clock.Instant) error {
 	if v.until.Before(until) {
 		v.until = until
 	}
-	if h.validLocked() {
-		h.refreshLocked()
-	}
+	h.refreshUnlessLateLocked()
 	return nil
 }
 
@@ -214,9 +228,7 @@ func (h *hold) denyLocked(v *vote) {
 	if v.until != clock.Never {
 		v.until, v.forgot = clock.Never, true
 	}
-	if h.validLocked() {
-		h.refreshLocked()
-	}
+	h.refreshUnlessLateLocked()
 }
 
 // errorLocked returns the error of an operation on a lock that was acquired. It counts the nodes

@@ -78,7 +78,7 @@ func (l *Lock) Err() error {
 	switch {
 	case h.phase == expired:
 		return h.lossReason
-	case l.unlocked.Load() || h.phase == released:
+	case l.unlocked.Load() || h.phase == released || h.phase == lingering:
 		return ErrReleased
 	case h.phase == orphaned:
 		return ErrClosed
@@ -92,7 +92,7 @@ func (l *Lock) Err() error {
 func (l *Lock) usableLocked(op string) error {
 	h := l.hold
 	switch {
-	case l.unlocked.Load() || h.phase == released:
+	case l.unlocked.Load() || h.phase == released || h.phase == lingering:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld}}
 	case h.phase == expired:
 		return &Error{Op: op, Names: l.names, causes: []error{h.lossReason}}

@@ -42,6 +42,7 @@ type settings struct {
 	lease    time.Duration
 	fixed    bool // never renewed
 	maxHold  time.Duration
+	minHold  time.Duration // 0 for none, where not minHoldSet
 	wait     time.Duration // for how long Lock waits, where waitSet
 	drift    float64
 	retry    waiting.Retry
@@ -56,6 +57,7 @@ type settings struct {
 
 	loggerSet   bool
 	waitSet     bool
+	minHoldSet  bool
 	leaseSet    bool
 	leaseMillis scripts.Millis // the same as lease
 }
@@ -78,6 +80,19 @@ func WithFixedLease(d time.Duration) Option {
 // WithMaxHold bounds how long a lock may be held, at most a year. At the bound the lock is
 // released, and its context ends with [ErrLost] (default 0: no bound).
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
+
+// WithMinHold keeps a lock on the nodes for at least d, counted like the max hold from the request
+// that acquired it, so that processes whose clocks and timers differ by less than d do a job once
+// (default: none). d is positive and at most a year, the max hold and a fixed lease. Unlock before
+// the end returns at once: the lock's contexts end and the hook Released runs as usual, and this
+// process and others are refused until the Locker sends the release, at the end of d. Until then it
+// renews the lock. So the lock needs the process: when that dies or the Locker is closed, the keys
+// are left to their leases, which may end before d does. A min hold ends early, too, when too few
+// nodes keep the lock for as long as would lose a held one, or when [Locker.ForceUnlock] takes it.
+// An Acquired hook that panics releases the lock at once.
+func WithMinHold(d time.Duration) Option {
+	return func(s *settings) { s.minHold, s.minHoldSet = d, true }
+}
 
 // WithWait bounds how long [Locker.Lock] and [Locker.Do] wait. They keep their turn until then, and
 // the context that they are given goes on being the parent of the lock's context: so the bound ends
@@ -178,6 +193,14 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("max hold %v is below %v", s.maxHold, minLease)
 	case s.maxHold > maxMaxHold:
 		return bad("max hold %v is above %v", s.maxHold, maxMaxHold)
+	case s.minHoldSet && s.minHold <= 0:
+		return bad("min hold %v is not positive", s.minHold)
+	case s.minHold > maxMaxHold:
+		return bad("min hold %v is above %v", s.minHold, maxMaxHold)
+	case s.maxHold != 0 && s.minHold > s.maxHold:
+		return bad("min hold %v is above the max hold %v", s.minHold, s.maxHold)
+	case s.fixed && s.minHold > s.lease:
+		return bad("min hold %v is above the fixed lease %v", s.minHold, s.lease)
 	case s.waitSet && s.wait <= 0:
 		return bad("wait %v is not positive: TryLock attempts once, without waiting", s.wait)
 	case s.retry.Min > maxRetry || s.retry.Max > maxRetry:
@@ -194,8 +217,8 @@ func (s *settings) check(maxLease time.Duration) error {
 	return nil
 }
 
-// differences describes how other settings would make another lock: another lease, max hold or
-// drift. It is empty when they make the same.
+// differences describes how other settings would make another lock: another lease, max hold,
+// min hold or drift. It is empty when they make the same.
 func (s *settings) differences(other *settings) string {
 	if s == other {
 		return ""
@@ -210,6 +233,9 @@ func (s *settings) differences(other *settings) string {
 	if s.maxHold != other.maxHold {
 		all = append(all, fmt.Sprintf("its max hold is %s, not %s", boundText(s.maxHold), boundText(other.maxHold)))
 	}
+	if s.minHold != other.minHold {
+		all = append(all, fmt.Sprintf("its min hold is %s, not %s", minHoldText(s.minHold), minHoldText(other.minHold)))
+	}
 	if s.drift != other.drift {
 		all = append(all, fmt.Sprintf("its drift factor is %v, not %v", s.drift, other.drift))
 	}
@@ -220,6 +246,14 @@ func (s *settings) differences(other *settings) string {
 func boundText(d time.Duration) string {
 	if d == 0 {
 		return "unbounded"
+	}
+	return d.String()
+}
+
+// minHoldText is a min hold for a message, in which 0 is none.
+func minHoldText(d time.Duration) string {
+	if d == 0 {
+		return "none"
 	}
 	return d.String()
 }

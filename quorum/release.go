@@ -132,7 +132,7 @@ func (h *hold) releaseInterrupted() {
 	switch h.phase {
 	case attempting:
 		h.phase = failed
-	case held, orphaned:
+	case held, lingering, orphaned:
 		h.phase = released
 	default:
 		return
@@ -145,7 +145,7 @@ func (h *hold) releaseInterrupted() {
 }
 
 // orphan ends a hold because its Locker was closed. The keys are left to their leases: the work
-// that the lock protects may still be running.
+// that the lock protects may still be running. A hold that lingers has ended already.
 func (h *hold) orphan() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

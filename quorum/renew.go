@@ -30,21 +30,35 @@ func (h *hold) planLocked(now clock.Instant) {
 	if next := now.Add(h.set.lease / 3); !h.set.fixed && next.Before(h.deadline) {
 		h.entry.at, h.entry.early = next, min(coalesce, h.set.lease/30)
 	}
+	if end := h.minHoldEnd(); h.phase == lingering && (h.set.fixed || end.Before(h.entry.at)) {
+		h.entry.at, h.entry.early = end, 0
+	}
+}
+
+// lingersLocked reports whether an unlocked hold stays on the nodes at now: its min hold is not
+// over, and they keep it. The deadline of a fixed lease may be the end of the min hold less the
+// drift: no other node is asked before the end, so it does not count.
+func (h *hold) lingersLocked(now clock.Instant) bool {
+	return h.phase == lingering && now.Before(h.minHoldEnd()) && (h.set.fixed || now.Before(h.deadline))
 }
 
 // renewDue handles the holds that are due (schedule.due): it ends those whose deadline has passed,
-// and renews the others.
+// releases those that were unlocked and whose min hold is over, and renews the others.
 func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	// Contexts that must end come first: until they have, another owner may be granted the lock
 	// beside this one.
-	var lost, kept []*hold
+	var lost, unlocked, kept []*hold
 	for _, e := range due {
 		h := e.owner.(*hold)
 		h.mu.Lock()
 		switch {
-		case h.phase != held:
+		case h.phase == lingering && !h.lingersLocked(now):
 			e.over = true
-		case !now.Before(h.deadline):
+			h.phase = released
+			unlocked = append(unlocked, h)
+		case !h.isKeptLocked():
+			e.over = true
+		case h.phase == held && !now.Before(h.deadline):
 			e.over = true
 			h.loseLocked(h.whyLostLocked(now))
 			lost = append(lost, h)
@@ -54,10 +68,15 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 		}
 		h.mu.Unlock()
 	}
+	for _, h := range unlocked {
+		h.mu.Lock()
+		h.abandonLocked(noTally)
+		h.mu.Unlock()
+	}
 	r := newRenewalRound(c, now)
 	for _, h := range kept {
 		h.mu.Lock()
-		if h.phase == held && !h.set.fixed {
+		if h.isKeptLocked() && !h.set.fixed {
 			r.addLocked(h)
 		}
 		h.mu.Unlock()
@@ -191,7 +210,7 @@ func (b *renewalBatch) renewAlone(i int) {
 func (b *renewalBatch) startAlone(v *vote) error {
 	v.hold.mu.Lock()
 	defer v.hold.mu.Unlock()
-	if v.hold.phase != held { // no renewal follows the release
+	if !v.hold.isKeptLocked() { // no renewal follows the release
 		v.busy = false
 		return nil
 	}
@@ -249,11 +268,11 @@ func (h *hold) applyAnswer(apply func()) (hastenTo clock.Instant, lost bool) {
 	defer h.mu.Unlock()
 	before := h.deadline
 	apply()
-	if h.phase != held {
+	if !h.isKeptLocked() {
 		return clock.Never, false
 	}
 	now := h.core.clock.Now()
-	if !now.Before(h.deadline) {
+	if h.phase == held && !now.Before(h.deadline) {
 		h.loseLocked(h.whyLostLocked(now))
 		return clock.Never, true
 	}

@@ -18,6 +18,10 @@ import (
 // confirmed. In each case the handle's context has ended. Once the lock is released, no renewal is
 // sent.
 //
+// Before the end of its min hold ([WithMinHold]) the release is put off until then: Unlock asks no
+// node, and returns nil; or an error that wraps [ErrClosed] after Close, which leaves the lock to its
+// lease.
+//
 // ctx may be the lock's own context, or derived from it. Unlock ends that context, which does not
 // end the waiting: then the context given to [Locker.Lock] bounds it, and the deadline of ctx.
 func (l *Lock) Unlock(ctx context.Context) error {
@@ -25,6 +29,12 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return l.unlockInner(ctx)
 	}
 	h := l.hold
+	if lingers, err := l.startLinger(); lingers {
+		if hook := h.set.hooks.Released; hook != nil && !errors.Is(err, ErrNotHeld) {
+			hook(l)
+		}
+		return err
+	}
 	h.core.schedule.remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
 	t, wasOrphaned, err := l.startRelease()
 	if err != nil {
@@ -51,6 +61,35 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return &Error{Op: "unlock", Names: l.names, causes: causes}
 	}
 	return err
+}
+
+// startLinger ends the lock and its contexts before its min hold is over, and leaves the release to
+// the schedule. It reports whether the lock stays on the nodes. The error says that it lingers
+// already, or that the Locker is closed: then the lock stays for its lease.
+func (l *Lock) startLinger() (lingers bool, err error) {
+	h := l.hold
+	defer func() { // after the contexts have ended, even if a context of the caller's panics
+		if lingers && err == nil {
+			h.core.schedule.hasten(&h.entry, h.minHoldEnd())
+		}
+	}()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase == lingering {
+		return true, l.usableLocked("unlock")
+	}
+	err = l.usableLocked("unlock")
+	if err != nil && h.phase != orphaned || l.unlocked.Load() || !h.core.clock.Now().Before(h.minHoldEnd()) {
+		return false, nil
+	}
+	l.unlocked.Store(true)
+	if h.phase == orphaned {
+		h.phase = released
+		return true, err
+	}
+	h.phase, lingers = lingering, true
+	h.endContextsLocked(ErrReleased)
+	return true, nil
 }
 
 // startRelease ends the lock and its contexts, and sends the release. t counts the replies. The

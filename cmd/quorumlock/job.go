@@ -38,6 +38,7 @@ type job struct {
 	end        clock.Instant // of the grace; the end of time before it has begun
 	ended      error         // why the command was told to end; nil for not
 	killed     bool
+	told       bool // a signal that ends programs was forwarded
 }
 
 const endOfTime clock.Instant = math.MaxInt64
@@ -135,6 +136,7 @@ func (j *job) forward(s syscall.Signal) {
 	if s == syscall.SIGUSR1 || s == syscall.SIGUSR2 {
 		j.child.signal(s)
 	} else {
+		j.told = true
 		j.child.signalGroup(s)
 	}
 }

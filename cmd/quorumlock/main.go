@@ -28,13 +28,14 @@ const (
 
 const usage = `quorumlock: one lock over several independent Redis masters
 
-  quorumlock run [-n | -w D] [-E N] [-k D] [-max-hold D] [-lease D] [-all] [-urls-file FILE] [-max-lease D] [-timeout D]
-                 NAME[,NAME...] -- COMMAND [ARGUMENT...]
+  quorumlock run [-n | -w D] [-E N] [-k D] [-max-hold D] [-min-hold D] [-lease D] [-all] [-urls-file FILE]
+                 [-max-lease D] [-timeout D] NAME[,NAME...] -- COMMAND [ARGUMENT...]
         run a command while it holds the lock; the masters' URLs, separated by spaces or commas, come from the variable
         QUORUMLOCK_URLS or from FILE
         -n           do not wait for the lock            -w D          wait for it for D at most
         -E N         exit with N, not 75, when held      -all          all masters must grant it, not a majority
         -lease D     how long a grant lasts (30s)        -max-hold D   hold the lock for D at most
+        -min-hold D  wait after the command, with the lock, until it was held for D: one run per period
         -k D         SIGTERM comes D before the lock ends, SIGKILL when it does (5s, at most half of the lease)
   quorumlock status [-json | -q] [-all] [-urls-file FILE] [-max-lease D] [-timeout D] NAME...
         who holds locks, by which masters, and for how long at most; masters as for run; writes nothing; -q: prints nothing

@@ -9,6 +9,7 @@ import (
 	"io"
 	"syscall"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -56,7 +57,12 @@ func (l *runLine) run(signals *caught, report func(error)) (code int, err error)
 	if err != nil {
 		return 0, l.refusal(err, len(masters))
 	}
-	status, ended, err := newJob(l, lock, signals).run(path)
+	began := clock.System().Now()
+	job := newJob(l, lock, signals)
+	status, ended, err := job.run(path)
+	if err == nil && ended == nil && !job.told && !l.stay(lock, began, signals.forward) {
+		return exitCodeOf(status), nil // Close leaves the lock to its lease
+	}
 	unlockErr := l.unlock(lock)
 	switch {
 	case err != nil:

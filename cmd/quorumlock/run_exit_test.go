@@ -41,6 +41,7 @@ func TestRunUsage(t *testing.T) {
 		{"max lease 10000h0m0s", []string{"-max-lease", "10000h", "x", "--", "true"}},
 		{"timeout 25h0m0s", []string{"-timeout", "25h", "x", "--", "true"}},
 		{"-k 16s is more than half of the lease 30s", []string{"-k", "16s", "x", "--", "true"}},
+		{"-min-hold 4s is above -max-hold 3s", []string{"-min-hold", "4s", "-max-hold", "3s", "x", "--", "true"}},
 		{"-k 3s leaves nothing of -max-hold 3s", []string{"-k", "3s", "-max-hold", "3s", "x", "--", "true"}},
 	} {
 		stdout, stderr := command(t, exitRunUsage, append([]string{"run"}, test.args...)...)

@@ -26,6 +26,7 @@ type runLine struct {
 	heldCode int
 	grace    time.Duration
 	maxHold  time.Duration // 0 for no bound
+	minHold  time.Duration // 0 for none
 	lease    time.Duration
 	maxLease time.Duration
 	timeout  time.Duration
@@ -44,6 +45,7 @@ func parseRun(args []string) (*runLine, error) {
 	flags.duration("w", 0, &wait)
 	flags.duration("k", 0, &l.grace)
 	flags.duration("max-hold", shortest, &l.maxHold)
+	flags.duration("min-hold", shortest, &l.minHold)
 	flags.duration("lease", shortest, &l.lease)
 	flags.duration("max-lease", shortest, &l.maxLease)
 	flags.duration("timeout", time.Millisecond, &l.timeout)
@@ -98,6 +100,9 @@ func (l *runLine) settleTimes() error {
 	}
 	if l.lease > l.maxLease {
 		return fmt.Errorf("-lease %v is above the max lease %v", l.lease, l.maxLease)
+	}
+	if l.maxHold > 0 && l.minHold > l.maxHold {
+		return fmt.Errorf("-min-hold %v is above -max-hold %v", l.minHold, l.maxHold)
 	}
 	// A lock in order is renewed when a third of its lease is over, so at least two thirds are left.
 	// The rest is for renewals that are late or tried again.

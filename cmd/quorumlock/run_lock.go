@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -101,6 +102,29 @@ func (l *runLine) acquire(locker *quorum.Locker, signals <-chan os.Signal) (*quo
 		return nil, err
 	}
 	return lock, nil
+}
+
+// stay waits until the lock has been held for -min-hold, or is lost. It returns false when a signal
+// ends the waiting.
+func (l *runLine) stay(lock *quorum.Lock, began clock.Instant, signals <-chan os.Signal) bool {
+	left := began.Add(l.minHold).Sub(clock.System().Now())
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-lock.Context().Done():
+			return true
+		case s := <-signals:
+			if s != syscall.SIGUSR1 && s != syscall.SIGUSR2 { // these are the command's
+				return false
+			}
+		}
+	}
 }
 
 // unlock releases the lock. What takes longer than two timeouts is left to Close, and then to the

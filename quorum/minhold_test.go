@@ -1,0 +1,277 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const oneMinHold = time.Second
+
+// wantUnlocked fails the test unless the handle is unlocked for all that its owner can see.
+func (c *cluster) wantUnlocked(l *Lock) {
+	c.t.Helper()
+	cause := context.Cause(l.Context())
+	if l.Valid() || l.Level() != 0 || !errors.Is(l.Err(), ErrReleased) || !errors.Is(cause, ErrReleased) {
+		c.t.Errorf("valid %v, level %d, %v, context %v", l.Valid(), l.Level(), l.Err(), cause)
+	}
+	if err := l.Unlock(context.Background()); !errors.Is(err, ErrNotHeld) {
+		c.t.Errorf("Unlock again: %v", err)
+	}
+}
+
+// A lock that is unlocked early returns at once, and nobody gets it before its min hold is over: not this process
+// either. Those that wait get it then.
+func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
+	for what, opt := range map[string]Option{
+		"a short lease":               WithLease(100 * time.Millisecond),
+		"a long lease":                WithLease(20 * time.Second),
+		"a fixed lease":               WithFixedLease(20 * time.Second),
+		"a fixed lease as long as it": WithFixedLease(oneMinHold),
+		"a max hold as long as it":    WithMaxHold(oneMinHold),
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				released := 0
+				count := WithHooks(Hooks{
+					Released: func(*Lock) { released++ },
+					Lost:     func(_ *Lock, err error) { t.Error("lost", err) },
+				})
+				l, other := c.process(), c.process()
+				began := time.Now()
+				held := c.lock(l.With(opt, count, WithMinHold(oneMinHold)), "a")
+				inner := c.lock(l.With(opt, count, WithMinHold(oneMinHold)), "b")
+				again, err := l.With(opt, WithMinHold(oneMinHold)).Lock(inner.Context(), "b")
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.unlock(inner)
+				c.wantUnlocked(again)
+				c.unlock(held)
+				if took := time.Since(began); took != 0 || released != 2 {
+					t.Errorf("Unlock took %v, and %d hooks ran", took, released)
+				}
+				for time.Since(began) < oneMinHold-shortly {
+					c.wantUnlocked(held)
+					for _, name := range []string{"a", "b"} {
+						for _, l := range []*Locker{l, other} {
+							if _, err := l.TryLock(t.Context(), name); !errors.Is(err, ErrHeld) {
+								t.Fatalf("after %v: %v", time.Since(began), err)
+							}
+						}
+					}
+					time.Sleep(shortly / 2) // of the bubble's time
+				}
+				results := make(chan lockResult, 1)
+				startWaiter(t.Context(), other, 1, results, "a", "b")
+				next := c.next(results, oneMinHold)
+				if took := time.Since(began); next.err != nil || took < oneMinHold || took > oneMinHold+shortly {
+					t.Fatalf("the next got it after %v: %v", took, next.err)
+				}
+				c.unlock(next.lock)
+				if released != 2 {
+					t.Errorf("%d hooks ran for two locks", released)
+				}
+				c.wantNothingScheduled(l)
+				c.wantNothingLeft(l)
+			})
+		})
+	}
+}
+
+// Two schedulers whose ticks are skewed run a job once in each period.
+func TestMinHoldRunsAJobOncePerPeriod(t *testing.T) {
+	// The second is the control.
+	for minHold, want := range map[time.Duration]int{8 * time.Second: 5, time.Millisecond: 10} {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			const period, skew = 10 * time.Second, 3 * time.Second
+			ran := 0
+			tick := func(l *Locker) {
+				if lock, err := l.TryLock(t.Context(), "a"); err == nil {
+					ran++
+					c.unlock(lock)
+				} else if !errors.Is(err, ErrHeld) {
+					t.Error(err)
+				}
+			}
+			one, two := c.process(WithMinHold(minHold)), c.process(WithMinHold(minHold))
+			for range 5 {
+				tick(one)
+				time.Sleep(skew) // of the bubble's time
+				tick(two)
+				time.Sleep(period - skew)
+			}
+			if ran != want {
+				t.Errorf("with a min hold of %v it ran %d times, want %d", minHold, ran, want)
+			}
+		})
+	}
+}
+
+// A lock that was held for longer than its min hold is released by Unlock, which waits for the nodes.
+func TestMinHoldThatIsOver(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithMinHold(oneMinHold))
+		held := c.lock(l, "a")
+		time.Sleep(oneMinHold) // of the bubble's time
+		c.unlock(held)
+		synctest.Wait() // Unlock does not wait for the last node
+		c.wantNoOwners(l)
+		c.wantNothingScheduled(l)
+		c.wantUnlocked(held)
+	})
+}
+
+// Close leaves the keys to their leases, and nothing renews them any more.
+func TestMinHoldWhenTheLockerIsClosed(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const lease = 300 * time.Millisecond
+		l, other := c.process(WithLease(lease), WithMinHold(time.Hour)), c.process()
+		held := c.lock(l, "a")
+		inner, err := l.Lock(held.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		working := c.lock(l, "b")
+		c.unlock(held)
+		time.Sleep(10 * lease) // of the bubble's time
+		l.Close()
+		if err := working.Unlock(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Unlock after Close: %v", err)
+		}
+		if err := working.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("Unlock again after Close: %v", err)
+		}
+		if _, err := other.TryLock(t.Context(), "b"); !errors.Is(err, ErrHeld) {
+			t.Errorf("unlocked just after Close: %v", err)
+		}
+		c.wantUnlocked(held)
+		c.wantUnlocked(inner)
+		if _, err := other.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
+			t.Errorf("just after Close: %v", err)
+		}
+		time.Sleep(lease + time.Millisecond)
+		synctest.Wait() // Unlock does not wait for the last node
+		c.wantNoOwners(other)
+	})
+}
+
+// A node that forgot the lock during its min hold is asked for it again.
+func TestMinHoldRepairs(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithLease(300*time.Millisecond), WithMinHold(time.Hour))
+		c.unlock(c.lock(l, "a"))
+		for _, m := range c.masters {
+			m.Flush()
+			time.Sleep(10 * time.Second) // of the bubble's time
+		}
+		for i, owner := range c.owners(l) {
+			if owner == "" {
+				t.Errorf("master %d does not keep it", i)
+			}
+		}
+	})
+}
+
+// What a renewal during the min hold finds missing is asked for soon, and not a third of the lease later.
+func TestMinHoldRepairsSoon(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithLease(3*time.Second), WithMinHold(time.Hour))
+		c.unlock(c.lock(l, "a"))
+		c.masters[0].Flush()
+		time.Sleep(3 * time.Second / 2) // of the bubble's time: the renewal was due after a second
+		if c.owners(l)[0] == "" {
+			t.Error("the master that forgot it was not asked again")
+		}
+	})
+}
+
+// A min hold ends early when a majority does not keep the lock: nothing goes on renewing what is left of it.
+func TestMinHoldThatIsForced(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(WithLease(300*time.Millisecond), WithMinHold(time.Hour)), c.process()
+		c.unlock(c.lock(l, "a"))
+		if err := other.ForceUnlock(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		next := c.lock(other, "a")
+		time.Sleep(time.Second) // of the bubble's time
+		c.wantNothingScheduled(l)
+		if !next.Valid() {
+			t.Error(next.Err())
+		}
+		c.unlock(next)
+		synctest.Wait() // Unlock does not wait for the last node
+		c.wantNoOwners(l)
+	})
+}
+
+// A lock whose Acquired hook unlocks it and panics was not returned to anybody: it does not stay.
+func TestMinHoldWhenTheHookPanics(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithMinHold(time.Hour), WithHooks(Hooks{Acquired: func(l *Lock) {
+			c.unlock(l)
+			panic("of the hook")
+		}}))
+		func() {
+			defer func() { recover() }()
+			l.TryLock(t.Context(), "a")
+		}()
+		synctest.Wait()
+		c.wantNoOwners(l)
+		c.wantNothingScheduled(l)
+	})
+}
+
+// Locks in their min hold share the schedule's timer: none has a goroutine.
+func TestMinHoldTakesNoGoroutine(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithMinHold(time.Minute))
+		c.unlock(c.lock(l, "a"))
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for i := range 200 {
+			c.unlock(c.lock(l, fmt.Sprint(i)))
+		}
+		synctest.Wait()
+		if now := runtime.NumGoroutine(); now > before+20 {
+			t.Errorf("%d goroutines became %d", before, now)
+		}
+		time.Sleep(time.Minute) // of the bubble's time
+		synctest.Wait()
+		c.wantNothingScheduled(l)
+		c.wantNoOwners(l)
+	})
+}
+
+// A min hold out of bounds is refused, also through With, and so is re-entry with another one.
+func TestMinHoldBounds(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for _, bad := range []struct {
+			words string
+			opts  []Option
+		}{
+			{"min hold 0s is not positive", []Option{WithMinHold(0)}},
+			{"min hold -1s is not positive", []Option{WithMinHold(-time.Second)}},
+			{"min hold 8760h0m0.000000001s is above 8760h0m0s", []Option{WithMinHold(maxMaxHold + 1)}},
+			{"above the max hold 1s", []Option{WithMinHold(time.Second + 1), WithMaxHold(time.Second)}},
+			{"above the fixed lease 1s", []Option{WithFixedLease(time.Second), WithMinHold(time.Second + 1)}},
+		} {
+			_, err := l.With(bad.opts...).TryLock(t.Context(), "a")
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), bad.words) {
+				t.Errorf("%v, want %q", err, bad.words)
+			}
+		}
+		held := c.lock(l.With(WithMinHold(maxMaxHold)), "a")
+		_, err := l.Lock(held.Context(), "a")
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "its min hold is 8760h0m0s, not none") {
+			t.Error(err)
+		}
+	})
+}
