@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -251,4 +252,28 @@ func TestAMasterWithoutMemoryIsMarkedLater(t *testing.T) {
 	if err := lock.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// What a look says is old after half a max lease: the members may have changed since, and no blank
+// master is marked by it.
+func TestAnOldLookMarksNothing(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		last, old := c.masters[2], true
+		last.Flush()
+		c.before(2, func() {
+			if old {
+				old = false
+				l.core.clock.(*clock.Fake).Advance(node.DefaultMaxLease / 2)
+			}
+		})
+		l.core.members.start()
+		if keys := last.Keys(); len(keys) > 0 {
+			t.Errorf("marked by an old look: %q", keys)
+		}
+		l.core.members.start()
+		if keys := last.Keys(); len(keys) != 1 {
+			t.Errorf("not marked by a new look: %q", keys)
+		}
+	})
 }
