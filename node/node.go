@@ -85,6 +85,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
 //
+// Servers older than Redis 6.2, and those that forbid CLIENT INFO to the user, do not tell their
+// address: such a node needs [WithName], without which lockers refuse it.
+//
 // All connections of the pool must use one database, and the pool must not change it. The node
 // takes the database to be 0 where the server does not name it: a server older than Redis 6.2, or a
 // user that may not use CLIENT INFO.

@@ -3,6 +3,7 @@ package redistest
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Feature is something that a test needs of its servers and that an older version lacks.
@@ -11,12 +12,18 @@ type Feature struct {
 	major, minor int // of the first version of Redis with it; every Valkey has it
 }
 
-// The features that differ between the versions that the library supports.
+// The features in which the versions that the library supports differ for its tests.
 var (
 	// ACLChannels: ACL rules for channels (&pattern, resetchannels).
 	ACLChannels = Feature{"ACL rules for channels", 6, 2}
 	// ClientInfo: CLIENT INFO, which tells a connection its own address and database.
 	ClientInfo = Feature{"CLIENT INFO", 6, 2}
+	// PlainScriptErrors: an error within a script comes in the words of a plain command, and a
+	// server that may not write refuses a script before its first write. An older one says "ERR
+	// Error running script", after whatever the script wrote before.
+	PlainScriptErrors = Feature{"plain errors of scripts", 7, 0}
+	// RejectedCalls: INFO commandstats counts the calls that were refused.
+	RejectedCalls = Feature{"rejected_calls in INFO commandstats", 6, 2}
 )
 
 // in reports whether a server of that version has the feature.
@@ -26,6 +33,12 @@ func (f Feature) in(b Binary) bool {
 		return true // a development version, "unstable"
 	}
 	return b.Name == "valkey-server" || major > f.major || major == f.major && minor >= f.minor
+}
+
+// Has reports whether the servers that [StartReal] starts have the feature.
+func Has(f Feature) bool {
+	reason, err := Lacks(f)
+	return err == nil && reason == ""
 }
 
 // Lacks returns the reason why the servers that [StartReal] starts cannot run a test that needs the
@@ -64,4 +77,18 @@ func Need(t skipper, needed ...Feature) {
 	if reason != "" {
 		t.Skip(reason)
 	}
+}
+
+// SetUser returns the arguments of ACL SETUSER, without the rules for channels where the servers
+// that [StartReal] starts know none: every user may use every channel there.
+func SetUser(user string, rules ...string) []any {
+	hasChannels := Has(ACLChannels)
+	args := []any{"ACL", "SETUSER", user}
+	for _, rule := range rules {
+		isOfChannels := strings.HasPrefix(rule, "&") || rule == "resetchannels" || rule == "allchannels"
+		if hasChannels || !isOfChannels {
+			args = append(args, rule)
+		}
+	}
+	return args
 }
