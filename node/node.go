@@ -70,6 +70,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if !validName(o.name) {
 		return nil, errName()
 	}
+	if o.credentials != nil && e.password != "" {
+		return nil, invalidf("the URL has a password, and WithCredentials is given: leave one out")
+	}
 	n := newNode(newPool(e, o), o)
 	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
 	return n, nil
@@ -98,6 +101,9 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	}
 	if pool == nil {
 		return nil, invalidf("the pool is nil")
+	}
+	if len(o.ofURLs) > 0 {
+		return nil, invalidf("%s is for Open: the pool makes the connections of New", o.ofURLs[0])
 	}
 	return newNode(pool, o), nil
 }
