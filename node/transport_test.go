@@ -47,13 +47,14 @@ func startTLS(t *testing.T, host string) tlsServer {
 	authority, err := redistest.NewAuthority()
 	must(t, err)
 	must(t, authority.Issue(dir, host))
+	must(t, redistest.WriteRoots(dir, authority))
 	fleet, port, err := redistest.StartTLS(dir, "--tls-auth-clients", "no")
 	if errors.Is(err, redistest.ErrNoServer) || errors.Is(err, redistest.ErrNoTLS) {
 		t.Skipf("needs a redis-server with TLS: %v", err)
 	}
 	must(t, err)
 	t.Cleanup(func() { must(t, fleet.Stop()) })
-	return tlsServer{fleet.Masters[0], port, authority.Roots()}
+	return tlsServer{fleet.Masters[0], port, redistest.Roots(authority)}
 }
 
 func TestTLS(t *testing.T) {

@@ -44,15 +44,27 @@ func NewAuthority() (*Authority, error) {
 	return &Authority{cert, key}, err
 }
 
-// Roots returns a pool with the authority's certificate.
-func (a *Authority) Roots() *x509.CertPool {
+// Roots returns a pool with the authorities' certificates.
+func Roots(all ...*Authority) *x509.CertPool {
 	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
+	for _, a := range all {
+		roots.AddCert(a.cert)
+	}
 	return roots
 }
 
-// Issue writes a new certificate for that host, its key, and the authority's certificate into the
-// directory: cert.pem, key.pem and ca.pem. Each file is replaced in one step.
+// WriteRoots writes the authorities' certificates to ca.pem in the directory, which is replaced in
+// one step.
+func WriteRoots(dir string, all ...*Authority) error {
+	var blocks []*pem.Block
+	for _, a := range all {
+		blocks = append(blocks, &pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+	}
+	return writePEM(dir, "ca.pem", blocks...)
+}
+
+// Issue writes a new certificate for that host, and its key, into the directory: cert.pem and
+// key.pem. Each file is replaced in one step.
 func (a *Authority) Issue(dir, host string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -75,9 +87,8 @@ func (a *Authority) Issue(dir, host string) error {
 		return err
 	}
 	return errors.Join(
-		writePEM(dir, "ca.pem", "CERTIFICATE", a.cert.Raw),
-		writePEM(dir, "key.pem", "PRIVATE KEY", secret),
-		writePEM(dir, "cert.pem", "CERTIFICATE", cert),
+		writePEM(dir, "key.pem", &pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+		writePEM(dir, "cert.pem", &pem.Block{Type: "CERTIFICATE", Bytes: cert}),
 	)
 }
 
@@ -89,9 +100,12 @@ func newTemplate(name string) *x509.Certificate {
 	}
 }
 
-func writePEM(dir, name, kind string, content []byte) error {
+func writePEM(dir, name string, blocks ...*pem.Block) error {
 	path := filepath.Join(dir, name)
-	text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content})
+	var text []byte
+	for _, block := range blocks {
+		text = append(text, pem.EncodeToMemory(block)...)
+	}
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 		return err
 	}
@@ -99,8 +113,8 @@ func writePEM(dir, name, kind string, content []byte) error {
 }
 
 // StartTLS starts one process that serves TLS at the returned port of 127.0.0.1, with the
-// certificate that [Authority.Issue] wrote into the directory, beside the master's own port without
-// TLS. Clients of TLS need a certificate of that authority. The error wraps [ErrNoServer] or
+// files that [Authority.Issue] and [WriteRoots] wrote into the directory, beside the master's own port without
+// TLS. Clients of TLS need a certificate by one of the roots. The error wraps [ErrNoServer] or
 // [ErrNoTLS] where such a process cannot be had.
 func StartTLS(dir string, args ...string) (fleet *Fleet, port string, err error) {
 	number, held, err := claimPort()
