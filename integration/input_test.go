@@ -214,6 +214,7 @@ func nodes(t *testing.T, urls ...string) []*node.Node {
 }
 
 func TestSameMasterTwice(t *testing.T) {
+	redistest.Need(t, redistest.ClientInfo) // without it such a node needs a name
 	f := fleet(t, 2)
 	noGoroutines(t)
 	same, other := f.Masters[0], f.Masters[1]
@@ -311,6 +312,7 @@ func TestNodesNamedAlike(t *testing.T) {
 // Two masters in separate networks, or behind tunnels, may report the same address. A node over a
 // pool takes its name from its server.
 func TestServersThatBelieveInOneAddress(t *testing.T) {
+	redistest.Need(t, redistest.ClientInfo) // without it such a node needs a name
 	f := fleet(t, 2)
 	var pair, named []*node.Node
 	for i, m := range f.Masters {
@@ -617,9 +619,9 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	for _, m := range f.Masters {
-		do(t, m, "ACL", "SETUSER", "app", "on", ">right", "~*", "&*", "+@all")
-		do(t, m, "ACL", "SETUSER", "reader", "on", ">right", "~*", "&*", "+@read", "+info", "+script", "+client")
-		do(t, m, "ACL", "SETUSER", "fenced", "on", ">right", "~quorumlock:*", "&*", "+@all")
+		do(t, m, redistest.SetUser("app", "on", ">right", "~*", "&*", "+@all")...)
+		do(t, m, redistest.SetUser("reader", "on", ">right", "~*", "&*", "+@read", "+info", "+script", "+client")...)
+		do(t, m, redistest.SetUser("fenced", "on", ">right", "~quorumlock:*", "&*", "+@all")...)
 	}
 	as := func(user string, ms ...*redistest.Master) []string {
 		urls := make([]string, len(ms))
@@ -687,6 +689,7 @@ func TestCredentialsThatAreRefusedOverPools(t *testing.T) {
 // A dead master behind a pool has no name, so the list is not known: the masters that carry one are not
 // compared with it, and a Lock waits.
 func TestADeadMasterOverAPoolWithoutAName(t *testing.T) {
+	redistest.Need(t, redistest.ClientInfo) // without it such a node needs a name
 	t.Parallel()
 	f := fleet(t, 3)
 	unlock(t, lock(t, open(t, f, redlock.Open), "bridge"))

@@ -70,6 +70,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if !validName(o.name) {
 		return nil, errName()
 	}
+	if o.credentials != nil && e.password != "" {
+		return nil, invalidf("the URL has a password, and WithCredentials is given: leave one out")
+	}
 	n := newNode(newPool(e, o), o)
 	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
 	return n, nil
@@ -85,6 +88,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
 //
+// Servers older than Redis 6.2, and those that forbid CLIENT INFO to the user, do not tell their
+// address: such a node needs [WithName], without which lockers refuse it.
+//
 // All connections of the pool must use one database, and the pool must not change it. The node
 // takes the database to be 0 where the server does not name it: a server older than Redis 6.2, or a
 // user that may not use CLIENT INFO.
@@ -95,6 +101,9 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	}
 	if pool == nil {
 		return nil, invalidf("the pool is nil")
+	}
+	if len(o.ofURLs) > 0 {
+		return nil, invalidf("%s is for Open: the pool makes the connections of New", o.ofURLs[0])
 	}
 	return newNode(pool, o), nil
 }

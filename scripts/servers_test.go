@@ -243,7 +243,7 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	s := startReal(t)
 	as := func(rule string, call scripts.Call) (any, error) {
 		t.Helper()
-		mustDo(t, s, "ACL", "SETUSER", "app", "reset", "on", ">word", "~*", "&*", "+@all", rule)
+		mustDo(t, s, redistest.SetUser("app", "reset", "on", ">word", "~*", "&*", "+@all", rule)...)
 		c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
 		if err != nil {
 			t.Fatal(err)
