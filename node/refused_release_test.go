@@ -170,8 +170,8 @@ func TestRefusalsThatProveNothingDone(t *testing.T) {
 	n := asApp(t, m)
 	mustGrant(t, do(t, n, acquire("app:other", "o:2")))
 	mustDo(t, m, "SET", "app:text", "x")
-	mustDo(t, m, "SET", "quorumlock:token:app:count", "x")
-	mustDo(t, m, "HSET", "quorumlock:token:app:hash", "x", "1")
+	mustDo(t, m, "SET", scripts.NewName("app:count").Counter(), "x")
+	mustDo(t, m, "HSET", scripts.NewName("app:hash").Counter(), "x", "1")
 	none := []any{"PING"}
 	for what, c := range map[string]struct {
 		begin, end []any
