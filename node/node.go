@@ -32,6 +32,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 // Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent
@@ -42,6 +43,7 @@ type Node struct {
 	pipes         []*pipeline.Pipe
 	subscriptions *pubsub.Subscriptions
 	log           *stateLog
+	group         errgroup.Group // of all goroutines that run until Close
 
 	closeOnce sync.Once
 	lifetime  context.Context // ends with Close
@@ -111,11 +113,11 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 func newNode(pool *redis.Pool, o options) *Node {
 	n := &Node{server: server{opts: o, pool: pool}}
 	n.lifetime, n.end = context.WithCancel(context.Background())
-	n.log = &stateLog{logger: o.logger, name: n.Name, lifetime: n.lifetime}
+	n.log = &stateLog{logger: o.logger, name: n.Name, group: &n.group}
 	for range o.conns {
 		n.pipes = append(n.pipes, n.newPipe())
 	}
-	n.subscriptions = pubsub.New(pool, o.timeout, n.newSource())
+	n.subscriptions = pubsub.New(pool, o.timeout, n.newSource(), &n.group)
 	return n
 }
 
@@ -127,6 +129,7 @@ func (n *Node) newPipe() *pipeline.Pipe {
 		Error:    func(op string, err error) error { return &Error{n.Name(), op, err} },
 		Log:      n.log,
 		Lifetime: n.lifetime,
+		Group:    &n.group,
 		Source:   n.newSource(),
 	})
 }
@@ -189,20 +192,18 @@ func (n *Node) Quarantine() time.Duration {
 func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.end()
-		overdue := time.NewTimer(2 * n.Timeout())
-		defer overdue.Stop()
-		var running []<-chan struct{}
 		for _, p := range n.pipes {
-			running = append(running, p.Close())
+			p.Close()
 		}
-		running = append(running, n.subscriptions.Close(), n.log.close())
-		for _, ended := range running {
-			select {
-			case <-ended:
-			case <-overdue.C:
-				overdue.Reset(0)
-			}
-		}
+		n.subscriptions.Close()
+		n.log.close()
+		ended, cancel := context.WithTimeout(context.Background(), 2*n.Timeout())
+		defer cancel()
+		go func() {
+			n.group.Wait()
+			cancel()
+		}()
+		<-ended.Done()
 		if n.ownsPool {
 			n.server.pool.Close()
 		}

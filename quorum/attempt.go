@@ -148,7 +148,7 @@ func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tal
 	h.phase = failed
 	of := a.count()
 	certain, open = newTally(of[granted], of[granted]), newTally(of[unanswered], of[unanswered])
-	h.abandonLocked(func(v *vote) *tally {
+	h.abandonLocked(nil, func(v *vote) *tally {
 		switch a.answers[v.node].outcome {
 		case granted:
 			return certain

@@ -70,7 +70,7 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	}
 	for _, h := range unlocked {
 		h.mu.Lock()
-		h.abandonLocked(noTally)
+		h.abandonLocked(nil, noTally)
 		h.mu.Unlock()
 	}
 	r := newRenewalRound(c, now)

@@ -328,7 +328,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		if list.noteShort(!r.Held) {
-			set.log().Warn("quorumlock: waiting for nodes", "names", names, "error", r.err)
+			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
 	}
 }

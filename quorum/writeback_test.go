@@ -28,7 +28,7 @@ const high = 1 << 52
 // raiseCounters raises the counter of the name "a" on some masters, as an earlier holder does.
 func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	c.t.Helper()
-	name, before := scriptNames([]string{"a"}), scripts.OwnerOf("before:1")
+	name, before := []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("before:1")
 	for _, i := range masters {
 		for _, call := range []scripts.Call{
 			scripts.Acquire(scripts.AcquireArgs{
