@@ -60,6 +60,9 @@ func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
 	}
 }
 
+// counterOf is the key of a name's token counter.
+func counterOf(name string) string { return scripts.NewName(name).Counter() }
+
 // noGoroutines fails the test at its end if it leaves goroutines that do not run now. It is for
 // tests that are not parallel.
 func noGoroutines(t *testing.T) {
@@ -108,7 +111,7 @@ func TestNamesThatCannotBeLocked(t *testing.T) {
 		{"one byte too long", []string{strings.Repeat("x", 4097)}, []string{"4097"}},
 		{"ours", []string{"quorumlock:"}, []string{`"quorumlock:"`, "name 1"}},
 		{"the marker", []string{"a", scripts.MarkerKey}, []string{`"quorumlock:marker"`, "name 2"}},
-		{"a counter", []string{"quorumlock:token:a"}, []string{`"quorumlock:token:a"`}},
+		{"a counter", []string{"quorumlock:counter:7"}, []string{`"quorumlock:counter:7"`}},
 		{"65", many, []string{"65", "64"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -526,7 +529,7 @@ func TestTwoMaxLeases(t *testing.T) {
 		t.Error(held.Err())
 	}
 	unlock(t, held)
-	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+	onlyKeys(t, f.Masters, counterOf("bridge"))
 }
 
 func TestURLsThatCannotBe(t *testing.T) {
@@ -660,7 +663,7 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 		})
 	}
 	unlock(t, lock(t, open(t, addresses(as("app:right", f.Masters...)), redlock.Open), "bridge"))
-	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+	onlyKeys(t, f.Masters, counterOf("bridge"))
 }
 
 // A node over a pool has no name until it is connected to. The reasons of the nodes that cannot be
@@ -760,7 +763,7 @@ func TestReplicasAreNoNodes(t *testing.T) {
 	follow(1)
 	permanently(t, open(t, three, redlock.Open), f.Masters[1].Addr(), "replica")
 	permanently(t, before, f.Masters[1].Addr())
-	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+	onlyKeys(t, f.Masters, counterOf("bridge"))
 }
 
 func TestKeyOfAnotherTypeAtTheName(t *testing.T) {
@@ -802,5 +805,5 @@ func TestKeyOfAnotherTypeAtTheName(t *testing.T) {
 	_, err := l.Inspect(short(t), "bridge")
 	want(t, err, quorum.ErrUnavailable, "WRONGTYPE")
 	intact(3)
-	onlyKeys(t, f.Masters, "bridge", "quorumlock:token:bridge")
+	onlyKeys(t, f.Masters, "bridge", counterOf("bridge"))
 }

@@ -172,8 +172,8 @@ func TestRefusalsThatProveNothingDone(t *testing.T) {
 	n := asApp(t, m)
 	mustGrant(t, do(t, n, acquire("app:other", "o:2")))
 	mustDo(t, m, "SET", "app:text", "x")
-	mustDo(t, m, "SET", "quorumlock:token:app:count", "x")
-	mustDo(t, m, "HSET", "quorumlock:token:app:hash", "x", "1")
+	mustDo(t, m, "SET", scripts.NewName("app:count").Counter(), "x")
+	mustDo(t, m, "HSET", scripts.NewName("app:hash").Counter(), "x", "1")
 	none := []any{"PING"}
 	plain := redistest.Has(redistest.PlainScriptErrors) // else an error within a script proves nothing
 	for what, c := range map[string]struct {

@@ -14,10 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// unfoundedLooks bounds how often a Locker over a number of nodes that the rule refuses looks for a
-// master that lets it in, while some do not answer.
-const unfoundedLooks = 3
-
 // maxNodes is the number of bits in tally.believed, which has one for each node.
 const maxNodes = 64
 
@@ -121,11 +117,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	}
 	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
 	c.members = newMembers(c, unfounded == nil)
-	seen := c.members.start()
-	for tries := 1; unfounded != nil && !seen.letsIn() && !seen.isComplete() && tries < unfoundedLooks; tries++ {
-		seen = c.members.start()
-	}
-	if unfounded != nil && !seen.letsIn() {
+	if seen := c.members.start(); unfounded != nil && !seen.letsIn() {
 		return nil, seen.unfounded(unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil

@@ -11,7 +11,7 @@
 // library's own keys start with "quorumlock:".
 //
 //	NAME                        hash: owner -> level, with the lease as its time to live
-//	quorumlock:token:NAME       the token counter
+//	quorumlock:counter:SLOT     the token counter of all names that hash to the slot, 0 to 65535
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released
 //	quorumlock:marker           the marker: which process granted what is held, and whom it lets in
 //
@@ -46,13 +46,10 @@ func MarkerRun(runID string, database int) string {
 }
 
 const (
-	tokenPrefix   = Prefix + "token:"
+	counterPrefix = Prefix + "counter:"
 	tombPrefix    = Prefix + "released:"
 	channelPrefix = "redisson_lock__channel:"
 )
-
-// CounterTTLMillis is for how long, in ms, a token counter outlives its last use.
-const CounterTTLMillis = 24 * 60 * 60 * 1000
 
 // Script is one Lua script.
 type Script struct {
@@ -90,15 +87,11 @@ var (
 	markSource string
 )
 
-// counterTTL precedes the scripts that write token counters. An argument of acquire would take up to
-// 3 % of its time.
-var counterTTL = "local counterTTL = '" + strconv.Itoa(CounterTTLMillis) + "'\n"
-
 var (
-	acquireScript = newScript("acquire", counterTTL+shapeSource+listsSource+acquireSource)
-	renewScript   = newScript("renew", counterTTL+listsSource+renewSource)
+	acquireScript = newScript("acquire", shapeSource+listsSource+acquireSource)
+	renewScript   = newScript("renew", listsSource+renewSource)
 	releaseScript = newScript("release", releaseSource)
-	raiseScript   = newScript("raise", counterTTL+raiseSource)
+	raiseScript   = newScript("raise", raiseSource)
 	inspectScript = newScript("inspect", shapeSource+inspectSource)
 	forceScript   = newScript("force", shapeSource+forceSource)
 	lookScript    = newScript("look", lookSource)

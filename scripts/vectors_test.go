@@ -266,13 +266,13 @@ func text(key, want string) check {
 	}
 }
 
-// counter holds when the name's token counter has that value, and its full time to live.
+// counter holds when the name's token counter has that value, and does not expire.
 func counter(name, want string) check {
-	key := "quorumlock:token:" + name
+	key := counterOf(name)
 	return func(t *testing.T, s server) {
 		t.Helper()
 		text(key, want)(t, s)
-		ttl(key, 24*time.Hour)(t, s)
+		ttl(key, -1)(t, s)
 	}
 }
 
