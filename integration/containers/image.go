@@ -117,11 +117,11 @@ func buildContext(server string, libraries []string) (io.Reader, error) {
 		_, err := archive.Write(text)
 		return err
 	}
-	dockerfile := "FROM scratch\nCOPY root /\nWORKDIR /data\nENTRYPOINT [\"/redis-server\"]\n"
+	dockerfile := "FROM scratch\nCOPY root /\nWORKDIR /data\n"
 	if err := add("Dockerfile", 0o644, []byte(dockerfile)); err != nil {
 		return nil, err
 	}
-	names := map[string]string{server: "/redis-server"}
+	names := map[string]string{server: "/usr/local/bin/redis-server"} // on PATH, as in the registry's images
 	for _, library := range libraries {
 		names[library] = library
 	}
