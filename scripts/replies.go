@@ -40,6 +40,7 @@ type Reply struct {
 	Inspect *InspectReply
 	Look    *LookReply
 	Mark    *MarkReply
+	Who     []Identity // in the order of the call's lockers
 	// NotLetIn is set when a renewal was refused because the node's marker does not let the client
 	// in.
 	NotLetIn *Refusal
@@ -90,6 +91,10 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		if found, err = ParseLook(v); err == nil {
 			reply.Look = &found
 		}
+	case introduceScript:
+		err = ParseIntroduce(v)
+	case whoScript:
+		reply.Who, err = ParseWho(v, c.args[1].(int))
 	case markScript:
 		var wrote MarkReply
 		if wrote, err = ParseMark(v); err == nil {
