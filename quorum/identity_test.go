@@ -75,7 +75,7 @@ func TestIntroduction(t *testing.T) {
 				t.Errorf("no %s in %q", key, m.Keys())
 			}
 		}
-		c.masters[0].Flush() // the others keep the locks
+		c.masters[0].Flush()         // the others keep the locks
 		time.Sleep(61 * time.Second) // renewals come every 10 s
 		wantIntroductions("after a minute", 3+3*3)
 		for _, lock := range locks {
