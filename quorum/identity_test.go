@@ -274,3 +274,35 @@ func TestInspectTellsTheProcess(t *testing.T) {
 		c.unlock(held)
 	})
 }
+
+// A lock of a fixed lease that is extended again and again keeps its identity.
+func TestExtendKeepsTheIdentity(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		held := c.lock(c.process(WithFixedLease(20*time.Second)), "a")
+		for range 10 {
+			time.Sleep(15 * time.Second)
+			if err := held.Extend(t.Context(), 20*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		state, err := c.process().Inspect(t.Context(), "a")
+		if err != nil || state.Identity != held.hold.core.holders.identity {
+			t.Errorf("%+v, %v", state, err)
+		}
+		c.unlock(held)
+	})
+}
+
+// A token is the holder's or none: the first of several names may be another's.
+func TestTokenIsTheHolders(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, held := c.process(), c.lock(c.process(), "b")
+		c.unlock(c.lock(l, "a"))
+		_, err := l.TryLock(t.Context(), "a", "b")
+		var failed *Error
+		if !errors.As(err, &failed) || failed.HolderIdentity != held.hold.core.holders.identity || failed.HolderToken != 0 {
+			t.Errorf("%v", err)
+		}
+		c.unlock(held)
+	})
+}
