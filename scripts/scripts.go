@@ -88,11 +88,19 @@ var (
 	lookSource string
 	//go:embed mark.lua
 	markSource string
+	//go:embed acquires.lua
+	acquiresSource string
+	//go:embed releases.lua
+	releasesSource string
 )
 
 // counterTTL precedes the scripts that write token counters. An argument of acquire would take up to
 // 3 % of its time.
 var counterTTL = "local counterTTL = '" + strconv.Itoa(CounterTTLMillis) + "'\n"
+
+// runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel of
+// a name that is held.
+var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + channelPrefix + "'\n"
 
 var (
 	acquireScript = newScript("acquire", counterTTL+shapeSource+listsSource+acquireSource)
@@ -103,12 +111,15 @@ var (
 	forceScript   = newScript("force", shapeSource+forceSource)
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
+
+	acquiresScript = newScript("acquires", counterTTL+runPrefixes+acquiresSource)
+	releasesScript = newScript("releases", releasesSource)
 )
 
 // All returns every script, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
-		markScript}
+		markScript, acquiresScript, releasesScript}
 }
 
 func newScript(name, source string) *Script {
