@@ -16,9 +16,19 @@ import (
 // returns. A slow node delays the call by no more.
 const grace = 20 * time.Millisecond
 
-// attempt makes one attempt at the names. It returns the lock, or else undoes the attempt and
-// returns its result.
+// attempt makes one attempt at the names, and one more where the first had no other obstacle than a
+// neighbour's token. It returns the lock, or else undoes the attempt and returns its result.
 func (c *core) attempt(
+	ctx context.Context, set *settings, names []string, approach waiting.Approach,
+) (*Lock, *attemptResult) {
+	lock, r := c.attemptOnce(ctx, set, names, approach)
+	if r != nil && r.movedOn && ctx.Err() == nil {
+		return c.attemptOnce(ctx, set, names, approach)
+	}
+	return lock, r
+}
+
+func (c *core) attemptOnce(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
 	if err := c.members.await(ctx); err != nil {
@@ -69,6 +79,7 @@ func (a *attempt) commit(ctx context.Context) bool {
 	h.first.begin(ctx) // before any mutex is locked: ctx is the caller's code
 	switch {
 	case h.core.schedule.add(&h.entry, h.holdUnlessLate):
+		h.core.introduction.keep(h.requestedAt)
 		return true
 	case h.core.isClosed():
 		a.cause = ErrClosed
@@ -138,7 +149,7 @@ func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tal
 	h.phase = failed
 	of := a.count()
 	certain, open = newTally(of[granted], of[granted]), newTally(of[unanswered], of[unanswered])
-	h.abandonLocked(func(v *vote) *tally {
+	h.abandonLocked(nil, func(v *vote) *tally {
 		switch a.answers[v.node].outcome {
 		case granted:
 			return certain
@@ -157,6 +168,7 @@ type attemptResult struct {
 	err      *Error
 	approach waiting.Approach
 	cut      bool // the attempt ended before its outcome was certain
+	movedOn  bool // it failed for errMovedOn
 }
 
 // result returns what the nodes answered. It must be called before undo.
@@ -164,7 +176,8 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	h := a.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach, cut: !a.isDecided()}
+	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach, cut: !a.isDecided(),
+		movedOn: errors.Is(a.cause, errMovedOn)}
 	waits := make([]time.Duration, 0, len(a.answers))
 	for i := range a.answers {
 		n := &a.answers[i]

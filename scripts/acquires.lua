@@ -18,8 +18,8 @@
 --
 -- It grants in the usual case only: the marker is that of a node that lets the client in and has
 -- granted for long, no tombstone is there, the hash is not, and the counter is a number. Each lock
--- gets what it would get by acquires one after the other. Of two locks of one counter, so of one
--- name, the run grants the first.
+-- gets what it would get by acquires one after the other. Of two locks that share a counter, as two
+-- of one name do, the run grants the first.
 
 local call, pcall, expected = redis.call, redis.pcall, ARGV[1]
 local n = (#KEYS - 1) / 3
@@ -34,8 +34,8 @@ local someHeld = call('EXISTS', unpack(KEYS, hashes + 1)) > 0
 local replies, usual, set, counted = {}, true, {}, {}
 for i = 1, n do
   local key, counter, text, reply = KEYS[hashes + i], KEYS[counters + i], ARGV[2 + i], 0
-  -- MGET returns nil for a key of another type too: GET fails there.
-  local token, seed = tonumber(read[counters + i] or call('GET', counter) or 0), tonumber(text)
+  -- MGET returns nil for a key of another type too: GET fails there, and an error is no number.
+  local token, seed = tonumber(read[counters + i] or pcall('GET', counter) or 0), tonumber(text)
   if read[tombs + i] or counted[counter] or not token or not (token < 9007199254740991) then
     usual = false
   elseif someHeld and call('EXISTS', key) == 1 then
@@ -61,8 +61,8 @@ for i = 1, n do
 end
 
 -- The counters first: a counter that has risen without a grant does no harm.
-for i = 1, #set, 2 do
-  call('SET', set[i], set[i + 1], 'PX', counterTTL)
+if #set > 0 then
+  call('MSET', unpack(set))
 end
 local lease = ARGV[2]
 for i = 1, n do

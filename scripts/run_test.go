@@ -162,8 +162,12 @@ func randomRun(rng *rand.Rand) (before [][]any, calls []scripts.Call) {
 	usual, releases := rng.IntN(4) == 0, rng.IntN(3) == 0
 	for i := range n {
 		name, owner := fmt.Sprint("k", i), scripts.OwnerOf(fmt.Sprint("locker:", 10+i))
-		if !usual && i > 0 && rng.IntN(8) == 0 {
+		switch {
+		case usual:
+		case i > 0 && rng.IntN(8) == 0:
 			name = fmt.Sprint("k", rng.IntN(i))
+		case rng.IntN(8) == 0:
+			name = []string{near, neighbour}[rng.IntN(2)]
 		}
 		if !usual {
 			switch rng.IntN(9) {

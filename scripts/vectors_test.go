@@ -48,7 +48,8 @@ type vector struct {
 // vectors returns all vectors. The commands before a vector find an empty server.
 func vectors() []vector {
 	return slices.Concat(acquireVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
-		inspectVectors(), forceVectors(), lookVectors(), markVectors(), acquiresVectors(), releasesVectors())
+		inspectVectors(), forceVectors(), lookVectors(), markVectors(), acquiresVectors(), releasesVectors(),
+		introduceVectors(), whoVectors())
 }
 
 // serverTime is an instant, as its distance from the server's now.
@@ -286,13 +287,13 @@ func text(key, want string) check {
 	}
 }
 
-// counter holds when the name's token counter has that value, and its full time to live.
+// counter holds when the name's token counter has that value, and does not expire.
 func counter(name, want string) check {
-	key := "quorumlock:token:" + name
+	key := counterOf(name)
 	return func(t *testing.T, s server) {
 		t.Helper()
 		text(key, want)(t, s)
-		ttl(key, 24*time.Hour)(t, s)
+		ttl(key, -1)(t, s)
 	}
 }
 

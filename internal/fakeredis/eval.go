@@ -28,6 +28,8 @@ var programs = map[string]program{
 
 	"acquires": acquires,
 	"releases": releases,
+	"introduce": introduce,
+	"who":       who,
 }
 
 // bySHA holds the program of each script that the library sends.

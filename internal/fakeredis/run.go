@@ -17,17 +17,10 @@ func acquires(k *keyspace, keys, args []string) (any, error) {
 	replies, usual := make([]any, n), true
 	counted, tokens := map[string]bool{}, make([]string, n)
 	for i, key := range hashes {
-		text, found, err := k.get(counters[i])
-		if err != nil {
-			return nil, err
-		}
-		token, isNumber := 0.0, true
-		if found {
-			token, isNumber = tonumber(text)
-		}
+		token, _, err := k.counter(counters[i])
 		_, barred, _ := k.get(tombs[i])
 		switch {
-		case barred || counted[counters[i]] || !isNumber || !(token < tooHigh-1):
+		case barred || counted[counters[i]] || err != nil || token >= tooHigh-1:
 			replies[i], usual = int64(0), false
 			continue
 		case k.exists(key):
@@ -45,7 +38,7 @@ func acquires(k *keyspace, keys, args []string) (any, error) {
 	}
 	for i, key := range hashes {
 		if tokens[i] != "" {
-			k.set(counters[i], tokens[i], scripts.CounterTTLMillis)
+			k.set(counters[i], tokens[i], 0)
 			k.hset(key, strings.TrimPrefix(tombs[i], scripts.Prefix+"released:"), "1")
 			k.pexpire(key, lease)
 		}

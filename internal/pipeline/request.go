@@ -54,6 +54,10 @@ type Claim struct {
 // It must be called before the owner's release is started, so that no request follows that release.
 func (c *Claim) Abandon() { c.abandoned.Store(true) }
 
+// MayArriveLate reports whether a request of the owner's for a grant was on a connection that died:
+// a copy of it may be carried out at any time, besides the request that was answered.
+func (c *Claim) MayArriveLate() bool { return c.mayArriveLate.Load() }
+
 // request is one call on its way through a pipe.
 type request struct {
 	call    scripts.Call
