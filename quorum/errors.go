@@ -68,7 +68,8 @@ type Error struct {
 	// for a client of another library, say, or a call that ended before a node was asked.
 	HolderIdentity Identity
 	// HolderToken is, with a HolderIdentity, the token counter of one node at the first of the names
-	// while the holder held it: the holder's token, in all likelihood. It is 0 where it is not known.
+	// while the holder held it. That is the holder's token, unless names that share the counter have
+	// moved it on since. It is 0 where it is not known.
 	HolderToken uint64
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
@@ -134,7 +135,7 @@ func (e *Error) holder() string {
 		return ""
 	}
 	if e.HolderToken > 0 {
-		said += fmt.Sprintf(", token %d", e.HolderToken)
+		said += fmt.Sprintf(", token counter %d", e.HolderToken)
 	}
 	switch left := e.Remaining; {
 	case left < 0:

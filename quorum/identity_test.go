@@ -134,7 +134,7 @@ func wantHolder(t *testing.T, err error, held *Lock) {
 	t.Helper()
 	var failed *Error
 	is := held.hold.core.holders.identity
-	says := fmt.Sprintf("not acquired: held by %v, token %d, ", is, held.Token())
+	says := fmt.Sprintf("not acquired: held by %v, token counter %d, ", is, held.Token())
 	if !errors.As(err, &failed) || failed.HolderIdentity != is || failed.HolderToken != held.Token() ||
 		!errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "another") {
 		t.Errorf("%v, want %q", err, says)

@@ -26,7 +26,7 @@ type lockState struct {
 	owner   string // of a lock that is held, and so are the next two
 	level   int
 	ttl     time.Duration // at most, unless renewed
-	token   uint64        // the highest counter
+	token   uint64        // the highest counter, which other names share: the last token is no higher
 	masters []masterState
 }
 

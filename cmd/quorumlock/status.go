@@ -51,9 +51,9 @@ func printLocks(out io.Writer, locks []lockState) {
 func (l lockState) String() string {
 	switch l.state {
 	case lockHeld:
-		return fmt.Sprintf("%q is held by %q, level %d, token %d, %s", l.name, l.owner, l.level, l.token, lasts(l.ttl))
+		return fmt.Sprintf("%q is held by %q, level %d, token at most %d, %s", l.name, l.owner, l.level, l.token, lasts(l.ttl))
 	case lockFree:
-		return fmt.Sprintf("%q is free, last token %d", l.name, l.token)
+		return fmt.Sprintf("%q is free, last token at most %d", l.name, l.token)
 	}
 	return fmt.Sprintf("%q: unknown, too few masters answered or are out of quarantine", l.name)
 }
@@ -80,7 +80,8 @@ func lasts(ttl time.Duration) string {
 	return fmt.Sprintf("for %.1fs at most unless renewed", ttl.Seconds())
 }
 
-// lockJSON is a lock as status -json prints it. Times are in milliseconds; −1 is for ever.
+// lockJSON is a lock as status -json prints it. Times are in milliseconds; −1 is for ever. Token is
+// the highest token counter: other names share it, so the lock's token is no higher.
 type lockJSON struct {
 	Name    string       `json:"name"`
 	State   string       `json:"state"`

@@ -40,7 +40,7 @@ func TestStatus(t *testing.T) {
 	_, token, _ := strings.Cut(strings.Fields(printed)[1], "=")
 
 	held, _ := ask(t, exitOK, "status", flags, "a")
-	contains(t, held, `"a" is held by "`+owner+`", level 1, token `+token+", for ", "s at most unless renewed",
+	contains(t, held, `"a" is held by "`+owner+`", level 1, token at most `+token+", for ", "s at most unless renewed",
 		d.Masters[0].Addr(), d.Masters[2].Addr())
 	ask(t, exitOK, "status", flags, "a", "b")
 	both, _ := ask(t, exitFailed, "status", flags, "a", "c")
