@@ -22,10 +22,13 @@ import (
 type cluster struct {
 	t       *testing.T
 	masters []*fakeredis.Master
-	calls   atomic.Int64                  // of scripts, on all masters
+	calls   atomic.Int64                  // of scripts, on all masters; without the introductions
 	on      [3]atomic.Pointer[func()]     // when set, what a master does before it answers a script
 	stalled atomic.Pointer[chan struct{}] // when set, no script is answered until it is closed
 	jammed  atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives until it is closed
+
+	introductions atomic.Int64 // writings of identities, on all masters
+	questions     atomic.Int64 // of who holds a lock, on all masters: two scripts for each
 
 	quarantines bool // of the nodes of processes made from now on
 
@@ -52,7 +55,14 @@ func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 		c := &cluster{t: t}
 		for i := range 3 {
 			m := fakeredis.New(time.Now, uint64(i+1))
-			m.Trace = func(string, string, []string, any, error) {
+			m.Trace = func(_, script string, _ []string, _ any, _ error) {
+				switch script {
+				case "introduce":
+					c.introductions.Add(1)
+					return
+				case "who", "inspect":
+					c.questions.Add(1)
+				}
 				c.calls.Add(1)
 				if before := c.on[i].Load(); before != nil {
 					(*before)()

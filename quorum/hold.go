@@ -140,7 +140,8 @@ func innermost(ctx context.Context) *Lock {
 // none must confirm anything.
 func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
-	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule{}, closed: make(chan struct{})}
+	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule{}, closed: make(chan struct{}),
+		introduction: &introduction{}}
 	h := &hold{
 		core: c, set: &set, owner: scripts.NewOwner("test", 1), names: scriptNames(t.Names), level: 1, phase: held,
 		token: t.Token, deadline: c.clock.Now().Add(maxMaxHold), maxHoldEnd: clock.Never,

@@ -82,6 +82,9 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 		h.mu.Unlock()
 	}
 	unsent := r.send()
+	if len(kept) > 0 {
+		c.introduction.keep(now)
+	}
 	return func() {
 		c.finishLost(lost...)
 		for _, u := range unsent {

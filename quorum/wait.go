@@ -321,10 +321,11 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 		}
 		if ctx.Err() != nil || r.err.permanent() {
 			if last := w.lastError(); r.cut && last != nil { // the attempt before found out more
-				return nil, last.forWaiter(names, c.endOfWaiting(ctx))
+				return nil, w.errorOf(last, names, c.endOfWaiting(ctx))
 			}
 			return nil, r.err
 		}
+		c.holders.prepare(r.err)
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		if list.noteShort(!r.Held) {
@@ -366,7 +367,14 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	default:
 		last = w.queue.list.core.unasked()
 	}
-	return last.forWaiter(names, causes)
+	return w.errorOf(last, names, causes)
+}
+
+// errorOf returns the error of an attempt as that of this waiter, with what is known of the holder.
+func (w *waiter) errorOf(attempt *Error, names []string, causes []error) *Error {
+	e := attempt.forWaiter(names, causes)
+	w.queue.list.core.holders.recall(e)
+	return e
 }
 
 func (w *waiter) lastError() *Error {

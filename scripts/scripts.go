@@ -14,6 +14,7 @@
 //	quorumlock:token:NAME       the token counter
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released
 //	quorumlock:marker           the marker: which process granted what is held, and whom it lets in
+//	quorumlock:locker:LOCKER    the process that a locker belongs to, for people to read
 //
 // Each script states its keys, arguments and replies in its first lines.
 package scripts
@@ -88,6 +89,10 @@ var (
 	lookSource string
 	//go:embed mark.lua
 	markSource string
+	//go:embed introduce.lua
+	introduceSource string
+	//go:embed who.lua
+	whoSource string
 )
 
 // counterTTL precedes the scripts that write token counters. An argument of acquire would take up to
@@ -103,12 +108,15 @@ var (
 	forceScript   = newScript("force", shapeSource+forceSource)
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
+
+	introduceScript = newScript("introduce", introduceSource)
+	whoScript       = newScript("who", whoSource)
 )
 
 // All returns every script, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
-		markScript}
+		markScript, introduceScript, whoScript}
 }
 
 func newScript(name, source string) *Script {
