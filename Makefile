@@ -12,8 +12,8 @@ GO ?= go
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
 TEST ?= $(GO) test $(RACE) -shuffle=on
-# integration/ and bench/ are modules of their own: their requirements stay out of users' module graphs.
-MODULES := . integration bench
+# integration/, bench/ and gocronquorumlock/ are modules of their own: their requirements stay out of users' module graphs.
+MODULES := . integration bench gocronquorumlock
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
@@ -48,6 +48,7 @@ test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
 	cd integration && $(TEST) -p 1 -parallel 4 $(INTEGRATION)
 	cd integration && $(TEST) ./containers
+	cd gocronquorumlock && $(TEST) ./...
 	cd integration && $(TEST) -run 'TestChaos/($(SCENARIOS))' ./chaos
 
 # Masters are containers where there is a container engine, else processes. The report says which.
