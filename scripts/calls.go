@@ -151,15 +151,14 @@ func Release(names []Name, owner Owner, level int) Call {
 	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0}
 }
 
-// Raise writes a token back to the counters of the names, while the owner still has the grant that
-// returned granted.
-func Raise(names []Name, owner Owner, granted, token uint64) Call {
-	args := make([]any, 0, 5+2*len(names))
+// Raise writes a token back to the counters of the names, while the owner holds all of them.
+func Raise(names []Name, owner Owner, token uint64) Call {
+	args := make([]any, 0, 4+2*len(names))
 	args = append(args, raiseScript.sha, 2*len(names))
 	for _, n := range names {
 		args = append(args, n.key, n.counter)
 	}
-	args = append(args, owner.id, int64(token), int64(granted))
+	args = append(args, owner.id, int64(token))
 	return Call{script: raiseScript, args: args}
 }
 

@@ -66,7 +66,7 @@ func TestCallersShareAWrite(t *testing.T) {
 		},
 		Error: func(op string, err error) error { return err },
 	})
-	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1, 1)
+	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1)
 	if err := p.Start(call, nil, nil); err != nil {
 		t.Fatal(err)
 	}
