@@ -1,13 +1,13 @@
 package node
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -22,19 +22,20 @@ const (
 // stateLog logs a node's changes of state. The user's logger runs in a goroutine, which lives while
 // there is something to log: a logger may block, or call back.
 type stateLog struct {
-	logger   *slog.Logger // nil for slog.Default, as it is then
-	name     func() string
-	lifetime context.Context  // of the node
-	changed  func(StateEvent) // posts the hook's call; nil for none
+	logger  *slog.Logger // nil for slog.Default, as it is then
+	name    func() string
+	group   *errgroup.Group  // of the node
+	changed func(StateEvent) // posts the hook's call; nil for none
 
 	mu           sync.Mutex
 	current      nodeState
 	logged       nodeState
 	told         State // that changed was last called with
 	downLoggedAt time.Time
-	refusedAt    time.Time     // of the last refused release that was to be logged
-	listsAt      time.Time     // of the last refused list that was to be logged
-	running      chan struct{} // closed when the goroutine ends; nil when there is none
+	refusedAt    time.Time // of the last refused release that was to be logged
+	listsAt      time.Time // of the last refused list that was to be logged
+	running      bool
+	closed       bool
 }
 
 // nodeState is what the log may say of a node.
@@ -155,12 +156,15 @@ func (l *stateLog) currentLogger() *slog.Logger {
 }
 
 func (l *stateLog) startLocked() {
-	if l.running != nil || l.currentLogger().Handler() == slog.DiscardHandler || l.lifetime.Err() != nil {
+	if l.running || l.closed || l.currentLogger().Handler() == slog.DiscardHandler {
 		return
 	}
 	if line := l.nextLineLocked(); line != nil {
-		l.running = make(chan struct{})
-		go l.run(line)
+		l.running = true
+		l.group.Go(func() error {
+			l.run(line)
+			return nil
+		})
 	}
 }
 
@@ -168,11 +172,10 @@ func (l *stateLog) run(line func(*slog.Logger)) {
 	defer func() { // deferred, for a logger that ends the goroutine
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		close(l.running)
-		l.running = nil
+		l.running = false
 		l.startLocked()
 	}()
-	for line != nil && l.lifetime.Err() == nil {
+	for line != nil {
 		line(l.currentLogger().With("node", l.name()))
 		l.mu.Lock()
 		line = l.nextLineLocked()
@@ -182,6 +185,9 @@ func (l *stateLog) run(line func(*slog.Logger)) {
 
 // nextLineLocked returns the next line to log, and counts it as logged; nil when there is none.
 func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
+	if l.closed {
+		return nil
+	}
 	now, current, logged := time.Now(), l.current, &l.logged
 	isDown, wasDown := current.down > 0, logged.down > 0
 	switch {
@@ -217,14 +223,9 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 	return nil
 }
 
-// close returns a channel that is closed when the goroutine has ended.
-func (l *stateLog) close() <-chan struct{} {
+// close ends the log. The group gets no goroutine any more.
+func (l *stateLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running != nil {
-		return l.running
-	}
-	none := make(chan struct{})
-	close(none)
-	return none
+	l.closed = true
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 // Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent
@@ -44,7 +45,8 @@ type Node struct {
 	pipes         []*pipeline.Pipe
 	subscriptions *pubsub.Subscriptions
 	log           *stateLog
-	events        events.Queue // the hooks that are to run
+	group         errgroup.Group // of all goroutines that run until Close
+	events        events.Queue   // the hooks that are to run
 	lastError     atomic.Pointer[Error]
 
 	closeOnce sync.Once
@@ -74,6 +76,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if !validName(o.name) {
 		return nil, errName()
 	}
+	if o.credentials != nil && e.password != "" {
+		return nil, invalidf("the URL has a password, and WithCredentials is given: leave one out")
+	}
 	n := newNode(newPool(e, o), o)
 	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
 	return n, nil
@@ -89,6 +94,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
 //
+// Servers older than Redis 6.2, and those that forbid CLIENT INFO to the user, do not tell their
+// address: such a node needs [WithName], without which lockers refuse it.
+//
 // All connections of the pool must use one database, and the pool must not change it. The node
 // takes the database to be 0 where the server does not name it: a server older than Redis 6.2, or a
 // user that may not use CLIENT INFO.
@@ -100,20 +108,23 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	if pool == nil {
 		return nil, invalidf("the pool is nil")
 	}
+	if len(o.ofURLs) > 0 {
+		return nil, invalidf("%s is for Open: the pool makes the connections of New", o.ofURLs[0])
+	}
 	return newNode(pool, o), nil
 }
 
 func newNode(pool *redis.Pool, o options) *Node {
 	n := &Node{server: server{opts: o, pool: pool}}
 	n.lifetime, n.end = context.WithCancel(context.Background())
-	n.log = &stateLog{logger: o.logger, name: n.Name, lifetime: n.lifetime}
+	n.log = &stateLog{logger: o.logger, name: n.Name, group: &n.group}
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
 	for range o.conns {
 		n.pipes = append(n.pipes, n.newPipe())
 	}
-	n.subscriptions = pubsub.New(pool, o.timeout, n.newSource())
+	n.subscriptions = pubsub.New(pool, o.timeout, n.newSource(), &n.group)
 	return n
 }
 
@@ -125,6 +136,7 @@ func (n *Node) newPipe() *pipeline.Pipe {
 		Error:    n.noteError,
 		Log:      n.log,
 		Lifetime: n.lifetime,
+		Group:    &n.group,
 		Source:   n.newSource(),
 	}
 	if n.server.opts.hooks.ScriptEnded != nil {
@@ -191,24 +203,19 @@ func (n *Node) Quarantine() time.Duration {
 func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.end()
-		overdue := time.NewTimer(2 * n.Timeout())
-		defer overdue.Stop()
-		var running []<-chan struct{}
 		for _, p := range n.pipes {
-			running = append(running, p.Close())
+			p.Close()
 		}
-		running = append(running, n.subscriptions.Close(), n.log.close())
-		for _, ended := range running {
-			select {
-			case <-ended:
-			case <-overdue.C:
-				overdue.Reset(0)
-			}
-		}
-		select {
-		case <-n.events.Idle(): // after the calls, whose ends are events
-		case <-overdue.C:
-		}
+		n.subscriptions.Close()
+		n.log.close()
+		ended, cancel := context.WithTimeout(context.Background(), 2*n.Timeout())
+		defer cancel()
+		go func() {
+			n.group.Wait()
+			<-n.events.Idle() // after the calls, whose ends are events
+			cancel()
+		}()
+		<-ended.Done()
 		if n.ownsPool {
 			n.server.pool.Close()
 		}

@@ -62,7 +62,7 @@ func (s *server) connect(ctx context.Context) (*pipeline.Conn, error) {
 	if err != nil {
 		redisconn.Kill(c)
 		c.Close()
-		return nil, err
+		return nil, s.askedAgain(err)
 	}
 	return conn, nil
 }
@@ -73,7 +73,15 @@ func (s *server) takeConn(ctx context.Context) (redis.Conn, error) {
 	if errors.Is(err, redisconn.ErrPool) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	return c, err
+	return c, s.askedAgain(err)
+}
+
+// askedAgain marks a refusal of credentials that the next connection asks for again.
+func (s *server) askedAgain(err error) error {
+	if s.opts.credentials != nil && refusesCredentials(err) {
+		return credentialsRefused{err}
+	}
+	return err
 }
 
 func (s *server) newConn(c redis.Conn, runID string, database int) *pipeline.Conn {

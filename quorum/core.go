@@ -27,6 +27,9 @@ type core struct {
 	maxLease time.Duration
 	members  *members
 
+	holders      *holders
+	introduction *introduction
+
 	uuid       string // the first part of every owner
 	lastOwner  atomic.Uint64
 	schedule   *schedule

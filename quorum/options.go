@@ -39,6 +39,8 @@ type settings struct {
 	newOnly     bool // an option was given that only a new Locker takes
 	random      rand.Source
 
+	label string
+
 	loggerSet   bool
 	waitSet     bool
 	minHoldSet  bool
@@ -108,6 +110,11 @@ func WithRetry(min, max time.Duration) Option {
 func WithLogger(l *slog.Logger) Option {
 	return func(s *settings) { s.logger, s.loggerSet = l, true }
 }
+
+// WithLabel adds a free text to the [Identity] of a new Locker, for people who read who holds a lock:
+// the job, say, or the deployment. It is no secret: all who may read the masters may read it. At
+// most 255 bytes of printable UTF-8 (default: none).
+func WithLabel(label string) Option { return func(s *settings) { s.label, s.newOnly = label, true } }
 
 // WithClock sets the clock of a new Locker, for tests (default [clock.System]).
 func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock, s.newOnly = c, true } }
@@ -188,6 +195,8 @@ func (s *settings) check(maxLease time.Duration) error {
 		return bad("retry times %v and %v are not both at most %v", s.retry.Min, s.retry.Max, maxRetry)
 	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min:
 		return bad("retry times %v and %v are not positive and in order", s.retry.Min, s.retry.Max)
+	case !scripts.ValidLabel(s.label):
+		return bad("the label is not printable UTF-8 of at most %d bytes", scripts.MaxLabel)
 	case s.clock == nil:
 		return bad("the clock is nil")
 	case s.random == nil:

@@ -70,7 +70,7 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	}
 	for _, h := range unlocked {
 		h.mu.Lock()
-		h.abandonLocked(noTally)
+		h.abandonLocked(nil, noTally)
 		h.mu.Unlock()
 	}
 	r := newRenewalRound(c, now)
@@ -82,6 +82,9 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 		h.mu.Unlock()
 	}
 	unsent := r.send()
+	if len(kept) > 0 {
+		c.introduction.keep(now)
+	}
 	return func() {
 		c.finishLost(lost...)
 		for _, u := range unsent {

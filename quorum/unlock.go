@@ -132,7 +132,7 @@ func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 	}
 	l.unlocked.Store(true)
 	h.phase = released
-	defer h.abandonLocked(allIn(t)) // after the contexts have ended, even if a context of the caller's panics
+	defer h.abandonLocked(t.few[:0], allIn(t)) // after the contexts have ended, even if a context of the caller's panics
 	h.endContextsLocked(ErrReleased)
 	return t, wasOrphaned, false, nil
 }

@@ -333,14 +333,15 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 		}
 		if ctx.Err() != nil || r.err.permanent() {
 			if last := w.lastError(); r.cut && last != nil { // the attempt before found out more
-				return nil, last.forWaiter(names, c.endOfWaiting(ctx))
+				return nil, w.errorOf(last, names, c.endOfWaiting(ctx))
 			}
 			return nil, r.err
 		}
+		c.holders.prepare(r.err)
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		if list.noteShort(!r.Held) {
-			set.log().Warn("quorumlock: waiting for nodes", "names", names, "error", r.err)
+			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
 	}
 }
@@ -378,7 +379,14 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	default:
 		last = w.queue.list.core.unasked()
 	}
-	return last.forWaiter(names, causes)
+	return w.errorOf(last, names, causes)
+}
+
+// errorOf returns the error of an attempt as that of this waiter, with what is known of the holder.
+func (w *waiter) errorOf(attempt *Error, names []string, causes []error) *Error {
+	e := attempt.forWaiter(names, causes)
+	w.queue.list.core.holders.recall(e)
+	return e
 }
 
 func (w *waiter) lastError() *Error {

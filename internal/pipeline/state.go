@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 // Config is what a pipe must know of its node.
@@ -28,6 +29,8 @@ type Config struct {
 	Log Log
 	// Lifetime ends when the node is closed: the server is not probed any more.
 	Lifetime context.Context
+	// Group runs the pipe's goroutine.
+	Group *errgroup.Group
 	// Source is the source of the jitter.
 	Source rand.Source
 }
@@ -58,8 +61,7 @@ type Pipe struct {
 	cfg    Config
 	ctx    context.Context // ends when no connection is wanted any more
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when no goroutine of the pipe runs any more
-	rng    *rand.Rand    // for the run goroutine
+	rng    *rand.Rand // for the run goroutine
 
 	mu       sync.Mutex
 	canWrite sync.Cond
