@@ -136,4 +136,3 @@ func Observe(name string, s quorum.Stats, observe func(m *Metric, value float64,
 		}
 	}
 }
-
