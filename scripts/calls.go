@@ -75,13 +75,13 @@ type AcquireArgs struct {
 	List  *List  // the client's list of masters
 	Token uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
 	Seed  uint64 // the least token of a grant, where a lost counter restarts: the client's clock in µs
+	Room  []any  // what the arguments are appended to; may be nil
 }
 
 // Acquire requests a grant of all names or none. The connection adds the marker's first line that
 // the client expects ([ConnArgs]).
 func Acquire(a AcquireArgs) Call {
-	args := make([]any, 0, 11+2*len(a.Names))
-	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
+	args := append(a.Room, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
 	args = appendKeys(args, a.Names)
 	args = append(args, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed),
 		a.Names[0].channel, "")

@@ -35,6 +35,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(slices.Concat([]byte("*\x06"), text8('$', me), text8('$', "1"), number64(5000), text8('$', "7"), text8('$', runID), number64(0)))
 	f.Add(slices.Concat([]byte("*\x06"), text8('$', ""), text8('$', ""), number64(-1), text8('$', "18446744073709551616"), text8('$', ""), number64(-1)))
+	f.Add(slices.Concat([]byte("*\x02"), text8('$', api7Text), text8('$', `{"host":"\n\ud800","pid":1}`)))
 	f.Add(slices.Concat([]byte("*\x01"), text8('-', "ERR in an array")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		value, _ := decode(data, 8)
@@ -96,6 +97,10 @@ func possible(script string, value, got any) bool {
 		return got.Now >= 0 && got.Process.MaxLease >= 0 && (got.Older == nil || got.Older.Admitted >= 0 && got.Older.MaxLease >= 0)
 	case scripts.MarkReply:
 		return got.Now >= 0
+	case []scripts.Identity:
+		return len(got) == 2 && !slices.ContainsFunc(got, func(is scripts.Identity) bool {
+			return is.PID < 0 || !scripts.ValidLabel(is.Host) || !scripts.ValidLabel(is.Program) || !scripts.ValidLabel(is.Label)
+		})
 	}
 	return false
 }
@@ -190,6 +195,9 @@ func FuzzNames(f *testing.F) {
 			{scripts.Raise(both, owner, token), []string{"4", first, counter(first), second, counter(second), id, digits}},
 			{scripts.Inspect(both[0]), []string{"3", marker, first, counter(first)}},
 			{scripts.Force(both[0], []scripts.Owner{owner}, time.Millisecond), []string{"2", first, tomb, channel(first), "1"}},
+			{scripts.Introduce(first, scripts.Identity{Host: "h", PID: 1}, 1500*time.Microsecond),
+				[]string{"1", lockerKey + first, `{"host":"h","pid":1}`, "2"}},
+			{scripts.Who([]string{first, second}), []string{"2", lockerKey + first, lockerKey + second}},
 			{scripts.Look(), []string{"2", marker, "quorumlock:node", second}},
 			{scripts.Mark(first, scripts.Marker{Members: none, Next: none}, scripts.At(time.Second), scripts.In(time.Second), time.Minute),
 				[]string{"1", marker, first, "at", "1000", "-\n0", "in", "1000", "\n- ", "60000", second}},

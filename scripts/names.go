@@ -53,10 +53,7 @@ func Channel(name string) string {
 }
 
 // Owner identifies one attempt to lock: "<locker uuid>:<number>", with the key of its tombstone.
-type Owner struct {
-	text          string
-	id, tombstone any
-}
+type Owner struct{ id, tombstone any } // strings, boxed for sending
 
 // NewOwner returns an owner of a locker.
 func NewOwner(locker string, number uint64) Owner {
@@ -69,9 +66,8 @@ func NewOwner(locker string, number uint64) Owner {
 func OwnerOf(id string) Owner { return newOwner(tombPrefix + id) }
 
 func newOwner(tombstone string) Owner {
-	text := tombstone[len(tombPrefix):]
-	return Owner{text: text, id: text, tombstone: tombstone}
+	return Owner{id: tombstone[len(tombPrefix):], tombstone: tombstone}
 }
 
 // String returns the owner's id.
-func (o Owner) String() string { return o.text }
+func (o Owner) String() string { return o.id.(string) }

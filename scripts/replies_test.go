@@ -26,6 +26,9 @@ var parsers = map[string]func(any) (any, error){
 	"inspect": parsed(scripts.ParseInspect),
 	"look":    parsed(scripts.ParseLook),
 	"mark":    parsed(scripts.ParseMark),
+
+	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
+	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
 }
 
 // refusedRenewal is a renewal by a node whose marker does not let the client in.

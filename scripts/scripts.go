@@ -14,6 +14,7 @@
 //	quorumlock:counter:SLOT     the token counter of all names that hash to the slot, 0 to 65535
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released
 //	quorumlock:marker           the marker: which process granted what is held, and whom it lets in
+//	quorumlock:locker:LOCKER    the process that a locker belongs to, for people to read
 //
 // Each script states its keys, arguments and replies in its first lines.
 package scripts
@@ -85,6 +86,10 @@ var (
 	lookSource string
 	//go:embed mark.lua
 	markSource string
+	//go:embed introduce.lua
+	introduceSource string
+	//go:embed who.lua
+	whoSource string
 )
 
 var (
@@ -96,12 +101,15 @@ var (
 	forceScript   = newScript("force", shapeSource+forceSource)
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
+
+	introduceScript = newScript("introduce", introduceSource)
+	whoScript       = newScript("who", whoSource)
 )
 
 // All returns every script, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
-		markScript}
+		markScript, introduceScript, whoScript}
 }
 
 func newScript(name, source string) *Script {

@@ -47,7 +47,7 @@ type vector struct {
 // vectors returns all vectors. The commands before a vector find an empty server.
 func vectors() []vector {
 	return slices.Concat(acquireVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
-		inspectVectors(), forceVectors(), lookVectors(), markVectors())
+		inspectVectors(), forceVectors(), lookVectors(), markVectors(), introduceVectors(), whoVectors())
 }
 
 // serverTime is an instant, as its distance from the server's now.

@@ -25,6 +25,9 @@ var programs = map[string]program{
 	"force":   force,
 	"look":    look,
 	"mark":    mark,
+
+	"introduce": introduce,
+	"who":       who,
 }
 
 // bySHA holds the program of each script that the library sends.

@@ -88,3 +88,22 @@ func mark(k *keyspace, keys, args []string) (any, error) {
 	k.set(keys[0], marker, 0)
 	return []any{int64(1), marker, k.now}, nil
 }
+
+// introduce is introduce.lua.
+func introduce(k *keyspace, keys, args []string) (any, error) {
+	k.set(keys[0], args[0], millis(args[1]))
+	return int64(1), nil
+}
+
+// who is who.lua.
+func who(k *keyspace, keys, _ []string) (any, error) {
+	found := make([]any, len(keys))
+	for i, key := range keys {
+		text, _, err := k.get(key)
+		if err != nil || len(text) > 4096 { // a key of another type too
+			text = ""
+		}
+		found[i] = text
+	}
+	return found, nil
+}
