@@ -259,7 +259,7 @@ func TestHookOfARepairThatFails(t *testing.T) {
 		lock := c.lock(l, "a")
 		c.masters[0].Crash(fakeredis.Nothing)
 		c.masters[0].Start()
-		name := scriptNames([]string{"a"})
+		name := []scripts.Name{scripts.NewName("a")}
 		c.take(c.process(), 0, name)
 		time.Sleep(lease)
 		synctest.Wait()

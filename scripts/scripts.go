@@ -86,11 +86,19 @@ var (
 	lookSource string
 	//go:embed mark.lua
 	markSource string
+	//go:embed acquires.lua
+	acquiresSource string
+	//go:embed releases.lua
+	releasesSource string
 	//go:embed introduce.lua
 	introduceSource string
 	//go:embed who.lua
 	whoSource string
 )
+
+// runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel of
+// a name that is held.
+var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + channelPrefix + "'\n"
 
 var (
 	acquireScript = newScript("acquire", shapeSource+listsSource+acquireSource)
@@ -102,6 +110,8 @@ var (
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
 
+	acquiresScript = newScript("acquires", runPrefixes+acquiresSource)
+	releasesScript = newScript("releases", releasesSource)
 	introduceScript = newScript("introduce", introduceSource)
 	whoScript       = newScript("who", whoSource)
 )
@@ -109,7 +119,7 @@ var (
 // All returns every script, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
-		markScript, introduceScript, whoScript}
+		markScript, acquiresScript, releasesScript, introduceScript, whoScript}
 }
 
 func newScript(name, source string) *Script {

@@ -160,9 +160,9 @@ func TestHashesMatchTheSources(t *testing.T) {
 		loaded[sha] = true
 	}
 	for _, v := range vectors() {
-		name, args := v.call.Command(nil, false, connArgs(v.call))
+		name, args := v.command(false, connArgs(v.call))
 		if name != "EVALSHA" || !loaded[args[0].(string)] {
-			t.Fatalf("%s is sent as %s %v", v.call.Op(), name, args[0])
+			t.Fatalf("%s is sent as %s %v", v.script(), name, args[0])
 		}
 	}
 }

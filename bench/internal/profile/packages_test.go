@@ -18,7 +18,8 @@ func TestPackageThatIsNotOfTheStandardLibrary(t *testing.T) {
 	p := &profile.Profile{SampleType: make([]*profile.ValueType, 2), Sample: []*profile.Sample{
 		stackOf(60, "syscall.Syscall", "net.(*conn).Write", "github.com/gomodule/redigo/redis.(*conn).Flush",
 			"github.com/quorumlock/quorumlock/internal/pipeline.(*Pipe).write"),
-		stackOf(30, "github.com/quorumlock/quorumlock/quorum.(*Locker).Lock", "main.main"),
+		stackOf(30, "slices.IndexFunc[go.shape.a/b.c]", "golang.org/x/sys/unix.Read",
+			"github.com/quorumlock/quorumlock/quorum.(*Locker).Lock", "main.main"),
 		stackOf(10, "runtime.mcall", "runtime.schedule"),
 	}}
 	all := byPackage(p)
