@@ -1,5 +1,5 @@
 # make demo   the main job on five masters, in under 40 s
-# make test   all tests, with real redis-server processes (5 minutes)
+# make test   all tests, with real redis-server processes (5 minutes); REDIS_SERVER=PATH tests on another server
 # make chaos  every scenario with faults on 3 and on 5 masters, and the controls; writes docs/chaos.md (15 minutes)
 # make soak   the same claims, for hours
 # make bench  the library beside other locks, and against its budgets; writes docs/bench.md, its pictures, and the figures of
