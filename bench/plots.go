@@ -34,6 +34,7 @@ func (r *report) pictures() (all []picture, err error) {
 			}
 			return points
 		})
+		p.Y.Min = 0
 		err = errors.Join(err, failed)
 		if drawn {
 			all = append(all, picture{fmt.Sprintf("bench-throughput-%d.svg", n),
