@@ -93,6 +93,8 @@ var (
 	introduceSource string
 	//go:embed who.lua
 	whoSource string
+	//go:embed survey.lua
+	surveySource string
 )
 
 // counterTTL precedes the scripts that write token counters. An argument of acquire would take up to
@@ -111,9 +113,10 @@ var (
 
 	introduceScript = newScript("introduce", introduceSource)
 	whoScript       = newScript("who", whoSource)
+	surveyScript    = newScript("survey", surveySource)
 )
 
-// All returns every script, to be loaded when a connection is made.
+// All returns every script of a client that locks, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
 		markScript, introduceScript, whoScript}
