@@ -195,7 +195,7 @@ func TestHelp(t *testing.T) {
 	for says, lines := range map[string][][]string{
 		"   demo ":                        {{"help"}, {"-h"}, {"--help"}, {"-help"}, {"h"}},
 		"under 40 s":                      {{"demo", "-h"}, {"demo", "--help"}, {"help", "demo"}},
-		"--json         print JSON":           {{"check", "-h"}, {"check", "--help"}, {"check", "-timeout", "1s", "-h"}},
+		"--json         print JSON":       {{"check", "-h"}, {"check", "--help"}, {"check", "-timeout", "1s", "-h"}},
 		"quorumlock admit [options] URL":  {{"admit", "-h"}, {"admit", "-yes", "--help"}, {"help", "admit"}},
 		"quorumlock members [command":     {{"members", "-h"}, {"help", "members"}},
 		"members add [options] NEW-URL U": {{"members", "add", "-h"}},
