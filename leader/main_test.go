@@ -80,6 +80,12 @@ func newCluster(t *testing.T) *cluster {
 // process starts a process. Its nodes wait in no quarantine, unless opts say otherwise.
 func (c *cluster) process(opts ...node.Option) *process {
 	c.Helper()
+	return c.labelled("", opts...)
+}
+
+// labelled is process, with a label.
+func (c *cluster) labelled(label string, opts ...node.Option) *process {
+	c.Helper()
 	p := &process{}
 	for i, m := range c.masters {
 		pool := &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
@@ -99,7 +105,7 @@ func (c *cluster) process(opts ...node.Option) *process {
 	ticking := clock.NewFake()
 	ticking.SetRate(1)
 	l, err := quorum.New(p.nodes, quorum.Majority, quorum.WithClock(ticking), quorum.WithRand(rand.NewPCG(1, 2)),
-		quorum.WithLease(lease))
+		quorum.WithLease(lease), quorum.WithLabel(label))
 	c.must(err)
 	c.Cleanup(func() {
 		l.Close()
