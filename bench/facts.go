@@ -15,13 +15,31 @@ func (r *report) facts() []string {
 	if r.revision != "" {
 		library += " " + r.revision
 	}
-	return []string{
+	versions := []string{library, runtime.Version()}
+	for _, module := range []string{"github.com/go-redsync/redsync/v4", "github.com/gomodule/redigo",
+		"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock"} {
+		versions = append(versions, strings.TrimPrefix(module, "github.com/")+" "+versionOf(module))
+	}
+	facts := []string{
 		fmt.Sprintf("%s, in %v", r.began.UTC().Format("2006-01-02 15:04 UTC"), r.took.Round(time.Second)),
 		fmt.Sprintf("%s/%s, %d CPUs%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), processor()),
-		fmt.Sprintf("%s; go-redsync %s over redigo %s; %s", library,
-			versionOf("github.com/go-redsync/redsync/v4"), versionOf("github.com/gomodule/redigo"), runtime.Version()),
+		strings.Join(versions, "; "),
 		r.servers + " on loopback, without persistence, on the same CPUs as the callers",
 	}
+	if r.load != "" {
+		facts = append(facts, "load average before the run: "+r.load)
+	}
+	return facts
+}
+
+// loadAverage tells how busy the machine is, where the system tells it.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 3 {
+		return ""
+	}
+	return strings.Join(fields[:3], ", ") + " (of 1, 5 and 15 minutes)"
 }
 
 // processor is the CPU's name, where the system tells it.

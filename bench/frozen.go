@@ -4,97 +4,84 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // states is a peer's healthy run and its run with a master frozen, one after the other.
 type states struct{ healthy, frozen measure.Sample }
 
-// frozenMaster measures how much a frozen master slows calls that do not need it.
-func (b *bench) frozenMaster(ctx context.Context) error {
-	const n = 3
-	if err := b.use(n); err != nil {
-		return err
-	}
-	ours, err := peers.OpenLibrary(b.urls(n))
-	if err != nil {
-		return err
-	}
-	sides := []peers.Peer{ours, peers.OpenFastRedsync(b.urls(n))}
-	turn := 0
-	for _, callers := range []int{1, 64} {
-		load := measure.Load{Callers: callers, For: b.frozen}
-		var samples [][]states
-		samples, err = measure.Alternate(len(sides), b.freezes, func(side int) (states, error) {
+// measureFrozen measures how much a frozen master slows calls that do not need it.
+func measureFrozen(callers int) func(*bench, context.Context, int) (*outcome, error) {
+	return func(b *bench, ctx context.Context, n int) (*outcome, error) {
+		library, err := peers.OpenLibrary(b.urls(n))
+		if err != nil {
+			return nil, err
+		}
+		sides := []peers.Peer{library, peers.OpenFastRedsync(b.urls(n))}
+		defer closeAll(sides)
+		load := measure.Load{Callers: callers, For: b.frozen, Masters: b.some(n)}
+		turn := 0
+		all, err := measure.Alternate(len(sides), b.freezes, func(side int) (states, error) {
 			turn++
 			return b.freeze(ctx, sides[side], load, turn)
 		})
 		if err != nil {
-			break
+			return nil, err
 		}
-		b.report.add(frozenRows(callers, sides, samples)...)
+		return outcomeOfStates(sides, all), nil
 	}
-	return errors.Join(err, closeAll(sides))
 }
 
 // freeze runs a load, then the same load with one master frozen, and lets the peer recover.
 func (b *bench) freeze(ctx context.Context, p peers.Peer, load measure.Load, turn int) (s states, err error) {
-	frozen := b.fleet.Masters[turn%3]
+	masters := load.Masters
+	frozen := masters[turn%len(masters)]
 	// Each run has names of its own: redsync's fast answers leave keys behind until their expiry,
 	// and with another master frozen these names cannot be locked. The measurement is not about
-	// that.
-	name := func(state string) measure.Load {
+	// that. A frozen master does not tell its usage, and has none.
+	in := func(state string) measure.Load {
 		load.Names = fmt.Sprintf("%s:%d", state, turn)
+		load.Masters = slices.DeleteFunc(slices.Clone(masters), func(m *redistest.Master) bool {
+			return state == "frozen" && m == frozen
+		})
 		return load
 	}
-	if s.healthy, err = name("healthy").Run(ctx, p); err != nil {
+	if s.healthy, err = in("healthy").Run(ctx, p); err != nil {
 		return s, err
 	}
 	if err := frozen.Freeze(); err != nil {
 		return s, err
 	}
-	s.frozen, err = name("frozen").Run(ctx, p)
+	s.frozen, err = in("frozen").Run(ctx, p)
 	if err := errors.Join(err, frozen.Thaw()); err != nil {
 		return s, err
 	}
 	// The next run starts with connections to all masters, and no master still works on earlier
 	// commands.
 	load.For /= 2
-	_, err = name("thawed").Run(ctx, p)
+	_, err = in("thawed").Run(ctx, p)
 	return s, err
 }
 
-func frozenRows(callers int, sides []peers.Peer, samples [][]states) []row {
-	what := fmt.Sprintf("one master frozen, N=3, %d callers, p99", callers)
-	if callers == 1 {
-		what = "one master frozen, N=3, 1 caller, p99"
-	}
-	p99 := func(s measure.Sample) time.Duration { return measure.Percentile(0.99, s.Took) }
-	var rows []row
-	for side, all := range samples {
-		healthy := measure.Of(all, func(s states) time.Duration { return p99(s.healthy) })
-		frozen := measure.Of(all, func(s states) time.Duration { return p99(s.frozen) })
-		ratio := measure.Ratio(frozen, healthy)
-		if side == library {
-			rows = append(rows, row{what: what, ours: micros(frozen), beside: "itself healthy",
-				theirs: micros(healthy), ratio: times2(ratio),
-				budget: "≤ 1.5 × its healthy p99", met: ratio <= 1.5})
-			continue
+// outcomeOfStates has a side for each peer's state: "healthy" and "redsync healthy".
+func outcomeOfStates(sides []peers.Peer, all [][]states) *outcome {
+	o := &outcome{rounds: map[string][]figures{}}
+	failures := make([][]measure.Sample, len(sides))
+	for side, rounds := range all {
+		prefix := ""
+		if side > 0 {
+			prefix = sides[side].Name() + " "
 		}
-		rows = append(rows, row{what: what + " of redsync", beside: "redsync frozen " + micros(frozen) + ", healthy",
-			theirs: micros(healthy), ratio: times2(ratio)})
-	}
-	var flat [][]measure.Sample
-	for _, all := range samples {
-		var both []measure.Sample
-		for _, s := range all {
-			both = append(both, s.healthy, s.frozen)
+		for _, s := range rounds {
+			o.rounds[prefix+"healthy"] = append(o.rounds[prefix+"healthy"], ofPairs(s.healthy))
+			o.rounds[prefix+"frozen"] = append(o.rounds[prefix+"frozen"], ofPairs(s.frozen))
+			failures[side] = append(failures[side], s.healthy, s.frozen)
 		}
-		flat = append(flat, both)
 	}
-	rows[0].details = failures(sides, flat)
-	return rows
+	o.tellFailures(failures, namesOf(sides))
+	return o
 }

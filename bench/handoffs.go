@@ -2,65 +2,97 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/quorumlock/quorumlock/bench/internal/handoff"
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
+	"github.com/quorumlock/quorumlock/bench/internal/peers"
+	"github.com/quorumlock/quorumlock/bench/internal/profile"
 )
 
-const (
-	handoffP50 = time.Millisecond
-	handoffP99 = 10 * time.Millisecond
-)
+// crowdPlan passes one lock among many contenders.
+func crowdPlan(s size) handoff.Plan {
+	return handoff.Plan{Contenders: s.processes, Processes: s.processes, Locks: 1, Hold: time.Millisecond,
+		Away: 5 * time.Millisecond, For: s.pass}
+}
 
-// handoffs measures how a lock passes between processes: among many contenders, and to a single
-// waiter.
-func (b *bench) handoffs(ctx context.Context) error {
-	for _, plan := range []struct {
-		what string
-		handoff.Plan
-	}{
-		{fmt.Sprintf("handoff, %d contenders in as many processes", b.processes), handoff.Plan{
-			Contenders: b.processes, Processes: b.processes, Locks: 1, Hold: time.Millisecond,
-			Away: 5 * time.Millisecond, For: b.pass}},
-		{fmt.Sprintf("handoff to a waiter, 64 locks, %d processes", b.processes), handoff.Plan{
-			Contenders: 128, Processes: b.processes, Locks: 64, Hold: 260 * time.Millisecond,
-			Away: 260 * time.Millisecond, For: b.pass}},
-	} {
-		for _, n := range b.masters {
-			if err := b.use(n); err != nil {
-				return err
-			}
-			rounds, err := measure.Alternate(len(handoff.Peers), b.passes, func(side int) (handoff.Round, error) {
-				return plan.Run(ctx, handoff.Peers[side], b.some(n))
-			})
-			if err != nil {
-				return err
-			}
-			b.report.add(handoffRows(fmt.Sprintf("%s, N=%d", plan.what, n), handoff.Sum(rounds[0]),
-				handoff.Sum(rounds[1]))...)
+// waiterPlan passes each lock to its only waiter.
+func waiterPlan(s size) handoff.Plan {
+	return handoff.Plan{Contenders: 128, Processes: s.processes, Locks: 64, Hold: 260 * time.Millisecond,
+		Away: 260 * time.Millisecond, For: s.pass}
+}
+
+// handoffRound is a round of handoffs, or the time of a pair beside it.
+type handoffRound struct {
+	handoff.Round
+	pairs measure.Sample
+}
+
+// measureHandoffs measures how a lock passes between processes, beside one caller's pair.
+func measureHandoffs(planOf func(size) handoff.Plan) func(*bench, context.Context, int) (*outcome, error) {
+	return func(b *bench, ctx context.Context, n int) (o *outcome, err error) {
+		library, err := peers.OpenLibrary(b.urls(n))
+		if err != nil {
+			return nil, err
 		}
-	}
-	return nil
-}
-
-func handoffRows(what string, ours, theirs handoff.Round) []row {
-	// One percentile of all rounds. Without a handoff there is none, and the budget is not met.
-	percentile := func(name string, of func(handoff.Round) time.Duration, budget time.Duration) row {
-		r := row{what: what + ", " + name, ours: millis(of(ours)), beside: "redsync", theirs: millis(of(theirs)),
-			budget: fmt.Sprintf("≤ %v", budget), met: len(ours.Handoffs) > 0 && of(ours) <= budget}
-		if len(theirs.Handoffs) > 0 {
-			r.ratio = times2(float64(of(ours)) / float64(of(theirs)))
+		defer func() { err = errors.Join(err, library.Close()) }()
+		load := measure.Load{Callers: 1, For: 3 * b.slice, Names: "pair", Masters: b.some(n)}
+		if _, err := load.Run(ctx, library); err != nil { // connections are made
+			return nil, err
 		}
-		return r
+		names := append([]string{onePair}, handoff.Peers...)
+		all, err := measure.Alternate(len(names), b.passes, func(side int) (r handoffRound, err error) {
+			if side == 0 {
+				r.pairs, err = load.Run(ctx, library)
+			} else {
+				r.Round, err = planOf(b.size).Run(ctx, names[side], b.some(n))
+			}
+			return r, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		o = outcomeOf(names, all, ofHandoffs)
+		for side, name := range handoff.Peers {
+			sum := handoff.Sum(measure.Of(all[side+1], func(r handoffRound) handoff.Round { return r.Round }))
+			o.tell("%s: %s", name, sum.Details())
+		}
+		return o, nil
 	}
-	p50 := percentile("p50", handoff.Round.P50, handoffP50)
-	p99 := percentile("p99", handoff.Round.P99, handoffP99)
-	p50.details = fmt.Sprintf("quorumlock: %s. redsync: %s", ours.Details(), theirs.Details())
-	return []row{p50, p99}
 }
 
-func millis(d time.Duration) string {
-	return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000)
+// ofHandoffs has no percentile without a handoff: a budget of them is then not met.
+func ofHandoffs(r handoffRound) figures {
+	if r.pairs.Pairs > 0 {
+		return ofPairs(r.pairs)
+	}
+	f := figures{}
+	if len(r.Handoffs) > 0 {
+		f = ofTimes(r.Handoffs)
+	}
+	if acquired := float64(len(r.Waits)); acquired > 0 {
+		f[callersCPU], f[mastersCPU] = float64(r.Usage.Callers)/acquired, float64(r.Usage.Masters)/acquired
+	}
+	return f
 }
+
+// profileHandoffs shows the masters' part, and how fast a message could wake a waiter.
+func profileHandoffs(planOf func(size) handoff.Plan) func(*bench, context.Context, int) (string, error) {
+	return func(b *bench, ctx context.Context, n int) (string, error) {
+		r, err := planOf(b.size).Run(ctx, ours, b.some(n))
+		if err != nil {
+			return "", err
+		}
+		floor, err := peers.WakeUp(ctx, b.urls(n), wakeUps)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("The least that a handoff takes: a message of one master wakes a subscriber, and a script that does "+
+			"nothing then goes to all masters and back from a majority. That takes %s (p50 of %d).\n\n%s",
+			micros(float64(measure.Median(floor))), wakeUps, profile.OfMasters(r.Usage, max(1, len(r.Waits)), "handoff")), nil
+	}
+}
+
+const wakeUps = 500

@@ -1,86 +1,60 @@
-// Bench measures the library beside go-redsync, and against its own budgets, in one run over the
-// same masters. It prints a report in Markdown that tells for each budget whether it was met.
+// Bench measures the library beside what else a program could use, and against its own budgets, in
+// one run over the same masters. It writes a report in Markdown that tells for each budget whether it was met, with pictures.
+// With -check it measures the budgets alone, and fails where one is far from met.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"time"
 
+	"github.com/quorumlock/quorumlock/bench/internal/delay"
 	"github.com/quorumlock/quorumlock/bench/internal/handoff"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-// mastersRun is the number of redis-server processes. A row for fewer masters uses the first ones.
-const mastersRun = 5
-
 func main() {
-	if handoff.IsWorker() {
-		os.Exit(handoff.Work())
+	if child, code := asChild(); child {
+		os.Exit(code)
 	}
-	out := flag.String("o", "", "also write the report to this file")
+	docs := flag.String("docs", "", "write bench.md, its pictures, and the figures of scale.md into this directory")
 	revision := flag.String("revision", "", "the library's revision, for the report")
-	only := flag.String("only", "", "measure the sections whose name contains this")
+	only := flag.String("only", "", "measure the tests whose name contains this")
+	checking := flag.Bool("check", false, "measure the budgets alone; fail if one is missed by more than a third")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := run(ctx, full(), *only, os.Stderr)
-	if err == nil {
-		r.revision = *revision
-		err = r.write(os.Stdout)
-	}
-	if err == nil && *out != "" {
-		err = r.save(*out)
-	}
-	if err != nil {
+	if err := start(ctx, *docs, *revision, *only, *checking); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// size is the length and the scale of each section.
-type size struct {
-	masters   []int // the number of masters, for rows that name N
-	rounds    int
-	slice     time.Duration // of one side in one round
-	freezes   int
-	frozen    time.Duration // of one state in one round; longer than the timeout
-	passes    int           // rounds of handoffs
-	pass      time.Duration
-	processes int
-	locks     int // held at once
-	lease     time.Duration
-}
-
-func full() size {
-	return size{
-		masters: []int{3, 5},
-		rounds:  15, slice: 120 * time.Millisecond, freezes: 5, frozen: 700 * time.Millisecond,
-		passes: 2, pass: 2 * time.Second, processes: 8, locks: 100_000, lease: 15 * time.Second,
+// asChild does the work of a process that the bench has started as its child, if this is one.
+func asChild() (child bool, code int) {
+	switch {
+	case handoff.IsWorker():
+		return true, handoff.Work()
+	case delay.IsServer():
+		return true, delay.Serve()
+	default:
+		return false, 0
 	}
 }
 
-// bench is the state that the sections share.
-type bench struct {
-	size
-	fleet  *redistest.Fleet
-	report *report
-	log    io.Writer
-	inUse  int // masters of the last clients: see use
-}
-
-// sections measure, and add their rows to the report.
-var sections = []struct {
-	name    string
-	measure func(*bench, context.Context) error
-}{
-	{"pairs", (*bench).pairs},
-	{"frozen", (*bench).frozenMaster},
-	{"handoff", (*bench).handoffs},
-	{"held", (*bench).heldLocks},
+func start(ctx context.Context, docs, revision, only string, checking bool) error {
+	s := full()
+	s.budgetsOnly = checking
+	r, err := run(ctx, s, only, os.Stderr)
+	if err != nil {
+		return err
+	}
+	r.revision = revision
+	if checking {
+		return check(os.Stdout, lines(budgets, r.results))
+	}
+	return errors.Join(r.write(os.Stdout), r.save(docs))
 }

@@ -1,54 +1,47 @@
 package main
 
 import (
-	"bytes"
+	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
 
-// row is one line of the report.
-type row struct {
-	what    string
-	ours    string // the library's figure
-	beside  string // the name of the other figure
-	theirs  string
-	ratio   string // ours to theirs, where the budget is a ratio
-	budget  string // empty where the figures are for comparison only
-	met     bool
-	details string // a sentence below the table
-}
-
-// verdict is the row's result in a word that readers can search for.
-func (r row) verdict() string {
-	switch {
-	case r.budget == "":
-		return ""
-	case r.met:
-		return "MET"
-	default:
-		return "NOT MET"
-	}
-}
-
+// report is what a run found.
 type report struct {
+	size
 	began    time.Time
 	took     time.Duration
+	load     string // of the machine, before the run
 	revision string
 	servers  string
-	rows     []row
+	results  results
+	profiles map[place]string // of budgets that were missed
 }
 
-func (r *report) add(rows ...row) { r.rows = append(r.rows, rows...) }
+//go:embed method.md
+var method string
 
-func (r *report) save(path string) error {
-	var text bytes.Buffer
-	if err := r.write(&text); err != nil {
-		return err
+// save writes the report and its pictures into a directory, and the figures into its scale.md. It
+// does nothing without a directory.
+func (r *report) save(dir string) error {
+	if dir == "" {
+		return nil
 	}
-	return os.WriteFile(path, text.Bytes(), 0o644)
+	all, err := r.pictures()
+	errs := []error{err, r.saveScale(filepath.Join(dir, "scale.md"))}
+	for _, p := range all {
+		errs = append(errs, p.save(dir))
+	}
+	file, err := os.Create(filepath.Join(dir, "bench.md"))
+	if err == nil {
+		err = errors.Join(r.write(file), file.Close())
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 func (r *report) write(to io.Writer) error {
@@ -60,63 +53,96 @@ func (r *report) write(to io.Writer) error {
 	for _, fact := range r.facts() {
 		fmt.Fprintf(&b, "- %s\n", fact)
 	}
-	b.WriteString("\n| what | quorumlock | beside it | ratio | budget | |\n|---|---|---|---|---|---|\n")
-	met, all := 0, 0
-	for _, row := range r.rows {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", row.what, row.ours,
-			strings.TrimSpace(row.beside+" "+row.theirs), row.ratio, row.budget, row.verdict())
-		if row.budget != "" {
-			all++
-		}
-		if row.verdict() == "MET" {
-			met++
+	all := lines(budgets, r.results)
+	for _, section := range []struct{ title, text string }{
+		{"Budgets", budgetTable(all)},
+		{"Budgets that were missed", r.missed(all)},
+		{"What a user may choose", r.choiceTables()},
+		{"Growth", r.growthTables()},
+		{"Details", details(all)},
+	} {
+		if section.text != "" {
+			fmt.Fprintf(&b, "\n## %s\n\n%s", section.title, section.text)
 		}
 	}
-	fmt.Fprintf(&b, "\n%d of %d budgets met.\n", met, all)
-	if details := r.details(); details != "" {
-		b.WriteString("\n## Details\n\n" + details)
-	}
-	b.WriteString(method)
+	b.WriteString("\n" + method)
 	_, err := io.WriteString(to, b.String())
 	return err
 }
 
-func (r *report) details() string {
+// budgetTable is empty where no budget was measured.
+func budgetTable(all []line) string {
+	if len(all) == 0 {
+		return ""
+	}
 	var b strings.Builder
-	for _, row := range r.rows {
-		if row.details != "" {
-			fmt.Fprintf(&b, "- **%s**: %s.\n", row.what, row.details)
+	b.WriteString("Processor time is in µs: callers + masters, for each pair, handoff or renewal. A line without a\n" +
+		"budget is for comparison.\n\n" +
+		"| what | N | quorumlock | beside it | | budget | | processor time | of the other |\n|---|---|---|---|---|---|---|---|---|\n")
+	count, budgeted := 0, 0
+	for _, l := range all {
+		cpu := ""
+		if l.isRatio() && l.beside.side != l.ours.side {
+			cpu = l.outcome.cpu(l.beside.side)
+		}
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", l.what, l.at.n, l.outcome.text(l.ours), l.besideText(),
+			l.valueText(), l.budgetText(), l.verdict(), l.outcome.cpu(l.ours.side), cpu)
+		if l.kind != compare {
+			budgeted++
+		}
+		if l.verdict() == met {
+			count++
+		}
+	}
+	fmt.Fprintf(&b, "\n%d of %d budgets met.\n", count, budgeted)
+	return b.String()
+}
+
+// details tells what the outcomes of the lines tell, once for each.
+func details(all []line) string {
+	var b strings.Builder
+	told := map[place]bool{}
+	for _, l := range all {
+		if told[l.at] {
+			continue
+		}
+		told[l.at] = true
+		texts := l.outcome.details
+		if l.outcome.skipped != "" {
+			texts = []string{"skipped: " + l.outcome.skipped}
+		}
+		for _, text := range texts {
+			fmt.Fprintf(&b, "- **%s, N=%d**: %s.\n", l.test, l.at.n, text)
 		}
 	}
 	return b.String()
 }
 
-const method = `
-## How it is measured
+// missed has the profiles of the budgets that were missed.
+func (r *report) missed(all []line) string {
+	var b strings.Builder
+	told := map[place]bool{}
+	for _, l := range all {
+		if l.verdict() != notMet || told[l.at] {
+			continue
+		}
+		told[l.at] = true
+		fmt.Fprintf(&b, "### %s, N=%d\n\n%s", l.test, l.at.n, floors(l.outcome))
+		if text := r.profiles[l.at]; text != "" {
+			fmt.Fprintf(&b, "%s\n", text)
+		}
+	}
+	return b.String()
+}
 
-- A pair is one lock and one unlock of an uncontended name. Its time is that of a slice of the run divided by
-  the pairs in it. Each round runs every side for one slice, in turns and each second round backwards. A
-  figure is the median over the rounds. A ratio is the median of the rounds' own ratios, so it need not be the
-  quotient of the two figures.
-- redsync runs over redigo with enough connections for all callers. Without contention it has one try and
-  answers as soon as a majority has answered (WithTries(1), WithFailFast(true)). Such an answer leaves
-  stragglers behind: each caller goes through many names, so that none of them meets its own. Under contention
-  redsync has its defaults.
-- The no-op is the script of a renewal of no locks, which touches no key, fanned out twice over the library's
-  own pipelines, each time until a majority has answered. "Same scripts" is the same with the scripts of
-  acquire and release. The library's time above "same scripts" is its engine's share, the time of "same
-  scripts" above the no-op the masters'.
-- Processor time is that of the callers' process and of the masters, as the system accounts for it. Other
-  users of the machine increase it less than they increase elapsed time. It is for comparison, and has no
-  budget.
-- Allocations are those of the whole process during the slices of one caller.
-- A frozen master is stopped with SIGSTOP during a whole slice, longer than the timeout after which the
-  library takes it for dead. Each round freezes another master, for each peer by itself.
-- A handoff is the idle time of a lock with a waiter in another process: from before the call that unlocks it
-  in one process to after the call that locks it in another, by the machine's monotonic clock. With 8
-  contenders each one holds the lock for 1 ms and stays away for 5 ms, so newcomers arrive while it is free.
-  "To a waiter" is 64 locks with two contenders each, which hold and stay away for 260 ms, longer than any
-  sleep between attempts: only the waiter can then take the lock.
-- Held locks are acquired, and kept for longer than their lease. Heap and goroutines are compared before and
-  after, without the names. The masters count commands and renewals.
-`
+// floors splits the time of a pair: a no-op script, what the masters do, what the engine does.
+func floors(o *outcome) string {
+	whole, _ := o.median(reading{ours, elapsed})
+	scripts, _ := o.median(reading{sameScript, elapsed})
+	least, measured := o.median(reading{noOp, elapsed})
+	if !measured {
+		return ""
+	}
+	return fmt.Sprintf("Of a pair's %s, two round trips of a script that does nothing take %s, the scripts %s more, and the "+
+		"engine %s more.\n\n", micros(whole), micros(least), micros(scripts-least), micros(whole-scripts))
+}

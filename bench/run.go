@@ -5,49 +5,77 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-// run starts the masters and measures the sections whose name contains only. Progress goes to log.
+// mastersRun is the number of redis-server processes. A test of fewer masters uses the first ones.
+const mastersRun = 5
+
+// bench is the state that the tests share.
+type bench struct {
+	size
+	fleet *redistest.Fleet
+	log   io.Writer
+	dir   string   // temporary
+	built []string // see programs
+}
+
+// run starts the masters and runs the tests whose name contains only. Progress goes to log.
 func run(ctx context.Context, s size, only string, log io.Writer) (r *report, err error) {
 	fleet, err := redistest.StartReal(mastersRun)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, fleet.Stop()) }()
-	r = &report{began: time.Now(), servers: fmt.Sprintf("%d %s", mastersRun, fleet.Kind)}
-	b := &bench{size: s, fleet: fleet, report: r, log: log}
-	for _, section := range sections {
-		if !strings.Contains(section.name, only) {
-			continue
-		}
+	dir, err := os.MkdirTemp("", "quorumlock-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r = &report{began: time.Now(), load: loadAverage(), servers: fmt.Sprintf("%d %s", mastersRun, fleet.Kind),
+		results: results{}, profiles: map[place]string{}, size: s}
+	b := &bench{size: s, fleet: fleet, log: log, dir: dir}
+	tests := slices.DeleteFunc(s.tests(), func(t test) bool { return !strings.Contains(t.name, only) })
+	for _, t := range tests {
 		began := time.Now()
-		if err := section.measure(b, ctx); err != nil {
-			return nil, fmt.Errorf("bench: %s: %w", section.name, err)
+		for _, n := range t.masters {
+			if r.results[place{t.name, n}], err = t.at(ctx, b, n); err != nil {
+				return nil, fmt.Errorf("bench: %s, N=%d: %w", t.name, n, err)
+			}
 		}
-		fmt.Fprintf(log, "%s: %v\n", section.name, time.Since(began).Round(100*time.Millisecond))
+		fmt.Fprintf(log, "%s: %v\n", t.name, time.Since(began).Round(100*time.Millisecond))
+	}
+	if !s.budgetsOnly {
+		if err := b.profileMissed(ctx, tests, r); err != nil {
+			return nil, err
+		}
 	}
 	r.took = time.Since(r.began)
 	return r, nil
 }
 
-// use prepares the masters for clients of the first n of them. The masters carry the list of
-// masters that their clients had before, and let in no client with another one. No client of
-// the library may be open.
-func (b *bench) use(n int) error {
-	if b.inUse == n {
-		return nil
+// at runs the test on masters that no client has used: they carry the list of masters of their
+// clients, and let in no client with another one.
+func (t test) at(ctx context.Context, b *bench, n int) (*outcome, error) {
+	if err := b.flush(); err != nil {
+		return nil, err
 	}
-	b.inUse = n
+	return t.measure(b, ctx, n)
+}
+
+// flush empties the masters. No client of the library may be open.
+func (b *bench) flush() error {
+	var errs []error
 	for _, m := range b.fleet.Masters {
-		if _, err := m.Do("FLUSHALL"); err != nil {
-			return err
-		}
+		_, err := m.Do("FLUSHALL")
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // some returns the first n masters.

@@ -2,20 +2,22 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/quorumlock/quorumlock/bench/internal/handoff"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
-	if handoff.IsWorker() {
-		os.Exit(handoff.Work())
+	if child, code := asChild(); child {
+		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -23,10 +25,11 @@ func TestMain(m *testing.M) {
 // TestSmoke measures everything for a moment. It does not check budgets: a machine that runs tests
 // is too busy for that.
 func TestSmoke(t *testing.T) {
+	const slice = 20 * time.Millisecond
 	r, err := run(t.Context(), size{
-		masters: []int{3, 5},
-		rounds:  1, slice: 20 * time.Millisecond, freezes: 1, frozen: 20 * time.Millisecond,
-		passes: 1, pass: 500 * time.Millisecond, processes: 2, locks: 500, lease: 300 * time.Millisecond,
+		rounds: 1, slice: slice, choices: 1, callers: []int{1, 16}, freezes: 1, frozen: slice, passes: 1, pass: 500 * time.Millisecond,
+		processes: 2, locks: 500, lease: 300 * time.Millisecond, renewed: 50, renewals: 100 * time.Millisecond, waves: 1,
+		growth: []int{2, 4, 8}, settle: slice,
 	}, "", t.Output())
 	if errors.Is(err, redistest.ErrNoServer) {
 		t.Skipf("needs real servers: %v", err)
@@ -34,24 +37,55 @@ func TestSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range r.rows {
-		if row.ours == "" && row.theirs == "" {
-			t.Errorf("%s: no figures", row.what)
-		}
-		for _, bad := range []string{"of quorumlock failed", "HELD BY TWO", "failures, the first"} {
-			if strings.Contains(row.details, bad) {
-				t.Errorf("%s: %s", row.what, row.details)
-			}
+	all := lines(budgets, r.results)
+	want := 0
+	for _, b := range budgets {
+		want += len(slices.Collect(maps.Keys(b.budgets)))
+	}
+	if len(all) != want {
+		t.Errorf("%d lines of %d", len(all), want)
+	}
+	for _, l := range all {
+		switch {
+		case l.outcome.skipped != "":
+			t.Logf("%s, N=%d: skipped: %s", l.what, l.at.n, l.outcome.skipped)
+		case !l.ok:
+			t.Errorf("%s, N=%d: no figures: %+v", l.what, l.at.n, l.outcome)
+		case l.outcome.cpu(l.ours.side) == "":
+			t.Errorf("%s, N=%d: no processor time", l.what, l.at.n)
 		}
 	}
-	var text strings.Builder
-	if err := r.write(&text); err != nil {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "scale.md"), []byte("above\n"+figuresBegin+figuresEnd+"below\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1 caller", "256 callers", "allocations", "frozen", "handoff", "500 locks held",
-		"MET", "budgets met"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the report does not speak of %q:\n%s", want, &text)
+	if err := r.save(dir); err != nil {
+		t.Fatal(err)
+	}
+	report := read(t, dir, "bench.md")
+	for _, bad := range []string{"of quorumlock failed", "HELD BY TWO", "failures, the first", "NaN"} {
+		if strings.Contains(report, bad) {
+			t.Errorf("the report speaks of %q:\n%s", bad, report)
 		}
 	}
+	for _, want := range []string{"budgets met", "bsm/redislock", "800 other locks held", "(bench-latency-16.svg)"} {
+		if !strings.Contains(report, want) {
+			t.Errorf("the report does not speak of %q:\n%s", want, report)
+		}
+	}
+	for file, want := range map[string]string{"bench-throughput-5.svg": "<svg", "bench-latency-1.svg": "<svg",
+		"scale.md": "| 5 |"} {
+		if !strings.Contains(read(t, dir, file), want) {
+			t.Errorf("%s has no %q", file, want)
+		}
+	}
+}
+
+func read(t *testing.T, dir, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -229,7 +229,7 @@ func TestRepairFollowsTheOperatorsWord(t *testing.T) {
 	eventually(t, soon, func() bool { there, _, _ := vow(t, f.Masters[2], "bridge"); return there },
 		"repair after Admit")
 	t.Logf("repaired %v after Admit", time.Since(began))
-	counter := string(do(t, f.Masters[2], "GET", "quorumlock:token:bridge").([]byte))
+	counter := string(do(t, f.Masters[2], "GET", counterOf("bridge")).([]byte))
 	if counter != strconv.FormatUint(held.Token(), 10) {
 		t.Errorf("token counter %s, want the token carried, %d", counter, held.Token())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -35,6 +36,8 @@ type core struct {
 	background tracker
 	rtt        rtt
 	turns      turns
+	counters   counters
+	events     events.Queue // hooks that are to run
 	closeOnce  sync.Once
 	closed     chan struct{}
 

@@ -14,10 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// unfoundedLooks bounds how often a Locker over a number of nodes that the rule refuses looks for a
-// master that lets it in, while some do not answer.
-const unfoundedLooks = 3
-
 // maxNodes is the number of bits in tally.believed, which has one for each node.
 const maxNodes = 64
 
@@ -124,11 +120,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c.holders = newHolders(nodes, c.uuid, identity, c.clock)
 	c.introduction = newIntroduction(nodes, c.uuid, identity, c.maxLease)
 	c.members = newMembers(c, unfounded == nil)
-	seen := c.members.start()
-	for tries := 1; unfounded != nil && !seen.letsIn() && !seen.isComplete() && tries < unfoundedLooks; tries++ {
-		seen = c.members.start()
-	}
-	if unfounded != nil && !seen.letsIn() {
+	if seen := c.members.start(); unfounded != nil && !seen.letsIn() {
 		return nil, seen.unfounded(unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
@@ -238,11 +230,9 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return within.enter(until, l.set, names)
 	}
-	lock, err := l.waitlist.lock(until, l.set, names)
-	if err != nil {
-		return nil, err
-	}
-	return l.runAcquiredHook(lock), nil
+	o := l.core.observe(ctx, l.set, names)
+	lock, err := l.waitlist.lock(until, l.set, names, o)
+	return l.report(o, lock, err)
 }
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
@@ -255,27 +245,39 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return within.enter(ctx, l.set, names)
 	}
+	o := l.core.observe(ctx, l.set, names)
+	o.attempting()
 	lock, r := l.core.attempt(ctx, l.set, names, waiting.AskAll)
+	o.attempted(lock, r)
 	if lock == nil {
 		l.core.holders.describe(ctx, r.err)
-		return nil, r.err
+		return l.report(o, nil, r.err)
 	}
-	return l.runAcquiredHook(lock), nil
+	return l.report(o, lock, nil)
 }
 
-// runAcquiredHook calls the Acquired hook, and returns the lock.
-func (l *Locker) runAcquiredHook(lock *Lock) *Lock {
-	if hook := l.set.hooks.Acquired; hook != nil {
-		returned := false
-		defer func() {
-			if !returned {
-				lock.hold.releaseInterrupted() // the call does not return the lock, so no caller could unlock it
-			}
-		}()
-		hook(lock)
-		returned = true
+// report calls the hooks at the end of a call, and returns its results.
+func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
+	hook := l.set.hooks.Acquired
+	if o == nil && hook == nil {
+		return lock, err
 	}
-	return lock
+	returned := false
+	defer lock.releaseUnless(&returned)
+	o.ended(lock, err)
+	if hook != nil && lock != nil {
+		hook(lock)
+	}
+	returned = true
+	return lock, err
+}
+
+// releaseUnless releases the lock, where there is one, unless the hooks have returned: the call does
+// not return the lock then, so no caller could unlock it.
+func (l *Lock) releaseUnless(returned *bool) {
+	if l != nil && !*returned {
+		l.hold.releaseInterrupted()
+	}
 }
 
 // Do runs fn with the lock's context while it holds the names. The context ends when the lock can
@@ -340,6 +342,10 @@ func (c *core) endNodes() {
 	defer bound.Stop()
 	select {
 	case <-c.background.idle():
+		select {
+		case <-c.events.Idle():
+		case <-bound.C:
+		}
 	case <-bound.C:
 	}
 	if c.owned {

@@ -22,22 +22,6 @@ const (
 	maxMaxHold = 365 * 24 * time.Hour // the bound of node.WithMaxLease, too
 )
 
-// Hooks are functions that the Locker calls when a lock is acquired, released or lost. Acquired and
-// Released run in the goroutine that locks or unlocks. Lost runs in a goroutine of its own, which
-// handles locks that are lost together one after the other. A nil hook is not called.
-//
-// Acquired is called once for each lock, and then at most one of the others: Released when the lock
-// is unlocked, before the nodes have confirmed (Unlock may still return an error), or Lost, perhaps
-// before Acquired has returned. Re-entry and Close call no hook.
-//
-// A hook that panics, or ends its goroutine, leaves nothing behind: when Acquired does, the lock is
-// released, and no further hook is called.
-type Hooks struct {
-	Acquired func(*Lock)
-	Released func(*Lock)
-	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
-}
-
 type settings struct {
 	lease    time.Duration
 	fixed    bool // never renewed
@@ -131,9 +115,6 @@ func WithLogger(l *slog.Logger) Option {
 // the job, say, or the deployment. It is no secret: all who may read the masters may read it. At
 // most 255 bytes of printable UTF-8 (default: none).
 func WithLabel(label string) Option { return func(s *settings) { s.label, s.newOnly = label, true } }
-
-// WithHooks sets functions that are called when a lock is acquired, released or lost.
-func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
 
 // WithClock sets the clock of a new Locker, for tests (default [clock.System]).
 func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock, s.newOnly = c, true } }

@@ -70,7 +70,7 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	}
 	for _, h := range unlocked {
 		h.mu.Lock()
-		h.abandonLocked(noTally)
+		h.abandonLocked(nil, noTally)
 		h.mu.Unlock()
 	}
 	r := newRenewalRound(c, now)
@@ -122,6 +122,7 @@ func newRenewalRound(c *core, now clock.Instant) *renewalRound {
 // have not answered yet, so that requests to a slow node do not pile up.
 func (r *renewalRound) addLocked(h *hold) {
 	h.renewedAt = r.sent
+	h.noteRenewingLocked(r.sent)
 	bytes := 0
 	for _, name := range h.names {
 		bytes += len(name.String()) + perName
@@ -179,6 +180,7 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 		}
 		return
 	}
+	b.noteReply(r)
 	switch refusal := r.Reply.NotLetIn; {
 	case refusal != nil: // also where no lock of the batch is left there
 		b.core.members.renewalRefused(b.votes[0].node, refusal)
@@ -246,10 +248,13 @@ func (a *repairReply) Done(r pipeline.Result) {
 	if r.Reply.Acquire.Refusal != nil && v.hold.refusedByList(v, &r, a.call, a) {
 		return
 	}
+	var err error
 	v.hold.update(func() {
 		v.busy = false
 		v.regrantedLocked(r, a.until)
+		err = v.err
 	})
+	v.noteRepair(err)
 }
 
 // update applies one node's answer to the hold. It ends the hold when too few nodes are left, and

@@ -35,7 +35,7 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 				for k := range c.names {
 					names = append(names, fmt.Sprint(c.name, i, " ", k))
 				}
-				h := newHold(one.core, one.set, scriptNames(names))
+				h := newHold(one.core, one.set, names)
 				h.phase, h.deadline = held, clock.Instant(1<<62)
 				for i := range h.votes {
 					h.votes[i].until = h.deadline

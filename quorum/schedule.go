@@ -85,6 +85,13 @@ func (s *schedule) hasten(e *entry, by clock.Instant) {
 	}
 }
 
+// len returns how many entries are in the schedule.
+func (s *schedule) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
 // close ends the schedule, and returns the entries that were in it.
 func (s *schedule) close() []*entry {
 	s.mu.Lock()

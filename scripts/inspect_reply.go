@@ -7,7 +7,7 @@ type InspectReply struct {
 	Owner  string        // empty when the name is free
 	Level  int           // may lag behind: the holder's own count decides
 	TTL    time.Duration // −1 for a key without one
-	Token  uint64        // the counter; 0 when there is none
+	Token  uint64        // the counter, which other names share; 0 when there is none
 	Marker string        // its text; empty for none
 	Now    time.Duration // the node's clock, since 1970
 }

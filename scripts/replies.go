@@ -35,8 +35,8 @@ type Reply struct {
 	Acquire AcquireReply
 	Renew   []Renewed // one for each lock of the batch
 	Release ReleaseReply
-	Raise   bool // every counter carries the token
-	Force   bool // a lock was deleted
+	Raise   uint64 // the highest of the counters; 0 where the owner does not hold every name
+	Force   bool   // a lock was deleted
 	Inspect *InspectReply
 	Look    *LookReply
 	Mark    *MarkReply
@@ -247,9 +247,14 @@ func ParseRelease(v any, names int) (ReleaseReply, error) {
 	return ReleaseReply{Found: int(found), Heard: int(heard)}, nil
 }
 
-// ParseRaise reads the reply to Raise: whether every counter carries the token. Errors wrap
-// ErrReply.
-func ParseRaise(v any) (bool, error) { return boolean(raiseScript, v) }
+// ParseRaise reads the reply to Raise: the highest of the counters, none of which is below the token
+// any more, or 0 where the owner does not hold every name. Errors wrap ErrReply.
+func ParseRaise(v any) (uint64, error) {
+	if n, ok := v.(int64); ok && n >= 0 && n < 1<<53 {
+		return uint64(n), nil
+	}
+	return 0, malformed(raiseScript, v)
+}
 
 // ParseForce reads the reply to Force: whether a lock was deleted. Errors wrap ErrReply.
 func ParseForce(v any) (bool, error) { return boolean(forceScript, v) }

@@ -19,10 +19,10 @@ func inspect(k *keyspace, keys, _ []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	counter, _, err := k.get(keys[2])
-	if err != nil {
+	if _, _, err := k.counter(keys[2]); err != nil {
 		return nil, err
 	}
+	counter, _, _ := k.get(keys[2])
 	if len(owner)+len(level)+len(counter) > 4096 || len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
 	}

@@ -20,16 +20,16 @@ type Round struct {
 	Waits     []time.Duration // of all acquisitions, since the call
 	Attempts  int
 	Sent      int // commands of all clients to all masters
+	Usage     measure.Usage
 	Overlaps  int // the times that a contender acquired the lock before its last holder released it
 	Shares    []int
 	Failures  []string
 }
 
-// inScripts are the commands of each peer's scripts. The peer itself sends none of them.
-var inScripts = map[string][]string{
-	"quorumlock": {"exists", "hlen", "hexists", "pttl", "get", "hmget", "time", "hset", "pexpire", "set", "hdel",
-		"publish", "del", "hgetall", "pubsub|numsub"},
-	"redsync": {"get", "del"},
+// sent are the commands that each peer's clients send, apart from those of its scripts.
+var sent = map[string][]string{
+	"quorumlock": append([]string{"subscribe", "unsubscribe", "ping"}, measure.ScriptCalls...),
+	"redsync":    append([]string{"set"}, measure.ScriptCalls...),
 }
 
 // processHold is a hold and the process that had it.
@@ -38,8 +38,9 @@ type processHold struct {
 	hold
 }
 
-func judge(p Plan, peer string, accounts []account, commands measure.Commands) Round {
-	r := Round{Shares: make([]int, p.Contenders), Sent: commands.Sent(inScripts[peer]...)}
+func judge(p Plan, peer string, accounts []account, used measure.Usage) Round {
+	r := Round{Shares: make([]int, p.Contenders), Sent: used.Commands.Calls(sent[peer]...), Usage: used}
+	r.Usage.Callers = 0 // the workers tell theirs
 	locks := make([][]processHold, p.Locks)
 	for _, a := range accounts {
 		for _, h := range a.Holds {
@@ -51,6 +52,7 @@ func judge(p Plan, peer string, accounts []account, commands measure.Commands) R
 			}
 		}
 		r.Attempts += a.Attempts
+		r.Usage.Callers += a.CPU
 		r.Failures = append(r.Failures, a.Failures...)
 	}
 	for _, holds := range locks {

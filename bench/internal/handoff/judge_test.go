@@ -23,7 +23,8 @@ func TestJudgeCountsLocksContendedByAnotherProcess(t *testing.T) {
 			{Contender: 3, Asked: 85},
 		}},
 	}
-	r := judge(plan, "redsync", accounts, measure.Commands{"set": 6, "evalsha": 4, "get": 4, "info": 3})
+	r := judge(plan, "redsync", accounts, measure.Usage{Commands: measure.Commands{
+		"set": {Calls: 6}, "evalsha": {Calls: 4}, "get": {Calls: 4}, "info": {Calls: 3}}})
 	if want := []time.Duration{7}; !slices.Equal(r.Handoffs, want) {
 		t.Errorf("handoffs %v, want %v", r.Handoffs, want)
 	}
@@ -51,7 +52,7 @@ func TestJudgeFindsTheLongestStreak(t *testing.T) {
 			{Contender: 0, Asked: 66, Acquired: 70, Released: 75}, // nobody else waited
 		}},
 		{Process: 1, Holds: []hold{waits}},
-	}, nil)
+	}, measure.Usage{})
 	if r.Streak != 3 || r.Regained != 2 {
 		t.Errorf("%d in a row, %d regained, want 3 and 2", r.Streak, r.Regained)
 	}
@@ -66,7 +67,7 @@ func TestJudgeCountsNewcomers(t *testing.T) {
 		{Process: 0, Holds: []hold{{Contender: 0, Asked: 1, Acquired: 2, Released: 10}}},
 		{Process: 1, Holds: []hold{{Contender: 1, Asked: 3}}},
 		{Process: 2, Holds: []hold{{Contender: 2, Asked: 12, Acquired: 15, Released: 20}}},
-	}, nil)
+	}, measure.Usage{})
 	if len(r.Handoffs) != 1 || r.Handoffs[0] != 5 || r.Newcomers != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -79,7 +80,7 @@ func TestJudgeKeepsLocksApart(t *testing.T) {
 			{Contender: 1, Asked: 1, Acquired: 2, Released: 12}}},
 		{Process: 1, Holds: []hold{{Contender: 2, Asked: 3, Acquired: 11, Released: 20},
 			{Contender: 3, Asked: 3, Acquired: 15, Released: 20}}},
-	}, nil)
+	}, measure.Usage{})
 	if want := []time.Duration{1, 3}; !slices.Equal(r.Handoffs, want) || r.Overlaps != 0 {
 		t.Errorf("%+v", r)
 	}

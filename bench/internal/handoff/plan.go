@@ -42,6 +42,7 @@ type account struct {
 	Process  int
 	Holds    []hold
 	Attempts int // also the successful ones
+	CPU      time.Duration
 	Failures []string
 }
 

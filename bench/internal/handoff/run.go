@@ -20,7 +20,7 @@ const (
 )
 
 // Run starts the processes, lets them contend over the masters, and judges their accounts. Nothing
-// else may use the masters meanwhile: Run counts their commands.
+// else may use the masters meanwhile: Run reads their usage.
 func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Round, error) {
 	if p.Processes < 1 || p.Contenders < p.Processes || p.Locks < 1 {
 		return Round{}, fmt.Errorf("handoff: %d contenders in %d processes for %d locks: "+
@@ -30,9 +30,9 @@ func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Ro
 	defer cancel()
 	workers, err := p.startWorkers(ctx, peer, all)
 	accounts := make([]account, len(workers))
-	var before, after measure.Commands
+	var before, after measure.Usage
 	if err == nil {
-		before, err = measure.CountCommands(all)
+		before, err = measure.Look(all)
 	}
 	s := start{From: now().add(startAfter)}
 	s.To = s.From.add(p.For)
@@ -47,7 +47,7 @@ func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Ro
 		}
 	}
 	if err == nil {
-		after, err = measure.CountCommands(all)
+		after, err = measure.Look(all)
 	}
 	for _, w := range workers {
 		err = errors.Join(err, w.end())

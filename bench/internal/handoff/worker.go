@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorumlock/quorumlock/bench/internal/measure"
 )
 
 // taskVariable marks a process as a worker, and holds its task.
@@ -64,8 +66,16 @@ func work(in io.Reader, out io.Writer) error {
 		lines.ReadByte()
 		cancel()
 	}()
+	before, err := measure.OwnCPU()
+	if err != nil {
+		return err
+	}
 	a := t.contend(ctx, peer, s)
-	a.Attempts = peer.attempts() - warm
+	after, err := measure.OwnCPU()
+	if err != nil {
+		return err
+	}
+	a.Attempts, a.CPU = peer.attempts()-warm, after-before
 	return json.NewEncoder(out).Encode(a)
 }
 

@@ -4,58 +4,54 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"time"
 )
 
-// Commands counts calls by command over all masters, also the calls inside scripts.
-type Commands map[string]int
-
-// CountCommands reads the masters' counts since they started.
-func CountCommands(all []*redistest.Master) (Commands, error) {
-	counts := Commands{}
-	for _, m := range all {
-		text, err := redis.String(m.Do("INFO", "commandstats"))
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(text) {
-			name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-			if !found {
-				continue
-			}
-			calls, _, _ := strings.Cut(rest, ",")
-			n, err := strconv.Atoi(calls)
-			if err != nil {
-				return nil, fmt.Errorf("bench: %s: commandstats: %w", m.Addr(), err)
-			}
-			counts[name] += n
-		}
-	}
-	return counts, nil
+// Command is how often a command ran on the masters, also inside scripts, and for how long in all. The
+// time of a script includes that of its commands.
+type Command struct {
+	Calls int
+	Time  time.Duration
 }
 
-// Since returns the calls after an earlier count.
-func (c Commands) Since(before Commands) Commands {
+// Commands are the masters' commands by name, such as "hset" or "client|info".
+type Commands map[string]Command
+
+// add adds the lines of INFO commandstats: cmdstat_get:calls=3,usec=12,...
+func (c Commands) add(name, value string) error {
+	calls, rest, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+	usec, _, _ := strings.Cut(strings.TrimPrefix(rest, "usec="), ",")
+	n, err := strconv.Atoi(calls)
+	if err != nil {
+		return fmt.Errorf("commandstats: %s: %w", name, err)
+	}
+	micros, err := strconv.Atoi(usec)
+	if err != nil {
+		return fmt.Errorf("commandstats: %s: %w", name, err)
+	}
+	so := c[name]
+	c[name] = Command{so.Calls + n, so.Time + time.Duration(micros)*time.Microsecond}
+	return nil
+}
+
+func (c Commands) since(before Commands) Commands {
 	more := Commands{}
-	for name, n := range c {
-		if n > before[name] {
-			more[name] = n - before[name]
+	for name, now := range c {
+		if then := before[name]; now.Calls > then.Calls {
+			more[name] = Command{now.Calls - then.Calls, now.Time - then.Time}
 		}
 	}
 	return more
 }
 
-// Sent is how many commands clients sent: all except those that scripts run, and INFO, which reads
-// the counts.
-func (c Commands) Sent(inScripts ...string) int {
-	sent := 0
-	for _, n := range c {
-		sent += n
+// Calls sums the calls of some commands.
+func (c Commands) Calls(names ...string) int {
+	n := 0
+	for _, name := range names {
+		n += c[name].Calls
 	}
-	for _, name := range append(inScripts, "info") {
-		sent -= c[name]
-	}
-	return sent
+	return n
 }
+
+// ScriptCalls are the commands that run a script. The library's clients send little else.
+var ScriptCalls = []string{"evalsha", "eval", "evalsha_ro", "eval_ro", "fcall", "fcall_ro"}

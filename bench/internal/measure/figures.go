@@ -27,13 +27,17 @@ func Alternate[T any](sides, rounds int, run func(side int) (T, error)) ([][]T, 
 
 // Percentile returns the value that the part p of all, from 0 to 1, does not exceed; the zero value
 // for no values.
-func Percentile[T cmp.Ordered](p float64, all []T) T {
-	if len(all) == 0 {
-		var none T
-		return none
+func Percentile[T cmp.Ordered](p float64, all []T) T { return Percentiles(all, p)[0] }
+
+// Percentiles is Percentile for several parts.
+func Percentiles[T cmp.Ordered](all []T, parts ...float64) []T {
+	sorted, at := slices.Sorted(slices.Values(all)), make([]T, len(parts))
+	for i, p := range parts {
+		if len(sorted) > 0 {
+			at[i] = sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
+		}
 	}
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
+	return at
 }
 
 // Median returns the upper median of an even number of values.
@@ -48,12 +52,11 @@ func Of[S, T any](samples []S, figure func(S) T) []T {
 	return all
 }
 
-// Ratio returns the median of the rounds' own ratios: the two sides of a round ran next to each
-// other.
-func Ratio[T ~int64 | ~float64](ours, theirs []T) float64 {
+// Ratios returns the rounds' own ratios: the two sides of a round ran next to each other.
+func Ratios[T ~int64 | ~float64](ours, theirs []T) []float64 {
 	var ratios []float64
 	for i := range min(len(ours), len(theirs)) {
 		ratios = append(ratios, float64(ours[i])/float64(theirs[i]))
 	}
-	return Median(ratios)
+	return ratios
 }

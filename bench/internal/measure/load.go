@@ -3,6 +3,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -14,21 +15,26 @@ import (
 
 // Load is callers that each do one pair after the other.
 type Load struct {
-	Callers int
-	For     time.Duration
-	Names   string              // the set of names: loads with the same value use the same names
-	Masters []*redistest.Master // the masters whose processor time counts
+	Callers   int
+	For       time.Duration
+	Names     string              // the set of names: loads with the same value use the same names
+	NameCount int                 // how many names the set has; 0 stands for defaultNames
+	Masters   []*redistest.Master // the masters whose usage counts
 }
 
-// nameCount is how many names the callers share out. Each caller goes through its part of them in
+// defaultNames is how many names the callers share out. Each caller goes through its part of them in
 // turn: a name that is locked again at once would meet its last owner's stragglers on the slowest
 // master.
-const nameCount = 4096
+const defaultNames = 4096
 
 // namesFor makes names for one peer alone: keys that it leaves behind, in its own format, must not
 // block another peer.
 func (l Load) namesFor(p peers.Peer) []string {
-	names := make([]string, nameCount)
+	count := l.NameCount
+	if count == 0 {
+		count = defaultNames
+	}
+	names := make([]string, count)
 	for i := range names {
 		names[i] = fmt.Sprintf("bench:%s:%s:%d", p.Name(), l.Names, i)
 	}
@@ -42,12 +48,9 @@ type Sample struct {
 	Failure error // the first one
 	Elapsed time.Duration
 	Allocs  uint64 // of the whole process
-	CPU     CPU
+	Usage   Usage
 	Took    []time.Duration // of each pair, also of those that failed: a caller waited for them
 }
-
-// PerPair is the time of the run divided by its pairs.
-func (s Sample) PerPair() time.Duration { return s.Elapsed / time.Duration(max(s.Pairs, 1)) }
 
 // Run puts the load on a peer, for at most as many callers as there are names. It first collects
 // earlier garbage.
@@ -58,7 +61,7 @@ func (l Load) Run(ctx context.Context, p peers.Peer) (Sample, error) {
 	}
 	runtime.GC()
 	var before, after runtime.MemStats
-	used, err := readCPU(l.Masters)
+	used, err := Look(l.Masters)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -71,25 +74,45 @@ func (l Load) Run(ctx context.Context, p peers.Peer) (Sample, error) {
 	callers.Wait()
 	total := Sample{Elapsed: time.Since(began)}
 	runtime.ReadMemStats(&after)
-	now, err := readCPU(l.Masters)
+	now, err := Look(l.Masters)
 	if err != nil {
 		return total, err
 	}
-	total.CPU = now.since(used)
+	total.Usage = now.Since(used)
 	total.Allocs = after.Mallocs - before.Mallocs
 	for _, part := range parts {
 		total.add(part)
 	}
-	if total.Pairs+total.Failed == 0 {
-		return total, fmt.Errorf("bench: %s: no pair in %v: %w", p.Name(), l.For, context.Cause(ctx))
+	if err := ctx.Err(); err != nil {
+		return total, err
 	}
-	return total, ctx.Err()
+	if total.Pairs == 0 {
+		return total, fmt.Errorf("bench: %s did not lock once in %v: %w", p.Name(), l.For, total.Failure)
+	}
+	return total, nil
 }
+
+// Visit locks and unlocks every name of the load once.
+func (l Load) Visit(ctx context.Context, p peers.Peer) error {
+	names, errs := l.namesFor(p), make([]error, visitors)
+	var all sync.WaitGroup
+	for v := range visitors {
+		all.Go(func() {
+			for i := v; i < len(names) && errs[v] == nil; i += visitors {
+				errs[v] = p.Pair(ctx, names[i])
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+const visitors = 256
 
 func (l Load) call(ctx context.Context, p peers.Peer, names []string, caller int, began time.Time, into *Sample) {
 	last := began
 	for i := caller; last.Sub(began) < l.For; i += l.Callers {
-		err := p.Pair(ctx, names[i%nameCount])
+		err := p.Pair(ctx, names[i%len(names)])
 		now := time.Now()
 		if err == nil {
 			into.Pairs++

@@ -1,0 +1,78 @@
+// Package delay puts a delay in front of servers. The proxies (toxiproxy) are in a process of their
+// own, so that the callers' processor time is without theirs.
+package delay
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+// variable marks a process as the proxies', and holds its task.
+const variable = "QUORUMLOCK_BENCH_DELAY"
+
+// task is what the process is to do.
+type task struct {
+	Upstreams []string
+	Delay     time.Duration
+}
+
+// Proxies are a running process with one proxy in front of each master.
+type Proxies struct {
+	URLs []string
+
+	cmd *exec.Cmd
+	in  io.WriteCloser
+}
+
+// Start starts this program again as the proxies: its main must call [Serve] where [IsServer].
+// Replies take longer by delay, in whole milliseconds.
+func Start(ctx context.Context, masters []*redistest.Master, delay time.Duration) (*Proxies, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	t := task{Delay: delay}
+	for _, m := range masters {
+		t.Upstreams = append(t.Upstreams, m.Addr())
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxies{cmd: exec.CommandContext(ctx, program)}
+	p.cmd.Env = append(os.Environ(), variable+"="+string(text))
+	p.cmd.Stderr = os.Stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, errors.Join(err, p.in.Close())
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &p.URLs)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("delay: the proxies did not start: %w", err), p.Close())
+	}
+	return p, nil
+}
+
+// Close ends the process.
+func (p *Proxies) Close() error {
+	closed := p.in.Close()
+	return errors.Join(p.cmd.Wait(), closed)
+}
