@@ -153,8 +153,9 @@ func conclude(name string, masters []masterState, need int) lockState {
 }
 
 // takenAt returns when a lock was taken, about. A token is the clock of the client that took the
-// lock, in µs, or one more than the token before, where that client's clock was behind. Clients of
-// other libraries, which have no identity, count no tokens.
+// lock, in µs, or one more than the token before, where that client's clock was behind. The counter
+// may have moved on since, for another name that shares it. Clients of other libraries, which have
+// no identity, count no tokens.
 func takenAt(by []masterState, now time.Time) time.Time {
 	token := uint64(0)
 	for _, m := range by {
