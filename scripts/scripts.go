@@ -112,11 +112,11 @@ var (
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
 
-	acquiresScript = newScript("acquires", runPrefixes+acquiresSource)
-	releasesScript = newScript("releases", releasesSource)
+	acquiresScript  = newScript("acquires", runPrefixes+acquiresSource)
+	releasesScript  = newScript("releases", releasesSource)
 	introduceScript = newScript("introduce", introduceSource)
 	whoScript       = newScript("who", whoSource)
-	surveyScript    = newScript("survey", surveySource)
+	surveyScript    = newScript("survey", shapeSource+surveySource)
 )
 
 // All returns every script of a client that locks, to be loaded when a connection is made.

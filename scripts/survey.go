@@ -10,15 +10,15 @@ const (
 // SurveyReply is the reply to Survey.
 type SurveyReply struct {
 	Cursor  string         // of the next call; "0" after the last key
-	Names   []string       // that were locked within a day, of the keys that this call has looked at
+	Names   []string       // of locks, of the keys that this call has looked at
 	Waiting map[string]int // how many connections subscribe to a name's channel; the most subscribed names only
 }
 
 // Survey finds names of locks: those that are waited for, and those among the next 1000 keys from
 // the cursor on, "0" for the first. It is for operators: [All] leaves it out.
 func Survey(cursor string) Call {
-	return Call{script: surveyScript, args: []any{surveyScript.sha, 0, channelPrefix + "*", tokenPrefix + "*", cursor,
-		surveyKeys, surveyChannels}}
+	return Call{script: surveyScript, args: []any{surveyScript.sha, 0, channelPrefix + "*", cursor, surveyKeys,
+		surveyChannels}}
 }
 
 // ParseSurvey reads the reply to Survey; errors wrap ErrReply.
@@ -28,16 +28,15 @@ func ParseSurvey(v any) (SurveyReply, error) {
 		return SurveyReply{}, malformed(surveyScript, v)
 	}
 	cursor, ok1 := text(fields[0])
-	counters, ok2 := fields[1].([]any)
+	names, ok2 := fields[1].([]any)
 	channels, ok3 := fields[2].([]any)
 	reply := SurveyReply{Cursor: cursor, Waiting: map[string]int{}}
 	if !(ok1 && ok2 && ok3) || len(channels)%2 != 0 {
 		return SurveyReply{}, malformed(surveyScript, v)
 	}
-	for _, counter := range counters {
-		key, ok := text(counter)
-		name, isCounter := strings.CutPrefix(key, tokenPrefix)
-		if !ok || !isCounter {
+	for _, key := range names {
+		name, ok := text(key)
+		if !ok {
 			return SurveyReply{}, malformed(surveyScript, v)
 		}
 		reply.Names = append(reply.Names, name)
