@@ -51,7 +51,8 @@ func printLocks(out io.Writer, locks []lockState) {
 func (l lockState) String() string {
 	switch l.state {
 	case lockHeld:
-		return fmt.Sprintf("%q is held by %q, level %d, token at most %d, %s", l.name, l.owner, l.level, l.token, lasts(l.ttl))
+		return fmt.Sprintf("%q is held by %q, level %d, token at most %d, %s",
+			l.name, l.owner, l.level, l.token, lasts(l.ttl))
 	case lockFree:
 		return fmt.Sprintf("%q is free, last token at most %d", l.name, l.token)
 	}
