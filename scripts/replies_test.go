@@ -27,6 +27,7 @@ var parsers = map[string]func(any) (any, error){
 	"look":    parsed(scripts.ParseLook),
 	"mark":    parsed(scripts.ParseMark),
 
+	"survey":    parsed(scripts.ParseSurvey),
 	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
 	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
 }
