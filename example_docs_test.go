@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
@@ -75,8 +76,9 @@ func oncePerMinute(ctx context.Context, locker *quorum.Locker, report work) erro
 
 // The second instance's tick comes later than the first one's, and after its job has ended.
 func Example_oncePerPeriod() {
-	locker, stop := start()
-	defer stop()
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
 	for _, instance := range []string{"the first", "the second"} {
 		err := oncePerMinute(context.Background(), locker, func(context.Context) error {
 			fmt.Println(instance, "runs the job")
