@@ -110,8 +110,8 @@ var (
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
 
-	acquiresScript = newScript("acquires", runPrefixes+acquiresSource)
-	releasesScript = newScript("releases", releasesSource)
+	acquiresScript  = newScript("acquires", runPrefixes+acquiresSource)
+	releasesScript  = newScript("releases", releasesSource)
 	introduceScript = newScript("introduce", introduceSource)
 	whoScript       = newScript("who", whoSource)
 )
