@@ -89,9 +89,10 @@ func profileHandoffs(planOf func(size) handoff.Plan) func(*bench, context.Contex
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("The least that a handoff takes: a message of one master wakes a subscriber, and a script that does "+
-			"nothing then goes to all masters and back from a majority. That takes %s (p50 of %d).\n\n%s",
-			micros(float64(measure.Median(floor))), wakeUps, profile.OfMasters(r.Usage, max(1, len(r.Waits)), "handoff")), nil
+		least := micros(float64(measure.Median(floor)))
+		return fmt.Sprintf("The least that a handoff takes: a message of one master wakes a subscriber, and a script "+
+			"that does nothing then goes to all masters and back from a majority. That takes %s (p50 of %d).\n\n%s",
+			least, wakeUps, profile.OfMasters(r.Usage, max(1, len(r.Waits)), "handoff")), nil
 	}
 }
 

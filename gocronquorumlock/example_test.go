@@ -10,11 +10,9 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 	"github.com/quorumlock/quorumlock/gocronquorumlock"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/leader"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
 )
 
 // docs/gocron.md quotes schedule, and docs/leader.md quotes lead.
@@ -48,18 +46,13 @@ func schedule(
 
 // Two instances have the same job. One of them runs it.
 func Example() {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
+	masters, one := examples.Start()
 	defer masters.Stop()
+	defer one.Close()
+	two := examples.Open(masters)
+	defer two.Close()
 	ran, skipped := make(chan uint64), make(chan error)
-	for range 2 {
-		locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()))
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer locker.Close()
+	for _, locker := range []*quorum.Locker{one, two} {
 		work := func(ctx context.Context, token uint64) error { ran <- token; return nil }
 		now := gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
 		scheduler, err := schedule(locker, now, work, func(err error) { skipped <- err })
@@ -86,15 +79,8 @@ func lead(ctx context.Context, candidate *leader.Candidate) (gocron.Scheduler, e
 
 // One of two instances leads. Its scheduler runs every job; the other's skips them.
 func Example_elector() {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
+	masters, locker := examples.Start()
 	defer masters.Stop()
-	locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()))
-	if err != nil {
-		log.Fatal(err)
-	}
 	defer locker.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

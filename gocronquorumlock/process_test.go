@@ -3,7 +3,6 @@ package gocronquorumlock
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,6 +33,32 @@ type plan struct {
 	MaxLease     time.Duration
 	Ahead        time.Duration // of this process's clock
 	Bare         bool          // no min hold
+}
+
+// said is what a scheduler's process reports, one of the two in a line.
+type said struct {
+	Ask   *ask   `json:",omitempty"`
+	Stall *stall `json:",omitempty"`
+}
+
+// watch reports when this process has stood still, until ctx ends.
+func (p *plan) watch(ctx context.Context, report func(stall)) {
+	const usual = 2 * time.Millisecond
+	again := time.NewTimer(usual)
+	defer again.Stop()
+	for last := time.Since(p.Start); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		now := time.Since(p.Start)
+		if now-last > 2*usual {
+			report(stall{last, now})
+		}
+		last = now
+		again.Reset(usual)
+	}
 }
 
 // schedulerProcess plays the plan, and writes each ask as a line. It returns the exit code.
@@ -99,6 +124,9 @@ func (p *player) play(locker *quorum.Locker) error {
 			return err
 		}
 	}
+	watching, stop := context.WithCancel(context.Background())
+	defer stop()
+	go p.plan.watch(watching, func(s stall) { p.say(said{Stall: &s}) })
 	s.Start()
 	end := p.plan.Start.Add(time.Duration(p.plan.Ticks)*p.plan.Period - p.plan.Period/4)
 	over := make(chan struct{})
@@ -139,9 +167,18 @@ func (p *player) Lock(ctx context.Context, job string) (held gocron.Lock, err er
 		a.Error = err.Error()
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.tokens[job] = token
-	return held, errors.Join(err, p.lines.Encode(a))
+	p.mu.Unlock()
+	p.say(said{Ask: &a})
+	return held, err
+}
+
+func (p *player) say(what said) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.lines.Encode(what); err != nil {
+		fmt.Fprintln(os.Stderr, "scheduler:", err)
+	}
 }
 
 // run writes down that the job runs, with its token.

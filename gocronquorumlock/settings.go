@@ -57,8 +57,6 @@ func (s *settings) check() error {
 	case s.minHold <= s.skew:
 		return invalidf("min hold %v is not above the skew %v: a late scheduler would run the job again",
 			s.minHold, s.skew)
-	case s.wait <= 0:
-		return invalidf("wait %v is not positive", s.wait)
 	case s.minHold-s.skew <= s.wait:
 		return invalidf("min hold %v is not above the skew %v and the wait %v together: "+
 			"a late scheduler would run the job again", s.minHold, s.skew, s.wait)

@@ -17,8 +17,8 @@ import (
 type Hooks struct {
 	// StateChanged is called when the node is found to be in another state.
 	StateChanged func(StateEvent)
-	// ScriptEnded is called once for each run of a script that a call has requested, when its outcome
-	// is known.
+	// ScriptEnded is called once for each request to run a script, when its outcome is known. Requests
+	// may share one run.
 	ScriptEnded func(ScriptEvent)
 }
 
@@ -55,7 +55,7 @@ type StateEvent struct {
 	Err        error         // why the node is Down or Refused
 }
 
-// ScriptEvent is one run of a script on a node.
+// ScriptEvent is one request to run a script on a node.
 type ScriptEvent struct {
 	Node    string
 	Address string // host:port or the socket's path; empty while a node over a pool does not know it

@@ -58,7 +58,7 @@ func start(t *testing.T) *fixture {
 		WithGroup(func(name string) string { kind, _, _ := strings.Cut(name, ":"); return kind }))
 	must(t, err)
 	t.Cleanup(func() { must(t, tel.Close()) })
-	f.opts = []quorum.Option{quorum.WithLease(3*time.Second), quorum.WithHooks(tel.Hooks()),
+	f.opts = []quorum.Option{quorum.WithLease(3 * time.Second), quorum.WithHooks(tel.Hooks()),
 		quorum.WithNodeOptions(node.WithHooks(tel.NodeHooks()), node.WithoutQuarantine(), node.WithTimeout(5*time.Second))}
 	for _, m := range fleet.Masters {
 		f.urls = append(f.urls, m.URL())

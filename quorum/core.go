@@ -30,16 +30,19 @@ type core struct {
 	holders      *holders
 	introduction *introduction
 
-	uuid       string // the first part of every owner
-	lastOwner  atomic.Uint64
-	schedule   *schedule
-	background tracker
-	rtt        rtt
-	turns      turns
-	counters   counters
-	events     events.Queue // hooks that are to run
-	closeOnce  sync.Once
-	closed     chan struct{}
+	uuid      string // the first part of every owner
+	lastOwner atomic.Uint64
+	schedule  *schedule
+	// lastRenewal is until when the renewals that have been due take, one after the other. The
+	// schedule's mutex guards it.
+	lastRenewal clock.Instant
+	background  tracker
+	rtt         rtt
+	turns       turns
+	counters    counters
+	events      events.Queue // hooks that are to run
+	closeOnce   sync.Once
+	closed      chan struct{}
 
 	rngMu sync.Mutex
 	rng   *rand.Rand // seeds others; its source is that of WithRand

@@ -73,7 +73,8 @@ func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold 
 // the end returns at once: the lock's contexts end and the hook Released runs as usual, and this
 // process and others are refused until the Locker sends the release, at the end of d. Until then it
 // renews the lock. So the lock needs the process: when that dies or the Locker is closed, the keys
-// are left to their leases, which may end before d does. A min hold ends early, too, when too few
+// are left to their leases. These end within a lease, and so within a max lease, perhaps before d
+// does. A min hold ends early, too, when too few
 // nodes keep the lock for as long as would lose a held one, or when [Locker.ForceUnlock] takes it.
 // An Acquired hook that panics releases the lock at once.
 func WithMinHold(d time.Duration) Option {

@@ -26,8 +26,8 @@ var programs = map[string]program{
 	"look":    look,
 	"mark":    mark,
 
-	"acquires": acquires,
-	"releases": releases,
+	"acquires":  acquires,
+	"releases":  releases,
 	"introduce": introduce,
 	"who":       who,
 }

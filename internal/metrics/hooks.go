@@ -50,6 +50,7 @@ func (f *Feed) Hooks() quorum.Hooks {
 			g := f.Group(l.Names())
 			f.sink.Record(background, Losses, 0, g)
 			f.sink.Record(background, Releases, 0, g)
+			f.sink.Record(background, WriteBacks, 0)
 		},
 		Released: func(l *quorum.Lock) { count(Releases, 1, f.Group(l.Names())) },
 		Lost:     func(l *quorum.Lock, _ error) { count(Losses, 1, f.Group(l.Names())) },
@@ -135,4 +136,3 @@ func Observe(name string, s quorum.Stats, observe func(m *Metric, value float64,
 		}
 	}
 }
-

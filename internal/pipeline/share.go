@@ -6,11 +6,11 @@ import "github.com/quorumlock/quorumlock/scripts"
 // releases, of different owners share runs of a script.
 //
 // It divides the requests into segments. In each one the releases go first and the acquires follow.
-// So a release may overtake an acquire of another owner, as it may when the network delays that
-// acquire, and nothing else is reordered: an acquire overtakes no release, and a segment ends before
+// A segment ends before a second request of an owner, and before a call of another kind. So
 //
-//   - a release of an owner that has an acquire in it,
-//   - a call of another kind.
+//   - the requests of one owner keep their order;
+//   - an acquire may fall behind requests of other owners, as it may when the network delays it;
+//   - no acquire overtakes a release: a name that this process has released is free.
 type arranger struct {
 	segment  uint32
 	releases lane
@@ -33,18 +33,20 @@ func (a *arranger) arrange(queue []request) []request {
 	a.endSegment()
 	for i := range queue {
 		r := &queue[i]
-		switch {
-		case r.claim != nil && r.call.Frees():
-			if r.claim.segment == a.segment {
-				a.endSegment()
-			}
-			a.releases.add(r)
-		case r.claim != nil && r.call.IsAcquire():
-			r.claim.segment = a.segment
-			a.acquires.add(r)
-		default:
+		isRelease := r.call.Frees()
+		if r.claim == nil || !isRelease && !r.call.IsAcquire() {
 			a.endSegment()
 			a.out = append(a.out, *r)
+			continue
+		}
+		if r.claim.segment == a.segment {
+			a.endSegment()
+		}
+		r.claim.segment = a.segment
+		if isRelease {
+			a.releases.add(r)
+		} else {
+			a.acquires.add(r)
 		}
 	}
 	a.endSegment()

@@ -15,8 +15,8 @@ import (
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
 )
 
-// OfLoad runs a load, after a first one in which connections are made, and tells where the processor
-// time of the callers' process and of the masters goes, in Markdown.
+// OfLoad runs a load, after a first one in which connections are made, and tells where the
+// processor time of the callers' process and of the masters goes, in Markdown.
 func OfLoad(ctx context.Context, load measure.Load, p peers.Peer) (string, error) {
 	warm := load
 	warm.For /= 4

@@ -19,8 +19,8 @@ func OfMasters(used measure.Usage, n int, thing string) string {
 	for _, name := range measure.ScriptCalls {
 		inScripts += used.Commands[name].Time
 	}
-	fmt.Fprintf(&b, "The masters take %s of processor time for a %s, and %s of elapsed time for its scripts (more, where "+
-		"other processes interrupt them). What scripts do not take is sockets, parsing and the event loop.\n\n",
+	fmt.Fprintf(&b, "The masters take %s of processor time for a %s, and %s of elapsed time for its scripts (more, "+
+		"where other processes interrupt them). What scripts do not take is sockets, parsing and the event loop.\n\n",
 		micros(used.Masters, n), thing, micros(inScripts, n))
 	fmt.Fprintf(&b, "| masters | calls per %s | µs each | µs per %s |\n|---|---|---|---|\n", thing, thing)
 	names := slices.SortedFunc(maps.Keys(used.Commands), func(a, b string) int {

@@ -10,7 +10,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// entry is a package's share of a profile, with the shares of what it calls in the standard library.
+// entry is a package's share of a profile, with the shares of what it calls in the standard
+// library.
 type entry struct {
 	name  string
 	share float64

@@ -11,7 +11,8 @@ func TestPackageThatIsNotOfTheStandardLibrary(t *testing.T) {
 	stackOf := func(value int64, names ...string) *profile.Sample {
 		s := &profile.Sample{Value: []int64{1, value}}
 		for _, name := range names {
-			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+			line := profile.Line{Function: &profile.Function{Name: name}}
+			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{line}})
 		}
 		return s
 	}
