@@ -113,7 +113,10 @@ func printAdmissions(done []admission, line commandLine, list *scripts.List, out
 		}
 		admitted++
 		what := "was not in quarantine"
-		if a.before.Quarantine > 0 {
+		switch {
+		case a.before.Quarantine > 0 && len(a.before.Members) == 0:
+			what = "its quarantine had not begun"
+		case a.before.Quarantine > 0:
 			what = fmt.Sprintf("quarantine ended, %s before its time", left(a.before.Quarantine))
 		}
 		whom := "lets in clients with " + scripts.NewList(a.before.Members...).String()
