@@ -31,11 +31,12 @@ type admission struct {
 }
 
 func (p *program) admitCommand() *cli.Command {
-	return p.masterCommand("admit", "end the quarantine of masters, on your word that no lock can still be held that they, or "+
-		"masters whose place they take, granted", "URL...",
+	return p.masterCommand("admit", "end the quarantine of masters, on your word that no lock can still be held "+
+		"that they, or masters whose place they take, granted", "URL...",
 		func(flags *lineFlags, line *commandLine) {
 			flags.boolean("yes", "give that word", &line.yes)
-			flags.boolean("members", "the URLs are all masters of the clients' list, and let in these clients only", &line.members)
+			flags.boolean("members", "the URLs are all masters of the clients' list, and let in these clients only",
+				&line.members)
 		},
 		func(ctx context.Context, line commandLine) int { return admit(ctx, line, p.stdout, p.stderr) })
 }

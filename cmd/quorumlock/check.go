@@ -19,8 +19,8 @@ func (p *program) checkCommand() *cli.Command {
 	return p.masterCommand("check", "look at masters and list what makes them unfit for locks; writes nothing", "URL...",
 		func(flags *lineFlags, line *commandLine) {
 			flags.boolean("json", "print JSON", &line.json)
-			flags.duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then 0, whatever the others say",
-				time.Millisecond, &line.wait)
+			flags.duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then 0, "+
+				"whatever the others say", time.Millisecond, &line.wait)
 		},
 		func(ctx context.Context, line commandLine) int { return check(ctx, line, p.stdout, p.stderr) })
 }

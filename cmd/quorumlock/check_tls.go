@@ -32,7 +32,8 @@ func tlsHint(ctx context.Context, n *node.Node, url string, err error) string {
 	case "redis", "valkey":
 		// The certificate does not matter: nothing is sent.
 		var alert tls.AlertError // from a server that wants a client's certificate, say
-		if err := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx); err == nil || errors.As(err, &alert) {
+		err := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx)
+		if err == nil || errors.As(err, &alert) {
 			return "the port speaks TLS: the URL should begin with " + scheme + "s://"
 		}
 	case "rediss", "valkeys":

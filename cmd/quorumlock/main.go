@@ -27,7 +27,8 @@ const (
 	exitInterrupted = 130
 )
 
-const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey, valkeys or unix.
+const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey,
+valkeys or unix.
 run, status, top and unlock take the masters' URLs, separated by spaces or commas, from the variable QUORUMLOCK_URLS or
 from the file of --urls-file: on a command line, passwords show. All clients must know a master by one name: that in
 its URL, or host:port. Flags take one dash or two, and come before the arguments.
