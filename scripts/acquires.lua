@@ -10,7 +10,7 @@
 --   1     each lock was granted, and its token is its seed
 --   0     none was granted, and nothing was written: acquire tells why
 --   {..}  for each lock:
---           the token              granted
+--           the token, as text     granted
 --           0                      not granted: acquire tells why
 --           {'held', remaining ms, waiting, owner}
 --                                  as acquire replies
@@ -21,41 +21,46 @@
 -- gets what it would get by acquires one after the other. Of two locks that share a counter, as two
 -- of one name do, the run grants the first.
 
-local call, pcall, expected = redis.call, redis.pcall, ARGV[1]
-local n = (#KEYS - 1) / 3
+local call, pcall, keys, args = redis.call, redis.pcall, KEYS, ARGV
+local expected, lease = args[1], args[2]
+local n = (#keys - 1) / 3
 local tombs, counters, hashes = 1, 1 + n, 1 + 2 * n -- the key before the first
-local read = call('MGET', unpack(KEYS, 1, hashes))
+local read = call('MGET', unpack(keys, 1, hashes))
 if not read[1] or string.sub(read[1], 1, #expected) ~= expected then
   return 0
 end
-local someHeld = call('EXISTS', unpack(KEYS, hashes + 1)) > 0
+local someHeld = call('EXISTS', unpack(keys, hashes + 1)) > 0
 
 -- Every read precedes the first write.
 local replies, usual, set, counted = {}, true, {}, {}
 for i = 1, n do
-  local key, counter, text, reply = KEYS[hashes + i], KEYS[counters + i], ARGV[2 + i], 0
-  -- MGET returns nil for a key of another type too: GET fails there, and an error is no number.
-  local token, seed = tonumber(read[counters + i] or pcall('GET', counter) or 0), tonumber(text)
-  if read[tombs + i] or counted[counter] or not token or not (token < 9007199254740991) then
+  local key, counter, reply = keys[hashes + i], keys[counters + i], 0
+  local value, token = read[counters + i], args[2 + i]
+  -- Usually both have 16 digits, and the texts have the order of the numbers: Lua takes longer to
+  -- read a number than to compare texts.
+  if not value or #value ~= #token or value >= token then
+    -- MGET returns nil for a key of another type too: GET fails there, and an error is no number.
+    local number = tonumber(value or pcall('GET', counter) or 0)
+    if not number or not (number < 9007199254740991) then
+      token = nil
+    elseif number >= tonumber(token) then
+      token, usual = string.format('%.0f', number + 1), false
+    end
+  end
+  if not token or read[tombs + i] or counted[counter] then
     usual = false
   elseif someHeld and call('EXISTS', key) == 1 then
     usual = false
     local owner = pcall('HKEYS', key) -- an error has no first element
     local ttl = call('PTTL', key)
-    if #owner == 1 and ttl >= 0 and owner[1] ~= string.sub(KEYS[tombs + i], ownerAt) then
+    if #owner == 1 and ttl >= 0 and owner[1] ~= string.sub(keys[tombs + i], ownerAt) then
       local channel = channelPrefix .. (string.find(key, '{', 1, true) and key or '{' .. key .. '}')
       reply = {'held', ttl, pcall('PUBSUB', 'NUMSUB', channel)[2] or 0, string.sub(owner[1], 1, 1024)}
     end
   else
-    if token < seed then
-      token = seed
-    else
-      token, usual = token + 1, false
-      text = string.format('%.0f', token)
-    end
     counted[counter], reply = true, token
     set[#set + 1] = counter
-    set[#set + 1] = text
+    set[#set + 1] = token
   end
   replies[i] = reply
 end
@@ -64,11 +69,9 @@ end
 if #set > 0 then
   call('MSET', unpack(set))
 end
-local lease = ARGV[2]
 for i = 1, n do
-  local token = replies[i]
-  if type(token) == 'number' and token > 0 then
-    local key, owner = KEYS[hashes + i], string.sub(KEYS[tombs + i], ownerAt)
+  if type(replies[i]) == 'string' then
+    local key, owner = keys[hashes + i], string.sub(keys[tombs + i], ownerAt)
     local wrote = pcall('HSET', key, owner, '1')
     if wrote == 1 then
       wrote = pcall('PEXPIRE', key, lease)

@@ -10,11 +10,12 @@
 --
 -- It publishes without a look whether the key is gone: a lock has one field.
 
-local pcall, replies, usual = redis.pcall, {}, true
-for i = 1, #KEYS do
-  local reply = pcall('HDEL', KEYS[i], ARGV[2 * i - 1])
+local pcall, keys, args = redis.pcall, KEYS, ARGV
+local replies, usual = {}, true
+for i = 1, #keys do
+  local reply = pcall('HDEL', keys[i], args[2 * i - 1])
   if reply == 1 then
-    local heard = pcall('PUBLISH', ARGV[2 * i], '0')
+    local heard = pcall('PUBLISH', args[2 * i], '0')
     if heard ~= 0 then
       reply, usual = type(heard) == 'table' and heard or {1, heard}, false
     end

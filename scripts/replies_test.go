@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +28,19 @@ var parsers = map[string]func(any) (any, error){
 	"look":    parsed(scripts.ParseLook),
 	"mark":    parsed(scripts.ParseMark),
 
-	"survey":    parsed(scripts.ParseSurvey),
+	"survey":   parsed(scripts.ParseSurvey),
+	"acquires": parseRun(acquire(), acquire(), acquire(), acquire()),
+	"releases": parseRun(fourReleases...),
+
 	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
 	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
+}
+
+var fourReleases = slices.Repeat([]scripts.Call{scripts.Release(names("k"), scripts.OwnerOf(me), 0)}, 4)
+
+// parseRun returns the replies to the calls, or the first error.
+func parseRun(calls ...scripts.Call) func(any) (any, error) {
+	return together(vector{}, calls...).parse
 }
 
 // refusedRenewal is a renewal by a node whose marker does not let the client in.

@@ -39,11 +39,18 @@ func (c Call) CanShareWith(other Call) bool {
 		(c.script == releaseScript || c.args[acquireLease] == other.args[acquireLease])
 }
 
+// runScript is the script of a run that the call shares.
+func (c Call) runScript() *Script {
+	if c.IsRelease() {
+		return releasesScript
+	}
+	return acquiresScript
+}
+
 // RunCommand is [Call.Command] for calls that share a run. No release among them wants a tombstone.
 func RunCommand(dst []any, calls []Call, source bool, conn ConnArgs) (string, []any) {
-	script, start := acquiresScript, len(dst)
-	if calls[0].script == releaseScript {
-		script = releasesScript
+	script, start := calls[0].runScript(), len(dst)
+	if calls[0].IsRelease() {
 		dst = append(dst, script.sha, len(calls))
 		for i := range calls {
 			dst = append(dst, calls[i].args[releaseKey])
@@ -88,11 +95,7 @@ func (c Call) ParseRun(v any, calls int) (RunReply, error) {
 			return RunReply{each: v}, nil
 		}
 	}
-	script := acquiresScript
-	if c.IsRelease() {
-		script = releasesScript
-	}
-	return RunReply{}, malformed(script, v)
+	return RunReply{}, malformed(c.runScript(), v)
 }
 
 // Of reads the reply to the i-th call of the run. alone reports that nothing was done, and that the
@@ -113,11 +116,24 @@ func (r RunReply) Of(i int, c Call) (reply Reply, alone bool, err error) {
 	if refused, ok := v.(error); ok {
 		return reply, false, refused
 	}
-	if v == any(int64(0)) && c.IsAcquire() {
-		return reply, true, nil
+	switch v := v.(type) {
+	case int64: // of an acquire, anything but 0 is malformed: tokens are text
+		if c.IsAcquire() && v == 0 {
+			return reply, true, nil
+		}
+		if c.IsAcquire() {
+			return reply, false, malformed(acquiresScript, v)
+		}
+	case []byte:
+		token, ok := count(v)
+		if !ok || token == 0 || !c.IsAcquire() {
+			return reply, false, malformed(c.runScript(), v)
+		}
+		reply.Acquire = AcquireReply{Outcome: Granted, Token: token}
+		return reply, false, nil
 	}
 	reply, err = c.Parse(v)
-	if err == nil && reply.Acquire.Outcome != Granted && reply.Acquire.Outcome != Held && c.IsAcquire() {
+	if err == nil && c.IsAcquire() && reply.Acquire.Outcome != Held {
 		return Reply{}, false, malformed(acquiresScript, v)
 	}
 	return reply, false, err

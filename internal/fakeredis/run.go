@@ -34,7 +34,8 @@ func acquires(k *keyspace, keys, args []string) (any, error) {
 			token++
 			usual = false
 		}
-		replies[i], tokens[i] = integer(token), whole(token)
+		tokens[i] = whole(token)
+		replies[i] = tokens[i]
 	}
 	for i, key := range hashes {
 		if tokens[i] != "" {
