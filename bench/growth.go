@@ -39,7 +39,7 @@ func measureMoreCallers(b *bench, ctx context.Context, n int) (*outcome, error) 
 	})
 }
 
-// measureMoreNames uses every name once before: the masters then have a counter for each.
+// measureMoreNames uses every name once before: the masters then have their counters.
 func measureMoreNames(b *bench, ctx context.Context, n int) (*outcome, error) {
 	return b.grow(n, perStep, func(library *peers.Library, names int) (measure.Sample, error) {
 		load := measure.Load{Callers: growing, For: 5 * b.slice, Names: "names", NameCount: names, Masters: b.some(n)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,18 +18,37 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// may gives the user "app" the commands that the README names, and these keys beside the library's
-// own.
+// recipeRules returns the rules of the user "app" in the recipe, with that password instead of the
+// recipe's, and without its keys.
+func recipeRules(t *testing.T, password string) (rules []string) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/deploy/users.acl")
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if of, found := strings.CutPrefix(strings.TrimSpace(line), "user app "); found {
+			for rule := range strings.FieldsSeq(of) {
+				switch {
+				case strings.HasPrefix(rule, ">"):
+					rules = append(rules, "resetpass", ">"+password)
+				case !strings.HasPrefix(rule, "~"):
+					rules = append(rules, rule)
+				}
+			}
+			return rules
+		}
+	}
+	t.Fatal("no user app in the recipe")
+	return nil
+}
+
+// may gives the user "app" the rights of the recipe, with these keys beside the library's own.
 func may(t *testing.T, f *redistest.Fleet, patterns ...string) {
 	t.Helper()
-	rules := []any{"ACL", "SETUSER", "app", "on", ">right", "resetkeys", "resetchannels",
-		"&redisson_lock__channel*", "~quorumlock:*",
-		"-@all", "+@scripting", "+@hash", "+@string", "+@keyspace", "+@pubsub", "+info", "+time", "+ping",
-		"+client|info"}
+	rules := append(recipeRules(t, "right"), "~quorumlock:*")
 	for _, p := range patterns {
 		rules = append(rules, "~"+p)
 	}
-	onAll(t, f, rules...)
+	onAll(t, f, redistest.SetUser("app", rules...)...)
 }
 
 // asApp addresses the masters as the user "app".
@@ -114,6 +134,7 @@ func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
 
 // A master that refused to run the script holds nothing, so it is sent no release.
 func TestAForbiddenAttemptIsSentNoRelease(t *testing.T) {
+	redistest.Need(t, redistest.RejectedCalls)
 	t.Parallel()
 	f := fleet(t, 1)
 	may(t, f, "app:*")

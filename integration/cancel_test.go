@@ -95,7 +95,7 @@ func (s *scene) reached(script string) int {
 func (s *scene) ran() int {
 	n := 0
 	for _, m := range s.f.Masters {
-		if do(s.t, m, "EXISTS", "quorumlock:token:"+s.name) == int64(1) {
+		if do(s.t, m, "EXISTS", counterOf(s.name)) == int64(1) {
 			n++
 		}
 	}
@@ -266,7 +266,7 @@ func (s *scene) loseAfterOneGrant() {
 // spread makes the masters' token counters differ: no two grants agree, and a write-back is needed.
 func (s *scene) spread() {
 	for i, m := range s.f.Masters {
-		do(s.t, m, "SET", "quorumlock:token:"+s.name, 3_000_000_000_000_000+1000*i)
+		do(s.t, m, "SET", counterOf(s.name), 3_000_000_000_000_000+1000*i)
 	}
 }
 

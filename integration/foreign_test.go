@@ -80,7 +80,7 @@ func TestHashOfAnApplicationAtTheName(t *testing.T) {
 			_, err = l.Inspect(short(t), "bridge")
 			want(t, err, quorum.ErrUnavailable, noLock)
 			intact(t, f.Masters, "bridge", hash)
-			onlyKeys(t, f.Masters, "bridge", "quorumlock:token:bridge")
+			onlyKeys(t, f.Masters, "bridge", counterOf("bridge"))
 		})
 	}
 }

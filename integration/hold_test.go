@@ -11,7 +11,6 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestHold(t *testing.T) {
@@ -169,7 +168,7 @@ func TestHoldSeveralNames(t *testing.T) {
 	for _, name := range all.Names() {
 		eventually(t, soon, func() bool { return len(leftOver(t, f.Masters, name)) == 3 },
 			name+" stands on every master")
-		counter, err := redis.Uint64(f.Masters[0].Do("GET", scripts.Prefix+"token:"+name))
+		counter, err := redis.Uint64(f.Masters[0].Do("GET", counterOf(name)))
 		must(t, err)
 		if counter < all.Token() {
 			t.Errorf("%s: counter %d is below the token %d", name, counter, all.Token())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -49,16 +50,21 @@ func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
 	allowed = append(allowed, scripts.MarkerKey)
 	for _, m := range ms {
 		var other []string
-		if !within(soon, func() bool {
+		if !poll.Until(soon, func() bool {
 			all, err := redis.Strings(m.Do("KEYS", "*"))
 			must(t, err)
-			other = slices.DeleteFunc(all, func(key string) bool { return slices.Contains(allowed, key) })
+			other = slices.DeleteFunc(all, func(key string) bool {
+				return slices.Contains(allowed, key) || strings.HasPrefix(key, "quorumlock:locker:") // which expires
+			})
 			return len(other) == 0
 		}) {
 			t.Errorf("left behind on %s: %q", m.Addr(), other)
 		}
 	}
 }
+
+// counterOf is the key of a name's token counter.
+func counterOf(name string) string { return scripts.NewName(name).Counter() }
 
 // noGoroutines fails the test at its end if it leaves goroutines that do not run now. It is for
 // tests that are not parallel.
@@ -108,7 +114,7 @@ func TestNamesThatCannotBeLocked(t *testing.T) {
 		{"one byte too long", []string{strings.Repeat("x", 4097)}, []string{"4097"}},
 		{"ours", []string{"quorumlock:"}, []string{`"quorumlock:"`, "name 1"}},
 		{"the marker", []string{"a", scripts.MarkerKey}, []string{`"quorumlock:marker"`, "name 2"}},
-		{"a counter", []string{"quorumlock:token:a"}, []string{`"quorumlock:token:a"`}},
+		{"a counter", []string{"quorumlock:counter:7"}, []string{`"quorumlock:counter:7"`}},
 		{"65", many, []string{"65", "64"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -214,6 +220,7 @@ func nodes(t *testing.T, urls ...string) []*node.Node {
 }
 
 func TestSameMasterTwice(t *testing.T) {
+	redistest.Need(t, redistest.ClientInfo) // without it such a node needs a name
 	f := fleet(t, 2)
 	noGoroutines(t)
 	same, other := f.Masters[0], f.Masters[1]
@@ -311,6 +318,7 @@ func TestNodesNamedAlike(t *testing.T) {
 // Two masters in separate networks, or behind tunnels, may report the same address. A node over a
 // pool takes its name from its server.
 func TestServersThatBelieveInOneAddress(t *testing.T) {
+	redistest.Need(t, redistest.ClientInfo) // without it such a node needs a name
 	f := fleet(t, 2)
 	var pair, named []*node.Node
 	for i, m := range f.Masters {
@@ -524,7 +532,7 @@ func TestTwoMaxLeases(t *testing.T) {
 		t.Error(held.Err())
 	}
 	unlock(t, held)
-	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+	onlyKeys(t, f.Masters, counterOf("bridge"))
 }
 
 func TestURLsThatCannotBe(t *testing.T) {
@@ -617,9 +625,9 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	for _, m := range f.Masters {
-		do(t, m, "ACL", "SETUSER", "app", "on", ">right", "~*", "&*", "+@all")
-		do(t, m, "ACL", "SETUSER", "reader", "on", ">right", "~*", "&*", "+@read", "+info", "+script", "+client")
-		do(t, m, "ACL", "SETUSER", "fenced", "on", ">right", "~quorumlock:*", "&*", "+@all")
+		do(t, m, redistest.SetUser("app", "on", ">right", "~*", "&*", "+@all")...)
+		do(t, m, redistest.SetUser("reader", "on", ">right", "~*", "&*", "+@read", "+info", "+script", "+client")...)
+		do(t, m, redistest.SetUser("fenced", "on", ">right", "~quorumlock:*", "&*", "+@all")...)
 	}
 	as := func(user string, ms ...*redistest.Master) []string {
 		urls := make([]string, len(ms))
@@ -658,7 +666,7 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 		})
 	}
 	unlock(t, lock(t, open(t, addresses(as("app:right", f.Masters...)), redlock.Open), "bridge"))
-	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+	onlyKeys(t, f.Masters, counterOf("bridge"))
 }
 
 // A node over a pool has no name until it is connected to. The reasons of the nodes that cannot be
@@ -687,6 +695,7 @@ func TestCredentialsThatAreRefusedOverPools(t *testing.T) {
 // A dead master behind a pool has no name, so the list is not known: the masters that carry one are not
 // compared with it, and a Lock waits.
 func TestADeadMasterOverAPoolWithoutAName(t *testing.T) {
+	redistest.Need(t, redistest.ClientInfo) // without it such a node needs a name
 	t.Parallel()
 	f := fleet(t, 3)
 	unlock(t, lock(t, open(t, f, redlock.Open), "bridge"))
@@ -757,7 +766,7 @@ func TestReplicasAreNoNodes(t *testing.T) {
 	follow(1)
 	permanently(t, open(t, three, redlock.Open), f.Masters[1].Addr(), "replica")
 	permanently(t, before, f.Masters[1].Addr())
-	onlyKeys(t, f.Masters, "quorumlock:token:bridge")
+	onlyKeys(t, f.Masters, counterOf("bridge"))
 }
 
 func TestKeyOfAnotherTypeAtTheName(t *testing.T) {
@@ -799,5 +808,5 @@ func TestKeyOfAnotherTypeAtTheName(t *testing.T) {
 	_, err := l.Inspect(short(t), "bridge")
 	want(t, err, quorum.ErrUnavailable, "WRONGTYPE")
 	intact(3)
-	onlyKeys(t, f.Masters, "bridge", "quorumlock:token:bridge")
+	onlyKeys(t, f.Masters, "bridge", counterOf("bridge"))
 }

@@ -49,7 +49,7 @@ func TestReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
 // A server that is busy with another client's script runs nothing else. The release waits until the
 // server is free.
 func TestReleaseToBusyMasters(t *testing.T) {
-	f := fleet(t, 3, "--busy-reply-threshold", "1")
+	f := fleet(t, 3, "--lua-time-limit", "1")
 	locker := open(t, f, redlock.Open)
 	held := lock(t, locker, "busy")
 	for _, m := range f.Masters {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -182,7 +183,7 @@ func TestRepairWaitsForTheEndOfQuarantine(t *testing.T) {
 			way.forget(t, third)
 
 			began, looks := time.Now(), 0
-			if !within(maxLease+2*soon, func() bool {
+			if !poll.Until(maxLease+2*soon, func() bool {
 				there, left, known := vow(t, third, "bridge")
 				if known && left > 0 || !known {
 					looks++
@@ -229,7 +230,7 @@ func TestRepairFollowsTheOperatorsWord(t *testing.T) {
 	eventually(t, soon, func() bool { there, _, _ := vow(t, f.Masters[2], "bridge"); return there },
 		"repair after Admit")
 	t.Logf("repaired %v after Admit", time.Since(began))
-	counter := string(do(t, f.Masters[2], "GET", "quorumlock:token:bridge").([]byte))
+	counter := string(do(t, f.Masters[2], "GET", counterOf("bridge")).([]byte))
 	if counter != strconv.FormatUint(held.Token(), 10) {
 		t.Errorf("token counter %s, want the token carried, %d", counter, held.Token())
 	}
@@ -269,7 +270,7 @@ func TestLockOutlivesItsMasters(t *testing.T) {
 	}()
 	for i, m := range f.Masters {
 		restart(t, m)
-		if !within(maxLease+2*soon, func() bool { return keys(t, f.Masters, "bridge")[i][owner] != "" }) {
+		if !poll.Until(maxLease+2*soon, func() bool { return keys(t, f.Masters, "bridge")[i][owner] != "" }) {
 			t.Fatalf("master %d was not repaired; A: valid %v, %v; keys %v",
 				i+1, held.Valid(), held.Err(), keys(t, f.Masters, "bridge"))
 		}

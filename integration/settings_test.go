@@ -125,7 +125,7 @@ func TestSeveralNamesAllOrNoneOneToken(t *testing.T) {
 			for _, name := range all.Names() {
 				raised := 0
 				for i, m := range f.Masters {
-					counter, err := redis.Uint64(m.Do("GET", "quorumlock:token:"+name))
+					counter, err := redis.Uint64(m.Do("GET", counterOf(name)))
 					if err == nil && counter == all.Token() {
 						raised++
 					} else if counter > all.Token() {

@@ -38,6 +38,17 @@ func warns(t *testing.T, report node.Report, parts ...string) {
 	}
 }
 
+// version returns what a server says of its version, as a report has it.
+func version(t *testing.T, m *redistest.Master) string {
+	t.Helper()
+	info, err := redis.String(m.Do("INFO", "server"))
+	must(t, err)
+	if strings.Contains(info, "valkey_version:") {
+		return "valkey " + stat(t, m, "server", "valkey_version")
+	}
+	return stat(t, m, "server", "redis_version")
+}
+
 func TestCheck(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
@@ -47,7 +58,7 @@ func TestCheck(t *testing.T) {
 		if after, err := redis.Strings(m.Do("KEYS", "*")); err != nil || len(after) != len(before) {
 			t.Errorf("Check wrote %q (%v)", after, err)
 		}
-		if report.Name != n.Name() || report.Role != "master" || report.Version != stat(t, m, "server", "redis_version") ||
+		if report.Name != n.Name() || report.Role != "master" || report.Version != version(t, m) ||
 			report.RunID != stat(t, m, "server", "run_id") || report.Uptime > time.Minute || report.EvictionPolicy != "noeviction" ||
 			report.MaxMemory != 0 || report.Persistence != "none" || report.Quarantine != time.Hour || report.MaxLease != 0 || report.Refused != nil ||
 			report.Member != "" || len(report.Members) != 0 || report.Generation != 0 || len(report.Next) != 0 ||
@@ -128,7 +139,7 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 
 func TestCheckByAUserWithFewPermissions(t *testing.T) {
 	m := startReal(t)
-	mustDo(t, m, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-config")
+	mustDo(t, m, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all", "-config")...)
 	report := check(t, open(t, "redis://app:secret@"+m.Addr()))
 	if report.Role != "master" || report.Persistence != "none" {
 		t.Errorf("%+v", report)

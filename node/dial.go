@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -10,34 +12,68 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
+type (
+	// credentialsFunc is the function of [WithCredentials].
+	credentialsFunc func(ctx context.Context) (user, password string, err error)
+	// dialFunc is the function of [WithDialer].
+	dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+)
+
 // newPool returns the pool of a node that was opened by URL. It bounds every dial, read and write
 // by the timeout, and the size of replies.
 func newPool(e endpoint, o options) *redis.Pool {
-	dialer := func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, o.timeout)
-		defer cancel()
-		return dial(ctx, e, o.tls)
+	if o.dialer == nil {
+		o.dialer = (&net.Dialer{KeepAlive: time.Minute}).DialContext
 	}
-	dialOptions := []redis.DialOption{
-		redis.DialContextFunc(dialer),
-		redis.DialReadTimeout(o.timeout),
-		redis.DialWriteTimeout(o.timeout),
-		redis.DialUsername(e.username),
-		redis.DialPassword(e.password),
-		redis.DialDatabase(e.database),
+	if o.credentials == nil {
+		o.credentials = func(context.Context) (user, password string, err error) { return e.username, e.password, nil }
 	}
 	return &redis.Pool{
 		MaxIdle:     o.conns,
 		IdleTimeout: time.Minute,
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, e.network, e.address, dialOptions...)
+			ctx, cancel := context.WithTimeout(ctx, o.timeout)
+			defer cancel()
+			user, password, err := o.credentials.ask(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return redis.DialContext(ctx, e.network, e.address,
+				redis.DialContextFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return dial(ctx, e, o.dialer, o.tls)
+				}),
+				redis.DialReadTimeout(o.timeout),
+				redis.DialWriteTimeout(o.timeout),
+				redis.DialUsername(user),
+				redis.DialPassword(password),
+				redis.DialDatabase(e.database),
+			)
 		},
 	}
 }
 
+// ask returns the credentials of one connection.
+func (f credentialsFunc) ask(ctx context.Context) (user, password string, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("asking for the credentials: panic: %v", x)
+		}
+	}()
+	user, password, err = f(ctx)
+	switch {
+	case err != nil:
+		return "", "", fmt.Errorf("asking for the credentials: %w", err)
+	case ctx.Err() != nil:
+		return "", "", fmt.Errorf("asking for the credentials: %w", ctx.Err())
+	case password == "" && user != "":
+		return "", "", errors.New("asking for the credentials: a user name without a password")
+	}
+	return user, password, nil
+}
+
 // dial makes the TLS handshake itself because redigo's ignores the context.
-func dial(ctx context.Context, e endpoint, config *tls.Config) (net.Conn, error) {
-	raw, err := (&net.Dialer{KeepAlive: time.Minute}).DialContext(ctx, e.network, e.address)
+func dial(ctx context.Context, e endpoint, dialer dialFunc, config *tls.Config) (net.Conn, error) {
+	raw, err := dialer.dial(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +93,19 @@ func dial(ctx context.Context, e endpoint, config *tls.Config) (net.Conn, error)
 		return nil, err
 	}
 	return forRedigo(secure), nil
+}
+
+func (f dialFunc) dial(ctx context.Context, e endpoint) (raw net.Conn, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			raw, err = nil, fmt.Errorf("dialing: panic: %v", x)
+		}
+	}()
+	raw, err = f(ctx, e.network, e.address)
+	if err == nil && raw == nil {
+		err = errors.New("dialing: neither a connection nor an error")
+	}
+	return raw, err
 }
 
 // forRedigo makes a connection safe from large replies, and its deadlines cheap.

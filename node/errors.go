@@ -50,19 +50,33 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Permanent reports whether a retry fails until the server or the settings are changed: wrong
-// credentials, a replica, a key of another type, another max lease, another list of masters.
+// credentials (but see [WithCredentials]), a replica, a key of another type, another max lease,
+// another list of masters.
 func (e *Error) Permanent() bool {
+	if errors.As(e.Err, new(credentialsRefused)) {
+		return false
+	}
 	for _, target := range []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrMaxLease, ErrMembership} {
 		if errors.Is(e.Err, target) {
 			return true
 		}
 	}
-	return redisconn.HasCode(e.Err, "WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
-		"ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK",
+	return refusesCredentials(e.Err) || redisconn.HasCode(e.Err, "WRONGTYPE", "NOPERM", "ERR DB index",
+		"ERR invalid DB index", "READONLY", "QUORUMLOCK",
 		// A permission that is missing inside a script, as worded by Redis 7.0, by 7.2 and later,
 		// and by 6.
 		"ERR The user executing the script", "ERR ACL failure in script", "The user executing the script")
 }
+
+func refusesCredentials(err error) bool {
+	return redisconn.HasCode(err, "WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
+}
+
+// credentialsRefused is the server's refusal of what [WithCredentials] told. The next connection
+// asks again.
+type credentialsRefused struct{ error }
+
+func (e credentialsRefused) Unwrap() error { return e.error }
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("node: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))

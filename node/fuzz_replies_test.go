@@ -245,7 +245,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	case "release":
 		call = scripts.Release(k, owner, 0)
 	case "raise":
-		call = scripts.Raise(k, owner, 5, 5)
+		call = scripts.Raise(k, owner, 5)
 	case "inspect":
 		call = scripts.Inspect(k[0])
 	case "force":

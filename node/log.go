@@ -1,13 +1,13 @@
 package node
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -22,24 +22,29 @@ const (
 // stateLog logs a node's changes of state. The user's logger runs in a goroutine, which lives while
 // there is something to log: a logger may block, or call back.
 type stateLog struct {
-	logger   *slog.Logger // nil for slog.Default, as it is then
-	name     func() string
-	lifetime context.Context // of the node
+	logger  *slog.Logger // nil for slog.Default, as it is then
+	name    func() string
+	group   *errgroup.Group  // of the node
+	changed func(StateEvent) // posts the hook's call; nil for none
 
 	mu           sync.Mutex
 	current      nodeState
 	logged       nodeState
+	told         State // that changed was last called with
 	downLoggedAt time.Time
-	refusedAt    time.Time     // of the last refused release that was to be logged
-	listsAt      time.Time     // of the last refused list that was to be logged
-	running      chan struct{} // closed when the goroutine ends; nil when there is none
+	refusedAt    time.Time // of the last refused release that was to be logged
+	listsAt      time.Time // of the last refused list that was to be logged
+	running      bool
+	closed       bool
 }
 
 // nodeState is what the log may say of a node.
 type nodeState struct {
 	down       int             // how many of its connections are down
 	why        string          // the latest reason
+	err        error           // why, as an error
 	permanent  bool            // that reason does not pass by itself
+	connected  bool            // at least once
 	quarantine time.Time       // its end
 	refused    *refusedRelease // not logged yet
 	lists      error           // the node refuses this client's list of masters; not logged yet
@@ -61,17 +66,59 @@ func (l *stateLog) change(down int, err error) {
 	defer l.mu.Unlock()
 	l.current.down += down
 	if err != nil {
-		l.current.why, l.current.permanent = err.Error(), (&Error{Err: err}).Permanent()
+		l.current.why, l.current.err, l.current.permanent = err.Error(), err, (&Error{Err: err}).Permanent()
 	}
+	l.tellLocked()
 	l.startLocked()
 }
 
-// Quarantined may be called repeatedly during one quarantine.
+// Quarantined is called for each new connection, and repeatedly during one quarantine.
 func (l *stateLog) Quarantined(left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current.quarantine = time.Now().Add(left)
+	l.current.connected, l.current.quarantine = true, time.Now().Add(left)
+	l.tellLocked()
 	l.startLocked()
+}
+
+// state returns the node's state.
+func (l *stateLog) state() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stateLocked(time.Now())
+}
+
+func (l *stateLog) stateLocked(now time.Time) State {
+	switch s := &l.current; {
+	case s.down > 0 && s.permanent:
+		return Refused
+	case s.down > 0:
+		return Down
+	case s.quarantine.After(now):
+		return Quarantined
+	case s.connected:
+		return Up
+	default:
+		return Unknown
+	}
+}
+
+// tellLocked tells the hook of another state.
+func (l *stateLog) tellLocked() {
+	now := time.Now()
+	state := l.stateLocked(now)
+	if l.changed == nil || state == l.told {
+		return
+	}
+	l.told = state
+	e := StateEvent{Node: l.name(), State: state}
+	switch state {
+	case Quarantined:
+		e.Quarantine = l.current.quarantine.Sub(now)
+	case Down, Refused:
+		e.Err = l.current.err
+	}
+	l.changed(e)
 }
 
 // ReleaseRefused is called once for each release that is set aside. It logs at most one for each
@@ -109,12 +156,15 @@ func (l *stateLog) currentLogger() *slog.Logger {
 }
 
 func (l *stateLog) startLocked() {
-	if l.running != nil || l.currentLogger().Handler() == slog.DiscardHandler || l.lifetime.Err() != nil {
+	if l.running || l.closed || l.currentLogger().Handler() == slog.DiscardHandler {
 		return
 	}
 	if line := l.nextLineLocked(); line != nil {
-		l.running = make(chan struct{})
-		go l.run(line)
+		l.running = true
+		l.group.Go(func() error {
+			l.run(line)
+			return nil
+		})
 	}
 }
 
@@ -122,11 +172,10 @@ func (l *stateLog) run(line func(*slog.Logger)) {
 	defer func() { // deferred, for a logger that ends the goroutine
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		close(l.running)
-		l.running = nil
+		l.running = false
 		l.startLocked()
 	}()
-	for line != nil && l.lifetime.Err() == nil {
+	for line != nil {
 		line(l.currentLogger().With("node", l.name()))
 		l.mu.Lock()
 		line = l.nextLineLocked()
@@ -136,6 +185,9 @@ func (l *stateLog) run(line func(*slog.Logger)) {
 
 // nextLineLocked returns the next line to log, and counts it as logged; nil when there is none.
 func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
+	if l.closed {
+		return nil
+	}
 	now, current, logged := time.Now(), l.current, &l.logged
 	isDown, wasDown := current.down > 0, logged.down > 0
 	switch {
@@ -171,14 +223,9 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 	return nil
 }
 
-// close returns a channel that is closed when the goroutine has ended.
-func (l *stateLog) close() <-chan struct{} {
+// close ends the log. The group gets no goroutine any more.
+func (l *stateLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running != nil {
-		return l.running
-	}
-	none := make(chan struct{})
-	close(none)
-	return none
+	l.closed = true
 }

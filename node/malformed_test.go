@@ -203,7 +203,7 @@ func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	huge := strings.Repeat("x", 2<<20)
 	mustDo(t, m, "HSET", "field", huge, "1")
 	mustDo(t, m, "HSET", "level", "o:1", huge)
-	mustDo(t, m, "SET", "quorumlock:token:counter", huge)
+	mustDo(t, m, "SET", scripts.NewName("counter").Counter(), huge)
 	id := func() string {
 		list, err := redis.String(m.Do("CLIENT", "LIST"))
 		must(t, err)

@@ -18,7 +18,7 @@
 // [Node.Pipe], [Node.Subscriptions] and [Node.Identify] are for package quorum.
 //
 // The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
-// info.go, log.go, server.go, report.go, node.go, ownconn.go, check.go.
+// info.go, log.go, server.go, report.go, node.go, hooks.go, ownconn.go, check.go.
 package node
 
 import (
@@ -26,12 +26,15 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 // Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent
@@ -42,6 +45,9 @@ type Node struct {
 	pipes         []*pipeline.Pipe
 	subscriptions *pubsub.Subscriptions
 	log           *stateLog
+	group         errgroup.Group // of all goroutines that run until Close
+	events        events.Queue   // the hooks that are to run
+	lastError     atomic.Pointer[Error]
 
 	closeOnce sync.Once
 	lifetime  context.Context // ends with Close
@@ -70,6 +76,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if !validName(o.name) {
 		return nil, errName()
 	}
+	if o.credentials != nil && e.password != "" {
+		return nil, invalidf("the URL has a password, and WithCredentials is given: leave one out")
+	}
 	n := newNode(newPool(e, o), o)
 	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
 	return n, nil
@@ -85,6 +94,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
 //
+// Servers older than Redis 6.2, and those that forbid CLIENT INFO to the user, do not tell their
+// address: such a node needs [WithName], without which lockers refuse it.
+//
 // All connections of the pool must use one database, and the pool must not change it. The node
 // takes the database to be 0 where the server does not name it: a server older than Redis 6.2, or a
 // user that may not use CLIENT INFO.
@@ -96,30 +108,41 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	if pool == nil {
 		return nil, invalidf("the pool is nil")
 	}
+	if len(o.ofURLs) > 0 {
+		return nil, invalidf("%s is for Open: the pool makes the connections of New", o.ofURLs[0])
+	}
 	return newNode(pool, o), nil
 }
 
 func newNode(pool *redis.Pool, o options) *Node {
 	n := &Node{server: server{opts: o, pool: pool}}
 	n.lifetime, n.end = context.WithCancel(context.Background())
-	n.log = &stateLog{logger: o.logger, name: n.Name, lifetime: n.lifetime}
+	n.log = &stateLog{logger: o.logger, name: n.Name, group: &n.group}
+	if hook := o.hooks.StateChanged; hook != nil {
+		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
+	}
 	for range o.conns {
 		n.pipes = append(n.pipes, n.newPipe())
 	}
-	n.subscriptions = pubsub.New(pool, o.timeout, n.newSource())
+	n.subscriptions = pubsub.New(pool, o.timeout, n.newSource(), &n.group)
 	return n
 }
 
 func (n *Node) newPipe() *pipeline.Pipe {
-	return pipeline.New(pipeline.Config{
+	c := pipeline.Config{
 		Timeout:  n.Timeout(),
 		MaxLease: n.MaxLease(),
 		Connect:  n.server.connect,
-		Error:    func(op string, err error) error { return &Error{n.Name(), op, err} },
+		Error:    n.noteError,
 		Log:      n.log,
 		Lifetime: n.lifetime,
+		Group:    &n.group,
 		Source:   n.newSource(),
-	})
+	}
+	if n.server.opts.hooks.ScriptEnded != nil {
+		c.Timed = n.timeScript
+	}
+	return pipeline.New(c)
 }
 
 func (n *Node) newSource() rand.Source {
@@ -180,20 +203,19 @@ func (n *Node) Quarantine() time.Duration {
 func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.end()
-		overdue := time.NewTimer(2 * n.Timeout())
-		defer overdue.Stop()
-		var running []<-chan struct{}
 		for _, p := range n.pipes {
-			running = append(running, p.Close())
+			p.Close()
 		}
-		running = append(running, n.subscriptions.Close(), n.log.close())
-		for _, ended := range running {
-			select {
-			case <-ended:
-			case <-overdue.C:
-				overdue.Reset(0)
-			}
-		}
+		n.subscriptions.Close()
+		n.log.close()
+		ended, cancel := context.WithTimeout(context.Background(), 2*n.Timeout())
+		defer cancel()
+		go func() {
+			n.group.Wait()
+			<-n.events.Idle() // after the calls, whose ends are events
+			cancel()
+		}()
+		<-ended.Done()
 		if n.ownsPool {
 			n.server.pool.Close()
 		}

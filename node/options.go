@@ -1,9 +1,12 @@
 package node
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -28,9 +31,13 @@ type options struct {
 	conns        int
 	name         string
 	tls          *tls.Config
+	credentials  credentialsFunc // nil for those of the URL
+	dialer       dialFunc        // nil for a net.Dialer
+	ofURLs       []string        // the options given that only [Open] takes
 	random       rand.Source
 	logger       *slog.Logger // nil for the default one
 	loggerSet    bool
+	hooks        Hooks
 }
 
 // Option configures a [Node].
@@ -61,6 +68,40 @@ func WithName(s string) Option { return func(o *options) { o.name = s } }
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the
 // URL's host.
 func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
+
+// WithCredentials has ask tell the user name and the password of each new connection, so that a
+// password may rotate, or be a token that expires. It takes the place of the URL's credentials,
+// which must be empty. Connections that exist live on with what they were opened with.
+//
+//   - An empty user name means the default user. An empty password without a user name means no
+//     authentication.
+//   - ctx ends with the time for connecting ([WithTimeout]), or before. An ask that takes
+//     longer fails the connection: it should answer from a cache.
+//   - ask is called by several goroutines at once, and for every probe of a node that is down.
+//   - An error, or a panic, fails the connection. The node's error wraps ask's and has its text,
+//     which must hold no secret.
+//   - Credentials that the server refuses are not [Error.Permanent]: the next connection asks again.
+//
+// It is for [Open]; [New] refuses it.
+func WithCredentials(ask func(ctx context.Context) (user, password string, err error)) Option {
+	return func(o *options) {
+		o.credentials, o.ofURLs = ask, append(o.ofURLs, "WithCredentials")
+	}
+}
+
+// WithDialer has dial make the node's connections, for proxies and tunnels. It gets "tcp" and the
+// URL's host:port, or "unix" and the socket's path. With a rediss or valkeys URL the node makes the
+// TLS handshake over the connection.
+//
+//   - ctx ends with the time for connecting ([WithTimeout]), or before.
+//   - dial is called by several goroutines at once.
+//   - The node closes the connection, and relies on its read and write deadlines.
+//   - An error, or a panic, fails the connection. The node's error wraps dial's.
+//
+// It is for [Open]; [New] refuses it.
+func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
+	return func(o *options) { o.dialer, o.ofURLs = dial, append(o.ofURLs, "WithDialer") }
+}
 
 // WithRand sets the source of the jitter between probes, so that a test can replay it (default:
 // seeded by the runtime). Only [Open] and [New] use the source, to seed others.
@@ -118,6 +159,10 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("the source of randomness is nil")
 	case o.loggerSet && o.logger == nil:
 		return o, invalidf("the logger is nil")
+	case slices.Contains(o.ofURLs, "WithCredentials") && o.credentials == nil:
+		return o, invalidf("the function of WithCredentials is nil")
+	case slices.Contains(o.ofURLs, "WithDialer") && o.dialer == nil:
+		return o, invalidf("the function of WithDialer is nil")
 	}
 	return o, nil
 }

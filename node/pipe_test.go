@@ -126,7 +126,7 @@ func TestFlushedScriptsFailNoCall(t *testing.T) {
 	calls := []scripts.Call{
 		acquire("k", "o:1"),
 		scripts.Renew(members, []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}),
-		scripts.Raise(names("k"), scripts.OwnerOf("o:1"), 1, 1),
+		scripts.Raise(names("k"), scripts.OwnerOf("o:1"), 1),
 		scripts.Inspect(scripts.NewName("k")),
 		release("k", "o:1"),
 		scripts.Force(scripts.NewName("k"), nil, lease),

@@ -68,7 +68,8 @@ func TestAMasterThatBecomesAReplica(t *testing.T) {
 
 func TestAServerThatEvictsIsRefused(t *testing.T) {
 	m := startReal(t)
-	mustDo(t, m, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	mustDo(t, m, "CONFIG", "SET", "maxmemory", "100mb")
+	mustDo(t, m, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	n := open(t, m.URL())
 	refuses(t, n, node.ErrEvicts)
 	mustFail(t, n, n.Admit(t.Context()), node.ErrEvicts)
@@ -97,9 +98,10 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 
 // withUser gives the server a user for database 3 and the given rules, and disables the default one
 // beside the test's.
-func withUser(t *testing.T, m *redistest.Master, rules ...any) {
+func withUser(t *testing.T, m *redistest.Master, rules ...string) {
 	t.Helper()
-	mustDo(t, m, append([]any{"ACL", "SETUSER", "app", "on", ">se/cr@et %", "~*", "&*", "+@all"}, rules...)...)
+	rules = append([]string{"on", ">se/cr@et %", "~*", "&*", "+@all"}, rules...)
+	mustDo(t, m, redistest.SetUser("app", rules...)...)
 }
 
 func TestAUserWithPasswordAndDatabase(t *testing.T) {

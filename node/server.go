@@ -43,6 +43,15 @@ func (s *server) name() string {
 	return Unnamed
 }
 
+// host returns the URL's address, or else the one that the server reports; empty while it is not
+// known.
+func (s *server) host() string {
+	if learned := s.learned.Load(); s.address == "" && learned != nil {
+		return *learned
+	}
+	return s.address
+}
+
 // connect takes a connection from the pool and checks the server at its other end.
 func (s *server) connect(ctx context.Context) (*pipeline.Conn, error) {
 	c, err := s.takeConn(ctx)
@@ -53,7 +62,7 @@ func (s *server) connect(ctx context.Context) (*pipeline.Conn, error) {
 	if err != nil {
 		redisconn.Kill(c)
 		c.Close()
-		return nil, err
+		return nil, s.askedAgain(err)
 	}
 	return conn, nil
 }
@@ -64,7 +73,15 @@ func (s *server) takeConn(ctx context.Context) (redis.Conn, error) {
 	if errors.Is(err, redisconn.ErrPool) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	return c, err
+	return c, s.askedAgain(err)
+}
+
+// askedAgain marks a refusal of credentials that the next connection asks for again.
+func (s *server) askedAgain(err error) error {
+	if s.opts.credentials != nil && refusesCredentials(err) {
+		return credentialsRefused{err}
+	}
+	return err
 }
 
 func (s *server) newConn(c redis.Conn, runID string, database int) *pipeline.Conn {

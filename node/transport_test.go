@@ -1,15 +1,9 @@
 package node_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,22 +33,34 @@ func TestAUnixSocket(t *testing.T) {
 	}
 }
 
-func TestTLS(t *testing.T) {
-	t.Parallel()
+// tlsServer is a redis-server with a port for TLS.
+type tlsServer struct {
+	*redistest.Master
+	port  string
+	roots *x509.CertPool
+}
+
+// startTLS starts a server with a certificate for that host, or skips the test. Clients need none.
+func startTLS(t *testing.T, host string) tlsServer {
+	t.Helper()
 	dir := t.TempDir()
-	roots := writeCertificate(t, dir, "localhost")
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	authority, err := redistest.NewAuthority()
 	must(t, err)
-	_, port, err := net.SplitHostPort(free.Addr().String())
-	must(t, err)
-	must(t, free.Close())
-	fleet, err := redistest.StartReal(1, "--tls-port", port, "--tls-cert-file", filepath.Join(dir, "cert.pem"),
-		"--tls-key-file", filepath.Join(dir, "key.pem"), "--tls-ca-cert-file", filepath.Join(dir, "cert.pem"), "--tls-auth-clients", "no")
-	if errors.Is(err, redistest.ErrNoServer) || err != nil && strings.Contains(err.Error(), "tls") {
+	must(t, authority.Issue(dir, host))
+	must(t, redistest.WriteRoots(dir, authority))
+	fleet, port, err := redistest.StartTLS(dir, "--tls-auth-clients", "no")
+	if errors.Is(err, redistest.ErrNoServer) || errors.Is(err, redistest.ErrNoTLS) {
 		t.Skipf("needs a redis-server with TLS: %v", err)
 	}
 	must(t, err)
 	t.Cleanup(func() { must(t, fleet.Stop()) })
+	return tlsServer{fleet.Masters[0], port, redistest.Roots(authority)}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	s := startTLS(t, "localhost")
+	port, roots := s.port, s.roots
 
 	trusting := func(roots *x509.CertPool, name string) node.Option {
 		return node.WithTLS(&tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
@@ -72,7 +78,7 @@ func TestTLS(t *testing.T) {
 		"not trusted":       open(t, "rediss://localhost:"+port),
 		"another name":      open(t, "rediss://localhost:"+port, trusting(roots, "example.org")),
 		"the address":       open(t, "rediss://127.0.0.1:"+port, trusting(roots, "")),
-		"TLS without TLS":   open(t, strings.Replace(fleet.Masters[0].URL(), "redis:", "rediss:", 1), trusting(roots, "localhost")),
+		"TLS without TLS":   open(t, strings.Replace(s.URL(), "redis:", "rediss:", 1), trusting(roots, "localhost")),
 		"no TLS where it's": open(t, "redis://localhost:"+port),
 	} {
 		if r := do(t, n, acquire("k", "o:1")); !errors.Is(r.Err, node.ErrDown) || r.Sent {
@@ -88,27 +94,4 @@ func TestTLS(t *testing.T) {
 	began := time.Now()
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)
 	took(t, "the handshake", began, timeout, timeout)
-}
-
-// writeCertificate writes cert.pem and key.pem for that name, and returns the pool that trusts
-// them.
-func writeCertificate(t *testing.T, dir, name string) *x509.CertPool {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
-	must(t, os.WriteFile(filepath.Join(dir, "cert.pem"), certPEM, 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(certPEM)
-	return roots
 }

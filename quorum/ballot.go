@@ -11,6 +11,7 @@ import (
 type attempt struct {
 	hold    *hold
 	call    scripts.Call // the request for a grant
+	room    [13]any      // for the arguments of call, with one name
 	answers []answer
 	few     [5]answer     // room for the usual number of nodes
 	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked
@@ -20,6 +21,8 @@ type attempt struct {
 	verdict verdict
 	probe   *answer // that of the node that was probed last
 	cause   error   // why the attempt failed although the quorum was reached
+
+	writeBacks int // how many nodes the token is written back to
 }
 
 // answer is one node's answer to an attempt, and the pipeline's receiver of it. The hold's mutex
@@ -36,7 +39,7 @@ type answer struct {
 }
 
 func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
-	h := newHold(c, set, scriptNames(names))
+	h := newHold(c, set, names)
 	h.first = Lock{hold: h, level: 1, outer: outer}
 	h.first.setNames(names)
 	a := &attempt{hold: h, decided: make(chan struct{})}
@@ -62,9 +65,11 @@ func (a *attempt) askAll() {
 }
 
 // acquire returns the call with which an attempt asks for a grant.
-func (h *hold) acquire() scripts.Call {
+func (a *attempt) acquire() scripts.Call {
+	h := a.hold
 	return scripts.Acquire(scripts.AcquireArgs{
 		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, List: h.list, Seed: tokenSeed(),
+		Room: a.room[:0],
 	})
 }
 
@@ -74,7 +79,7 @@ func (a *attempt) startLocked() bool {
 	h := a.hold
 	h.requestedAt = h.core.clock.Now()
 	h.renewedAt = h.requestedAt
-	a.call = h.acquire()
+	a.call = a.acquire()
 	down, refusing := make([]error, 0, 8), 0
 	for i := range h.votes {
 		err := h.pipe(i).Down()

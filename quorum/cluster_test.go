@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,10 +23,15 @@ import (
 type cluster struct {
 	t       *testing.T
 	masters []*fakeredis.Master
-	calls   atomic.Int64                  // of scripts, on all masters
+	calls   atomic.Int64                  // of scripts, on all masters; without the introductions
 	on      [3]atomic.Pointer[func()]     // when set, what a master does before it answers a script
 	stalled atomic.Pointer[chan struct{}] // when set, no script is answered until it is closed
 	jammed  atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives until it is closed
+
+	connsMu       sync.Mutex
+	conns         [3][]net.Conn // the masters' ends
+	introductions atomic.Int64  // writings of identities, on all masters
+	questions     atomic.Int64  // of who holds a lock, on all masters: two scripts for each
 
 	quarantines bool // of the nodes of processes made from now on
 
@@ -52,7 +58,14 @@ func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 		c := &cluster{t: t}
 		for i := range 3 {
 			m := fakeredis.New(time.Now, uint64(i+1))
-			m.Trace = func(string, string, []string, any, error) {
+			m.Trace = func(_, script string, _ []string, _ any, _ error) {
+				switch script {
+				case "introduce":
+					c.introductions.Add(1)
+					return
+				case "who", "inspect":
+					c.questions.Add(1)
+				}
 				c.calls.Add(1)
 				if before := c.on[i].Load(); before != nil {
 					(*before)()
@@ -75,6 +88,16 @@ func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 // before makes a master call do before it answers a script, from now on.
 func (c *cluster) before(master int, do func()) { c.on[master].Store(&do) }
 
+// hangUp ends all connections to a master.
+func (c *cluster) hangUp(master int) {
+	c.connsMu.Lock()
+	defer c.connsMu.Unlock()
+	for _, conn := range c.conns[master] {
+		conn.Close()
+	}
+	c.conns[master] = nil
+}
+
 // process makes a Locker with connections of its own.
 func (c *cluster) process(opts ...Option) *Locker {
 	c.t.Helper()
@@ -82,6 +105,9 @@ func (c *cluster) process(opts ...Option) *Locker {
 	for i, m := range c.masters {
 		pool := &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
 			ours, theirs := net.Pipe()
+			c.connsMu.Lock()
+			c.conns[i] = append(c.conns[i], theirs)
+			c.connsMu.Unlock()
 			go m.Serve(theirs)
 			return redis.NewConn(pipeConn{ours, c}, 5*time.Second, 5*time.Second), nil
 		}}

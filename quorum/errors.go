@@ -64,11 +64,21 @@ type Error struct {
 	// as of their answers; −1 for a key that never expires, 0 when no node has told.
 	Remaining time.Duration
 
+	// HolderIdentity is, with [ErrHeld], which process the holder is. It is zero where no node has told:
+	// for a client of another library, say, or a call that ended before a node was asked.
+	HolderIdentity Identity
+	// HolderToken is, with a HolderIdentity, the token counter of one node for the first of the names
+	// while the holder held it: in all likelihood the holder's token. A counter may lag behind the
+	// token until the next renewal, and run ahead for another name that shares it. It is 0 where it
+	// is not known.
+	HolderToken uint64
+
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
-	causes []error
-	ours   bool // Holder is a lock of this Locker, or of one that With made of it
-	kept   bool // Granted counts the nodes that keep a lock that was lost
+	causes  []error
+	namedBy int  // with Holder: a node that named it
+	ours    bool // Holder is a lock of this Locker, or of one that With made of it
+	kept    bool // Granted counts the nodes that keep a lock that was lost
 }
 
 func (e *Error) Error() string {
@@ -78,7 +88,11 @@ func (e *Error) Error() string {
 		b.WriteString(" " + quoted(e.Names))
 	}
 	for _, cause := range e.causes {
-		b.WriteString(": " + strings.TrimPrefix(cause.Error(), "quorumlock: "))
+		said := strings.TrimPrefix(cause.Error(), "quorumlock: ")
+		if holder := e.holder(); cause == ErrHeld && holder != "" {
+			said = "held by " + holder
+		}
+		b.WriteString(": " + said)
 	}
 	if e.nodesRefuse() {
 		b.WriteString(": " + ErrPermanent.Error())
@@ -97,7 +111,7 @@ func (e *Error) Error() string {
 				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
 			}
 		}
-		b.WriteString(e.heldBy())
+		b.WriteString(e.owner())
 		b.WriteByte(')')
 	}
 	if e.Nodes != nil {
@@ -110,22 +124,47 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// heldBy says who holds the lock, and for how long.
-func (e *Error) heldBy() string {
-	who := ""
+// holder describes the process that holds the lock; it is empty where that is not known.
+func (e *Error) holder() string {
+	said := ""
 	switch {
 	case e.ours:
-		who = " by this process"
+		said = "this process"
+	case e.HolderIdentity != (Identity{}):
+		said = e.HolderIdentity.String()
+	default:
+		return ""
+	}
+	if e.HolderToken > 0 {
+		said += fmt.Sprintf(", token counter %d", e.HolderToken)
+	}
+	switch left := e.Remaining; {
+	case left < 0:
+		said += ", without an end"
+	case left >= time.Second:
+		said += fmt.Sprintf(", %v left", left.Round(100*time.Millisecond))
+	case left > 0:
+		said += fmt.Sprintf(", %v left", left)
+	}
+	return said
+}
+
+// owner describes the holder of which no more is known than its id, and for how long it holds.
+func (e *Error) owner() string {
+	by := ""
+	switch {
+	case e.holder() != "":
+		return ""
 	case e.Holder != "":
-		who = fmt.Sprintf(" by %.64q", e.Holder)
+		by = fmt.Sprintf(" by %.64q", e.Holder)
 	}
 	switch {
 	case e.Remaining < 0:
-		return fmt.Sprintf("; held%s without an end", who)
+		return fmt.Sprintf("; held%s without an end", by)
 	case e.Remaining > 0:
-		return fmt.Sprintf("; held%s for %v more unless renewed", who, e.Remaining)
-	case who != "":
-		return "; held" + who
+		return fmt.Sprintf("; held%s for %v more unless renewed", by, e.Remaining)
+	case by != "":
+		return "; held" + by
 	}
 	return ""
 }

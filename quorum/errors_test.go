@@ -100,7 +100,7 @@ func TestRemaining(t *testing.T) {
 		var failed *Error
 		_, err := l.TryLock(t.Context(), "a")
 		if !errors.As(err, &failed) || failed.Remaining != 6*time.Second ||
-			!strings.Contains(err.Error(), " for 6s more unless renewed") {
+			!strings.Contains(err.Error(), ", 6s left (") {
 			t.Errorf("after 4 s of 10 s: %v", err)
 		}
 		// The waiting takes the refusal of the last attempt, within the second of the wait.
@@ -116,12 +116,14 @@ func TestRemaining(t *testing.T) {
 func TestHolder(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), c.process(WithFixedLease(10*time.Second))
-		for locker, says := range map[*Locker]string{l: "held by this process for ", other: "held by "} {
+		for locker, says := range map[*Locker]string{
+			l: "not acquired: held by this process, 30s left (", other: "not acquired: held by " + other.Identity().String(),
+		} {
 			held := c.lock(locker, "a")
 			var failed *Error
 			_, err := l.TryLock(t.Context(), "a")
-			if !errors.As(err, &failed) || failed.Holder != held.Owner() || !strings.Contains(err.Error(), says) ||
-				strings.Contains(err.Error(), held.Owner()) == (locker == l) {
+			if !errors.As(err, &failed) || failed.Holder != held.Owner() || failed.HolderIdentity != locker.Identity() ||
+				!strings.Contains(err.Error(), says) || strings.Count(err.Error(), "held by") != 1 {
 				t.Errorf("held by %s: %v", held.Owner(), err)
 			}
 			c.unlock(held)

@@ -34,7 +34,8 @@ func (a *attempt) failureLocked(ctx context.Context) *Error {
 	case a.isDecided():
 		reason := a.blockingReason()
 		if e.causes = append(e.causes, reason); reason == ErrHeld {
-			e.Remaining, e.Holder = a.remaining(), a.holder()
+			e.Remaining = a.remaining()
+			e.Holder, e.namedBy = a.holder()
 			e.ours = strings.HasPrefix(e.Holder, a.hold.core.uuid+":")
 		}
 	case isOverdue(ended):
@@ -85,17 +86,17 @@ func (a *attempt) remaining() time.Duration {
 	return -1
 }
 
-// holder returns the owner that the most nodes named in their refusals.
-func (a *attempt) holder() (holder string) {
+// holder returns the owner that the most nodes named in their refusals, and one of these nodes.
+func (a *attempt) holder() (holder string, namedBy int) {
 	count, most := map[string]int{}, 0
 	for i := range a.answers {
 		if n := &a.answers[i]; n.outcome == refused && n.holder != "" {
 			if count[n.holder]++; count[n.holder] > most {
-				holder, most = n.holder, count[n.holder]
+				holder, namedBy, most = n.holder, i, count[n.holder]
 			}
 		}
 	}
-	return holder
+	return holder, namedBy
 }
 
 // blockingReason returns the sentinel for what keeps the quorum from being reached: held,

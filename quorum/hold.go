@@ -39,9 +39,10 @@ type hold struct {
 	set   *settings
 	owner scripts.Owner
 	names []scripts.Name
-	list  *scripts.List // of masters; nil while it is not known
-	first Lock          // the handle of level 1
-	entry entry         // in the schedule, while it is held
+	one   [1]scripts.Name // room for the usual number of names
+	list  *scripts.List   // of masters; nil while it is not known
+	first Lock            // the handle of level 1
+	entry entry           // in the schedule, while it is held
 
 	// mu orders the owner's requests: a request that could bring a key back is sent with mu held,
 	// and never after a release.
@@ -142,25 +143,43 @@ func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
 	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule{}, closed: make(chan struct{})}
 	h := &hold{
-		core: c, set: &set, owner: scripts.NewOwner("test", 1), names: scriptNames(t.Names), level: 1, phase: held,
+		core: c, set: &set, owner: scripts.NewOwner("test", 1), level: 1, phase: held,
 		token: t.Token, deadline: c.clock.Now().Add(maxMaxHold), maxHoldEnd: clock.Never,
 	}
+	h.setNames(t.Names)
 	h.entry = entry{owner: h, index: -1}
 	h.first = Lock{hold: h, names: t.Names, level: 1, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
 	h.first.scope = lockContext{t.Parent, &h.first}
 	return &h.first
 }
 
-func newHold(c *core, set *settings, names []scripts.Name) *hold {
-	h := &hold{
-		core: c, set: set, owner: c.newOwner(), names: names, list: c.members.list.Load(), level: 1,
-		votes: make([]vote, len(c.nodes)), deadline: clock.Never, maxHoldEnd: clock.Never,
+func newHold(c *core, set *settings, names []string) *hold {
+	var h *hold
+	if n := len(c.nodes); n == 3 { // the usual number: one allocation for both
+		both := new(struct {
+			hold
+			votes [3]vote
+		})
+		h = &both.hold
+		h.votes = both.votes[:]
+	} else {
+		h = &hold{votes: make([]vote, n)}
 	}
+	h.core, h.set, h.owner, h.list, h.level = c, set, c.newOwner(), c.members.list.Load(), 1
+	h.deadline, h.maxHoldEnd = clock.Never, clock.Never
+	h.setNames(names)
 	h.entry = entry{owner: h, index: -1}
 	for i := range h.votes {
 		h.votes[i] = vote{hold: h, node: i, until: clock.Never}
 	}
 	return h
+}
+
+func (h *hold) setNames(names []string) {
+	h.names = h.one[:0]
+	for _, name := range names {
+		h.names = append(h.names, scripts.NewName(name))
+	}
 }
 
 // pipe returns the pipeline to a node that carries all the hold's calls, in order.

@@ -13,11 +13,13 @@ import (
 // State is the nodes' state of a name.
 type State struct {
 	Name  string
-	Owner string        // that as many nodes keep as the quorum size; empty for none
-	Level int           // of that owner, on one of these nodes
-	Token uint64        // the highest token counter on any node
-	TTL   time.Duration // for how long as many nodes keep that owner, by their clocks; −1 for ever
-	Nodes []NodeState   // in the Locker's order
+	Owner string // that as many nodes keep as the quorum size; empty for none
+	// Identity is which process the owner is; zero where no node knows, or for no owner.
+	Identity Identity
+	Level    int           // of that owner, on one of these nodes
+	Token    uint64        // the highest token counter on any node; other names share it: the last token is no higher
+	TTL      time.Duration // for how long as many nodes keep that owner, by their clocks; −1 for ever
+	Nodes    []NodeState   // in the Locker's order
 }
 
 // NodeState is one node's state of a name.
@@ -25,9 +27,10 @@ type NodeState struct {
 	Node       string
 	Err        error         // a *node.Error, or nil; with an error the fields below are zero
 	Owner      string        // empty when the name is free there
+	Identity   Identity      // of the owner; zero where no node knows it
 	Level      int           // as the key has it; the handle's own count decides
 	TTL        time.Duration // −1 when the key never expires
-	Token      uint64        // the token counter
+	Token      uint64        // the token counter, which other names share
 	Quarantine time.Duration // left
 }
 
@@ -45,16 +48,55 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 		r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 		if seen.Node, seen.Err = n.Name(), r.Err; r.Err == nil {
 			reply := r.Reply.Inspect
-			*seen = NodeState{n.Name(), nil, reply.Owner, reply.Level, reply.TTL, reply.Token, reply.Quarantine()}
+			*seen = NodeState{Node: n.Name(), Owner: reply.Owner, Level: reply.Level, TTL: reply.TTL, Token: reply.Token,
+				Quarantine: reply.Quarantine()}
 		}
 		return seen.Err
 	})
+	l.identify(ctx, &state)
 	state.conclude(c.need)
 	if failed != nil && len(c.nodes)-failed.Len() < c.need {
 		return state, &Error{Op: "inspect", Names: []string{name}, Nodes: failed,
 			causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
 	}
 	return state, nil
+}
+
+// identify sets which processes the owners are. It asks the nodes that have answered.
+func (l *Locker) identify(ctx context.Context, s *State) {
+	var owners []string
+	for _, n := range s.Nodes {
+		if n.Owner != "" {
+			owners = append(owners, n.Owner)
+		}
+	}
+	found := l.core.holders.identities(owners, func(lockers []string) map[string]Identity {
+		var mu sync.Mutex
+		all := map[string]Identity{}
+		l.core.each("inspect", func(i int, n *node.Node) error {
+			if s.Nodes[i].Err != nil {
+				return nil
+			}
+			r := n.Pipe(s.Name).Do(ctx, scripts.Who(lockers))
+			if r.Err != nil { // a user that may not read identities, perhaps
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for k, is := range r.Reply.Who {
+				if is != (scripts.Identity{}) {
+					all[lockers[k]] = Identity(is)
+				}
+			}
+			return nil
+		})
+		return all
+	})
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Owner != "" {
+			n.Identity = found[scripts.LockerOf(n.Owner)]
+		}
+	}
 }
 
 // conclude sets the fields that follow from all nodes' states.
@@ -70,7 +112,7 @@ func (s *State) conclude(need int) {
 		if len(nodes) < need {
 			continue
 		}
-		s.Owner = owner
+		s.Owner, s.Identity = owner, nodes[0].Identity
 		s.Level = nodes[0].Level
 		s.TTL = nthLongest(nodes, need)
 	}

@@ -72,7 +72,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
 				l, rival := c.process(), scripts.OwnerOf("rival:1")
-				name := scriptNames([]string{"a"})
+				name := []scripts.Name{scripts.NewName("a")}
 				third := func(call scripts.Call) {
 					if r := l.core.nodes[2].Pipe("a").Do(t.Context(), call); r.Err != nil {
 						t.Fatal(r.Err)

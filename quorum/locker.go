@@ -14,10 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// unfoundedLooks bounds how often a Locker over a number of nodes that the rule refuses looks for a
-// master that lets it in, while some do not answer.
-const unfoundedLooks = 3
-
 // maxNodes is the number of bits in tally.believed, which has one for each node.
 const maxNodes = 64
 
@@ -120,12 +116,11 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random),
 	}
 	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
+	identity := thisProcess(set.label)
+	c.holders = newHolders(nodes, c.uuid, identity, c.clock)
+	c.introduction = newIntroduction(nodes, c.uuid, identity, c.maxLease)
 	c.members = newMembers(c, unfounded == nil)
-	seen := c.members.start()
-	for tries := 1; unfounded != nil && !seen.letsIn() && !seen.isComplete() && tries < unfoundedLooks; tries++ {
-		seen = c.members.start()
-	}
-	if unfounded != nil && !seen.letsIn() {
+	if seen := c.members.start(); unfounded != nil && !seen.letsIn() {
 		return nil, seen.unfounded(unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
@@ -170,7 +165,7 @@ func distinct(nodes []*node.Node) error {
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
 // closing one closes both. An option that is not valid makes every call of the new Locker fail with
-// [ErrInvalid], as do [WithClock], [WithRand] and [WithNodeOptions]. A lock of one can be entered
+// [ErrInvalid], as do [WithClock], [WithRand], [WithLabel] and [WithNodeOptions]. A lock of one can be entered
 // again through the other only where both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
@@ -179,10 +174,10 @@ func (l *Locker) With(opts ...Option) *Locker {
 	if err := set.apply(opts); err != nil {
 		bad = err
 	} else if set.newOnly {
-		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness and the nodes' "+
+		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness, the label and the nodes' "+
 			"options are chosen when a Locker is made", ErrInvalid)
 	}
-	set.clock, set.random, set.nodeOpts = l.set.clock, l.set.random, l.set.nodeOpts
+	set.clock, set.random, set.nodeOpts, set.label = l.set.clock, l.set.random, l.set.nodeOpts, l.set.label
 	if err := set.check(l.core.maxLease); err != nil {
 		bad = err
 	}
@@ -192,6 +187,9 @@ func (l *Locker) With(opts ...Option) *Locker {
 // ID returns the Locker's UUID, with which its owners' ids begin (see [Lock.Owner]). The Lockers that
 // [Locker.With] makes of it have the same.
 func (l *Locker) ID() string { return l.core.uuid }
+
+// Identity returns which process the Locker belongs to, as it tells the masters while it holds locks.
+func (l *Locker) Identity() Identity { return l.core.holders.identity }
 
 // Nodes returns the names of the nodes, in the Locker's order (see [node.Node.Name]).
 func (l *Locker) Nodes() []string {
@@ -232,11 +230,9 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return within.enter(until, l.set, names)
 	}
-	lock, err := l.waitlist.lock(until, l.set, names)
-	if err != nil {
-		return nil, err
-	}
-	return l.runAcquiredHook(lock), nil
+	o := l.core.observe(ctx, l.set, names)
+	lock, err := l.waitlist.lock(until, l.set, names, o)
+	return l.report(o, lock, err)
 }
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
@@ -249,26 +245,39 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return within.enter(ctx, l.set, names)
 	}
+	o := l.core.observe(ctx, l.set, names)
+	o.attempting()
 	lock, r := l.core.attempt(ctx, l.set, names, waiting.AskAll)
+	o.attempted(lock, r)
 	if lock == nil {
-		return nil, r.err
+		l.core.holders.describe(ctx, r.err)
+		return l.report(o, nil, r.err)
 	}
-	return l.runAcquiredHook(lock), nil
+	return l.report(o, lock, nil)
 }
 
-// runAcquiredHook calls the Acquired hook, and returns the lock.
-func (l *Locker) runAcquiredHook(lock *Lock) *Lock {
-	if hook := l.set.hooks.Acquired; hook != nil {
-		returned := false
-		defer func() {
-			if !returned {
-				lock.hold.releaseInterrupted() // the call does not return the lock, so no caller could unlock it
-			}
-		}()
-		hook(lock)
-		returned = true
+// report calls the hooks at the end of a call, and returns its results.
+func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
+	hook := l.set.hooks.Acquired
+	if o == nil && hook == nil {
+		return lock, err
 	}
-	return lock
+	returned := false
+	defer lock.releaseUnless(&returned)
+	o.ended(lock, err)
+	if hook != nil && lock != nil {
+		hook(lock)
+	}
+	returned = true
+	return lock, err
+}
+
+// releaseUnless releases the lock, where there is one, unless the hooks have returned: the call does
+// not return the lock then, so no caller could unlock it.
+func (l *Lock) releaseUnless(returned *bool) {
+	if l != nil && !*returned {
+		l.hold.releaseInterrupted()
+	}
 }
 
 // Do runs fn with the lock's context while it holds the names. The context ends when the lock can
@@ -333,6 +342,10 @@ func (c *core) endNodes() {
 	defer bound.Stop()
 	select {
 	case <-c.background.idle():
+		select {
+		case <-c.events.Idle():
+		case <-bound.C:
+		}
 	case <-bound.C:
 	}
 	if c.owned {

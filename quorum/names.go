@@ -61,11 +61,3 @@ func hash(text string) uint32 {
 	h.Write([]byte(text))
 	return h.Sum32()
 }
-
-func scriptNames(names []string) []scripts.Name {
-	all := make([]scripts.Name, len(names))
-	for i, name := range names {
-		all[i] = scripts.NewName(name)
-	}
-	return all
-}

@@ -124,7 +124,7 @@ func (l *Lock) backOut() {
 func (h *hold) lowerLocked(l *Lock, tallyFor func(*vote) *tally) {
 	h.level--
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	h.releaseLocked(h.level, tallyFor)
+	h.releaseLocked(h.level, nil, tallyFor)
 }
 
 // enterReply receives a node's reply to a re-entry.

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -10,19 +11,19 @@ import (
 
 // abandonLocked stops every request for a grant to the owner, and sends the release. See
 // releaseLocked.
-func (h *hold) abandonLocked(tallyFor func(*vote) *tally) {
+func (h *hold) abandonLocked(room []releaseReply, tallyFor func(*vote) *tally) {
 	for i := range h.votes {
 		h.votes[i].claim.Abandon()
 	}
-	h.releaseLocked(0, tallyFor)
+	h.releaseLocked(0, room, tallyFor)
 }
 
 // releaseLocked sends a release to every node that may hold something of the owner's, also to nodes
 // that have not answered. A node's reply goes to the tally that tallyFor returns for its vote, or
-// to none where it returns nil.
-func (h *hold) releaseLocked(level int, tallyFor func(*vote) *tally) {
+// to none where it returns nil. The receivers of the replies are in room, if it suffices.
+func (h *hold) releaseLocked(level int, room []releaseReply, tallyFor func(*vote) *tally) {
 	call := scripts.Release(h.names, h.owner, level)
-	all := make([]releaseReply, len(h.votes))
+	all := slices.Grow(room, len(h.votes))[:len(h.votes)]
 	for i := range h.votes {
 		v, r := &h.votes[i], &all[i]
 		*r = releaseReply{tally: tallyFor(v), hold: h, node: i}
@@ -72,6 +73,7 @@ func (h *hold) endContextsLocked(cause error) {
 func (h *hold) loseLocked(why string) {
 	h.lossReason = h.errorLocked("hold", ErrLost, detail(why))
 	h.phase = expired
+	h.core.counters.lost.Add(1)
 	h.endContextsLocked(h.lossReason)
 }
 
@@ -94,7 +96,7 @@ func (c *core) finishLost(lost ...*hold) {
 	for _, h := range lost {
 		c.schedule.remove(&h.entry)
 		h.mu.Lock()
-		h.abandonLocked(noTally)
+		h.abandonLocked(nil, noTally)
 		h.mu.Unlock()
 	}
 	c.notifyLost(lost)
@@ -138,7 +140,7 @@ func (h *hold) releaseInterrupted() {
 		return
 	}
 	h.first.unlocked.Store(true)
-	defer h.abandonLocked(noTally)
+	defer h.abandonLocked(nil, noTally)
 	if h.first.cancel != nil {
 		h.endContextsLocked(ErrReleased)
 	}

@@ -1,14 +1,16 @@
 package quorum
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/membership"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 // round looks at the nodes, and marks those that may be marked.
@@ -65,30 +67,36 @@ func (m *members) mayMark(s *sight) bool {
 // look looks at all nodes. Once this locker may mark blank nodes, it stops waiting for nodes that
 // no question is about.
 func (m *members) look(s *sight, asked []question) {
-	c := m.core
-	sent, answers := c.clock.Now(), make(chan numbered, len(c.nodes))
-	open := map[int]bool{}
+	c, sent := m.core, m.core.clock.Now()
 	s.looked = sent
 	s.list = m.resolve() // also where no node answers
-	for i, n := range c.nodes {
-		s.views[i], s.runIDs[i] = nil, ""
+	s.views, s.runIDs = make([]*membership.View, len(c.nodes)), make([]string, len(c.nodes))
+	for i := range s.errs {
 		s.errs[i] = c.nodeError(i, "look", node.ErrTimeout)
-		if err := n.Pipe("").Start(scripts.Look(), nil, replyOf{i, answers}); err != nil {
-			s.errs[i] = err
-		} else {
-			open[i] = true
-		}
 	}
-	needed := func(q question) bool { return q.node == everyNode || open[q.node] }
-	for len(open) > 0 && (slices.ContainsFunc(asked, needed) || s.list == nil || !m.mayMark(s)) {
-		a := <-answers
-		delete(open, a.node)
-		if s.errs[a.node] = a.result.Err; a.result.Err == nil {
-			s.views[a.node], s.runIDs[a.node] = membership.Read(*a.result.Reply.Look), a.result.RunID
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var mu sync.Mutex
+	answered := make([]bool, len(c.nodes))
+	isOpen := func(q question) bool { return q.node == everyNode || !answered[q.node] }
+	c.each("look", func(i int, n *node.Node) error {
+		r := n.Pipe("").Do(ctx, scripts.Look())
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return nil // it was not waited for
+		}
+		answered[i] = true
+		if s.errs[i] = r.Err; r.Err == nil {
+			s.views[i], s.runIDs[i] = membership.Read(*r.Reply.Look), r.RunID
 		}
 		s.list = m.resolve()
-		m.see(s, a.node, sent)
-	}
+		m.see(s, i, sent)
+		if !slices.ContainsFunc(asked, isOpen) && s.list != nil && m.mayMark(s) {
+			stop()
+		}
+		return nil
+	})
 	m.refuseTwins(s)
 }
 
@@ -114,23 +122,22 @@ func (m *members) refuseTwins(s *sight) {
 // mark writes marks, all at once. A node that does not answer has no view any more.
 func (m *members) mark(s *sight, marks []membership.Mark) {
 	c := m.core
-	sent, answers, open := c.clock.Now(), make(chan numbered, len(marks)), 0
+	sent := c.clock.Now()
+	var group errgroup.Group
 	for _, mark := range marks {
-		if err := c.nodes[mark.Node].Pipe("").Start(mark.Call, nil, replyOf{mark.Node, answers}); err != nil {
-			s.views[mark.Node], s.errs[mark.Node] = nil, err
-		} else {
-			open++
-		}
+		group.Go(func() error {
+			i := mark.Node
+			r := c.nodes[i].Pipe("").Do(context.Background(), mark.Call)
+			if r.Err != nil {
+				s.views[i], s.errs[i] = nil, r.Err
+				return nil
+			}
+			s.views[i] = s.views[i].Wrote(*r.Reply.Mark)
+			m.see(s, i, sent)
+			return nil
+		})
 	}
-	for ; open > 0; open-- {
-		a := <-answers
-		if a.result.Err != nil {
-			s.views[a.node], s.errs[a.node] = nil, a.result.Err
-			continue
-		}
-		s.views[a.node] = s.views[a.node].Wrote(*a.result.Reply.Mark)
-		m.see(s, a.node, sent)
-	}
+	group.Wait()
 }
 
 // see records a node that lets this locker in.
@@ -146,17 +153,3 @@ func (m *members) see(s *sight, i int, sent clock.Instant) {
 		m.known, m.knownAt = &marker, sent
 	}
 }
-
-// numbered is one node's reply to a look or a mark.
-type numbered struct {
-	node   int
-	result pipeline.Result
-}
-
-// replyOf receives one node's reply.
-type replyOf struct {
-	node int
-	to   chan<- numbered // with room for every reply
-}
-
-func (r replyOf) Done(result pipeline.Result) { r.to <- numbered{r.node, result} }

@@ -66,7 +66,7 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	c := h.core
 	var all []*hold
 	for range 2*maxDue + 7 {
-		one := newHold(c, h.set, h.names)
+		one := newHold(c, h.set, h.first.names)
 		one.first = Lock{hold: one, level: 1}
 		one.first.begin(t.Context())
 		one.phase, one.deadline = held, fake.Now().Add(time.Second)

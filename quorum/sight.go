@@ -70,9 +70,6 @@ func (s *sight) letsIn() bool {
 	})
 }
 
-// isComplete reports whether all nodes have answered.
-func (s *sight) isComplete() bool { return !slices.Contains(s.views, nil) }
-
 // unfounded returns why a number of nodes that the rule refuses makes no Locker: no master says
 // that its members change to these, or perhaps one would, but does not answer.
 func (s *sight) unfounded(rule error) error {

@@ -25,6 +25,8 @@ type tally struct {
 	found  bool   // on some node
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
+
+	few [3]releaseReply // room for the receivers of a release
 }
 
 // nodeReply is one node's reply, as a tally counts it.

@@ -34,13 +34,18 @@ func (a *attempt) settleToken(ctx context.Context) {
 	h.token = token
 	h.mu.Unlock()
 	if behind > 0 {
+		a.writeBacks = behind
+		h.core.counters.writeBacks.Add(uint64(behind))
 		a.cause = a.writeBack(ctx, token)
 	}
 }
 
-// errNotRaised: the owner is gone from the node, or the counter does not stand where the grant left
-// it.
-var errNotRaised = errors.New("the grant that was read was gone before the token was written back")
+var (
+	errNotRaised = errors.New("the grant that was read was gone before the token was written back")
+	// errMovedOn: a neighbour has raised the counter, or a late copy of the request was granted after
+	// another owner. A later attempt does not meet that again.
+	errMovedOn = errors.New("the connection died during the attempt, and the token counter has moved on since the grant")
+)
 
 // writeBack raises the counters that stand lower, and waits for the nodes; the end of ctx ends only
 // the waiting. Every one of them must confirm: the counted grants are exactly as many as the quorum
@@ -49,19 +54,33 @@ func (a *attempt) writeBack(ctx context.Context, token uint64) error {
 	h := a.hold
 	group, ctx := errgroup.WithContext(ctx)
 	h.mu.Lock()
+	call := scripts.Raise(h.names, h.owner, token)
 	for i := range a.answers {
 		if !a.answers[i].counted || a.answers[i].token == token {
 			continue
 		}
-		call := scripts.Raise(h.names, h.owner, a.answers[i].token, token)
 		group.Go(func() error {
 			r := h.pipe(i).Do(ctx, call)
-			if r.Err == nil && !r.Reply.Raise {
-				return h.core.nodeError(i, "raise", errNotRaised)
+			if r.Err != nil {
+				return r.Err
 			}
-			return r.Err
+			return h.core.nodeError(i, "raise", h.votes[i].raised(r.Reply.Raise, token))
 		})
 	}
 	h.mu.Unlock()
 	return group.Wait()
+}
+
+// raised returns why a write-back does not count, or nil. The owner must still hold by the grant
+// that was read. It does where its request went out once, since no other attempt uses that owner,
+// however high neighbours have raised the counter. A request that was resent may have been granted
+// again, after another owner and above it: then the counter is above the token.
+func (v *vote) raised(counter, token uint64) error {
+	switch {
+	case counter < token:
+		return errNotRaised
+	case counter > token && v.claim.MayArriveLate():
+		return errMovedOn
+	}
+	return nil
 }

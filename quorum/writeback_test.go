@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 
@@ -27,7 +28,7 @@ const high = 1 << 52
 // raiseCounters raises the counter of the name "a" on some masters, as an earlier holder does.
 func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	c.t.Helper()
-	name, before := scriptNames([]string{"a"}), scripts.OwnerOf("before:1")
+	name, before := []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("before:1")
 	for _, i := range masters {
 		for _, call := range []scripts.Call{
 			scripts.Acquire(scripts.AcquireArgs{
@@ -72,6 +73,68 @@ func TestAttemptFailsWhereTheTokenCannotBeWrittenBack(t *testing.T) {
 		if a.commit(t.Context()) {
 			t.Error("the lock is held, but its token stands on one master only")
 		}
+	})
+}
+
+// between acquires a lock whose token is that of the first master. The second master has granted,
+// and a neighbour counts up there before the token is written back. When again is true, the
+// connection died with the second master's reply, and the request was resent.
+func (c *cluster) between(l *Locker, again bool) *Lock {
+	c.t.Helper()
+	c.raiseCounters(l, 0)
+	first, third := make(chan struct{}), make(chan struct{})
+	defer close(third)
+	c.before(0, func() { <-first })
+	c.before(2, func() { <-third })
+	var ran int
+	c.before(1, func() {
+		if ran++; again && ran == 1 {
+			c.hangUp(1)
+		}
+	})
+	done := make(chan lockResult, 1)
+	go func() {
+		lock, err := l.TryLock(c.t.Context(), "a")
+		done <- lockResult{lock: lock, err: err}
+	}()
+	synctest.Wait()
+	if (ran > 1) != again {
+		c.t.Errorf("the second master has run %d scripts", ran)
+	}
+	c.masters[1].Set(scripts.NewName("a").Counter(), strconv.Itoa(high+9))
+	close(first)
+	got := c.next(done, shortly)
+	if got.err != nil {
+		c.t.Fatal(got.err)
+	}
+	return got.lock
+}
+
+// A grant of another name that shares the counter fails no attempt: the owner, whose request went
+// out once, holds by the grant that was read.
+func TestTokenIsWrittenBackBesideANeighbours(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		made := l.core.lastOwner.Load()
+		lock := c.between(l, false)
+		if lock.Token() != high+1 || l.core.lastOwner.Load() != made+1 {
+			t.Errorf("the token is %d after %d attempts, want %d after one", lock.Token(), l.core.lastOwner.Load()-made, high+1)
+		}
+		c.unlock(lock)
+	})
+}
+
+// A request that was resent may have been granted twice, with another owner in between, where the
+// counter has moved on. The call tries once more.
+func TestTokenIsNotWrittenBackToAnotherGrant(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		made := l.core.lastOwner.Load()
+		lock := c.between(l, true)
+		if lock.Token() != high+10 || l.core.lastOwner.Load() != made+2 {
+			t.Errorf("the token is %d after %d attempts, want %d after two", lock.Token(), l.core.lastOwner.Load()-made, high+10)
+		}
+		c.unlock(lock)
 	})
 }
 

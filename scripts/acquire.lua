@@ -1,7 +1,7 @@
 -- acquire: grants one lock, over one or more names, to one owner: all of the names or none.
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then its
---       hash
+--       hash; two names may share a counter, which then comes twice
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the
 --       counter, 6 channel of the first name,
 --       7 the first line of the marker of a node that lets this client in (lists.lua)
@@ -60,13 +60,17 @@ for i = 1, names do
       heldAt = heldAt or key
     end
   end
-  -- MGET returns nil for a key of another type too: GET fails there.
-  local c = read[2 + i] or call('GET', KEYS[2 + i])
+  local c = read[2 + i]
+  if not c then -- MGET returns nil for a key of another type too: GET fails there
+    c = redis.pcall('GET', KEYS[2 + i])
+    if type(c) == 'table' and not string.find(c.err, 'WRONGTYPE', 1, true) then
+      return c
+    end
+  end
   if c then
     c = tonumber(c)
     if not c or c ~= c then
-      local shown = string.gsub(KEYS[2 + i], '%c', '?')
-      return redis.error_reply('QUORUMLOCK the token counter "' .. shown .. '" is not a number')
+      return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[2 + i] .. '" is not a number')
     end
     if c > counter then counter = c end
   end
@@ -97,7 +101,8 @@ if held then
   return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0, holder}
 end
 
--- A fresh grant raises the counter. A resent request, a re-entry and a repair do not.
+-- A fresh grant raises the counter. A resent request, a re-entry and a repair do not. No script
+-- lowers a counter: other names share it.
 local token = counter
 if carried > 0 then
   if carried > token then token = carried end
@@ -127,6 +132,6 @@ for i = 1, names do
       call('PEXPIRE', key, ARGV[3])
     end
   end
-  call('SET', KEYS[2 + i], text, 'PX', counterTTL)
+  call('SET', KEYS[2 + i], text)
 end
 return token

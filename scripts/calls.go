@@ -75,13 +75,13 @@ type AcquireArgs struct {
 	List  *List  // the client's list of masters
 	Token uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
 	Seed  uint64 // the least token of a grant, where a lost counter restarts: the client's clock in µs
+	Room  []any  // what the arguments are appended to; may be nil
 }
 
 // Acquire requests a grant of all names or none. The connection adds the marker's first line that
 // the client expects ([ConnArgs]).
 func Acquire(a AcquireArgs) Call {
-	args := make([]any, 0, 11+2*len(a.Names))
-	args = append(args, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
+	args := append(a.Room, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
 	args = appendKeys(args, a.Names)
 	args = append(args, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed),
 		a.Names[0].channel, "")
@@ -151,15 +151,14 @@ func Release(names []Name, owner Owner, level int) Call {
 	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0}
 }
 
-// Raise writes a token back to the counters of the names, while the owner still has the grant that
-// returned granted.
-func Raise(names []Name, owner Owner, granted, token uint64) Call {
-	args := make([]any, 0, 5+2*len(names))
+// Raise writes a token back to the counters of the names, while the owner holds all of them.
+func Raise(names []Name, owner Owner, token uint64) Call {
+	args := make([]any, 0, 4+2*len(names))
 	args = append(args, raiseScript.sha, 2*len(names))
 	for _, n := range names {
 		args = append(args, n.key, n.counter)
 	}
-	args = append(args, owner.id, int64(token), int64(granted))
+	args = append(args, owner.id, int64(token))
 	return Call{script: raiseScript, args: args}
 }
 

@@ -36,7 +36,7 @@ func TestKindsOfCalls(t *testing.T) {
 		"acquire": acquire(),
 		"renew":   scripts.Renew(ours, threeLocks),
 		"release": scripts.Release(names("k"), scripts.OwnerOf(me), 0),
-		"raise":   scripts.Raise(names("k"), scripts.OwnerOf(me), 1, 1),
+		"raise":   scripts.Raise(names("k"), scripts.OwnerOf(me), 1),
 		"inspect": scripts.Inspect(scripts.NewName("k")),
 		"force":   scripts.Force(scripts.NewName("k"), nil, time.Second),
 		"look":    scripts.Look(),

@@ -1,11 +1,11 @@
 -- inspect: reads a node's state of one name. It writes nothing.
 --
--- KEYS  1 the node's marker, 2 the name's hash, 3 its token counter
+-- KEYS  1 the node's marker, 2 the name's hash, 3 its token counter, which other names share
 --
 -- Replies with {owner, level, remaining ms, token counter, marker, now in ms}. A missing string is
 -- empty; the remaining time is 0 for no key, -1 for a key without one. A key that is no lock is an
--- error. So is a text that is too long for a lock: the client bounds its replies, and would drop
--- the connection.
+-- error, and so is a counter that is no number. So is a text that is too long for a lock: the client
+-- bounds its replies, and would drop the connection.
 
 local owner, level, ttl = '', '', call('PTTL', KEYS[2])
 if ttl == -2 then
@@ -18,7 +18,14 @@ else
 end
 local marker = call('GET', KEYS[1]) or ''
 local time = call('TIME')
-local counter = call('GET', KEYS[3]) or ''
+local counter = redis.pcall('GET', KEYS[3])
+if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, true) then
+  return counter
+end
+if counter and not tonumber(counter) then
+  return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] .. '" is not a number')
+end
+counter = counter or ''
 if #owner + #level + #counter > 4096 or #marker > 65536 then
   return redis.error_reply('QUORUMLOCK what is at the name is too long: it is not a lock')
 end

@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"hash/fnv"
 	"strconv"
 	"strings"
 )
@@ -17,10 +18,27 @@ func NewName(name string) Name {
 	if strings.Contains(name, "{") {
 		opened, closed = "", ""
 	}
-	both := tokenPrefix + name + channelPrefix + opened + name + closed // one allocation instead of two
-	end := len(tokenPrefix) + len(name)
+	slot := strconv.Itoa(counterSlot(name))
+	both := counterPrefix + slot + channelPrefix + opened + name + closed // one allocation instead of two
+	end := len(counterPrefix) + len(slot)
 	return Name{text: name, key: name, counter: both[:end], channel: both[end:]}
 }
+
+// counterSlots is the number of token counters on a node, which all names share. All clients of a
+// node must agree on it, and on the hash.
+const counterSlots = 1 << 16
+
+// counterSlot returns the slot of a name's token counter: the hash FNV-1a of 32 bits, its upper half
+// XORed with its lower one.
+func counterSlot(name string) int {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	sum := h.Sum32()
+	return int((sum>>16 ^ sum) % counterSlots)
+}
+
+// Counter returns the key of the token counter, which other names share.
+func (n Name) Counter() string { return n.counter.(string) }
 
 // String returns the name itself.
 func (n Name) String() string { return n.text }
@@ -35,10 +53,7 @@ func Channel(name string) string {
 }
 
 // Owner identifies one attempt to lock: "<locker uuid>:<number>", with the key of its tombstone.
-type Owner struct {
-	text          string
-	id, tombstone any
-}
+type Owner struct{ id, tombstone any } // strings, boxed for sending
 
 // NewOwner returns an owner of a locker.
 func NewOwner(locker string, number uint64) Owner {
@@ -51,9 +66,8 @@ func NewOwner(locker string, number uint64) Owner {
 func OwnerOf(id string) Owner { return newOwner(tombPrefix + id) }
 
 func newOwner(tombstone string) Owner {
-	text := tombstone[len(tombPrefix):]
-	return Owner{text: text, id: text, tombstone: tombstone}
+	return Owner{id: tombstone[len(tombPrefix):], tombstone: tombstone}
 }
 
 // String returns the owner's id.
-func (o Owner) String() string { return o.text }
+func (o Owner) String() string { return o.id.(string) }

@@ -32,12 +32,13 @@ for i = 1, names do
     if ttl ~= -1 and ttl < lease then
       redis.call('PEXPIRE', key, ARGV[j + 2])
     end
-    -- MGET returns nil for a key of another type too: GET fails there.
-    local counter = read[1 + i] or redis.pcall('GET', counterKey)
-    if counter == false or (type(counter) == 'string' and (tonumber(counter) or token) < token) then
-      redis.pcall('SET', counterKey, ARGV[j + 1], 'PX', counterTTL)
-    else
-      redis.call('PEXPIRE', counterKey, counterTTL)
+    if (tonumber(read[1 + i] or 0) or token) < token then
+      -- It is read again: another lock of this call may share the counter and have raised it. MGET
+      -- returns nil for a key of another type too, and GET an error there.
+      local counter = redis.pcall('GET', counterKey) or '0'
+      if type(counter) == 'string' and tonumber(counter) < token then
+        redis.pcall('SET', counterKey, ARGV[j + 1])
+      end
     end
     out[#out + 1] = 'R'
   elseif found == 0 and redis.call('EXISTS', key) == 0 then

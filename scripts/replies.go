@@ -35,11 +35,13 @@ type Reply struct {
 	Acquire AcquireReply
 	Renew   []Renewed // one for each lock of the batch
 	Release ReleaseReply
-	Raise   bool // every counter carries the token
-	Force   bool // a lock was deleted
+	Raise   uint64 // the highest of the counters; 0 where the owner does not hold every name
+	Force   bool   // a lock was deleted
 	Inspect *InspectReply
 	Look    *LookReply
 	Mark    *MarkReply
+	Who     []Identity // in the order of the call's lockers
+	Survey  *SurveyReply
 	// NotLetIn is set when a renewal was refused because the node's marker does not let the client
 	// in.
 	NotLetIn *Refusal
@@ -67,12 +69,6 @@ func (r Reply) Refusal() *Refusal {
 	return r.Acquire.Refusal
 }
 
-// Refusal is the marker of a node that does not let a client in.
-type Refusal struct {
-	Marker  string  // its text; empty for none
-	Process Process // at the connection's other end
-}
-
 // Parse reads the reply to the call; errors wrap ErrReply.
 func (c Call) Parse(v any) (reply Reply, err error) {
 	switch c.script {
@@ -95,6 +91,15 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		var found LookReply
 		if found, err = ParseLook(v); err == nil {
 			reply.Look = &found
+		}
+	case introduceScript:
+		err = ParseIntroduce(v)
+	case whoScript:
+		reply.Who, err = ParseWho(v, c.args[1].(int))
+	case surveyScript:
+		var found SurveyReply
+		if found, err = ParseSurvey(v); err == nil {
+			reply.Survey = &found
 		}
 	case markScript:
 		var wrote MarkReply
@@ -149,24 +154,6 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
 	return reply, nil
-}
-
-// parseRefusal reads {'marker', marker, expected line}; nil for anything else.
-func parseRefusal(fields []any) *Refusal {
-	if len(fields) != 3 {
-		return nil
-	}
-	word, _ := text(fields[0])
-	marker, ok := text(fields[1])
-	expected, ok1 := text(fields[2])
-	if word != "marker" || !ok || !ok1 {
-		return nil
-	}
-	process, err := parseExpected(expected)
-	if err != nil {
-		return nil
-	}
-	return &Refusal{marker, process}
 }
 
 func parseHeld(fields []any, v any) (AcquireReply, error) {
@@ -266,130 +253,17 @@ func ParseRelease(v any, names int) (ReleaseReply, error) {
 	return ReleaseReply{Found: int(found), Heard: int(heard)}, nil
 }
 
-// ParseRaise reads the reply to Raise: whether every counter carries the token. Errors wrap
-// ErrReply.
-func ParseRaise(v any) (bool, error) { return boolean(raiseScript, v) }
+// ParseRaise reads the reply to Raise: the highest of the counters, none of which is below the token
+// any more, or 0 where the owner does not hold every name. Errors wrap ErrReply.
+func ParseRaise(v any) (uint64, error) {
+	if n, ok := v.(int64); ok && n >= 0 && n < 1<<53 {
+		return uint64(n), nil
+	}
+	return 0, malformed(raiseScript, v)
+}
 
 // ParseForce reads the reply to Force: whether a lock was deleted. Errors wrap ErrReply.
 func ParseForce(v any) (bool, error) { return boolean(forceScript, v) }
-
-// InspectReply is the reply to Inspect: a node's state of a name.
-type InspectReply struct {
-	Owner  string        // empty when the name is free
-	Level  int           // may lag behind: the holder's own count decides
-	TTL    time.Duration // −1 for a key without one
-	Token  uint64        // the counter; 0 when there is none
-	Marker string        // its text; empty for none
-	Now    time.Duration // the node's clock, since 1970
-}
-
-// Quarantine returns how long the node grants nothing new by its marker; 0 for none.
-func (r InspectReply) Quarantine() time.Duration {
-	m, err := ParseMarker(r.Marker)
-	if err != nil {
-		return 0
-	}
-	return m.Quarantine(r.Now)
-}
-
-// ParseInspect reads the reply to Inspect; errors wrap ErrReply.
-func ParseInspect(v any) (InspectReply, error) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 6 {
-		return InspectReply{}, malformed(inspectScript, v)
-	}
-	owner, ok1 := text(fields[0])
-	level, ok2 := count(fields[1])
-	ttl, ok3 := fields[2].(int64)
-	token, ok4 := count(fields[3])
-	marker, ok5 := text(fields[4])
-	now, ok6 := since1970(fields[5])
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
-		return InspectReply{}, malformed(inspectScript, v)
-	}
-	reply := InspectReply{Owner: owner, Level: int(level), Token: token, Marker: marker, Now: now}
-	if reply.TTL, ok1 = duration(ttl); ttl == -1 {
-		reply.TTL, ok1 = -1, true
-	}
-	if !ok1 {
-		return InspectReply{}, malformed(inspectScript, v)
-	}
-	return reply, nil
-}
-
-// LookReply is the reply to Look.
-type LookReply struct {
-	Marker  string        // its text; empty for none
-	Now     time.Duration // the node's clock, since 1970
-	Process Process       // at the connection's other end
-	Older   *OlderMarker  // nil when there is none, or a marker of today's form
-}
-
-// OlderMarker is the marker of clients without lists of masters.
-type OlderMarker struct {
-	Run      string
-	Admitted time.Duration // since 1970
-	MaxLease time.Duration
-}
-
-// ParseLook reads the reply to Look; errors wrap ErrReply.
-func ParseLook(v any) (LookReply, error) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 6 {
-		return LookReply{}, malformed(lookScript, v)
-	}
-	marker, ok1 := text(fields[0])
-	now, ok2 := since1970(fields[1])
-	process, ok3 := text(fields[2])
-	run, ok4 := text(fields[3])
-	admitted, ok5 := text(fields[4])
-	maxLease, ok6 := text(fields[5])
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
-		return LookReply{}, malformed(lookScript, v)
-	}
-	reply := LookReply{Marker: marker, Now: now}
-	var err error
-	if reply.Process, err = ParseProcess(process); err != nil {
-		return LookReply{}, malformed(lookScript, v)
-	}
-	older := OlderMarker{Run: run}
-	var err1 error
-	older.Admitted, err = instant(admitted)
-	older.MaxLease, err1 = instant(maxLease)
-	if run != "" && err == nil && err1 == nil {
-		reply.Older = &older
-	}
-	return reply, nil
-}
-
-// MarkReply is the reply to Mark.
-type MarkReply struct {
-	Written bool
-	Marker  string        // that is there now; empty for none
-	Now     time.Duration // the node's clock, since 1970
-}
-
-// ParseMark reads the reply to Mark; errors wrap ErrReply.
-func ParseMark(v any) (MarkReply, error) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 3 {
-		return MarkReply{}, malformed(markScript, v)
-	}
-	written, ok1 := fields[0].(int64)
-	marker, ok2 := text(fields[1])
-	now, ok3 := since1970(fields[2])
-	if !(ok1 && ok2 && ok3) || written < 0 || written > 1 {
-		return MarkReply{}, malformed(markScript, v)
-	}
-	return MarkReply{written == 1, marker, now}, nil
-}
-
-// since1970 reads an instant of the node's clock, in ms.
-func since1970(v any) (time.Duration, bool) {
-	ms, ok := v.(int64)
-	d, fits := duration(ms)
-	return d, ok && fits
-}
 
 func boolean(s *Script, v any) (bool, error) {
 	if n, ok := v.(int64); ok && (n == 0 || n == 1) {
@@ -427,6 +301,13 @@ func count(v any) (uint64, bool) {
 // duration reads milliseconds. It refuses what a time.Duration cannot hold.
 func duration(ms int64) (time.Duration, bool) {
 	return time.Duration(ms) * time.Millisecond, ms >= 0 && ms < int64(1<<63-1)/int64(time.Millisecond)
+}
+
+// since1970 reads an instant of the node's clock, in ms.
+func since1970(v any) (time.Duration, bool) {
+	ms, ok := v.(int64)
+	d, fits := duration(ms)
+	return d, ok && fits
 }
 
 func malformed(s *Script, v any) error {

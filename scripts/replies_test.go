@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,20 @@ var parsers = map[string]func(any) (any, error){
 	"inspect": parsed(scripts.ParseInspect),
 	"look":    parsed(scripts.ParseLook),
 	"mark":    parsed(scripts.ParseMark),
+
+	"survey":   parsed(scripts.ParseSurvey),
+	"acquires": parseRun(acquire(), acquire(), acquire(), acquire()),
+	"releases": parseRun(fourReleases...),
+
+	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
+	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
+}
+
+var fourReleases = slices.Repeat([]scripts.Call{scripts.Release(names("k"), scripts.OwnerOf(me), 0)}, 4)
+
+// parseRun returns the replies to the calls, or the first error.
+func parseRun(calls ...scripts.Call) func(any) (any, error) {
+	return together(vector{}, calls...).parse
 }
 
 // refusedRenewal is a renewal by a node whose marker does not let the client in.
@@ -91,7 +106,7 @@ func TestMalformedReplies(t *testing.T) {
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
 		"release": {int64(4), int64(math.MaxInt64), []any{int64(4), int64(1)}, []any{int64(0), int64(1)}, []any{int64(1), int64(0)},
 			[]any{int64(1), int64(-1)}, []any{int64(1), int64(math.MaxInt64)}, []any{int64(1), bulk("1")}, []any{int64(1)}},
-		"raise": {int64(2), []any{int64(1)}},
+		"raise": {int64(-1), int64(1 << 53), []any{int64(1)}},
 		"force": {int64(2), []any{int64(1)}},
 		"inspect": {int64(1), inspected(0, nil), inspected(0, int64(1)), inspected(1, bulk("one")), inspected(1, bulk("-1")),
 			inspected(1, bulk("9007199254740992")), inspected(1, int64(1)), inspected(2, int64(-2)), inspected(2, int64(tooLong)),
@@ -137,7 +152,8 @@ func TestReplies(t *testing.T) {
 		{"renew", bulk("RGTG"), []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}},
 		{"release", int64(3), scripts.ReleaseReply{Found: 3}},
 		{"release", []any{int64(3), int64(8)}, scripts.ReleaseReply{Found: 3, Heard: 8}},
-		{"raise", int64(1), true},
+		{"raise", int64(0), uint64(0)},
+		{"raise", int64(1800000000000002), uint64(1800000000000002)},
 		{"force", int64(0), false},
 		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0)}, scripts.InspectReply{}},
 		{"acquire", refused(1, bulk("")), notLetIn("")},

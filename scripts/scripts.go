@@ -11,9 +11,10 @@
 // library's own keys start with "quorumlock:".
 //
 //	NAME                        hash: owner -> level, with the lease as its time to live
-//	quorumlock:token:NAME       the token counter
+//	quorumlock:counter:SLOT     the token counter of all names that hash to the slot, 0 to 65535
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released
 //	quorumlock:marker           the marker: which process granted what is held, and whom it lets in
+//	quorumlock:locker:LOCKER    the process that a locker belongs to, for people to read
 //
 // Each script states its keys, arguments and replies in its first lines.
 package scripts
@@ -46,13 +47,10 @@ func MarkerRun(runID string, database int) string {
 }
 
 const (
-	tokenPrefix   = Prefix + "token:"
+	counterPrefix = Prefix + "counter:"
 	tombPrefix    = Prefix + "released:"
 	channelPrefix = "redisson_lock__channel:"
 )
-
-// CounterTTLMillis is for how long, in ms, a token counter outlives its last use.
-const CounterTTLMillis = 24 * 60 * 60 * 1000
 
 // Script is one Lua script.
 type Script struct {
@@ -88,27 +86,43 @@ var (
 	lookSource string
 	//go:embed mark.lua
 	markSource string
+	//go:embed acquires.lua
+	acquiresSource string
+	//go:embed releases.lua
+	releasesSource string
+	//go:embed introduce.lua
+	introduceSource string
+	//go:embed who.lua
+	whoSource string
+	//go:embed survey.lua
+	surveySource string
 )
 
-// counterTTL precedes the scripts that write token counters. An argument of acquire would take up to
-// 3 % of its time.
-var counterTTL = "local counterTTL = '" + strconv.Itoa(CounterTTLMillis) + "'\n"
+// runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel of
+// a name that is held.
+var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + channelPrefix + "'\n"
 
 var (
-	acquireScript = newScript("acquire", counterTTL+shapeSource+listsSource+acquireSource)
-	renewScript   = newScript("renew", counterTTL+listsSource+renewSource)
+	acquireScript = newScript("acquire", shapeSource+listsSource+acquireSource)
+	renewScript   = newScript("renew", listsSource+renewSource)
 	releaseScript = newScript("release", releaseSource)
-	raiseScript   = newScript("raise", counterTTL+raiseSource)
+	raiseScript   = newScript("raise", raiseSource)
 	inspectScript = newScript("inspect", shapeSource+inspectSource)
 	forceScript   = newScript("force", shapeSource+forceSource)
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
+
+	acquiresScript  = newScript("acquires", runPrefixes+acquiresSource)
+	releasesScript  = newScript("releases", releasesSource)
+	introduceScript = newScript("introduce", introduceSource)
+	whoScript       = newScript("who", whoSource)
+	surveyScript    = newScript("survey", shapeSource+surveySource)
 )
 
-// All returns every script, to be loaded when a connection is made.
+// All returns every script of a client that locks, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
-		markScript}
+		markScript, acquiresScript, releasesScript, introduceScript, whoScript}
 }
 
 func newScript(name, source string) *Script {

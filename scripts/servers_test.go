@@ -160,9 +160,9 @@ func TestHashesMatchTheSources(t *testing.T) {
 		loaded[sha] = true
 	}
 	for _, v := range vectors() {
-		name, args := v.call.Command(nil, false, connArgs(v.call))
+		name, args := v.command(false, connArgs(v.call))
 		if name != "EVALSHA" || !loaded[args[0].(string)] {
-			t.Fatalf("%s is sent as %s %v", v.call.Op(), name, args[0])
+			t.Fatalf("%s is sent as %s %v", v.script(), name, args[0])
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestOutOfMemory(t *testing.T) {
 		return s.Do(append([]any{name}, args...)...)
 	}
 	for _, command := range state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
-		holds("l", me, "1"), expire("l", lease), counted("l", "7"), expire("quorumlock:token:l", time.Second)) {
+		holds("l", me, "1"), expire("l", lease), counted("l", "7")) {
 		mustDo(t, s, resolve(t, s, command)...)
 	}
 	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
@@ -205,7 +205,7 @@ func TestOutOfMemory(t *testing.T) {
 	if err != nil || renewed[0] != scripts.Kept || renewed[1] != scripts.Kept || renewed[2] != scripts.Gone {
 		t.Errorf("renewed %c (%v), want R, R, G", renewed, err)
 	}
-	for _, holds := range []check{ttl("k", time.Minute), ttl("l", lease), ttl("quorumlock:token:l", 24*time.Hour)} {
+	for _, holds := range []check{ttl("k", time.Minute), ttl("l", lease), counter("k", "7"), counter("l", "7")} {
 		holds(t, s)
 	}
 
@@ -243,7 +243,7 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	s := startReal(t)
 	as := func(rule string, call scripts.Call) (any, error) {
 		t.Helper()
-		mustDo(t, s, "ACL", "SETUSER", "app", "reset", "on", ">word", "~*", "&*", "+@all", rule)
+		mustDo(t, s, redistest.SetUser("app", "reset", "on", ">word", "~*", "&*", "+@all", rule)...)
 		c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
 		if err != nil {
 			t.Fatal(err)

@@ -54,7 +54,12 @@ func holds(name, owner, level string) []any { return []any{"HSET", name, owner, 
 
 func expire(key string, d time.Duration) []any { return []any{"PEXPIRE", key, d.Milliseconds()} }
 
-func counted(name, value string) []any { return []any{"SET", "quorumlock:token:" + name, value} }
+func counted(name, value string) []any { return []any{"SET", counterOf(name), value} }
+
+func counterOf(name string) string { return scripts.NewName(name).Counter() }
+
+// near and its neighbour share a counter, which no other name of the vectors has.
+const near, neighbour = "stock:45", "stock:339"
 
 func state(commands ...[]any) [][]any { return commands }
 
@@ -198,8 +203,8 @@ func acquireVectors() []vector {
 		{name: "no token left for one of two", before: state(ready, counted("l", "9007199254740991")), call: acquire(two),
 			err: "QUORUMLOCK", untouched: true},
 		{name: "counter is text", before: state(ready, counted("k", "seven")), call: acquire(), err: "QUORUMLOCK", untouched: true},
-		{name: "counter is text, at a name byte for byte", before: state(ready, counted("a\x00\r\nb", "seven")),
-			call: acquire(named("a\x00\r\nb")), err: `QUORUMLOCK the token counter "quorumlock:token:a???b" is not`, untouched: true},
+		{name: "counter is text, and is named", before: state(ready, counted("a", "seven")), call: acquire(named("a")),
+			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`, untouched: true},
 		{name: "counter is empty", before: state(ready, counted("k", "")), call: acquire(), err: "QUORUMLOCK", untouched: true},
 		{name: "counter is nan", before: state(ready, counted("k", "nan")), call: acquire(), err: "QUORUMLOCK", untouched: true},
 		{name: "counter is beyond all bounds", before: state(ready, counted("k", "1e300")), call: acquire(), err: "QUORUMLOCK", untouched: true},
@@ -246,10 +251,23 @@ func acquireVectors() []vector {
 
 		{name: "a string at the name", before: state(ready, []any{"SET", "k", "text"}), call: acquire(), err: "WRONGTYPE", untouched: true},
 		{name: "a list at the second name", before: state(ready, []any{"RPUSH", "l", "x"}), call: acquire(two), err: "WRONGTYPE", untouched: true},
-		{name: "a list at the counter", before: state(ready, []any{"RPUSH", "quorumlock:token:k", "x"}), call: acquire(),
-			err: "WRONGTYPE", untouched: true},
-		{name: "a list at the second counter", before: state(ready, []any{"RPUSH", "quorumlock:token:l", "x"}), call: acquire(two),
-			err: "WRONGTYPE", untouched: true},
+		{name: "a list at the counter", before: state(ready, []any{"RPUSH", counterOf("a"), "x"}), call: acquire(named("a")),
+			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`, untouched: true},
+		{name: "a list at the second counter", before: state(ready, []any{"RPUSH", counterOf("l"), "x"}), call: acquire(two),
+			err: "QUORUMLOCK", untouched: true},
+
+		{name: "counts up from a neighbour's grant", before: state(ready, holds(neighbour, rival, "1"), counted(neighbour, "300")),
+			call: acquire(named(near)), want: granted(301), twice: true,
+			after: []check{hash(near, me, "1"), hash(neighbour, rival, "1"), counter(near, "301")}},
+		{name: "a retry after a neighbour's grant", call: acquire(named(near)), want: granted(300), twice: true,
+			before: state(ready, holds(near, me, "1"), expire(near, lease), counted(neighbour, "300")),
+			after:  []check{counter(near, "300")}},
+		{name: "a token carried, below a neighbour's", call: acquire(named(near), carrying(7)), want: granted(300),
+			before: state(ready, counted(neighbour, "300")), after: []check{hash(near, me, "1"), counter(near, "300")}},
+		{name: "two names of one counter", before: state(ready, counted(near, "300")), call: acquire(named(near, neighbour)),
+			want: granted(301), twice: true, after: []check{hash(near, me, "1"), hash(neighbour, me, "1"), counter(near, "301")}},
+		{name: "a counter that expires stays from now on", before: state(ready, counted("k", "300"), expire(counterOf("k"), lease)),
+			call: acquire(), want: granted(301), after: []check{counter("k", "301")}},
 		{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), call: acquire(), want: notLetIn(""), untouched: true},
 
 		{name: "a name with a zero byte", before: state(ready), call: acquire(named("a\x00b")), want: granted(seed),

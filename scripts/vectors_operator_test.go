@@ -52,7 +52,12 @@ func inspectVectors() []vector {
 			want: reply{Owner: me, Level: 999999999, TTL: -1}}, "k"),
 		inspect(vector{name: "an owner that is none", before: state(holds("k", strings.Repeat("x", 5000), "1")), err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "a level that is none", before: state(holds("k", me, strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
-		inspect(vector{name: "a counter that is none", before: state(counted("k", strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
+		inspect(vector{name: "a counter that is too long", before: state(counted("k", strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
+		inspect(vector{name: "a counter that is no number", before: state(counted("a", "x")),
+			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`}, "a"),
+		inspect(vector{name: "a list at the counter", before: state([]any{"RPUSH", counterOf("a"), "x"}),
+			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`}, "a"),
+		inspect(vector{name: "free, with a neighbour's past", before: state(counted(neighbour, "7")), want: reply{Token: 7}}, near),
 		inspect(vector{name: "a string at the name", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE"}, "k"),
 		inspect(vector{name: "a name byte for byte", before: state(holds("a\x00\nb", me, "1"), expire("a\x00\nb", lease)),
 			want: reply{Owner: me, Level: 1, TTL: lease}}, "a\x00\nb"),
@@ -86,7 +91,7 @@ func forceVectors() []vector {
 	rivalTomb := "quorumlock:released:" + rival
 	vectors := []vector{
 		force(vector{name: "deletes", before: state(holds("k", me, "3"), expire("k", lease), counted("k", "7")), want: true, published: freed,
-			after: []check{absent("k", tomb), text("quorumlock:token:k", "7")}}),
+			after: []check{absent("k", tomb), text(counterOf("k"), "7")}}),
 		force(vector{name: "deletes a lock without a time to live", before: state(holds("k", me, "1")), want: true, published: freed,
 			after: []check{absent("k")}}),
 		force(vector{name: "leaves an application's counter, with a time to live", before: state(holds("k", "visits", "5"), expire("k", lease)),

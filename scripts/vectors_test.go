@@ -30,10 +30,11 @@ type vector struct {
 	name      string
 	before    [][]any // commands that make the state; an argument of type serverTime is sent in milliseconds, and a function's result at the server's now
 	call      scripts.Call
-	last      time.Duration // of mark: when it is late, since 1970; 0 for far ahead
-	earlier   bool          // of renew: the marker is that of an earlier process
-	bare      bool          // of renew: the state has no marker but that of before
-	tombstone time.Duration // ConnArgs.Tombstone, 0 for NoTombstone
+	shared    []scripts.Call // calls that share a run with call, the first of them
+	last      time.Duration  // of mark: when it is late, since 1970; 0 for far ahead
+	earlier   bool           // of renew: the marker is that of an earlier process
+	bare      bool           // of renew: the state has no marker but that of before
+	tombstone time.Duration  // ConnArgs.Tombstone, 0 for NoTombstone
 	parse     func(any) (any, error)
 
 	want      any       // the typed reply; a duration may be lower by up to the slack
@@ -47,7 +48,8 @@ type vector struct {
 // vectors returns all vectors. The commands before a vector find an empty server.
 func vectors() []vector {
 	return slices.Concat(acquireVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
-		inspectVectors(), forceVectors(), lookVectors(), markVectors())
+		inspectVectors(), forceVectors(), lookVectors(), markVectors(), acquiresVectors(), releasesVectors(),
+		introduceVectors(), whoVectors())
 }
 
 // serverTime is an instant, as its distance from the server's now.
@@ -73,13 +75,29 @@ func connArgs(call scripts.Call) scripts.ConnArgs {
 func runVectors(t *testing.T, s server) {
 	seen := map[string]bool{}
 	for _, v := range vectors() {
-		if name := v.call.Op() + "/" + v.name; seen[name] {
+		if name := v.script() + "/" + v.name; seen[name] {
 			t.Fatalf("two vectors are called %s", name)
 		} else {
 			seen[name] = true
 		}
-		t.Run(v.call.Op()+"/"+v.name, func(t *testing.T) { v.run(t, s) })
+		t.Run(v.script()+"/"+v.name, func(t *testing.T) { v.run(t, s) })
 	}
+}
+
+// script is the name of the script that runs.
+func (v vector) script() string {
+	if v.shared != nil {
+		return v.call.Op() + "s"
+	}
+	return v.call.Op()
+}
+
+// command is the command that is sent.
+func (v vector) command(source bool, by scripts.ConnArgs) (string, []any) {
+	if v.shared != nil {
+		return scripts.RunCommand(nil, v.shared, source, by)
+	}
+	return v.call.Command(nil, source, by)
 }
 
 func (v vector) run(t *testing.T, s server) {
@@ -108,7 +126,7 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 	if v.tombstone != 0 {
 		by.Tombstone = v.tombstone.Milliseconds()
 	}
-	name, args := v.call.Command(nil, true, by)
+	name, args := v.command(true, by)
 	var reply any
 	var err error
 	got, listenErr := s.Listen(func() { reply, err = s.Do(append([]any{name}, args...)...) })
@@ -139,6 +157,9 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 
 // sameReply compares durations to within the slack, and everything else exactly.
 func sameReply(got, want any) bool {
+	if list, ok := want.([]any); ok {
+		return slices.EqualFunc(got.([]any), list, sameReply)
+	}
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	if g.Type() != w.Type() || g.Kind() != reflect.Struct {
 		return reflect.DeepEqual(got, want)
@@ -266,13 +287,13 @@ func text(key, want string) check {
 	}
 }
 
-// counter holds when the name's token counter has that value, and its full time to live.
+// counter holds when the name's token counter has that value, and does not expire.
 func counter(name, want string) check {
-	key := "quorumlock:token:" + name
+	key := counterOf(name)
 	return func(t *testing.T, s server) {
 		t.Helper()
 		text(key, want)(t, s)
-		ttl(key, 24*time.Hour)(t, s)
+		ttl(key, -1)(t, s)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestDemo(t *testing.T) {
 	kinds := []struct {
 		name  string
 		start startFunc
-	}{{"redis-server", redistest.StartReal}, {"embedded miniredis", startEmbedded}}
+	}{{"processes", redistest.StartReal}, {"embedded miniredis", startEmbedded}}
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()

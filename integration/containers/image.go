@@ -16,6 +16,8 @@ import (
 
 	"github.com/ory/dockertest/v3"
 	dc "github.com/ory/dockertest/v3/docker"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 const (
@@ -31,9 +33,12 @@ type image struct {
 	kind            string
 }
 
-// findImage uses redis:7-alpine where it is present or can be pulled. Else it builds an image from
-// this machine's redis-server.
+// findImage uses redis:7-alpine where it is present or can be pulled. Else, and where the
+// environment names a server, it builds an image from this machine's server.
 func findImage(pool *dockertest.Pool, run string) (image, error) {
+	if os.Getenv(redistest.BinaryVariable) != "" {
+		return buildImage(pool, run)
+	}
 	name := registryImage + ":" + registryTag
 	if _, err := pool.Client.InspectImage(name); err == nil {
 		return image{registryImage, registryTag, name + " (found on this machine)"}, nil
@@ -52,30 +57,24 @@ func findImage(pool *dockertest.Pool, run string) (image, error) {
 	return built, nil
 }
 
-// buildImage makes an image of the host's redis-server and its libraries, with nothing else in it.
+// buildImage makes an image of the host's server and its libraries, with nothing else in it.
 func buildImage(pool *dockertest.Pool, run string) (image, error) {
-	server, err := exec.LookPath("redis-server")
+	server, err := redistest.FindBinary()
 	if err != nil {
 		return image{}, err
 	}
-	version, err := exec.Command(server, "--version").Output()
+	files, err := libraries(server.Path)
 	if err != nil {
 		return image{}, err
 	}
-	files, err := libraries(server)
-	if err != nil {
-		return image{}, err
-	}
-	layout, err := buildContext(server, files)
+	layout, err := buildContext(server.Path, files)
 	if err != nil {
 		return image{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildBound)
 	defer cancel()
 	built := image{repository: "quorumlock-redis", tag: strings.ToLower(run)}
-	_, number, _ := strings.Cut(string(version), "v=")
-	number, _, _ = strings.Cut(number, " ")
-	built.kind = "redis-server " + number + " of this machine (FROM scratch; no registry)"
+	built.kind = server.String() + " of this machine (FROM scratch; no registry)"
 	var said bytes.Buffer
 	err = pool.Client.BuildImage(dc.BuildImageOptions{
 		Name: built.repository + ":" + built.tag, Labels: map[string]string{label: run}, InputStream: layout,
@@ -118,11 +117,11 @@ func buildContext(server string, libraries []string) (io.Reader, error) {
 		_, err := archive.Write(text)
 		return err
 	}
-	dockerfile := "FROM scratch\nCOPY root /\nWORKDIR /data\nENTRYPOINT [\"/redis-server\"]\n"
+	dockerfile := "FROM scratch\nCOPY root /\nWORKDIR /data\n"
 	if err := add("Dockerfile", 0o644, []byte(dockerfile)); err != nil {
 		return nil, err
 	}
-	names := map[string]string{server: "/redis-server"}
+	names := map[string]string{server: "/usr/local/bin/redis-server"} // on PATH, as in the registry's images
 	for _, library := range libraries {
 		names[library] = library
 	}

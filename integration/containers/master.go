@@ -36,11 +36,8 @@ func (e *Engine) Start(args ...string) (*Master, error) {
 	if err != nil {
 		return nil, fmt.Errorf("containers: %w", err)
 	}
-	command := []string{"--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", "/data",
-		"--loglevel", "warning"}
-	if e.image.repository == registryImage {
-		command = append([]string{"redis-server"}, command...)
-	}
+	command := []string{"redis-server", "--protected-mode", "no", "--save", "", "--appendonly", "no",
+		"--dir", "/data", "--loglevel", "warning"}
 	resource, err := e.pool.RunWithOptions(&dockertest.RunOptions{
 		Repository: e.image.repository, Tag: e.image.tag, Cmd: append(command, args...),
 		// NetworkID, not the option Networks: that one writes to data that masters share.

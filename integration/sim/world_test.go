@@ -65,7 +65,11 @@ func (w *world) build() {
 		origin := w.start.Add(time.Duration(i) * 7 * time.Hour)
 		m := fakeredis.New(func() time.Time { return origin.Add(time.Duration(float64(time.Since(w.start)) * rate)) },
 			w.plan.seed*16+uint64(i))
-		m.Trace = w.trace.script(i)
+		traced := w.trace.script(i)
+		m.Trace = func(client, script string, args []string, reply any, err error) {
+			traced(client, script, args, reply, err)
+			w.countRun(script, reply)
+		}
 		m.AnyList = w.plan.lists != nil && w.plan.lists.anyList
 		w.masters = append(w.masters, m)
 		if w.plan.ahead {
@@ -120,7 +124,7 @@ func (w *world) stop() {
 func (w *world) countAhead(i int, m *fakeredis.Master) {
 	rng := w.plan.rng("counters", uint64(i))
 	for _, name := range w.plan.names {
-		m.Set("quorumlock:token:"+name, fmt.Sprint(1<<52+rng.IntN(5)))
+		m.Set(scripts.NewName(name).Counter(), fmt.Sprint(1<<52+rng.IntN(5)))
 	}
 }
 
@@ -253,6 +257,22 @@ func (w *world) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[what]++
+}
+
+// countRun counts the runs of a script that several calls share, and those of mixed outcomes.
+func (w *world) countRun(script string, reply any) {
+	if script != "acquires" && script != "releases" {
+		return
+	}
+	w.count(script)
+	switch reply := reply.(type) {
+	case int64:
+		if reply == 0 {
+			w.count(script + " refused")
+		}
+	case []any:
+		w.count(script + " of mixed outcomes")
+	}
 }
 
 func (w *world) waited(d time.Duration) {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const tooHigh = 1 << 53
@@ -56,17 +54,11 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 				}
 			}
 		}
-		text, found, err := k.get(counters[i])
+		c, _, err := k.counter(counters[i])
 		if err != nil {
 			return nil, err
 		}
-		if found {
-			c, ok := tonumber(text)
-			if !ok || math.IsNaN(c) {
-				return nil, replyError(`QUORUMLOCK the token counter "` + shown(counters[i]) + `" is not a number`)
-			}
-			counter = max(counter, c)
-		}
+		counter = max(counter, c)
 	}
 
 	isFresh, passed := carried == 0 || mine < names, false
@@ -113,9 +105,22 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		} else {
 			k.raise(key, lease)
 		}
-		k.set(counters[i], whole(token), scripts.CounterTTLMillis)
+		k.set(counters[i], whole(token), 0)
 	}
 	return integer(token), nil
+}
+
+// counter reads a token counter.
+func (k *keyspace) counter(key string) (value float64, found bool, err error) {
+	text, found, err := k.get(key)
+	if err == nil && !found {
+		return 0, false, nil
+	}
+	value, ok := tonumber(text)
+	if err != nil || !ok || math.IsNaN(value) {
+		return 0, false, replyError(`QUORUMLOCK the token counter "` + key + `" is not a number`)
+	}
+	return value, true, nil
 }
 
 // letsIn is the comparison of the marker with the expected first line, and letsIn of lists.lua. A

@@ -25,6 +25,11 @@ var programs = map[string]program{
 	"force":   force,
 	"look":    look,
 	"mark":    mark,
+
+	"acquires":  acquires,
+	"releases":  releases,
+	"introduce": introduce,
+	"who":       who,
 }
 
 // bySHA holds the program of each script that the library sends.

@@ -1,7 +1,5 @@
 package fakeredis
 
-import "github.com/quorumlock/quorumlock/scripts"
-
 // renew is renew.lua.
 func renew(k *keyspace, keys, args []string) (any, error) {
 	expected, names := args[len(args)-1], (len(keys)-1)/2
@@ -17,11 +15,8 @@ func renew(k *keyspace, keys, args []string) (any, error) {
 			out = append(out, 'N')
 		case there:
 			k.raise(key, lease)
-			counter, found, err := k.get(counterKey)
-			if err == nil && (!found || or(counter, token) < token) {
-				k.set(counterKey, args[j+1], scripts.CounterTTLMillis)
-			} else {
-				k.pexpire(counterKey, scripts.CounterTTLMillis)
+			if counter, _, err := k.counter(counterKey); err == nil && counter < token {
+				k.set(counterKey, args[j+1], 0)
 			}
 			out = append(out, 'R')
 		case err == nil && !k.exists(key):
@@ -64,20 +59,22 @@ func release(k *keyspace, keys, args []string) (any, error) {
 
 // raise is raise.lua.
 func raise(k *keyspace, keys, args []string) (any, error) {
-	owner, token, read := args[0], args[1], args[2]
+	owner, token := args[0], or(args[1], 0)
+	highest := token
 	for i := 0; i < len(keys); i += 2 {
 		if _, there, err := k.hget(keys[i], owner); !there || err != nil {
 			return int64(0), err
 		}
-		counter, found, err := k.get(keys[i+1])
-		if err != nil || !found || counter != read && counter != token {
-			return int64(0), err
-		}
 	}
 	for i := 1; i < len(keys); i += 2 {
-		if counter, _, _ := k.get(keys[i]); counter != token {
-			k.set(keys[i], token, scripts.CounterTTLMillis)
+		counter, found, err := k.counter(keys[i])
+		if err != nil {
+			return nil, err
 		}
+		if !found || counter < token {
+			k.set(keys[i], args[1], 0)
+		}
+		highest = max(highest, counter)
 	}
-	return int64(1), nil
+	return integer(highest), nil
 }

@@ -19,10 +19,10 @@ func inspect(k *keyspace, keys, _ []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	counter, _, err := k.get(keys[2])
-	if err != nil {
+	if _, _, err := k.counter(keys[2]); err != nil {
 		return nil, err
 	}
+	counter, _, _ := k.get(keys[2])
 	if len(owner)+len(level)+len(counter) > 4096 || len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
 	}
@@ -87,4 +87,23 @@ func mark(k *keyspace, keys, args []string) (any, error) {
 	marker = instant(args[1], args[2]) + " " + args[8] + " " + args[3] + " " + instant(args[4], args[5]) + "\n" + args[6]
 	k.set(keys[0], marker, 0)
 	return []any{int64(1), marker, k.now}, nil
+}
+
+// introduce is introduce.lua.
+func introduce(k *keyspace, keys, args []string) (any, error) {
+	k.set(keys[0], args[0], millis(args[1]))
+	return int64(1), nil
+}
+
+// who is who.lua.
+func who(k *keyspace, keys, _ []string) (any, error) {
+	found := make([]any, len(keys))
+	for i, key := range keys {
+		text, _, err := k.get(key)
+		if err != nil || len(text) > 4096 { // a key of another type too
+			text = ""
+		}
+		found[i] = text
+	}
+	return found, nil
 }

@@ -19,6 +19,8 @@ type Conn struct {
 	args       scripts.ConnArgs
 	list       *scripts.List // of args.Expected
 	writerDone chan struct{}
+	scratch    []any          // for the arguments of a command
+	calls      []scripts.Call // for the calls of a run
 }
 
 // NewConn returns a Conn to the process with that run id. A release bars its owner for as long as
@@ -33,7 +35,7 @@ func NewConn(c redis.Conn, runID string, process scripts.Process, tombstone time
 func (c *Conn) Call(ctx context.Context, call scripts.Call, timeout time.Duration) (scripts.Reply, error) {
 	r := request{call: call}
 	for {
-		if err := redisconn.Send(c.redis, timeout, func() error { return c.send(&r, nil) }); err != nil {
+		if err := redisconn.Send(c.redis, timeout, func() error { return c.send(&r) }); err != nil {
 			return scripts.Reply{}, err
 		}
 		value, err := redisconn.ReceiveBy(ctx, c.redis, timeout)
@@ -48,18 +50,40 @@ func (c *Conn) Call(ctx context.Context, call scripts.Call, timeout time.Duratio
 }
 
 // send writes one request without flushing it.
-func (c *Conn) send(r *request, scratch []any) error {
-	if list := r.call.List(); list != nil && list != c.list {
-		c.list, c.args.Expected = list, c.process.Expected(list)
-	}
-	args := c.args
+func (c *Conn) send(r *request) error {
+	args := c.argsOf(r.call)
 	// Only a release after which a request of the owner may arrive late needs a tombstone. An owner
 	// that lowers its level goes on holding.
-	if r.claim == nil || !r.claim.mayArriveLate.Load() || !r.call.Frees() {
+	if r.claim == nil || !r.claim.MayArriveLate() || !r.call.Frees() {
 		args.Tombstone = scripts.NoTombstone
 	}
-	command, list := r.call.Command(scratch[:0], r.source, args)
-	return c.redis.Send(command, list...)
+	return c.sendCommand(r.call.Command(c.scratch[:0], r.source, args))
+}
+
+// sendRun writes requests that share a run, or a single one.
+func (c *Conn) sendRun(run []request) error {
+	if len(run) == 1 {
+		return c.send(&run[0])
+	}
+	c.calls = c.calls[:0]
+	source := false
+	for i := range run {
+		c.calls = append(c.calls, run[i].call)
+		source = source || run[i].source
+	}
+	return c.sendCommand(scripts.RunCommand(c.scratch[:0], c.calls, source, c.argsOf(run[0].call)))
+}
+
+func (c *Conn) argsOf(call scripts.Call) scripts.ConnArgs {
+	if list := call.List(); list != nil && list != c.list {
+		c.list, c.args.Expected = list, c.process.Expected(list)
+	}
+	return c.args
+}
+
+func (c *Conn) sendCommand(name string, args []any) error {
+	c.scratch = args[:0] // redigo has copied them by the next command
+	return c.redis.Send(name, args...)
 }
 
 // close closes a connection that may have replies outstanding.

@@ -73,7 +73,7 @@ func (p *Pipe) deliverOwed(c *Conn) error {
 	for chunk := range slices.Chunk(all, owedChunk) {
 		err := redisconn.Send(c.redis, p.cfg.Timeout, func() error {
 			for _, r := range chunk {
-				if err := c.send(r, nil); err != nil {
+				if err := c.send(r); err != nil {
 					return err
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -55,6 +56,7 @@ func TestCallersShareAWrite(t *testing.T) {
 	connected := false
 	p := New(Config{
 		Timeout: time.Minute, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
+		Group: new(errgroup.Group),
 		Connect: func(context.Context) (*Conn, error) {
 			if connected {
 				return nil, errors.New("once")
@@ -64,7 +66,7 @@ func TestCallersShareAWrite(t *testing.T) {
 		},
 		Error: func(op string, err error) error { return err },
 	})
-	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1, 1)
+	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1)
 	if err := p.Start(call, nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +86,7 @@ func TestCallersShareAWrite(t *testing.T) {
 	}
 	close(c.ended)
 	end()
-	<-p.Close()
+	closeAndWait(p)
 }
 
 // waitForReader returns when the pipe's reader waits for a reply.

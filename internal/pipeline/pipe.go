@@ -16,7 +16,7 @@ const (
 
 // New returns a pipe, which connects with its first call.
 func New(c Config) *Pipe {
-	p := &Pipe{cfg: c, ended: make(chan struct{}), owed: map[*Claim]*request{}, rng: rand.New(c.Source)}
+	p := &Pipe{cfg: c, owed: map[*Claim]*request{}, rng: rand.New(c.Source)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.canWrite.L, p.canRead.L = &p.mu, &p.mu
 	return p
@@ -43,7 +43,10 @@ func (p *Pipe) Start(call scripts.Call, claim *Claim, to Receiver) error {
 		return p.why
 	case p.state == idle:
 		p.state = connecting
-		go p.run()
+		p.cfg.Group.Go(p.run)
+	}
+	if p.cfg.Timed != nil {
+		r.to = p.cfg.Timed(call.Op(), to)
 	}
 	p.queue = append(p.queue, r)
 	p.canWrite.Signal()
@@ -78,27 +81,22 @@ func (p *Pipe) Down() error {
 	return nil
 }
 
-// Close refuses new calls and lets the accepted ones end. The channel that it returns is closed
-// when no goroutine of the pipe runs any more.
-func (p *Pipe) Close() <-chan struct{} {
+// Close refuses new calls and lets the accepted ones end. Config.Group starts no goroutine of the
+// pipe any more.
+func (p *Pipe) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closing = true
 	p.endRetriesLocked()
-	if p.state == idle {
-		close(p.ended)
-	}
 	if p.state != up && len(p.queue) == 0 {
 		p.cancel()
 	}
 	p.canWrite.Broadcast()
 	p.canRead.Broadcast()
-	return p.ended
 }
 
-// run keeps the pipe connected until it is closed.
-func (p *Pipe) run() {
-	defer close(p.ended)
+// run keeps the pipe connected until it is closed. Its error is nil.
+func (p *Pipe) run() error {
 	defer p.cancel()
 	backoff := minBackoff
 	for {
@@ -109,13 +107,13 @@ func (p *Pipe) run() {
 		if err == nil {
 			backoff = minBackoff
 			if err = p.serve(c); err == nil {
-				return
+				return nil
 			}
 			continue
 		}
 		p.goDown(err)
 		if !p.pause(backoff/2 + time.Duration(p.rng.Int64N(int64(backoff)))) {
-			return
+			return nil
 		}
 		backoff = min(2*backoff, maxBackoff)
 	}

@@ -47,11 +47,16 @@ type Receiver interface {
 type Claim struct {
 	abandoned     atomic.Bool // the owner wants no grant any more
 	mayArriveLate atomic.Bool // a request for a grant was on a connection that died: it may be carried out at any time
+	segment       uint32      // see arranger
 }
 
 // Abandon declares that the owner wants no grant any more: its requests for a grant are not resent.
 // It must be called before the owner's release is started, so that no request follows that release.
 func (c *Claim) Abandon() { c.abandoned.Store(true) }
+
+// MayArriveLate reports whether a request of the owner's for a grant was on a connection that died:
+// a copy of it may be carried out at any time, besides the request that was answered.
+func (c *Claim) MayArriveLate() bool { return c.mayArriveLate.Load() }
 
 // request is one call on its way through a pipe.
 type request struct {
@@ -60,6 +65,8 @@ type request struct {
 	to      Receiver // nil where the outcome interests no caller
 	resends int      // how many connections died with it
 	source  bool     // the server does not know the script by its hash
+	alone   bool     // shares no run any more: one that it shared did not settle it
+	run     int      // of the first request of several that share a run: how many they are
 	order   uint64   // of a release that is owed: lower ones go first
 	retry   *retry   // of a release that the server has refused before
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // maxResends bounds how often a request is resent, and how often a handshake whose connection broke
@@ -59,6 +60,7 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 			continue
 		}
 		r.resends++
+		r.run = 0
 		resent = append(resent, r)
 	}
 	p.queue = append(resent, p.queue...)
@@ -73,8 +75,7 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 func (p *Pipe) write(c *Conn) {
 	defer close(c.writerDone)
 	defer p.wakeReader()
-	var batch []request
-	scratch := make([]any, 0, 32)
+	var arranger arranger
 	for {
 		p.mu.Lock()
 		for len(p.queue) == 0 && p.conn == c {
@@ -93,17 +94,18 @@ func (p *Pipe) write(c *Conn) {
 		}
 		// A request joins written before it is sent: if sending breaks the connection, the reader
 		// returns the request.
-		p.written = append(p.written, p.queue...)
-		batch, p.queue = p.queue, batch[:0]
+		batch := arranger.arrange(p.queue)
+		p.written = append(p.written, batch...)
+		clear(p.queue)
+		p.queue = p.queue[:0]
 		p.canRead.Signal()
 		p.mu.Unlock()
 
-		for i := range batch {
-			if err := c.send(&batch[i], scratch); err != nil {
+		for left := batch; len(left) > 0; left = left[runOf(left):] {
+			if err := c.sendRun(left[:runOf(left)]); err != nil {
 				return
 			}
 		}
-		clear(batch)
 		if err := c.redis.Flush(); err != nil {
 			return
 		}
@@ -138,16 +140,22 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 		p.isReading = true
 		p.mu.Unlock()
 
-		for i, r := range batch {
+		for left := batch; len(left) > 0; {
+			run := left[:runOf(left)]
 			value, err := redisconn.Receive(c.redis, p.cfg.Timeout)
 			switch {
+			case err == nil && len(run) > 1:
+				p.handleRun(c, run, value)
 			case err == nil:
-				p.handleReply(c, r, value)
-			case endsConn(c, r, err):
-				return slices.Clone(batch[i:]), err
+				p.handleReply(c, run[0], value)
+			case endsConn(c, run[0], err):
+				return slices.Clone(left), err
+			case len(run) > 1:
+				p.handleRunError(c, run, err)
 			default:
-				p.handleError(c, r, err)
+				p.handleError(c, run[0], err)
 			}
+			left = left[len(run):]
 		}
 		clear(batch)
 	}
@@ -177,9 +185,13 @@ func (p *Pipe) handleError(c *Conn, r request, err error) {
 
 // handleReply parses the reply to a request. The reply travels as that type from here on.
 func (p *Pipe) handleReply(c *Conn, r request, value any) {
-	result := Result{RunID: c.RunID, Sent: true, Resent: r.resends > 0}
-	var err error
-	if result.Reply, err = r.call.Parse(value); err != nil {
+	reply, err := r.call.Parse(value)
+	p.finish(c, r, reply, err)
+}
+
+func (p *Pipe) finish(c *Conn, r request, reply scripts.Reply, err error) {
+	result := Result{RunID: c.RunID, Sent: true, Resent: r.resends > 0, Reply: reply}
+	if err != nil {
 		result.Err = p.cfg.Error(r.call.Op(), err)
 	} else if left := result.Reply.Quarantine(); left > 0 {
 		p.cfg.Log.Quarantined(left)
@@ -187,4 +199,47 @@ func (p *Pipe) handleReply(c *Conn, r request, value any) {
 		p.cfg.Log.NotLetIn(r.call.List(), *refusal)
 	}
 	r.finish(result)
+}
+
+// handleRun hands out the reply to requests that shared a run.
+func (p *Pipe) handleRun(c *Conn, run []request, value any) {
+	replies, err := run[0].call.ParseRun(value, len(run))
+	for i, r := range run {
+		var reply scripts.Reply
+		alone, err := false, err
+		if err == nil {
+			reply, alone, err = replies.Of(i, r.call)
+		}
+		switch {
+		case alone:
+			p.resendAlone(c, r)
+		case err != nil && r.call.Frees() && redisconn.IsServerError(err):
+			p.setAside(r, err)
+			p.finish(c, r, reply, err)
+		default:
+			p.finish(c, r, reply, err)
+		}
+	}
+}
+
+// handleRunError takes an error reply to requests that shared a run. An error that may concern the
+// key of one of them is not the others' error: each is sent alone.
+func (p *Pipe) handleRunError(c *Conn, run []request, err error) {
+	for _, r := range run {
+		if redisconn.RefusesKeys(err) {
+			p.resendAlone(c, r)
+		} else {
+			r.run = 0
+			p.handleError(c, r, err)
+		}
+	}
+}
+
+// resendAlone queues a request again that a shared run did not carry out. An owner that wants no
+// grant any more gets the reply that the server would send after its release.
+func (p *Pipe) resendAlone(c *Conn, r request) {
+	r.alone, r.run = true, 0
+	if !p.requeue(r) {
+		p.finish(c, r, scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Released}}, nil)
+	}
 }

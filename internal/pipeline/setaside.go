@@ -25,7 +25,7 @@ func (p *Pipe) setAsideLocked(r request, refusal error) {
 		return
 	}
 	next.due = now.Add(next.pause/2 + time.Duration(p.rng.Int64N(int64(next.pause))))
-	p.aside.add(request{call: r.call, claim: r.claim, retry: &next})
+	p.aside.add(request{call: r.call, claim: r.claim, alone: true, retry: &next})
 	p.armRetriesLocked()
 }
 

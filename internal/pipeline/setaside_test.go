@@ -90,6 +90,6 @@ func TestAReleaseWhoseEndHasComeIsNotSetAside(t *testing.T) {
 			t.Error("it was set aside")
 		}
 		p.state = idle // for Close
-		<-p.Close()
+		closeAndWait(p)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 // Config is what a pipe must know of its node.
@@ -22,10 +23,14 @@ type Config struct {
 	Connect func(ctx context.Context) (*Conn, error)
 	// Error makes an error that names the node and the operation.
 	Error func(op string, err error) error
+	// Timed returns the receiver of a call's outcome that also measures it; nil for none.
+	Timed func(op string, to Receiver) Receiver
 	// Log receives changes of state.
 	Log Log
 	// Lifetime ends when the node is closed: the server is not probed any more.
 	Lifetime context.Context
+	// Group runs the pipe's goroutine.
+	Group *errgroup.Group
 	// Source is the source of the jitter.
 	Source rand.Source
 }
@@ -56,8 +61,7 @@ type Pipe struct {
 	cfg    Config
 	ctx    context.Context // ends when no connection is wanted any more
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when no goroutine of the pipe runs any more
-	rng    *rand.Rand    // for the run goroutine
+	rng    *rand.Rand // for the run goroutine
 
 	mu       sync.Mutex
 	canWrite sync.Cond

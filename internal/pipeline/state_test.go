@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -21,9 +22,16 @@ const maxLease = 30 * time.Second
 func unconnected() *Pipe {
 	return New(Config{
 		Timeout: time.Second, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: context.Background(), Log: discardLog{},
+		Group:   new(errgroup.Group),
 		Connect: func(context.Context) (*Conn, error) { return nil, errors.New("no server") },
 		Error:   func(op string, err error) error { return err },
 	})
+}
+
+// closeAndWait closes a pipe, and waits for its goroutines.
+func closeAndWait(p *Pipe) {
+	p.Close()
+	p.cfg.Group.Wait()
 }
 
 type discardLog struct{}
@@ -86,7 +94,7 @@ func TestReleasesSetAsideAreBounded(t *testing.T) {
 
 		p.setAside(releaseOf(many), errRefused)
 		p.state = idle // for Close
-		<-p.Close()
+		closeAndWait(p)
 		if len(p.aside.requests) > 0 {
 			t.Errorf("%d are left after Close", len(p.aside.requests))
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -63,6 +64,7 @@ func TestAStrayReplyBeforeAHangUp(t *testing.T) {
 	lifetime, end := context.WithCancel(t.Context())
 	p := New(Config{
 		Timeout: time.Second, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
+		Group: new(errgroup.Group),
 		Connect: func(context.Context) (*Conn, error) {
 			return NewConn(&strayConn{stray: []any{int64(1)}}, "run", scripts.Process{}, maxLease), nil
 		},
@@ -80,8 +82,13 @@ func TestAStrayReplyBeforeAHangUp(t *testing.T) {
 		}
 	}
 	end()
+	ended := make(chan struct{})
+	go func() {
+		closeAndWait(p)
+		close(ended)
+	}()
 	select {
-	case <-p.Close():
+	case <-ended:
 	case <-time.After(10 * time.Second):
 		t.Fatal("Close does not end")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"golang.org/x/sync/errgroup"
 )
 
 var errClosed = errors.New("closed")
@@ -18,7 +19,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{raw: raw, pending: map[string]int{}, pingDue: true, writerDone: make(chan struct{})}
+	c := &conn{raw: raw, pending: map[string]int{}, pingDue: true}
 	c.changed.L = &s.mu
 	c.pinger = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
@@ -42,7 +43,8 @@ func (s *Subscriptions) connect() (*conn, error) {
 
 // serve reads the connection until it dies, or until it is done: then the error is nil.
 func (s *Subscriptions) serve(c *conn) error {
-	go s.write(c)
+	var writer errgroup.Group
+	writer.Go(func() error { return s.write(c) })
 	err := s.read(c)
 	s.mu.Lock()
 	s.conn, c.over = nil, true
@@ -60,30 +62,29 @@ func (s *Subscriptions) serve(c *conn) error {
 	s.mu.Unlock()
 	c.pinger.Stop()
 	redisconn.Kill(c.raw)
-	<-c.writerDone
+	writer.Wait()
 	c.raw.Close()
 	return err
 }
 
-// write sends the commands. It reports no error: the reader reports a broken connection.
-func (s *Subscriptions) write(c *conn) {
-	defer close(c.writerDone)
+// write sends the commands. The reader, too, reports a broken connection.
+func (s *Subscriptions) write(c *conn) error {
 	for {
 		batch, ok := s.takeUnsent(c)
 		if !ok {
-			return
+			return nil
 		}
 		for _, cmd := range batch {
 			args := []any{cmd.channel}
 			if cmd == ping {
 				args = nil
 			}
-			if c.raw.Send(cmd.name, args...) != nil {
-				return
+			if err := c.raw.Send(cmd.name, args...); err != nil {
+				return err
 			}
 		}
-		if c.raw.Flush() != nil {
-			return
+		if err := c.raw.Flush(); err != nil {
+			return err
 		}
 	}
 }

@@ -29,7 +29,7 @@ func wantFewDials(t *testing.T, srv *server, d time.Duration) {
 }
 
 func TestAKilledConnectionIsMadeAgain(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 		var r, other recorder
 		defer s.Subscribe("c", &r)()
 		defer s.Subscribe("d", &other)()
@@ -47,7 +47,7 @@ func TestAKilledConnectionIsMadeAgain(t *testing.T) {
 }
 
 func TestADeadServer(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 		srv.setDead(true)
 		var r recorder
 		cancel := s.Subscribe("c", &r)
@@ -67,7 +67,7 @@ func TestADeadServer(t *testing.T) {
 }
 
 func TestAFrozenServer(t *testing.T) {
-	inBubble(t, frozen, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, frozen, func(t *testing.T, s *subscriptions, srv *server) {
 		var r recorder
 		cancel := s.Subscribe("c", &r)
 		wantFewDials(t, srv, 20*time.Second)
@@ -92,7 +92,7 @@ func freezing() (serve func(net.Conn), freeze func()) {
 // The server freezes during a subscription: the pings detect it.
 func TestAFrozenServerIsDetectedByPings(t *testing.T) {
 	serve, freeze := freezing()
-	inBubble(t, serve, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, serve, func(t *testing.T, s *subscriptions, srv *server) {
 		var r recorder
 		cancel := s.Subscribe("c", &r)
 		pass(10 * time.Second)
@@ -111,7 +111,7 @@ func TestTheTimeoutsOfThePool(t *testing.T) {
 	for what, ofPool := range map[string]time.Duration{"none": 0, "shorter ones": timeout / 4, "longer ones": time.Hour} {
 		t.Run(what, func(t *testing.T) {
 			serve, freeze := freezing()
-			inBubble(t, serve, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+			inBubble(t, serve, func(t *testing.T, s *subscriptions, srv *server) {
 				srv.pool.DialContext = func(context.Context) (redis.Conn, error) {
 					srv.mu.Lock()
 					defer srv.mu.Unlock()
@@ -145,7 +145,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 			unread <- theirs
 			return redis.NewConn(ours, 0, 0), nil
 		}}
-		s := subscriptions(t, pool, timeout)
+		s := newSubscriptions(t, pool, timeout)
 		var r recorder
 		cancel := s.Subscribe("c", &r)
 		pass(10 * timeout)
@@ -165,7 +165,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 
 // Subscribers that come and go while the server is frozen make nothing grow.
 func TestSubscribersOfAFrozenServerComeAndGo(t *testing.T) {
-	inBubble(t, frozen, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, frozen, func(t *testing.T, s *subscriptions, srv *server) {
 		for range 100 {
 			cancel := s.Subscribe("c", &recorder{})
 			pass(timeout / 40)
@@ -187,7 +187,7 @@ func TestARefusedSubscriptionIsRetried(t *testing.T) {
 			return "-NOPERM no\r\n"
 		}
 		return confirmation(args)
-	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	}), func(t *testing.T, s *subscriptions, srv *server) {
 		var r, refused recorder
 		defer s.Subscribe("c", &r)()
 		cancel := s.Subscribe("secret", &refused)
@@ -210,7 +210,7 @@ func TestARefusedSubscriptionIsRetried(t *testing.T) {
 func TestAReplyToNoCommandEndsTheConnection(t *testing.T) {
 	inBubble(t, answering(func(args []string) string {
 		return strings.Repeat(confirmation(args), 2)
-	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	}), func(t *testing.T, s *subscriptions, srv *server) {
 		cancel := s.Subscribe("c", &recorder{})
 		wantFewDials(t, srv, 20*time.Second)
 		cancel()
@@ -226,7 +226,7 @@ func TestAServerThatHangsUpIsRetriedWithABackoff(t *testing.T) {
 			return hangUp
 		}
 		return confirmation(args)
-	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	}), func(t *testing.T, s *subscriptions, srv *server) {
 		cancel := s.Subscribe("c", &recorder{})
 		wantFewDials(t, srv, 20*time.Second)
 		cancel()
@@ -239,7 +239,7 @@ func TestAServerThatHangsUpIsRetriedWithABackoff(t *testing.T) {
 // once a connection is free.
 func TestAPoolWithoutASpareConnection(t *testing.T) {
 	for _, wait := range []bool{false, true} {
-		inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 			srv.pool.MaxActive, srv.pool.Wait = 1, wait
 			taken := srv.pool.Get()
 			_, err := taken.Do("SET", "k", "1")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
@@ -68,11 +69,11 @@ type server struct {
 
 // inBubble runs a test of subscriptions to a server. Its connections are served by serve, or by
 // default like those of a correct master.
-func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *pubsub.Subscriptions, *server)) {
+func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *subscriptions, *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t, serve)
-		test(t, subscriptions(t, srv.pool, timeout), srv)
+		test(t, newSubscriptions(t, srv.pool, timeout), srv)
 	})
 }
 
@@ -91,11 +92,23 @@ func newServer(t testing.TB, serve func(net.Conn)) *server {
 	return srv
 }
 
-// subscriptions returns Subscriptions that are closed with the test.
-func subscriptions(t testing.TB, pool *redis.Pool, timeout time.Duration) *pubsub.Subscriptions {
-	s := pubsub.New(pool, timeout, rand.NewPCG(1, 2))
-	t.Cleanup(func() { <-s.Close() })
+// subscriptions are Subscriptions with the group of their goroutines.
+type subscriptions struct {
+	*pubsub.Subscriptions
+	group errgroup.Group
+}
+
+// newSubscriptions returns Subscriptions that are closed with the test.
+func newSubscriptions(t testing.TB, pool *redis.Pool, timeout time.Duration) *subscriptions {
+	s := new(subscriptions)
+	s.Subscriptions = pubsub.New(pool, timeout, rand.NewPCG(1, 2), &s.group)
+	t.Cleanup(s.closeAndWait)
 	return s
+}
+
+func (s *subscriptions) closeAndWait() {
+	s.Close()
+	s.group.Wait()
 }
 
 func (srv *server) dial(context.Context) (redis.Conn, error) {

@@ -58,7 +58,7 @@ var hostileReplies = map[string]string{
 func TestHostileReplies(t *testing.T) {
 	for what, reply := range hostileReplies {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, answering(func([]string) string { return reply }), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+			inBubble(t, answering(func([]string) string { return reply }), func(t *testing.T, s *subscriptions, srv *server) {
 				var r recorder
 				cancel := s.Subscribe("c", &r)
 				before := srv.dialled()
@@ -109,7 +109,7 @@ func FuzzMessages(f *testing.F) {
 			pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
 			defer h.serving.Wait()
 			defer pool.Close()
-			s := subscriptions(t, pool, fuzzTimeout)
+			s := newSubscriptions(t, pool, fuzzTimeout)
 			r := &observed{}
 			cancel := s.Subscribe("c", r)
 			pass(20 * fuzzTimeout)

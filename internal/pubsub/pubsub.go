@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -30,9 +31,11 @@ const (
 )
 
 // New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source
-// is that of the jitter.
-func New(pool redisconn.Pool, timeout time.Duration, source rand.Source) *Subscriptions {
-	return &Subscriptions{pool: pool, timeout: timeout, rng: rand.New(source), channels: map[string]*channel{}}
+// is that of the jitter. The group runs the goroutine.
+func New(pool redisconn.Pool, timeout time.Duration, source rand.Source, group *errgroup.Group) *Subscriptions {
+	return &Subscriptions{
+		pool: pool, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
+	}
 }
 
 // Subscribe subscribes to a channel until cancel is called. Cancel is idempotent. After Close,
@@ -52,8 +55,8 @@ func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 		to.OnSubscribed()
 	}
 	if !s.running && !s.closing {
-		s.running, s.ended = true, make(chan struct{})
-		go s.run(s.ended)
+		s.running = true
+		s.group.Go(s.run)
 	}
 	return sync.OnceFunc(func() { s.remove(name, c, sub) })
 }
@@ -76,9 +79,8 @@ func (s *Subscriptions) remove(name string, c *channel, sub *subscription) {
 	}
 }
 
-// Close ends the subscriptions. The channel that it returns is closed when no goroutine runs any
-// more.
-func (s *Subscriptions) Close() <-chan struct{} {
+// Close ends the subscriptions. The group gets no goroutine any more.
+func (s *Subscriptions) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = true
@@ -86,17 +88,10 @@ func (s *Subscriptions) Close() <-chan struct{} {
 	if s.conn != nil {
 		s.conn.pingLocked() // the next reply ends the connection
 	}
-	if !s.running {
-		none := make(chan struct{})
-		close(none)
-		return none
-	}
-	return s.ended
 }
 
-// run keeps a connection while there are subscribers.
-func (s *Subscriptions) run(ended chan struct{}) {
-	defer close(ended)
+// run keeps a connection while there are subscribers. Its error is nil.
+func (s *Subscriptions) run() error {
 	backoff := minBackoff
 	for s.keepRunning() {
 		c, err := s.connect()
@@ -114,6 +109,7 @@ func (s *Subscriptions) run(ended chan struct{}) {
 			backoff = min(2*backoff, maxBackoff)
 		}
 	}
+	return nil
 }
 
 // keepRunning returns false, and counts the run goroutine as ended, when there are no subscribers.

@@ -16,7 +16,7 @@ import (
 )
 
 func TestSubscribersShareAConnection(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 		var all [3][10]recorder
 		for c := range all {
 			for i := range all[c] {
@@ -43,7 +43,7 @@ func TestSubscribersShareAConnection(t *testing.T) {
 // A subscriber that comes after the confirmation is called at once. A subscriber that has cancelled
 // is not called any more.
 func TestSubscribersComeAndGo(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 		var first, second, third recorder
 		cancelFirst := s.Subscribe("c", &first)
 		synctest.Wait()
@@ -72,7 +72,7 @@ func TestSubscribersComeAndGo(t *testing.T) {
 // not the reply to the first, whether the last has been sent by then (waits) or not.
 func TestTheLastSubscriptionCounts(t *testing.T) {
 	for _, waits := range []bool{false, true} {
-		inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+		inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 			permits := make(chan struct{})
 			t.Cleanup(func() { close(permits) })
 			srv.setServe(answering(func(args []string) string {
@@ -108,7 +108,7 @@ func TestTheLastSubscriptionCounts(t *testing.T) {
 }
 
 func TestTheConnectionLingers(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 		var r recorder
 		cancel := s.Subscribe("c", &r)
 		pass(time.Second)
@@ -139,8 +139,8 @@ func TestTheConnectionLingers(t *testing.T) {
 // that comes back.
 func TestALingeringConnectionIsPinged(t *testing.T) {
 	const short = pubsub.Linger / 4
-	inBubble(t, nil, func(t *testing.T, _ *pubsub.Subscriptions, srv *server) {
-		s := subscriptions(t, srv.pool, short)
+	inBubble(t, nil, func(t *testing.T, _ *subscriptions, srv *server) {
+		s := newSubscriptions(t, srv.pool, short)
 		var first, second recorder
 		cancel := s.Subscribe("c", &first)
 		pass(short / 2)
@@ -156,7 +156,7 @@ func TestALingeringConnectionIsPinged(t *testing.T) {
 func TestNoCallsAfterCancel(t *testing.T) {
 	inBubble(t, answering(func(args []string) string {
 		return confirmation(args) + strings.Repeat(messageOf("c"), 500)
-	}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	}), func(t *testing.T, s *subscriptions, srv *server) {
 		defer s.Subscribe("c", &recorder{})()
 		for range 200 {
 			r := &strict{t: t}
@@ -194,7 +194,7 @@ func (s *strict) OnUnsubscribed() { s.check() }
 func TestCloseWithSubscribers(t *testing.T) {
 	for what, serve := range map[string]func(net.Conn){"a master": nil, "a frozen one": frozen, "a dead one": nil} {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, serve, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+			inBubble(t, serve, func(t *testing.T, s *subscriptions, srv *server) {
 				atMost := time.Millisecond
 				switch what {
 				case "a frozen one":
@@ -220,10 +220,10 @@ func TestCloseWithSubscribers(t *testing.T) {
 }
 
 // closesWithin fails the test unless no goroutine runs any more soon after Close.
-func closesWithin(t *testing.T, s *pubsub.Subscriptions, atMost time.Duration) {
+func closesWithin(t *testing.T, s *subscriptions, atMost time.Duration) {
 	t.Helper()
 	began := time.Now()
-	<-s.Close()
+	s.closeAndWait()
 	if d := time.Since(began); d > atMost {
 		t.Errorf("Close took %v, want %v at most", d, atMost)
 	}
@@ -256,7 +256,7 @@ func TestCloseWhileMessagesCome(t *testing.T) {
 		close(ended)
 		talking.Wait()
 	}
-	inBubble(t, talkative, func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, talkative, func(t *testing.T, s *subscriptions, srv *server) {
 		defer s.Subscribe("c", &recorder{})()
 		pass(timeout / 4)
 		closesWithin(t, s, timeout)
@@ -271,7 +271,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 		defer theirs.Close()
 		pool := &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.NewConn(ours, timeout, timeout), nil }}
 		defer pool.Close()
-		s := subscriptions(t, pool, timeout)
+		s := newSubscriptions(t, pool, timeout)
 		defer s.Subscribe("c", &recorder{})()
 		synctest.Wait()
 		time.AfterFunc(timeout/2, func() { close(free) })
@@ -284,15 +284,20 @@ func TestCloseWhileConnecting(t *testing.T) {
 func TestADialThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		s := subscriptions(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, net.ErrClosed }}, timeout)
+		s := newSubscriptions(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, net.ErrClosed }}, timeout)
 		cancel := s.Subscribe("c", &recorder{})
 		pass(time.Second)
 		began := time.Now()
 		cancel()
-		ended := s.Close()
+		s.Close()
 		if d := time.Since(began); d > 0 {
 			t.Errorf("cancel and Close took %v", d)
 		}
+		ended := make(chan struct{})
+		go func() {
+			s.group.Wait()
+			close(ended)
+		}()
 		pass(2 * timeout)
 		select {
 		case <-ended:

@@ -25,7 +25,7 @@ func (c counter) OnMessage()      {}
 func (c counter) OnUnsubscribed() { c.standing.Add(-1) }
 
 // subscribeRange subscribes to the channels from one number up to, but not including, another.
-func subscribeRange(s *pubsub.Subscriptions, from, to int, standing *atomic.Int64) (cancels []func()) {
+func subscribeRange(s *subscriptions, from, to int, standing *atomic.Int64) (cancels []func()) {
 	for i := from; i < to; i++ {
 		cancels = append(cancels, s.Subscribe(fmt.Sprintf("channel%08d", i), counter{standing}))
 	}
@@ -92,7 +92,7 @@ func subscribeToMany(t *testing.T, many, first int) time.Duration {
 		})
 		srv := newServer(t, func(c net.Conn) { <-served; serve(c) })
 		srv.pool.DialContext = func(ctx context.Context) (redis.Conn, error) { <-connected; return srv.dial(ctx) }
-		s := subscriptions(t, srv.pool, timeout)
+		s := newSubscriptions(t, srv.pool, timeout)
 		var standing atomic.Int64
 		cancels := subscribeRange(s, 0, first, &standing)
 		close(connected)
@@ -122,7 +122,7 @@ func subscribeToMany(t *testing.T, many, first int) time.Duration {
 
 // A ping that listed the channels would allocate their names' headers each time.
 func TestAPingDoesNotListTheChannels(t *testing.T) {
-	inBubble(t, confirming(func(string) {}), func(t *testing.T, s *pubsub.Subscriptions, srv *server) {
+	inBubble(t, confirming(func(string) {}), func(t *testing.T, s *subscriptions, srv *server) {
 		var standing atomic.Int64
 		subscribeRange(s, 0, manyChannels, &standing)
 		synctest.Wait()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"golang.org/x/sync/errgroup"
 )
 
 // Linger is how long the connection outlives the last subscriber: a caller that locks repeatedly
@@ -34,12 +35,12 @@ type Subscriptions struct {
 	pool    redisconn.Pool
 	timeout time.Duration
 	rng     *rand.Rand // for the run goroutine
+	group   *errgroup.Group
 
 	mu       sync.Mutex
 	channels map[string]*channel
 	refused  int // how many channels the server refused
 	running  bool
-	ended    chan struct{} // closed when the run goroutine has ended
 	closing  bool
 	endPause chan struct{} // closed to end a pause: there is no subscriber any more
 	conn     *conn         // nil when there is none
@@ -80,7 +81,6 @@ type conn struct {
 	idleSince      time.Time   // when the last subscriber left
 	confirmedSince time.Time   // when the first subscription was confirmed
 	over           bool        // the writer must end
-	writerDone     chan struct{}
 }
 
 // command is a SUBSCRIBE or UNSUBSCRIBE of one channel, or a ping.

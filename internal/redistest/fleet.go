@@ -1,35 +1,28 @@
 // Package redistest starts and ends independent Redis masters: redis-server processes where
-// redis-server is on PATH, else servers inside this process (miniredis). Tests and the demo run the
-// lock library against them.
+// redis-server is on PATH or named by REDIS_SERVER, else servers inside this process (miniredis).
+// Tests and the demo run the lock library against them.
 //
 // The package signals only processes that it started. On Linux these die with this process, however
 // it ends. Elsewhere a killed process leaves them behind.
 package redistest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 )
-
-// ErrNoServer is what StartReal's error wraps when redis-server is not on PATH.
-var ErrNoServer = errors.New("redis-server is not on PATH")
 
 // Fleet is a set of independent masters. Its methods are safe for concurrent use. Its fields must
 // not be changed.
 type Fleet struct {
 	Masters []*Master
-	Kind    string // "redis-server 7.0.15 processes" or "embedded miniredis"
+	Kind    string // "redis-server 7.0.15 processes", "valkey-server 8.0.1 processes" or "embedded miniredis"
 
 	starter *starter // nil when embedded
 }
 
-// Start starts n masters: by [StartReal] where redis-server is on PATH, else by [StartEmbedded].
+// Start starts n masters: by [StartReal] where there is a server, else by [StartEmbedded].
 // Embedded masters ignore args. Fleet.Kind and [Master.Embedded] tell which kind was started.
 func Start(n int, args ...string) (*Fleet, error) {
 	fleet, err := StartReal(n, args...)
@@ -39,30 +32,26 @@ func Start(n int, args ...string) (*Fleet, error) {
 	return fleet, err
 }
 
-// StartReal starts n redis-server processes, each on a free port of 127.0.0.1 and in a temporary
+// StartReal starts n processes of the server that [FindBinary] finds, each on a free port of 127.0.0.1 and in a temporary
 // directory of its own, and returns when all answer PING. They keep nothing on disk unless args say
 // otherwise ("--appendonly", "yes"): args come last on each command line and so override the
 // package's settings.
 //
-// On failure nothing is left running. The error wraps [ErrNoServer] when redis-server is not on
-// PATH. For a server that did not start it ends with the server's last output.
+// On failure nothing is left running. The error wraps [ErrNoServer] when there is no server. For one
+// that did not start it ends with the server's last output.
 func StartReal(n int, args ...string) (*Fleet, error) {
 	return StartRealWith(nil, n, args...)
 }
 
 // StartRealWith is [StartReal] with variables ("NAME=value") added to the processes' environment.
 func StartRealWith(env []string, n int, args ...string) (*Fleet, error) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, fmt.Errorf("redistest: %w: %w", ErrNoServer, err)
-	}
-	version, err := serverVersion(path)
+	binary, err := FindBinary()
 	if err != nil {
 		return nil, err
 	}
-	fleet := &Fleet{Kind: "redis-server " + version + " processes", starter: newStarter()}
+	fleet := &Fleet{Kind: binary.String() + " processes", starter: newStarter()}
 	return fleet.start(n, func(addr string) (server, error) {
-		return newProcess(path, addr, args, env, fleet.starter)
+		return newProcess(binary.Path, addr, args, env, fleet.starter)
 	})
 }
 
@@ -117,20 +106,4 @@ func (f *Fleet) Stop() error {
 		f.starter.stop()
 	}
 	return errors.Join(errs...)
-}
-
-// serverVersion returns the number in "Redis server v=7.0.15 sha=…".
-func serverVersion(path string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("redistest: %s --version: %w", path, err)
-	}
-	_, version, found := strings.Cut(string(out), " v=")
-	if !found {
-		return "", fmt.Errorf("redistest: %s --version: no version in %q", path, out)
-	}
-	version, _, _ = strings.Cut(version, " ")
-	return strings.TrimSpace(version), nil
 }

@@ -52,8 +52,11 @@ func TestStartPrefersRealServers(t *testing.T) {
 	startReal(t, 1) // skips without redis-server
 	fleet, err := redistest.Start(1)
 	stopLater(t, fleet, err)
-	version := infoField(t, fleet.Masters[0], "server", "redis_version")
-	if want := "redis-server " + version + " processes"; fleet.Kind != want {
+	name, version := "redis-server", infoField(t, fleet.Masters[0], "server", "redis_version")
+	if info := mustDo(t, fleet.Masters[0], "INFO", "server"); strings.Contains(info, "valkey_version:") {
+		name, version = "valkey-server", fieldOf(t, info, "valkey_version")
+	}
+	if want := name + " " + version + " processes"; fleet.Kind != want {
 		t.Errorf("kind %q, want %q", fleet.Kind, want)
 	}
 	if fleet.Masters[0].Embedded() {
@@ -63,6 +66,7 @@ func TestStartPrefersRealServers(t *testing.T) {
 
 func TestStartWithoutRedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv(redistest.BinaryVariable, "")
 	if _, err := redistest.StartReal(1); !errors.Is(err, redistest.ErrNoServer) {
 		t.Errorf("StartReal: %v, want ErrNoServer", err)
 	}

@@ -1,5 +1,11 @@
 #!/bin/sh
 # Installs redis-server where it is missing and can be installed; says in one line what it did or could not do.
+# REDIS_SERVER names another server than the one on PATH.
+if [ -n "${REDIS_SERVER:-}" ]; then
+	version=$("$REDIS_SERVER" --version) || { echo "REDIS_SERVER=$REDIS_SERVER: not a server"; exit 1; }
+	echo "$REDIS_SERVER: $(echo "$version" | cut -d' ' -f1-3)"
+	exit 0
+fi
 if command -v redis-server >/dev/null 2>&1; then
 	echo "redis-server: $(redis-server --version | cut -d' ' -f1-3)"
 	exit 0

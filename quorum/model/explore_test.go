@@ -32,6 +32,8 @@ const (
 	timesOut
 	restarts
 	forgets
+	bumps
+	lowers
 	notices
 	expires
 	ticks
@@ -179,9 +181,9 @@ func (m *setup) reduce(s *state) {
 				v.offer = 0
 			}
 			if a.phase >= holding {
-				v.answer, v.read, v.raised = silence, 0, 0
+				v.answer, v.token, v.read, v.raised = silence, 0, 0, 0
 				if !here.has(raise) {
-					v.token = 0
+					v.resent = 0
 				}
 			}
 			carried |= here
@@ -280,6 +282,10 @@ func (by step) describe(m *setup, before, after *state) string {
 		return fmt.Sprintf("%d restarts with its data", at)
 	case forgets:
 		return fmt.Sprintf("%d restarts without its data", at)
+	case bumps:
+		return fmt.Sprintf("a neighbour is granted on %d, and counts up", at)
+	case lowers:
+		return fmt.Sprintf("a neighbour writes its lower token on %d", at)
 	case notices:
 		return fmt.Sprintf("a client notices that %d restarted", at)
 	case expires:

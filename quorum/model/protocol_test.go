@@ -11,13 +11,13 @@ func (m *setup) carryOut(s *state, n *node, c uint8, r request) (reply, uint8) {
 	case repair:
 		return m.grant(n, id, false, a.token)
 	case raise:
-		granted := n.links[c].votes[r.number()].token
+		resent := n.links[c].votes[r.number()].resent == 1
 		switch {
 		case !m.keeps(raiseOwned):
 		case n.owner != id:
 			return no, 0
-		case m.keeps(raiseSameGrant) && n.counter != granted && n.counter != a.token:
-			return no, 0 // another owner had it in between: a late copy of the request found the node free
+		case m.keeps(raiseSameGrant) && resent && n.counter > a.token:
+			return no, 0 // perhaps another owner had it meanwhile, and a late copy of the request was granted
 		}
 		n.counter = max(n.counter, a.token)
 	case renew, extend:
@@ -42,6 +42,8 @@ func (m *setup) carryOut(s *state, n *node, c uint8, r request) (reply, uint8) {
 	}
 	return yes, 0
 }
+
+// A node's counter is shared with neighbours, names that hash to the same one: see bump.
 
 // grant is acquire.lua: a fresh grant counts up, a resent request and a repair do not.
 func (m *setup) grant(n *node, id owner, fresh bool, token uint8) (reply, uint8) {

@@ -20,7 +20,8 @@ const (
 	clockReadLast             // an attempt that took too long is not a lock
 	countFromOwnSend          // a reply confirms from the instant its own request was sent, not a later one
 	raiseOwned                // a token is written back only where the owner still has its grant
-	raiseSameGrant            // and has the grant that was read, not one that a late copy of the request got
+	raiseSameGrant            // and by the grant that was read, not by one that a late copy of the request got
+	counterOnlyRises          // no script writes a token to a counter that is higher
 	countInScript             // the node counts a grant up, not the client above what it read
 	frozenReads               // grants read after the quorum was reached count for the deadline, not for the token
 	seedFromClock             // a counter that was forgotten starts above its past
@@ -66,6 +67,13 @@ func TestProtocol(t *testing.T) {
 			setup{tokens: true, attempts: two, lease: 1, maxLease: 1, deaths: 2, fixed: true}},
 		{"lying clocks, three clients", false,
 			setup{tokens: true, attempts: three, lease: 1, maxLease: 1, fixed: true}},
+		{"lying clocks, neighbours", false,
+			setup{tokens: true, attempts: two, lease: 1, maxLease: 1, bumps: 3, fixed: true}},
+		{"lying clocks, a neighbour, a connection dies", false,
+			setup{tokens: true, attempts: two, lease: 1, maxLease: 1, bumps: 1, deaths: 1, fixed: true}},
+		{"honest clocks, a neighbour, a node forgets", false,
+			setup{honest: true, tokens: true, attempts: two, lease: 1, maxLease: 1, ticks: 1, bumps: 1, forgets: 1,
+				fixed: true}},
 
 		{"honest clocks, a node forgets, a connection dies", true,
 			setup{honest: true, attempts: two, lease: 2, maxLease: 2, forgets: 1, deaths: 1}},
@@ -86,6 +94,17 @@ func TestProtocol(t *testing.T) {
 			setup{tokens: true, attempts: twoTwice, lease: 1, maxLease: 1, fixed: true}},
 		{"lying clocks, three clients", true,
 			setup{tokens: true, attempts: three, lease: 1, maxLease: 1, deaths: 1, fixed: true}},
+		{"lying clocks, neighbours, renewals", true,
+			setup{tokens: true, attempts: two, lease: 1, maxLease: 1, bumps: 2, late: setOf(acquire)}},
+		{"lying clocks, neighbours, a connection dies", true,
+			setup{tokens: true, attempts: two, lease: 1, maxLease: 1, bumps: 3, deaths: 1, fixed: true}},
+		{"lying clocks, a neighbour, two connections die", true,
+			setup{tokens: true, attempts: two, lease: 1, maxLease: 1, bumps: 1, deaths: 2, fixed: true}},
+		{"lying clocks, a neighbour, three clients", true,
+			setup{tokens: true, attempts: three, lease: 1, maxLease: 1, bumps: 1, fixed: true}},
+		{"honest clocks, a neighbour, a node forgets", true,
+			setup{honest: true, tokens: true, attempts: two, lease: 1, maxLease: 1, ticks: 2, bumps: 1, forgets: 1,
+				fixed: true}},
 	} {
 		name := c.name
 		if c.deep {
@@ -134,6 +153,8 @@ func TestRules(t *testing.T) {
 			setup{off: raiseOwned, tokens: true, attempts: two, lease: 1, maxLease: 1}},
 		{"a token is written back only to the grant that was read", "",
 			setup{off: raiseSameGrant, tokens: true, attempts: two, lease: 1, maxLease: 1, deaths: 1}},
+		{"no script lowers a counter", "",
+			setup{off: counterOnlyRises, tokens: true, attempts: two, lease: 1, maxLease: 1}},
 		// While no connection dies, nothing is found: owning the grant until the write-back keeps
 		// two clients apart.
 		{"the script counts up, not the client", "",

@@ -22,6 +22,7 @@ type setup struct {
 	deaths   uint8             // how many connections may die
 	restarts uint8             // how many times a node may restart with its data
 	forgets  uint8             // how many times it may restart without its data
+	bumps    uint8             // how often a neighbour, a name that shares the counter, may raise it on a node
 	ticks    uint8             // the length of the search; 0 for no end
 	late     kinds             // the kinds of requests whose replies a client may read late
 	off      rule
@@ -60,6 +61,7 @@ type world struct {
 	deaths   uint8
 	restarts uint8
 	forgets  uint8
+	bumps    uint8
 }
 
 // node is one master, and the requests under way between it and the clients.
@@ -87,6 +89,7 @@ type vote struct {
 	reply  reply // to that request; silence until it ran
 	answer reply // to the request for a grant, once read
 	token  uint8 // the counter that came with the grant
+	resent uint8 // 1 when the request for a grant was resent: its first copy may be granted at any time
 	read   uint8 // 1 when it is in R, the grants that were read when the quorum was reached
 	raised uint8 // 1 when the node confirmed the write-back
 	left   uint8 // d_i − now: how long the node keeps the grant, by its last confirmation

@@ -51,6 +51,9 @@ func (m *setup) die(s *state, c uint8, i int, again bool) {
 		}
 		v.reply = silence
 		if again && s.attempts[o-1].phase != over {
+			if v.awaits == acquire {
+				v.resent = 1
+			}
 			l.push(request(v.awaits) | numbered(number))
 			continue
 		}
@@ -82,6 +85,14 @@ func (m *setup) forget(s *state, i int) {
 	if m.keeps(quarantine) {
 		s.nodes[i].quarantine = noMarker
 	}
+}
+
+// bump is a grant of a neighbour on one node. It is all that neighbours do here: they have hashes and
+// tombstones of their own, and their grants, write-backs, renewals and repairs raise the counter by
+// any number, at any time, on any nodes.
+func (m *setup) bump(s *state, i int) {
+	s.bumps++
+	s.nodes[i].counter++
 }
 
 // tick advances time everywhere alike. A lock's context ends at its deadline, and needs no packet
@@ -143,6 +154,12 @@ func (m *setup) successors(s *state, f func(step, *state)) {
 		}
 		if s.forgets < m.forgets {
 			try(step{does: forgets, node: uint8(i)}, func(s *state) { m.forget(s, i) })
+		}
+		if s.bumps < m.bumps {
+			try(step{does: bumps, node: uint8(i)}, func(s *state) { m.bump(s, i) })
+		}
+		if s.nodes[i].counter > 0 && !m.keeps(counterOnlyRises) {
+			try(step{does: lowers, node: uint8(i)}, func(s *state) { s.nodes[i].counter-- })
 		}
 		if s.nodes[i].quarantine == noMarker {
 			try(step{does: notices, node: uint8(i)}, func(s *state) { m.notice(&s.nodes[i]) })

@@ -1,0 +1,92 @@
+package integration_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// safeBuffer may be written and read at once.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// A user that may neither write nor read identities locks as ever. Its locks have none, and the log
+// says nothing.
+func TestUserWithoutIdentities(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	may(t, f)
+	onAll(t, f, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:marker", "~quorumlock:node", "~quorumlock:counter:*",
+		"~quorumlock:released:*", "~app:*")
+	var log safeBuffer
+	logger := quorum.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+	anonymous, known := open(t, asApp(f), redlock.Open, logger), open(t, f, redlock.Open, logger, quorum.WithLabel("nightly"))
+
+	held := lock(t, anonymous, "app:a")
+	grantedByAll(t, f.Masters, "app:a")
+	for _, l := range []*quorum.Locker{known, open(t, asApp(f), redlock.Open, logger)} {
+		began := time.Now()
+		_, err := l.TryLock(t.Context(), "app:a")
+		want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
+		if took := time.Since(began); took > soon/2 {
+			t.Errorf("TryLock took %v", took)
+		}
+	}
+	state, err := known.Inspect(t.Context(), "app:a")
+	if err != nil || state.Owner != held.Owner() || state.Identity != (quorum.Identity{}) {
+		t.Errorf("%+v, %v", state, err)
+	}
+	unlock(t, held)
+
+	held = lock(t, known, "app:a")
+	eventually(t, soon, func() bool { return len(identityKeys(t, f.Masters)) == 3 }, "an identity on each master")
+	_, err = anonymous.TryLock(t.Context(), "app:a")
+	want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
+	if state, err = anonymous.Inspect(t.Context(), "app:a"); err != nil || state.Owner != held.Owner() ||
+		state.Identity != (quorum.Identity{}) {
+		t.Errorf("%+v, %v", state, err)
+	}
+	_, err = open(t, f, redlock.Open, logger).TryLock(t.Context(), "app:a")
+	want(t, err, quorum.ErrHeld, "held by nightly on ", known.Identity().String())
+	unlock(t, held)
+	if said := log.String(); said != "" {
+		t.Errorf("the log says: %s", said)
+	}
+}
+
+// identityKeys lists the identities on the masters.
+func identityKeys(t *testing.T, masters []*redistest.Master) (keys []string) {
+	t.Helper()
+	for _, m := range masters {
+		all, err := redis.Strings(m.Do("KEYS", "*"))
+		must(t, err)
+		for _, key := range all {
+			if strings.HasPrefix(key, "quorumlock:locker:") {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}

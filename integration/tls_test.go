@@ -1,0 +1,105 @@
+package integration_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// secured is a fleet of masters that serve TLS, and ask their clients for certificates.
+type secured struct {
+	*redistest.Fleet
+	dirs []string // of each master's files
+	urls addresses
+}
+
+// secure starts n masters with certificates by that authority, or skips the test.
+func secure(t *testing.T, n int, by *redistest.Authority) *secured {
+	t.Helper()
+	s := &secured{Fleet: &redistest.Fleet{}}
+	for range n {
+		dir := t.TempDir()
+		must(t, by.Issue(dir, "127.0.0.1"))
+		must(t, redistest.WriteRoots(dir, by))
+		f, port, err := redistest.StartTLS(dir)
+		if errors.Is(err, redistest.ErrNoServer) || errors.Is(err, redistest.ErrNoTLS) {
+			t.Skipf("needs redis-server with TLS: %v", err)
+		}
+		must(t, err)
+		t.Cleanup(func() { must(t, f.Stop()) })
+		s.Masters, s.dirs = append(s.Masters, f.Masters...), append(s.dirs, dir)
+		s.urls = append(s.urls, "rediss://127.0.0.1:"+port)
+	}
+	return s
+}
+
+// reload has one master read its files again, and ends its connections.
+func (s *secured) reload(t *testing.T, i int) {
+	t.Helper()
+	do(t, s.Masters[i], "CONFIG", "SET", "tls-cert-file", filepath.Join(s.dirs[i], "cert.pem"))
+	do(t, s.Masters[i], "CLIENT", "KILL", "TYPE", "normal")
+}
+
+// Certificates of masters and clients move to another authority, one master after another, while a
+// lock is held and others come and go. The program is not restarted.
+func TestCertificatesThatRotate(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	old, err := redistest.NewAuthority()
+	must(t, err)
+	next, err := redistest.NewAuthority()
+	must(t, err)
+	s := secure(t, 3, old)
+	mine := t.TempDir()
+	must(t, old.Issue(mine, "client"))
+
+	reads := node.WithTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12,
+		RootCAs:    redistest.Roots(old, next),
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(filepath.Join(mine, "cert.pem"), filepath.Join(mine, "key.pem"))
+			return &pair, err
+		},
+	})
+	first, err := tls.LoadX509KeyPair(filepath.Join(mine, "cert.pem"), filepath.Join(mine, "key.pem"))
+	must(t, err)
+	keeps := node.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: redistest.Roots(old),
+		Certificates: []tls.Certificate{first}})
+
+	l := open(t, s.urls, redlock.Open, quorum.WithLease(lease), quorum.WithNodeOptions(reads))
+	held := lock(t, l, "held")
+	unlock(t, lock(t, open(t, s.urls, redlock.Open, quorum.WithNodeOptions(keeps)), "bridge"))
+
+	// All trust both authorities; then the certificates change; then all trust the new one only.
+	for step, change := range []func(dir string) error{
+		func(dir string) error { return redistest.WriteRoots(dir, old, next) },
+		func(dir string) error { return next.Issue(dir, "127.0.0.1") },
+		func(dir string) error { return redistest.WriteRoots(dir, next) },
+	} {
+		if step == 2 {
+			must(t, next.Issue(mine, "client"))
+		}
+		for i, dir := range s.dirs {
+			must(t, change(dir))
+			s.reload(t, i)
+			unlock(t, lock(t, l, fmt.Sprintf("step %d, master %d", step, i)))
+		}
+		pass(t, lease) // renewed over the new connections
+		if !held.Valid() {
+			t.Fatalf("step %d: the lock is lost: %v", step, held.Err())
+		}
+	}
+	grantedByAll(t, s.Masters, "held")
+	unlock(t, held)
+	// What has not changed is refused: the masters use the new certificates, and ask for them.
+	_, err = open(t, s.urls, redlock.Open, quorum.WithNodeOptions(keeps)).TryLock(t.Context(), "bridge")
+	want(t, err, quorum.ErrUnavailable, "certificate")
+}

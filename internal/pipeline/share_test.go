@@ -1,0 +1,201 @@
+package pipeline
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+var (
+	ours   = scripts.NewList("a", "b", "c")
+	theirs = scripts.NewList("a", "b", "d")
+)
+
+func namesOf(texts ...string) (names []scripts.Name) {
+	for _, text := range texts {
+		names = append(names, scripts.NewName(text))
+	}
+	return names
+}
+
+func acquireOf(owner string, names ...string) scripts.Call {
+	return scripts.Acquire(scripts.AcquireArgs{Names: namesOf(names...), Owner: scripts.OwnerOf(owner), Level: 1,
+		Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1})
+}
+
+// queueOf reads requests: A1 is a fresh acquire of owner 1, A1! one of two names, A1+ one with
+// another lease, A1? one that is sent alone; R1 and R1! are releases, R1t one that wants a
+// tombstone, L1 lowers the level, and X is a renewal.
+func queueOf(text string) (queue []request) {
+	claims := map[string]*Claim{}
+	for word := range strings.FieldsSeq(text) {
+		owner := strings.Trim(word[1:], "!+?t")
+		if claims[owner] == nil {
+			claims[owner] = new(Claim)
+		}
+		names := []string{"k" + owner}
+		if strings.HasSuffix(word, "!") {
+			names = append(names, "l"+owner)
+		}
+		r := request{claim: claims[owner], alone: strings.HasSuffix(word, "?"), to: named(word)}
+		args := scripts.AcquireArgs{Names: namesOf(names...), Owner: scripts.OwnerOf("o:" + owner), Level: 1,
+			Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1}
+		switch word[0] {
+		case 'A':
+			if strings.HasSuffix(word, "+") {
+				args.Lease = scripts.ToMillis(time.Second)
+			}
+			r.call = scripts.Acquire(args)
+		case 'R':
+			r.call = scripts.Release(args.Names, args.Owner, 0)
+			if strings.HasSuffix(word, "t") {
+				r.claim.mayArriveLate.Store(true)
+			}
+		case 'L':
+			r.call = scripts.Release(args.Names, args.Owner, 1)
+		case 'X':
+			r.claim, r.call = nil, scripts.Renew(ours, []scripts.Renewal{{Names: args.Names, Owner: args.Owner, Token: 1}})
+		}
+		queue = append(queue, r)
+	}
+	return queue
+}
+
+// named is a receiver that names its request.
+type named string
+
+func (named) Done(Result) {}
+
+// arranged tells what is sent: the requests of a run in parentheses.
+func arranged(out []request) string {
+	var words []string
+	for left := out; len(left) > 0; left = left[runOf(left):] {
+		var run []string
+		for _, r := range left[:runOf(left)] {
+			run = append(run, string(r.to.(named)))
+		}
+		if text := strings.Join(run, " "); len(run) > 1 {
+			words = append(words, "("+text+")")
+		} else {
+			words = append(words, text)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func TestArrange(t *testing.T) {
+	for _, test := range []struct{ queue, want string }{
+		{"A1", "A1"},
+		{"A1 A2 A3", "(A1 A2 A3)"},
+		{"A1 R2 A3 R4", "(R2 R4) (A1 A3)"},
+		{"A1 R1", "A1 R1"},
+		{"A1 A2 R1 A3 R2", "(A1 A2) (R1 R2) A3"},
+		{"R9 A1 A2 R1 R8 A3 R2 A4 R3", "R9 (A1 A2) (R1 R8 R2) (A3 A4) R3"},
+		{"A1 X A2", "A1 X A2"},
+		{"R1 A2 X R3 A4 A5", "R1 A2 X R3 (A4 A5)"},
+		{"A1 L1 A2", "A1 L1 A2"},
+		{"A1 A2! A3 A4?", "(A1 A3) A2! A4?"},
+		{"R1 R2! R3 R4t R5", "(R1 R3 R5) R2! R4t"},
+		{"A1+ A2+ A3 A4", "(A1+ A2+) (A3 A4)"},
+		{"A1! R1!", "A1! R1!"},
+	} {
+		var a arranger
+		for range 2 { // what the first arrangement leaves behind does not matter
+			if got := arranged(a.arrange(queueOf(test.queue))); got != test.want {
+				t.Errorf("%s is sent as %s, want %s", test.queue, got, test.want)
+			}
+		}
+	}
+}
+
+// A run delays everything else on its server, so it is bounded.
+func TestRunsAreBounded(t *testing.T) {
+	var queue []request
+	for i := range 2*scripts.MaxRun + 1 {
+		queue = append(queue, queueOf(fmt.Sprint("A", i))...)
+	}
+	var a arranger
+	out, sizes := a.arrange(queue), []int{}
+	for left := out; len(left) > 0; left = left[runOf(left):] {
+		sizes = append(sizes, runOf(left))
+	}
+	if want := []int{scripts.MaxRun, scripts.MaxRun, 1}; !slices.Equal(sizes, want) {
+		t.Errorf("runs of %v, want %v", sizes, want)
+	}
+}
+
+// Whatever is queued: the requests of one owner keep their order, no acquire overtakes a release, and
+// nothing overtakes a call of another kind or is overtaken by it.
+func TestArrangeKeepsWhatMatters(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var a arranger
+	shared := 0
+	for range 2_000 {
+		var words []string
+		for range 1 + rng.IntN(14) {
+			word := fmt.Sprint(string("AAAARRRRLX"[rng.IntN(10)]), rng.IntN(6))
+			switch rng.IntN(8) {
+			case 0:
+				word += "!"
+			case 1:
+				word += "?"
+			}
+			words = append(words, word)
+		}
+		queue := queueOf(strings.Join(words, " "))
+		for i := range queue {
+			queue[i].order = uint64(i)
+		}
+		out := a.arrange(queue)
+		if len(out) != len(queue) {
+			t.Fatalf("%v: %d of %d are sent", words, len(out), len(queue))
+		}
+		for i := range out {
+			for j := range i {
+				first, then := &out[j], &out[i] // as they are sent
+				if first.order < then.order {
+					continue
+				}
+				isOther := first.call.IsRelease() && !first.call.Frees() || then.call.IsRelease() && !then.call.Frees()
+				if first.claim == nil || then.claim == nil || first.claim == then.claim || isOther ||
+					first.call.IsAcquire() && then.call.Frees() {
+					t.Fatalf("%v is sent as %s", words, arranged(out))
+				}
+			}
+		}
+		for left := out; len(left) > 0; left = left[runOf(left):] {
+			for _, r := range left[1:runOf(left)] {
+				shared++
+				if !r.canShare() || !left[0].canShare() || !r.call.CanShareWith(left[0].call) {
+					t.Fatalf("%v is sent as %s", words, arranged(out))
+				}
+			}
+		}
+	}
+	if shared < 2_000 {
+		t.Errorf("%d requests share a run", shared)
+	}
+}
+
+func TestCallsOfOtherListsShareNoRun(t *testing.T) {
+	other := scripts.Acquire(scripts.AcquireArgs{Names: namesOf("k2"), Owner: scripts.OwnerOf("o:2"), Level: 1,
+		Lease: scripts.ToMillis(maxLease), List: theirs, Seed: 1})
+	var a arranger
+	out := a.arrange([]request{{call: acquireOf("o:1", "k1"), claim: new(Claim)}, {call: other, claim: new(Claim)}})
+	if runOf(out) != 1 {
+		t.Errorf("clients of two lists share a run")
+	}
+	for what, args := range map[string]scripts.AcquireArgs{
+		"a repair":   {Names: namesOf("k"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7},
+		"a re-entry": {Names: namesOf("k"), Owner: scripts.OwnerOf("o:1"), Level: 2},
+	} {
+		if scripts.Acquire(args).CanShare() {
+			t.Errorf("%s shares runs", what)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package redistest_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+// pretend makes a program the server: it answers --version with that text.
+func pretend(t *testing.T, version string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "server")
+	must(t, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\necho '%s'\n", version), 0o755))
+	t.Setenv(redistest.BinaryVariable, path)
+	return path
+}
+
+func TestTheServerThatIsNamed(t *testing.T) {
+	for says, want := range map[string]redistest.Binary{
+		"Redis server v=6.0.20 sha=00000000:0 malloc=libc bits=64": {Name: "redis-server", Version: "6.0.20"},
+		"Valkey server v=8.0.1 sha=00000000:0 malloc=libc bits=64": {Name: "valkey-server", Version: "8.0.1"},
+	} {
+		want.Path = pretend(t, says)
+		if b, err := redistest.FindBinary(); err != nil || b != want {
+			t.Errorf("%s: %+v, %v; want %+v", says, b, err, want)
+		}
+	}
+}
+
+// Tests must not be skipped for a mistake in the variable.
+func TestAServerThatIsNamedAndCannotBeUsed(t *testing.T) {
+	t.Setenv(redistest.BinaryVariable, filepath.Join(t.TempDir(), "none"))
+	if _, err := redistest.FindBinary(); err == nil || errors.Is(err, redistest.ErrNoServer) ||
+		!strings.Contains(err.Error(), redistest.BinaryVariable) {
+		t.Errorf("a path without a file: %v", err)
+	}
+	if fleet, err := redistest.Start(1); err == nil {
+		t.Errorf("started %s", fleet.Kind)
+	}
+	pretend(t, "hello")
+	if _, err := redistest.FindBinary(); err == nil || errors.Is(err, redistest.ErrNoServer) {
+		t.Errorf("a program that is no server: %v", err)
+	}
+}
+
+func TestWhatAVersionLacks(t *testing.T) {
+	for version, lacks := range map[string]bool{
+		"Redis server v=6.0.20 sha=0":          true,
+		"Redis server v=6.2.0 sha=0":           false,
+		"Redis server v=7.4.1 sha=0":           false,
+		"Redis server v=10.0.0 sha=0":          false,
+		"Redis server v=255.255.255 sha=0":     false,
+		"Redis server v=unstable sha=00000000": false,
+		"Valkey server v=8.0.1 sha=0":          false,
+	} {
+		pretend(t, version)
+		reason, err := redistest.Lacks(redistest.ClientInfo, redistest.ACLChannels)
+		if err != nil || (reason != "") != lacks {
+			t.Errorf("%s: lacks %q, %v", version, reason, err)
+		}
+		if lacks && reason != "redis-server 6.0.20 has no CLIENT INFO (that came with Redis 6.2)" {
+			t.Errorf("the reason is %q", reason)
+		}
+	}
+}
+
+func TestNeed(t *testing.T) {
+	pretend(t, "Redis server v=6.0.20 sha=0")
+	var said said
+	redistest.Need(&said, redistest.ACLChannels)
+	if said.skip == "" || said.fatal != "" {
+		t.Errorf("%+v", said)
+	}
+	pretend(t, "Redis server v=6.2.0 sha=0")
+	said.skip = ""
+	redistest.Need(&said, redistest.ACLChannels)
+	if said.skip != "" || said.fatal != "" {
+		t.Errorf("%+v", said)
+	}
+	pretend(t, "hello")
+	redistest.Need(&said, redistest.ACLChannels)
+	if said.skip != "" || said.fatal == "" {
+		t.Errorf("%+v", said)
+	}
+}
+
+// said is a test that keeps what it was told.
+type said struct{ skip, fatal string }
+
+func (s *said) Helper()           {}
+func (s *said) Skip(args ...any)  { s.skip = fmt.Sprint(args...) }
+func (s *said) Fatal(args ...any) { s.fatal = fmt.Sprint(args...) }

@@ -1,0 +1,204 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// vault tells the password of user "app", and counts how often.
+type vault struct {
+	mu       sync.Mutex
+	password string
+	asked    int
+}
+
+func (v *vault) ask(context.Context) (user, password string, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked++
+	return "app", v.password, nil
+}
+
+func (v *vault) rotate(password string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.password = password
+}
+
+func (v *vault) times() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.asked
+}
+
+// rotate makes that the only password of user "app".
+func rotate(t *testing.T, m *redistest.Master, password string) {
+	t.Helper()
+	mustDo(t, m, redistest.SetUser("app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")...)
+}
+
+// appConns returns the ids of the connections of user "app", by type: of calls, or of messages.
+func appConns(t *testing.T, m *redistest.Master, kind string) (ids string) {
+	t.Helper()
+	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", kind))
+	must(t, err)
+	for line := range strings.Lines(list) {
+		if strings.Contains(line, "user=app") {
+			id, _, _ := strings.Cut(line, " ")
+			ids += id
+		}
+	}
+	return ids
+}
+
+// subscriber takes messages, and ignores them.
+type subscriber struct{}
+
+func (subscriber) OnSubscribed()   {}
+func (subscriber) OnMessage()      {}
+func (subscriber) OnUnsubscribed() {}
+
+// A connection that exists lives on with the old password, and a new one uses the new: that of the
+// calls, that of the messages, and that of Check.
+func TestAPasswordThatRotates(t *testing.T) {
+	m := startReal(t)
+	rotate(t, m, "first")
+	v := &vault{password: "first"}
+	n := open(t, m.URL(), node.WithCredentials(v.ask))
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	cancel := n.Subscriptions().Subscribe("redisson_lock__channel:{k}", subscriber{})
+	defer cancel()
+	eventually(t, "subscribed", func() bool { return appConns(t, m, "PUBSUB") != "" })
+	calls, messages := appConns(t, m, "NORMAL"), appConns(t, m, "PUBSUB")
+	if v.times() != 2 {
+		t.Errorf("asked %d times for two connections", v.times())
+	}
+
+	rotate(t, m, "second")
+	v.rotate("second")
+	mustGrant(t, do(t, n, acquire("l", "o:1")))
+	if now := appConns(t, m, "NORMAL"); now != calls || appConns(t, m, "PUBSUB") != messages || v.times() != 2 {
+		t.Errorf("the connections did not live on: %s, before %s; asked %d times", now, calls, v.times())
+	}
+	if report := check(t, n); report.Role != "master" || v.times() != 3 {
+		t.Errorf("Check: %+v, asked %d times", report, v.times())
+	}
+
+	mustDo(t, m, "CLIENT", "KILL", "USER", "app")
+	eventually(t, "granted over a new connection", func() bool { return isGranted(do(t, n, acquire("m", "o:1"))) })
+	eventually(t, "subscribed anew", func() bool {
+		now := appConns(t, m, "PUBSUB")
+		return now != "" && now != messages
+	})
+}
+
+// The vault may lag behind the server: the refusal passes once it tells the new password.
+func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
+	m := startReal(t)
+	rotate(t, m, "second")
+	for what, first := range map[string]struct{ password, reason string }{
+		"another password": {"first-s3cret", "WRONGPASS"},
+		"none":             {"", "without a password"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			log := &lines{}
+			v := &vault{password: first.password}
+			n := open(t, m.URL(), node.WithCredentials(v.ask), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+			err := do(t, n, acquire("k", "o:1")).Err
+			mustFail(t, n, err, node.ErrDown)
+			_, checkErr := n.Check(t.Context())
+			for _, err := range []error{err, checkErr} {
+				var typed *node.Error
+				if !errors.As(err, &typed) || typed.Permanent() || !strings.Contains(err.Error(), first.reason) ||
+					strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("the error is %v", err)
+				}
+			}
+			eventually(t, "logged", func() bool { return log.logged("node down", first.reason) == 1 })
+			v.rotate("second")
+			eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+			if log.logged("will not pass") != 0 || log.logged("s3cret") != 0 {
+				t.Errorf("logged %q", log.all)
+			}
+		})
+	}
+	// A permission does not come with another password.
+	mustDo(t, m, "ACL", "SETUSER", "app", "-evalsha")
+	v := &vault{password: "second"}
+	isPermanent(t, do(t, open(t, m.URL(), node.WithCredentials(v.ask)), acquire("k", "o:1")).Err)
+	// Neither a user name nor a password: the default user is without one here.
+	none := func(context.Context) (user, password string, err error) { return "", "", nil }
+	mustGrant(t, do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")))
+	mustDo(t, m, "CONFIG", "SET", "requirepass", "secret")
+	var typed *node.Error
+	if err := do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")).Err; !errors.As(err, &typed) ||
+		typed.Permanent() || !strings.Contains(err.Error(), "NOAUTH") {
+		t.Errorf("no credentials: %v", err)
+	}
+}
+
+func TestCredentialsThatCannotBeHad(t *testing.T) {
+	m := startReal(t)
+	failed := errors.New("the vault is sealed")
+	hangs := make(chan struct{})
+	defer close(hangs)
+	for what, c := range map[string]struct {
+		ask    func(context.Context) (string, string, error)
+		reason string
+		target error
+		takes  time.Duration
+	}{
+		"an error": {func(context.Context) (string, string, error) { return "app", "s3cret", failed }, "the vault is sealed", failed, 0},
+		"a panic":  {func(context.Context) (string, string, error) { panic("sealed") }, "panic: sealed", node.ErrDown, 0},
+		"too late": {func(ctx context.Context) (string, string, error) { <-ctx.Done(); return "", "s3cret", ctx.Err() }, "timed out",
+			node.ErrTimeout, timeout},
+		"never": {func(context.Context) (string, string, error) { <-hangs; return "", "", failed }, "timed out", node.ErrTimeout, timeout},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := open(t, m.URL(), node.WithCredentials(c.ask))
+			began := time.Now()
+			err := do(t, n, acquire("k", "o:1")).Err
+			took(t, "the call", began, c.takes, c.takes)
+			mustFail(t, n, err, node.ErrDown)
+			mustFail(t, n, err, c.target)
+			var typed *node.Error
+			if !strings.Contains(err.Error(), c.reason) || strings.Contains(err.Error(), "s3cret") || errors.As(err, &typed) && typed.Permanent() {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+	if n := statNumber(t, m, "stats", "total_connections_received", ""); n > 20 {
+		t.Errorf("%d connections without credentials", n)
+	}
+}
+
+// What only Open can do is not ignored by New.
+func TestOptionsOfConnectionsThatAreRefused(t *testing.T) {
+	ask := func(context.Context) (string, string, error) { return "", "", nil }
+	for what, c := range map[string]struct {
+		open func() (*node.Node, error)
+		says string
+	}{
+		"credentials over a pool":    {func() (*node.Node, error) { return node.New(&redis.Pool{}, node.WithCredentials(ask)) }, "WithCredentials is for Open"},
+		"a dialer over a pool":       {func() (*node.Node, error) { return node.New(&redis.Pool{}, node.WithDialer(noRoute)) }, "WithDialer is for Open"},
+		"no function of credentials": {func() (*node.Node, error) { return node.Open("redis://a", node.WithCredentials(nil)) }, "WithCredentials is nil"},
+		"no dialer":                  {func() (*node.Node, error) { return node.Open("redis://a", node.WithDialer(nil)) }, "WithDialer is nil"},
+		"two passwords": {func() (*node.Node, error) { return node.Open("redis://:s3cret@a", node.WithCredentials(ask)) },
+			"the URL has a password, and WithCredentials is given"},
+	} {
+		n, err := c.open()
+		if !errors.Is(err, node.ErrInvalid) || n != nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

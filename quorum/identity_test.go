@@ -1,0 +1,310 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+func TestIdentity(t *testing.T) {
+	host, _ := os.Hostname()
+	inCluster(t, func(t *testing.T, c *cluster) {
+		want := Identity{Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Label: "nightly"}
+		if got := c.process(WithLabel("nightly")).Identity(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+	for said, is := range map[string]Identity{
+		"unknown":                     {},
+		"api-7 (pid 4711)":            {Host: "api-7", PID: 4711, Program: "worker"},
+		"nightly on api-7 (pid 4711)": {Host: "api-7", PID: 4711, Label: "nightly"},
+		strings.Repeat("x", 64) + " on " + strings.Repeat("y", 64) + " (pid 1)": {Host: strings.Repeat("y", 255), PID: 1,
+			Label: strings.Repeat("x", 255)},
+	} {
+		if is.String() != said {
+			t.Errorf("%+v is %q, want %q", is, is, said)
+		}
+	}
+}
+
+func TestLabelIsPrintable(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for _, label := range []string{"a\nb", "\x1b[2J", "\xff", strings.Repeat("x", scripts.MaxLabel+1)} {
+			if _, err := New(l.core.nodes, Majority, WithLabel(label)); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%q: %v", label, err)
+			}
+		}
+		if _, err := l.With(WithLabel("later")).TryLock(t.Context(), "a"); !errors.Is(err, ErrInvalid) {
+			t.Errorf("a label for a Locker that exists: %v", err)
+		}
+	})
+}
+
+// A Locker writes one key per master, however many locks it holds, every 15 s while it holds any. The
+// key outlives the last lease.
+func TestIntroduction(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		key := "quorumlock:locker:" + l.ID()
+		wantIntroductions := func(when string, want int64) {
+			t.Helper()
+			synctest.Wait()
+			if got := c.introductions.Load(); got != want {
+				t.Errorf("%s: %d introductions on three masters, want %d", when, got, want)
+			}
+		}
+		wantIntroductions("before the first lock", 0)
+		var locks []*Lock
+		for i := range 100 {
+			locks = append(locks, c.lock(l, fmt.Sprint("name", i)))
+		}
+		wantIntroductions("100 locks", 3)
+		for _, m := range c.masters {
+			if !slices.Contains(m.Keys(), key) {
+				t.Errorf("no %s in %q", key, m.Keys())
+			}
+		}
+		c.masters[0].Flush()         // the others keep the locks
+		time.Sleep(61 * time.Second) // renewals come every 10 s
+		wantIntroductions("after a minute", 3+3*3)
+		for _, lock := range locks {
+			lock.Unlock(t.Context())
+		}
+		time.Sleep(time.Minute)
+		wantIntroductions("a minute without locks", 3+3*3)
+		held := c.lock(l, "a")
+		l.Close() // as if the process had died: the lock stays
+		time.Sleep(29 * time.Second)
+		state, err := c.process().Inspect(t.Context(), "a")
+		if err != nil || state.Owner != held.Owner() || state.Identity != l.Identity() {
+			t.Errorf("a lock that nobody renews any more: %+v, %v", state, err)
+		}
+		if !slices.Contains(c.masters[0].Keys(), key) {
+			t.Error("a master that was flushed does not get the identity again")
+		}
+		time.Sleep(time.Minute)
+		for _, m := range c.masters {
+			if slices.Contains(m.Keys(), key) {
+				t.Errorf("%s is left for ever", key)
+			}
+		}
+	})
+}
+
+// Only a failed call asks who the holder is, once for each lock that it meets.
+func TestQuestions(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(), c.process(WithLabel("nightly"))
+		for range 10 {
+			c.unlock(c.lock(l, "a"))
+			c.unlock(c.lock(other, "a"))
+		}
+		time.Sleep(time.Millisecond) // so that the next token is the clock, the same on all masters
+		if n := c.questions.Load(); n > 0 {
+			t.Errorf("%d questions without a failure", n)
+		}
+		held := c.lock(other, "a")
+		for range 10 {
+			_, err := l.TryLock(t.Context(), "a")
+			wantHolder(t, err, held)
+		}
+		if n := c.questions.Load(); n != 2 {
+			t.Errorf("%d questions by ten attempts on three masters", n)
+		}
+		c.unlock(held)
+		time.Sleep(time.Millisecond)
+		held = c.lock(other, "a")
+		_, err := l.TryLock(t.Context(), "a") // the process is known; the token is another
+		wantHolder(t, err, held)
+		c.unlock(held)
+	})
+}
+
+// wantHolder wants an error that tells the lock's process and token.
+func wantHolder(t *testing.T, err error, held *Lock) {
+	t.Helper()
+	var failed *Error
+	is := held.hold.core.holders.identity
+	says := fmt.Sprintf("not acquired: held by %v, token counter %d, ", is, held.Token())
+	if !errors.As(err, &failed) || failed.HolderIdentity != is || failed.HolderToken != held.Token() ||
+		!errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "another") {
+		t.Errorf("%v, want %q", err, says)
+	}
+}
+
+// A call that waits knows the holder when it gives up, and does not wait for that then.
+func TestHolderOfAWait(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, held := c.process(WithWait(5*time.Second)), c.lock(c.process(), "a")
+		began := time.Now()
+		_, err := l.Lock(t.Context(), "a")
+		wantHolder(t, err, held)
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if n := c.questions.Load(); n != 2 {
+			t.Errorf("%d questions", n)
+		}
+		c.unlock(held)
+	})
+}
+
+// Waiters that meet one holder after another do not ask about each.
+func TestWaitersAskSeldom(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, results := c.process(), make(chan lockResult, 1)
+		held := c.lock(c.process(), "a")
+		startWaiter(t.Context(), l, 0, results, "a")
+		for range 20 {
+			next := c.process() // nobody knows it
+			c.unlock(held)
+			held = c.next(results, shortly).lock
+			c.unlock(held)
+			held = c.lock(next, "a")
+			startWaiter(t.Context(), l, 0, results, "a")
+			time.Sleep(50 * time.Millisecond)
+		}
+		if n := c.questions.Load(); n < 2 || n > 6 {
+			t.Errorf("%d questions about 20 holders within a second", n)
+		}
+		c.unlock(held)
+		c.unlock(c.next(results, shortly).lock)
+	})
+}
+
+// TryLock waits for the answer for a moment only, and not at all for a node that does not answer.
+func TestQuestionDoesNotDelay(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		held, other := c.lock(c.process(WithMaxHold(time.Hour)), "a"), c.process()
+		l := c.process()
+		for i := range c.masters {
+			slow := false
+			c.before(i, func() {
+				if slow {
+					time.Sleep(300 * time.Millisecond)
+				}
+				slow = true // the second call on a connection is the question
+			})
+		}
+		began := time.Now()
+		_, err := l.TryLock(t.Context(), "a")
+		if took := time.Since(began); took > grace+holderWait || !strings.Contains(err.Error(), "held by another (") {
+			t.Errorf("after %v: %v", took, err)
+		}
+		for i := range c.masters {
+			c.before(i, func() {})
+		}
+		time.Sleep(time.Second)
+		c.masters[0].Crash(0)
+		began = time.Now()
+		_, err = other.TryLock(t.Context(), "a")
+		wantHolder(t, err, held)
+		if took := time.Since(began); took > grace+holderWait {
+			t.Errorf("with a dead node it took %v", took)
+		}
+		c.masters[0].Start()
+		c.unlock(held)
+	})
+}
+
+// A client of another library has no identity: the error has its id, as ever.
+func TestHolderWithoutIdentity(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for _, m := range c.masters {
+			ours, theirs := net.Pipe()
+			go m.Serve(theirs)
+			conn := redis.NewConn(ours, time.Second, time.Second)
+			defer conn.Close()
+			for _, command := range [][]any{
+				{"HSET", "a", "8743c9c0-0795-4907-87fd-6c719a6b4586:42", 1}, {"PEXPIRE", "a", 10_000},
+			} {
+				if _, err := conn.Do(command[0].(string), command[1:]...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		try := func(within time.Duration, questions int64) {
+			t.Helper()
+			for range 5 {
+				_, err := l.TryLock(t.Context(), "a")
+				says := `; held by "8743c9c0-0795-4907-87fd-6c719a6b4586:42" for `
+				if err == nil || !strings.Contains(err.Error(), "held by another (") || !strings.Contains(err.Error(), says) {
+					t.Errorf("%v, want %q", err, says)
+				}
+			}
+			if n := c.questions.Load(); n != questions {
+				t.Errorf("%d questions within %v, want %d", n, within, questions)
+			}
+		}
+		try(0, 2)
+		time.Sleep(holderPause) // a locker that is new may have told the master since
+		try(holderPause, 4)
+	})
+}
+
+// Inspect tells the process of each owner, once it is known without asking for it again.
+func TestInspectTellsTheProcess(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, held := c.process(), c.lock(c.process(WithLabel("nightly")), "a")
+		is := held.hold.core.holders.identity
+		for range 2 {
+			state, err := l.Inspect(t.Context(), "a")
+			if err != nil || state.Identity != is || slices.ContainsFunc(state.Nodes, func(n NodeState) bool {
+				return n.Owner != "" && n.Identity != is
+			}) {
+				t.Errorf("%+v, %v", state, err)
+			}
+		}
+		if n := c.questions.Load(); n != 3+3+3 {
+			t.Errorf("%d questions, want two states and one identity from each master", n)
+		}
+		if state, err := l.Inspect(t.Context(), "b"); err != nil || state.Identity != (Identity{}) {
+			t.Errorf("a free name: %+v, %v", state, err)
+		}
+		c.unlock(held)
+	})
+}
+
+// A lock of a fixed lease that is extended again and again keeps its identity.
+func TestExtendKeepsTheIdentity(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		held := c.lock(c.process(WithFixedLease(20*time.Second)), "a")
+		for range 10 {
+			time.Sleep(15 * time.Second)
+			if err := held.Extend(t.Context(), 20*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		state, err := c.process().Inspect(t.Context(), "a")
+		if err != nil || state.Identity != held.hold.core.holders.identity {
+			t.Errorf("%+v, %v", state, err)
+		}
+		c.unlock(held)
+	})
+}
+
+// A token is the holder's or none: the first of several names may be another's.
+func TestTokenIsTheHolders(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, held := c.process(), c.lock(c.process(), "b")
+		c.unlock(c.lock(l, "a"))
+		_, err := l.TryLock(t.Context(), "a", "b")
+		var failed *Error
+		if !errors.As(err, &failed) || failed.HolderIdentity != held.hold.core.holders.identity || failed.HolderToken != 0 {
+			t.Errorf("%v", err)
+		}
+		c.unlock(held)
+	})
+}

@@ -1,0 +1,99 @@
+package scripts
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// lockerPrefix starts the key at which a locker's identity is.
+const lockerPrefix = Prefix + "locker:"
+
+// MaxLabel bounds each text of an identity, in bytes.
+const MaxLabel = 255
+
+// ValidLabel reports whether a text may be an identity's label.
+func ValidLabel(s string) bool { return printable(s) == s }
+
+// Identity is which process a locker belongs to: the value of the locker's key, as JSON. It is for
+// people to read.
+type Identity struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Program string `json:"program,omitempty"`
+	Label   string `json:"label,omitempty"`
+}
+
+// LockerOf returns the id of the locker that an owner is of: all but the number at its end.
+func LockerOf(owner string) string {
+	if end := strings.LastIndexByte(owner, ':'); end >= 0 {
+		return owner[:end]
+	}
+	return owner
+}
+
+// Introduce writes the identity of a locker, for so long.
+func Introduce(locker string, is Identity, ttl time.Duration) Call {
+	text, _ := json.Marshal(is.bounded()) // of strings and a number
+	return Call{script: introduceScript,
+		args: []any{introduceScript.sha, 1, lockerPrefix + locker, text, ToMillis(ttl).boxed}}
+}
+
+// Who reads the identities of lockers, at most [MaxWho].
+func Who(lockers []string) Call {
+	args := make([]any, 0, 2+len(lockers))
+	args = append(args, whoScript.sha, len(lockers))
+	for _, locker := range lockers {
+		args = append(args, lockerPrefix+locker)
+	}
+	return Call{script: whoScript, args: args}
+}
+
+// MaxWho is how many lockers one call of [Who] takes: a reply has a bound.
+const MaxWho = 128
+
+// ParseIntroduce reads the reply to Introduce; errors wrap ErrReply.
+func ParseIntroduce(v any) error {
+	if written, err := boolean(introduceScript, v); err != nil || !written {
+		return malformed(introduceScript, v)
+	}
+	return nil
+}
+
+// ParseWho reads the reply to Who of that many lockers; errors wrap ErrReply. An identity that is
+// missing, or is none, is zero.
+func ParseWho(v any, lockers int) ([]Identity, error) {
+	fields, ok := v.([]any)
+	if !ok || len(fields) != lockers {
+		return nil, malformed(whoScript, v)
+	}
+	all := make([]Identity, lockers)
+	for i, field := range fields {
+		said, ok := text(field)
+		if !ok {
+			return nil, malformed(whoScript, v)
+		}
+		var is Identity
+		if json.Unmarshal([]byte(said), &is) == nil && is.PID > 0 {
+			all[i] = is.bounded()
+		}
+	}
+	return all, nil
+}
+
+// bounded returns the identity as it may stand in a message: in one line, and not too long.
+func (i Identity) bounded() Identity {
+	i.Host, i.Program, i.Label = printable(i.Host), printable(i.Program), printable(i.Label)
+	return i
+}
+
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			return r
+		}
+		return '?'
+	}, s)
+	return strings.ToValidUTF8(s[:min(len(s), MaxLabel)], "")
+}

@@ -1,0 +1,30 @@
+-- releases: releases many locks of one name each by their owners: one run for releases that are
+-- sent together, none of which wants a tombstone.
+--
+-- KEYS  the hash of each name
+-- ARGV  for each name: owner, channel
+--
+-- Replies with 1 when every owner was found, and nobody has heard. Else it replies, for each name,
+-- with what release replies: the number of names at which the owner was found, {1, heard}, or an
+-- error.
+--
+-- It publishes without a look whether the key is gone: a lock has one field.
+
+local pcall, keys, args = redis.pcall, KEYS, ARGV
+local replies, usual = {}, true
+for i = 1, #keys do
+  local reply = pcall('HDEL', keys[i], args[2 * i - 1])
+  if reply == 1 then
+    local heard = pcall('PUBLISH', args[2 * i], '0')
+    if heard ~= 0 then
+      reply, usual = type(heard) == 'table' and heard or {1, heard}, false
+    end
+  else
+    usual = false
+    if reply ~= 0 and string.find(reply.err, 'WRONGTYPE', 1, true) then
+      reply = 0 -- a key of another type holds no lock
+    end
+  end
+  replies[i] = reply
+end
+return usual and 1 or replies

@@ -1,0 +1,287 @@
+package scripts_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// A run of several calls does what the calls do one after the other. Those that it leaves undone are
+// sent alone afterwards, as the pipeline does.
+func TestRunsEqualSingleCalls(t *testing.T) {
+	for kind, start := range map[string]func(*testing.T) server{
+		"redis-server": func(t *testing.T) server { return startReal(t) },
+		"fake": func(t *testing.T) server {
+			master := fakeredis.New(time.Now, 1)
+			t.Cleanup(master.Stop)
+			return piped{master, pipeTo(t, master)}
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			s := start(t)
+			seen := map[string]int{}
+			for seed := range uint64(200) {
+				compareRun(t, s, seed, seen)
+				if t.Failed() {
+					t.Fatalf("with seed %d", seed)
+				}
+			}
+			t.Log(seen)
+			for _, what := range []string{"acquire granted", "acquire held", "acquire alone", "release found", "release missing", "short"} {
+				if seen[what] < 15 {
+					t.Errorf("%q happened %d times", what, seen[what])
+				}
+			}
+		})
+	}
+}
+
+func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	before, calls := randomRun(rng)
+	for i := range before {
+		before[i] = resolve(t, s, before[i])
+	}
+	prepare := func() {
+		mustDo(t, s, "FLUSHALL")
+		for _, command := range before {
+			mustDo(t, s, command...)
+		}
+	}
+	run := func(name string, args []any) any {
+		reply, err := s.Do(append([]any{name}, args...)...)
+		if err != nil && !errors.As(err, new(redis.Error)) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			return err
+		}
+		return reply
+	}
+	single := func(call scripts.Call) any {
+		reply := run(call.Command(nil, true, connArgs(call)))
+		if err, refused := reply.(error); refused {
+			return err.Error()
+		}
+		typed, err := call.Parse(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return typed
+	}
+
+	prepare()
+	got, want := make([]any, len(calls)), make([]any, len(calls))
+	var late []int // left undone by the run: later than the others
+	raw := run(scripts.RunCommand(nil, calls, true, connArgs(calls[0])))
+	if raw == any(int64(1)) {
+		seen["short"]++
+	}
+	reply, err := calls[0].ParseRun(raw, len(calls))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, call := range calls {
+		r, isAlone, err := reply.Of(i, call)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case isAlone:
+			late = append(late, i)
+			seen["acquire alone"]++
+		default:
+			got[i] = r
+			note(seen, call, r)
+		}
+	}
+	for _, i := range late {
+		got[i] = single(calls[i])
+	}
+	after := snapshot(t, s)
+
+	prepare()
+	for i, call := range calls {
+		if !slices.Contains(late, i) {
+			want[i] = single(call)
+		}
+	}
+	for _, i := range late {
+		want[i] = single(calls[i])
+	}
+	for i := range calls {
+		if !alike(got[i], want[i]) {
+			t.Errorf("call %d of %d: %+v, want %+v", i, len(calls), got[i], want[i])
+		}
+	}
+	sequential := snapshot(t, s)
+	if len(sequential) != len(after) {
+		t.Errorf("the run leaves %v, single calls %v", after, sequential)
+	}
+	for key, is := range after {
+		was := sequential[key]
+		if is.content != was.content || !sameTTL(is.ttl, was.ttl) {
+			t.Errorf("the run leaves %q as %v, single calls as %v", key, is, was)
+		}
+	}
+}
+
+// sameTTL compares times to live to within far more than a busy machine takes.
+func sameTTL(a, b time.Duration) bool {
+	return a == b || a > 0 && b > 0 && (a-b).Abs() < 5*time.Minute
+}
+
+func note(seen map[string]int, call scripts.Call, r scripts.Reply) {
+	switch {
+	case call.IsRelease() && r.Release.Found == 1:
+		seen["release found"]++
+	case call.IsRelease():
+		seen["release missing"]++
+	case r.Acquire.Outcome == scripts.Granted:
+		seen["acquire granted"]++
+	default:
+		seen["acquire held"]++
+	}
+}
+
+// alike compares replies, and their times to live to within the slack.
+func alike(got, want any) bool {
+	g, ok := got.(scripts.Reply)
+	w, ok2 := want.(scripts.Reply)
+	if !ok || !ok2 {
+		return reflect.DeepEqual(got, want)
+	}
+	if sameTTL(g.Acquire.Wait, w.Acquire.Wait) {
+		g.Acquire.Wait = w.Acquire.Wait
+	}
+	return reflect.DeepEqual(g, w)
+}
+
+// randomRun returns a state and calls that share a run, which meet everything that may be at a name.
+func randomRun(rng *rand.Rand) (before [][]any, calls []scripts.Call) {
+	before = state(ready)
+	if rng.IntN(10) == 0 {
+		before = state(markerOf(admitted(time.Duration(rng.IntN(3)-1)*20*time.Minute, false)))
+	}
+	n := 1 + rng.IntN(8)
+	usual, releases := rng.IntN(4) == 0, rng.IntN(3) == 0
+	for i := range n {
+		name, owner := fmt.Sprint("k", i), scripts.OwnerOf(fmt.Sprint("locker:", 10+i))
+		switch {
+		case usual:
+		case i > 0 && rng.IntN(8) == 0:
+			name = fmt.Sprint("k", rng.IntN(i))
+		case rng.IntN(8) == 0:
+			name = []string{near, neighbour}[rng.IntN(2)]
+		}
+		if !usual {
+			switch rng.IntN(9) {
+			case 0:
+				before = append(before, holds(name, rival, "1"), expire(name, time.Hour))
+			case 1:
+				before = append(before, holds(name, owner.String(), "1"), expire(name, time.Hour))
+			case 2:
+				before = append(before, holds(name, rival, "1"))
+			case 3:
+				before = append(before, []any{"HSET", name, "x", "1", "y", "2"})
+			}
+			switch rng.IntN(7) {
+			case 0:
+				before = append(before, counted(name, fmt.Sprint(rng.IntN(300))))
+			case 1:
+				before = append(before, counted(name, "x"))
+			case 2:
+				before = append(before, []any{"SET", "quorumlock:released:" + owner.String(), "1"})
+			}
+		}
+		switch {
+		case !releases:
+			calls = append(calls, scripts.Acquire(scripts.AcquireArgs{Names: names(name), Owner: owner, Level: 1,
+				Lease: scripts.ToMillis(2 * time.Hour), List: ours, Seed: 100 + rng.Uint64N(100)}))
+		case usual:
+			before = append(before, holds(name, owner.String(), "1"), expire(name, time.Hour))
+			fallthrough
+		default:
+			calls = append(calls, scripts.Release(names(name), owner, 0))
+		}
+	}
+	return before, calls
+}
+
+// What a server refuses to write in a run is each lock's own error, and no lock is half granted.
+func TestRunsWithoutPermissionOrMemory(t *testing.T) {
+	s := startReal(t)
+	acquires := []scripts.Call{acquire(named("k")), acquire(named("l"), by(rival))}
+	releases := []scripts.Call{scripts.Release(names("k"), scripts.OwnerOf(me), 0), scripts.Release(names("l"), scripts.OwnerOf(rival), 0)}
+	run := func(do func(string, ...any) (any, error), calls []scripts.Call) (any, error) {
+		name, args := scripts.RunCommand(nil, calls, true, connArgs(calls[0]))
+		return do(name, args...)
+	}
+	as := func(rule string, calls []scripts.Call) (any, error) {
+		t.Helper()
+		mustDo(t, s, "ACL", "SETUSER", "app", "reset", "on", ">word", "~*", "&*", "+@all", rule)
+		c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return run(c.Do, calls)
+	}
+	refused := func(what string, reply any, err error, calls []scripts.Call) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		replies, err := calls[0].ParseRun(reply, len(calls))
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for i, call := range calls {
+			if _, alone, err := replies.Of(i, call); alone || !errors.As(err, new(redis.Error)) {
+				t.Errorf("%s: call %d: %v, want a refusal of its own", what, i, err)
+			}
+		}
+	}
+	for _, command := range state(ready) {
+		mustDo(t, s, resolve(t, s, command)...)
+	}
+
+	for _, rule := range []string{"-hset", "-pexpire"} {
+		reply, err := as(rule, acquires)
+		refused(rule, reply, err, acquires)
+		absent("k", "l")(t, s)
+	}
+	if reply, err := as("-mset", acquires); !errors.As(err, new(redis.Error)) {
+		t.Errorf("without MSET: %v %v, want an error", reply, err)
+	}
+	absent("k", "l")(t, s)
+
+	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
+	start := snapshot(t, s)
+	if reply, err := run(func(name string, args ...any) (any, error) { return s.Do(append([]any{name}, args...)...) }, acquires); err == nil ||
+		!strings.Contains(err.Error(), "OOM") {
+		t.Errorf("without memory: %v %v, want an OOM error", reply, err)
+	}
+	sameSnapshot(t, start, snapshot(t, s), 0)
+	mustDo(t, s, "CONFIG", "SET", "maxmemory", "0")
+
+	for _, command := range state(holds("k", me, "1"), holds("l", rival, "1")) {
+		mustDo(t, s, resolve(t, s, command)...)
+	}
+	reply, err := as("-hdel", releases)
+	refused("-hdel", reply, err, releases)
+	hash("k", me, "1")(t, s)
+	reply, err = as("-publish", releases)
+	refused("-publish", reply, err, releases)
+	absent("k", "l")(t, s)
+}
