@@ -1,8 +1,10 @@
 # make demo   the main job on five masters, in under 40 s
-# make test   all tests, with real redis-server processes (5 minutes)
+# make test   all tests, with real redis-server processes (5 minutes); REDIS_SERVER=PATH tests on another server
 # make chaos  every scenario with faults on 3 and on 5 masters, and the controls; writes docs/chaos.md (15 minutes)
 # make soak   the same claims, for hours
-# make bench  the library beside redsync, and against its budgets; writes docs/bench.md (under 3 minutes)
+# make bench  the library beside other locks, and against its budgets; writes docs/bench.md, its pictures, and the figures of
+#             docs/scale.md (under 6 minutes)
+# make bench-check  the budgets alone; fails where one is missed by more than a third (under 4 minutes)
 # make lint   the linters; .ci/run runs them and make test
 
 GO ?= go
@@ -10,8 +12,8 @@ GO ?= go
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
 TEST ?= $(GO) test $(RACE) -shuffle=on
-# integration/ and bench/ are modules of their own: their requirements stay out of users' module graphs.
-MODULES := . integration bench
+# These directories are modules of their own: their requirements stay out of users' module graphs.
+MODULES := . integration bench gocronquorumlock otelquorumlock promquorumlock
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
@@ -23,13 +25,13 @@ SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_h
 # GNU make 4 prints the output of each command in one piece.
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
-.PHONY: demo test chaos soak bench lint redis-server postgres
+.PHONY: demo test chaos soak bench bench-check lint redis-server postgres prometheus
 .PHONY: test-searches test-packages
 
 demo:
 	$(GO) run ./cmd/quorumlock demo
 
-test: redis-server postgres
+test: redis-server postgres prometheus
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=2 $(PIECES) test-searches test-packages
 
@@ -46,6 +48,9 @@ test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
 	cd integration && $(TEST) -p 1 -parallel 4 $(INTEGRATION)
 	cd integration && $(TEST) ./containers
+	cd gocronquorumlock && $(TEST) ./...
+	cd otelquorumlock && $(TEST) ./...
+	cd promquorumlock && $(TEST) ./...
 	cd integration && $(TEST) -run 'TestChaos/($(SCENARIOS))' ./chaos
 
 # Masters are containers where there is a container engine, else processes. The report says which.
@@ -66,7 +71,10 @@ soak: redis-server
 
 # A missed budget fails nothing, because other work on the machine may cause it. The report says which budgets are met.
 bench: redis-server
-	cd bench && $(GO) run . -o ../docs/bench.md -revision "$$(git describe --always --dirty)"
+	cd bench && $(GO) run . -docs ../docs -revision "$$(git describe --always --dirty)"
+
+bench-check: redis-server
+	cd bench && $(GO) run . -check
 
 # Without redis-server the tests that need it are skipped, and say so.
 redis-server:
@@ -75,6 +83,10 @@ redis-server:
 # Without it the tests of package fence that need it are skipped, and say so.
 postgres:
 	@sh integration/fence/install-postgres.sh
+
+# Without it the tests of the alerts and the dashboard are skipped, and say so.
+prometheus:
+	@sh promquorumlock/install-prometheus.sh
 
 lint:
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }

@@ -14,8 +14,8 @@ import (
 // distance is how much longer each reply takes on its way from a master.
 const distance = time.Millisecond
 
-// measureAway is measurePairs of one caller that is a delay away from every master. The no-op script
-// shows what the proxies themselves take: it is two of their round trips.
+// measureAway is measurePairs of one caller that is a delay away from every master. The no-op
+// script shows what the proxies themselves take: it is two of their round trips.
 func measureAway(b *bench, ctx context.Context, n int) (o *outcome, err error) {
 	err = b.fromAway(ctx, n, func(sides []peers.Peer) (err error) {
 		o, err = b.pairs(ctx, sides, 1, b.rounds, b.some(n))

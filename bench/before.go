@@ -67,7 +67,9 @@ func (b *bench) beside(ctx context.Context, programs []string, masters [][]*redi
 	if err != nil {
 		return nil, err
 	}
-	o = outcomeOf([]string{ours, before}, samples, ofPairs)
+	names := []string{ours, before}
+	o = outcomeOf(names, samples, ofPairs)
+	o.tellFailures(samples, names)
 	o.tell("the tree before is %s; each side is a process over masters of its own", revisionBefore)
 	return o, nil
 }

@@ -17,8 +17,8 @@ const (
 	onePair    = "one uncontended pair"
 )
 
-// budget is one line of the table, for one or more numbers of masters. It bounds the ratio of two readings, or
-// one reading alone.
+// budget is one line of the table, for one or more numbers of masters. It bounds the ratio of two
+// readings, or one reading alone.
 type budget struct {
 	what    string
 	test    string
@@ -47,8 +47,8 @@ var budgets = []budget{
 	{"256 callers", many, reading{ours, elapsed}, reading{noOp, elapsed}, atMost, both(1.45)},
 	{"256 callers", many, reading{ours, elapsed}, reading{sameScript, elapsed}, compare, both(0)},
 	{"256 callers, p99 and its own p50", many, reading{ours, p99}, reading{ours, p50}, atMost, both(2.5)},
-	{"256 callers, masters' processor time", sinceBefore, reading{ours, mastersCPU}, reading{before, mastersCPU}, atMost,
-		both(0.45)},
+	{"256 callers, masters' processor time", sinceBefore, reading{ours, mastersCPU}, reading{before, mastersCPU},
+		atMost, both(0.45)},
 	{"16 callers", some, reading{ours, rate}, reading{rival, rate}, atLeast, map[int]float64{3: 2, 5: 2.5}},
 	{"1 caller", one, reading{ours, elapsed}, reading{rival, elapsed}, atMost, map[int]float64{3: 1.15, 5: 1}},
 	{"1 caller", one, reading{ours, elapsed}, reading{noOp, elapsed}, compare, both(0)},
@@ -57,10 +57,12 @@ var budgets = []budget{
 	{"1 caller, 1 ms away", away, reading{ours, elapsed}, reading{noOp, elapsed}, compare, both(0)},
 	{"1 caller, allocations", one, reading{ours, allocs}, reading{}, atMost, three(20)},
 	{"1 caller, allocations", one, reading{ours, allocs}, reading{rival, allocs}, compare, three(0)},
-	{"one master frozen, 1 caller, p99", frozenOne, reading{"frozen", p99}, reading{"healthy", p99}, atMost, three(1.5)},
-	{"redsync, one master frozen, 1 caller, p99", frozenOne, reading{"redsync frozen", p99}, reading{"redsync healthy", p99},
-		compare, three(0)},
-	{"one master frozen, 64 callers, p99", frozenMany, reading{"frozen", p99}, reading{"healthy", p99}, atMost, three(1.5)},
+	{"one master frozen, 1 caller, p99", frozenOne, reading{"frozen", p99}, reading{"healthy", p99},
+		atMost, three(1.5)},
+	{"redsync, one master frozen, 1 caller, p99", frozenOne, reading{"redsync frozen", p99},
+		reading{"redsync healthy", p99}, compare, three(0)},
+	{"one master frozen, 64 callers, p99", frozenMany, reading{"frozen", p99}, reading{"healthy", p99},
+		atMost, three(1.5)},
 	{"redsync, one master frozen, 64 callers, p99", frozenMany, reading{"redsync frozen", p99},
 		reading{"redsync healthy", p99}, compare, three(0)},
 	{"handoff, p50", crowd, reading{ours, p50}, reading{onePair, elapsed}, atMost, both(3)},
@@ -72,8 +74,8 @@ var budgets = []budget{
 	{"100,000 held, bytes each", held, reading{ours, heap}, reading{}, atMost, three(1.3 * 1024)},
 	{"100,000 held, goroutines of all", held, reading{ours, goroutines}, reading{}, atMost, three(16)},
 	{"100,000 held, commands per renewal", held, reading{ours, commands}, reading{}, atMost, three(0.05)},
-	{"1 caller beside 10,000 renewed every second, p99", renewing, reading{"beside renewals", p99}, reading{"alone", p99},
-		atMost, three(2)},
+	{"1 caller beside 10,000 renewed every second, p99", renewing, reading{"beside renewals", p99},
+		reading{"alone", p99}, atMost, three(2)},
 }
 
 // line is a budget for one number of masters, with what was measured.

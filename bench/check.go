@@ -6,11 +6,12 @@ import (
 	"io"
 )
 
-// tolerance is how many times worse than its budget a line may be: the machine may have other users.
+// tolerance is how many times worse than its budget a line may be: the machine may have other
+// users.
 const tolerance = 4.0 / 3
 
-// check prints each budget's line, and returns an error that names those that are worse than their budget by
-// more than a third, or were not measured.
+// check prints each budget's line, and returns an error that names those that are worse than their
+// budget by more than a third, or were not measured.
 func check(to io.Writer, all []line) error {
 	var failed []error
 	for _, l := range all {

@@ -82,6 +82,6 @@ func outcomeOfStates(sides []peers.Peer, all [][]states) *outcome {
 			failures[side] = append(failures[side], s.healthy, s.frozen)
 		}
 	}
-	o.tellFailures(failures, sides)
+	o.tellFailures(failures, namesOf(sides))
 	return o
 }

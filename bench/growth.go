@@ -29,7 +29,7 @@ func steps(counts []int, times int) []string {
 }
 
 func measureMoreCallers(b *bench, ctx context.Context, n int) (*outcome, error) {
-	return b.grow(ctx, n, 1, func(ctx context.Context, library *peers.Library, callers int) (measure.Sample, error) {
+	return b.grow(n, 1, func(library *peers.Library, callers int) (measure.Sample, error) {
 		load := measure.Load{Callers: callers, For: b.slice, Names: "callers", Masters: b.some(n)}
 		if _, err := load.Run(ctx, library); err != nil { // heaps grow
 			return measure.Sample{}, err
@@ -39,9 +39,9 @@ func measureMoreCallers(b *bench, ctx context.Context, n int) (*outcome, error) 
 	})
 }
 
-// measureMoreNames uses every name once before: the masters then have a counter for each.
+// measureMoreNames uses every name once before: the masters then have their counters.
 func measureMoreNames(b *bench, ctx context.Context, n int) (*outcome, error) {
-	return b.grow(ctx, n, perStep, func(ctx context.Context, library *peers.Library, names int) (measure.Sample, error) {
+	return b.grow(n, perStep, func(library *peers.Library, names int) (measure.Sample, error) {
 		load := measure.Load{Callers: growing, For: 5 * b.slice, Names: "names", NameCount: names, Masters: b.some(n)}
 		if err := load.Visit(ctx, library); err != nil {
 			return measure.Sample{}, err
@@ -50,7 +50,8 @@ func measureMoreNames(b *bench, ctx context.Context, n int) (*outcome, error) {
 	})
 }
 
-// measureMoreHeld measures pairs in a process that holds more and more other locks, and renews them.
+// measureMoreHeld measures pairs in a process that holds more and more other locks, and renews
+// them.
 func measureMoreHeld(b *bench, ctx context.Context, n int) (o *outcome, err error) {
 	library, held, err := b.openHeld(ctx, n)
 	if err != nil {
@@ -76,9 +77,7 @@ func measureMoreHeld(b *bench, ctx context.Context, n int) (o *outcome, err erro
 }
 
 // grow measures each step for itself.
-func (b *bench) grow(
-	ctx context.Context, n, times int, do func(context.Context, *peers.Library, int) (measure.Sample, error),
-) (o *outcome, err error) {
+func (b *bench) grow(n, times int, do func(*peers.Library, int) (measure.Sample, error)) (o *outcome, err error) {
 	library, err := peers.OpenLibrary(b.urls(n))
 	if err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func (b *bench) grow(
 	defer func() { err = errors.Join(err, library.Close()) }()
 	o = &outcome{rounds: map[string][]figures{}}
 	for i, name := range steps(b.growth, times) {
-		sample, err := do(ctx, library, b.growth[i]*times)
+		sample, err := do(library, b.growth[i]*times)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/quorumlock/quorumlock/bench/internal/handoff"
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
+	"github.com/quorumlock/quorumlock/bench/internal/profile"
 )
 
 // crowdPlan passes one lock among many contenders.
@@ -71,7 +73,27 @@ func ofHandoffs(r handoffRound) figures {
 		f = ofTimes(r.Handoffs)
 	}
 	if acquired := float64(len(r.Waits)); acquired > 0 {
-		f[callersCPU], f[mastersCPU] = float64(r.CPU.Callers)/acquired, float64(r.CPU.Masters)/acquired
+		f[callersCPU], f[mastersCPU] = float64(r.Usage.Callers)/acquired, float64(r.Usage.Masters)/acquired
 	}
 	return f
 }
+
+// profileHandoffs shows the masters' part, and how fast a message could wake a waiter.
+func profileHandoffs(planOf func(size) handoff.Plan) func(*bench, context.Context, int) (string, error) {
+	return func(b *bench, ctx context.Context, n int) (string, error) {
+		r, err := planOf(b.size).Run(ctx, ours, b.some(n))
+		if err != nil {
+			return "", err
+		}
+		floor, err := peers.WakeUp(ctx, b.urls(n), wakeUps)
+		if err != nil {
+			return "", err
+		}
+		least := micros(float64(measure.Median(floor)))
+		return fmt.Sprintf("The least that a handoff takes: a message of one master wakes a subscriber, and a script "+
+			"that does nothing then goes to all masters and back from a majority. That takes %s (p50 of %d).\n\n%s",
+			least, wakeUps, profile.OfMasters(r.Usage, max(1, len(r.Waits)), "handoff")), nil
+	}
+}
+
+const wakeUps = 500

@@ -57,7 +57,8 @@ func measureHeld(b *bench, ctx context.Context, n int) (o *outcome, err error) {
 		onMasters := float64(n * r.renewals)
 		done := r.end.Since(r.begin)
 		f[commands] = float64(done.Commands.Calls(measure.ScriptCalls...)) / onMasters
-		f[callersCPU], f[mastersCPU] = float64(done.Callers)/float64(r.renewals), float64(done.Masters)/float64(r.renewals)
+		f[callersCPU] = float64(done.Callers) / float64(r.renewals)
+		f[mastersCPU] = float64(done.Masters) / float64(r.renewals)
 	}
 	o = &outcome{rounds: map[string][]figures{ours: {f}}}
 	o.tell("%d locks, of which %d were lost; %d renewals of a lock on all masters, %.1f of each; "+

@@ -42,7 +42,7 @@ func (b *bench) profileMissed(ctx context.Context, tests []test, r *report) erro
 }
 
 // profiled is for how long a profile is taken: longer than a slice, for enough samples.
-func (b *bench) profiled() time.Duration { return 8 * b.slice }
+func (b *bench) profiled() time.Duration { return 12 * b.slice }
 
 // profileOf returns the profile of measurePairs.
 func profileOf(callers int) func(*bench, context.Context, int) (string, error) {

@@ -40,7 +40,7 @@ func (b *bench) pairs(
 		return nil, err
 	}
 	o := outcomeOf(namesOf(sides), samples, ofPairs)
-	o.tellFailures(samples, sides)
+	o.tellFailures(samples, namesOf(sides))
 	return o, nil
 }
 
@@ -73,7 +73,7 @@ func namesOf(sides []peers.Peer) []string {
 }
 
 // tellFailures tells which sides' pairs failed.
-func (o *outcome) tellFailures(samples [][]measure.Sample, sides []peers.Peer) {
+func (o *outcome) tellFailures(samples [][]measure.Sample, names []string) {
 	var parts []string
 	for side, all := range samples {
 		var sum measure.Sample
@@ -86,7 +86,7 @@ func (o *outcome) tellFailures(samples [][]measure.Sample, sides []peers.Peer) {
 		}
 		if sum.Failed > 0 {
 			parts = append(parts, fmt.Sprintf("%d of %d pairs of %s failed, the first with %q", sum.Failed,
-				sum.Failed+sum.Pairs, sides[side].Name(), sum.Failure))
+				sum.Failed+sum.Pairs, names[side], sum.Failure))
 		}
 	}
 	if len(parts) > 0 {

@@ -34,6 +34,7 @@ func (r *report) pictures() (all []picture, err error) {
 			}
 			return points
 		})
+		p.Y.Min = 0
 		err = errors.Join(err, failed)
 		if drawn {
 			all = append(all, picture{fmt.Sprintf("bench-throughput-%d.svg", n),
@@ -46,7 +47,8 @@ func (r *report) pictures() (all []picture, err error) {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		drawn, failed := r.lines(p, func(side string) (points plotter.XYs) {
 			for i, percentile := range []figure{p50, p90, p99, p999} {
-				points = add(points, r.results[place{choiceTest(callers), 3}], reading{side, percentile}, float64(i), 1e-6)
+				o := r.results[place{choiceTest(callers), 3}]
+				points = add(points, o, reading{side, percentile}, float64(i), 1e-6)
 			}
 			return points
 		})

@@ -37,7 +37,7 @@ func measureRenewing(b *bench, ctx context.Context, n int) (o *outcome, err erro
 	}
 	o = outcomeOf(names, samples, ofPairs)
 	o.tell("%d of the locks that the process held were lost", lost)
-	o.tellFailures(samples, []peers.Peer{library, library})
+	o.tellFailures(samples, names)
 	return o, nil
 }
 

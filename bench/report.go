@@ -78,15 +78,16 @@ func budgetTable(all []line) string {
 	var b strings.Builder
 	b.WriteString("Processor time is in µs: callers + masters, for each pair, handoff or renewal. A line without a\n" +
 		"budget is for comparison.\n\n" +
-		"| what | N | quorumlock | beside it | | budget | | processor time | of the other |\n|---|---|---|---|---|---|---|---|---|\n")
+		"| what | N | quorumlock | beside it | | budget | | processor time | of the other |\n" +
+		"|---|---|---|---|---|---|---|---|---|\n")
 	count, budgeted := 0, 0
 	for _, l := range all {
 		cpu := ""
 		if l.isRatio() && l.beside.side != l.ours.side {
 			cpu = l.outcome.cpu(l.beside.side)
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", l.what, l.at.n, l.outcome.text(l.ours), l.besideText(),
-			l.valueText(), l.budgetText(), l.verdict(), l.outcome.cpu(l.ours.side), cpu)
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", l.what, l.at.n, l.outcome.text(l.ours),
+			l.besideText(), l.valueText(), l.budgetText(), l.verdict(), l.outcome.cpu(l.ours.side), cpu)
 		if l.kind != compare {
 			budgeted++
 		}
@@ -143,6 +144,6 @@ func floors(o *outcome) string {
 	if !measured {
 		return ""
 	}
-	return fmt.Sprintf("Of a pair's %s, two round trips of a script that does nothing take %s, the scripts %s more, and the "+
-		"engine %s more.\n\n", micros(whole), micros(least), micros(scripts-least), micros(whole-scripts))
+	return fmt.Sprintf("Of a pair's %s, two round trips of a script that does nothing take %s, the scripts %s more, "+
+		"and the engine %s more.\n\n", micros(whole), micros(least), micros(scripts-least), micros(whole-scripts))
 }

@@ -34,7 +34,8 @@ func (r *report) saveScale(path string) error {
 	return os.WriteFile(path, []byte(above+figuresBegin+"\n"+figures+"\n"+figuresEnd+below), 0o644)
 }
 
-// scaleFigures says what a group of masters carries per core; it is empty where that was not measured.
+// scaleFigures says what a group of masters carries per core; it is empty where that was not
+// measured.
 func (r *report) scaleFigures() string {
 	var b strings.Builder
 	for _, n := range choiceMasters {
@@ -49,16 +50,18 @@ func (r *report) scaleFigures() string {
 			continue
 		}
 		each, perSecond := all/float64(n), float64(time.Second)
-		fmt.Fprintf(&b, "| %d | %s | %.0f | %s | %.0f | %.0f | %.0f B | %.0f Mbit/s |\n", n, micros(each), perSecond/each,
-			micros(callers), perSecond/callers, perSecond/(all+callers), bytes/float64(n),
+		fmt.Fprintf(&b, "| %d | %s | %.0f | %s | %.0f | %.0f | %.0f B | %.0f Mbit/s |\n", n, micros(each),
+			perSecond/each, micros(callers), perSecond/callers, perSecond/(all+callers), bytes/float64(n),
 			8*bytes/float64(n)*perSecond/each/1e6)
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("Measured %s with %s, %d callers and distinct names; a lock is one `Lock` and one `Unlock`.\n\n"+
-		"| N | a lock takes, on each master | locks/s where each master has a core | and of the callers | locks/s for each core of "+
-		"callers | locks/s for each core, where all share them | bytes to and from each master | at one core of each master |\n"+
+	text := fmt.Sprintf("Measured %s with %s, %d callers and distinct names; a lock is one `Lock` and one "+
+		"`Unlock`.\n\n"+
+		"| N | a lock takes, on each master | locks/s where each master has a core | and of the callers | "+
+		"locks/s for each core of callers | locks/s for each core, where all share them | "+
+		"bytes to and from each master | at one core of each master |\n"+
 		"|---|---|---|---|---|---|---|---|\n", r.began.UTC().Format("2006-01-02"), r.servers, r.usual())
 	return text + b.String() + r.heldFigures()
 }
@@ -77,7 +80,7 @@ func (r *report) heldFigures() string {
 	each, callers := masters/n, o.text(reading{ours, callersCPU})
 	every := quorum.DefaultLease / 3
 	return fmt.Sprintf("\nA lock that is held takes %s on each master and %s in its process. Each renewal takes %s of "+
-		"each master and %s of the callers. With the default lease of %v a lock is renewed every %v: one core of each master "+
-		"renews %.0f locks, and does nothing else then.\n", o.text(reading{ours, memory}), o.text(reading{ours, heap}),
+		"each master and %s of the callers. With the default lease of %v a lock is renewed every %v: one core of "+
+		"each master renews %.0f locks, and does nothing else then.\n", o.text(reading{ours, memory}), o.text(reading{ours, heap}),
 		micros(each), callers, quorum.DefaultLease, every, float64(every)/each)
 }

@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 func TestSmoke(t *testing.T) {
 	const slice = 20 * time.Millisecond
 	r, err := run(t.Context(), size{
-		rounds: 1, slice: slice, choices: 1, callers: []int{1, 16}, freezes: 1, frozen: slice, passes: 1, pass: 500 * time.Millisecond,
-		processes: 2, locks: 500, lease: 300 * time.Millisecond, renewed: 50, renewals: 100 * time.Millisecond, waves: 1,
-		growth: []int{2, 4, 8}, settle: slice,
+		rounds: 1, slice: slice, choices: 1, callers: []int{1, 16}, freezes: 1, frozen: slice,
+		passes: 1, pass: 500 * time.Millisecond, processes: 2, locks: 500, lease: 300 * time.Millisecond,
+		renewed: 50, renewals: 100 * time.Millisecond, waves: 1, growth: []int{2, 4, 8}, settle: slice,
 	}, "", t.Output())
 	if errors.Is(err, redistest.ErrNoServer) {
 		t.Skipf("needs real servers: %v", err)
@@ -56,7 +56,8 @@ func TestSmoke(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "scale.md"), []byte("above\n"+figuresBegin+figuresEnd+"below\n"), 0o600); err != nil {
+	scale := []byte("above\n" + figuresBegin + figuresEnd + "below\n")
+	if err := os.WriteFile(filepath.Join(dir, "scale.md"), scale, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.save(dir); err != nil {

@@ -39,8 +39,8 @@ func (s size) tests() []test {
 		{away, []int{3, 5}, measureAway, profileAway},
 		{frozenOne, []int{3}, measureFrozen(1), nil},
 		{frozenMany, []int{3}, measureFrozen(64), nil},
-		{crowd, []int{3, 5}, measureHandoffs(crowdPlan), nil},
-		{waiter, []int{3, 5}, measureHandoffs(waiterPlan), nil},
+		{crowd, []int{3, 5}, measureHandoffs(crowdPlan), profileHandoffs(crowdPlan)},
+		{waiter, []int{3, 5}, measureHandoffs(waiterPlan), profileHandoffs(waiterPlan)},
 		{held, []int{3}, measureHeld, profileHeld},
 		{renewing, []int{3}, measureRenewing, profileRenewing},
 	}

@@ -108,7 +108,7 @@ func ExampleCandidate_Campaign() {
 
 // Observe tells who leads, and that nobody does.
 func ExampleCandidate_Observe() {
-	masters, locker := start()
+	masters, locker := start(quorum.WithLabel("10.0.0.7:8080"))
 	defer masters.Stop()
 	defer locker.Close()
 	ctx, stop := context.WithCancel(context.Background())
@@ -124,7 +124,7 @@ func ExampleCandidate_Observe() {
 		case err != nil:
 			fmt.Println("it is not known who leads:", err)
 		case now.ID != "":
-			fmt.Println("the leader is this process:", now.ID == candidate.ID())
+			fmt.Println(now.Identity.Label, "leads; that is this process:", now.ID == candidate.ID())
 			term.Resign(ctx)
 		case term == nil:
 			fmt.Println("nobody leads")
@@ -138,7 +138,7 @@ func ExampleCandidate_Observe() {
 	}
 	// Output:
 	// nobody leads
-	// the leader is this process: true
+	// 10.0.0.7:8080 leads; that is this process: true
 	// nobody leads any more
 }
 

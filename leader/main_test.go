@@ -3,7 +3,6 @@ package leader_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -11,8 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
@@ -37,9 +35,8 @@ type cluster struct {
 // process is a locker with connections and a clock of its own.
 type process struct {
 	*quorum.Locker
-	cut   atomic.Bool // while set, nothing that it sends arrives
-	sent  atomic.Int64
-	nodes []*node.Node
+	cut  atomic.Bool // while set, nothing that it sends arrives
+	sent atomic.Int64
 }
 
 // processConn is a process's end of a connection to a master.
@@ -64,47 +61,27 @@ func inCluster(t *testing.T, test func(c *cluster)) {
 	})
 }
 
-func newCluster(t *testing.T) *cluster {
-	c := &cluster{T: t}
-	for i := range 3 {
-		c.masters = append(c.masters, fakeredis.New(time.Now, uint64(i+1)))
-	}
-	t.Cleanup(func() {
-		for _, m := range c.masters {
-			m.Stop()
-		}
-	})
-	return c
-}
+func newCluster(t *testing.T) *cluster { return &cluster{T: t, masters: bubble.Masters(t, 3)} }
 
 // process starts a process. Its nodes wait in no quarantine, unless opts say otherwise.
 func (c *cluster) process(opts ...node.Option) *process {
 	c.Helper()
-	p := &process{}
-	for i, m := range c.masters {
-		pool := &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
-			ours, theirs := net.Pipe()
-			go m.Serve(theirs)
-			return redis.NewConn(processConn{ours, p}, 5*time.Second, 5*time.Second), nil
-		}}
-		usual := []node.Option{node.WithName(fmt.Sprint("master ", i)), node.WithTimeout(500 * time.Millisecond)}
-		if opts == nil {
-			usual = append(usual, node.WithoutQuarantine())
-		}
-		n, err := node.New(pool, append(usual, opts...)...)
-		c.must(err)
-		c.Cleanup(func() { n.Close(); pool.Close() })
-		p.nodes = append(p.nodes, n)
+	return c.labelled("", opts...)
+}
+
+// labelled is process, with a label.
+func (c *cluster) labelled(label string, opts ...node.Option) *process {
+	c.Helper()
+	if opts == nil {
+		opts = append(opts, node.WithoutQuarantine())
 	}
-	ticking := clock.NewFake()
-	ticking.SetRate(1)
-	l, err := quorum.New(p.nodes, quorum.Majority, quorum.WithClock(ticking), quorum.WithRand(rand.NewPCG(1, 2)),
-		quorum.WithLease(lease))
+	p := &process{}
+	nodes := bubble.Nodes(c, c.masters, func(_ int, conn net.Conn) net.Conn { return processConn{conn, p} },
+		append(opts, node.WithTimeout(500*time.Millisecond))...)
+	l, err := quorum.New(nodes, quorum.Majority, quorum.WithClock(bubble.Clock(c)),
+		quorum.WithRand(rand.NewPCG(1, 2)), quorum.WithLease(lease), quorum.WithLabel(label))
 	c.must(err)
-	c.Cleanup(func() {
-		l.Close()
-		ticking.SetRate(0)
-	})
+	c.Cleanup(func() { l.Close() })
 	p.Locker = l
 	synctest.Wait()
 	return p

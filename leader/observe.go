@@ -13,6 +13,11 @@ import (
 // Leader is what the masters say of who leads.
 type Leader struct {
 	ID string // the leader's Term.ID; empty when nobody leads
+
+	// Identity is which process leads, with the text of [quorum.WithLabel]: an address, say. It is that
+	// process's own word, for people and routing. It is zero when nobody leads, and where no master
+	// knows it (yet): it is written behind the grant.
+	Identity quorum.Identity
 }
 
 // Leader asks the masters who leads. A Leader without an ID says that nobody does. The answer tells
@@ -30,7 +35,7 @@ func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
 		return Leader{}, fmt.Errorf("leader: %w", err)
 	}
 	if state.Owner != "" {
-		return Leader{ID: state.Owner}, nil
+		return Leader{ID: state.Owner, Identity: state.Identity}, nil
 	}
 	if err := undecided(state); err != nil {
 		return Leader{}, fmt.Errorf("leader: who leads %q is not known: %w", c.name, err)
@@ -64,7 +69,7 @@ func undecided(s quorum.State) error {
 }
 
 // Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each
-// change of it. A pair without an error tells the leader, or that nobody leads; one with an error,
+// change of it, also when a leader's identity becomes known. A pair without an error tells the leader, or that nobody leads; one with an error,
 // that it is not known who leads, once until it is known again. Observe looks at the masters at an
 // interval (see [WithObserveInterval]), so a shorter term may go unseen, as may one during the
 // loop's body; the next pair tells the latest.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,38 @@ func TestObserve(t *testing.T) {
 			c.Errorf("after the end, or without a change: %q, %v", got.ID, got.err)
 		}
 		c.resign(second)
+	})
+}
+
+// Other processes see which process leads. Observe tells it also when it becomes known later.
+func TestIdentityOfTheLeader(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		leads := c.labelled("10.0.0.7:8080")
+		a := c.candidate(leads.Locker)
+		term := c.campaign(a)
+		synctest.Wait() // the identity is written behind the grant
+		key := "quorumlock:locker:" + leads.ID()
+		for _, by := range []*leader.Candidate{a, c.candidate(c.process().Locker)} {
+			now, err := by.Leader(c.Context())
+			c.must(err)
+			if now.Identity != leads.Identity() || now.Identity.Label != "10.0.0.7:8080" || now.Identity.PID != os.Getpid() {
+				c.Errorf("%+v leads, want %+v", now, leads.Identity())
+			}
+		}
+		for _, m := range c.masters {
+			m.Set(key, "") // as masters that do not know it
+		}
+		pairs, stop := c.observe(c.candidate(c.process().Locker))
+		defer stop()
+		for _, want := range []quorum.Identity{{}, leads.Identity()} { // it is written anew every 15 s
+			if got := <-pairs; got.err != nil || got.ID != term.ID() || got.Identity != want {
+				c.Errorf("%+v, %v; want %s and %+v", got.Leader, got.err, term.ID(), want)
+			}
+		}
+		c.resign(term)
+		if got := <-pairs; got.err != nil || got.Leader != (leader.Leader{}) {
+			c.Errorf("nobody leads: %+v, %v", got.Leader, got.err)
+		}
 	})
 }
 

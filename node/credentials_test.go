@@ -148,7 +148,6 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 }
 
 func TestCredentialsThatCannotBeHad(t *testing.T) {
-	t.Parallel()
 	m := startReal(t)
 	failed := errors.New("the vault is sealed")
 	hangs := make(chan struct{})

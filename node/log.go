@@ -22,13 +22,15 @@ const (
 // stateLog logs a node's changes of state. The user's logger runs in a goroutine, which lives while
 // there is something to log: a logger may block, or call back.
 type stateLog struct {
-	logger *slog.Logger // nil for slog.Default, as it is then
-	name   func() string
-	group  *errgroup.Group // of the node
+	logger  *slog.Logger // nil for slog.Default, as it is then
+	name    func() string
+	group   *errgroup.Group  // of the node
+	changed func(StateEvent) // posts the hook's call; nil for none
 
 	mu           sync.Mutex
 	current      nodeState
 	logged       nodeState
+	told         State // that changed was last called with
 	downLoggedAt time.Time
 	refusedAt    time.Time // of the last refused release that was to be logged
 	listsAt      time.Time // of the last refused list that was to be logged
@@ -40,7 +42,9 @@ type stateLog struct {
 type nodeState struct {
 	down       int             // how many of its connections are down
 	why        string          // the latest reason
+	err        error           // why, as an error
 	permanent  bool            // that reason does not pass by itself
+	connected  bool            // at least once
 	quarantine time.Time       // its end
 	refused    *refusedRelease // not logged yet
 	lists      error           // the node refuses this client's list of masters; not logged yet
@@ -62,17 +66,59 @@ func (l *stateLog) change(down int, err error) {
 	defer l.mu.Unlock()
 	l.current.down += down
 	if err != nil {
-		l.current.why, l.current.permanent = err.Error(), (&Error{Err: err}).Permanent()
+		l.current.why, l.current.err, l.current.permanent = err.Error(), err, (&Error{Err: err}).Permanent()
 	}
+	l.tellLocked()
 	l.startLocked()
 }
 
-// Quarantined may be called repeatedly during one quarantine.
+// Quarantined is called for each new connection, and repeatedly during one quarantine.
 func (l *stateLog) Quarantined(left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current.quarantine = time.Now().Add(left)
+	l.current.connected, l.current.quarantine = true, time.Now().Add(left)
+	l.tellLocked()
 	l.startLocked()
+}
+
+// state returns the node's state.
+func (l *stateLog) state() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stateLocked(time.Now())
+}
+
+func (l *stateLog) stateLocked(now time.Time) State {
+	switch s := &l.current; {
+	case s.down > 0 && s.permanent:
+		return Refused
+	case s.down > 0:
+		return Down
+	case s.quarantine.After(now):
+		return Quarantined
+	case s.connected:
+		return Up
+	default:
+		return Unknown
+	}
+}
+
+// tellLocked tells the hook of another state.
+func (l *stateLog) tellLocked() {
+	now := time.Now()
+	state := l.stateLocked(now)
+	if l.changed == nil || state == l.told {
+		return
+	}
+	l.told = state
+	e := StateEvent{Node: l.name(), State: state}
+	switch state {
+	case Quarantined:
+		e.Quarantine = l.current.quarantine.Sub(now)
+	case Down, Refused:
+		e.Err = l.current.err
+	}
+	l.changed(e)
 }
 
 // ReleaseRefused is called once for each release that is set aside. It logs at most one for each

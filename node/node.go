@@ -18,7 +18,7 @@
 // [Node.Pipe], [Node.Subscriptions] and [Node.Identify] are for package quorum.
 //
 // The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
-// info.go, log.go, server.go, report.go, node.go, ownconn.go, check.go.
+// info.go, log.go, server.go, report.go, node.go, hooks.go, ownconn.go, check.go.
 package node
 
 import (
@@ -26,9 +26,11 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -44,6 +46,8 @@ type Node struct {
 	subscriptions *pubsub.Subscriptions
 	log           *stateLog
 	group         errgroup.Group // of all goroutines that run until Close
+	events        events.Queue   // the hooks that are to run
+	lastError     atomic.Pointer[Error]
 
 	closeOnce sync.Once
 	lifetime  context.Context // ends with Close
@@ -114,6 +118,9 @@ func newNode(pool *redis.Pool, o options) *Node {
 	n := &Node{server: server{opts: o, pool: pool}}
 	n.lifetime, n.end = context.WithCancel(context.Background())
 	n.log = &stateLog{logger: o.logger, name: n.Name, group: &n.group}
+	if hook := o.hooks.StateChanged; hook != nil {
+		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
+	}
 	for range o.conns {
 		n.pipes = append(n.pipes, n.newPipe())
 	}
@@ -122,16 +129,20 @@ func newNode(pool *redis.Pool, o options) *Node {
 }
 
 func (n *Node) newPipe() *pipeline.Pipe {
-	return pipeline.New(pipeline.Config{
+	c := pipeline.Config{
 		Timeout:  n.Timeout(),
 		MaxLease: n.MaxLease(),
 		Connect:  n.server.connect,
-		Error:    func(op string, err error) error { return &Error{n.Name(), op, err} },
+		Error:    n.noteError,
 		Log:      n.log,
 		Lifetime: n.lifetime,
 		Group:    &n.group,
 		Source:   n.newSource(),
-	})
+	}
+	if n.server.opts.hooks.ScriptEnded != nil {
+		c.Timed = n.timeScript
+	}
+	return pipeline.New(c)
 }
 
 func (n *Node) newSource() rand.Source {
@@ -201,6 +212,7 @@ func (n *Node) Close() error {
 		defer cancel()
 		go func() {
 			n.group.Wait()
+			<-n.events.Idle() // after the calls, whose ends are events
 			cancel()
 		}()
 		<-ended.Done()

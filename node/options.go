@@ -37,6 +37,7 @@ type options struct {
 	random       rand.Source
 	logger       *slog.Logger // nil for the default one
 	loggerSet    bool
+	hooks        Hooks
 }
 
 // Option configures a [Node].

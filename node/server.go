@@ -43,6 +43,15 @@ func (s *server) name() string {
 	return Unnamed
 }
 
+// host returns the URL's address, or else the one that the server reports; empty while it is not
+// known.
+func (s *server) host() string {
+	if learned := s.learned.Load(); s.address == "" && learned != nil {
+		return *learned
+	}
+	return s.address
+}
+
 // connect takes a connection from the pool and checks the server at its other end.
 func (s *server) connect(ctx context.Context) (*pipeline.Conn, error) {
 	c, err := s.takeConn(ctx)

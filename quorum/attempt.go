@@ -17,7 +17,8 @@ import (
 const grace = 20 * time.Millisecond
 
 // attempt makes one attempt at the names, and one more where the first had no other obstacle than a
-// neighbour's token. It returns the lock, or else undoes the attempt and returns its result.
+// neighbour's token. It returns the lock, or else undoes the attempt and returns its result. With a
+// lock, the result is nil where there is no hook for it.
 func (c *core) attempt(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
@@ -33,7 +34,10 @@ func (c *core) attemptOnce(
 ) (*Lock, *attemptResult) {
 	if err := c.members.await(ctx); err != nil {
 		err.Names = slices.Clone(names)
-		return nil, &attemptResult{Result: waiting.Result{Wait: -1}, err: err, approach: approach, cut: ctx.Err() != nil}
+		c.counters.attempts[outcomeOf(err)].Add(1)
+		r := &attemptResult{Result: waiting.Result{Wait: -1}, err: err, approach: approach, cut: ctx.Err() != nil}
+		r.of[unanswered] = len(c.nodes)
+		return nil, r
 	}
 	c.background.add() // so that Close does not close the nodes before the attempt is undone
 	defer c.background.done()
@@ -59,11 +63,16 @@ func (c *core) attemptOnce(
 	}
 	if a.commit(ctx) {
 		settled = true
+		c.counters.attempts[Acquired].Add(1)
+		if set.hooks.Attempt != nil {
+			return &a.hold.first, a.result(approach)
+		}
 		return &a.hold.first, nil
 	}
 	r := a.result(approach)
 	r.err = a.undo(ctx)
 	r.Held = errors.Is(r.err, ErrHeld)
+	c.counters.attempts[outcomeOf(r.err)].Add(1)
 	settled = true
 	return nil, r
 }
@@ -162,13 +171,15 @@ func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tal
 	return err, certain, open
 }
 
-// attemptResult is what a failed attempt found out.
+// attemptResult is what an attempt found out; of one that became a lock, for a hook only.
 type attemptResult struct {
 	waiting.Result
-	err      *Error
-	approach waiting.Approach
-	cut      bool // the attempt ended before its outcome was certain
-	movedOn  bool // it failed for errMovedOn
+	err        *Error
+	approach   waiting.Approach
+	cut        bool             // the attempt ended before its outcome was certain
+	movedOn    bool             // it failed for errMovedOn
+	of         [unknown + 1]int // how many nodes gave each outcome
+	writeBacks int
 }
 
 // result returns what the nodes answered. It must be called before undo.
@@ -178,6 +189,7 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	defer h.mu.Unlock()
 	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach, cut: !a.isDecided(),
 		movedOn: errors.Is(a.cause, errMovedOn)}
+	r.of, r.writeBacks = a.count(), a.writeBacks
 	waits := make([]time.Duration, 0, len(a.answers))
 	for i := range a.answers {
 		n := &a.answers[i]

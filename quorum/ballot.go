@@ -21,6 +21,8 @@ type attempt struct {
 	verdict verdict
 	probe   *answer // that of the node that was probed last
 	cause   error   // why the attempt failed although the quorum was reached
+
+	writeBacks int // how many nodes the token is written back to
 }
 
 // answer is one node's answer to an attempt, and the pipeline's receiver of it. The hold's mutex

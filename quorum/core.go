@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -29,14 +30,19 @@ type core struct {
 	holders      *holders
 	introduction *introduction
 
-	uuid       string // the first part of every owner
-	lastOwner  atomic.Uint64
-	schedule   *schedule
-	background tracker
-	rtt        rtt
-	turns      turns
-	closeOnce  sync.Once
-	closed     chan struct{}
+	uuid      string // the first part of every owner
+	lastOwner atomic.Uint64
+	schedule  *schedule
+	// lastRenewal is until when the renewals that have been due take, one after the other. The
+	// schedule's mutex guards it.
+	lastRenewal clock.Instant
+	background  tracker
+	rtt         rtt
+	turns       turns
+	counters    counters
+	events      events.Queue // hooks that are to run
+	closeOnce   sync.Once
+	closed      chan struct{}
 
 	rngMu sync.Mutex
 	rng   *rand.Rand // seeds others; its source is that of WithRand

@@ -37,8 +37,11 @@
 // refusal in internal/pipeline; the wording of errors is in errors.go, the choice of the reason in
 // failure.go. Which process a lock's holder is: a Locker says so in identity.go, and asks in holders.go.
 //
-// Each file uses only those before it: identity, errors, rule, options, rtt, background, names, turns,
-// tally, schedule, holders, core, sight, members, round, settle, hold, grant, release, renew, ballot, probe, token,
-// failure, attempt, lock, extend, reenter, unlock, wait, locker, inspect. (Only the types of
-// options and hold, and of core and members, name each other.)
+// What hooks and Stats are told is in observe.go and stats.go.
+//
+// Each file uses only those before it: identity, errors, rule, hooks, options, rtt, background, names,
+// turns, tally, schedule, holders, core, sight, members, round, settle, hold, grant, release, observe,
+// renew, ballot, probe, token, failure, attempt, lock, extend, reenter, unlock, wait, locker, stats,
+// inspect. (Only the types of options and hold, of core and members, of hooks and lock, of core and
+// stats, and of attempt, renew and observe, name each other.)
 package quorum

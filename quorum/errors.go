@@ -67,8 +67,10 @@ type Error struct {
 	// HolderIdentity is, with [ErrHeld], which process the holder is. It is zero where no node has told:
 	// for a client of another library, say, or a call that ended before a node was asked.
 	HolderIdentity Identity
-	// HolderToken is, with a HolderIdentity, the token counter of one node at the first of the names
-	// while the holder held it: the holder's token, in all likelihood. It is 0 where it is not known.
+	// HolderToken is, with a HolderIdentity, the token counter of one node for the first of the names
+	// while the holder held it: in all likelihood the holder's token. A counter may lag behind the
+	// token until the next renewal, and run ahead for another name that shares it. It is 0 where it
+	// is not known.
 	HolderToken uint64
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
@@ -134,7 +136,7 @@ func (e *Error) holder() string {
 		return ""
 	}
 	if e.HolderToken > 0 {
-		said += fmt.Sprintf(", token %d", e.HolderToken)
+		said += fmt.Sprintf(", token counter %d", e.HolderToken)
 	}
 	switch left := e.Remaining; {
 	case left < 0:

@@ -44,14 +44,12 @@ func (l *Lock) startExtend(lease time.Duration) (*tally, error) {
 	t := newTally(len(h.votes), h.core.need)
 	extended := scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}
 	call := scripts.Renew(h.list, []scripts.Renewal{extended})
-	now := h.core.clock.Now()
-	until := clock.Deadline(now, lease, h.set.drift)
+	until := clock.Deadline(h.core.clock.Now(), lease, h.set.drift)
 	for i := range h.votes {
 		if err := h.pipe(i).Start(call, nil, &extendReply{t, &h.votes[i], until}); err != nil {
 			t.add(i, nodeReply{err: err})
 		}
 	}
-	h.core.introduction.keep(now)
 	return t, nil
 }
 

@@ -17,7 +17,7 @@ type State struct {
 	// Identity is which process the owner is; zero where no node knows, or for no owner.
 	Identity Identity
 	Level    int           // of that owner, on one of these nodes
-	Token    uint64        // the highest token counter on any node
+	Token    uint64        // the highest token counter on any node; other names share it: the last token is no higher
 	TTL      time.Duration // for how long as many nodes keep that owner, by their clocks; −1 for ever
 	Nodes    []NodeState   // in the Locker's order
 }
@@ -30,7 +30,7 @@ type NodeState struct {
 	Identity   Identity      // of the owner; zero where no node knows it
 	Level      int           // as the key has it; the handle's own count decides
 	TTL        time.Duration // −1 when the key never expires
-	Token      uint64        // the token counter
+	Token      uint64        // the token counter, which other names share
 	Quarantine time.Duration // left
 }
 

@@ -230,11 +230,9 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return within.enter(until, l.set, names)
 	}
-	lock, err := l.waitlist.lock(until, l.set, names)
-	if err != nil {
-		return nil, err
-	}
-	return l.runAcquiredHook(lock), nil
+	o := l.core.observe(ctx, l.set, names)
+	lock, err := l.waitlist.lock(until, l.set, names, o)
+	return l.report(o, lock, err)
 }
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
@@ -247,27 +245,39 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return within.enter(ctx, l.set, names)
 	}
+	o := l.core.observe(ctx, l.set, names)
+	o.attempting()
 	lock, r := l.core.attempt(ctx, l.set, names, waiting.AskAll)
+	o.attempted(lock, r)
 	if lock == nil {
 		l.core.holders.describe(ctx, r.err)
-		return nil, r.err
+		return l.report(o, nil, r.err)
 	}
-	return l.runAcquiredHook(lock), nil
+	return l.report(o, lock, nil)
 }
 
-// runAcquiredHook calls the Acquired hook, and returns the lock.
-func (l *Locker) runAcquiredHook(lock *Lock) *Lock {
-	if hook := l.set.hooks.Acquired; hook != nil {
-		returned := false
-		defer func() {
-			if !returned {
-				lock.hold.releaseInterrupted() // the call does not return the lock, so no caller could unlock it
-			}
-		}()
-		hook(lock)
-		returned = true
+// report calls the hooks at the end of a call, and returns its results.
+func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
+	hook := l.set.hooks.Acquired
+	if o == nil && hook == nil {
+		return lock, err
 	}
-	return lock
+	returned := false
+	defer lock.releaseUnless(&returned)
+	o.ended(lock, err)
+	if hook != nil && lock != nil {
+		hook(lock)
+	}
+	returned = true
+	return lock, err
+}
+
+// releaseUnless releases the lock, where there is one, unless the hooks have returned: the call does
+// not return the lock then, so no caller could unlock it.
+func (l *Lock) releaseUnless(returned *bool) {
+	if l != nil && !*returned {
+		l.hold.releaseInterrupted()
+	}
 }
 
 // Do runs fn with the lock's context while it holds the names. The context ends when the lock can
@@ -332,6 +342,10 @@ func (c *core) endNodes() {
 	defer bound.Stop()
 	select {
 	case <-c.background.idle():
+		select {
+		case <-c.events.Idle():
+		case <-bound.C:
+		}
 	case <-bound.C:
 	}
 	if c.owned {

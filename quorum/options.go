@@ -22,22 +22,6 @@ const (
 	maxMaxHold = 365 * 24 * time.Hour // the bound of node.WithMaxLease, too
 )
 
-// Hooks are functions that the Locker calls when a lock is acquired, released or lost. Acquired and
-// Released run in the goroutine that locks or unlocks. Lost runs in a goroutine of its own, which
-// handles locks that are lost together one after the other. A nil hook is not called.
-//
-// Acquired is called once for each lock, and then at most one of the others: Released when the lock
-// is unlocked, before the nodes have confirmed (Unlock may still return an error), or Lost, perhaps
-// before Acquired has returned. Re-entry and Close call no hook.
-//
-// A hook that panics, or ends its goroutine, leaves nothing behind: when Acquired does, the lock is
-// released, and no further hook is called.
-type Hooks struct {
-	Acquired func(*Lock)
-	Released func(*Lock)
-	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
-}
-
 type settings struct {
 	lease    time.Duration
 	fixed    bool // never renewed
@@ -89,7 +73,8 @@ func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold 
 // the end returns at once: the lock's contexts end and the hook Released runs as usual, and this
 // process and others are refused until the Locker sends the release, at the end of d. Until then it
 // renews the lock. So the lock needs the process: when that dies or the Locker is closed, the keys
-// are left to their leases, which may end before d does. A min hold ends early, too, when too few
+// are left to their leases. These end within a lease, and so within a max lease, perhaps before d
+// does. A min hold ends early, too, when too few
 // nodes keep the lock for as long as would lose a held one, or when [Locker.ForceUnlock] takes it.
 // An Acquired hook that panics releases the lock at once.
 func WithMinHold(d time.Duration) Option {
@@ -131,9 +116,6 @@ func WithLogger(l *slog.Logger) Option {
 // the job, say, or the deployment. It is no secret: all who may read the masters may read it. At
 // most 255 bytes of printable UTF-8 (default: none).
 func WithLabel(label string) Option { return func(s *settings) { s.label, s.newOnly = label, true } }
-
-// WithHooks sets functions that are called when a lock is acquired, released or lost.
-func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
 
 // WithClock sets the clock of a new Locker, for tests (default [clock.System]).
 func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock, s.newOnly = c, true } }

@@ -73,6 +73,7 @@ func (h *hold) endContextsLocked(cause error) {
 func (h *hold) loseLocked(why string) {
 	h.lossReason = h.errorLocked("hold", ErrLost, detail(why))
 	h.phase = expired
+	h.core.counters.lost.Add(1)
 	h.endContextsLocked(h.lossReason)
 }
 

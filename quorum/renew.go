@@ -10,11 +10,16 @@ import (
 
 const (
 	// coalesce bounds how much earlier than due a lock is renewed, to share a call with others.
-	coalesce = 10 * time.Millisecond
+	coalesce = 3 * time.Millisecond
+
+	// Renewals that fall together are spread: at most one for each renewalGap, save for those of one
+	// renewalBurst. So other calls wait behind few of them.
+	renewalGap   = renewalBurst / batchSize
+	renewalBurst = 2 * time.Millisecond
 
 	// batchSize and batchBytes bound how much one call renews, and so for how long it keeps the
 	// server busy. The names of one lock are not divided.
-	batchSize  = 128      // locks
+	batchSize  = 32       // locks
 	batchBytes = 64 << 10 // of names, each with perName for its other arguments
 	perName    = 128
 
@@ -42,6 +47,22 @@ func (h *hold) lingersLocked(now clock.Instant) bool {
 	return h.phase == lingering && now.Before(h.minHoldEnd()) && (h.set.fixed || now.Before(h.deadline))
 }
 
+// postponeLocked reports whether too many renewals are due at now: then the schedule handles the hold
+// later, but long before its deadline. A hold is postponed once for each renewal.
+func (h *hold) postponeLocked(now clock.Instant) bool {
+	e, c := &h.entry, h.core
+	if e.postponed || h.set.fixed || h.phase != held {
+		e.postponed = false
+		return false
+	}
+	c.lastRenewal = max(c.lastRenewal, now).Add(renewalGap)
+	if c.lastRenewal.Sub(now) <= renewalBurst {
+		return false
+	}
+	e.at, e.early, e.postponed = min(c.lastRenewal, now.Add(h.deadline.Sub(now)/4)), renewalBurst, true
+	return true
+}
+
 // renewDue handles the holds that are due (schedule.due): it ends those whose deadline has passed,
 // releases those that were unlocked and whose min hold is over, and renews the others.
 func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
@@ -62,6 +83,7 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 			e.over = true
 			h.loseLocked(h.whyLostLocked(now))
 			lost = append(lost, h)
+		case h.postponeLocked(now):
 		default:
 			h.planLocked(now)
 			kept = append(kept, h)
@@ -122,6 +144,7 @@ func newRenewalRound(c *core, now clock.Instant) *renewalRound {
 // have not answered yet, so that requests to a slow node do not pile up.
 func (r *renewalRound) addLocked(h *hold) {
 	h.renewedAt = r.sent
+	h.noteRenewingLocked(r.sent)
 	bytes := 0
 	for _, name := range h.names {
 		bytes += len(name.String()) + perName
@@ -179,6 +202,7 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 		}
 		return
 	}
+	b.noteReply(r)
 	switch refusal := r.Reply.NotLetIn; {
 	case refusal != nil: // also where no lock of the batch is left there
 		b.core.members.renewalRefused(b.votes[0].node, refusal)
@@ -246,10 +270,13 @@ func (a *repairReply) Done(r pipeline.Result) {
 	if r.Reply.Acquire.Refusal != nil && v.hold.refusedByList(v, &r, a.call, a) {
 		return
 	}
+	var err error
 	v.hold.update(func() {
 		v.busy = false
 		v.regrantedLocked(r, a.until)
+		err = v.err
 	})
+	v.noteRepair(err)
 }
 
 // update applies one node's answer to the hold. It ends the hold when too few nodes are left, and

@@ -104,3 +104,71 @@ func TestRenewalAloneCountsFromItsOwnRequest(t *testing.T) {
 		t.Errorf("it counts from %v before it was sent", fake.Now().Sub(b.sent))
 	}
 }
+
+// Locks whose renewals are due at once are renewed one batch after the other from then on, each at most a quarter of the time to its
+// deadline late. What is unlocked, or has a fixed lease, is not put off.
+func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	one := a.hold
+	now := fake.Now()
+	fixed, kept := *one.set, *one.set
+	fixed.fixed, kept.minHold = true, time.Second
+	holds := func(n int, set *settings, p phase, lasts time.Duration) (all []*hold) {
+		for range n {
+			h := newHold(one.core, set, one.first.names)
+			h.phase, h.deadline, h.requestedAt = p, now.Add(lasts), now
+			for i := range h.votes {
+				h.votes[i].until, h.votes[i].busy = h.deadline, true // so that nothing is sent
+			}
+			all = append(all, h)
+		}
+		return all
+	}
+	handle := func(at clock.Instant, all ...*hold) {
+		var due []*entry
+		for _, h := range all {
+			due = append(due, &h.entry)
+		}
+		one.core.schedule.mu.Lock()
+		defer one.core.schedule.mu.Unlock()
+		one.core.renewDue(at, due)
+	}
+
+	all := holds(10*batchSize, one.set, held, time.Second)
+	handle(now, all...)
+	inBurst := map[int]int{}
+	for _, h := range all {
+		if h.renewedAt == now {
+			inBurst[0]++
+			continue
+		}
+		inBurst[int(h.entry.at.Sub(now)/renewalBurst)]++
+	}
+	for burst := range 10 {
+		if n := inBurst[burst]; n < batchSize/2 || n > batchSize {
+			t.Errorf("%d renewals in burst %d, want %d", n, burst, batchSize)
+		}
+	}
+	last := all[len(all)-1]
+	at := last.entry.at
+	one.core.lastRenewal = at.Add(time.Second)
+	handle(at, last)
+	if last.renewedAt != at || last.entry.postponed {
+		t.Error("a renewal is put off twice")
+	}
+
+	one.core.lastRenewal = now.Add(time.Second)
+	urgent := holds(1, one.set, held, 4*time.Millisecond)[0]
+	handle(now, urgent)
+	if most := now.Add(time.Millisecond); urgent.renewedAt != now && most.Before(urgent.entry.at) {
+		t.Errorf("a lock whose deadline is near is renewed after %v", urgent.entry.at.Sub(now))
+	}
+	for what, h := range map[string]*hold{
+		"a fixed lease": holds(1, &fixed, held, time.Second)[0], "a lingering one": holds(1, &kept, lingering, time.Second)[0],
+	} {
+		handle(now, h)
+		if h.entry.postponed {
+			t.Errorf("%s is put off", what)
+		}
+	}
+}

@@ -42,6 +42,8 @@ type entry struct {
 	early time.Duration // how much earlier than at it may be handled, together with others
 	over  bool          // set by due: it leaves the schedule
 	index int           // in the heap; −1 when it is not in the schedule
+
+	postponed bool // its renewal is due at at, and is not postponed again
 }
 
 func newSchedule(c clock.Clock, due func(now clock.Instant, entries []*entry) (after func())) *schedule {
@@ -83,6 +85,13 @@ func (s *schedule) hasten(e *entry, by clock.Instant) {
 		heap.Fix(&s.queue, e.index)
 		s.armLocked()
 	}
+}
+
+// len returns how many entries are in the schedule.
+func (s *schedule) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
 }
 
 // close ends the schedule, and returns the entries that were in it.

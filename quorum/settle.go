@@ -16,6 +16,7 @@ func (m *members) refusal(i int, r *scripts.Refusal) error {
 	if view.Standing(list) != membership.Refuses || view.IsAnotherMember(list) {
 		return nil
 	}
+	m.noteKeptOut(i)
 	return m.core.nodeError(i, "acquire", view.Refusal(list))
 }
 
@@ -49,9 +50,13 @@ func (m *members) settle(i int, done func(wait time.Duration, err error)) {
 		err := m.core.nodeError(i, "acquire", m.core.verdict(s, i))
 		if s.views[i] != nil && s.list != nil && s.views[i].Standing(s.list) == membership.Claimed {
 			if wait := membership.ClaimWaits(s.views, s.list); wait > 0 {
+				m.noteClaimed(i, wait)
 				done(wait, nil)
 				return
 			}
+		}
+		if err != nil {
+			m.noteKeptOut(i)
 		}
 		done(0, err)
 	}})

@@ -34,6 +34,8 @@ func (a *attempt) settleToken(ctx context.Context) {
 	h.token = token
 	h.mu.Unlock()
 	if behind > 0 {
+		a.writeBacks = behind
+		h.core.counters.writeBacks.Add(uint64(behind))
 		a.cause = a.writeBack(ctx, token)
 	}
 }

@@ -30,8 +30,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 	h := l.hold
 	if lingers, err := l.startLinger(); lingers {
-		if hook := h.set.hooks.Released; hook != nil && !errors.Is(err, ErrNotHeld) {
-			hook(l)
+		if !errors.Is(err, ErrNotHeld) {
+			l.runReleasedHook()
 		}
 		return err
 	}
@@ -40,9 +40,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if hook := h.set.hooks.Released; hook != nil {
-		hook(l)
-	}
+	l.runReleasedHook()
 	err = l.await(ctx, "unlock", t)
 	if heard := t.heardBy(); heard > 0 {
 		h.core.turns.noteReleased(newNameSet(l.names), heard, h.core.moment())
@@ -61,6 +59,14 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return &Error{Op: "unlock", Names: l.names, causes: causes}
 	}
 	return err
+}
+
+// runReleasedHook counts the release, and calls the Released hook.
+func (l *Lock) runReleasedHook() {
+	l.hold.core.counters.released.Add(1)
+	if hook := l.hold.set.hooks.Released; hook != nil {
+		hook(l)
+	}
 }
 
 // startLinger ends the lock and its contexts before its min hold is over, and leaves the release to

@@ -17,10 +17,11 @@ import (
 // of names that calls of Lock wait for. Package waiting decides which waiter attempts, and when;
 // here the waiters sleep, wake and attempt.
 type waitlist struct {
-	core   *core
-	mu     sync.Mutex
-	queues map[nameSet]*queue
-	free   *queue // one to use again, so that names without contention cost no allocation
+	core    *core
+	mu      sync.Mutex
+	queues  map[nameSet]*queue
+	waiters int    // in all queues
+	free    *queue // one to use again, so that names without contention cost no allocation
 	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a
 	// first attempt probes first, since other processes most likely wait for them.
 	contendedUntil [256]clock.Instant
@@ -90,6 +91,7 @@ func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, subscrib
 		w, subscribe = new(waiter), true
 	}
 	w.queue, w.Owner = q, w
+	list.waiters++
 	q.Join(&w.Waiter, retry, now)
 	if others, released := list.core.turns.justReleased(key, now); others > 0 && !subscribe {
 		q.Yield(others, released)
@@ -114,6 +116,13 @@ func (list *waitlist) newQueueLocked(key nameSet) *queue {
 	q.Init(len(c.nodes), c.need, approach, c.makeRand)
 	list.queues[key] = q
 	return q
+}
+
+// len returns how many calls wait.
+func (list *waitlist) len() int {
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	return list.waiters
 }
 
 // begin reports whether an attempt of the waiter is due, and its approach. If none is, w.wake
@@ -201,6 +210,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	out(q)
+	list.waiters--
 	if w.alarm != nil {
 		w.alarm.Stop()
 	}
@@ -292,7 +302,7 @@ func (c *core) bounded(ctx context.Context, set *settings) (until context.Contex
 }
 
 // lock waits in the queue for the names until an attempt acquires them.
-func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (lock *Lock, err error) {
+func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o *observation) (lock *Lock, err error) {
 	c := list.core
 	w := list.join(set.retry, names)
 	defer func() { // also when code of the caller's panics: a log, a context
@@ -315,7 +325,9 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string) (
 			}
 			continue
 		}
+		o.attempting()
 		held, r := c.attempt(ctx, set, names, approach)
+		o.attempted(held, r)
 		if held != nil {
 			return held, nil
 		}

@@ -117,6 +117,8 @@ func possible(script string, value, got any) bool {
 		return got.Now >= 0 && got.Process.MaxLease >= 0 && (got.Older == nil || got.Older.Admitted >= 0 && got.Older.MaxLease >= 0)
 	case scripts.MarkReply:
 		return got.Now >= 0
+	case scripts.SurveyReply:
+		return got.Waiting != nil
 	case []scripts.Identity:
 		return len(got) == 2 && !slices.ContainsFunc(got, func(is scripts.Identity) bool {
 			return is.PID < 0 || !scripts.ValidLabel(is.Host) || !scripts.ValidLabel(is.Program) || !scripts.ValidLabel(is.Label)

@@ -41,6 +41,7 @@ type Reply struct {
 	Look    *LookReply
 	Mark    *MarkReply
 	Who     []Identity // in the order of the call's lockers
+	Survey  *SurveyReply
 	// NotLetIn is set when a renewal was refused because the node's marker does not let the client
 	// in.
 	NotLetIn *Refusal
@@ -95,6 +96,11 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		err = ParseIntroduce(v)
 	case whoScript:
 		reply.Who, err = ParseWho(v, c.args[1].(int))
+	case surveyScript:
+		var found SurveyReply
+		if found, err = ParseSurvey(v); err == nil {
+			reply.Survey = &found
+		}
 	case markScript:
 		var wrote MarkReply
 		if wrote, err = ParseMark(v); err == nil {

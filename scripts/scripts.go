@@ -94,6 +94,8 @@ var (
 	introduceSource string
 	//go:embed who.lua
 	whoSource string
+	//go:embed survey.lua
+	surveySource string
 )
 
 // runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel of
@@ -114,9 +116,10 @@ var (
 	releasesScript  = newScript("releases", releasesSource)
 	introduceScript = newScript("introduce", introduceSource)
 	whoScript       = newScript("who", whoSource)
+	surveyScript    = newScript("survey", shapeSource+surveySource)
 )
 
-// All returns every script, to be loaded when a connection is made.
+// All returns every script of a client that locks, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
 		markScript, acquiresScript, releasesScript, introduceScript, whoScript}

@@ -8,6 +8,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,8 @@ const nameCount = 4096
 // answer is the result of one run.
 type answer struct {
 	Pairs   int
+	Failed  int
+	Failure string // one of them
 	Elapsed time.Duration
 	CPU     time.Duration // of this process
 }
@@ -64,11 +67,7 @@ func run(args []string, in io.Reader, out io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		a, err := load(locker, callers, length)
-		if err == nil {
-			err = json.NewEncoder(out).Encode(a)
-		}
-		if err != nil {
+		if err := json.NewEncoder(out).Encode(load(locker, callers, length)); err != nil {
 			return err
 		}
 	}
@@ -76,25 +75,30 @@ func run(args []string, in io.Reader, out io.Writer) (err error) {
 }
 
 // load lets the callers lock and unlock for that long.
-func load(locker *quorum.Locker, callers int, length time.Duration) (a answer, err error) {
-	pairs, errs := make([]int, callers), make([]error, callers)
+func load(locker *quorum.Locker, callers int, length time.Duration) (a answer) {
+	parts := make([]answer, callers)
 	began, used := time.Now(), cpu()
 	var all sync.WaitGroup
 	for c := range callers {
 		all.Go(func() {
-			for i := c; time.Since(began) < length && errs[c] == nil; i += callers {
-				if errs[c] = pair(locker, i); errs[c] == nil {
-					pairs[c]++
+			for i := c; time.Since(began) < length; i += callers {
+				if err := pair(locker, i); err == nil {
+					parts[c].Pairs++
+				} else {
+					parts[c].Failed++
+					parts[c].Failure = err.Error()
 				}
 			}
 		})
 	}
 	all.Wait()
 	a.Elapsed, a.CPU = time.Since(began), cpu()-used
-	for _, n := range pairs {
-		a.Pairs += n
+	for _, part := range parts {
+		a.Pairs += part.Pairs
+		a.Failed += part.Failed
+		a.Failure = cmp.Or(a.Failure, part.Failure)
 	}
-	return a, errors.Join(errs...)
+	return a
 }
 
 func pair(locker *quorum.Locker, i int) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/urfave/cli/v3"
 )
 
 // admitBelief is the operator's word, which admit cannot check.
@@ -29,13 +30,18 @@ type admission struct {
 	err    error
 }
 
+func (p *program) admitCommand() *cli.Command {
+	return p.masterCommand("admit", "end the quarantine of masters, on your word that no lock can still be held that they, or "+
+		"masters whose place they take, granted", "URL...",
+		func(flags *lineFlags, line *commandLine) {
+			flags.boolean("yes", "give that word", &line.yes)
+			flags.boolean("members", "the URLs are all masters of the clients' list, and let in these clients only", &line.members)
+		},
+		func(ctx context.Context, line commandLine) int { return admit(ctx, line, p.stdout, p.stderr) })
+}
+
 // admit ends the quarantine of masters on the operator's word.
-func admit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	line, code, ok := parse("admit", args, stdout, stderr)
-	if !ok {
-		return code
-	}
-	defer closeAll(line.nodes)
+func admit(ctx context.Context, line commandLine, stdout, stderr io.Writer) int {
 	names := make([]string, len(line.nodes))
 	for i, n := range line.nodes {
 		names[i] = n.Name()

@@ -12,16 +12,21 @@ import (
 
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/urfave/cli/v3"
 )
 
-// check checks masters and prints a report. It fails when one of them is not fit for locks.
-func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	line, code, ok := parse("check", args, stdout, stderr)
-	if !ok {
-		return code
-	}
-	defer closeAll(line.nodes)
+func (p *program) checkCommand() *cli.Command {
+	return p.masterCommand("check", "look at masters and list what makes them unfit for locks; writes nothing", "URL...",
+		func(flags *lineFlags, line *commandLine) {
+			flags.boolean("json", "print JSON", &line.json)
+			flags.duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then 0, whatever the others say",
+				time.Millisecond, &line.wait)
+		},
+		func(ctx context.Context, line commandLine) int { return check(ctx, line, p.stdout, p.stderr) })
+}
 
+// check checks masters and prints a report. It fails when one of them is not fit for locks.
+func check(ctx context.Context, line commandLine, stdout, stderr io.Writer) int {
 	found := checkAll(ctx, line.nodes, line.wait)
 	if ctx.Err() != nil {
 		return exitInterrupted

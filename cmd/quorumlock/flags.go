@@ -2,43 +2,37 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+
+	"github.com/urfave/cli/v3"
 )
 
 // shortest is the least lease, and the least max hold, that package quorum takes.
 const shortest = 10 * time.Millisecond
 
-// lineFlags reads the flags of a command line. Its errors repeat no value, which may hold a
-// password.
+// lineFlags are the flags of a command. Their errors repeat no value, which may hold a password.
 type lineFlags struct {
-	set   *flag.FlagSet
+	all   []cli.Flag
 	wrong string // what a known flag with a wrong value needs
 }
 
-func newFlags() *lineFlags {
-	f := &lineFlags{set: flag.NewFlagSet("", flag.ContinueOnError)}
-	f.set.SetOutput(io.Discard)
-	return f
-}
-
 // value adds a flag with a value, which set reads.
-func (f *lineFlags) value(name, needs string, set func(text string) error) {
-	f.set.Func(name, "", func(text string) error {
+func (f *lineFlags) value(name, usage, needs string, set func(text string) error) {
+	f.add(name, usage, flagValue{set: func(text string) error {
 		err := set(text)
 		if err != nil {
 			f.wrong = "-" + name + " needs " + needs
 		}
 		return err
-	})
+	}})
 }
 
-func (f *lineFlags) duration(name string, least time.Duration, d *time.Duration) {
-	f.value(name, fmt.Sprintf("a duration such as 30s, at least %v", least), func(text string) (err error) {
+func (f *lineFlags) duration(name, usage string, least time.Duration, d *time.Duration) {
+	f.value(name, usage, fmt.Sprintf("a duration such as 30s, at least %v", least), func(text string) (err error) {
 		if *d, err = time.ParseDuration(text); err == nil && *d < least {
 			err = errors.New("too short")
 		}
@@ -46,46 +40,73 @@ func (f *lineFlags) duration(name string, least time.Duration, d *time.Duration)
 	})
 }
 
-func (f *lineFlags) boolean(name string, b *bool) {
-	f.set.BoolFunc(name, "", func(text string) (err error) {
+func (f *lineFlags) boolean(name, usage string, b *bool) {
+	f.add(name, usage, flagValue{isBool: true, set: func(text string) (err error) {
 		if *b, err = strconv.ParseBool(text); err != nil {
 			f.wrong = "-" + name + " is given alone"
 		}
 		return err
-	})
+	}})
+	f.all[len(f.all)-1] = switchFlag{f.all[len(f.all)-1].(*cli.GenericFlag)}
+}
+
+// switchFlag is a flag without a value in the help.
+type switchFlag struct{ *cli.GenericFlag }
+
+func (s switchFlag) TakesValue() bool { return false }
+func (s switchFlag) String() string   { return cli.FlagStringer(s) }
+
+func (f *lineFlags) add(name, usage string, v flagValue) {
+	f.all = append(f.all, &cli.GenericFlag{Name: name, Usage: usage, Value: &v, HideDefault: true})
+}
+
+// timeouts adds the flags that concern all masters.
+func (f *lineFlags) timeouts(leastLease, leastTimeout time.Duration, maxLease, timeout *time.Duration) {
+	f.duration("max-lease", "the max lease of all the deployment's clients is `D` (30s)", leastLease, maxLease)
+	f.duration("timeout", "wait for each master for `D` at most (500ms)", leastTimeout, timeout)
 }
 
 // urlsFile adds the flag for the file that has the masters' URLs.
 func (f *lineFlags) urlsFile(path *string) {
-	f.value("urls-file", "the path of a file, not a URL", func(text string) error {
-		*path = text
-		if text == "" || strings.Contains(text, "://") {
-			return errors.New("no path")
-		}
-		return nil
-	})
+	f.value("urls-file", "the masters' URLs are in `FILE`, not in the variable "+urlsVariable, "the path of a file, not a URL",
+		func(text string) error {
+			*path = text
+			if text == "" || strings.Contains(text, "://") {
+				return errors.New("no path")
+			}
+			return nil
+		})
 }
 
-// parse reads the flags, and returns the other arguments. The error is flag.ErrHelp, or says what is
-// wrong.
-func (f *lineFlags) parse(args []string) ([]string, error) {
-	err := f.set.Parse(args)
+// explain returns what is wrong with the flags, by the library's error, which has their values.
+func (f *lineFlags) explain(err error) error {
+	name, isFlag := strings.CutPrefix(err.Error(), "flag provided but not defined: ")
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return nil, err
-	case err != nil && strings.HasPrefix(err.Error(), "flag needs an argument: "):
-		return nil, err // it names a known flag only
-	case err != nil && f.wrong != "":
-		return nil, errors.New(f.wrong)
-	case err != nil:
-		name, isFlag := strings.CutPrefix(err.Error(), "flag provided but not defined: ")
-		if !isFlag {
-			name = "" // bad syntax: the error has the value
-		}
-		return nil, errors.New("unknown flag" + named(name))
+	case strings.HasPrefix(err.Error(), "flag needs an argument: "):
+		return err // it names a known flag only
+	case f.wrong != "":
+		return errors.New(f.wrong)
+	case !isFlag || !looksLikeFlag(name):
+		name = ""
 	}
-	return f.set.Args(), nil
+	return errors.New("unknown flag" + named(name))
 }
+
+// looksLikeFlag reports whether an argument is a dash and then a letter.
+func looksLikeFlag(arg string) bool {
+	return len(arg) > 1 && arg[0] == '-' && unicode.IsLetter(rune(arg[1]))
+}
+
+// flagValue is a flag's value as the library takes it ([cli.Value]).
+type flagValue struct {
+	set    func(text string) error
+	isBool bool
+}
+
+func (v *flagValue) Set(text string) error { return v.set(text) }
+func (v *flagValue) Get() any              { return nil }
+func (v *flagValue) String() string        { return "" }
+func (v *flagValue) IsBoolFlag() bool      { return v.isBool }
 
 // named returns an argument as an error may repeat it, after a colon. It returns nothing for what may
 // be a URL, or the rest of one, with a password.

@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/urfave/cli/v3"
 )
 
 // lockLine is the command line of status or unlock.
@@ -18,61 +17,73 @@ type lockLine struct {
 	all      bool
 	json     bool // of status
 	quiet    bool // of status
+	watch    bool // of status
 	yes      bool // of unlock
 	maxLease time.Duration
 	timeout  time.Duration
 	urlsFile string
 }
 
-func parseLock(command string, args []string) (*lockLine, error) {
-	l := &lockLine{maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout}
-	flags := newFlags()
-	flags.boolean("all", &l.all)
-	flags.duration("max-lease", shortest, &l.maxLease)
-	flags.duration("timeout", time.Millisecond, &l.timeout)
+// lockCommand makes a command over locks that are named, on the masters of the environment. more adds
+// flags.
+func (p *program) lockCommand(name, usage string, more func(*lineFlags, *lockLine),
+	do func(context.Context, *lockLine, []*node.Node) (int, error)) *cli.Command {
+	flags, line := &lineFlags{}, newLockLine()
+	more(flags, line)
+	line.masterFlags(flags)
+	return p.command(name, usage, "NAME...", flags, exitRunUsage, func(ctx context.Context, names []string) int {
+		if err := line.takeNames(names); err != nil {
+			p.misused(fmt.Sprintf("%s: %v", name, err))
+			return exitRunUsage
+		}
+		return p.withMasters(ctx, name, line, do)
+	})
+}
+
+func newLockLine() *lockLine {
+	return &lockLine{maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout}
+}
+
+func (l *lockLine) masterFlags(flags *lineFlags) {
+	flags.boolean("all", "all masters must grant a lock, not a majority", &l.all)
 	flags.urlsFile(&l.urlsFile)
-	if command == "unlock" {
-		flags.boolean("yes", &l.yes)
-	} else {
-		flags.boolean("json", &l.json)
-		flags.boolean("q", &l.quiet)
-	}
-	names, err := flags.parse(args)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(names) == 0:
-		return nil, errors.New("the name of a lock is missing")
-	case l.json && l.quiet:
-		return nil, errors.New("-json and -q exclude each other")
+	flags.timeouts(shortest, time.Millisecond, &l.maxLease, &l.timeout)
+}
+
+func (l *lockLine) takeNames(names []string) error {
+	if len(names) == 0 {
+		return errors.New("the name of a lock is missing")
 	}
 	for i, name := range names {
 		if err := checkLockName(name); err != nil {
-			return nil, err
+			return err
 		}
 		if i > 0 && strings.HasPrefix(name, "-") {
-			return nil, errors.New("flags come before the names")
+			return errors.New("flags come before the names")
 		}
 	}
 	l.names = names
-	return l, nil
+	return l.exclude()
+}
+
+// exclude returns which of the flags exclude each other, or nil.
+func (l *lockLine) exclude() error {
+	switch {
+	case l.json && l.quiet:
+		return errors.New("-json and -q exclude each other")
+	case l.watch && (l.json || l.quiet):
+		return errors.New("-watch excludes -json and -q")
+	}
+	return nil
 }
 
 func (l *lockLine) nodeOptions() []node.Option {
 	return []node.Option{node.WithMaxLease(l.maxLease), node.WithTimeout(l.timeout), node.WithLogger(silent)}
 }
 
-// withMasters reads the command line of status or unlock, and does it with the masters.
-func withMasters(ctx context.Context, command string, args []string, stdout, stderr io.Writer,
+// withMasters does a command with the masters. It reports an error in one line.
+func (p *program) withMasters(ctx context.Context, command string, line *lockLine,
 	do func(context.Context, *lockLine, []*node.Node) (int, error)) int {
-	line, err := parseLock(command, args)
-	if errors.Is(err, flag.ErrHelp) {
-		return help(stdout)
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "quorumlock: %s: %v (see quorumlock help)\n", command, err)
-		return exitRunUsage
-	}
 	nodes, err := openMasters(line.urlsFile, line.nodeOptions()...)
 	code := exitOK
 	if err == nil {
@@ -87,7 +98,7 @@ func withMasters(ctx context.Context, command string, args []string, stdout, std
 	case ctx.Err() != nil:
 		return exitInterrupted
 	case err != nil:
-		fmt.Fprintf(stderr, "quorumlock: %s: %s\n", command, oneLine(err))
+		fmt.Fprintf(p.stderr, "quorumlock: %s: %s\n", command, oneLine(err))
 	}
 	return code
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -26,7 +27,9 @@ type lockState struct {
 	owner   string // of a lock that is held, and so are the next two
 	level   int
 	ttl     time.Duration // at most, unless renewed
-	token   uint64        // the highest counter
+	token   uint64        // the highest counter, which other names share: the last token is no higher
+	who     quorum.Identity
+	since   time.Time // or earlier, by the counter; zero where that is not known
 	masters []masterState
 }
 
@@ -38,12 +41,19 @@ type masterState struct {
 	level      int
 	ttl        time.Duration
 	token      uint64
+	who        quorum.Identity // the owner's; zero for an unknown one
 	quarantine time.Duration
 }
 
 // inspect reads the states of the names on all masters. It writes nothing: a quorum.Locker would
 // mark masters that are new.
 func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) []lockState {
+	locks, _ := inspectMasters(ctx, nodes, all, names)
+	return locks
+}
+
+// inspectMasters also returns what the masters say of themselves.
+func inspectMasters(ctx context.Context, nodes []*node.Node, all bool, names []string) ([]lockState, []finding) {
 	read := each(ctx, nodes, func(ctx context.Context, n *node.Node) []masterState {
 		states := make([]masterState, len(names))
 		for i, name := range names {
@@ -51,6 +61,7 @@ func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) 
 		}
 		return states
 	})
+	identify(ctx, nodes, read)
 	// A master that restarts between the two calls has forgotten by the second, so that one counts.
 	found := each(ctx, nodes, checkOne)
 	findTwins(found)
@@ -69,7 +80,36 @@ func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) 
 		}
 		locks[i] = conclude(name, masters, quorumSize(len(nodes), all))
 	}
-	return locks
+	return locks, found
+}
+
+// identify adds which processes the owners are, as far as the masters know.
+func identify(ctx context.Context, nodes []*node.Node, read [][]masterState) {
+	var lockers []string
+	for _, states := range read {
+		for _, s := range states {
+			if locker := scripts.LockerOf(s.owner); s.owner != "" && !slices.Contains(lockers, locker) {
+				lockers = append(lockers, locker)
+			}
+		}
+	}
+	known := map[string]quorum.Identity{}
+	for some := range slices.Chunk(lockers, scripts.MaxWho) {
+		for _, found := range each(ctx, nodes, func(ctx context.Context, n *node.Node) []scripts.Identity {
+			return n.Pipe("").Do(ctx, scripts.Who(some)).Reply.Who // none where the user may not read them
+		}) {
+			for i, is := range found {
+				if is != (scripts.Identity{}) {
+					known[some[i]] = quorum.Identity(is)
+				}
+			}
+		}
+	}
+	for _, states := range read {
+		for i := range states {
+			states[i].who = known[scripts.LockerOf(states[i].owner)]
+		}
+	}
 }
 
 func inspectOne(ctx context.Context, n *node.Node, name string) masterState {
@@ -102,13 +142,30 @@ func conclude(name string, masters []masterState, need int) lockState {
 		switch {
 		case len(by) >= need:
 			lock.state, lock.owner, lock.level = lockHeld, owner, by[0].level
-			lock.ttl = keptFor(by, need)
+			lock.ttl, lock.who = keptFor(by, need), by[0].who
+			lock.since = takenAt(by, time.Now())
 			return lock
 		case len(by)+doubtful >= need:
 			lock.state = lockUnknown
 		}
 	}
 	return lock
+}
+
+// takenAt returns when a lock was taken at the latest. A token is the clock of the client that took
+// the lock, in µs, or one more than the counter before, where that client's clock was behind. Names
+// that share the counter may have raised it since. Clients of other libraries, which have no
+// identity, count no tokens.
+func takenAt(by []masterState, now time.Time) time.Time {
+	token := uint64(0)
+	for _, m := range by {
+		token = max(token, m.token)
+	}
+	at := time.UnixMicro(int64(token))
+	if by[0].who == (quorum.Identity{}) || at.After(now) || now.Sub(at) > 10*365*24*time.Hour {
+		return time.Time{}
+	}
+	return at
 }
 
 // keptFor returns for how long at most as many masters as needed keep their grants.

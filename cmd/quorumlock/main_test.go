@@ -179,7 +179,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	_, stderr := command(t, exitUsage)
-	contains(t, stderr, "quorumlock demo", "quorumlock check", "quorumlock admit")
+	contains(t, stderr, "COMMANDS:", "   demo ", "   check ", "   admit ", "Exit codes: ")
 }
 
 func TestVersion(t *testing.T) {
@@ -192,16 +192,25 @@ func TestVersion(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{
-		{"help"}, {"-h"}, {"--help"}, {"-help"}, {"demo", "-h"}, {"demo", "--help"},
-		{"check", "-h"}, {"check", "--help"}, {"check", "-timeout", "1s", "-h"}, {"admit", "-h"}, {"admit", "-yes", "--help"},
+	for says, lines := range map[string][][]string{
+		"   demo ":                        {{"help"}, {"-h"}, {"--help"}, {"-help"}, {"h"}},
+		"under 40 s":                      {{"demo", "-h"}, {"demo", "--help"}, {"help", "demo"}},
+		"--json         print JSON":       {{"check", "-h"}, {"check", "--help"}, {"check", "-timeout", "1s", "-h"}},
+		"quorumlock admit [options] URL":  {{"admit", "-h"}, {"admit", "-yes", "--help"}, {"help", "admit"}},
+		"quorumlock members [command":     {{"members", "-h"}, {"help", "members"}},
+		"members add [options] NEW-URL U": {{"members", "add", "-h"}},
+		"NAME[,NAME...] -- COMMAND":       {{"run", "-n", "-h"}, {"help", "run"}},
 	} {
-		stdout, stderr := command(t, exitOK, args...)
-		contains(t, stdout, "quorumlock demo", "under 40 s", "quorumlock check", "quorumlock admit")
-		if stderr != "" {
-			t.Errorf("%q: stderr %q", args, stderr)
+		for _, args := range lines {
+			stdout, stderr := command(t, exitOK, args...)
+			contains(t, stdout, says)
+			if stderr != "" {
+				t.Errorf("%q: stderr %q", args, stderr)
+			}
 		}
 	}
+	_, stderr := command(t, exitUsage, "help", "nothing")
+	contains(t, stderr, "quorumlock: there is no help for that (see quorumlock help)\n")
 }
 
 // The message says what is wrong with which flag, but repeats no value.

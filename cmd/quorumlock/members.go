@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/urfave/cli/v3"
 )
 
 // maxRounds bounds how often a command is tried while the masters change under it.
@@ -23,24 +24,41 @@ type masters struct {
 	names []string // in the order of the command line
 }
 
-// members shows and changes the list of masters.
-func members(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && isHelp(args[0]) {
-		return help(stdout)
+func (p *program) membersCommand() *cli.Command {
+	sub := func(name, usage, arguments string) *cli.Command {
+		return p.masterCommand("members "+name, usage, arguments, nil, func(ctx context.Context, line commandLine) int {
+			return members(ctx, name, line, p.stdout, p.stderr)
+		})
 	}
-	if len(args) == 0 || !slices.Contains([]string{"show", "add", "remove", "commit", "abort"}, args[0]) {
-		wrong := "members needs one of show, add, remove, commit, abort"
-		if len(args) > 0 && named(args[0]) != "" {
-			wrong += ", not" + named(args[0])[1:]
+	wrong := func(given string) {
+		said := "members needs one of show, add, remove, commit, abort"
+		if text := named(given); text != "" {
+			said += ", not" + text[1:]
 		}
-		return misused(stderr, wrong)
+		p.misused(said)
 	}
-	command, args := args[0], args[1:]
-	line, code, ok := parse("members "+command, args, stdout, stderr)
-	if !ok {
-		return code
+	return &cli.Command{
+		Name: "members", Usage: "show and change the list of masters that the masters let in", HideHelpCommand: true,
+		Commands: []*cli.Command{
+			sub("show", "the list of masters that each master has, and where a change of it stands", "URL..."),
+			sub("add", "let in clients with one master more, beside those with the present list, which the URLs are", "NEW-URL URL..."),
+			sub("remove", "let in clients without one master, beside those with the present list, which the URLs are", "NAME URL..."),
+			sub("commit", "make the list that the URLs are the only one that is let in", "URL..."),
+			sub("abort", "take back what add or remove announced; the URLs are all masters of both lists", "URL..."),
+		},
+		OnUsageError: func(context.Context, *cli.Command, error, bool) error {
+			wrong("")
+			return nil
+		},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			wrong(cmd.Args().First())
+			return nil
+		},
 	}
-	defer closeAll(line.nodes)
+}
+
+// members shows and changes the list of masters.
+func members(ctx context.Context, command string, line commandLine, stdout, stderr io.Writer) int {
 	all := masters{nodes: map[string]*node.Node{}}
 	for _, n := range line.nodes {
 		if all.nodes[n.Name()] != nil {

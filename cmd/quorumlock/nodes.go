@@ -3,15 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/urfave/cli/v3"
 )
 
 // silent is the logger of the command, which itself prints what there is to say.
@@ -25,56 +24,60 @@ type commandLine struct {
 	json    bool
 	wait    time.Duration // 0 for not at all
 	name    string        // of the member to remove
+
+	maxLease, timeout time.Duration
+	err               error // of a URL
 }
 
 // removeMember is the command whose first argument is the name of a member.
 const removeMember = "members remove"
 
-// parse reads flags and URLs, and opens a node for each URL. The caller closes the nodes. When it
-// returns false, it has printed the help or an error, no node is open, and the command ends with
-// that code. It prints no URL and no value: any of them may hold a password.
-func parse(command string, args []string, stdout, stderr io.Writer) (line commandLine, code int, ok bool) {
-	flags := newFlags()
-	maxLease, timeout := node.DefaultMaxLease, node.DefaultTimeout
-	flags.duration("max-lease", 0, &maxLease)
-	flags.duration("timeout", 0, &timeout)
-	switch command {
-	case "admit":
-		flags.boolean("yes", &line.yes)
-		flags.boolean("members", &line.members)
-	case "check":
-		flags.boolean("json", &line.json)
-		flags.duration("wait", time.Millisecond, &line.wait)
+// masterCommand makes a command over the masters whose URLs are its arguments. more adds flags, and
+// do gets an open node for each URL.
+func (p *program) masterCommand(name, usage, arguments string, more func(*lineFlags, *commandLine),
+	do func(context.Context, commandLine) int) *cli.Command {
+	flags, line := &lineFlags{}, &commandLine{maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout}
+	if more != nil {
+		more(flags, line)
 	}
-	urls, err := flags.parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return line, help(stdout), false
-	case err != nil:
-		return line, misused(stderr, command+": "+err.Error()), false
-	case len(urls) == 0:
-		return line, misused(stderr, command+" needs the URL of at least one master"), false
+	flags.timeouts(0, 0, &line.maxLease, &line.timeout)
+	return p.command(name, usage, arguments, flags, exitUsage, func(ctx context.Context, urls []string) int {
+		if wrong := line.open(name, urls); wrong != "" {
+			p.misused(wrong)
+			return exitUsage
+		} else if line.err != nil {
+			fmt.Fprintf(p.stderr, "quorumlock: %s: %v\n", name, line.err)
+			return exitUsage
+		}
+		defer closeAll(line.nodes)
+		return do(ctx, *line)
+	})
+}
+
+// open opens a node for each URL. It returns what is wrong with the command line; a URL that cannot
+// be used is line.err, and no node is open then. It repeats no URL, which may hold a password.
+func (line *commandLine) open(command string, urls []string) (wrong string) {
+	if len(urls) == 0 {
+		return command + " needs the URL of at least one master"
 	}
 	if command == removeMember {
 		if line.name, urls = urls[0], urls[1:]; strings.Contains(line.name, "://") || len(urls) == 0 {
-			return line, misused(stderr, command+" needs the name of the member, and then the URLs of the present list"), false
+			return command + " needs the name of the member, and then the URLs of the present list"
 		}
 	}
 	for i, url := range urls {
-		var n *node.Node
-		if strings.HasPrefix(url, "-") {
-			err = errors.New("flags come before the URLs")
-		} else {
-			n, err = node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(timeout), node.WithLogger(silent))
+		n, err := (*node.Node)(nil), errors.New("flags come before the URLs")
+		if !strings.HasPrefix(url, "-") {
+			n, err = node.Open(url, node.WithMaxLease(line.maxLease), node.WithTimeout(line.timeout), node.WithLogger(silent))
 		}
 		if err != nil {
 			closeAll(line.nodes)
-			fmt.Fprintf(stderr, "quorumlock: %s: URL %d: %v\n", command, i+1, err)
-			return line, exitUsage, false
+			line.err = fmt.Errorf("URL %d: %w", i+1, err)
+			return ""
 		}
 		line.nodes = append(line.nodes, n)
 	}
-	return line, exitOK, true
+	return ""
 }
 
 // each calls ask for all nodes at once, and returns the answers in the nodes' order.

@@ -3,31 +3,37 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"syscall"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/urfave/cli/v3"
 )
 
-// runJob carries out quorumlock run: it runs a command under a lock. It returns the command's exit
-// code, or else one of those in run_codes.go.
-func runJob(args []string, stdout, stderr io.Writer) int {
-	line, err := parseRun(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return help(stdout)
-	}
+// runCommand makes the command that runs a job, -- and what follows, under a lock. Its exit code is the
+// job's, or else one of those in run_codes.go.
+func (p *program) runCommand(job []string) *cli.Command {
+	line, flags := newRunLine()
+	return p.command(runName, "run a command while it holds the lock", "NAME[,NAME...] -- COMMAND [ARGUMENT...]", flags,
+		exitRunUsage, func(_ context.Context, args []string) int {
+			if err := line.take(args, job); err != nil {
+				p.misused(runName + ": " + oneLine(err))
+				return exitRunUsage
+			}
+			return line.carryOut(p.stderr)
+		})
+}
+
+// carryOut runs the job, reports errors, and returns the exit code.
+func (l *runLine) carryOut(stderr io.Writer) int {
 	report := func(err error) { fmt.Fprintf(stderr, "quorumlock: run: %s\n", oneLine(err)) }
-	if err != nil {
-		report(fmt.Errorf("%w (see quorumlock help)", err))
-		return exitRunUsage
-	}
 	signals := catchSignals()
 	defer signals.stop() // after the report, to a stderr that may be closed
-	code, err := line.run(signals, report)
+	code, err := l.run(signals, report)
 	if err == nil {
 		return code
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +65,12 @@ func TestDefaultGrace(t *testing.T) {
 		"-k 0":                             0,
 		"-lease 8s -k 4s -max-hold 4001ms": 4 * time.Second,
 	} {
-		l, err := parseRun(append(strings.Fields(flags), "x", "--", "true"))
+		l, f := newRunLine()
+		var err error
+		(&program{}).command(runName, "", "", f, 0, func(_ context.Context, args []string) int {
+			err = l.take(args, []string{"--", "true"})
+			return 0
+		}).Run(t.Context(), append([]string{runName}, append(strings.Fields(flags), "x")...))
 		if err != nil || l.grace != want {
 			t.Errorf("%q: %+v, %v, want a grace of %v", flags, l, err, want)
 		}
@@ -112,7 +118,7 @@ func TestRunWhenHeld(t *testing.T) {
 	_, stderr := d.run(t, exitHeld, "-n", "b,c", "--", "echo", "ran")
 	contains(t, stderr, `lock "b" "c": not acquired: held by `)
 	_, stderr = d.run(t, exitHeld, "-w", "100ms", "b", "--", "true")
-	contains(t, stderr, "held by ", "token ")
+	contains(t, stderr, "held by ")
 	d.run(t, exitHeld, "-w", "0", "b", "--", "true")
 	d.run(t, 0, "-n", "-E", "0", "b", "--", "true")
 	d.run(t, 9, "-w", "100ms", "-E", "9", "b", "--", "true")

@@ -5,12 +5,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // defaultGrace is the time from SIGTERM to SIGKILL, where the lease and -max-hold leave as much.
@@ -22,7 +24,7 @@ type runLine struct {
 	command []string
 
 	noWait   bool
-	wait     time.Duration // at most; 0 for no bound
+	wait     time.Duration // at most; 0 for no bound; while flags are read −1 for none
 	heldCode int
 	grace    time.Duration
 	maxHold  time.Duration // 0 for no bound
@@ -32,56 +34,65 @@ type runLine struct {
 	timeout  time.Duration
 	all      bool
 	urlsFile string
+	label    string // of the locker's identity
 }
 
-// parseRun reads the command line. The error is flag.ErrHelp, or says what is wrong without
-// repeating a value, which may hold a password.
-func parseRun(args []string) (*runLine, error) {
-	l := &runLine{heldCode: exitHeld, grace: -1, maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout}
-	wait := time.Duration(-1)
-	flags := newFlags()
-	flags.boolean("n", &l.noWait)
-	flags.boolean("all", &l.all)
-	flags.duration("w", 0, &wait)
-	flags.duration("k", 0, &l.grace)
-	flags.duration("max-hold", shortest, &l.maxHold)
-	flags.duration("min-hold", shortest, &l.minHold)
-	flags.duration("lease", shortest, &l.lease)
-	flags.duration("max-lease", shortest, &l.maxLease)
-	flags.duration("timeout", time.Millisecond, &l.timeout)
-	flags.value("E", "an exit code from 0 to 255", func(text string) error {
+// newRunLine returns a command line, and the flags that set it.
+func newRunLine() (*runLine, *lineFlags) {
+	l, flags := &runLine{
+		heldCode: exitHeld, grace: -1, maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout, wait: -1,
+	}, &lineFlags{}
+	flags.boolean("n", "do not wait for the lock", &l.noWait)
+	flags.duration("w", "wait for the lock for `D` at most", 0, &l.wait)
+	flags.value("E", "exit with `N`, not 75, when another holds the lock", "an exit code from 0 to 255", func(text string) error {
 		code, err := strconv.ParseUint(text, 10, 8)
 		l.heldCode = int(code)
 		return err
 	})
+	flags.duration("k", "SIGTERM comes `D` before the lock ends, SIGKILL when it does (5s, at most half of the lease)", 0, &l.grace)
+	flags.duration("max-hold", "hold the lock for `D` at most", shortest, &l.maxHold)
+	flags.duration("min-hold", "wait after the command, with the lock, until it was held for `D`: one run per period",
+		shortest, &l.minHold)
+	flags.duration("lease", "a grant lasts `D` (30s)", shortest, &l.lease)
+	flags.value("label", "`TEXT` says what holds the lock, beside this host and process; no secret (the command's name)",
+		"printable text", func(text string) error {
+			if l.label = text; !scripts.ValidLabel(text) {
+				return errors.New("not printable")
+			}
+			return nil
+		})
+	flags.boolean("all", "all masters must grant the lock, not a majority", &l.all)
 	flags.urlsFile(&l.urlsFile)
-	rest, err := flags.parse(args)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.takeArguments(rest); err != nil {
-		return nil, err
-	}
-	if wait >= 0 {
-		if l.noWait {
-			return nil, errors.New("-n and -w exclude each other")
-		}
-		l.wait, l.noWait = wait, wait == 0
-	}
-	return l, l.settleTimes()
+	flags.timeouts(shortest, time.Millisecond, &l.maxLease, &l.timeout)
+	return l, flags
 }
 
-// takeArguments reads NAME[,NAME...] -- COMMAND [ARGUMENT...].
-func (l *runLine) takeArguments(args []string) error {
+// take takes what follows the flags: the names, and from -- on the command.
+func (l *runLine) take(args, job []string) error {
+	if err := l.takeArguments(args, job); err != nil {
+		return err
+	}
+	if l.wait >= 0 && l.noWait {
+		return errors.New("-n and -w exclude each other")
+	}
+	l.noWait, l.wait = l.noWait || l.wait == 0, max(l.wait, 0)
+	if name := filepath.Base(l.command[0]); l.label == "" && scripts.ValidLabel(name) {
+		l.label = name
+	}
+	return l.settleTimes()
+}
+
+// takeArguments reads NAME[,NAME...] and -- COMMAND [ARGUMENT...].
+func (l *runLine) takeArguments(args, job []string) error {
 	switch {
-	case len(args) == 0:
+	case len(args)+len(job) == 0:
 		return errors.New("the name of the lock is missing")
-	case len(args) < 2 || args[1] != "--":
+	case len(args) != 1 || len(job) == 0:
 		return errors.New("after the name comes -- and then the command; flags come before the name")
-	case len(args) == 2:
+	case len(job) == 1:
 		return errors.New("the command after -- is missing")
 	}
-	l.names, l.command = strings.Split(args[0], ","), args[2:]
+	l.names, l.command = strings.Split(args[0], ","), job[1:]
 	for _, name := range l.names {
 		if err := checkLockName(name); err != nil {
 			return err

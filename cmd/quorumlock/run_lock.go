@@ -36,7 +36,8 @@ func (l *runLine) open(report func(error)) (*quorum.Locker, runMasters, error) {
 		constructor = multilock.New
 	}
 	logger := slog.New(&waitingLog{report})
-	locker, err := constructor(masters, quorum.WithLease(l.lease), quorum.WithLogger(logger))
+	locker, err := constructor(masters, quorum.WithLease(l.lease), quorum.WithLogger(logger),
+		quorum.WithLabel(l.label))
 	if err != nil {
 		masters.close()
 		return nil, nil, exitWith(exitConfiguration, err)

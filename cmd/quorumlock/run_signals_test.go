@@ -95,7 +95,7 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 		})
 		p.send(t, s.(syscall.Signal))
 		p.await(t, exitSignalled+int(s.(syscall.Signal)))
-		contains(t, oneErrorLine(t, p.errs.String()), "ended by "+nameOf(s.(syscall.Signal)), "held by ", " left")
+		contains(t, oneErrorLine(t, p.errs.String()), "ended by "+nameOf(s.(syscall.Signal)), "held by ")
 		if p.out.String() != "" {
 			t.Errorf("%v: the command ran: %q", s, &p.out)
 		}

@@ -1,125 +1,47 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"fmt"
-	"io"
-	"text/tabwriter"
-	"time"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/urfave/cli/v3"
 )
 
-// status prints who holds locks. The exit code is that of the worst: unknown, then free, then held.
-func status(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return withMasters(ctx, "status", args, stdout, stderr,
-		func(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
-			locks := inspect(ctx, nodes, line.all, line.names)
-			if ctx.Err() != nil {
-				return exitInterrupted, nil
-			}
-			var err error
-			switch {
-			case line.json:
-				err = printLocksJSON(stdout, locks)
-			case !line.quiet:
-				printLocks(stdout, locks)
-			}
-			code := exitOK
-			for _, lock := range locks {
-				code = max(code, map[string]int{lockHeld: exitOK, lockFree: exitFailed, lockUnknown: exitUnavailable}[lock.state])
-			}
-			return code, err
-		})
+// statusCommand makes the command that prints which processes hold locks. The exit code is that of
+// the worst lock: unknown, then free, then held.
+func (p *program) statusCommand() *cli.Command {
+	return p.lockCommand("status", "which processes hold locks, by which masters, and for how long at most; writes nothing",
+		func(flags *lineFlags, line *lockLine) {
+			flags.boolean("json", "print JSON", &line.json)
+			flags.boolean("q", "print nothing", &line.quiet)
+			flags.boolean("watch", "draw it again every second, on a terminal", &line.watch)
+		}, p.status)
 }
 
-func printLocks(out io.Writer, locks []lockState) {
-	for i, lock := range locks {
-		if i > 0 {
-			fmt.Fprintln(out)
+func (p *program) status(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
+	code := exitOK
+	show := func(ctx context.Context) ([]byte, error) {
+		locks, text := inspect(ctx, nodes, line.all, line.names), bytes.Buffer{}
+		code = exitOK
+		for _, lock := range locks {
+			code = max(code, map[string]int{lockHeld: exitOK, lockFree: exitFailed, lockUnknown: exitUnavailable}[lock.state])
 		}
-		fmt.Fprintln(out, lock)
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		for _, m := range lock.masters {
-			fmt.Fprintf(table, "  %s\t%s\n", m.name, m.says())
+		var err error
+		switch {
+		case line.json:
+			err = printLocksJSON(&text, locks)
+		case !line.quiet:
+			printLocks(&text, locks)
 		}
-		table.Flush()
+		return text.Bytes(), err
 	}
-}
-
-// String returns one line: who holds the lock.
-func (l lockState) String() string {
-	switch l.state {
-	case lockHeld:
-		return fmt.Sprintf("%q is held by %q, level %d, token %d, %s", l.name, l.owner, l.level, l.token, lasts(l.ttl))
-	case lockFree:
-		return fmt.Sprintf("%q is free, last token %d", l.name, l.token)
+	if line.watch {
+		return code, watch(ctx, p.stdout, watchInterval, show)
 	}
-	return fmt.Sprintf("%q: unknown, too few masters answered or are out of quarantine", l.name)
-}
-
-func (m masterState) says() string {
-	text := "free"
-	switch {
-	case m.err != nil:
-		return "NO VOTE: " + reason(m.err)
-	case m.owner != "":
-		text = fmt.Sprintf("held by %q, level %d, %s", m.owner, m.level, lasts(m.ttl))
+	text, err := show(ctx)
+	if err == nil && ctx.Err() == nil {
+		_, err = p.stdout.Write(text)
 	}
-	text += fmt.Sprintf(", token counter %d", m.token)
-	if m.quarantine > 0 {
-		text += fmt.Sprintf(", in quarantine for another %s", left(m.quarantine))
-	}
-	return text
-}
-
-func lasts(ttl time.Duration) string {
-	if ttl == forever {
-		return "without an end"
-	}
-	return fmt.Sprintf("for %.1fs at most unless renewed", ttl.Seconds())
-}
-
-// lockJSON is a lock as status -json prints it. Times are in milliseconds; −1 is for ever.
-type lockJSON struct {
-	Name    string       `json:"name"`
-	State   string       `json:"state"`
-	Owner   string       `json:"owner,omitempty"`
-	Level   int          `json:"level,omitempty"`
-	Token   uint64       `json:"token"`
-	TTL     int64        `json:"ttl_ms"`
-	Masters []masterJSON `json:"masters"`
-}
-
-type masterJSON struct {
-	Name       string `json:"name"`
-	Error      string `json:"error,omitempty"`
-	Owner      string `json:"owner,omitempty"`
-	Level      int    `json:"level,omitempty"`
-	Token      uint64 `json:"token"`
-	TTL        int64  `json:"ttl_ms"`
-	Quarantine int64  `json:"quarantine_ms"`
-}
-
-func printLocksJSON(out io.Writer, locks []lockState) error {
-	all := make([]lockJSON, len(locks))
-	for i, l := range locks {
-		all[i] = lockJSON{l.name, l.state, l.owner, l.level, l.token, milliseconds(l.ttl), []masterJSON{}}
-		for _, m := range l.masters {
-			why := ""
-			if m.err != nil {
-				why = reason(m.err)
-			}
-			all[i].Masters = append(all[i].Masters, masterJSON{m.name, why, m.owner, m.level, m.token,
-				milliseconds(m.ttl), milliseconds(m.quarantine)})
-		}
-	}
-	return printJSON(out, all)
-}
-
-func milliseconds(d time.Duration) int64 {
-	if d == forever {
-		return -1
-	}
-	return d.Milliseconds()
+	return code, err
 }

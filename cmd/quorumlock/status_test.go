@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,9 +40,10 @@ func TestStatus(t *testing.T) {
 	_, owner, _ := strings.Cut(strings.Fields(printed)[0], "=")
 	_, token, _ := strings.Cut(strings.Fields(printed)[1], "=")
 
-	held, _ := ask(t, exitOK, "status", flags, "a")
-	contains(t, held, `"a" is held by "`+owner+`", level 1, token `+token+", for ", "s at most unless renewed",
-		d.Masters[0].Addr(), d.Masters[2].Addr())
+	held := d.awaitIdentity(t, flags, "a")
+	host, _ := os.Hostname()
+	contains(t, held, fmt.Sprintf(`"a" is held by sh on %s (pid %d), owner "%s", level 1, token at most %s, for `, host, p.Process.Pid,
+		owner, token), "s at most unless renewed, taken at least ", " ago", d.Masters[0].Addr(), d.Masters[2].Addr())
 	ask(t, exitOK, "status", flags, "a", "b")
 	both, _ := ask(t, exitFailed, "status", flags, "a", "c")
 	contains(t, both, `"a" is held`, `"c" is free`)
@@ -54,6 +56,10 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err, text)
 	}
 	l := locks[0]
+	if h := l.Holder; h == nil || *h != (holderJSON{host, p.Process.Pid, filepath.Base(os.Args[0]), "sh"}) ||
+		l.Since == nil || time.Since(*l.Since) > time.Minute || time.Since(*l.Since) < 0 {
+		t.Errorf("json: held by %+v since %v", h, l.Since)
+	}
 	if l.Name != "b" || l.State != lockHeld || l.Owner != owner || l.TTL <= 0 || l.TTL > 30_000 || len(l.Masters) != 3 {
 		t.Errorf("json: %+v", l)
 	}
@@ -75,6 +81,17 @@ func TestStatus(t *testing.T) {
 	if quiet, errs := ask(t, exitUnavailable, "status", flags, "-q", "c"); quiet+errs != "" {
 		t.Errorf("-q printed %q, %q", quiet, errs)
 	}
+}
+
+// awaitIdentity returns what status says once it knows which process holds the lock: a process that has
+// just taken its first lock may not have told the masters yet.
+func (d *deployment) awaitIdentity(t *testing.T, flags []string, name string) (held string) {
+	t.Helper()
+	eventually(t, "the identity of the holder of "+name, func() bool {
+		held, _ = ask(t, exitOK, "status", flags, name)
+		return strings.Contains(held, "(pid ")
+	})
+	return held
 }
 
 // Masters that may have forgotten a lock do not say that it is free, and status does not mark them.
@@ -144,6 +161,7 @@ func TestUsageOfStatus(t *testing.T) {
 		{"URLs do not belong on the command line", exitRunUsage, []string{"redis://:" + secret + "@h"}},
 		{"flags come before the names", exitRunUsage, []string{"a", "-json"}},
 		{"-json and -q exclude each other", exitRunUsage, []string{"-json", "-q", "a"}},
+		{"-watch excludes -json and -q", exitRunUsage, []string{"-watch", "-json", "a"}},
 		{"-timeout needs a duration", exitRunUsage, []string{"-timeout", secret, "a"}},
 		{"no such file", exitConfiguration, []string{"-urls-file", "/none/here", "a"}},
 		{"no masters in /dev/null", exitConfiguration, []string{"-urls-file", "/dev/null", "a"}},

@@ -45,8 +45,8 @@ func (t *terminal) give() {
 	if moveTerminal(ownGroup(), t.child.pid) {
 		t.child.signalGroup(syscall.SIGCONT) // it may have stopped because it read before
 	}
-	// Whoever is not in the foreground and takes the terminal gets SIGTTOU. The command is started
-	// before, so it does not inherit this.
+	// A process that takes the terminal and is not in the foreground gets SIGTTOU. The command is
+	// started before, so it does not inherit this.
 	signal.Ignore(syscall.SIGTTOU)
 }
 
@@ -58,7 +58,7 @@ func (t *terminal) takeBack() { moveTerminal(t.child.pid, ownGroup()) }
 // when it continues. It reports whether the command should continue.
 func (t *terminal) stopped(by syscall.Signal) bool {
 	if by == syscall.SIGSTOP || !isTerminal() {
-		return false // whoever stopped the command continues it
+		return false // what stopped the command continues it
 	}
 	if by != syscall.SIGTSTP && moveTerminal(ownGroup(), t.child.pid) {
 		return true // it wanted the terminal, which the shell has given back since (fg of a running job)

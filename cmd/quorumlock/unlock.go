@@ -10,21 +10,24 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/urfave/cli/v3"
 )
 
-const unlockMeaning = `A holder believes that it holds until its next renewal finds out, or until its fixed lease ends: until then two
-holders are possible. End the holder first, or let the resource check the token.
+const unlockMeaning = `A holder believes that it holds until its next renewal finds out, or until its fixed lease ends:
+until then two holders are possible. End the holder first, or let the resource check the token.
 `
 
-// unlock deletes locks, whoever holds them, on the operator's word.
-func unlock(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return withMasters(ctx, "unlock", args, stdout, stderr,
+// unlockCommand makes the command that deletes locks on the operator's word.
+func (p *program) unlockCommand() *cli.Command {
+	return p.lockCommand("unlock", "delete locks that any process holds, on your word; without -yes it says which do",
+		func(flags *lineFlags, line *lockLine) { flags.boolean("yes", "give that word", &line.yes) },
 		func(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
 			locks := inspect(ctx, nodes, line.all, line.names)
 			if !line.yes {
-				fmt.Fprint(stderr, "quorumlock: unlock deletes these locks on all masters, whoever holds them.\n"+unlockMeaning+"\n")
-				printLocks(stderr, locks)
-				fmt.Fprintln(stderr, "\nTo do it: the same command with -yes.")
+				fmt.Fprintln(p.stderr, "quorumlock: unlock deletes these locks on all masters, whichever process holds them.")
+				fmt.Fprint(p.stderr, unlockMeaning+"\n")
+				printLocks(p.stderr, locks)
+				fmt.Fprintln(p.stderr, "\nTo do it: the same command with -yes.")
 				return exitRunUsage, nil
 			}
 			constructor := redlock.New
@@ -39,7 +42,7 @@ func unlock(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			defer locker.Close()
 			code := exitOK
 			for _, lock := range locks {
-				code = max(code, forceOne(ctx, locker, lock, quorumSize(len(nodes), line.all), stdout))
+				code = max(code, forceOne(ctx, locker, lock, quorumSize(len(nodes), line.all), p.stdout))
 			}
 			return code, nil
 		})

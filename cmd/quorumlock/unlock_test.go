@@ -16,15 +16,16 @@ func TestUnlock(t *testing.T) {
 	d := deploy(t, 3, 6*time.Second)
 	flags := d.flagsOf(t)
 	p := d.start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
+	d.awaitIdentity(t, flags, "a")
 	printed, asked := ask(t, exitRunUsage, "unlock", flags, "a", "b")
-	contains(t, asked, "two\nholders are possible", `"a" is held by "`, `"b" is free`, "the same command with -yes")
+	contains(t, asked, "two holders are possible", `"a" is held by sh on `, `"b" is free`, "the same command with -yes")
 	if printed != "" {
 		t.Errorf("without -yes: %q", printed)
 	}
 	ask(t, exitOK, "status", flags, "a")
 
 	printed, _ = ask(t, exitOK, "unlock", flags, "-yes", "a", "b")
-	contains(t, printed, `unlocked: "a" is held by "`, `unlocked: "b" is free`)
+	contains(t, printed, `unlocked: "a" is held by sh on `, `unlocked: "b" is free`)
 	ask(t, exitFailed, "status", flags, "a")
 	d.run(t, exitOK, "-n", "a", "--", "true")
 	p.await(t, exitEnded) // its renewal, at a third of the lease, finds out

@@ -23,6 +23,8 @@ type Config struct {
 	Connect func(ctx context.Context) (*Conn, error)
 	// Error makes an error that names the node and the operation.
 	Error func(op string, err error) error
+	// Timed returns the receiver of a call's outcome that also measures it; nil for none.
+	Timed func(op string, to Receiver) Receiver
 	// Log receives changes of state.
 	Log Log
 	// Lifetime ends when the node is closed: the server is not probed any more.

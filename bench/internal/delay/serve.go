@@ -31,7 +31,8 @@ func serve(in io.Reader, out io.Writer) error {
 		return err
 	}
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
-	toxic := fmt.Sprintf(`{"type": "latency", "stream": "downstream", "attributes": {"latency": %d}}`, t.Delay.Milliseconds())
+	toxic := fmt.Sprintf(`{"type": "latency", "stream": "downstream", "attributes": {"latency": %d}}`,
+		t.Delay.Milliseconds())
 	var urls []string
 	for i, upstream := range t.Upstreams {
 		proxy := toxiproxy.NewProxy(api, fmt.Sprint(i), "127.0.0.1:0", upstream)

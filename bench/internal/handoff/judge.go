@@ -20,8 +20,7 @@ type Round struct {
 	Waits     []time.Duration // of all acquisitions, since the call
 	Attempts  int
 	Sent      int // commands of all clients to all masters
-	CPU       measure.CPU
-	Commands  measure.Commands
+	Usage     measure.Usage
 	Overlaps  int // the times that a contender acquired the lock before its last holder released it
 	Shares    []int
 	Failures  []string
@@ -40,8 +39,8 @@ type processHold struct {
 }
 
 func judge(p Plan, peer string, accounts []account, used measure.Usage) Round {
-	r := Round{Shares: make([]int, p.Contenders), Sent: used.Commands.Calls(sent[peer]...), Commands: used.Commands}
-	r.CPU.Masters = used.Masters
+	r := Round{Shares: make([]int, p.Contenders), Sent: used.Commands.Calls(sent[peer]...), Usage: used}
+	r.Usage.Callers = 0 // the workers tell theirs
 	locks := make([][]processHold, p.Locks)
 	for _, a := range accounts {
 		for _, h := range a.Holds {
@@ -53,7 +52,7 @@ func judge(p Plan, peer string, accounts []account, used measure.Usage) Round {
 			}
 		}
 		r.Attempts += a.Attempts
-		r.CPU.Callers += a.CPU
+		r.Usage.Callers += a.CPU
 		r.Failures = append(r.Failures, a.Failures...)
 	}
 	for _, holds := range locks {

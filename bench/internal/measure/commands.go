@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Command is how often a command ran on the masters, also inside scripts, and for how long in all. The
-// time of a script includes that of its commands.
+// Command is how often a command ran on the masters, also inside scripts, and for how long in all.
+// The time of a script includes that of its commands.
 type Command struct {
 	Calls int
 	Time  time.Duration

@@ -22,8 +22,8 @@ type Load struct {
 	Masters   []*redistest.Master // the masters whose usage counts
 }
 
-// defaultNames is how many names the callers share out. Each caller goes through its part of them in
-// turn: a name that is locked again at once would meet its last owner's stragglers on the slowest
+// defaultNames is how many names the callers share out. Each caller goes through its part of them
+// in turn: a name that is locked again at once would meet its last owner's stragglers on the slowest
 // master.
 const defaultNames = 4096
 

@@ -25,7 +25,7 @@ type Floor struct {
 // OpenNoOp returns the floor of a script that does nothing: a token written back for no names. It
 // reads and writes no key.
 func OpenNoOp(urls []string) (*Floor, error) {
-	nothing := scripts.Raise(nil, scripts.NewOwner("bench", 1), 1, 1)
+	nothing := scripts.Raise(nil, scripts.NewOwner("bench", 1), 1)
 	return openFloor("no-op script", urls, func(*scripts.List, string) (lock, unlock scripts.Call) {
 		return nothing, nothing
 	})

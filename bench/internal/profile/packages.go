@@ -10,7 +10,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// entry is a package's share of a profile, with the shares of what it calls in the standard library.
+// entry is a package's share of a profile, with the shares of what it calls in the standard
+// library.
 type entry struct {
 	name  string
 	share float64
@@ -47,7 +48,7 @@ func byPackage(p *profile.Profile) []entry {
 			if top == "" {
 				top = function
 			}
-			if module := packageOf(function); strings.Contains(module, ".") {
+			if module := packageOf(function); !isStandard(module) {
 				name = shortPackage(module)
 				break
 			}
@@ -84,8 +85,14 @@ func stack(s *profile.Sample) []string {
 	return names
 }
 
-// packageOf returns "a.b/c" of "a.b/c.(*T).Method".
+// isStandard reports whether a package is of the standard library, or of its extension.
+func isStandard(path string) bool {
+	return !strings.Contains(path, ".") || strings.HasPrefix(path, "golang.org/x/")
+}
+
+// packageOf returns "a.b/c" of "a.b/c.(*T[...]).Method".
 func packageOf(function string) string {
+	function, _, _ = strings.Cut(function, "[")
 	slash := strings.LastIndexByte(function, '/') + 1
 	name, _, _ := strings.Cut(function[slash:], ".")
 	return function[:slash] + name
@@ -96,5 +103,6 @@ func shortPackage(path string) string {
 }
 
 func shortFunction(function string) string {
+	function, _, _ = strings.Cut(function, "[")
 	return function[strings.LastIndexByte(function, '/')+1:]
 }

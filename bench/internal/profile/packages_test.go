@@ -11,14 +11,16 @@ func TestPackageThatIsNotOfTheStandardLibrary(t *testing.T) {
 	stackOf := func(value int64, names ...string) *profile.Sample {
 		s := &profile.Sample{Value: []int64{1, value}}
 		for _, name := range names {
-			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+			line := profile.Line{Function: &profile.Function{Name: name}}
+			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{line}})
 		}
 		return s
 	}
 	p := &profile.Profile{SampleType: make([]*profile.ValueType, 2), Sample: []*profile.Sample{
 		stackOf(60, "syscall.Syscall", "net.(*conn).Write", "github.com/gomodule/redigo/redis.(*conn).Flush",
 			"github.com/quorumlock/quorumlock/internal/pipeline.(*Pipe).write"),
-		stackOf(30, "github.com/quorumlock/quorumlock/quorum.(*Locker).Lock", "main.main"),
+		stackOf(30, "slices.IndexFunc[go.shape.a/b.c]", "golang.org/x/sys/unix.Read",
+			"github.com/quorumlock/quorumlock/quorum.(*Locker).Lock", "main.main"),
 		stackOf(10, "runtime.mcall", "runtime.schedule"),
 	}}
 	all := byPackage(p)

@@ -41,7 +41,8 @@ func Build(ctx context.Context, revision, dir string) (string, error) {
 	if _, err := output(ctx, tree, "tar", "-xf", archive); err != nil {
 		return "", err
 	}
-	if err := copyFile(filepath.Join(Program, "main.go"), filepath.Join(tree, "bench", Program, "main.go")); err != nil {
+	err = copyFile(filepath.Join(Program, "main.go"), filepath.Join(tree, "bench", Program, "main.go"))
+	if err != nil {
 		return "", err
 	}
 	return build(ctx, filepath.Join(tree, "bench"), filepath.Join(dir, revision))

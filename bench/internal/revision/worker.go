@@ -57,8 +57,9 @@ func (w *Worker) Run(length time.Duration) (measure.Sample, error) {
 		return measure.Sample{}, err
 	}
 	var answer struct {
-		Pairs        int
-		Elapsed, CPU time.Duration
+		Pairs, Failed int
+		Failure       string
+		Elapsed, CPU  time.Duration
 	}
 	if _, err := fmt.Fprintln(w.in, length); err != nil {
 		return measure.Sample{}, err
@@ -71,11 +72,12 @@ func (w *Worker) Run(length time.Duration) (measure.Sample, error) {
 		return measure.Sample{}, err
 	}
 	if answer.Pairs == 0 {
-		return measure.Sample{}, fmt.Errorf("revision: not a single lock in %v", length)
+		return measure.Sample{}, fmt.Errorf("revision: not a single lock in %v: %s", length, answer.Failure)
 	}
 	used := after.Since(before)
 	used.Callers = answer.CPU
-	return measure.Sample{Pairs: answer.Pairs, Elapsed: answer.Elapsed, Usage: used}, nil
+	return measure.Sample{Pairs: answer.Pairs, Failed: answer.Failed, Failure: errors.New(answer.Failure),
+		Elapsed: answer.Elapsed, Usage: used}, nil
 }
 
 // Close ends the program.

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// lineOf returns a line with one budget, and a ratio for each round.
+func lineOf(kind kind, limit float64, ratios ...float64) line {
+	o := &outcome{rounds: map[string][]figures{}}
+	for i, ratio := range ratios {
+		// The rounds differ: a busy machine slows both sides of a round.
+		slow := math.Pow(10, float64(i))
+		o.rounds[ours] = append(o.rounds[ours], figures{elapsed: ratio * slow})
+		o.rounds[rival] = append(o.rounds[rival], figures{elapsed: slow})
+	}
+	b := budget{"a line", one, reading{ours, elapsed}, reading{rival, elapsed}, kind, map[int]float64{3: limit}}
+	all := lines([]budget{b}, results{{one, 3}: o})
+	return all[0]
+}
+
+func TestVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		line line
+		want string
+		fail bool
+	}{
+		"at the bound":               {lineOf(atMost, 2, 2), met, false},
+		"above it":                   {lineOf(atMost, 2, 2.1), notMet, false},
+		"a third above it":           {lineOf(atMost, 2, 2.66), notMet, false},
+		"more than a third above it": {lineOf(atMost, 2, 2.68), notMet, true},
+		"at the least":               {lineOf(atLeast, 2, 2), met, false},
+		"below it":                   {lineOf(atLeast, 2, 1.9), notMet, false},
+		"a third worse":              {lineOf(atLeast, 2, 1.51), notMet, false},
+		"more than a third worse":    {lineOf(atLeast, 2, 1.49), notMet, true},
+		"the rounds' own ratios":     {lineOf(atMost, 2, 9, 1, 1), met, false},
+		"not measured":               {lineOf(atMost, 2), notMet, true},
+		"no number":                  {lineOf(atMost, 2, math.NaN()), notMet, true},
+		"for comparison":             {lineOf(compare, 0, 9), "", false},
+		"skipped": {line{budget: budget{ours: reading{ours, elapsed}, budgets: three(1)},
+			outcome: &outcome{skipped: "a reason"}}, wasSkipped, false},
+	} {
+		if got := c.line.verdict(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		var text strings.Builder
+		err := check(&text, []line{c.line})
+		if (err != nil) != c.fail {
+			t.Errorf("%s: check: %v", name, err)
+		}
+		for _, part := range []string{"a line, N=3", c.line.valueText(), c.line.budgetText()} {
+			if c.fail && !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: the error does not name %q: %v", name, part, err)
+			}
+		}
+		if c.want == wasSkipped && !strings.Contains(text.String(), "a reason") {
+			t.Errorf("%s: no reason: %s", name, &text)
+		}
+	}
+}
+
+func TestCheckOfNothingFails(t *testing.T) {
+	if check(new(strings.Builder), nil) == nil {
+		t.Error("no error")
+	}
+}
+
+// The names in the table are those of tests, and each test of the check has a budget.
+func TestEachBudgetHasItsTest(t *testing.T) {
+	tests := size{budgetsOnly: true}.tests()
+	used := map[string]bool{}
+	for _, b := range budgets {
+		used[b.test] = true
+		i := slices.IndexFunc(tests, func(t test) bool { return t.name == b.test })
+		if i < 0 {
+			t.Errorf("%s: no test %q", b.what, b.test)
+			continue
+		}
+		for n, limit := range b.budgets {
+			if !slices.Contains(tests[i].masters, n) {
+				t.Errorf("%s: %q does not run with %d masters", b.what, b.test, n)
+			}
+			if (limit == 0) != (b.kind == compare) {
+				t.Errorf("%s, N=%d: limit %v", b.what, n, limit)
+			}
+		}
+	}
+	for _, test := range tests {
+		if !used[test.name] {
+			t.Errorf("%q has no budget", test.name)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// bashCompletion defines what the script needs of the package bash-completion, and completes the words.
+const bashCompletion = `
+_get_comp_words_by_ref() { :; }
+source <(quorumlock completion bash) || exit
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+__quorumlock_bash_autocomplete
+printf '%s ' "${COMPREPLY[@]}"`
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash: ", err)
+	}
+	bin, touched := t.TempDir(), filepath.Join(t.TempDir(), "touched")
+	if err := os.Symlink(os.Args[0], filepath.Join(bin, "quorumlock")); err != nil {
+		t.Fatal(err)
+	}
+	for want, line := range map[string][]string{
+		"status":                       {"st"},
+		"check completion":             {"c"},
+		"--max-hold --max-lease":       {"run", "--max-"},
+		"--yes":                        {"unlock", "--y"},
+		"abort add commit remove show": {"members", ""},
+	} {
+		got := completed(t, bash, bin, line...)
+		if slices.Sort(got); strings.Join(got, " ") != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+	// A job is not run because its line is completed, however far it is written.
+	for _, line := range [][]string{
+		{"run", "x", "--", "touch", touched, ""}, {"run", "x", "--", "touch", touched, "-"}, {"run", "x", "--", "touch", touched},
+		{"unlock", "-yes", "x", ""}, {"run", "-n", "x", "--", "touch", touched, "--generate-shell-completion"},
+	} {
+		if got := completed(t, bash, bin, line...); len(got) > 0 {
+			t.Errorf("%q: %q", line, got)
+		}
+	}
+	if _, err := os.Stat(touched); err == nil {
+		t.Error("the job was run")
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		script, _ := command(t, exitOK, "completion", shell)
+		contains(t, script, "quorumlock", "--generate-shell-completion")
+	}
+	_, stderr := command(t, exitUsage, "completion", "tcsh")
+	if strings.Count(stderr, "\n") != 1 {
+		t.Errorf("%q", stderr)
+	}
+}
+
+func completed(t *testing.T, bash, bin string, line ...string) []string {
+	t.Helper()
+	cmd := exec.Command(bash, append([]string{"--norc", "-c", bashCompletion, "bash", "quorumlock"}, line...)...)
+	cmd.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+bin+":"+os.Getenv("PATH"),
+		urlsVariable+"=redis://127.0.0.1:1")
+	said, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return strings.Fields(string(said))
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+func printLocks(out io.Writer, locks []lockState) {
+	for i, lock := range locks {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, lock)
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for _, m := range lock.masters {
+			fmt.Fprintf(table, "  %s\t%s\n", m.name, m.says())
+		}
+		table.Flush()
+	}
+}
+
+// String returns one line: what holds the lock.
+func (l lockState) String() string {
+	switch l.state {
+	case lockHeld:
+		return fmt.Sprintf("%q is held by %s, level %d, token at most %d, %s%s", l.name, l.holder(), l.level, l.token,
+			lasts(l.ttl), l.taken(time.Now()))
+	case lockFree:
+		return fmt.Sprintf("%q is free, last token at most %d", l.name, l.token)
+	}
+	return fmt.Sprintf("%q: unknown, too few masters answered or are out of quarantine", l.name)
+}
+
+// holder names the process, where it is known, and its owner's id.
+func (l lockState) holder() string {
+	if l.who == (quorum.Identity{}) {
+		return fmt.Sprintf("%q", l.owner)
+	}
+	return fmt.Sprintf("%v, owner %q", l.who, l.owner)
+}
+
+// taken says when the lock was taken; nothing where that is not known.
+func (l lockState) taken(now time.Time) string {
+	if l.since.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(", taken at least %v ago", now.Sub(l.since).Round(100*time.Millisecond))
+}
+
+func (m masterState) says() string {
+	text := "free"
+	switch {
+	case m.err != nil:
+		return "NO VOTE: " + reason(m.err)
+	case m.owner != "":
+		text = fmt.Sprintf("held by %q, level %d, %s", m.owner, m.level, lasts(m.ttl))
+	}
+	text += fmt.Sprintf(", token counter %d", m.token)
+	if m.quarantine > 0 {
+		text += fmt.Sprintf(", in quarantine for another %s", left(m.quarantine))
+	}
+	return text
+}
+
+func lasts(ttl time.Duration) string {
+	if ttl == forever {
+		return "without an end"
+	}
+	return fmt.Sprintf("for %.1fs at most unless renewed", ttl.Seconds())
+}
+
+// lockJSON is a lock as status -json prints it. Times are in milliseconds; −1 is for ever.
+type lockJSON struct {
+	Name    string       `json:"name"`
+	State   string       `json:"state"`
+	Owner   string       `json:"owner,omitempty"`
+	Level   int          `json:"level,omitempty"`
+	Token   uint64       `json:"token"`
+	TTL     int64        `json:"ttl_ms"`
+	Holder  *holderJSON  `json:"holder,omitempty"` // the process, where it is known
+	Since   *time.Time   `json:"since,omitempty"`  // or earlier
+	Masters []masterJSON `json:"masters"`
+}
+
+type holderJSON struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Program string `json:"program,omitempty"`
+	Label   string `json:"label,omitempty"`
+}
+
+func holderOf(who quorum.Identity) *holderJSON {
+	if who == (quorum.Identity{}) {
+		return nil
+	}
+	return &holderJSON{who.Host, who.PID, who.Program, who.Label}
+}
+
+type masterJSON struct {
+	Name       string `json:"name"`
+	Error      string `json:"error,omitempty"`
+	Owner      string `json:"owner,omitempty"`
+	Level      int    `json:"level,omitempty"`
+	Token      uint64 `json:"token"`
+	TTL        int64  `json:"ttl_ms"`
+	Quarantine int64  `json:"quarantine_ms"`
+}
+
+func printLocksJSON(out io.Writer, locks []lockState) error {
+	all := make([]lockJSON, len(locks))
+	for i, l := range locks {
+		all[i] = lockJSON{l.name, l.state, l.owner, l.level, l.token, milliseconds(l.ttl), holderOf(l.who), nil, []masterJSON{}}
+		if !l.since.IsZero() {
+			all[i].Since = &l.since
+		}
+		for _, m := range l.masters {
+			why := ""
+			if m.err != nil {
+				why = reason(m.err)
+			}
+			all[i].Masters = append(all[i].Masters, masterJSON{m.name, why, m.owner, m.level, m.token,
+				milliseconds(m.ttl), milliseconds(m.quarantine)})
+		}
+	}
+	return printJSON(out, all)
+}
+
+func milliseconds(d time.Duration) int64 {
+	if d == forever {
+		return -1
+	}
+	return d.Milliseconds()
+}

@@ -1,0 +1,99 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// top finds locks by their waiters, and by their counters, and tells which processes hold them.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	d.run(t, exitOK, "was:held", "--", "true")
+	holder := d.start(t, "a,{b}", "--", "sh", "-c", "echo ready; exec sleep 600")
+	d.prepare("a", "--", "true").begin(t)
+	host, _ := os.Hostname()
+	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +sh on %s \(pid %d\) +\d{16} +\S+s ago +\d+\.\ds\n`,
+		regexp.QuoteMeta(host), holder.Process.Pid))
+	printed := ""
+	eventually(t, "a waiter in top's table", func() bool {
+		printed, _ = ask(t, exitOK, "top", d.flagsOf(t))
+		return row.MatchString(printed)
+	})
+	contains(t, printed, "MASTER ", d.Masters[0].Addr(), d.Masters[2].Addr(), " ok ", `"{b}"`)
+	if strings.Contains(printed, "was:held") || strings.Contains(printed, "\x1b") {
+		t.Errorf("not only what is held or waited for, as plain text: %q", printed)
+	}
+	if strings.Index(printed, `"a"`) > strings.Index(printed, `"{b}"`) {
+		t.Errorf("the busiest lock is not first: %s", printed)
+	}
+}
+
+func TestTopWithoutMasters(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	flags := d.flagsOf(t)
+	if err := d.Masters[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	printed, _ := ask(t, exitOK, "top", flags)
+	contains(t, printed, stateFailed)
+	for _, m := range d.Masters[1:] {
+		if err := m.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stderr := ask(t, exitUnavailable, "top", flags)
+	if stderr != "quorumlock: top: no master answers\n" {
+		t.Errorf("%q", stderr)
+	}
+	for says, args := range map[string][]string{
+		"top takes no arguments": {"x"}, "top: -every needs a duration": {"-every", secret}, `top: unknown flag: "-q"`: {"-q"},
+	} {
+		_, stderr := command(t, exitRunUsage, append([]string{"top"}, args...)...)
+		contains(t, stderr, "quorumlock: "+says)
+	}
+}
+
+// A time is told only of a lock that a client of this library took, whose token is its clock.
+func TestTakenAt(t *testing.T) {
+	t.Parallel()
+	now, us := time.Now(), quorum.Identity{Host: "h", PID: 1}
+	token := func(at time.Time) uint64 { return uint64(at.UnixMicro()) }
+	for i, test := range []struct {
+		by   masterState
+		want time.Duration // ago; −1 for not known
+	}{
+		{masterState{who: us, token: token(now.Add(-time.Minute))}, time.Minute},
+		{masterState{token: token(now.Add(-time.Minute))}, -1},
+		{masterState{who: us, token: token(now.Add(time.Minute))}, -1},
+		{masterState{who: us, token: 42}, -1},
+	} {
+		at := takenAt([]masterState{{who: test.by.who}, test.by}, now)
+		if got := now.Sub(at).Round(time.Millisecond); at.IsZero() != (test.want < 0) || !at.IsZero() && got != test.want {
+			t.Errorf("%d: %v ago, want %v", i, got, test.want)
+		}
+	}
+}
+
+func TestDrawing(t *testing.T) {
+	t.Parallel()
+	text := []byte("first line\nüüüüüü\nthird\nfourth\n")
+	got := drawing(text, 5, 4, true)
+	want := "\x1b[2J\x1b[Hfirst\x1b[K\r\nüüüüü\x1b[K\r\nthird\x1b[K\r\n\x1b[J"
+	if string(got) != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if again := drawing(text, 5, 4, false); bytes.Contains(again, []byte("\x1b[2J")) {
+		t.Errorf("the second drawing clears the terminal: %q", again)
+	}
+}

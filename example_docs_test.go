@@ -1,0 +1,273 @@
+package quorumlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/leader"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// README.md, docs/usage.md and docs/leader.md quote the functions of this file.
+
+type work func(ctx context.Context) error
+
+// readme is quoted by README.md. Its masters are the reader's: Example runs the same.
+func readme(ctx context.Context, charge func(ctx context.Context, token uint64) error) error {
+	locker, err := redlock.Open([]string{"redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"})
+	if err != nil {
+		return err
+	}
+	defer locker.Close()
+
+	return locker.Do(ctx, func(ctx context.Context) error { // waits until the lock is held; renews it
+		lock, _ := quorum.FromContext(ctx, "invoice:42")
+		return charge(ctx, lock.Token()) // ctx ends when the lock can no longer be trusted
+	}, "invoice:42") // the error tells also when the lock was lost on the way
+}
+
+var _ = readme
+
+func do(ctx context.Context, locker *quorum.Locker, work work) error {
+	err := locker.Do(ctx, func(ctx context.Context) error {
+		return work(ctx)
+	}, "invoice:42")
+	return err
+}
+
+func lock(ctx context.Context, locker *quorum.Locker, work work) error {
+	lock, err := locker.Lock(ctx, "invoice:42")
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(ctx)
+	return work(lock.Context())
+}
+
+func waitFor(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
+	patient := locker.With(quorum.WithWait(10 * time.Second)) // or as an option of Open
+	lock, err := patient.Lock(ctx, "invoice:42")
+	return lock, err
+}
+
+func oncePerMinute(ctx context.Context, locker *quorum.Locker, report work) error {
+	once := locker.With(quorum.WithMinHold(50 * time.Second)) // for a tick every minute
+	lock, err := once.TryLock(ctx, "report")
+	if errors.Is(err, quorum.ErrHeld) {
+		return nil // another instance has this tick
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(ctx)
+	return report(lock.Context())
+}
+
+// The second instance's tick comes later than the first one's, and after its job has ended.
+func Example_oncePerPeriod() {
+	locker, stop := start()
+	defer stop()
+	for _, instance := range []string{"the first", "the second"} {
+		err := oncePerMinute(context.Background(), locker, func(context.Context) error {
+			fmt.Println(instance, "runs the job")
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output: the first runs the job
+}
+
+func enterAgain(locker *quorum.Locker, lock *quorum.Lock) (*quorum.Lock, error) {
+	inner, err := locker.Lock(lock.Context(), "invoice:42") // level 2
+	return inner, err
+}
+
+func overPools(pools map[string]*redis.Pool, use func(*quorum.Locker) error) error {
+	nodes := make([]*node.Node, 0, len(pools))
+	for name, pool := range pools {
+		n, err := node.New(pool, node.WithName(name))
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, n)
+	}
+	locker, err := redlock.New(nodes)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		locker.Close()
+		for _, n := range nodes {
+			n.Close()
+		}
+	}()
+	return use(locker)
+}
+
+func TestUsage(t *testing.T) {
+	locker := quorumtest.Start(t, 3).Locker()
+	ctx := t.Context()
+	ran := 0
+	count := func(context.Context) error { ran++; return nil }
+	for range 2 {
+		if err := errors.Join(do(ctx, locker, count), lock(ctx, locker, count)); err != nil {
+			t.Error(err)
+		}
+	}
+	if ran != 4 {
+		t.Errorf("do and lock ran it %d times, want 4", ran)
+	}
+	lock, err := waitFor(ctx, locker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := enterAgain(locker, lock)
+	if err != nil || inner.Level() != 2 {
+		t.Errorf("level %d, %v", inner.Level(), err)
+	}
+	if err := lock.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUsageOverPools(t *testing.T) {
+	masters, err := redistest.StartEmbedded(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { masters.Stop() })
+	pools := map[string]*redis.Pool{}
+	for i, name := range []string{"a", "b", "c"} {
+		addr := masters.Masters[i].Addr()
+		pools[name] = &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+		t.Cleanup(func() { pools[name].Close() })
+	}
+	err = overPools(pools, func(l *quorum.Locker) error {
+		if names := slices.Sorted(slices.Values(l.Nodes())); !slices.Equal(names, []string{"a", "b", "c"}) {
+			t.Errorf("nodes %q", names)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// bills is a service that locks.
+type bills struct {
+	locker *quorum.Locker
+	Pay    work
+}
+
+func (b *bills) Charge(ctx context.Context, _ int) error {
+	return b.locker.Do(ctx, b.Pay, "invoice:42")
+}
+
+// service stands for the package of a service.
+var service = struct {
+	New func(*quorum.Locker) *bills
+}{func(l *quorum.Locker) *bills { return &bills{locker: l} }}
+
+func TestStopsWhenTheLockIsLost(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	svc := service.New(masters.Locker())
+	svc.Pay = func(ctx context.Context) error { // the test's stand-in for the work
+		lock, _ := quorum.FromContext(ctx, "invoice:42")
+		masters.Lose(lock)
+		return context.Cause(ctx)
+	}
+	if err := svc.Charge(t.Context(), 42); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("charged without the lock: %v", err)
+	}
+}
+
+func TestReadsTheToken(t *testing.T) {
+	pay := func(ctx context.Context) error {
+		if lock, ok := quorum.FromContext(ctx, "invoice:42"); !ok || lock.Token() != 7 {
+			t.Errorf("found %v, token %d", ok, lock.Token())
+		}
+		return nil
+	}
+	ctx := quorumtest.ContextWithToken(t.Context(), 7, "invoice:42")
+	err := pay(ctx) // quorum.FromContext(ctx, "invoice:42") finds a lock with token 7
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// schedule stands for the work of a leader.
+type schedule func(ctx context.Context, token uint64) error
+
+func run(ctx context.Context, urls []string, schedule schedule) error {
+	locker, err := redlock.Open(urls, quorum.WithLease(10*time.Second))
+	if err != nil {
+		return err
+	}
+	defer locker.Close()
+	candidate, err := leader.New(locker, "billing/scheduler")
+	if err != nil {
+		return err
+	}
+	return candidate.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+		return schedule(ctx, t.Token()) // while this instance leads; returns when ctx ends
+	})
+}
+
+func campaign(ctx context.Context, candidate *leader.Candidate, schedule schedule) error {
+	term, err := candidate.Campaign(ctx) // waits; ctx is also the parent of term.Context()
+	if err != nil {
+		return err
+	}
+	defer term.Resign(context.WithoutCancel(ctx)) // when the work has ended, not before
+	return schedule(term.Context(), term.Token())
+}
+
+func watch(ctx context.Context, candidate *leader.Candidate) {
+	for now, err := range candidate.Observe(ctx) {
+		switch {
+		case err != nil:
+			log.Print("it is not known who leads: ", err)
+		case now.ID == "":
+			log.Print("nobody leads")
+		default:
+			log.Printf("%s leads; that is this instance: %v", now.Identity, now.ID == candidate.ID())
+		}
+	}
+}
+
+func TestLeaderOfTheDocuments(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	candidate, err := leader.New(masters.Locker(), "billing/scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tokens []uint64
+	leads := func(ctx context.Context, token uint64) error {
+		tokens = append(tokens, token)
+		return ctx.Err()
+	}
+	if err := errors.Join(campaign(t.Context(), candidate, leads), campaign(t.Context(), candidate, leads)); err != nil {
+		t.Error(err)
+	}
+	if len(tokens) != 2 || tokens[1] <= tokens[0] {
+		t.Errorf("tokens %d", tokens)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	watch(ctx, candidate)
+	if err := run(ctx, masters.URLs(), leads); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run after its context has ended: %v", err)
+	}
+}

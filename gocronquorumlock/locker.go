@@ -1,0 +1,119 @@
+// Package gocronquorumlock lets several schedulers of github.com/go-co-op/gocron/v2 run each job once
+// per tick, under a lock of package quorum.
+//
+// Every instance of a service has the same jobs. At a tick each scheduler asks for the lock at the
+// job's name, and the one that gets it runs the job. The lock stays on the masters for at least the
+// min hold, however short the job is, so that a scheduler whose tick comes later does not run the
+// job again.
+//
+//	      earliest scheduler asks        latest scheduler asks     its wait ends              the next tick
+//	──────┼──────────────────────────────┼─────────────────────────┼──────────────────────────┼────────▶
+//	      │◀─────────── skew ───────────▶│◀───────── wait ────────▶│
+//	      │◀───────────────────────── min hold ─────────────────────────────▶│
+//
+// So skew + wait must be below the min hold, and the min hold below the period less the skew: [New]
+// refuses other settings. docs/gocron.md says what follows when a scheduler, its process or the
+// masters do not keep to that.
+package gocronquorumlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// Locker is a [gocron.Locker], for [gocron.WithDistributedLocker] or [gocron.WithDistributedJobLocker].
+// It is safe for concurrent use.
+type Locker struct {
+	locker *quorum.Locker
+
+	mu   sync.Mutex
+	held map[string]*quorum.Lock // by the job's name
+}
+
+var _ gocron.Locker = (*Locker)(nil)
+
+// New returns a Locker for jobs that run once per period, or less often. skew bounds how far apart two
+// schedulers ask for the lock of one tick: by how much their clocks differ, and how late their timers
+// and goroutines run. Both are the same in all instances.
+//
+// The caller owns the quorum locker, which may serve other locks, and closes it after the scheduler
+// has been shut down. Of its settings, the lease, the min hold and the wait are replaced.
+//
+// The error wraps [quorum.ErrInvalid] for settings that let a tick run twice or not at all (see
+// [WithMinHold]) and for what the quorum locker refuses, such as a min hold above the masters' max
+// lease. It wraps [quorum.ErrClosed] for a locker that was closed.
+func New(locker *quorum.Locker, period, skew time.Duration, opts ...Option) (*Locker, error) {
+	set, err := newSettings(period, skew, opts)
+	if err != nil {
+		return nil, err
+	}
+	if locker == nil {
+		return nil, invalidf("the locker is nil")
+	}
+	l := newLocker(locker, set)
+	// A call whose context has ended checks its arguments, and sends nothing.
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = l.locker.TryLock(ended, "job")
+	if errors.Is(err, quorum.ErrInvalid) || errors.Is(err, quorum.ErrClosed) {
+		return nil, fmt.Errorf("gocronquorumlock: %w", err)
+	}
+	return l, nil
+}
+
+func newLocker(locker *quorum.Locker, set *settings) *Locker {
+	own := locker.With(quorum.WithLease(set.minHold), quorum.WithMinHold(set.minHold), quorum.WithWait(set.wait))
+	return &Locker{locker: own, held: map[string]*quorum.Lock{}}
+}
+
+// Lock waits for the lock at the job's name, at most as long as [WithWait] says. When it returns an
+// error, gocron skips this tick and calls the job's [gocron.AfterLockError]. The error is that of
+// [quorum.Locker.Lock]: it wraps [quorum.ErrHeld] where another scheduler runs the job, or has run it
+// in this tick.
+//
+// The lock's context derives from ctx, which is the job's: it ends when the job's does, or when the
+// lock is lost.
+func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	lock, err := l.locker.Lock(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[job] = lock
+	return &jobLock{l, job, lock}, nil
+}
+
+// Held returns the lock under which this process runs the job of that name; false when it does not
+// run it. The job takes the fencing token from it ([quorum.Lock.Token]), and the context that ends
+// when the lock is lost ([quorum.Lock.Context]): gocron gives a job neither.
+func (l *Locker) Held(job string) (*quorum.Lock, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lock, ok := l.held[job]
+	return lock, ok
+}
+
+// jobLock is the lock of one run of a job.
+type jobLock struct {
+	locker *Locker
+	job    string
+	lock   *quorum.Lock
+}
+
+// Unlock ends the run's lock. The masters keep it until the end of the min hold.
+func (j *jobLock) Unlock(ctx context.Context) error {
+	l := j.locker
+	l.mu.Lock()
+	if l.held[j.job] == j.lock { // a run that goes on after its lock was lost ends beside the next one
+		delete(l.held, j.job)
+	}
+	l.mu.Unlock()
+	return j.lock.Unlock(ctx)
+}

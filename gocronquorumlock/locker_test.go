@@ -1,0 +1,100 @@
+package gocronquorumlock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+func TestNewRefuses(t *testing.T) {
+	const ms = time.Millisecond
+	inBubble(t, 300*ms, func(c *cluster) { // so the max lease is 600 ms
+		p, closed := c.process(0), c.process(1)
+		closed.Close()
+		for words, test := range map[string]struct {
+			locker       *quorum.Locker
+			period, skew time.Duration
+			opts         []Option
+			want         error
+		}{
+			"the locker is nil":                             {nil, time.Minute, time.Second, nil, quorum.ErrInvalid},
+			"option 1 is nil":                               {p, time.Minute, time.Second, []Option{nil}, quorum.ErrInvalid},
+			"period 0s is not positive":                     {p, 0, time.Second, nil, quorum.ErrInvalid},
+			"skew 0s is not positive":                       {p, time.Minute, 0, nil, quorum.ErrInvalid},
+			"min hold 100ms is not above the skew 100ms":    {p, 300 * ms, 100 * ms, nil, quorum.ErrInvalid},
+			"wait -1ms is not positive":                     {p, 300 * ms, ms, []Option{WithWait(-ms)}, quorum.ErrInvalid},
+			"not above the skew 40ms and the wait 60ms":     {p, 300 * ms, 40 * ms, []Option{WithWait(60 * ms)}, quorum.ErrInvalid},
+			"twice the min hold 130ms is not below":         {p, 300 * ms, 40 * ms, []Option{WithMinHold(130 * ms)}, quorum.ErrInvalid},
+			"twice the min hold 2562047h47m16.854775807s":   {p, 300 * ms, ms, []Option{WithMinHold(1<<63 - 1)}, quorum.ErrInvalid},
+			"lease 30s is above the nodes' max lease 600ms": {p, time.Hour, time.Second, nil, quorum.ErrInvalid},
+			"lease 2ms is below 10ms":                       {p, 6 * ms, ms / 2, nil, quorum.ErrInvalid},
+			"drift factor":                                  {p.With(quorum.WithDrift(2)), 300 * ms, ms, nil, quorum.ErrInvalid},
+			"closed":                                        {closed, 300 * ms, ms, nil, quorum.ErrClosed},
+		} {
+			made, err := New(test.locker, test.period, test.skew, test.opts...)
+			if made != nil || !errors.Is(err, test.want) || !strings.Contains(err.Error(), words) {
+				c.Errorf("%v, %v; want %q that wraps %q", made, err, words, test.want)
+			}
+		}
+		for _, opts := range [][]Option{nil, {WithWait(59 * ms)}, {WithMinHold(129 * ms)}} {
+			if _, err := New(p, 300*ms, 40*ms, opts...); err != nil {
+				c.Error(err)
+			}
+		}
+	})
+}
+
+// Held has the lock of a job for as long as the job runs, and no longer. The lock's context is the job's.
+func TestHeld(t *testing.T) {
+	inBubble(t, 300*time.Millisecond, func(c *cluster) {
+		p := c.process(0)
+		l := c.locker(p, 50*time.Millisecond)
+		time.Sleep(firstTick * c.period) // of the bubble's time
+		if _, ok := l.Held("job"); ok {
+			c.Error("held before it runs")
+		}
+		ctx, cancel := context.WithCancel(c.Context())
+		first, err := l.Lock(ctx, "job")
+		c.must(err)
+		lock, ok := l.Held("job")
+		if _, other := l.Held("other"); !ok || other || !lock.Valid() || lock.Token() == 0 {
+			c.Fatalf("held: %v, another: %v", ok, other)
+		}
+		cancel()
+		synctest.Wait()
+		if lock.Context().Err() == nil {
+			c.Error("the lock's context goes on after the job's")
+		}
+		c.must(first.Unlock(ctx)) // as gocron does
+		if _, ok := l.Held("job"); ok {
+			c.Error("held after its run")
+		}
+		if _, err := l.Lock(c.Context(), "job"); !errors.Is(err, quorum.ErrHeld) {
+			c.Errorf("during the min hold: %v", err)
+		}
+	})
+}
+
+// A run that goes on after its lock was lost, and ends beside the next one, does not take the lock from that.
+func TestHeldByTheNextRun(t *testing.T) {
+	inBubble(t, 300*time.Millisecond, func(c *cluster) {
+		p := c.process(0)
+		l := c.locker(p, 50*time.Millisecond)
+		time.Sleep(firstTick * c.period) // of the bubble's time
+		first, err := l.Lock(c.Context(), "job")
+		c.must(err)
+		c.must(p.ForceUnlock(c.Context(), "job"))
+		next, err := l.Lock(c.Context(), "job")
+		c.must(err)
+		c.must(first.Unlock(c.Context()))
+		if lock, ok := l.Held("job"); !ok || lock != next.(*jobLock).lock {
+			c.Error("the next run has no lock any more")
+		}
+		c.must(next.Unlock(c.Context()))
+	})
+}

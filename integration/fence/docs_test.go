@@ -1,0 +1,85 @@
+//go:build unix
+
+package fence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+)
+
+// docs/fencing.md and docs/usage.md quote the functions of this file.
+
+func ofAccount(ctx context.Context, db *sql.DB, lock *quorum.Lock) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := fence.Stamp(ctx, tx, "account:42", lock.Token()); err != nil {
+		return err
+	}
+	// read and write, then
+	return tx.Commit()
+}
+
+func ofInvoice(ctx context.Context, db *sql.DB) error {
+	lock, _ := quorum.FromContext(ctx, "invoice:42")
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := fence.Stamp(ctx, tx, "invoice:42", lock.Token()); err != nil { // before the first read
+		return err // errors.Is(err, fence.ErrFenced): the lock has passed to another holder
+	}
+	return tx.Commit()
+}
+
+func ofKey(ctx context.Context, conn redis.Conn, lock *quorum.Lock) error {
+	_, err := fence.StampKey(ctx, conn, "account:42:token", lock.Token()) // before the first read
+	if err != nil {
+		return err
+	}
+	balance, err := redis.Int(conn.Do("GET", "account:42:balance"))
+	if err != nil {
+		return err
+	}
+	_, err = fence.StampKey(ctx, conn, "account:42:token", lock.Token(), // stamps and writes in one step
+		fence.Command{Name: "SET", Args: []any{"account:42:balance", balance + 10}})
+	return err
+}
+
+// The code of the documents passes with rising tokens, and is refused with a lower one.
+func TestDocuments(t *testing.T) {
+	db := onSQLite("wal")(t).db
+	store := onRedis(t)
+	conn, err := redis.DialURL(store.url)
+	must(t, err)
+	defer conn.Close()
+	_, err = conn.Do("SET", "account:42:balance", 100)
+	must(t, err)
+	for _, test := range []struct {
+		token uint64
+		want  error
+	}{{7, nil}, {8, nil}, {7, fence.ErrFenced}} {
+		ctx := quorumtest.ContextWithToken(t.Context(), test.token, "invoice:42")
+		lock, _ := quorum.FromContext(ctx, "invoice:42")
+		for what, err := range map[string]error{
+			"ofAccount": ofAccount(ctx, db, lock), "ofInvoice": ofInvoice(ctx, db), "ofKey": ofKey(ctx, conn, lock),
+		} {
+			if !errors.Is(err, test.want) {
+				t.Errorf("%s, token %d: %v, want %v", what, test.token, err, test.want)
+			}
+		}
+	}
+	if balance, err := redis.Int(conn.Do("GET", "account:42:balance")); err != nil || balance != 120 {
+		t.Errorf("balance %d, %v", balance, err)
+	}
+}

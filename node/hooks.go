@@ -1,0 +1,171 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+)
+
+// Hooks are functions that a Node calls to be measured. They run one at a time, in the order of the
+// events, in a goroutine of the node's. So a hook that blocks or ends its goroutine delays no call:
+// while 8,192 events wait for it, further ones are dropped ([Node.EventsDropped]). A nil hook costs
+// nothing and is not called. [Node.Close] waits for the hooks as it does for calls.
+type Hooks struct {
+	// StateChanged is called when the node is found to be in another state.
+	StateChanged func(StateEvent)
+	// ScriptEnded is called once for each request to run a script, when its outcome is known. Requests
+	// may share one run.
+	ScriptEnded func(ScriptEvent)
+}
+
+// State is a node's state, as calls and probes have found it. Nothing is asked of an idle node.
+type State int
+
+const (
+	Unknown     State = iota // no call has been made yet
+	Up                       // the node answers and grants
+	Quarantined              // it answers, and grants nothing new
+	Down                     // it does not answer, and is probed
+	Refused                  // it must not be used: as Down, for a reason that does not pass by itself
+	NotLetIn                 // it lets in clients with another list of masters: only quorum.Locker.Stats tells
+)
+
+var stateNames = [...]string{"unknown", "up", "quarantined", "down", "refused", "not_let_in"}
+
+func (s State) String() string {
+	if s < 0 || int(s) >= len(stateNames) {
+		return fmt.Sprintf("State(%d)", int(s))
+	}
+	return stateNames[s]
+}
+
+// States returns all states.
+func States() []State { return []State{Unknown, Up, Quarantined, Down, Refused, NotLetIn} }
+
+// StateEvent is a change of a node's state. That a quarantine is over is no event: Quarantine told
+// when it would be.
+type StateEvent struct {
+	Node       string
+	State      State         // Up, Quarantined, Down or Refused
+	Quarantine time.Duration // left, where the node is Quarantined
+	Err        error         // why the node is Down or Refused
+}
+
+// ScriptEvent is one request to run a script on a node.
+type ScriptEvent struct {
+	Node    string
+	Address string // host:port or the socket's path; empty while a node over a pool does not know it
+	Script  string // "acquire", "renew", "release", ...
+	// Duration is from the call to its outcome: with the wait for the connection and for the calls
+	// before it, the round trip, and resends, where the connection died.
+	Duration time.Duration
+	Err      error // a *Error, or nil; a refusal to grant is none
+}
+
+// WithHooks sets functions that are called when the node's state changes and when a script has run
+// (default: none). Of several WithHooks the last one counts: see [JoinHooks].
+func WithHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
+
+// JoinHooks returns hooks that call each of those given, in order.
+func JoinHooks(all ...Hooks) (joined Hooks) {
+	for _, h := range all {
+		joined.StateChanged = inOrder(joined.StateChanged, h.StateChanged)
+		joined.ScriptEnded = inOrder(joined.ScriptEnded, h.ScriptEnded)
+	}
+	return joined
+}
+
+func inOrder[E any](first, second func(E)) func(E) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(e E) {
+		first(e)
+		second(e)
+	}
+}
+
+// EventsDropped returns how many events no hook was called for, because hooks were too slow.
+func (n *Node) EventsDropped() uint64 { return n.events.Dropped() }
+
+// State returns the node's state. It asks the node nothing.
+func (n *Node) State() State { return n.log.state() }
+
+// LastError returns the error of the last call that failed, a call's end by its context apart; nil
+// for none.
+func (n *Node) LastError() *Error { return n.lastError.Load() }
+
+// noteError makes the error of a call, and notes it.
+func (n *Node) noteError(op string, err error) error {
+	failed := &Error{n.Name(), op, err}
+	if !isContextError(err) {
+		n.lastError.Store(failed)
+	}
+	return failed
+}
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// timeScript returns the receiver of a call's outcome that also tells the hook.
+func (n *Node) timeScript(script string, to pipeline.Receiver) pipeline.Receiver {
+	return &timedReceiver{n, script, time.Now(), to}
+}
+
+type timedReceiver struct {
+	node   *Node
+	script string
+	began  time.Time
+	to     pipeline.Receiver
+}
+
+func (t *timedReceiver) Done(r pipeline.Result) {
+	n := t.node
+	e := ScriptEvent{n.Name(), n.server.host(), t.script, time.Since(t.began), r.Err}
+	n.events.Post(func() { n.server.opts.hooks.ScriptEnded(e) })
+	if t.to != nil {
+		t.to.Done(r)
+	}
+}
+
+// codes are the errors of servers that [Error.Kind] tells apart.
+var codes = []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "READONLY", "OOM", "MISCONF", "NOREPLICAS",
+	"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "NOSCRIPT", "QUORUMLOCK"}
+
+// Kind returns a word for the error, one of a few: "timeout", "canceled", "closed", "replica",
+// "evicts", "max_lease", "membership", "invalid", the code of a server's error ("NOPERM", "OOM",
+// ..., and "ERR" for any other), or "connection".
+func (e *Error) Kind() string {
+	for _, kind := range []struct {
+		err  error
+		word string
+	}{
+		{ErrTimeout, "timeout"}, {ErrClosed, "closed"}, {ErrReplica, "replica"}, {ErrEvicts, "evicts"},
+		{ErrMaxLease, "max_lease"}, {ErrMembership, "membership"}, {ErrInvalid, "invalid"},
+	} {
+		if errors.Is(e.Err, kind.err) {
+			return kind.word
+		}
+	}
+	for _, code := range codes {
+		if redisconn.HasCode(e.Err, code) {
+			return code
+		}
+	}
+	switch {
+	case redisconn.IsServerError(e.Err):
+		return "ERR"
+	case isContextError(e.Err):
+		return "canceled"
+	default:
+		return "connection"
+	}
+}

@@ -1,0 +1,239 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// seen collects the events of a node's hooks.
+type seen struct {
+	mu      sync.Mutex
+	states  []node.StateEvent
+	scripts []node.ScriptEvent
+}
+
+func (s *seen) hooks() node.Hooks {
+	return node.Hooks{
+		StateChanged: func(e node.StateEvent) { s.mu.Lock(); s.states = append(s.states, e); s.mu.Unlock() },
+		ScriptEnded:  func(e node.ScriptEvent) { s.mu.Lock(); s.scripts = append(s.scripts, e); s.mu.Unlock() },
+	}
+}
+
+func (s *seen) lastState() (last node.StateEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.states); n > 0 {
+		last = s.states[n-1]
+	}
+	return last
+}
+
+// lastRun returns the last run of a script, and how many there were.
+func (s *seen) lastRun(script string) (last node.ScriptEvent, runs int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.scripts {
+		if e.Script == script {
+			last, runs = e, runs+1
+		}
+	}
+	return last, runs
+}
+
+// The hook is told of each state in its turn, and the node has the state that it was told last.
+func TestStateChanged(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *redistest.Master) {
+		var s seen
+		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(short),
+			node.WithHooks(s.hooks()))
+		must(t, err)
+		defer n.Close()
+		becomes := func(want node.State) node.StateEvent {
+			t.Helper()
+			eventually(t, fmt.Sprint("the hook is told of ", want), func() bool {
+				do(t, n, acquireFor(short, "k", "o:1"))
+				return s.lastState().State == want
+			})
+			if e := s.lastState(); e.Node != nodeName {
+				t.Errorf("the event is of %q", e.Node)
+			}
+			return s.lastState()
+		}
+		if got := n.State(); got != node.Unknown {
+			t.Errorf("before the first call the state is %v", got)
+		}
+		if e := becomes(node.Quarantined); e.Quarantine <= 0 || e.Quarantine > short || n.State() != node.Quarantined {
+			t.Errorf("the quarantine of %v has %v left, and the state is %v", short, e.Quarantine, n.State())
+		}
+		eventually(t, "up by the clock", func() bool { return n.State() == node.Up })
+
+		must(t, m.Kill())
+		if e := becomes(node.Down); e.Err == nil || n.State() != node.Down {
+			t.Errorf("down with the error %v, and the state is %v", e.Err, n.State())
+		}
+		if e := n.LastError(); e == nil || e.Kind() != "connection" {
+			t.Errorf("the last error of a killed master is %v", e)
+		}
+		must(t, m.Start())
+		eventually(t, "up again", func() bool { return n.State() != node.Down })
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !slices.ContainsFunc(s.states, func(e node.StateEvent) bool { return e.State == node.Up }) {
+			t.Errorf("the hook was never told that the node is up: %v", s.states)
+		}
+	})
+}
+
+// A node that a password keeps out is refused, not down.
+func TestStateRefused(t *testing.T) {
+	m := startReal(t)
+	mustDo(t, m, "CONFIG", "SET", "requirepass", "x")
+	var s seen
+	n := open(t, m.URL(), node.WithHooks(s.hooks()))
+	do(t, n, acquire("k", "o:1"))
+	eventually(t, "refused", func() bool { return s.lastState().State == node.Refused })
+	if n.State() != node.Refused || n.LastError().Kind() != "NOAUTH" {
+		t.Errorf("the state is %v, the last error %v (%s)", n.State(), n.LastError(), n.LastError().Kind())
+	}
+}
+
+// Each call's run of a script is told once: a grant, an error of the server's, a timeout.
+func TestScriptEnded(t *testing.T) {
+	m := startReal(t)
+	var s seen
+	n := open(t, m.URL(), node.WithHooks(s.hooks()))
+	began := time.Now()
+	mark(t, n)
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	told := func(script string, runs int, kind string) {
+		t.Helper()
+		eventually(t, fmt.Sprint(script, " told ", runs, " times"), func() bool { _, n := s.lastRun(script); return n == runs })
+		e, _ := s.lastRun(script)
+		got := ""
+		if failed := (*node.Error)(nil); errors.As(e.Err, &failed) {
+			got = failed.Kind()
+		}
+		if e.Node != nodeName || e.Address != m.Addr() || e.Duration <= 0 || e.Duration > time.Since(began) || got != kind {
+			t.Errorf("%s: told %+v, of kind %q", script, e, got)
+		}
+	}
+	told("acquire", 1, "")
+	mustDo(t, m, "SET", "text", "x")
+	do(t, n, acquire("text", "o:1"))
+	told("acquire", 2, "WRONGTYPE")
+	must(t, m.Freeze())
+	do(t, n, release("k", "o:1"))
+	must(t, m.Thaw())
+	told("release", 1, "timeout")
+	if e, _ := s.lastRun("release"); e.Duration < timeout {
+		t.Errorf("a call that timed out after %v took %v", timeout, e.Duration)
+	}
+}
+
+// A hook that never returns delays no call, and only so many events wait for it.
+func TestHookThatBlocks(t *testing.T) {
+	m := startEmbedded(t)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	n := open(t, m.URL(), node.WithHooks(node.Hooks{ScriptEnded: func(node.ScriptEvent) {
+		once.Do(func() { close(began) })
+		<-goOn
+	}}))
+	defer close(goOn)
+	mark(t, n)
+	<-began
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	if dropped := n.EventsDropped(); dropped != 0 {
+		t.Errorf("%d events were dropped", dropped)
+	}
+	r := make(chan pipeline.Result, 1)
+	go func() { r <- n.Pipe("k").Do(t.Context(), release("k", "o:1")) }()
+	select {
+	case got := <-r:
+		must(t, got.Err)
+	case <-time.After(bound):
+		t.Error("a call waits for a hook")
+	}
+}
+
+// A hook that ends its goroutine, as t.FailNow does, is called for the next event, and the node
+// answers.
+func TestHookThatEndsItsGoroutine(t *testing.T) {
+	m := startEmbedded(t)
+	var s seen
+	count := s.hooks()
+	n := open(t, m.URL(), node.WithHooks(node.JoinHooks(count, node.Hooks{
+		ScriptEnded: func(node.ScriptEvent) { runtime.Goexit() },
+	})))
+	mark(t, n)
+	for range 3 {
+		mustGrant(t, do(t, n, acquire("k", "o:1")))
+	}
+	eventually(t, "told of all", func() bool { _, runs := s.lastRun("acquire"); return runs == 3 })
+}
+
+func TestJoinHooksCallsAll(t *testing.T) {
+	var order []string
+	add := func(s string) node.Hooks {
+		return node.Hooks{
+			StateChanged: func(node.StateEvent) { order = append(order, s+" state") },
+			ScriptEnded:  func(node.ScriptEvent) { order = append(order, s+" script") },
+		}
+	}
+	if none := node.JoinHooks(node.Hooks{}, node.Hooks{}); none.StateChanged != nil || none.ScriptEnded != nil {
+		t.Error("no hooks joined are hooks, which cost something")
+	}
+	h := node.JoinHooks(add("a"), node.Hooks{}, add("b"))
+	h.StateChanged(node.StateEvent{})
+	h.ScriptEnded(node.ScriptEvent{})
+	if want := []string{"a state", "b state", "a script", "b script"}; !slices.Equal(order, want) {
+		t.Errorf("called %v, not %v", order, want)
+	}
+}
+
+func TestKindOfAnError(t *testing.T) {
+	for want, err := range map[string]error{
+		"timeout": fmt.Errorf("%w after 1s", node.ErrTimeout), "closed": node.ErrClosed, "replica": node.ErrReplica,
+		"evicts": node.ErrEvicts, "max_lease": node.ErrMaxLease, "membership": node.ErrMembership,
+		"invalid": node.ErrInvalid, "canceled": context.Canceled, "connection": io.EOF,
+		"OOM": redis.Error("OOM command not allowed"), "ERR": redis.Error("ODD something of a later server"),
+		"NOPERM": fmt.Errorf("%w: %w", node.ErrDown, redis.Error("NOPERM this user")),
+	} {
+		if got := (&node.Error{Err: err}).Kind(); got != want {
+			t.Errorf("%v is of kind %q, not %q", err, got, want)
+		}
+	}
+	for _, s := range node.States() {
+		if s.String() == "" || fmt.Sprint(s) != s.String() {
+			t.Errorf("state %d has no name", s)
+		}
+	}
+}
+
+// A call that its context ended says nothing of the node.
+func TestLastErrorWithoutContexts(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	mark(t, n)
+	must(t, m.Freeze())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	r := n.Pipe("k").Do(ctx, acquire("k", "o:1"))
+	if err := n.LastError(); !errors.Is(r.Err, context.DeadlineExceeded) || err != nil {
+		t.Errorf("the call's error is %v, the node's last one %v", r.Err, err)
+	}
+	must(t, m.Thaw())
+}

@@ -1,0 +1,272 @@
+package otelquorumlock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/internal/metrics"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fixture is a Locker on three masters, and what it has told.
+type fixture struct {
+	locker  *quorum.Locker
+	masters []*redistest.Master
+	reader  *metric.ManualReader
+	spans   *tracetest.InMemoryExporter
+	opts    []quorum.Option
+	urls    []string
+}
+
+func start(t *testing.T) *fixture {
+	t.Helper()
+	fleet, err := redistest.StartEmbedded(3)
+	must(t, err)
+	t.Cleanup(func() { must(t, fleet.Stop()) })
+	f := &fixture{masters: fleet.Masters, reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+	tel, err := New(
+		WithMeterProvider(metric.NewMeterProvider(metric.WithReader(f.reader))),
+		WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(f.spans))),
+		WithGroup(func(name string) string { kind, _, _ := strings.Cut(name, ":"); return kind }))
+	must(t, err)
+	t.Cleanup(func() { must(t, tel.Close()) })
+	f.opts = []quorum.Option{quorum.WithLease(3 * time.Second), quorum.WithHooks(tel.Hooks()),
+		quorum.WithNodeOptions(node.WithHooks(tel.NodeHooks()), node.WithoutQuarantine(), node.WithTimeout(5*time.Second))}
+	for _, m := range fleet.Masters {
+		f.urls = append(f.urls, m.URL())
+	}
+	f.locker = f.open(t)
+	tel.Observe("it", f.locker)
+	return f
+}
+
+func (f *fixture) open(t *testing.T) *quorum.Locker {
+	t.Helper()
+	l, err := redlock.Open(f.urls, f.opts...)
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	return l
+}
+
+// read returns the metrics by name.
+func (f *fixture) read(t *testing.T) map[string]metricdata.Metrics {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	must(t, f.reader.Collect(t.Context(), &all))
+	found := map[string]metricdata.Metrics{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			found[m.Name] = m
+		}
+	}
+	return found
+}
+
+// sum adds up the points of a metric that have all of the attributes: of a histogram their counts.
+func (f *fixture) sum(t *testing.T, name string, attributes ...attribute.KeyValue) (sum int64) {
+	t.Helper()
+	has := func(set attribute.Set) bool {
+		return !slices.ContainsFunc(attributes, func(a attribute.KeyValue) bool {
+			v, ok := set.Value(a.Key)
+			return !ok || v.AsString() != a.Value.AsString()
+		})
+	}
+	count := func(points []metricdata.DataPoint[int64]) {
+		for _, p := range points {
+			if has(p.Attributes) {
+				sum += p.Value
+			}
+		}
+	}
+	switch data := f.read(t)[name].Data.(type) {
+	case metricdata.Sum[int64]:
+		count(data.DataPoints)
+	case metricdata.Gauge[int64]:
+		count(data.DataPoints)
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			if has(p.Attributes) {
+				sum += int64(p.Count)
+			}
+		}
+	}
+	return sum
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-late:
+			t.Fatalf("not within 20s: %s", what)
+		}
+	}
+}
+
+// Each metric of the table is told, with its unit and its attributes, and none has the name of a lock.
+func TestMetrics(t *testing.T) {
+	f := start(t)
+	ctx := t.Context()
+	lock, err := f.locker.Lock(ctx, "invoice:42")
+	must(t, err)
+	if _, err := f.open(t).TryLock(ctx, "invoice:42"); err == nil {
+		t.Fatal("two holders")
+	}
+	str := attribute.String
+	group := str("quorumlock.group", "invoice")
+	eventually(t, "renewed", func() bool { return f.sum(t, "quorumlock.lock.validity", group) >= 2 })
+	for _, want := range []struct {
+		name       string
+		atLeast    int64
+		attributes []attribute.KeyValue
+	}{
+		{"quorumlock.lock.wait.duration", 1, []attribute.KeyValue{group, str("quorumlock.outcome", "acquired")}},
+		{"quorumlock.lock.wait.duration", 1, []attribute.KeyValue{group, str("quorumlock.outcome", "held")}},
+		{"quorumlock.attempt.duration", 1, []attribute.KeyValue{group, str("quorumlock.outcome", "acquired")}},
+		{"quorumlock.attempt.votes", 2, []attribute.KeyValue{str("quorumlock.vote", "granted")}},
+		{"quorumlock.attempt.votes", 2, []attribute.KeyValue{str("quorumlock.vote", "refused")}},
+		{"quorumlock.lock.renewals", 1, []attribute.KeyValue{str("quorumlock.node", f.masters[0].Addr()),
+			str("quorumlock.outcome", "renewed")}},
+		{"quorumlock.node.changes", 1, []attribute.KeyValue{str("quorumlock.state", "up")}},
+		{"db.client.operation.duration", 2, []attribute.KeyValue{str("db.system.name", "redis"),
+			str("db.operation.name", "acquire"), str("server.address", "127.0.0.1"),
+			str("server.port", strings.Split(f.masters[0].Addr(), ":")[1])}},
+		{"quorumlock.locks.held", 1, []attribute.KeyValue{str("quorumlock.locker", "it")}},
+		{"quorumlock.nodes", 3, nil}, {"quorumlock.quorum", 2, nil}, {"quorumlock.voters", 3, nil},
+		{"quorumlock.node.state", 3, []attribute.KeyValue{str("quorumlock.state", "up")}},
+	} {
+		eventually(t, want.name+" is told", func() bool { return f.sum(t, want.name, want.attributes...) >= want.atLeast })
+	}
+	must(t, f.masters[0].Kill())
+	eventually(t, "an error is told", func() bool {
+		return f.sum(t, "db.client.operation.duration", str("error.type", "connection")) >= 1
+	})
+	must(t, f.masters[0].Start())
+	eventually(t, "repaired", func() bool {
+		return f.sum(t, "quorumlock.lock.repairs", str("quorumlock.outcome", "granted")) >= 1
+	})
+	must(t, lock.Unlock(ctx))
+	if n := f.sum(t, "quorumlock.lock.releases", group); n != 1 {
+		t.Errorf("%d releases", n)
+	}
+	short, err := f.locker.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "invoice:43")
+	must(t, err)
+	<-short.Context().Done()
+	eventually(t, "lost", func() bool { return f.sum(t, "quorumlock.lock.losses", group) == 1 })
+
+	told := f.read(t)
+	for _, m := range metrics.All() {
+		got, ok := told[m.Name]
+		if !ok && m != metrics.WriteBacks { // as the case may be
+			t.Errorf("%s is not told", m.Name)
+		}
+		if ok && (got.Unit != m.Unit || got.Description != m.Help) {
+			t.Errorf("%s has the unit %q and the description %q", m.Name, got.Unit, got.Description)
+		}
+	}
+	must(t, metricsHaveNo(told, "invoice:4"))
+}
+
+// A call is a span with an event for each attempt, and with the caller's span as its parent.
+func TestSpans(t *testing.T) {
+	f := start(t)
+	ctx, parent := trace.NewTracerProvider().Tracer("caller").Start(t.Context(), "work")
+	lock, err := f.locker.Lock(ctx, "invoice:42")
+	must(t, err)
+	if _, err := f.open(t).TryLock(ctx, "invoice:42"); err == nil {
+		t.Fatal("two holders")
+	}
+	for _, m := range f.masters[1:] {
+		must(t, m.Kill())
+	}
+	f.locker.TryLock(ctx, "other")
+	for _, m := range f.masters[1:] {
+		must(t, m.Start())
+	}
+	lock.Unlock(ctx)
+	all := f.spans.GetSpans()
+	if len(all) != 3 {
+		t.Fatalf("%d spans", len(all))
+	}
+	for i, want := range []struct {
+		outcome, group string
+		status         codes.Code
+	}{{"acquired", "invoice", codes.Unset}, {"held", "invoice", codes.Unset}, {"unavailable", "other", codes.Error}} {
+		s := all[i]
+		set := attribute.NewSet(s.Attributes...)
+		outcome, _ := set.Value(outcomeKey)
+		group, _ := set.Value(groupKey)
+		attempts, _ := set.Value(attemptsKey)
+		if s.Name != "quorumlock.lock" || outcome.AsString() != want.outcome || group.AsString() != want.group ||
+			s.Status.Code != want.status || attempts.AsInt64() != int64(len(s.Events)) {
+			t.Errorf("span %d is %s %v, with the status %v", i, s.Name, s.Attributes, s.Status)
+		}
+		if s.Parent.SpanID() != parent.SpanContext().SpanID() || s.EndTime.IsZero() {
+			t.Errorf("span %d has the parent %v", i, s.Parent)
+		}
+		if last := s.Events[len(s.Events)-1]; last.Name != "quorumlock.attempt" ||
+			!slices.Contains(last.Attributes, outcomeKey.String(want.outcome)) {
+			t.Errorf("span %d has the events %v", i, s.Events)
+		}
+	}
+	first := all[0].Events
+	if got := first[len(first)-1].Attributes; !slices.Contains(got, grantedKey.Int(2)) && !slices.Contains(got, grantedKey.Int(3)) {
+		t.Errorf("the votes of an attempt that acquired are %v", got)
+	}
+}
+
+// Without a group, nothing tells locks apart.
+func TestWithoutGroup(t *testing.T) {
+	reader := metric.NewManualReader()
+	tel, err := New(WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	must(t, err)
+	ctx := context.Background()
+	h := tel.Hooks()
+	ctx = h.LockStart(ctx, []string{"invoice:42"})
+	h.LockEnd(ctx, quorum.LockEvent{Names: []string{"invoice:42"}})
+	told := (&fixture{reader: reader}).read(t)
+	if len(told) == 0 {
+		t.Fatal("nothing is told")
+	}
+	must(t, metricsHaveNo(told, "invoice"))
+}
+
+// metricsHaveNo returns an error if the text is anywhere in the metrics.
+func metricsHaveNo(told map[string]metricdata.Metrics, text string) error {
+	for name, m := range told {
+		if s := fmt.Sprintf("%+v", m); strings.Contains(s, text) {
+			return fmt.Errorf("%s has the name of a lock: %s", name, s)
+		}
+	}
+	return nil
+}

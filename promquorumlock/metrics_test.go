@@ -1,0 +1,125 @@
+package promquorumlock_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/quorumlock/quorumlock/internal/metrics"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/promquorumlock"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// The tables in the documents have each metric, with its labels, and no other.
+func TestDocumentsNameEachMetric(t *testing.T) {
+	prometheusNames := func(m *metrics.Metric) string { return m.PrometheusName() }
+	for path, name := range map[string]func(*metrics.Metric) string{
+		"doc.go": prometheusNames, "../docs/operations.md": prometheusNames,
+		"../otelquorumlock/doc.go": func(m *metrics.Metric) string { return m.Name },
+	} {
+		text, err := os.ReadFile(path)
+		must(t, err)
+		var known []string
+		for _, m := range metrics.All() {
+			known = append(known, name(m))
+			if !regexp.MustCompile(`[\s` + "`]" + regexp.QuoteMeta(name(m)) + `[\s` + "`]").Match(text) {
+				t.Errorf("%s does not name %s", path, name(m))
+			}
+		}
+		for _, found := range regexp.MustCompile(`(?m)^(?://\t|\| `+"`"+`)(quorumlock[._][a-z._]+)`).FindAllStringSubmatch(string(text), -1) {
+			if !slices.Contains(known, found[1]) {
+				t.Errorf("%s names %s, which is not measured", path, found[1])
+			}
+		}
+	}
+}
+
+// Each metric is collected from a Locker that has locked, renewed and lost, under names that promlint
+// accepts, and none has the name of a lock.
+func TestEachMetricIsCollected(t *testing.T) {
+	fleet, err := redistest.StartEmbedded(3)
+	must(t, err)
+	t.Cleanup(func() { must(t, fleet.Stop()) })
+	m := promquorumlock.New()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(m)
+	var urls []string
+	for _, one := range fleet.Masters {
+		urls = append(urls, one.URL())
+	}
+	l, err := redlock.Open(urls, quorum.WithHooks(m.Hooks()), quorum.WithLease(3*time.Second),
+		quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()), node.WithoutQuarantine(), node.WithTimeout(5*time.Second)))
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	stop := m.Observe("it", l)
+
+	lock, err := l.Lock(ctx, "secret:1")
+	must(t, err)
+	short, err := l.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "secret:2")
+	must(t, err)
+	<-short.Context().Done()
+	missing := func() (names []string) {
+		for _, d := range metrics.All() {
+			if n, err := testutil.GatherAndCount(registry, d.PrometheusName()); err != nil || n == 0 {
+				names = append(names, d.PrometheusName())
+			}
+		}
+		return names
+	}
+	await(t, "renewed and lost", func() bool { return len(missing()) <= 1 && value(t, registry, metrics.Losses) == 1 })
+	must(t, fleet.Masters[0].Kill())
+	must(t, fleet.Masters[0].Start())
+	await(t, "repaired", func() bool { return len(missing()) == 0 })
+	must(t, lock.Unlock(ctx))
+	if n := value(t, registry, metrics.Releases); n != 1 {
+		t.Errorf("%v locks were released", n)
+	}
+
+	problems, err := testutil.GatherAndLint(registry)
+	must(t, err)
+	for _, p := range problems {
+		t.Errorf("promlint: %s: %s", p.Metric, p.Text)
+	}
+	families, err := registry.Gather()
+	must(t, err)
+	for _, f := range families {
+		if strings.Contains(f.String(), "secret") {
+			t.Errorf("%s has the name of a lock", f.GetName())
+		}
+	}
+	stop()
+	if n, err := testutil.GatherAndCount(registry, metrics.Held.PrometheusName()); err != nil || n != 0 {
+		t.Errorf("after stop %d Lockers are observed: %v", n, err)
+	}
+}
+
+// value returns the value of a counter with one series.
+func value(t *testing.T, from prometheus.Gatherer, d *metrics.Metric) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() == d.PrometheusName() {
+			return f.Metric[0].Counter.GetValue()
+		}
+	}
+	return 0
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for late := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("not within 30s: %s", what)
+		}
+	}
+}

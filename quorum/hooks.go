@@ -1,0 +1,183 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Hooks are functions that the Locker calls so that it can be measured. A nil hook is not called,
+// and costs nothing.
+//
+// Acquired, Released, LockStart, Attempt and LockEnd run in the goroutine that locks or unlocks, and
+// delay it. A hook of these that panics, or ends its goroutine, leaves nothing behind: the lock is
+// released where there is one, and no further hook is called for that call.
+//
+// Lost runs in a goroutine of its own, which handles locks that are lost together one after the
+// other. Renewing, Renewed and Repaired run one at a time, in the order of the events, in a goroutine
+// of the Locker's: one that blocks delays no renewal, but while 8,192 events wait for it, further
+// ones are dropped ([Stats].EventsDropped).
+//
+// Acquired is called once for each lock, and then at most one of these: Released when the lock is
+// unlocked, before the nodes have confirmed (Unlock may still return an error), or Lost, perhaps
+// before Acquired has returned. Re-entry and Close call no hook.
+type Hooks struct {
+	Acquired func(*Lock)
+	Released func(*Lock)
+	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
+
+	// LockStart is called when a call of Lock, TryLock or Do begins, unless its arguments are refused.
+	// The context that it returns is given to Attempt and LockEnd of the same call, with a span, say;
+	// the call itself and the lock go on with ctx. Without LockStart, they get ctx.
+	LockStart func(ctx context.Context, names []string) context.Context
+	// Attempt is called after each attempt of the call.
+	Attempt func(ctx context.Context, e AttemptEvent)
+	// LockEnd is called before the call returns, and before Acquired.
+	LockEnd func(ctx context.Context, e LockEvent)
+
+	// Renewing is called for a held lock when its renewals go to the nodes: every third of the lease,
+	// and sooner after one that fell short. left is how much of the lease the lock is still valid
+	// for, if no node confirms.
+	Renewing func(l *Lock, left, lease time.Duration)
+	// Renewed is called for each node's answer to the renewals of one or more locks.
+	Renewed func(e RenewalEvent)
+	// Repaired is called for each node's answer to a repair: it had forgotten the lock, or never
+	// granted it, and was asked to grant it again.
+	Repaired func(e RepairEvent)
+}
+
+// Outcome is how an attempt, or a call of Lock, has ended.
+type Outcome int
+
+const (
+	// Acquired: the lock is held.
+	Acquired Outcome = iota
+	// Held: [ErrHeld] is the reason.
+	Held
+	// Quarantined: [ErrQuarantined] is the reason.
+	Quarantined
+	// Unavailable: [ErrUnavailable] is the reason.
+	Unavailable
+	// Canceled: the call's context ended before a reason was known.
+	Canceled
+	// Failed: any other reason, such as [ErrClosed], or grants that came too late for the lease.
+	Failed
+
+	outcomes = iota
+)
+
+var outcomeNames = [outcomes]string{"acquired", "held", "quarantined", "unavailable", "canceled", "failed"}
+
+// String returns "acquired", "held", "quarantined", "unavailable", "canceled" or "failed".
+func (o Outcome) String() string {
+	if o < 0 || o >= outcomes {
+		return fmt.Sprintf("Outcome(%d)", int(o))
+	}
+	return outcomeNames[o]
+}
+
+// AttemptEvent is one attempt at a lock.
+type AttemptEvent struct {
+	Names   []string // not to be changed
+	Outcome Outcome
+	Err     error // why it failed, or nil
+
+	// The nodes' answers when the outcome was certain, as in [Error].
+	Granted, Refused, Quarantined, Unknown int
+
+	// WriteBacks is how many nodes the token was written back to.
+	WriteBacks int
+	// Probed tells that the attempt asked one node first (docs/design.md, §4.7).
+	Probed bool
+	// Duration is from the first request until the attempt has become a lock, or is undone.
+	Duration time.Duration
+}
+
+// LockEvent is the end of a call of Lock, TryLock or Do; of Do before its function runs.
+type LockEvent struct {
+	Names    []string // not to be changed
+	Outcome  Outcome
+	Lock     *Lock // nil where Err is not
+	Err      error
+	Attempts int
+	Duration time.Duration // of the call
+}
+
+// RenewalEvent is one node's answer to the renewals of one or more locks, by what became of them.
+type RenewalEvent struct {
+	Node      string
+	Renewed   int
+	Forgotten int   // the key was gone
+	Taken     int   // the key was another owner's
+	Failed    int   // an error, or no answer: the locks are there for as long as the last renewal said
+	Err       error // a *node.Error where Failed is not 0 for an error of the call
+}
+
+// RepairEvent is one node's answer to a repair.
+type RepairEvent struct {
+	Node string
+	Lock *Lock
+	Err  error // why the node has not granted the lock again: a *node.Error, or nil
+}
+
+// WithHooks sets functions that are called when locks are acquired, released or lost, and for all
+// else that can be measured. Of several WithHooks the last one counts: see [JoinHooks].
+func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
+
+// JoinHooks returns hooks that call each of those given: in order, but LockEnd in reverse. Each
+// LockStart gets the context that the one before it has returned.
+func JoinHooks(all ...Hooks) (joined Hooks) {
+	for _, h := range all {
+		joined = joined.join(h)
+	}
+	return joined
+}
+
+func (h Hooks) join(next Hooks) Hooks {
+	return Hooks{
+		Acquired:  both(h.Acquired, next.Acquired),
+		Released:  both(h.Released, next.Released),
+		Renewed:   both(h.Renewed, next.Renewed),
+		Repaired:  both(h.Repaired, next.Repaired),
+		Lost:      bothOfTwo(h.Lost, next.Lost),
+		Attempt:   bothOfTwo(h.Attempt, next.Attempt),
+		LockEnd:   bothOfTwo(next.LockEnd, h.LockEnd),
+		LockStart: chain(h.LockStart, next.LockStart),
+		Renewing:  bothOfThree(h.Renewing, next.Renewing),
+	}
+}
+
+func both[A any](first, second func(A)) func(A) {
+	if first == nil || second == nil {
+		return either(first, second, first == nil)
+	}
+	return func(a A) { first(a); second(a) }
+}
+
+func bothOfTwo[A, B any](first, second func(A, B)) func(A, B) {
+	if first == nil || second == nil {
+		return either(first, second, first == nil)
+	}
+	return func(a A, b B) { first(a, b); second(a, b) }
+}
+
+func bothOfThree[A, B, C any](first, second func(A, B, C)) func(A, B, C) {
+	if first == nil || second == nil {
+		return either(first, second, first == nil)
+	}
+	return func(a A, b B, c C) { first(a, b, c); second(a, b, c) }
+}
+
+func chain[A, B any](first, second func(A, B) A) func(A, B) A {
+	if first == nil || second == nil {
+		return either(first, second, first == nil)
+	}
+	return func(a A, b B) A { return second(first(a, b), b) }
+}
+
+func either[F any](first, second F, isSecond bool) F {
+	if isSecond {
+		return second
+	}
+	return first
+}

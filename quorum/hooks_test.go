@@ -1,0 +1,423 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/events"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// told collects what the hooks of a Locker are told.
+type told struct {
+	mu sync.Mutex
+	toldEvents
+}
+
+type toldEvents struct {
+	starts   [][]string
+	attempts []AttemptEvent
+	ends     []LockEvent
+	contexts []any // of Attempt and LockEnd: what LockStart put there
+	left     []time.Duration
+	renewals []RenewalEvent
+	repairs  []RepairEvent
+}
+
+// take returns what was told since it was last called.
+func (x *told) take() (all toldEvents) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all, x.toldEvents = x.toldEvents, all
+	return all
+}
+
+type toldKey struct{}
+
+func (x *told) hooks() Hooks {
+	note := func(add func()) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		add()
+	}
+	return Hooks{
+		LockStart: func(ctx context.Context, names []string) context.Context {
+			note(func() { x.starts = append(x.starts, names) })
+			return context.WithValue(ctx, toldKey{}, 1)
+		},
+		Attempt: func(ctx context.Context, e AttemptEvent) {
+			note(func() { x.attempts, x.contexts = append(x.attempts, e), append(x.contexts, ctx.Value(toldKey{})) })
+		},
+		LockEnd: func(ctx context.Context, e LockEvent) {
+			note(func() { x.ends, x.contexts = append(x.ends, e), append(x.contexts, ctx.Value(toldKey{})) })
+		},
+		Renewing: func(_ *Lock, left, _ time.Duration) { note(func() { x.left = append(x.left, left) }) },
+		Renewed:  func(e RenewalEvent) { note(func() { x.renewals = append(x.renewals, e) }) },
+		Repaired: func(e RepairEvent) { note(func() { x.repairs = append(x.repairs, e) }) },
+	}
+}
+
+// A call that waits tells of its start, each attempt and its end, in one context, which is not that
+// of the lock.
+func TestHooksOfACallThatWaits(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var all told
+		l := c.process(WithHooks(all.hooks()))
+		held := c.lock(c.process(), "a")
+		time.AfterFunc(time.Second, func() { held.Unlock(context.Background()) })
+		lock := c.lock(l, "a")
+		defer c.unlock(lock)
+		x := all.take()
+		if len(x.starts) != 1 || !slices.Equal(x.starts[0], []string{"a"}) {
+			t.Errorf("LockStart was told %v", x.starts)
+		}
+		n := len(x.attempts)
+		if n < 2 || len(x.ends) != 1 {
+			t.Fatalf("Attempt was told of %d attempts, LockEnd of %d calls", n, len(x.ends))
+		}
+		first, last, end := x.attempts[0], x.attempts[n-1], x.ends[0]
+		if first.Outcome != Held || !errors.Is(first.Err, ErrHeld) || first.Granted+first.Refused+first.Unknown != 3 ||
+			first.Refused < 2 || first.Names[0] != "a" {
+			t.Errorf("the first attempt is told as %+v", first)
+		}
+		if last.Outcome != Acquired || last.Err != nil || last.Granted < 2 {
+			t.Errorf("the last attempt is told as %+v", last)
+		}
+		if end.Outcome != Acquired || end.Lock != lock || end.Err != nil || end.Attempts != n ||
+			end.Duration < time.Second || end.Duration > 2*time.Second || end.Names[0] != "a" {
+			t.Errorf("the end is told as %+v after %d attempts", end, n)
+		}
+		if slices.ContainsFunc(x.contexts, func(v any) bool { return v != 1 }) {
+			t.Errorf("the contexts of the hooks have %v from LockStart", x.contexts)
+		}
+		if lock.Context().Value(toldKey{}) != nil {
+			t.Error("the lock's context derives from the hooks'")
+		}
+	})
+}
+
+// Each way in which an attempt can end is told, by TryLock too, and counted.
+func TestOutcomes(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var all told
+		l := c.process(WithHooks(all.hooks()))
+		var last AttemptEvent
+		ends := func(want Outcome, ctx context.Context) {
+			t.Helper()
+			before := l.Stats().Attempts[want]
+			lock, err := l.TryLock(ctx, "a")
+			if lock != nil {
+				defer c.unlock(lock)
+			}
+			x := all.take()
+			a, end := x.attempts[0], x.ends[0]
+			last = a
+			if a.Outcome != want || end.Outcome != want || end.Attempts != 1 || end.Lock != lock || !errors.Is(end.Err, err) {
+				t.Errorf("%v is told as %v and %v: %v", want, a.Outcome, end.Outcome, err)
+			}
+			if got := l.Stats().Attempts[want]; got != before+1 {
+				t.Errorf("%v was counted %d times for one attempt", want, got-before)
+			}
+		}
+		ends(Acquired, t.Context())
+		held := c.lock(c.process(), "a")
+		ends(Held, t.Context())
+		c.unlock(held)
+		synctest.Wait() // else a master would stall in the release, with its mutex locked
+
+		stall := make(chan struct{})
+		c.stalled.Store(&stall)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		ends(Canceled, ctx)
+		c.stalled.Store(nil)
+		close(stall)
+		synctest.Wait()
+
+		for _, m := range c.masters[1:] {
+			m.Crash(fakeredis.Nothing)
+		}
+		ends(Unavailable, t.Context())
+		if a := last; a.Unknown < 2 || a.Granted+a.Refused > 1 {
+			t.Errorf("without two masters the attempt is told as %+v", a)
+		}
+		for _, m := range c.masters[1:] {
+			m.Start()
+		}
+		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+	})
+}
+
+func TestOutcomeQuarantined(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.quarantines = true
+		var all told
+		l := c.process(WithHooks(all.hooks()))
+		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrQuarantined) {
+			t.Fatal(err)
+		}
+		if a := all.take().attempts[0]; a.Outcome != Quarantined || a.Quarantined < 2 {
+			t.Errorf("told as %+v", a)
+		}
+		if s := l.Stats(); s.Voters != 0 || s.Nodes[0].State != node.Quarantined || s.Attempts[Quarantined] != 1 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(node.DefaultMaxLease)
+		if s := l.Stats(); s.Voters != 3 || s.Nodes[0].State != node.Up {
+			t.Errorf("after the quarantine %+v", s)
+		}
+		c.unlock(c.lock(l, "a"))
+		if s := l.Stats(); s.Voters != 3 {
+			t.Errorf("after a lock %+v", s)
+		}
+	})
+}
+
+// The token is written back to the nodes that stand lower.
+func TestHookOfAWriteBack(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var all told
+		l := c.process(WithHooks(all.hooks()))
+		c.raiseCounters(l, 0)
+		late := make(chan struct{})
+		c.before(2, func() { <-late })
+		lock := c.lock(l, "a")
+		close(late)
+		x := all.take()
+		if x.attempts[0].WriteBacks != 1 || l.Stats().WriteBacks != 1 {
+			t.Errorf("told %+v, counted %+v", x.attempts, l.Stats())
+		}
+		c.unlock(lock)
+	})
+}
+
+// A renewal is told for each node and for the lock; a node that forgot the lock is repaired.
+func TestHooksOfRenewals(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const lease = 3 * time.Second
+		var all told
+		l := c.process(WithLease(lease), WithHooks(all.hooks()))
+		lock := c.lock(l, "a")
+		other := c.lock(l.With(WithHooks(Hooks{})), "b") // in the same batches; its hooks are none
+		time.Sleep(lease/3 + 10*time.Millisecond)
+		synctest.Wait()
+		x := all.take()
+		if len(x.left) != 1 || x.left[0] < lease/2 || x.left[0] > lease*2/3 {
+			t.Errorf("a third into a lease of %v, Renewing is told %v", lease, x.left)
+		}
+		nodes := map[string]bool{}
+		for _, e := range x.renewals {
+			nodes[e.Node] = true
+			if e.Renewed != 1 || e.Forgotten+e.Taken+e.Failed != 0 || e.Err != nil {
+				t.Errorf("a renewal is told as %+v", e)
+			}
+		}
+		if len(x.renewals) != 3 || len(nodes) != 3 {
+			t.Errorf("the renewals on three nodes are told as %+v", x.renewals)
+		}
+		if s := l.Stats(); s.Held != 2 || s.Nodes[0].Renewals != 2 || s.Nodes[0].RenewalsFailed != 0 {
+			t.Errorf("%+v", s)
+		}
+
+		c.masters[0].Flush()
+		l.Lock(t.Context(), "c") // marks the master again
+		time.Sleep(lease)
+		synctest.Wait()
+		x = all.take()
+		forgotten := 0
+		for _, e := range x.renewals {
+			forgotten += e.Forgotten + e.Failed
+		}
+		if forgotten == 0 || len(x.repairs) != 1 || x.repairs[0].Err != nil || x.repairs[0].Lock != lock ||
+			x.repairs[0].Node != "master0" {
+			t.Errorf("a master that forgot is told as %+v, and the repairs as %+v", x.renewals, x.repairs)
+		}
+		if s := l.Stats(); s.Nodes[0].Repairs != 2 || s.Nodes[0].RenewalsFailed == 0 {
+			t.Errorf("%+v", s)
+		}
+		c.unlock(lock)
+		c.unlock(other)
+	})
+}
+
+// A repair that the node refuses is told, too: another owner is there.
+func TestHookOfARepairThatFails(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const lease = 3 * time.Second
+		var all told
+		l := c.process(WithLease(lease), WithHooks(all.hooks()))
+		lock := c.lock(l, "a")
+		c.masters[0].Crash(fakeredis.Nothing)
+		c.masters[0].Start()
+		name := []scripts.Name{scripts.NewName("a")}
+		c.take(c.process(), 0, name)
+		time.Sleep(lease)
+		synctest.Wait()
+		x := all.take()
+		if len(x.repairs) == 0 || x.repairs[0].Err == nil || l.Stats().Nodes[0].RepairsFailed == 0 {
+			t.Errorf("the repairs are told as %+v, and counted as %+v", x.repairs, l.Stats().Nodes[0])
+		}
+		if !slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }) {
+			t.Errorf("no renewal is told as taken: %+v", x.renewals)
+		}
+		c.unlock(lock)
+	})
+}
+
+// Hooks of a call that panic, or end the goroutine, leave no lock behind.
+func TestHooksOfACallThatPanic(t *testing.T) {
+	cry := func() { panic(callerPanic{}) }
+	for what, hooks := range map[string]Hooks{
+		"LockStart": {LockStart: func(context.Context, []string) context.Context { cry(); return nil }},
+		"Attempt":   {Attempt: func(context.Context, AttemptEvent) { cry() }},
+		"LockEnd":   {LockEnd: func(context.Context, LockEvent) { cry() }},
+		"Goexit":    {Attempt: func(context.Context, AttemptEvent) { runtime.Goexit() }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				plain := c.process()
+				l := plain.With(WithHooks(hooks))
+				for _, call := range []func(){
+					func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") },
+					func() { l.TryLock(t.Context(), "a"); t.Error("TryLock has returned") },
+				} {
+					ended := make(chan struct{})
+					go func() {
+						defer close(ended)
+						recoverCallerPanic(call)
+					}()
+					<-ended
+					c.wantNothingLeft(plain)
+				}
+				if n := plain.Stats().Waiting; n != 0 {
+					t.Errorf("%d calls are counted as waiting", n)
+				}
+			})
+		})
+	}
+}
+
+// A hook of renewals that blocks for ever costs no lock, and Close does not wait for it for long.
+func TestHookOfRenewalsThatBlocks(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		goOn, behind := make(chan struct{}), atomic.Int64{}
+		defer close(goOn)
+		l := c.process(WithLease(time.Second), WithHooks(Hooks{
+			Renewing: func(*Lock, time.Duration, time.Duration) { <-goOn },
+			Renewed:  func(RenewalEvent) { behind.Add(1) },
+		}))
+		lock := c.lock(l, "a")
+		time.Sleep(time.Minute)
+		if !lock.Valid() {
+			t.Errorf("the lock is lost: %v", lock.Err())
+		}
+		if n := l.Stats().EventsDropped; n != 0 || behind.Load() != 0 {
+			t.Errorf("%d events were dropped, and %d told beside the first", n, behind.Load())
+		}
+		for range events.MaxWaiting {
+			l.core.events.Post(func() {})
+		}
+		if l.Stats().EventsDropped == 0 {
+			t.Error("no event was dropped")
+		}
+		c.unlock(lock)
+		began := time.Now()
+		l.Close()
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("Close waited %v for a hook", took)
+		}
+	})
+}
+
+// A hook of renewals that ends its goroutine is called again.
+func TestHookOfRenewalsThatEndsItsGoroutine(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var calls atomic.Int64
+		l := c.process(WithLease(time.Second), WithHooks(Hooks{Renewed: func(RenewalEvent) { calls.Add(1); runtime.Goexit() }}))
+		lock := c.lock(l, "a")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := calls.Load(); n < 6 || !lock.Valid() {
+			t.Errorf("the hook was called %d times; the lock is valid: %v", n, lock.Valid())
+		}
+		c.unlock(lock)
+	})
+}
+
+func TestJoinHooksCallsAll(t *testing.T) {
+	var order []string
+	add := func(s string) Hooks {
+		note := func(what string) { order = append(order, s+" "+what) }
+		return Hooks{
+			Acquired:  func(*Lock) { note("acquired") },
+			Released:  func(*Lock) { note("released") },
+			Lost:      func(*Lock, error) { note("lost") },
+			Attempt:   func(context.Context, AttemptEvent) { note("attempt") },
+			LockEnd:   func(context.Context, LockEvent) { note("end") },
+			Renewing:  func(*Lock, time.Duration, time.Duration) { note("renewing") },
+			Renewed:   func(RenewalEvent) { note("renewed") },
+			Repaired:  func(RepairEvent) { note("repaired") },
+			LockStart: func(ctx context.Context, _ []string) context.Context { note("start"); return ctx },
+		}
+	}
+	h := JoinHooks(add("a"), Hooks{}, add("b"))
+	h.LockStart(t.Context(), nil)
+	h.Attempt(t.Context(), AttemptEvent{})
+	h.LockEnd(t.Context(), LockEvent{})
+	h.Acquired(nil)
+	h.Released(nil)
+	h.Lost(nil, nil)
+	h.Renewing(nil, 0, 0)
+	h.Renewed(RenewalEvent{})
+	h.Repaired(RepairEvent{})
+	var want []string
+	for _, what := range []string{"start", "attempt", "end", "acquired", "released", "lost", "renewing", "renewed", "repaired"} {
+		if what == "end" { // in reverse, as deferred calls are
+			want = append(want, "b end", "a end")
+		} else {
+			want = append(want, "a "+what, "b "+what)
+		}
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("called\n%v, not\n%v", order, want)
+	}
+	if got := fmt.Sprintf("%+v", JoinHooks(Hooks{}, Hooks{})); got != fmt.Sprintf("%+v", Hooks{}) {
+		t.Errorf("no hooks joined are hooks, which cost something: %s", got)
+	}
+}
+
+// A call without hooks allocates nothing for them, and reads no clock: there is no observation.
+func TestNoHooksCostNothing(t *testing.T) {
+	c, set, names := &core{}, defaults(), []string{"a"} // without a clock: to read it would panic
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() {
+		o := c.observe(ctx, &set, names)
+		o.attempting()
+		o.attempted(nil, nil)
+		o.ended(nil, nil)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// take makes another owner hold the names on one master.
+func (c *cluster) take(l *Locker, master int, names []scripts.Name) {
+	c.t.Helper()
+	call := scripts.Acquire(scripts.AcquireArgs{
+		Names: names, Owner: scripts.OwnerOf("other:1"), Level: 1, Lease: l.set.leaseMillis,
+		List: l.core.members.list.Load(),
+	})
+	if r := l.core.nodes[master].Pipe("a").Do(c.t.Context(), call); r.Err != nil || r.Reply.Acquire.Outcome != scripts.Granted {
+		c.t.Fatal(r)
+	}
+}

@@ -1,0 +1,172 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// observation is what the hooks of one call of Lock are told. It is nil for a call without such
+// hooks, which reads no clock for them.
+type observation struct {
+	core     *core
+	hooks    *Hooks
+	ctx      context.Context // that LockStart has returned
+	names    []string
+	began    clock.Instant // the call
+	asking   clock.Instant // the attempt
+	attempts int
+}
+
+// observe begins a call of Lock.
+func (c *core) observe(ctx context.Context, set *settings, names []string) *observation {
+	h := &set.hooks
+	if h.LockStart == nil && h.Attempt == nil && h.LockEnd == nil {
+		return nil
+	}
+	o := &observation{core: c, hooks: h, ctx: ctx, names: slices.Clone(names), began: c.clock.Now()}
+	if h.LockStart != nil {
+		o.ctx = h.LockStart(ctx, o.names)
+	}
+	return o
+}
+
+// attempting notes that an attempt begins.
+func (o *observation) attempting() {
+	if o != nil {
+		o.attempts++
+		o.asking = o.core.clock.Now()
+	}
+}
+
+// attempted tells the hook of an attempt. Where the hook panics, the lock is released: the call does
+// not return it.
+func (o *observation) attempted(lock *Lock, r *attemptResult) {
+	if o == nil || o.hooks.Attempt == nil {
+		return
+	}
+	e := AttemptEvent{
+		Names: o.names, Outcome: Acquired, WriteBacks: r.writeBacks, Probed: r.approach == waiting.ProbeFirst,
+		Granted: r.of[granted], Refused: r.of[refused], Quarantined: r.of[quarantined],
+		Unknown: r.of[unknown] + r.of[unanswered], Duration: o.core.clock.Now().Sub(o.asking),
+	}
+	if r.err != nil {
+		e.Outcome, e.Err = outcomeOf(r.err), r.err
+	}
+	returned := false
+	defer lock.releaseUnless(&returned)
+	o.hooks.Attempt(o.ctx, e)
+	returned = true
+}
+
+// ended tells the hook of the end of a call.
+func (o *observation) ended(lock *Lock, err error) {
+	if o == nil || o.hooks.LockEnd == nil {
+		return
+	}
+	e := LockEvent{
+		Names: o.names, Outcome: Acquired, Lock: lock, Err: err, Attempts: o.attempts,
+		Duration: o.core.clock.Now().Sub(o.began),
+	}
+	if failed, ok := err.(*Error); ok {
+		e.Outcome = outcomeOf(failed)
+	}
+	o.hooks.LockEnd(o.ctx, e)
+}
+
+// outcomeOf returns the outcome of a call or an attempt that failed. It allocates nothing: errors.Is
+// would.
+func outcomeOf(e *Error) Outcome {
+	for _, cause := range e.causes {
+		switch cause {
+		case ErrHeld:
+			return Held
+		case ErrQuarantined:
+			return Quarantined
+		case ErrUnavailable:
+			return Unavailable
+		}
+	}
+	for _, cause := range e.causes {
+		if cause == context.Canceled || cause == context.DeadlineExceeded {
+			return Canceled
+		}
+	}
+	return Failed
+}
+
+// noteRenewingLocked tells the hook of a lock whose renewals go out.
+func (h *hold) noteRenewingLocked(sent clock.Instant) {
+	if hook := h.set.hooks.Renewing; hook != nil {
+		l, left, lease := &h.first, h.deadline.Sub(sent), h.set.lease
+		h.core.events.Post(func() { hook(l, left, lease) })
+	}
+}
+
+// noteReply counts the node's answer to the batch, and tells the hooks of the Lockers whose locks
+// are in it.
+func (b *renewalBatch) noteReply(r pipeline.Result) {
+	told := make([]renewalOf, 0, 1)
+	all := RenewalEvent{}
+	for i, v := range b.votes {
+		all.add(r, i)
+		if v.hold.set.hooks.Renewed == nil {
+			continue
+		}
+		at := slices.IndexFunc(told, func(t renewalOf) bool { return t.set == v.hold.set })
+		if at < 0 {
+			at = len(told)
+			told = append(told, renewalOf{v.hold.set, RenewalEvent{Node: b.core.nodes[v.node].Name(), Err: r.Err}})
+		}
+		told[at].event.add(r, i)
+	}
+	n := &b.core.counters.nodes[b.votes[0].node]
+	n.renewals.Add(uint64(all.Renewed))
+	if failed := all.Forgotten + all.Taken + all.Failed; failed > 0 {
+		n.renewalsFailed.Add(uint64(failed))
+	}
+	for _, t := range told {
+		b.core.events.Post(func() { t.set.hooks.Renewed(t.event) })
+	}
+}
+
+// renewalOf is what the hooks of one Locker are told of a batch.
+type renewalOf struct {
+	set   *settings
+	event RenewalEvent
+}
+
+// add counts the answer for the i-th lock of a batch.
+func (e *RenewalEvent) add(r pipeline.Result, i int) {
+	switch {
+	case r.Err != nil:
+		e.Failed++
+	case r.Reply.Renew[i] == scripts.Kept:
+		e.Renewed++
+	case r.Reply.Renew[i] == scripts.Gone:
+		e.Forgotten++
+	case r.Reply.Renew[i] == scripts.Taken:
+		e.Taken++
+	default:
+		e.Failed++
+	}
+}
+
+// noteRepair counts a node's answer to a repair, and tells the hook.
+func (v *vote) noteRepair(err error) {
+	h := v.hold
+	n := &h.core.counters.nodes[v.node]
+	if err == nil {
+		n.repairs.Add(1)
+	} else {
+		n.repairsFailed.Add(1)
+	}
+	if hook := h.set.hooks.Repaired; hook != nil {
+		e := RepairEvent{Node: h.core.nodes[v.node].Name(), Lock: &h.first, Err: err}
+		h.core.events.Post(func() { hook(e) })
+	}
+}

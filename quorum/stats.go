@@ -1,0 +1,92 @@
+package quorum
+
+import (
+	"sync/atomic"
+
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// Stats is a snapshot of a Locker and of those that [Locker.With] makes of it. Counts are since the
+// Locker was made.
+type Stats struct {
+	Held    int // locks that the process keeps on the nodes, also until the end of their min hold
+	Waiting int // calls of Lock and Do that have not acquired the lock yet, the first attempt included
+
+	Attempts   map[Outcome]uint64 // all outcomes, also those that have not been
+	Released   uint64             // locks that were unlocked
+	Lost       uint64
+	WriteBacks uint64 // of a token to a node that stood lower
+
+	Quorum int         // how many nodes make the lock
+	Voters int         // nodes that can grant, by what is known of them: those that are up
+	Nodes  []NodeStats // in the Locker's order
+
+	// EventsDropped counts the events for which no hook was called, because hooks were too slow.
+	EventsDropped uint64
+}
+
+// NodeStats is a node's part in [Stats].
+type NodeStats struct {
+	Name      string
+	State     node.State
+	LastError *node.Error // of a call, however long ago, or nil; Kind is a word for it
+
+	// Renewals counts locks, not calls. A renewal failed when the node had forgotten the lock, had
+	// given it to another, answered with an error, or did not answer.
+	Renewals, RenewalsFailed uint64
+	Repairs, RepairsFailed   uint64 // see [Hooks].Repaired
+}
+
+// counters are what a Locker counts for [Stats].
+type counters struct {
+	attempts                   [outcomes]atomic.Uint64
+	released, lost, writeBacks atomic.Uint64
+	nodes                      [maxNodes]nodeCounters
+}
+
+// nodeCounters is the part of one node.
+type nodeCounters struct {
+	renewals, renewalsFailed atomic.Uint64
+	repairs, repairsFailed   atomic.Uint64
+}
+
+// Stats returns a snapshot. It asks the nodes nothing, and takes some microseconds; it can also be
+// called after Close.
+func (l *Locker) Stats() Stats {
+	c := l.core
+	n := &c.counters
+	s := Stats{
+		Held: c.schedule.len(), Waiting: l.waitlist.len(), Attempts: make(map[Outcome]uint64, outcomes),
+		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(),
+		Quorum: c.need, Nodes: make([]NodeStats, len(c.nodes)), EventsDropped: c.events.Dropped(),
+	}
+	for o := range Outcome(outcomes) {
+		s.Attempts[o] = n.attempts[o].Load()
+	}
+	for i, nd := range c.nodes {
+		of := &n.nodes[i]
+		s.Nodes[i] = NodeStats{
+			Name: nd.Name(), State: c.nodeState(i), LastError: nd.LastError(),
+			Renewals: of.renewals.Load(), RenewalsFailed: of.renewalsFailed.Load(),
+			Repairs: of.repairs.Load(), RepairsFailed: of.repairsFailed.Load(),
+		}
+		if s.Nodes[i].State == node.Up {
+			s.Voters++
+		}
+		s.EventsDropped += nd.EventsDropped()
+	}
+	return s
+}
+
+// nodeState returns the node's state: NotLetIn for one that answers, but did not let this locker in
+// when it was last asked, and Quarantined also for one that is claimed.
+func (c *core) nodeState(i int) node.State {
+	state := c.nodes[i].State()
+	switch answers := state == node.Up || state == node.Quarantined; {
+	case answers && !c.members.letsIn(i):
+		return node.NotLetIn
+	case answers && c.members.isClaimed(i):
+		return node.Quarantined
+	}
+	return state
+}

@@ -1,0 +1,28 @@
+-- survey: finds names of locks, in bounded time. It writes nothing, and is for an operator's eyes:
+-- clients that lock neither load nor send it. It comes after shape.lua.
+--
+-- ARGV  1 the pattern of the locks' channels, 2 the cursor of SCAN, 3 how many keys SCAN may look
+--       at, 4 the most channels to name
+--
+-- Replies with {the next cursor, {name, ...}, {channel, subscribers, ...}}: the locks among these
+-- keys, and the channels with the most subscribers, where the user may ask.
+
+local found = call('SCAN', ARGV[2], 'COUNT', ARGV[3], 'TYPE', 'hash')
+local names = {}
+for _, key in ipairs(found[2]) do
+  local may, owner = pcall(lockAt, key) -- the user may not read every key
+  if may and owner and #key <= 512 and #names < 1000 then
+    names[#names + 1] = key
+  end
+end
+
+local channels, counts, most = redis.pcall('PUBSUB', 'CHANNELS', ARGV[1]), {}, {}
+for i = 1, channels.err and 0 or #channels do
+  counts[i] = {channels[i], call('PUBSUB', 'NUMSUB', channels[i])[2]}
+end
+table.sort(counts, function(a, b) return a[2] > b[2] end)
+for i = 1, math.min(#counts, tonumber(ARGV[4])) do
+  most[#most + 1] = string.sub(counts[i][1], 1, 2048)
+  most[#most + 1] = counts[i][2]
+end
+return {found[1], names, most}
