@@ -60,7 +60,6 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 			continue
 		}
 		r.resends++
-		r.run = 0
 		resent = append(resent, r)
 	}
 	p.queue = append(resent, p.queue...)
@@ -229,7 +228,6 @@ func (p *Pipe) handleRunError(c *Conn, run []request, err error) {
 		if redisconn.RefusesKeys(err) {
 			p.resendAlone(c, r)
 		} else {
-			r.run = 0
 			p.handleError(c, r, err)
 		}
 	}
@@ -238,7 +236,7 @@ func (p *Pipe) handleRunError(c *Conn, run []request, err error) {
 // resendAlone queues a request again that a shared run did not carry out. An owner that wants no
 // grant any more gets the reply that the server would send after its release.
 func (p *Pipe) resendAlone(c *Conn, r request) {
-	r.alone, r.run = true, 0
+	r.alone = true
 	if !p.requeue(r) {
 		p.finish(c, r, scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Released}}, nil)
 	}
