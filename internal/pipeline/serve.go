@@ -74,7 +74,6 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 func (p *Pipe) write(c *Conn) {
 	defer close(c.writerDone)
 	defer p.wakeReader()
-	var arranger arranger
 	for {
 		p.mu.Lock()
 		for len(p.queue) == 0 && p.conn == c {
@@ -93,7 +92,7 @@ func (p *Pipe) write(c *Conn) {
 		}
 		// A request joins written before it is sent: if sending breaks the connection, the reader
 		// returns the request.
-		batch := arranger.arrange(p.queue)
+		batch := p.arranger.arrange(p.queue)
 		p.written = append(p.written, batch...)
 		clear(p.queue)
 		p.queue = p.queue[:0]

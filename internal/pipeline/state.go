@@ -73,7 +73,8 @@ type Pipe struct {
 	queue    []request // accepted, not written
 	written  []request // written, not yet taken by the reader
 
-	isReading bool // the reader waits for replies to requests that it has taken
+	arranger  arranger // for the writer
+	isReading bool     // the reader waits for replies to requests that it has taken
 
 	// owed holds each owner's last release that the server has not received. Its size is bounded by
 	// the number of owners that the server knew when it went down.
