@@ -170,7 +170,7 @@ func endsConn(c *Conn, r request, err error) bool {
 func (p *Pipe) handleError(c *Conn, r request, err error) {
 	if !r.source && isNoScript(err) {
 		r.source = true
-		if p.requeue(r) {
+		if len(p.requeue(r)) == 0 {
 			return
 		}
 	} else if r.call.Frees() {
@@ -202,6 +202,7 @@ func (p *Pipe) finish(c *Conn, r request, reply scripts.Reply, err error) {
 // handleRun hands out the reply to requests that shared a run.
 func (p *Pipe) handleRun(c *Conn, run []request, value any) {
 	replies, err := run[0].call.ParseRun(value, len(run))
+	var undone []request
 	for i, r := range run {
 		var reply scripts.Reply
 		alone, err := false, err
@@ -210,33 +211,42 @@ func (p *Pipe) handleRun(c *Conn, run []request, value any) {
 		}
 		switch {
 		case alone:
-			p.resendAlone(c, r)
-		case err != nil && r.call.Frees() && redisconn.IsServerError(err):
+			undone = append(undone, r)
+			continue
+		case r.call.Frees() && redisconn.IsServerError(err):
 			p.setAside(r, err)
-			p.finish(c, r, reply, err)
-		default:
-			p.finish(c, r, reply, err)
 		}
+		p.finish(c, r, reply, err)
 	}
+	p.resendAlone(c, undone)
 }
 
 // handleRunError takes an error reply to requests that shared a run. An error that may concern the
 // key of one of them is not the others' error: each is sent alone.
 func (p *Pipe) handleRunError(c *Conn, run []request, err error) {
-	for _, r := range run {
-		if redisconn.RefusesKeys(err) {
-			p.resendAlone(c, r)
-		} else {
-			p.handleError(c, r, err)
+	run = slices.Clone(run)
+	switch {
+	case redisconn.RefusesKeys(err):
+		p.resendAlone(c, run)
+		return
+	case isNoScript(err) && !run[0].source:
+		for i := range run {
+			run[i].source = true
 		}
+		run = p.requeue(run...)
+	}
+	for _, r := range run {
+		p.handleError(c, r, err)
 	}
 }
 
-// resendAlone queues a request again that a shared run did not carry out. An owner that wants no
-// grant any more gets the reply that the server would send after its release.
-func (p *Pipe) resendAlone(c *Conn, r request) {
-	r.alone = true
-	if !p.requeue(r) {
+// resendAlone queues requests again that a shared run did not carry out. An owner that wants no grant
+// any more gets the reply that the server would send after its release.
+func (p *Pipe) resendAlone(c *Conn, undone []request) {
+	for i := range undone {
+		undone[i].alone = true
+	}
+	for _, r := range p.requeue(undone...) {
 		p.finish(c, r, scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Released}}, nil)
 	}
 }
