@@ -28,10 +28,9 @@ var parsers = map[string]func(any) (any, error){
 	"look":    parsed(scripts.ParseLook),
 	"mark":    parsed(scripts.ParseMark),
 
-	"survey":   parsed(scripts.ParseSurvey),
-	"acquires": parseRun(acquire(), acquire(), acquire(), acquire()),
-	"releases": parseRun(fourReleases...),
-
+	"acquires":  parseRun(acquire(), acquire(), acquire(), acquire()),
+	"releases":  parseRun(fourReleases...),
+	"survey":    parsed(scripts.ParseSurvey),
 	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
 	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
 }

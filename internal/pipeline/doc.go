@@ -17,7 +17,8 @@
 //	Start ──▶ queue ──▶ written ──▶ reply ──▶ Receiver.Done
 //	            ▲          │          │
 //	            ├──────────┤          │      the connection died: resent, at most three times
-//	            ├──────────┼──────────┘      the script is not known (NOSCRIPT): resent as text, once
+//	            ├──────────┼──────────┤      the script is not known (NOSCRIPT): resent as text, once
+//	            ├──────────┼──────────┘      the run that it shared left it undone: resent alone
 //	            │          └──▶ Done(error)  no reply within the timeout, or resent too often;
 //	            │                            a release is then owed
 //	            └── set aside                a release that the server refused, after its Done
@@ -28,6 +29,8 @@
 //   - A release that is owed is sent on the next connection, before any new call.
 //   - A release that is set aside is resent after a growing pause, and delays no other call.
 //
-// The files, each of which uses only those above it: request.go, conn.go, releases.go, state.go,
-// setaside.go, serve.go, connect.go, pipe.go.
+// Acquires that are written together share a run of a script, and so do releases: see arranger.
+//
+// The files, each of which uses only those above it: request.go, share.go, conn.go, releases.go,
+// state.go, setaside.go, serve.go, connect.go, pipe.go.
 package pipeline

@@ -305,6 +305,11 @@ func TestAReleaseRefusedInARunIsSetAside(t *testing.T) {
 		_, results := r.start(threeReleases()...)
 		close(r.gate)
 		outcomes(t, results)
+		r.pipe.mu.Lock()
+		if kept := r.pipe.aside.requests; len(kept) != 1 || kept[0].canShare() {
+			t.Errorf("%d releases are set aside, or spoil further runs", len(kept))
+		}
+		r.pipe.mu.Unlock()
 		time.Sleep(maxRetryPause)
 		synctest.Wait()
 		wantList(t, "sent", r.commands(), "releases 3", "release k2")
@@ -361,6 +366,34 @@ func TestARunIsResent(t *testing.T) {
 		}
 		synctest.Wait()
 		wantList(t, "sent", r.commands(), "release k1", "release k2", "release k3")
+	})
+}
+
+// A release that shared a run when its connection died may want a tombstone now, and is sent alone.
+func TestARunIsResentInParts(t *testing.T) {
+	first := true
+	reply := func(command string) any {
+		if first {
+			first = false
+			return nil
+		}
+		return int64(1)
+	}
+	withRuns(t, reply, func(t *testing.T, r *runs) {
+		claims, results := r.start(threeAcquires()[0])
+		for i, call := range threeReleases() {
+			if i > 0 {
+				claims = append(claims, new(Claim))
+			}
+			results = append(results, make(resultChan, 1))
+			if err := r.pipe.Start(call, claims[i], results[i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(r.gate)
+		wantList(t, "the outcomes", outcomes(t, results), "granted 1, resent", "found 1, heard 0, resent", "found 1, heard 0, resent",
+			"found 1, heard 0, resent")
+		wantList(t, "sent", r.commands(), "acquire k1", "releases 3", "acquire k1", "releases 2", "release k1")
 	})
 }
 

@@ -60,7 +60,6 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 			continue
 		}
 		r.resends++
-		r.run = 0
 		resent = append(resent, r)
 	}
 	p.queue = append(resent, p.queue...)
@@ -75,7 +74,6 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 func (p *Pipe) write(c *Conn) {
 	defer close(c.writerDone)
 	defer p.wakeReader()
-	var arranger arranger
 	for {
 		p.mu.Lock()
 		for len(p.queue) == 0 && p.conn == c {
@@ -94,7 +92,7 @@ func (p *Pipe) write(c *Conn) {
 		}
 		// A request joins written before it is sent: if sending breaks the connection, the reader
 		// returns the request.
-		batch := arranger.arrange(p.queue)
+		batch := p.arranger.arrange(p.queue)
 		p.written = append(p.written, batch...)
 		clear(p.queue)
 		p.queue = p.queue[:0]
@@ -172,7 +170,7 @@ func endsConn(c *Conn, r request, err error) bool {
 func (p *Pipe) handleError(c *Conn, r request, err error) {
 	if !r.source && isNoScript(err) {
 		r.source = true
-		if p.requeue(r) {
+		if len(p.requeue(r)) == 0 {
 			return
 		}
 	} else if r.call.Frees() {
@@ -204,6 +202,7 @@ func (p *Pipe) finish(c *Conn, r request, reply scripts.Reply, err error) {
 // handleRun hands out the reply to requests that shared a run.
 func (p *Pipe) handleRun(c *Conn, run []request, value any) {
 	replies, err := run[0].call.ParseRun(value, len(run))
+	var undone []request
 	for i, r := range run {
 		var reply scripts.Reply
 		alone, err := false, err
@@ -212,34 +211,42 @@ func (p *Pipe) handleRun(c *Conn, run []request, value any) {
 		}
 		switch {
 		case alone:
-			p.resendAlone(c, r)
-		case err != nil && r.call.Frees() && redisconn.IsServerError(err):
+			undone = append(undone, r)
+			continue
+		case r.call.Frees() && redisconn.IsServerError(err):
 			p.setAside(r, err)
-			p.finish(c, r, reply, err)
-		default:
-			p.finish(c, r, reply, err)
 		}
+		p.finish(c, r, reply, err)
 	}
+	p.resendAlone(c, undone)
 }
 
 // handleRunError takes an error reply to requests that shared a run. An error that may concern the
 // key of one of them is not the others' error: each is sent alone.
 func (p *Pipe) handleRunError(c *Conn, run []request, err error) {
-	for _, r := range run {
-		if redisconn.RefusesKeys(err) {
-			p.resendAlone(c, r)
-		} else {
-			r.run = 0
-			p.handleError(c, r, err)
+	run = slices.Clone(run)
+	switch {
+	case redisconn.RefusesKeys(err):
+		p.resendAlone(c, run)
+		return
+	case isNoScript(err) && !run[0].source:
+		for i := range run {
+			run[i].source = true
 		}
+		run = p.requeue(run...)
+	}
+	for _, r := range run {
+		p.handleError(c, r, err)
 	}
 }
 
-// resendAlone queues a request again that a shared run did not carry out. An owner that wants no
-// grant any more gets the reply that the server would send after its release.
-func (p *Pipe) resendAlone(c *Conn, r request) {
-	r.alone, r.run = true, 0
-	if !p.requeue(r) {
+// resendAlone queues requests again that a shared run did not carry out. An owner that wants no grant
+// any more gets the reply that the server would send after its release.
+func (p *Pipe) resendAlone(c *Conn, undone []request) {
+	for i := range undone {
+		undone[i].alone = true
+	}
+	for _, r := range p.requeue(undone...) {
 		p.finish(c, r, scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Released}}, nil)
 	}
 }

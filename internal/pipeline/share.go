@@ -26,13 +26,14 @@ type lane struct {
 
 // arrange returns the requests in the order in which they are sent. The first of those that share a
 // run tells how many they are. The result is valid until the next call. The pipe's mutex guards the
-// claims' segments.
+// arranger and the claims' segments.
 func (a *arranger) arrange(queue []request) []request {
 	clear(a.out)
 	a.out = a.out[:0]
 	a.endSegment()
 	for i := range queue {
 		r := &queue[i]
+		r.run = 0 // of a write before
 		isRelease := r.call.Frees()
 		if r.claim == nil || !isRelease && !r.call.IsAcquire() {
 			a.endSegment()

@@ -73,7 +73,8 @@ type Pipe struct {
 	queue    []request // accepted, not written
 	written  []request // written, not yet taken by the reader
 
-	isReading bool // the reader waits for replies to requests that it has taken
+	arranger  arranger // for the writer
+	isReading bool     // the reader waits for replies to requests that it has taken
 
 	// owed holds each owner's last release that the server has not received. Its size is bounded by
 	// the number of owners that the server knew when it went down.
@@ -83,18 +84,21 @@ type Pipe struct {
 	retryTimer *time.Timer // for the first release of aside that is due
 }
 
-// requeue queues a request again, unless its claim was abandoned. The check is made under the
-// mutex: a caller abandons a claim before it starts the release, so the request cannot follow that
-// release.
-func (p *Pipe) requeue(r request) bool {
+// requeue queues requests again, together, and returns those whose claim was abandoned. The check is
+// made under the mutex: a caller abandons a claim before it starts the release, so the request
+// cannot follow that release.
+func (p *Pipe) requeue(requests ...request) (abandoned []request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r.isAbandoned() {
-		return false
+	for _, r := range requests {
+		if r.isAbandoned() {
+			abandoned = append(abandoned, r)
+		} else {
+			p.queue = append(p.queue, r)
+		}
 	}
-	p.queue = append(p.queue, r)
 	p.canWrite.Signal()
-	return true
+	return abandoned
 }
 
 // oweLocked keeps a release until the server answers again. Other requests it ignores.
