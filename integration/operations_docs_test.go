@@ -176,7 +176,7 @@ func TestOperationsHasEveryLineAndError(t *testing.T) {
 	compare(t, "a log line", code.lines, firstCells(t, string(text), "## Logs"))
 
 	var sentinels, codes []string
-	for _, cell := range firstCells(t, string(text), "### Errors") {
+	for _, cell := range firstCells(t, string(text), "## Errors") {
 		for one := range strings.SplitSeq(cell, ", ") {
 			one = strings.Trim(one, "`")
 			if strings.Contains(one, ".Err") {
