@@ -211,7 +211,7 @@ type operator struct {
 func newOperator(t *testing.T, maxLease time.Duration) operator {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "quorumlock")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/quorumlock/quorumlock/cmd/quorumlock")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-o", path, "./cmd/quorumlock") // its module is the root's
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the command: %v: %s", err, out)
 	}

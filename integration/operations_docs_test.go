@@ -173,10 +173,10 @@ func TestOperationsHasEveryLineAndError(t *testing.T) {
 	text, err := os.ReadFile("../docs/operations.md")
 	must(t, err)
 	code := whatTheCodeSays(t)
-	compare(t, "a log line", code.lines, firstCells(t, string(text), "## Logs and metrics"))
+	compare(t, "a log line", code.lines, firstCells(t, string(text), "## Logs"))
 
 	var sentinels, codes []string
-	for _, cell := range firstCells(t, string(text), "### Errors") {
+	for _, cell := range firstCells(t, string(text), "## Errors") {
 		for one := range strings.SplitSeq(cell, ", ") {
 			one = strings.Trim(one, "`")
 			if strings.Contains(one, ".Err") {

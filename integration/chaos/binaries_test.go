@@ -29,7 +29,7 @@ func program(kind string) (string, error) {
 	case "redsync":
 		name, source, args = "redsync", "./contender", []string{"build", "-C", "../../bench"}
 	case command:
-		name, source = command, "github.com/quorumlock/quorumlock/cmd/quorumlock"
+		name, source, args = command, "./cmd/quorumlock", []string{"build", "-C", "../.."}
 	}
 	binaries.mu.Lock()
 	defer binaries.mu.Unlock()
