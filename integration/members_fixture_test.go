@@ -212,6 +212,7 @@ func newOperator(t *testing.T, maxLease time.Duration) operator {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "quorumlock")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/quorumlock/quorumlock/cmd/quorumlock")
+	build.Dir = ".." // the module whose requirements it has
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the command: %v: %s", err, out)
 	}

@@ -73,7 +73,7 @@ func TestTheComposeFile(t *testing.T) {
 	e := open(t)
 	r := newRecipe(t, e)
 	command := filepath.Join(t.TempDir(), "quorumlock")
-	r.run(t, "go", "build", "-o", command, "github.com/quorumlock/quorumlock/cmd/quorumlock")
+	r.run(t, "go", "build", "-C", "../..", "-o", command, "github.com/quorumlock/quorumlock/cmd/quorumlock")
 
 	t.Cleanup(func() { r.compose(t, "down", "--volumes") })
 	r.compose(t, "up", "-d")
