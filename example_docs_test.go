@@ -2,6 +2,8 @@ package quorumlock_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
@@ -18,7 +21,7 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// README.md, docs/usage.md and docs/leader.md quote the functions of this file.
+// README.md, docs/usage.md, docs/operations.md and docs/leader.md quote the functions of this file.
 
 type work func(ctx context.Context) error
 
@@ -37,6 +40,22 @@ func readme(ctx context.Context, charge func(ctx context.Context, token uint64) 
 }
 
 var _ = readme
+
+// overTLS is quoted by docs/operations.md. Its certificates are the reader's.
+func overTLS(urls []string, roots *x509.CertPool) (*quorum.Locker, error) {
+	tlsConfig := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		RootCAs:    roots, // of a bundle: the authority's certificate, and the next one's
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair("/etc/tls/tls.crt", "/etc/tls/tls.key") // read at each connection
+			return &pair, err
+		},
+	}
+	locker, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithTLS(tlsConfig)))
+	return locker, err
+}
+
+var _ = overTLS
 
 func do(ctx context.Context, locker *quorum.Locker, work work) error {
 	err := locker.Do(ctx, func(ctx context.Context) error {
@@ -75,8 +94,9 @@ func oncePerMinute(ctx context.Context, locker *quorum.Locker, report work) erro
 
 // The second instance's tick comes later than the first one's, and after its job has ended.
 func Example_oncePerPeriod() {
-	locker, stop := start()
-	defer stop()
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
 	for _, instance := range []string{"the first", "the second"} {
 		err := oncePerMinute(context.Background(), locker, func(context.Context) error {
 			fmt.Println(instance, "runs the job")

@@ -5,38 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/leader"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
 )
 
 // docs/recipes.md and docs/from-redisson.md quote the functions of this file that are no examples.
-
-// start starts three masters in this process, and returns a locker over them and what ends both.
-func start() (*quorum.Locker, func()) {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()),
-		quorum.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		log.Fatal(err)
-	}
-	return locker, func() {
-		locker.Close()
-		masters.Stop()
-	}
-}
 
 // startResource starts the server that holds what the lock protects. It is none of the masters.
 func startResource() (redis.Conn, func()) {
@@ -90,8 +70,9 @@ func migrate(ctx context.Context, locker *quorum.Locker, db *schema) error {
 
 // Every instance migrates at its start. One does it, the others wait and find it done.
 func Example_migrations() {
-	locker, stop := start()
-	defer stop()
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
 	var db schema
 	var instances sync.WaitGroup
 	for range 3 {
@@ -123,8 +104,9 @@ func consume(ctx context.Context, locker *quorum.Locker, m message, handle handl
 
 // A consumer does not wait for an order that another one works on: the queue delivers again.
 func Example_queueConsumer() {
-	locker, stop := start()
-	defer stop()
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
 	ctx := context.Background()
 
 	err := consume(ctx, locker, message{"m1", "42"}, func(_ context.Context, m message, _ uint64) error {
@@ -161,8 +143,9 @@ func upload(ctx context.Context, locker *quorum.Locker, store objects, conn redi
 
 // The object's key has the token. What points to the object is guarded by it.
 func Example_upload() {
-	locker, stop := start()
-	defer stop()
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
 	conn, stopResource := startResource()
 	defer stopResource()
 	ctx := context.Background()
@@ -198,8 +181,9 @@ func bill(ctx context.Context, candidate *leader.Candidate, conn redis.Conn, cha
 
 // The leader stamps, reads where the last one stopped, and stamps with every write.
 func Example_fencedLeader() {
-	locker, stop := start()
-	defer stop()
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
 	conn, stopResource := startResource()
 	defer stopResource()
 	if _, err := conn.Do("SET", "billing:next", 40); err != nil {
@@ -237,8 +221,9 @@ func tryLock(ctx context.Context, locker *quorum.Locker, name string) (*quorum.L
 
 // What Redisson's tryLock with a wait and a lease is here.
 func Example_fromRedisson() {
-	locker, stop := start()
-	defer stop()
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
 	ctx := context.Background()
 	lock, held, err := tryLock(ctx, locker, "invoice:42")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -20,10 +21,12 @@ func groupOf(groups []*quorum.Locker, name string) *quorum.Locker {
 }
 
 func Example_groups() {
-	first, stopFirst := start()
-	defer stopFirst()
-	second, stopSecond := start()
-	defer stopSecond()
+	mastersOne, first := examples.Start()
+	defer mastersOne.Stop()
+	defer first.Close()
+	mastersTwo, second := examples.Start()
+	defer mastersTwo.Stop()
+	defer second.Close()
 	groups := []*quorum.Locker{first, second}
 	ctx := context.Background()
 

@@ -10,11 +10,9 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 	"github.com/quorumlock/quorumlock/gocronquorumlock"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/leader"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
 )
 
 // docs/gocron.md quotes schedule, and docs/leader.md quotes lead.
@@ -26,7 +24,7 @@ func schedule(
 	locker *quorum.Locker, when gocron.JobDefinition, work report, skipped func(error),
 ) (gocron.Scheduler, error) {
 	by, err := gocronquorumlock.New(locker, time.Minute, 2*time.Second,
-		gocronquorumlock.WithWait(100*time.Millisecond))
+		gocronquorumlock.WithWait(time.Second))
 	if err != nil {
 		return nil, err
 	}
@@ -46,34 +44,32 @@ func schedule(
 	return scheduler, err
 }
 
-// Two instances have the same job. One of them runs it.
+// Two instances have the same job, and the clock of one is behind. The other runs the job.
 func Example() {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
+	masters, ahead := examples.Start()
 	defer masters.Stop()
-	ran, skipped := make(chan uint64), make(chan error)
-	for range 2 {
-		locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()))
-		if err != nil {
-			log.Fatal(err)
+	defer ahead.Close()
+	behind := examples.Open(masters)
+	defer behind.Close()
+	said := make(chan string, 2)
+	for _, locker := range []*quorum.Locker{ahead, behind} {
+		work := func(_ context.Context, token uint64) error {
+			said <- fmt.Sprint("runs the job, with a token: ", token > 0)
+			return nil
 		}
-		defer locker.Close()
-		work := func(ctx context.Context, token uint64) error { ran <- token; return nil }
+		skipped := func(err error) { said <- fmt.Sprint("skips this tick: ", errors.Is(err, quorum.ErrHeld)) }
 		now := gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
-		scheduler, err := schedule(locker, now, work, func(err error) { skipped <- err })
+		scheduler, err := schedule(locker, now, work, skipped)
 		if err != nil {
 			log.Fatal(err)
 		}
 		defer scheduler.Shutdown()
 		scheduler.Start()
+		fmt.Println(<-said)
 	}
-	fmt.Println("one runs, with a token:", <-ran > 0)
-	fmt.Println("the other skips this tick:", errors.Is(<-skipped, quorum.ErrHeld))
 	// Output:
-	// one runs, with a token: true
-	// the other skips this tick: true
+	// runs the job, with a token: true
+	// skips this tick: true
 }
 
 func lead(ctx context.Context, candidate *leader.Candidate) (gocron.Scheduler, error) {
@@ -86,15 +82,8 @@ func lead(ctx context.Context, candidate *leader.Candidate) (gocron.Scheduler, e
 
 // One of two instances leads. Its scheduler runs every job; the other's skips them.
 func Example_elector() {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
+	masters, locker := examples.Start()
 	defer masters.Stop()
-	locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()))
-	if err != nil {
-		log.Fatal(err)
-	}
 	defer locker.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -66,7 +66,7 @@ func TestTwoProcesses(t *testing.T) {
 				t.Errorf("only %d masters died", deaths)
 			}
 			if test.bare {
-				if all.twice < p.Ticks {
+				if all.twice < p.Ticks/3 { // a third of the ticks, of three jobs: on an idle machine all
 					t.Errorf("%d runs too many: this control should show more", all.twice)
 				}
 				return

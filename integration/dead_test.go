@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -53,7 +54,7 @@ func goneAtOnce(t *testing.T, ms []*redistest.Master, name string) {
 	if len(left) == 0 {
 		return
 	}
-	if !within(quick, func() bool { return len(leftOver(t, ms, name)) == 0 }) {
+	if !poll.Until(quick, func() bool { return len(leftOver(t, ms, name)) == 0 }) {
 		t.Errorf("left %v after the attempt failed: %v", quick, left)
 	}
 	t.Logf("the attempt returned while its releases were on their way; they had arrived %v later",

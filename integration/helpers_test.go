@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -171,11 +172,11 @@ func allLocks(t *testing.T, ms []*redistest.Master) []string {
 func noLocks(t *testing.T, ms []*redistest.Master) {
 	t.Helper()
 	var left []string
-	if !within(soon, func() bool { left = allLocks(t, ms); return len(left) == 0 }) {
+	if !poll.Until(soon, func() bool { left = allLocks(t, ms); return len(left) == 0 }) {
 		t.Errorf("%d locks left behind: %q", len(left), left[:min(len(left), 10)])
 		return
 	}
-	if within(100*time.Millisecond, func() bool { left = allLocks(t, ms); return len(left) != 0 }) {
+	if poll.Until(100*time.Millisecond, func() bool { left = allLocks(t, ms); return len(left) != 0 }) {
 		t.Errorf("%d locks came back: %q", len(left), left[:min(len(left), 10)])
 	}
 }
@@ -196,7 +197,7 @@ func sha(t *testing.T, script string) string {
 func noKeys(t *testing.T, ms []*redistest.Master, names ...string) {
 	t.Helper()
 	var left []string
-	if !within(soon, func() bool { left = leftOver(t, ms, names...); return len(left) == 0 }) {
+	if !poll.Until(soon, func() bool { left = leftOver(t, ms, names...); return len(left) == 0 }) {
 		t.Errorf("keys left behind: %v", left)
 	}
 }
@@ -204,25 +205,9 @@ func noKeys(t *testing.T, ms []*redistest.Master, names ...string) {
 // eventually fails the test unless cond holds within bound.
 func eventually(t *testing.T, bound time.Duration, cond func() bool, msg string) {
 	t.Helper()
-	if !within(bound, cond) {
+	if !poll.Until(bound, cond) {
 		t.Fatalf("not within %v: %s", bound, msg)
 	}
-}
-
-// within polls cond until it holds, for at most bound.
-func within(bound time.Duration, cond func() bool) bool {
-	late := time.NewTimer(bound)
-	defer late.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for !cond() {
-		select {
-		case <-again.C:
-		case <-late.C:
-			return cond()
-		}
-	}
-	return true
 }
 
 // pass lets time pass, where that is what the test is about.

@@ -38,7 +38,7 @@ func TestUserWithoutIdentities(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	may(t, f)
-	onAll(t, f, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:marker", "~quorumlock:node", "~quorumlock:token:*",
+	onAll(t, f, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:marker", "~quorumlock:node", "~quorumlock:counter:*",
 		"~quorumlock:released:*", "~app:*")
 	var log safeBuffer
 	logger := quorum.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -49,7 +50,7 @@ func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
 	allowed = append(allowed, scripts.MarkerKey)
 	for _, m := range ms {
 		var other []string
-		if !within(soon, func() bool {
+		if !poll.Until(soon, func() bool {
 			all, err := redis.Strings(m.Do("KEYS", "*"))
 			must(t, err)
 			other = slices.DeleteFunc(all, func(key string) bool {

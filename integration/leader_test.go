@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -141,7 +142,7 @@ func TestElectionsControl(t *testing.T) {
 		d := r.dies(led, "cut off")
 		c.cutOff(false)
 		r.succeeded(d)
-		if !within(electionLease, func() bool { return noticed(r) }) {
+		if !poll.Until(electionLease, func() bool { return noticed(r) }) {
 			t.Error("the judge sees nothing wrong with a leader that does not ask Term.Valid")
 		}
 		c.heal()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -258,7 +259,7 @@ func (l *load) intrude(names []string) {
 					l.Errorf("the wrong list %v: not %q, but: %v", names, quorum.ErrMembership, err)
 				}
 				l.refused.Add(1)
-				within(10*time.Millisecond, func() bool { return l.ctx.Err() != nil })
+				poll.Until(10*time.Millisecond, func() bool { return l.ctx.Err() != nil })
 			}
 		}
 	})

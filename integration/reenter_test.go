@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -25,11 +26,11 @@ func levelIs(t *testing.T, ms []*redistest.Master, held *quorum.Lock, level int)
 		}
 		return true
 	}
-	if !within(soon, everywhere) {
+	if !poll.Until(soon, everywhere) {
 		t.Errorf("the masters say %v, want %s = %d on each", seen, held.Owner(), level)
 		return
 	}
-	if within(50*time.Millisecond, func() bool { return !everywhere() }) {
+	if poll.Until(50*time.Millisecond, func() bool { return !everywhere() }) {
 		t.Errorf("the masters came to say %v, want %s = %d on each", seen, held.Owner(), level)
 	}
 }

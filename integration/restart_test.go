@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -182,7 +183,7 @@ func TestRepairWaitsForTheEndOfQuarantine(t *testing.T) {
 			way.forget(t, third)
 
 			began, looks := time.Now(), 0
-			if !within(maxLease+2*soon, func() bool {
+			if !poll.Until(maxLease+2*soon, func() bool {
 				there, left, known := vow(t, third, "bridge")
 				if known && left > 0 || !known {
 					looks++
@@ -269,7 +270,7 @@ func TestLockOutlivesItsMasters(t *testing.T) {
 	}()
 	for i, m := range f.Masters {
 		restart(t, m)
-		if !within(maxLease+2*soon, func() bool { return keys(t, f.Masters, "bridge")[i][owner] != "" }) {
+		if !poll.Until(maxLease+2*soon, func() bool { return keys(t, f.Masters, "bridge")[i][owner] != "" }) {
 			t.Fatalf("master %d was not repaired; A: valid %v, %v; keys %v",
 				i+1, held.Valid(), held.Err(), keys(t, f.Masters, "bridge"))
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -156,7 +157,7 @@ func whole(t *testing.T, f *redistest.Fleet, held []*quorum.Lock) {
 		if !one.Valid() {
 			t.Errorf("%q: %v", one.Names(), one.Err())
 		}
-		if !within(soon, func() bool { return len(leftOver(t, f.Masters, one.Names()...)) == len(f.Masters) }) {
+		if !poll.Until(soon, func() bool { return len(leftOver(t, f.Masters, one.Names()...)) == len(f.Masters) }) {
 			t.Errorf("%q is only on %v", one.Names(), leftOver(t, f.Masters, one.Names()...))
 		}
 		unlock(t, one)

@@ -7,31 +7,14 @@ import (
 	"log"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/leader"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
 )
-
-// start starts three masters in this process, and returns them with a locker over them.
-func start(opts ...quorum.Option) (*redistest.Fleet, *quorum.Locker) {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
-	// New masters wait in quarantine; an example does not want that.
-	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()))
-	locker, err := redlock.Open(masters.URLs(), opts...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return masters, locker
-}
 
 // Every instance of a service runs this. One of them leads, until its context ends; then another one does.
 func ExampleCandidate_Run() {
-	masters, locker := start()
+	masters, locker := examples.Start()
 	defer masters.Stop()
 	defer locker.Close()
 	ctx, stop := context.WithCancel(context.Background()) // a service's: signal.NotifyContext
@@ -56,7 +39,7 @@ func ExampleCandidate_Run() {
 
 // A lost term ends its context. Run campaigns again once the function has returned.
 func ExampleCandidate_Run_lost() {
-	masters, locker := start(quorum.WithLease(500 * time.Millisecond))
+	masters, locker := examples.Start(quorum.WithLease(500 * time.Millisecond))
 	defer masters.Stop()
 	defer locker.Close()
 
@@ -85,7 +68,7 @@ func ExampleCandidate_Run_lost() {
 
 // Campaign is for a program with a loop of its own.
 func ExampleCandidate_Campaign() {
-	masters, locker := start()
+	masters, locker := examples.Start()
 	defer masters.Stop()
 	defer locker.Close()
 	ctx := context.Background()
@@ -108,7 +91,7 @@ func ExampleCandidate_Campaign() {
 
 // Observe tells who leads, and that nobody does.
 func ExampleCandidate_Observe() {
-	masters, locker := start(quorum.WithLabel("10.0.0.7:8080"))
+	masters, locker := examples.Start(quorum.WithLabel("10.0.0.7:8080"))
 	defer masters.Stop()
 	defer locker.Close()
 	ctx, stop := context.WithCancel(context.Background())
@@ -150,7 +133,7 @@ type elector interface {
 // A scheduler that runs in every instance asks its elector before each job. The candidate leads in
 // the background.
 func ExampleCandidate_IsLeader() {
-	masters, locker := start()
+	masters, locker := examples.Start()
 	defer masters.Stop()
 	defer locker.Close()
 	ctx, stop := context.WithCancel(context.Background())

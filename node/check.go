@@ -25,7 +25,7 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 			return report, err
 		}
 		report.RoundTrip = time.Since(began)
-		save := n.savesRDB(ctx, c)
+		save := n.savePoints(ctx, c)
 		database, err := n.askDatabase(ctx, c)
 		if err != nil {
 			return report, err
@@ -109,8 +109,11 @@ func (n *Node) admit(ctx context.Context, list *scripts.List) error {
 	return err
 }
 
-// savesRDB reports whether the server has save points, and false where the user may not use CONFIG.
-func (n *Node) savesRDB(ctx context.Context, c redis.Conn) bool {
+// savePoints returns the server's save points, and no answer where the user may not use CONFIG.
+func (n *Node) savePoints(ctx context.Context, c redis.Conn) (save savePoints) {
 	values, err := redis.Strings(n.command(ctx, c, "CONFIG", "GET", "save"))
-	return err == nil && len(values) == 2 && values[1] != ""
+	if save.known = err == nil && len(values) == 2; save.known {
+		save.any = values[1] != ""
+	}
+	return save
 }

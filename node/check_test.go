@@ -54,13 +54,17 @@ func TestCheck(t *testing.T) {
 		n := openQuarantined(t, m.URL(), time.Hour)
 		before, err := redis.Strings(m.Do("KEYS", "*"))
 		must(t, err)
+		persistence := "none"
+		if _, err := m.Do("CONFIG", "GET", "save"); err != nil { // miniredis
+			persistence = "unknown"
+		}
 		report := check(t, n)
 		if after, err := redis.Strings(m.Do("KEYS", "*")); err != nil || len(after) != len(before) {
 			t.Errorf("Check wrote %q (%v)", after, err)
 		}
 		if report.Name != n.Name() || report.Role != "master" || report.Version != version(t, m) ||
 			report.RunID != stat(t, m, "server", "run_id") || report.Uptime > time.Minute || report.EvictionPolicy != "noeviction" ||
-			report.MaxMemory != 0 || report.Persistence != "none" || report.Quarantine != time.Hour || report.MaxLease != 0 || report.Refused != nil ||
+			report.MaxMemory != 0 || report.Persistence != persistence || report.Quarantine != time.Hour || report.MaxLease != 0 || report.Refused != nil ||
 			report.Member != "" || len(report.Members) != 0 || report.Generation != 0 || len(report.Next) != 0 ||
 			report.RoundTrip <= 0 || report.RoundTrip > timeout {
 			t.Errorf("a master not in use: %+v", report)
@@ -141,7 +145,11 @@ func TestCheckByAUserWithFewPermissions(t *testing.T) {
 	m := startReal(t)
 	mustDo(t, m, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all", "-config")...)
 	report := check(t, open(t, "redis://app:secret@"+m.Addr()))
-	if report.Role != "master" || report.Persistence != "none" {
+	if report.Role != "master" || report.Persistence != "unknown" {
+		t.Errorf("%+v", report)
+	}
+	mustDo(t, m, "CONFIG", "SET", "appendonly", "yes")
+	if report = check(t, open(t, "redis://app:secret@"+m.Addr())); report.Persistence != "aof" {
 		t.Errorf("%+v", report)
 	}
 }

@@ -32,8 +32,9 @@ type stateLog struct {
 	logged       nodeState
 	told         State // that changed was last called with
 	downLoggedAt time.Time
-	refusedAt    time.Time // of the last refused release that was to be logged
-	listsAt      time.Time // of the last refused list that was to be logged
+	refusedAt    time.Time   // of the last refused release that was to be logged
+	listsAt      time.Time   // of the last refused list that was to be logged
+	over         *time.Timer // of the current quarantine; nil before the first one
 	running      bool
 	closed       bool
 }
@@ -77,7 +78,20 @@ func (l *stateLog) Quarantined(left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current.connected, l.current.quarantine = true, time.Now().Add(left)
+	switch {
+	case left <= 0:
+	case l.over == nil:
+		l.over = time.AfterFunc(left, l.quarantineOver)
+	default:
+		l.over.Reset(left)
+	}
 	l.tellLocked()
+	l.startLocked()
+}
+
+func (l *stateLog) quarantineOver() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.startLocked()
 }
 
@@ -207,6 +221,9 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 		return func(logger *slog.Logger) {
 			logger.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
 		}
+	case !isDown && !logged.quarantine.IsZero() && !current.quarantine.After(now):
+		logged.quarantine = time.Time{}
+		return func(logger *slog.Logger) { logger.Info("quorumlock: node grants again, its quarantine is over") }
 	case current.lists != nil:
 		l.current.lists = nil
 		return func(logger *slog.Logger) {
@@ -228,4 +245,7 @@ func (l *stateLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+	if l.over != nil {
+		l.over.Stop()
+	}
 }

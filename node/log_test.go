@@ -81,8 +81,9 @@ func TestLogOfANode(t *testing.T) {
 		}
 
 		eventually(t, "quarantined", onAllConns(isQuarantined))
-		logged(1, "level=WARN", "quarantine", name, "left=")
+		logged(1, "level=WARN", "in quarantine", name, "left=")
 		eventually(t, "granted", onAllConns(isGranted))
+		logged(1, "level=INFO", "its quarantine is over", name)
 
 		must(t, m.Kill())
 		eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
@@ -90,9 +91,10 @@ func TestLogOfANode(t *testing.T) {
 		must(t, m.Start())
 		eventually(t, "quarantined again", onAllConns(isQuarantined))
 		logged(1, "level=INFO", "answers again", name)
-		logged(2, "quarantine", name)
+		logged(2, "in quarantine", name)
 		eventually(t, "granted again", onAllConns(isGranted))
-		if got := log.logged(); got != 4 || !strings.Contains(log.all[2], "answers again") {
+		logged(2, "its quarantine is over", name)
+		if got := log.logged(); got != 6 || !strings.Contains(log.all[3], "answers again") {
 			t.Errorf("%d lines: %q", got, log.all)
 		}
 	})
@@ -118,7 +120,7 @@ func TestLogOfQuarantines(t *testing.T) {
 		t.Helper()
 		for i, n := range nodes {
 			eventually(t, "quarantined", func() bool { return isQuarantined(do(t, n, acquireFor(maxLease, "k", "o:1"))) })
-			eventually(t, fmt.Sprintf("logged by node %d %d times", i, times), func() bool { return all[i].logged("quarantine") == times })
+			eventually(t, fmt.Sprintf("logged by node %d %d times", i, times), func() bool { return all[i].logged("in quarantine") == times })
 		}
 	}
 	quarantines(1)
@@ -133,6 +135,10 @@ func TestLogOfQuarantines(t *testing.T) {
 	quarantines(3)
 	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal")
 	quarantines(3)
+	time.Sleep(maxLease) // nothing is asked of the node meanwhile
+	for i := range nodes {
+		eventually(t, "the end logged", func() bool { return all[i].logged("level=INFO", "its quarantine is over") > 0 })
+	}
 }
 
 const sameEnd = 100 * time.Millisecond // by how much two readings of one quarantine's end may differ

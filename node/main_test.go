@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -268,16 +269,8 @@ func stat(t *testing.T, m *redistest.Master, section, field string) string {
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	late := time.NewTimer(bound)
-	defer late.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for !holds() {
-		select {
-		case <-again.C:
-		case <-late.C:
-			t.Fatalf("not within %v: %s", bound, what)
-		}
+	if !poll.Until(bound, holds) {
+		t.Fatalf("not within %v: %s", bound, what)
 	}
 }
 

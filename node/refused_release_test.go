@@ -186,7 +186,7 @@ func TestRefusalsThatProveNothingDone(t *testing.T) {
 		"PEXPIRE forbidden":     {[]any{"ACL", "SETUSER", "app", "-pexpire"}, []any{"ACL", "SETUSER", "app", "+pexpire"}, "app:k", false},
 		"HSET forbidden":        {[]any{"ACL", "SETUSER", "app", "-hset"}, []any{"ACL", "SETUSER", "app", "+hset"}, "app:k", false},
 		"a key of another type": {none, none, "app:text", plain},
-		"a counter of another":  {none, none, "app:hash", plain},
+		"a counter of another":  {none, none, "app:hash", true},
 		"a counter of words":    {none, none, "app:count", true},
 		"no memory":             {[]any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}, "app:k", plain},
 		"too few replicas":      {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, "app:k", plain},

@@ -16,7 +16,7 @@ type Report struct {
 	Uptime         time.Duration
 	EvictionPolicy string        // maxmemory-policy; it matters when MaxMemory is not 0
 	MaxMemory      uint64        // bytes, 0 for no bound
-	Persistence    string        // "none", "rdb", "aof", "rdb+aof"
+	Persistence    string        // "none", "rdb", "aof", "rdb+aof", "unknown"; "aof" also where it may be both
 	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
 	Quarantine     time.Duration // left before the node grants
 	Member         string        // which member of its clients' lists the server is; empty when no client has marked it
@@ -29,7 +29,7 @@ type Report struct {
 }
 
 // fill sets the fields that follow from INFO, the save points and the marker, and the hazards.
-func (r *Report) fill(f info, save bool, view *membership.View, o options) {
+func (r *Report) fill(f info, save savePoints, view *membership.View, o options) {
 	m, quarantine := view.Marker(), time.Duration(0)
 	isClaimed := view.IsMarked() && m.Claimed
 	letsIn := !view.IsBlank() && !m.Claimed
@@ -88,14 +88,19 @@ func (r *Report) fill(f info, save bool, view *membership.View, o options) {
 	}
 }
 
-func persistence(f info, save bool) string {
+// savePoints is what the server says of its RDB files. A user that may not use CONFIG does not know.
+type savePoints struct{ known, any bool }
+
+func persistence(f info, save savePoints) string {
 	switch {
-	case save && f.aof:
+	case save.any && f.aof:
 		return "rdb+aof"
 	case f.aof:
 		return "aof"
-	case save:
+	case save.any:
 		return "rdb"
+	case !save.known:
+		return "unknown"
 	default:
 		return "none"
 	}

@@ -53,7 +53,7 @@ func Example() {
 	for _, s := range spans.GetSpans() {
 		fmt.Println(s.Name)
 		for _, a := range s.Attributes {
-			fmt.Println(" ", a.Key, a.Value.Emit())
+			fmt.Println(" ", a.Key, a.Value.String())
 		}
 	}
 	// Output:

@@ -95,7 +95,7 @@ func TestPermanentErrors(t *testing.T) {
 func TestRemaining(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(time.Second))
-		held := c.lock(c.process(WithFixedLease(10*time.Second)), "a")
+		held := c.lockKnown(c.process(WithFixedLease(10*time.Second)), "a")
 		time.Sleep(4 * time.Second)
 		var failed *Error
 		_, err := l.TryLock(t.Context(), "a")
@@ -119,7 +119,7 @@ func TestHolder(t *testing.T) {
 		for locker, says := range map[*Locker]string{
 			l: "not acquired: held by this process, 30s left (", other: "not acquired: held by " + other.Identity().String(),
 		} {
-			held := c.lock(locker, "a")
+			held := c.lockKnown(locker, "a")
 			var failed *Error
 			_, err := l.TryLock(t.Context(), "a")
 			if !errors.As(err, &failed) || failed.Holder != held.Owner() || failed.HolderIdentity != locker.Identity() ||

@@ -15,7 +15,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // told collects what the hooks of a Locker are told.
@@ -250,17 +249,14 @@ func TestHooksOfRenewals(t *testing.T) {
 	})
 }
 
-// A repair that the node refuses is told, too: another owner is there.
+// A repair that fails is told, too: there is something else at the name.
 func TestHookOfARepairThatFails(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		const lease = 3 * time.Second
 		var all told
 		l := c.process(WithLease(lease), WithHooks(all.hooks()))
 		lock := c.lock(l, "a")
-		c.masters[0].Crash(fakeredis.Nothing)
-		c.masters[0].Start()
-		name := []scripts.Name{scripts.NewName("a")}
-		c.take(c.process(), 0, name)
+		c.masters[0].Set("a", "an application's")
 		time.Sleep(lease)
 		synctest.Wait()
 		x := all.take()
@@ -407,17 +403,5 @@ func TestNoHooksCostNothing(t *testing.T) {
 		o.ended(nil, nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-// take makes another owner hold the names on one master.
-func (c *cluster) take(l *Locker, master int, names []scripts.Name) {
-	c.t.Helper()
-	call := scripts.Acquire(scripts.AcquireArgs{
-		Names: names, Owner: scripts.OwnerOf("other:1"), Level: 1, Lease: l.set.leaseMillis,
-		List: l.core.members.list.Load(),
-	})
-	if r := l.core.nodes[master].Pipe("a").Do(c.t.Context(), call); r.Err != nil || r.Reply.Acquire.Outcome != scripts.Granted {
-		c.t.Fatal(r)
 	}
 }

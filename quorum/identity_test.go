@@ -67,7 +67,7 @@ func TestIntroduction(t *testing.T) {
 		wantIntroductions("before the first lock", 0)
 		var locks []*Lock
 		for i := range 100 {
-			locks = append(locks, c.lock(l, fmt.Sprint("name", i)))
+			locks = append(locks, c.lockKnown(l, fmt.Sprint("name", i)))
 		}
 		wantIntroductions("100 locks", 3)
 		for _, m := range c.masters {
@@ -83,7 +83,7 @@ func TestIntroduction(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		wantIntroductions("a minute without locks", 3+3*3)
-		held := c.lock(l, "a")
+		held := c.lockKnown(l, "a")
 		l.Close() // as if the process had died: the lock stays
 		time.Sleep(29 * time.Second)
 		state, err := c.process().Inspect(t.Context(), "a")
@@ -114,7 +114,7 @@ func TestQuestions(t *testing.T) {
 		if n := c.questions.Load(); n > 0 {
 			t.Errorf("%d questions without a failure", n)
 		}
-		held := c.lock(other, "a")
+		held := c.lockKnown(other, "a")
 		for range 10 {
 			_, err := l.TryLock(t.Context(), "a")
 			wantHolder(t, err, held)
@@ -124,11 +124,19 @@ func TestQuestions(t *testing.T) {
 		}
 		c.unlock(held)
 		time.Sleep(time.Millisecond)
-		held = c.lock(other, "a")
+		held = c.lockKnown(other, "a")
 		_, err := l.TryLock(t.Context(), "a") // the process is known; the token is another
 		wantHolder(t, err, held)
 		c.unlock(held)
 	})
+}
+
+// lockKnown is lock, and returns when the masters know the process.
+func (c *cluster) lockKnown(l *Locker, names ...string) *Lock {
+	c.t.Helper()
+	lock := c.lock(l, names...)
+	synctest.Wait()
+	return lock
 }
 
 // wantHolder wants an error that tells the lock's process and token.
@@ -146,7 +154,7 @@ func wantHolder(t *testing.T, err error, held *Lock) {
 // A call that waits knows the holder when it gives up, and does not wait for that then.
 func TestHolderOfAWait(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l, held := c.process(WithWait(5*time.Second)), c.lock(c.process(), "a")
+		l, held := c.process(WithWait(5*time.Second)), c.lockKnown(c.process(), "a")
 		began := time.Now()
 		_, err := l.Lock(t.Context(), "a")
 		wantHolder(t, err, held)
@@ -186,7 +194,7 @@ func TestWaitersAskSeldom(t *testing.T) {
 // TryLock waits for the answer for a moment only, and not at all for a node that does not answer.
 func TestQuestionDoesNotDelay(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		held, other := c.lock(c.process(WithMaxHold(time.Hour)), "a"), c.process()
+		held, other := c.lockKnown(c.process(WithMaxHold(time.Hour)), "a"), c.process()
 		l := c.process()
 		for i := range c.masters {
 			slow := false
@@ -257,7 +265,7 @@ func TestHolderWithoutIdentity(t *testing.T) {
 // Inspect tells the process of each owner, once it is known without asking for it again.
 func TestInspectTellsTheProcess(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l, held := c.process(), c.lock(c.process(WithLabel("nightly")), "a")
+		l, held := c.process(), c.lockKnown(c.process(WithLabel("nightly")), "a")
 		is := held.hold.core.holders.identity
 		for range 2 {
 			state, err := l.Inspect(t.Context(), "a")
@@ -280,7 +288,7 @@ func TestInspectTellsTheProcess(t *testing.T) {
 // A lock of a fixed lease that is extended again and again keeps its identity.
 func TestExtendKeepsTheIdentity(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		held := c.lock(c.process(WithFixedLease(20*time.Second)), "a")
+		held := c.lockKnown(c.process(WithFixedLease(20*time.Second)), "a")
 		for range 10 {
 			time.Sleep(15 * time.Second)
 			if err := held.Extend(t.Context(), 20*time.Second); err != nil {
@@ -298,7 +306,7 @@ func TestExtendKeepsTheIdentity(t *testing.T) {
 // A token is the holder's or none: the first of several names may be another's.
 func TestTokenIsTheHolders(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l, held := c.process(), c.lock(c.process(), "b")
+		l, held := c.process(), c.lockKnown(c.process(), "b")
 		c.unlock(c.lock(l, "a"))
 		_, err := l.TryLock(t.Context(), "a", "b")
 		var failed *Error

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
@@ -19,10 +18,9 @@ type members struct {
 	found bool // see membership.Client
 	// letIn is, for each node, when the request was sent by which it last let this locker in.
 	letIn []atomic.Int64
-	// keptOut is, for each node, when it was last found not to let this locker in, and claimedUntil
-	// until when it is claimed: for Stats.
-	keptOut, claimedUntil []atomic.Int64
-	list                  atomic.Pointer[scripts.List] // nil while the name of a node is not known
+	// keptOut is, for each node, when it was last found not to let this locker in: for Stats.
+	keptOut []atomic.Int64
+	list    atomic.Pointer[scripts.List] // nil while the name of a node is not known
 
 	mu      sync.Mutex
 	known   *scripts.Marker // of the node that was last seen to let this locker in
@@ -41,11 +39,10 @@ const everyNode = -1
 
 func newMembers(c *core, found bool) *members {
 	m := &members{core: c, found: found, letIn: make([]atomic.Int64, len(c.nodes)),
-		keptOut: make([]atomic.Int64, len(c.nodes)), claimedUntil: make([]atomic.Int64, len(c.nodes))}
+		keptOut: make([]atomic.Int64, len(c.nodes))}
 	for i := range m.letIn {
 		m.letIn[i].Store(int64(clock.Never))
 		m.keptOut[i].Store(int64(clock.Never))
-		m.claimedUntil[i].Store(int64(clock.Never))
 	}
 	return m
 }
@@ -59,16 +56,6 @@ func (m *members) proved(node int, sent clock.Instant) {
 
 // noteKeptOut notes that a node does not let this locker in now.
 func (m *members) noteKeptOut(node int) { m.keptOut[node].Store(int64(m.core.clock.Now())) }
-
-// noteClaimed notes that a node is claimed for this locker's list, and lets in nobody for so long.
-func (m *members) noteClaimed(node int, wait time.Duration) {
-	m.claimedUntil[node].Store(int64(m.core.clock.Now().Add(wait)))
-}
-
-// isClaimed reports whether the node must wait, by noteClaimed.
-func (m *members) isClaimed(node int) bool {
-	return m.core.clock.Now().Before(clock.Instant(m.claimedUntil[node].Load()))
-}
 
 // letsIn reports whether the node has let this locker in since it last kept it out.
 func (m *members) letsIn(node int) bool { return m.keptOut[node].Load() <= m.letIn[node].Load() }

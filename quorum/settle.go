@@ -50,7 +50,6 @@ func (m *members) settle(i int, done func(wait time.Duration, err error)) {
 		err := m.core.nodeError(i, "acquire", m.core.verdict(s, i))
 		if s.views[i] != nil && s.list != nil && s.views[i].Standing(s.list) == membership.Claimed {
 			if wait := membership.ClaimWaits(s.views, s.list); wait > 0 {
-				m.noteClaimed(i, wait)
 				done(wait, nil)
 				return
 			}

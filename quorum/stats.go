@@ -79,14 +79,11 @@ func (l *Locker) Stats() Stats {
 }
 
 // nodeState returns the node's state: NotLetIn for one that answers, but did not let this locker in
-// when it was last asked, and Quarantined also for one that is claimed.
+// when it was last asked.
 func (c *core) nodeState(i int) node.State {
 	state := c.nodes[i].State()
-	switch answers := state == node.Up || state == node.Quarantined; {
-	case answers && !c.members.letsIn(i):
+	if answers := state == node.Up || state == node.Quarantined; answers && !c.members.letsIn(i) {
 		return node.NotLetIn
-	case answers && c.members.isClaimed(i):
-		return node.Quarantined
 	}
 	return state
 }

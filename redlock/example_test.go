@@ -5,36 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/redistest"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
 )
-
-// start starts three masters in this process, and returns them with a locker over them.
-func start(opts ...quorum.Option) (*redistest.Fleet, *quorum.Locker) {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
-	// New masters wait in quarantine, and what happens to masters is logged; an example does not
-	// want that.
-	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()),
-		quorum.WithLogger(slog.New(slog.DiscardHandler)))
-	locker, err := redlock.Open(masters.URLs(), opts...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return masters, locker
-}
 
 // The same flow enters its lock again through the lock's context.
 func Example() {
-	masters, locker := start()
+	masters, locker := examples.Start()
 	defer masters.Stop()
 	defer locker.Close()
 	ctx := context.Background()
@@ -56,7 +36,7 @@ func Example() {
 
 // Do locks, runs the function with the lock's context, and unlocks. Its error tells also when the lock was lost on the way.
 func Example_do() {
-	masters, locker := start()
+	masters, locker := examples.Start()
 	defer masters.Stop()
 	defer locker.Close()
 
@@ -73,7 +53,7 @@ func Example_do() {
 
 // TryLock attempts once. ErrHeld tells that another holder is the reason.
 func Example_tryLock() {
-	masters, locker := start()
+	masters, locker := examples.Start()
 	defer masters.Stop()
 	defer locker.Close()
 	ctx := context.Background()
@@ -124,7 +104,7 @@ func (t *invoices) set(id int, state string, token uint64) error {
 // A holder that was paused for longer than its lease may write late. The database refuses its token, because the next holder's
 // token is greater and has been seen.
 func Example_fencingToken() {
-	masters, locker := start(quorum.WithFixedLease(100 * time.Millisecond)) // it is not renewed, as if the process were paused
+	masters, locker := examples.Start(quorum.WithFixedLease(100 * time.Millisecond)) // it is not renewed, as if the process were paused
 	defer masters.Stop()
 	defer locker.Close()
 	ctx := context.Background()
@@ -151,7 +131,7 @@ func Example_fencingToken() {
 
 // The lock's context ends when the lock can no longer be trusted, here because a majority of the masters has died.
 func Example_lost() {
-	masters, locker := start(quorum.WithLease(300 * time.Millisecond))
+	masters, locker := examples.Start(quorum.WithLease(300 * time.Millisecond))
 	defer masters.Stop()
 	defer locker.Close()
 

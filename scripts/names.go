@@ -18,9 +18,11 @@ func NewName(name string) Name {
 	if strings.Contains(name, "{") {
 		opened, closed = "", ""
 	}
-	slot := strconv.Itoa(counterSlot(name))
-	both := counterPrefix + slot + channelPrefix + opened + name + closed // one allocation instead of two
-	end := len(counterPrefix) + len(slot)
+	b := make([]byte, 0, 128)
+	b = strconv.AppendInt(append(b, counterPrefix...), int64(counterSlot(name)), 10)
+	end := len(b)
+	b = append(append(append(append(b, channelPrefix...), opened...), name...), closed...)
+	both := string(b) // one allocation for both keys
 	return Name{text: name, key: name, counter: both[:end], channel: both[end:]}
 }
 

@@ -31,11 +31,12 @@ type admission struct {
 }
 
 func (p *program) admitCommand() *cli.Command {
-	return p.masterCommand("admit", "end the quarantine of masters, on your word that no lock can still be held that they, or "+
-		"masters whose place they take, granted", "URL...",
+	return p.masterCommand("admit", "end the quarantine of masters, on your word that no lock can still be held "+
+		"that they, or masters whose place they take, granted", "URL...",
 		func(flags *lineFlags, line *commandLine) {
 			flags.boolean("yes", "give that word", &line.yes)
-			flags.boolean("members", "the URLs are all masters of the clients' list, and let in these clients only", &line.members)
+			flags.boolean("members", "the URLs are all masters of the clients' list, and let in these clients only",
+				&line.members)
 		},
 		func(ctx context.Context, line commandLine) int { return admit(ctx, line, p.stdout, p.stderr) })
 }
@@ -113,7 +114,10 @@ func printAdmissions(done []admission, line commandLine, list *scripts.List, out
 		}
 		admitted++
 		what := "was not in quarantine"
-		if a.before.Quarantine > 0 {
+		switch {
+		case a.before.Quarantine > 0 && len(a.before.Members) == 0:
+			what = "its quarantine had not begun"
+		case a.before.Quarantine > 0:
 			what = fmt.Sprintf("quarantine ended, %s before its time", left(a.before.Quarantine))
 		}
 		whom := "lets in clients with " + scripts.NewList(a.before.Members...).String()

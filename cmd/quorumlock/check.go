@@ -19,8 +19,8 @@ func (p *program) checkCommand() *cli.Command {
 	return p.masterCommand("check", "look at masters and list what makes them unfit for locks; writes nothing", "URL...",
 		func(flags *lineFlags, line *commandLine) {
 			flags.boolean("json", "print JSON", &line.json)
-			flags.duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then 0, whatever the others say",
-				time.Millisecond, &line.wait)
+			flags.duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then 0, "+
+				"whatever the others say", time.Millisecond, &line.wait)
 		},
 		func(ctx context.Context, line commandLine) int { return check(ctx, line, p.stdout, p.stderr) })
 }
@@ -28,6 +28,7 @@ func (p *program) checkCommand() *cli.Command {
 // check checks masters and prints a report. It fails when one of them is not fit for locks.
 func check(ctx context.Context, line commandLine, stdout, stderr io.Writer) int {
 	found := checkAll(ctx, line.nodes, line.wait)
+	addHints(ctx, found, line.nodes, line.urls)
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
@@ -114,6 +115,9 @@ func printFindings(out io.Writer, found []finding) {
 		notes := f.report.Hazards
 		if f.err != nil {
 			notes = append(notes, reason(f.err))
+		}
+		if f.hint != "" {
+			notes = append(notes, f.hint)
 		}
 		if f.twin != "" {
 			notes = append(notes, "it is one process with "+f.twin+": together they are one vote")

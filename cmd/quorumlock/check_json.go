@@ -45,6 +45,9 @@ func printCheckJSON(out io.Writer, found []finding, nodes []*node.Node) error {
 		if f.err != nil {
 			one.Error = reason(f.err)
 		}
+		if f.hint != "" {
+			one.Notes = append(one.Notes, f.hint)
+		}
 		if f.twin != "" {
 			one.Notes = append(one.Notes, "it is one process with "+f.twin)
 		}

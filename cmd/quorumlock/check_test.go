@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestCheckAndAdmit(t *testing.T) {
 	}
 
 	printed, _ = command(t, exitOK, append([]string{"admit", "-yes", "-max-lease", "20s"}, urls...)...)
-	contains(t, lineOf(t, printed, addr), "admitted quarantine ended, 20.0s before its time; max lease 20s")
+	contains(t, lineOf(t, printed, addr), "admitted its quarantine had not begun; max lease 20s")
 	printed, _ = command(t, exitOK, append([]string{"check", "-max-lease", "20s"}, urls...)...)
 	contains(t, lineOf(t, printed, addr), "ok master", "none no bound none")
 	contains(t, printed, "3 of 3 masters are fit for locks, 0 of these in quarantine")
@@ -229,4 +230,39 @@ func TestCheckWaits(t *testing.T) {
 	command(t, exitFailed, append([]string{"admit", "-yes", "-members"}, urls...)...)
 	command(t, exitOK, append([]string{"check", "-wait", "10ms"}, urls...)...)
 	command(t, exitFailed, append([]string{"check", "-wait", "10ms"}, urls[:2]...)...)
+}
+
+// A URL with the wrong scheme gets a hint. No credentials are sent to find that out.
+func TestCheckHintsAtTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	authority, err := redistest.NewAuthority()
+	if err == nil {
+		err = errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, port, err := redistest.StartTLS(dir)
+	if errors.Is(err, redistest.ErrNoServer) || errors.Is(err, redistest.ErrNoTLS) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fleet.Stop() })
+	plain := strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
+	for url, hint := range map[string]string{
+		"redis://localhost:" + port: "the port speaks TLS: the URL should begin with rediss://",
+		"valkeys://" + plain:        "the port speaks without TLS: the URL should begin with valkey://",
+	} {
+		printed, _ := command(t, exitFailed, "check", url)
+		contains(t, printed, "FAILED", "  - "+hint+"\n")
+		printed, _ = command(t, exitFailed, "check", "-json", url)
+		contains(t, printed, hint)
+	}
+	printed, _ := command(t, exitFailed, "check", "redis://127.0.0.1:1")
+	if strings.Contains(printed, "TLS") {
+		t.Errorf("a hint for a port where nothing listens: %s", printed)
+	}
 }

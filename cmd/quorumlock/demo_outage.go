@@ -185,7 +185,8 @@ func (d *demo) comeBack(ctx context.Context) error {
 	d.claim(waited > lease-5*time.Millisecond,
 		"worker B holds %s, %s after the masters came back: not before a quarantine was over", resource, seconds(waited))
 	d.claim(lock.Token() > d.lock.Token(),
-		"its token %d is higher than worker A's, by %d, although three masters forgot that one", lock.Token(), lock.Token()-d.lock.Token())
+		"its token %d is higher than worker A's, by %d, although three masters forgot that one",
+		lock.Token(), lock.Token()-d.lock.Token())
 	err = lock.Unlock(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()

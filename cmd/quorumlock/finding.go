@@ -22,6 +22,7 @@ type finding struct {
 	report node.Report
 	err    error
 	twin   string // another node of the same process, or empty
+	hint   string // why the master may not have answered, or empty
 }
 
 func checkOne(ctx context.Context, n *node.Node) finding {

@@ -68,8 +68,8 @@ func (f *lineFlags) timeouts(leastLease, leastTimeout time.Duration, maxLease, t
 
 // urlsFile adds the flag for the file that has the masters' URLs.
 func (f *lineFlags) urlsFile(path *string) {
-	f.value("urls-file", "the masters' URLs are in `FILE`, not in the variable "+urlsVariable, "the path of a file, not a URL",
-		func(text string) error {
+	f.value("urls-file", "the masters' URLs are in `FILE`, not in the variable "+urlsVariable,
+		"the path of a file, not a URL", func(text string) error {
 			*path = text
 			if text == "" || strings.Contains(text, "://") {
 				return errors.New("no path")

@@ -113,7 +113,8 @@ type masterJSON struct {
 func printLocksJSON(out io.Writer, locks []lockState) error {
 	all := make([]lockJSON, len(locks))
 	for i, l := range locks {
-		all[i] = lockJSON{l.name, l.state, l.owner, l.level, l.token, milliseconds(l.ttl), holderOf(l.who), nil, []masterJSON{}}
+		all[i] = lockJSON{l.name, l.state, l.owner, l.level, l.token, milliseconds(l.ttl), holderOf(l.who), nil,
+			[]masterJSON{}}
 		if !l.since.IsZero() {
 			all[i].Since = &l.since
 		}

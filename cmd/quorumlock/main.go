@@ -3,7 +3,7 @@
 // deployment, and changes their list.
 //
 // The files of run, status, top, unlock and check, each of which uses only those above it:
-// run_codes.go, flags.go, program.go, nodes.go, masters.go, finding.go, check_json.go, check.go,
+// run_codes.go, flags.go, program.go, nodes.go, masters.go, finding.go, check_json.go, check_tls.go, check.go,
 // lock_line.go, lock_state.go, lock_text.go, screen.go, status.go, top_state.go, top.go, unlock.go,
 // run_line.go, signals.go, run_lock.go, child.go, terminal.go, job.go, run.go.
 package main
@@ -27,7 +27,8 @@ const (
 	exitInterrupted = 130
 )
 
-const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey, valkeys or unix.
+const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey,
+valkeys or unix.
 run, status, top and unlock take the masters' URLs, separated by spaces or commas, from the variable QUORUMLOCK_URLS or
 from the file of --urls-file: on a command line, passwords show. All clients must know a master by one name: that in
 its URL, or host:port. Flags take one dash or two, and come before the arguments.

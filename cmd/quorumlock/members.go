@@ -41,8 +41,10 @@ func (p *program) membersCommand() *cli.Command {
 		Name: "members", Usage: "show and change the list of masters that the masters let in", HideHelpCommand: true,
 		Commands: []*cli.Command{
 			sub("show", "the list of masters that each master has, and where a change of it stands", "URL..."),
-			sub("add", "let in clients with one master more, beside those with the present list, which the URLs are", "NEW-URL URL..."),
-			sub("remove", "let in clients without one master, beside those with the present list, which the URLs are", "NAME URL..."),
+			sub("add", "let in clients with one master more, beside those with the present list, which the URLs are",
+				"NEW-URL URL..."),
+			sub("remove", "let in clients without one master, beside those with the present list, which the URLs are",
+				"NAME URL..."),
 			sub("commit", "make the list that the URLs are the only one that is let in", "URL..."),
 			sub("abort", "take back what add or remove announced; the URLs are all masters of both lists", "URL..."),
 		},

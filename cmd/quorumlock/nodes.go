@@ -19,6 +19,7 @@ var silent = slog.New(slog.DiscardHandler)
 // commandLine is the command line of check, admit or members.
 type commandLine struct {
 	nodes   []*node.Node
+	urls    []string // of the nodes
 	yes     bool
 	members bool
 	json    bool
@@ -75,7 +76,7 @@ func (line *commandLine) open(command string, urls []string) (wrong string) {
 			line.err = fmt.Errorf("URL %d: %w", i+1, err)
 			return ""
 		}
-		line.nodes = append(line.nodes, n)
+		line.nodes, line.urls = append(line.nodes, n), append(line.urls, url)
 	}
 	return ""
 }

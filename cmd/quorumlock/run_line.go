@@ -44,12 +44,14 @@ func newRunLine() (*runLine, *lineFlags) {
 	}, &lineFlags{}
 	flags.boolean("n", "do not wait for the lock", &l.noWait)
 	flags.duration("w", "wait for the lock for `D` at most", 0, &l.wait)
-	flags.value("E", "exit with `N`, not 75, when another holds the lock", "an exit code from 0 to 255", func(text string) error {
-		code, err := strconv.ParseUint(text, 10, 8)
-		l.heldCode = int(code)
-		return err
-	})
-	flags.duration("k", "SIGTERM comes `D` before the lock ends, SIGKILL when it does (5s, at most half of the lease)", 0, &l.grace)
+	flags.value("E", "exit with `N`, not 75, when another holds the lock", "an exit code from 0 to 255",
+		func(text string) error {
+			code, err := strconv.ParseUint(text, 10, 8)
+			l.heldCode = int(code)
+			return err
+		})
+	flags.duration("k", "SIGTERM comes `D` before the lock ends, SIGKILL when it does (5s, at most half of the lease)",
+		0, &l.grace)
 	flags.duration("max-hold", "hold the lock for `D` at most", shortest, &l.maxHold)
 	flags.duration("min-hold", "wait after the command, with the lock, until it was held for `D`: one run per period",
 		shortest, &l.minHold)

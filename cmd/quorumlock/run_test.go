@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
@@ -22,16 +23,8 @@ const bound = 40 * time.Second
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	late := time.NewTimer(bound)
-	defer late.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for !holds() {
-		select {
-		case <-again.C:
-		case <-late.C:
-			t.Fatalf("waited %v in vain: %s", bound, what)
-		}
+	if !poll.Until(bound, holds) {
+		t.Fatalf("waited %v in vain: %s", bound, what)
 	}
 }
 

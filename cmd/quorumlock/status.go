@@ -11,7 +11,8 @@ import (
 // statusCommand makes the command that prints which processes hold locks. The exit code is that of
 // the worst lock: unknown, then free, then held.
 func (p *program) statusCommand() *cli.Command {
-	return p.lockCommand("status", "which processes hold locks, by which masters, and for how long at most; writes nothing",
+	return p.lockCommand("status",
+		"which processes hold locks, by which masters, and for how long at most; writes nothing",
 		func(flags *lineFlags, line *lockLine) {
 			flags.boolean("json", "print JSON", &line.json)
 			flags.boolean("q", "print nothing", &line.quiet)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 // in runs fn in a transaction, which it commits if fn returns nil.
@@ -101,7 +102,7 @@ func TestStampHoldsItsResource(t *testing.T) {
 						t.Errorf("beside a transaction with token %d: %v, want SQLITE_BUSY", first, err)
 					}
 					go func() { got <- nil }()
-				} else if !within(soon, func() bool { return d.waiting(t) == 1 }) {
+				} else if !poll.Until(soon, func() bool { return d.waiting(t) == 1 }) {
 					t.Errorf("no stamp waits for the transaction with token %d", first)
 				}
 				must(t, tx.Rollback())

@@ -47,22 +47,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// within polls cond until it holds, for at most bound.
-func within(bound time.Duration, cond func() bool) bool {
-	late := time.NewTimer(bound)
-	defer late.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for !cond() {
-		select {
-		case <-again.C:
-		case <-late.C:
-			return cond()
-		}
-	}
-	return true
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

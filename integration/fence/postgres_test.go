@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 // server is the PostgreSQL of all tests, or nil where there is none: noPostgres tells why.
@@ -119,7 +121,7 @@ func (p *postgres) await() error {
 		return err
 	}
 	defer db.Close()
-	if !within(30*time.Second, func() bool {
+	if !poll.Until(30*time.Second, func() bool {
 		select {
 		case <-p.exited:
 			return true

@@ -11,24 +11,7 @@ var listSeeds = flag.Int("sim.lists", 30, "how many seeds TestListsThatChange ru
 
 // The same must hold while the masters change, in any order of steps and with steps that stop
 // anywhere: with clients that have the next list, the last one, one from long ago, and a wrong one.
-func TestListsThatChange(t *testing.T) {
-	first, last := uint64(1), uint64(*listSeeds)
-	if *oneSeed != 0 {
-		first, last = *oneSeed, *oneSeed
-	}
-	sum := newTotals()
-	t.Run("seed", func(t *testing.T) {
-		for seed := first; seed <= last; seed++ {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
-				for range *repeat {
-					sum.add(judge(t, newListPlan(seed)))
-				}
-			})
-		}
-	})
-	t.Log(sum)
-}
+func TestListsThatChange(t *testing.T) { judgeSeeds(t, *listSeeds, newListPlan) }
 
 // Without the comparison of lists, a client that has only three of the five masters holds beside
 // the others. With it the same runs show no two holders.

@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
@@ -107,16 +108,8 @@ func fieldOf(t *testing.T, info, field string) string {
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	late := time.NewTimer(5 * time.Second)
-	defer late.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for !holds() {
-		select {
-		case <-again.C:
-		case <-late.C:
-			t.Fatalf("not within 5s: %s", what)
-		}
+	if !poll.Until(5*time.Second, holds) {
+		t.Fatalf("not within 5s: %s", what)
 	}
 }
 

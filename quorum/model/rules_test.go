@@ -72,7 +72,8 @@ func TestProtocol(t *testing.T) {
 		{"lying clocks, a neighbour, a connection dies", false,
 			setup{tokens: true, attempts: two, lease: 1, maxLease: 1, bumps: 1, deaths: 1, fixed: true}},
 		{"honest clocks, a neighbour, a node forgets", false,
-			setup{honest: true, tokens: true, attempts: two, lease: 1, maxLease: 1, ticks: 1, bumps: 1, forgets: 1, fixed: true}},
+			setup{honest: true, tokens: true, attempts: two, lease: 1, maxLease: 1, ticks: 1, bumps: 1, forgets: 1,
+				fixed: true}},
 
 		{"honest clocks, a node forgets, a connection dies", true,
 			setup{honest: true, attempts: two, lease: 2, maxLease: 2, forgets: 1, deaths: 1}},
@@ -102,7 +103,8 @@ func TestProtocol(t *testing.T) {
 		{"lying clocks, a neighbour, three clients", true,
 			setup{tokens: true, attempts: three, lease: 1, maxLease: 1, bumps: 1, fixed: true}},
 		{"honest clocks, a neighbour, a node forgets", true,
-			setup{honest: true, tokens: true, attempts: two, lease: 1, maxLease: 1, ticks: 2, bumps: 1, forgets: 1, fixed: true}},
+			setup{honest: true, tokens: true, attempts: two, lease: 1, maxLease: 1, ticks: 2, bumps: 1, forgets: 1,
+				fixed: true}},
 	} {
 		name := c.name
 		if c.deep {
