@@ -20,6 +20,7 @@
 //     goroutines that wait for none of these run on, as do the timers of contexts and of a node's
 //     backoff. Their effects appear when the pause is over.
 //   - Processes end, killed or in good order, and others take their place on the same machine.
+//   - In the plans of newCrowdPlan the sockets are slow: requests gather and share runs of a script.
 //   - In the plans of newListPlan the list of masters changes: an operator adds and removes members
 //     one by one, stops anywhere, goes on or aborts. Clients follow before the commit, at some time,
 //     or never; some have a wrong list from the start.

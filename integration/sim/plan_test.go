@@ -34,6 +34,8 @@ type plan struct {
 	windows       []window
 	faults        []fault
 	healed, bound time.Duration // when faults end, and how long after that each flow must have had its locks
+	crowd         bool          // by newCrowdPlan
+	gather        time.Duration // how long a client's write takes, in which requests gather
 	lists         *listPlan     // the clients' lists of masters, and who changes them; nil: all masters, for ever
 }
 
@@ -100,6 +102,22 @@ func newPlan(seed uint64) *plan {
 	p.masters = 3 + 2*d.IntN(2)
 	p.clients, p.flows = 2+d.IntN(3), 1+d.IntN(2)
 	p.draw(d)
+	return p
+}
+
+// newCrowdPlan makes a plan of few clients with many flows and slow sockets: requests gather, and
+// share runs of a script.
+func newCrowdPlan(seed uint64) *plan {
+	p := &plan{seed: seed}
+	d := p.rng("crowd")
+	p.masters, p.clients, p.flows = 3, 2, 5
+	p.draw(d)
+	p.names = []string{"a", "b", "c", "d", "e", "f"}[:2+d.IntN(5)]
+	p.conns, p.rest = 1, pick(d, 0.005, 0.02)
+	p.longest = pick(d, 0.02, 0.3)
+	p.timeout = max(p.timeout, 90*time.Millisecond)
+	p.gather = p.timeout / time.Duration(30+d.IntN(60)) // a handshake takes about ten writes
+	p.crowd = true
 	return p
 }
 

@@ -79,8 +79,11 @@ func (w *world) report(t *testing.T) {
 
 func (p *plan) replay() string {
 	test := "TestSeeds"
-	if p.lists != nil {
+	switch {
+	case p.lists != nil:
 		test = "TestListsThatChange"
+	case p.crowd:
+		test = "TestCrowds"
 	}
 	return fmt.Sprintf("go test -C integration ./sim -run '%s$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", test, p.seed)
 }

@@ -158,6 +158,7 @@ type conn struct {
 	received      func()     // called before this end sees the result of a read
 	cut           func(at time.Time)
 	local, remote addr
+	slow          time.Duration // how long a write takes
 }
 
 // connect makes the two ends of a connection from a client to a master.
@@ -168,7 +169,7 @@ func connect(up, down *direction, c *client, client, master addr) (clientEnd, ma
 		toClient.put(piece{at: at, end: errReset})
 	}
 	clientEnd = &conn{in: toClient, out: toMaster, outbound: up, gate: c.gate, received: c.received, cut: cut,
-		local: client, remote: master}
+		local: client, remote: master, slow: c.world.plan.gather}
 	masterEnd = &conn{in: toMaster, out: toClient, outbound: down, received: func() {}, cut: cut, local: master,
 		remote: client}
 	return clientEnd, masterEnd
@@ -180,8 +181,12 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write never blocks for the other end: the data under way has no bound.
+// Write never blocks for the other end: the data under way has no bound. A slow socket takes its
+// time.
 func (c *conn) Write(p []byte) (int, error) {
+	if c.slow > 0 {
+		time.Sleep(time.Until(c.outbound.slot.after(time.Now().Add(c.slow))))
+	}
 	c.gate.pass(c.outbound.slot)
 	c.in.mu.Lock()
 	closed := c.in.closed
