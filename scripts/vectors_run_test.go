@@ -60,6 +60,8 @@ func acquiresVectors() []vector {
 			after: spared(hash("l", other, "1"), ttl("l", lease), counter("l", "200"))}, k, l, m),
 		together(vector{name: "counters that stand higher", before: state(ready, counted("k", "1000"), counted("m", "299")),
 			want: each(granted(1001), granted(200), granted(300)), after: []check{counter("k", "1001"), counter("l", "200"), counter("m", "300")}}, k, l, m),
+		together(vector{name: "a counter with more digits than its seed", before: state(ready, counted("l", "1000")), want: around(granted(1001)),
+			after: spared(counter("l", "1001"))}, k, l, m),
 		together(vector{name: "a counter at its seed", before: state(ready, counted("l", "200")), want: around(granted(201)),
 			after: spared(counter("l", "201"))}, k, l, m),
 		together(vector{name: "large tokens", before: state(ready, counted("k", "1800000000000001")), want: each(granted(1800000000000002), granted(1800000000000007)),
