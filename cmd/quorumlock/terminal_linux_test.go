@@ -131,7 +131,7 @@ func TestCtrlZStopsACommandThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	file := aFile(t)
-	c := d.open(t, "-mc", `"$0" run x -- sh -c 'echo child=$$; echo ready; `+untilGone(file)+`exit 5'
+	c := d.open(t, "-mc", `"$0" run x -- sh -c 'echo child=$$; echo ready; (`+untilGone(file)+`) & wait; exit 5'
 		read -r line; fg; echo code=$?`)
 	c.awaitOutput(t, "ready\n")
 	child := c.number(t, "child")
