@@ -28,9 +28,9 @@
 // resource that refuses lower tokens than it has seen is safe from a holder that was paused in the
 // middle of a write.
 //
-// New masters, and masters that restarted, grant nothing for 30 s: they may have forgotten what they
-// granted. That, masters that do not answer, and locks that are lost are logged by slog's default
-// logger, unless quorum.WithLogger names another.
+// New masters, and masters that restarted, grant nothing for 30 s: they may have forgotten what
+// they granted. That, masters that do not answer, and locks that are lost are logged by slog's
+// default logger, unless quorum.WithLogger names another.
 //
 // The repository's README says what is guaranteed and what is not; docs/usage.md has the patterns,
 // the options and the errors; docs/operations.md is for people who run the masters.

@@ -43,8 +43,8 @@ import (
 )
 
 var (
-	// ErrFenced: the resource has seen a greater token, so the lock has passed to another holder. The
-	// work of the lower token is over: a retry gets the same answer.
+	// ErrFenced: the resource has seen a greater token, so the lock has passed to another holder.
+	// The work of the lower token is over: a retry gets the same answer.
 	ErrFenced = errors.New("fenced")
 	// ErrInvalid: an argument is not valid; the message says which and why.
 	ErrInvalid = errors.New("invalid argument")

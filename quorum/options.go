@@ -104,17 +104,17 @@ func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }
 
-// WithLogger logs what no error is returned for: a lock is lost; calls of Lock begin to wait because
-// nodes are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger] logs
-// (default: what [slog.Default] returns when there is something to log). A logger with
+// WithLogger logs what no error is returned for: a lock is lost; calls of Lock begin to wait
+// because nodes are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger]
+// logs (default: what [slog.Default] returns when there is something to log). A logger with
 // [slog.DiscardHandler] says nothing.
 func WithLogger(l *slog.Logger) Option {
 	return func(s *settings) { s.logger, s.loggerSet = l, true }
 }
 
-// WithLabel adds a free text to the [Identity] of a new Locker, for people who read who holds a lock:
-// the job, say, or the deployment. It is no secret: all who may read the masters may read it. At
-// most 255 bytes of printable UTF-8 (default: none).
+// WithLabel adds a free text to the [Identity] of a new Locker, for people who look for
+// the holder of a lock: the job, say, or the deployment. It is no secret: all who may read the
+// masters may read it. At most 255 bytes of printable UTF-8 (default: none).
 func WithLabel(label string) Option { return func(s *settings) { s.label, s.newOnly = label, true } }
 
 // WithClock sets the clock of a new Locker, for tests (default [clock.System]).
