@@ -12,6 +12,11 @@
 //   - [github.com/quorumlock/quorumlock/fence] has a database or a Redis key refuse the writes of a
 //     holder whose lock has passed to another.
 //   - [github.com/quorumlock/quorumlock/leader] lets one instance of a service lead.
+//   - [github.com/quorumlock/quorumlock/promquorumlock] and
+//     [github.com/quorumlock/quorumlock/otelquorumlock], modules of their own, measure locks for
+//     Prometheus and by OpenTelemetry.
+//   - [github.com/quorumlock/quorumlock/gocronquorumlock], a module of its own, runs each job of
+//     gocron once per tick.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
 //   - [github.com/quorumlock/quorumlock/clock] has what quorum.WithClock takes, and a fake for tests.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the

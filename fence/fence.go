@@ -27,9 +27,9 @@
 //	writes 110: [ErrFenced]                             100       42
 //	                          writes 105: accepted      105       42
 //
-// All who write to a resource must lock the same name, and stamp with that lock's token: tokens of
-// two names cannot be compared. An equal token is accepted, since a holder may write often. The
-// flows of one holder are not kept apart from each other.
+// All programs that write to a resource must lock the same name, and stamp with that lock's token:
+// tokens of two names cannot be compared. An equal token is accepted, since a holder may write
+// often. The flows of one holder are not kept apart from each other.
 //
 // The package imports no driver. It works on PostgreSQL, and on SQLite from version 3.35.
 //
