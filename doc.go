@@ -12,6 +12,11 @@
 //   - [github.com/quorumlock/quorumlock/fence] has a database or a Redis key refuse the writes of a
 //     holder whose lock has passed to another.
 //   - [github.com/quorumlock/quorumlock/leader] lets one instance of a service lead.
+//   - [github.com/quorumlock/quorumlock/promquorumlock] and
+//     [github.com/quorumlock/quorumlock/otelquorumlock], modules of their own, measure locks for
+//     Prometheus and by OpenTelemetry.
+//   - [github.com/quorumlock/quorumlock/gocronquorumlock], a module of its own, runs each job of
+//     gocron once per tick.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
 //   - [github.com/quorumlock/quorumlock/clock] has what quorum.WithClock takes, and a fake for tests.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the
@@ -28,9 +33,9 @@
 // resource that refuses lower tokens than it has seen is safe from a holder that was paused in the
 // middle of a write.
 //
-// New masters, and masters that restarted, grant nothing for 30 s: they may have forgotten what they
-// granted. That, masters that do not answer, and locks that are lost are logged by slog's default
-// logger, unless quorum.WithLogger names another.
+// New masters, and masters that restarted, grant nothing for 30 s: they may have forgotten what
+// they granted. That, masters that do not answer, and locks that are lost are logged by slog's
+// default logger, unless quorum.WithLogger names another.
 //
 // The repository's README says what is guaranteed and what is not; docs/usage.md has the patterns,
 // the options and the errors; docs/operations.md is for people who run the masters.

@@ -81,6 +81,7 @@ func (r *report) heldFigures() string {
 	every := quorum.DefaultLease / 3
 	return fmt.Sprintf("\nA lock that is held takes %s on each master and %s in its process. Each renewal takes %s of "+
 		"each master and %s of the callers. With the default lease of %v a lock is renewed every %v: one core of "+
-		"each master renews %.0f locks, and does nothing else then.\n", o.text(reading{ours, memory}), o.text(reading{ours, heap}),
-		micros(each), callers, quorum.DefaultLease, every, float64(every)/each)
+		"each master renews %.0f locks, and does nothing else then.\n",
+		o.text(reading{ours, memory}), o.text(reading{ours, heap}), micros(each), callers,
+		quorum.DefaultLease, every, float64(every)/each)
 }

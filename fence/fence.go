@@ -27,9 +27,9 @@
 //	writes 110: [ErrFenced]                             100       42
 //	                          writes 105: accepted      105       42
 //
-// All who write to a resource must lock the same name, and stamp with that lock's token: tokens of
-// two names cannot be compared. An equal token is accepted, since a holder may write often. The
-// flows of one holder are not kept apart from each other.
+// All programs that write to a resource must lock the same name, and stamp with that lock's token:
+// tokens of two names cannot be compared. An equal token is accepted, since a holder may write
+// often. The flows of one holder are not kept apart from each other.
 //
 // The package imports no driver. It works on PostgreSQL, and on SQLite from version 3.35.
 //
@@ -43,8 +43,8 @@ import (
 )
 
 var (
-	// ErrFenced: the resource has seen a greater token, so the lock has passed to another holder. The
-	// work of the lower token is over: a retry gets the same answer.
+	// ErrFenced: the resource has seen a greater token, so the lock has passed to another holder.
+	// The work of the lower token is over: a retry gets the same answer.
 	ErrFenced = errors.New("fenced")
 	// ErrInvalid: an argument is not valid; the message says which and why.
 	ErrInvalid = errors.New("invalid argument")

@@ -26,12 +26,12 @@ type Command struct {
 // these, and the replies have all of them. When the connection fails, or ctx ends, the commands may
 // have been carried out, or not.
 //
-// The key guards for as long as the server keeps it: give it no time to live, evict nothing, and see
-// docs/fencing.md for servers that restart or fail over. On a Redis Cluster the key must be in the
-// slot of what the commands write.
+// The key guards for as long as the server keeps it: give it no time to live, evict nothing, and
+// see docs/fencing.md for servers that restart or fail over. On a Redis Cluster the key must be in
+// the slot of what the commands write.
 //
-// conn must be a connection as redigo makes them, alone or of a pool, on which nothing is pending or
-// watched. One goroutine at a time may use it.
+// conn must be a connection as redigo makes them, alone or of a pool, on which nothing is pending
+// or watched. One goroutine at a time may use it.
 func StampKey(ctx context.Context, conn redis.Conn, key string, token uint64, commands ...Command) ([]any, error) {
 	if err := check(key, token); err != nil {
 		return nil, err

@@ -32,8 +32,8 @@ WHERE %[2]s = $2 RETURNING %[3]s`
 // must be the first statement of the transaction: see the package comment. A resource that is not
 // in the table has seen no token.
 //
-// Until the transaction ends, Stamp in another transaction on the same resource waits (on SQLite, on
-// any resource, and for no longer than the busy timeout). So a process that is paused with its
+// Until the transaction ends, Stamp in another transaction on the same resource waits (on SQLite,
+// on any resource, and for no longer than the busy timeout). So a process that is paused with its
 // transaction open holds up the next holder until the server ends that transaction.
 //
 // When the resource has seen a greater token, the error is an [*Error]. The caller must roll the

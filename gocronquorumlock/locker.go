@@ -1,5 +1,5 @@
-// Package gocronquorumlock lets several schedulers of github.com/go-co-op/gocron/v2 run each job once
-// per tick, under a lock of package quorum.
+// Package gocronquorumlock lets several schedulers of github.com/go-co-op/gocron/v2 run each job
+// once per tick, under a lock of package quorum.
 //
 // Every instance of a service has the same jobs. At a tick each scheduler asks for the lock at the
 // job's name, and the one that gets it runs the job. The lock stays on the masters for at least the
@@ -27,8 +27,8 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// Locker is a [gocron.Locker], for [gocron.WithDistributedLocker] or [gocron.WithDistributedJobLocker].
-// It is safe for concurrent use.
+// Locker is a [gocron.Locker], for [gocron.WithDistributedLocker] or
+// [gocron.WithDistributedJobLocker]. It is safe for concurrent use.
 type Locker struct {
 	locker *quorum.Locker
 
@@ -38,9 +38,9 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// New returns a Locker for jobs that run once per period, or less often. skew bounds how far apart two
-// schedulers ask for the lock of one tick: by how much their clocks differ, and how late their timers
-// and goroutines run. Both are the same in all instances.
+// New returns a Locker for jobs that run once per period, or less often. skew bounds how far apart
+// two schedulers ask for the lock of one tick: by how much their clocks differ, and how late their
+// timers and goroutines run. Both are the same in all instances.
 //
 // The caller owns the quorum locker, which may serve other locks, and closes it after the scheduler
 // has been shut down. Of its settings, the lease, the min hold and the wait are replaced.
@@ -74,8 +74,8 @@ func newLocker(locker *quorum.Locker, set *settings) *Locker {
 
 // Lock waits for the lock at the job's name, at most as long as [WithWait] says. When it returns an
 // error, gocron skips this tick and calls the job's [gocron.AfterLockError]. The error is that of
-// [quorum.Locker.Lock]: it wraps [quorum.ErrHeld] where another scheduler runs the job, or has run it
-// in this tick.
+// [quorum.Locker.Lock]: it wraps [quorum.ErrHeld] where another scheduler runs the job, or has run
+// it in this tick.
 //
 // The lock's context derives from ctx, which is the job's: it ends when the job's does, or when the
 // lock is lost.

@@ -16,9 +16,9 @@ type settings struct {
 	waitSet       bool
 }
 
-// WithMinHold sets for how long the masters keep the lock of a run at least (default: a third of the
-// period, and 30 s at most). It is also the lock's lease, so that the lock of a process that dies ends
-// neither much sooner nor much later. It is at most the masters' max lease, and
+// WithMinHold sets for how long the masters keep the lock of a run at least (default: a third of
+// the period, and 30 s at most). It is also the lock's lease, so that the lock of a process that
+// dies ends neither much sooner nor much later. It is at most the masters' max lease, and
 //
 //	skew + wait < min hold            or a scheduler whose tick comes late runs the job again
 //	2 × min hold + skew < period      or the next tick may find the lock of a process that died
@@ -26,9 +26,10 @@ type settings struct {
 // The second line implies that the min hold is below the period less the skew.
 func WithMinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d } }
 
-// WithWait sets for how long a scheduler waits for the lock at a tick (default: half of what the skew
-// leaves of the min hold). The wait rides out schedulers that took the masters' votes from each other,
-// and masters that do not answer: the job runs late by so much, or is skipped at that tick.
+// WithWait sets for how long a scheduler waits for the lock at a tick (default: half of what the
+// skew leaves of the min hold). The wait rides out schedulers that took the masters' votes from
+// each other, and masters that do not answer: the job runs late by so much, or is skipped at that
+// tick.
 func WithWait(d time.Duration) Option {
 	return func(s *settings) { s.wait, s.waitSet = d, true }
 }

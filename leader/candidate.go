@@ -30,8 +30,8 @@ type Candidate struct {
 // Option configures a Candidate.
 type Option func(*Candidate)
 
-// WithObserveInterval sets the time between two looks of [Candidate.Observe] at the masters, above 0
-// (default [DefaultObserveInterval]). A look costs each master one command.
+// WithObserveInterval sets the time between two looks of [Candidate.Observe] at the masters, above
+// 0 (default [DefaultObserveInterval]). A look costs each master one command.
 func WithObserveInterval(d time.Duration) Option { return func(c *Candidate) { c.observe = d } }
 
 // New returns a candidate for the election of that name. It asks no master. Candidates of one
@@ -86,7 +86,8 @@ func (c *Candidate) campaign(ctx context.Context, locker *quorum.Locker) (*Term,
 	if err != nil {
 		return nil, fmt.Errorf("leader: campaign: %w", err)
 	}
-	// The flow of a term enters its own lock again. That would be a second term with the same token.
+	// The flow of a term enters its own lock again. That would be a second term with the same
+	// token.
 	if held, within := quorum.FromContext(ctx, c.name); within && held.Owner() == lock.Owner() {
 		lock.Unlock(ctx) // lowers the level
 		return nil, fmt.Errorf("leader: campaign for %q: %w: the context is that of a holder of this lock",

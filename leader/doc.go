@@ -1,10 +1,11 @@
 // Package leader elects one leader among candidates, with a lock of package quorum: the candidate
 // that holds the lock at the election's name leads, and the others wait for it.
 //
-// [Candidate.Run] is the usual way: it campaigns, runs a function while the candidate leads, resigns
-// when the function has returned, and campaigns again when a term was lost. [Candidate.Campaign] is
-// for programs with a loop of their own. [Candidate.IsLeader] asks the local clock whether this
-// candidate leads, and [Candidate.Leader] and [Candidate.Observe] ask the masters who does.
+// [Candidate.Run] is the usual way: it campaigns, runs a function while the candidate leads,
+// resigns when the function has returned, and campaigns again when a term was lost.
+// [Candidate.Campaign] is for programs with a loop of their own. [Candidate.IsLeader] asks the
+// local clock whether this candidate leads, and [Candidate.Leader] and [Candidate.Observe] ask the
+// masters who does.
 //
 // A term is one candidate's time as the leader. It begins when Campaign returns it, and it ends in
 // one of four ways:

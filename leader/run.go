@@ -8,15 +8,15 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// noBound is for how long Run campaigns: a candidate that gave up would leave the election without a
-// successor.
+// noBound is for how long Run campaigns: a candidate that gave up would leave the election without
+// a successor.
 const noBound = 100 * 365 * 24 * time.Hour
 
 // Run campaigns, and calls lead with the term's context and the term while the candidate leads. It
 // resigns only when lead has returned, whatever lead returns, and also when lead panics or ends its
 // goroutine. So the next candidate of an orderly handover begins after the work of this one has
-// ended. lead must return when its context ends; the term stays valid ([Term.Valid]), and is renewed,
-// until then, unless it was lost.
+// ended. lead must return when its context ends; the term stays valid ([Term.Valid]), and is
+// renewed, until then, unless it was lost.
 //
 // When the term was lost before lead returned, or the resignation finds that it was, Run campaigns
 // again: lead is called anew, with another term, after the last call has returned. What lead

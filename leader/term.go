@@ -42,8 +42,8 @@ func (t *Term) Valid() bool { return t.lock.Valid() }
 // term's own.
 //
 // Resign returns nil when a quorum of masters has confirmed. Else the error wraps [quorum.ErrLost]
-// when the term had been lost, [quorum.ErrUnavailable] when too few masters confirmed (the others get
-// the release when they answer again, or the lease ends), [quorum.ErrClosed] when the masters'
+// when the term had been lost, [quorum.ErrUnavailable] when too few masters confirmed (the others
+// get the release when they answer again, or the lease ends), [quorum.ErrClosed] when the masters'
 // connections were closed before, or the context's error. In each case the term is over. A further
 // Resign returns the result of the first one.
 func (t *Term) Resign(ctx context.Context) error {

@@ -27,8 +27,8 @@ var (
 	// ErrMaxLease: the server's marker carries another max lease than this client's (see
 	// [WithMaxLease]).
 	ErrMaxLease = membership.ErrMaxLease
-	// ErrMembership: the server lets in clients with another list of masters than this client's. The
-	// message has both lists.
+	// ErrMembership: the server lets in clients with another list of masters than this client's.
+	// The message has both lists.
 	ErrMembership = membership.ErrDiffers
 )
 

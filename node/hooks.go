@@ -17,8 +17,8 @@ import (
 type Hooks struct {
 	// StateChanged is called when the node is found to be in another state.
 	StateChanged func(StateEvent)
-	// ScriptEnded is called once for each request to run a script, when its outcome is known. Requests
-	// may share one run.
+	// ScriptEnded is called once for each request to run a script, when its outcome is known.
+	// Requests may share one run.
 	ScriptEnded func(ScriptEvent)
 }
 

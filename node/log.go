@@ -161,7 +161,8 @@ func (l *stateLog) NotLetIn(list *scripts.List, marker scripts.Refusal) {
 	}
 }
 
-// currentLogger returns the logger. A program may set the default one after it has opened its nodes.
+// currentLogger returns the logger. A program may set the default one after it has opened its
+// nodes.
 func (l *stateLog) currentLogger() *slog.Logger {
 	if l.logger != nil {
 		return l.logger

@@ -18,7 +18,8 @@
 // [Node.Pipe], [Node.Subscriptions] and [Node.Identify] are for package quorum.
 //
 // The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
-// info.go, log.go, server.go, report.go, node.go, hooks.go, ownconn.go, check.go.
+// info.go, hooks.go, log.go, server.go, report.go, node.go, ownconn.go, check.go. (Only options.go
+// names types of dial.go and hooks.go, and hooks.go the Node.)
 package node
 
 import (

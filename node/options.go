@@ -62,7 +62,8 @@ func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 
 // WithName names the node in errors, logs and reports, and as a member of the clients' list of
 // masters: all clients must give a master the same name, or reach it by the same address (default:
-// see [Node.Name]). At most 255 bytes of UTF-8 without control characters. A URL may carry the name, as ?name=a.
+// see [Node.Name]). At most 255 bytes of UTF-8 without control characters. A URL may carry the
+// name, as ?name=a.
 func WithName(s string) Option { return func(o *options) { o.name = s } }
 
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the

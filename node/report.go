@@ -88,7 +88,8 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 	}
 }
 
-// savePoints is what the server says of its RDB files. A user that may not use CONFIG does not know.
+// savePoints is what the server says of its RDB files. A user that may not use CONFIG does not
+// know.
 type savePoints struct{ known, any bool }
 
 func persistence(f info, save savePoints) string {

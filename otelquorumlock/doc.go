@@ -1,5 +1,5 @@
-// Package otelquorumlock measures and traces locks by OpenTelemetry's API and conventions. The program
-// chooses the SDK and the exporter.
+// Package otelquorumlock measures and traces locks by OpenTelemetry's API and conventions. The
+// program chooses the SDK and the exporter.
 //
 //	t, err := otelquorumlock.New(otelquorumlock.WithGroup(func(name string) string {
 //		kind, _, _ := strings.Cut(name, ":") // "invoice:42" is one of the group "invoice"
@@ -33,8 +33,8 @@
 //	                                                          quorumlock.state
 //	quorumlock.events.dropped      counter        {event}     quorumlock.locker
 //
-// Package promquorumlock explains them. An operation is one script on one master; its duration has the
-// wait in the client's queue. Those from quorumlock.locks.held on are of Lockers given to
+// Package promquorumlock explains them. An operation is one script on one master; its duration has
+// the wait in the client's queue. Those from quorumlock.locks.held on are of Lockers given to
 // [Telemetry.Observe].
 //
 // A call of Lock, TryLock or Do is a span, quorumlock.lock, with an event for each attempt. Its

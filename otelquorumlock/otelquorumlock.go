@@ -45,15 +45,15 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(o *options) 
 // WithTracerProvider sets where spans go (default: [otel.GetTracerProvider]).
 func WithTracerProvider(p trace.TracerProvider) Option { return func(o *options) { o.tracers = p } }
 
-// WithGroup tells locks apart by the attribute quorumlock.group: what group returns for a lock's first
-// name. It should return one of a few words, since each makes series of its own. It may be called by
-// several goroutines at once. Without it, neither a metric nor a span tells of a name.
+// WithGroup tells locks apart by the attribute quorumlock.group: what group returns for a lock's
+// first name. It should return one of a few words, since each makes series of its own. It may be
+// called by several goroutines at once. Without it, neither a metric nor a span tells of a name.
 func WithGroup(group func(name string) string) Option {
 	return func(o *options) { o.group = group }
 }
 
-// New returns a Telemetry that measures nothing yet: see [Telemetry.Options] and [Telemetry.Observe].
-// The error is the meter provider's.
+// New returns a Telemetry that measures nothing yet: see [Telemetry.Options] and
+// [Telemetry.Observe]. The error is the meter provider's.
 func New(opts ...Option) (*Telemetry, error) {
 	o := options{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
 	for _, opt := range opts {
@@ -115,15 +115,15 @@ func (t *Telemetry) Options() []quorum.Option {
 	return []quorum.Option{quorum.WithHooks(t.Hooks()), quorum.WithNodeOptions(node.WithHooks(t.NodeHooks()))}
 }
 
-// Hooks returns the hooks that measure and trace a Locker, for [quorum.WithHooks]. [quorum.JoinHooks]
-// joins them with others.
+// Hooks returns the hooks that measure and trace a Locker, for [quorum.WithHooks].
+// [quorum.JoinHooks] joins them with others.
 func (t *Telemetry) Hooks() quorum.Hooks { return quorum.JoinHooks(t.spans(), t.feed.Hooks()) }
 
 // NodeHooks returns the hooks that measure a node, for [node.WithHooks].
 func (t *Telemetry) NodeHooks() node.Hooks { return t.feed.NodeHooks() }
 
-// Observe adds a Locker's Stats to what is read, with the attribute quorumlock.locker, until stop is
-// called. A Locker that is observed by the same name before is replaced.
+// Observe adds a Locker's Stats to what is read, with the attribute quorumlock.locker, until stop
+// is called. A Locker that is observed by the same name before is replaced.
 func (t *Telemetry) Observe(name string, l *quorum.Locker) (stop func()) {
 	return t.lockers.Add(name, l)
 }

@@ -34,11 +34,12 @@
 //	quorumlock_events_dropped_total           counter    quorumlock_locker                   events not measured: hooks too slow
 //
 // "_group" stands for quorumlock_group, and so on. The gauges are of Lockers given to
-// [Metrics.Observe]. An outcome is acquired, held, quarantined, unavailable, canceled or failed; of a
-// renewal renewed, forgotten, taken or failed; of a repair granted or failed. A vote is granted,
-// refused, quarantined or unknown. A state is unknown, up, quarantined, down, refused or not_let_in.
-// error_type is a word of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for success; an
-// operation is acquire, renew, release, raise, look, mark, inspect or force.
+// [Metrics.Observe]. An outcome is acquired, held, quarantined, unavailable, canceled or failed; of
+// a renewal renewed, forgotten, taken or failed; of a repair granted or failed. A vote is granted,
+// refused, quarantined or unknown. A state is unknown, up, quarantined, down, refused or
+// not_let_in. error_type is a word of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for
+// success; an operation is acquire, renew, release, raise, look, mark, introduce, who, inspect or
+// force.
 //
 // The names are those that OpenTelemetry's exporter makes of package otelquorumlock's. docs/grafana
 // and docs/alerts.yml in the repository have a dashboard and rules for alerts over them.

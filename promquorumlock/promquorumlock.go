@@ -9,8 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// Metrics are the metrics of a process's locks: a [prometheus.Collector], to be registered once. They
-// are safe for concurrent use.
+// Metrics are the metrics of a process's locks: a [prometheus.Collector], to be registered once.
+// They are safe for concurrent use.
 type Metrics struct {
 	feed       *metrics.Feed
 	lockers    metrics.Lockers
@@ -30,8 +30,8 @@ type Option func(*options)
 type options struct{ group func(name string) string }
 
 // WithGroup tells locks apart by the label quorumlock_group: what group returns for a lock's first
-// name. It should return one of a few words, since each makes series of its own. It may be called by
-// several goroutines at once. Without it, no metric tells of a name.
+// name. It should return one of a few words, since each makes series of its own. It may be called
+// by several goroutines at once. Without it, no metric tells of a name.
 func WithGroup(group func(name string) string) Option {
 	return func(o *options) { o.group = group }
 }
@@ -72,15 +72,15 @@ func (m *Metrics) Options() []quorum.Option {
 	return []quorum.Option{quorum.WithHooks(m.Hooks()), quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()))}
 }
 
-// Hooks returns the hooks that measure a Locker, for [quorum.WithHooks]. [quorum.JoinHooks] joins them
-// with others.
+// Hooks returns the hooks that measure a Locker, for [quorum.WithHooks]. [quorum.JoinHooks] joins
+// them with others.
 func (m *Metrics) Hooks() quorum.Hooks { return m.feed.Hooks() }
 
 // NodeHooks returns the hooks that measure a node, for [node.WithHooks].
 func (m *Metrics) NodeHooks() node.Hooks { return m.feed.NodeHooks() }
 
-// Observe adds a Locker's Stats to what is collected, with the label quorumlock_locker, until stop is
-// called. A Locker that is observed by the same name before is replaced.
+// Observe adds a Locker's Stats to what is collected, with the label quorumlock_locker, until stop
+// is called. A Locker that is observed by the same name before is replaced.
 func (m *Metrics) Observe(name string, l *quorum.Locker) (stop func()) { return m.lockers.Add(name, l) }
 
 // Record implements [metrics.Sink].

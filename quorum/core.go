@@ -33,8 +33,8 @@ type core struct {
 	uuid      string // the first part of every owner
 	lastOwner atomic.Uint64
 	schedule  *schedule
-	// lastRenewal is until when the renewals that have been due take, one after the other. The
-	// schedule's mutex guards it.
+	// lastRenewal is when the last of the renewals that have been due is to be sent, one each
+	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant
 	background  tracker
 	rtt         rtt

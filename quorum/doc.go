@@ -35,13 +35,13 @@
 // Where to begin a change: what an answer to an attempt does is in ballot.go (its fields) and
 // grant.go (its outcome); what a reply to a release does in release.go, and its second try after a
 // refusal in internal/pipeline; the wording of errors is in errors.go, the choice of the reason in
-// failure.go. Which process a lock's holder is: a Locker says so in identity.go, and asks in holders.go.
+// failure.go. A Locker tells the nodes which process it belongs to in identity.go, and asks which
+// process a holder is in holders.go. Hooks are called in observe.go; what [Locker.Stats] returns is
+// counted in counters.go.
 //
-// What hooks and Stats are told is in observe.go and stats.go.
-//
-// Each file uses only those before it: identity, errors, rule, hooks, options, rtt, background, names,
-// turns, tally, schedule, holders, core, sight, members, round, settle, hold, grant, release, observe,
-// renew, ballot, probe, token, failure, attempt, lock, extend, reenter, unlock, wait, locker, stats,
-// inspect. (Only the types of options and hold, of core and members, of hooks and lock, of core and
-// stats, and of attempt, renew and observe, name each other.)
+// Each file uses only those before it: identity, errors, rule, options, hooks, rtt, background,
+// names, turns, tally, counters, schedule, holders, core, sight, members, round, settle, hold,
+// grant, release, renew, ballot, probe, token, failure, attempt, lock, observe, extend, reenter,
+// unlock, wait, locker, stats, inspect. (Only options, hooks and hold, core and members, tally and
+// release, and renew and observe name each other.)
 package quorum

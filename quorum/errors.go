@@ -22,13 +22,13 @@ var (
 	ErrQuarantined = errors.New("nodes in quarantine")
 	// ErrUnavailable: the reason is nodes that did not answer, or answered with an error.
 	ErrUnavailable = errors.New("nodes unavailable")
-	// ErrMembership: the reason is masters that let in clients with another list of masters than this
-	// client's. The errors of the nodes have both lists.
+	// ErrMembership: the reason is masters that let in clients with another list of masters than
+	// this client's. The errors of the nodes have both lists.
 	ErrMembership = node.ErrMembership
 	// ErrPermanent: waiting is in vain, and so is a retry, until the program, its settings or the
 	// servers are changed: too few nodes are without an error that does not pass by itself (see
-	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it, and all that wrap
-	// [ErrInvalid] or [ErrClosed].
+	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it, and all that
+	// wrap [ErrInvalid] or [ErrClosed].
 	ErrPermanent = errors.New("will not pass by itself")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
@@ -56,21 +56,21 @@ type Error struct {
 	Quarantined int
 	Unknown     int // no answer yet, or an error: the request may have been carried out
 
-	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a Redisson
-	// client has another form), of one of the names; empty when none has told.
+	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a
+	// Redisson client has another form), of one of the names; empty when none has told.
 	Holder string
 	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
-	// does not renew it: until as many as the quorum size do not, where so many have answered. It is
-	// as of their answers; −1 for a key that never expires, 0 when no node has told.
+	// does not renew it: until as many as the quorum size do not, where so many have answered. It
+	// is as of their answers; −1 for a key that never expires, 0 when no node has told.
 	Remaining time.Duration
 
-	// HolderIdentity is, with [ErrHeld], which process the holder is. It is zero where no node has told:
-	// for a client of another library, say, or a call that ended before a node was asked.
+	// HolderIdentity is, with [ErrHeld], which process the holder is. It is zero where no node has
+	// told: for a client of another library, say, or a call that ended before a node was asked.
 	HolderIdentity Identity
-	// HolderToken is, with a HolderIdentity, the token counter of one node for the first of the names
-	// while the holder held it: in all likelihood the holder's token. A counter may lag behind the
-	// token until the next renewal, and run ahead for another name that shares it. It is 0 where it
-	// is not known.
+	// HolderToken is, with a HolderIdentity, the token counter of one node for the first of the
+	// names while the holder held it: in all likelihood the holder's token. A counter may lag
+	// behind the token until the next renewal, and run ahead for another name that shares it. It is
+	// 0 where it is not known.
 	HolderToken uint64
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
@@ -192,8 +192,8 @@ func (e *Error) permanent() bool {
 	return e.nodesRefuse()
 }
 
-// nodesRefuse reports whether, of an attempt, the nodes without a permanent error are fewer than the
-// quorum size.
+// nodesRefuse reports whether, of an attempt, the nodes without a permanent error are fewer than
+// the quorum size.
 func (e *Error) nodesRefuse() bool {
 	if e.Need == 0 || e.Nodes == nil || e.kept {
 		return false

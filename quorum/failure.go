@@ -61,8 +61,9 @@ func (a *attempt) errorLocked() *Error {
 	return e
 }
 
-// remaining returns for how long the nodes that refused keep the lock by their answers, until as many
-// as the quorum size can grant; −1 for ever. An attempt that probes first may know of one node only.
+// remaining returns for how long the nodes that refused keep the lock by their answers, until as
+// many as the quorum size can grant; −1 for ever. An attempt that probes first may know of one node
+// only.
 func (a *attempt) remaining() time.Duration {
 	const forever = time.Duration(math.MaxInt64)
 	waits := make([]time.Duration, 0, len(a.answers))
@@ -113,4 +114,25 @@ func (a *attempt) blockingReason() error {
 	default:
 		return ErrUnavailable
 	}
+}
+
+// outcomeOf returns the outcome of a call or an attempt that failed. It allocates nothing:
+// errors.Is would.
+func outcomeOf(e *Error) Outcome {
+	for _, cause := range e.causes {
+		switch cause {
+		case ErrHeld:
+			return Held
+		case ErrQuarantined:
+			return Quarantined
+		case ErrUnavailable:
+			return Unavailable
+		}
+	}
+	for _, cause := range e.causes {
+		if cause == context.Canceled || cause == context.DeadlineExceeded {
+			return Canceled
+		}
+	}
+	return Failed
 }

@@ -16,8 +16,8 @@ const (
 	// holderWait bounds how long a failed TryLock waits to learn which process the holder is. The
 	// node that is asked has just answered.
 	holderWait = 20 * time.Millisecond
-	// holderPause is how long an identity that a node does not know counts as unknown, and the least
-	// time between two questions of calls that wait.
+	// holderPause is how long an identity that a node does not know counts as unknown, and the
+	// least time between two questions of calls that wait.
 	holderPause = time.Second
 	// maxHolders bounds how many lockers, and owners, are remembered.
 	maxHolders = 256

@@ -9,14 +9,14 @@ import (
 // Hooks are functions that the Locker calls so that it can be measured. A nil hook is not called,
 // and costs nothing.
 //
-// Acquired, Released, LockStart, Attempt and LockEnd run in the goroutine that locks or unlocks, and
-// delay it. A hook of these that panics, or ends its goroutine, leaves nothing behind: the lock is
-// released where there is one, and no further hook is called for that call.
+// Acquired, Released, LockStart, Attempt and LockEnd run in the goroutine that locks or unlocks,
+// and delay it. A hook of these that panics, or ends its goroutine, leaves nothing behind: the lock
+// is released where there is one, and no further hook is called for that call.
 //
 // Lost runs in a goroutine of its own, which handles locks that are lost together one after the
-// other. Renewing, Renewed and Repaired run one at a time, in the order of the events, in a goroutine
-// of the Locker's: one that blocks delays no renewal, but while 8,192 events wait for it, further
-// ones are dropped ([Stats].EventsDropped).
+// other. Renewing, Renewed and Repaired run one at a time, in the order of the events, in a
+// goroutine of the Locker's: one that blocks delays no renewal, but while 8,192 events wait for it,
+// further ones are dropped ([Stats].EventsDropped).
 //
 // Acquired is called once for each lock, and then at most one of these: Released when the lock is
 // unlocked, before the nodes have confirmed (Unlock may still return an error), or Lost, perhaps
@@ -26,18 +26,18 @@ type Hooks struct {
 	Released func(*Lock)
 	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
 
-	// LockStart is called when a call of Lock, TryLock or Do begins, unless its arguments are refused.
-	// The context that it returns is given to Attempt and LockEnd of the same call, with a span, say;
-	// the call itself and the lock go on with ctx. Without LockStart, they get ctx.
+	// LockStart is called when a call of Lock, TryLock or Do begins, unless its arguments are
+	// refused. The context that it returns is given to Attempt and LockEnd of the same call, with a
+	// span, say; the call itself and the lock go on with ctx. Without LockStart, they get ctx.
 	LockStart func(ctx context.Context, names []string) context.Context
 	// Attempt is called after each attempt of the call.
 	Attempt func(ctx context.Context, e AttemptEvent)
 	// LockEnd is called before the call returns, and before Acquired.
 	LockEnd func(ctx context.Context, e LockEvent)
 
-	// Renewing is called for a held lock when its renewals go to the nodes: every third of the lease,
-	// and sooner after one that fell short. left is how much of the lease the lock is still valid
-	// for, if no node confirms.
+	// Renewing is called for a held lock when its renewals go to the nodes: every third of the
+	// lease, and sooner after one that fell short. left is how much of the lease the lock is still
+	// valid for, if no node confirms.
 	Renewing func(l *Lock, left, lease time.Duration)
 	// Renewed is called for each node's answer to the renewals of one or more locks.
 	Renewed func(e RenewalEvent)

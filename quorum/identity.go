@@ -12,8 +12,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Identity is which process a [Locker] belongs to, by its own word. It is information for people,
-// who read it in errors, in [State] and in quorumlock status: nothing is decided by it. The zero
+// Identity is which process a [Locker] belongs to, by its own word. It is for people, in errors, in
+// [State] and in quorumlock status: nothing is decided by it. The zero
 // Identity is an unknown one.
 type Identity struct {
 	Host    string // os.Hostname

@@ -158,3 +158,11 @@ func (l *Lock) endedBy(cause error) bool {
 	_, lost := cause.(*Error)
 	return (lost || cause == ErrReleased || cause == ErrClosed) && context.Cause(l.ctx) == cause
 }
+
+// releaseUnless releases the lock, where there is one, unless the hooks have returned: the call
+// does not return the lock then, so no caller could unlock it.
+func (l *Lock) releaseUnless(returned *bool) {
+	if l != nil && !*returned {
+		l.hold.releaseInterrupted()
+	}
+}

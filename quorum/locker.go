@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxNodes is the number of bits in tally.believed, which has one for each node.
-const maxNodes = 64
-
 // Locker locks names on its nodes. It is safe for concurrent use.
 type Locker struct {
 	core     *core
@@ -165,8 +162,8 @@ func distinct(nodes []*node.Node) error {
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
 // closing one closes both. An option that is not valid makes every call of the new Locker fail with
-// [ErrInvalid], as do [WithClock], [WithRand], [WithLabel] and [WithNodeOptions]. A lock of one can be entered
-// again through the other only where both make the same lock: see [Locker.Lock].
+// [ErrInvalid], as do [WithClock], [WithRand], [WithLabel] and [WithNodeOptions]. A lock of one can
+// be entered again through the other only where both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
 	set.newOnly = false
@@ -184,11 +181,12 @@ func (l *Locker) With(opts ...Option) *Locker {
 	return &Locker{core: l.core, waitlist: l.waitlist, set: &set, bad: bad}
 }
 
-// ID returns the Locker's UUID, with which its owners' ids begin (see [Lock.Owner]). The Lockers that
-// [Locker.With] makes of it have the same.
+// ID returns the Locker's UUID, with which its owners' ids begin (see [Lock.Owner]). The Lockers
+// that [Locker.With] makes of it have the same.
 func (l *Locker) ID() string { return l.core.uuid }
 
-// Identity returns which process the Locker belongs to, as it tells the masters while it holds locks.
+// Identity returns which process the Locker belongs to, as it tells the masters while it holds
+// locks.
 func (l *Locker) Identity() Identity { return l.core.holders.identity }
 
 // Nodes returns the names of the nodes, in the Locker's order (see [node.Node.Name]).
@@ -272,18 +270,10 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 	return lock, err
 }
 
-// releaseUnless releases the lock, where there is one, unless the hooks have returned: the call does
-// not return the lock then, so no caller could unlock it.
-func (l *Lock) releaseUnless(returned *bool) {
-	if l != nil && !*returned {
-		l.hold.releaseInterrupted()
-	}
-}
-
 // Do runs fn with the lock's context while it holds the names. The context ends when the lock can
-// no longer be trusted. [FromContext] finds the [Lock] in it by any of the names, for its token, say;
-// so do the functions that fn calls. Do returns the error of Lock, or those of fn and Unlock joined:
-// an error that wraps [ErrLost] says that the lock was lost before fn returned.
+// no longer be trusted. [FromContext] finds the [Lock] in it by any of the names, for its token,
+// say; so do the functions that fn calls. Do returns the error of Lock, or those of fn and Unlock
+// joined: an error that wraps [ErrLost] says that the lock was lost before fn returned.
 func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, names ...string) (err error) {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {

@@ -43,8 +43,8 @@ func (o *observation) attempting() {
 	}
 }
 
-// attempted tells the hook of an attempt. Where the hook panics, the lock is released: the call does
-// not return it.
+// attempted tells the hook of an attempt. Where the hook panics, the lock is released: the call
+// does not return it.
 func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	if o == nil || o.hooks.Attempt == nil {
 		return
@@ -76,27 +76,6 @@ func (o *observation) ended(lock *Lock, err error) {
 		e.Outcome = outcomeOf(failed)
 	}
 	o.hooks.LockEnd(o.ctx, e)
-}
-
-// outcomeOf returns the outcome of a call or an attempt that failed. It allocates nothing: errors.Is
-// would.
-func outcomeOf(e *Error) Outcome {
-	for _, cause := range e.causes {
-		switch cause {
-		case ErrHeld:
-			return Held
-		case ErrQuarantined:
-			return Quarantined
-		case ErrUnavailable:
-			return Unavailable
-		}
-	}
-	for _, cause := range e.causes {
-		if cause == context.Canceled || cause == context.DeadlineExceeded {
-			return Canceled
-		}
-	}
-	return Failed
 }
 
 // noteRenewingLocked tells the hook of a lock whose renewals go out.

@@ -74,9 +74,9 @@ func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold 
 // process and others are refused until the Locker sends the release, at the end of d. Until then it
 // renews the lock. So the lock needs the process: when that dies or the Locker is closed, the keys
 // are left to their leases. These end within a lease, and so within a max lease, perhaps before d
-// does. A min hold ends early, too, when too few
-// nodes keep the lock for as long as would lose a held one, or when [Locker.ForceUnlock] takes it.
-// An Acquired hook that panics releases the lock at once.
+// does. A min hold ends early, too, when too few nodes keep the lock for as long as would lose a
+// held one, or when [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock
+// at once.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.minHold, s.minHoldSet = d, true }
 }
@@ -104,17 +104,17 @@ func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }
 
-// WithLogger logs what no error is returned for: a lock is lost; calls of Lock begin to wait because
-// nodes are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger] logs
-// (default: what [slog.Default] returns when there is something to log). A logger with
+// WithLogger logs what no error is returned for: a lock is lost; calls of Lock begin to wait
+// because nodes are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger]
+// logs (default: what [slog.Default] returns when there is something to log). A logger with
 // [slog.DiscardHandler] says nothing.
 func WithLogger(l *slog.Logger) Option {
 	return func(s *settings) { s.logger, s.loggerSet = l, true }
 }
 
-// WithLabel adds a free text to the [Identity] of a new Locker, for people who read who holds a lock:
-// the job, say, or the deployment. It is no secret: all who may read the masters may read it. At
-// most 255 bytes of printable UTF-8 (default: none).
+// WithLabel adds a free text to the [Identity] of a new Locker, for people who look for the holder
+// of a lock: the job, say, or the deployment. It is no secret: all who may read the masters may
+// read it. At most 255 bytes of printable UTF-8 (default: none).
 func WithLabel(label string) Option { return func(s *settings) { s.label, s.newOnly = label, true } }
 
 // WithClock sets the clock of a new Locker, for tests (default [clock.System]).

@@ -12,8 +12,8 @@ const (
 	// coalesce bounds how much earlier than due a lock is renewed, to share a call with others.
 	coalesce = 3 * time.Millisecond
 
-	// Renewals that fall together are spread: at most one for each renewalGap, save for those of one
-	// renewalBurst. So other calls wait behind few of them.
+	// Renewals that fall together are spread: at most one for each renewalGap, save for those of
+	// one renewalBurst. So other calls wait behind few of them.
 	renewalGap   = renewalBurst / batchSize
 	renewalBurst = 2 * time.Millisecond
 
@@ -47,8 +47,8 @@ func (h *hold) lingersLocked(now clock.Instant) bool {
 	return h.phase == lingering && now.Before(h.minHoldEnd()) && (h.set.fixed || now.Before(h.deadline))
 }
 
-// postponeLocked reports whether too many renewals are due at now: then the schedule handles the hold
-// later, but long before its deadline. A hold is postponed once for each renewal.
+// postponeLocked reports whether too many renewals are due at now: then the schedule handles the
+// hold later, but long before its deadline. A hold is postponed once for each renewal.
 func (h *hold) postponeLocked(now clock.Instant) bool {
 	e, c := &h.entry, h.core
 	if e.postponed || h.set.fixed || h.phase != held {

@@ -1,10 +1,6 @@
 package quorum
 
-import (
-	"sync/atomic"
-
-	"github.com/quorumlock/quorumlock/node"
-)
+import "github.com/quorumlock/quorumlock/node"
 
 // Stats is a snapshot of a Locker and of those that [Locker.With] makes of it. Counts are since the
 // Locker was made.
@@ -35,19 +31,6 @@ type NodeStats struct {
 	// given it to another, answered with an error, or did not answer.
 	Renewals, RenewalsFailed uint64
 	Repairs, RepairsFailed   uint64 // see [Hooks].Repaired
-}
-
-// counters are what a Locker counts for [Stats].
-type counters struct {
-	attempts                   [outcomes]atomic.Uint64
-	released, lost, writeBacks atomic.Uint64
-	nodes                      [maxNodes]nodeCounters
-}
-
-// nodeCounters is the part of one node.
-type nodeCounters struct {
-	renewals, renewalsFailed atomic.Uint64
-	repairs, repairsFailed   atomic.Uint64
 }
 
 // Stats returns a snapshot. It asks the nodes nothing, and takes some microseconds; it can also be

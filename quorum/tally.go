@@ -8,6 +8,9 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
+// maxNodes is the number of bits in tally.believed, which has one for each node.
+const maxNodes = 64
+
 // tally counts the replies to one call that goes to all nodes of a hold (release, extend,
 // re-entry), up to the moment when the outcome is certain: no caller waits for a slow node after
 // that. A nil tally ignores its replies.

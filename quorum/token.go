@@ -42,8 +42,8 @@ func (a *attempt) settleToken(ctx context.Context) {
 
 var (
 	errNotRaised = errors.New("the grant that was read was gone before the token was written back")
-	// errMovedOn: a neighbour has raised the counter, or a late copy of the request was granted after
-	// another owner. A later attempt does not meet that again.
+	// errMovedOn: a neighbour has raised the counter, or a late copy of the request was granted
+	// after another owner. A later attempt does not meet that again.
 	errMovedOn = errors.New("the connection died during the attempt, and the token counter has moved on since the grant")
 )
 

@@ -19,8 +19,8 @@ import (
 // sent.
 //
 // Before the end of its min hold ([WithMinHold]) the release is put off until then: Unlock asks no
-// node, and returns nil; or an error that wraps [ErrClosed] after Close, which leaves the lock to its
-// lease.
+// node, and returns nil; or an error that wraps [ErrClosed] after Close, which leaves the lock to
+// its lease.
 //
 // ctx may be the lock's own context, or derived from it. Unlock ends that context, which does not
 // end the waiting: then the context given to [Locker.Lock] bounds it, and the deadline of ctx.

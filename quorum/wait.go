@@ -26,7 +26,8 @@ type waitlist struct {
 	// first attempt probes first, since other processes most likely wait for them.
 	contendedUntil [256]clock.Instant
 
-	// saidShort: the last attempt by a call of Lock failed for want of nodes, and the log has said so.
+	// saidShort: the last attempt by a call of Lock failed for want of nodes, and the log has said
+	// so.
 	saidShort  bool
 	quietUntil clock.Instant // about calls that wait for nodes
 }
@@ -346,8 +347,8 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 	}
 }
 
-// noteShort notes whether an attempt failed for want of nodes. It reports whether the log should say
-// so: once while that lasts, however many calls wait.
+// noteShort notes whether an attempt failed for want of nodes. It reports whether the log should
+// say so: once while that lasts, however many calls wait.
 func (list *waitlist) noteShort(short bool) (say bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()

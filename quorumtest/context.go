@@ -11,12 +11,12 @@ import (
 // that token: as [quorum.Locker.Do] gives to its function, but without a master. It is for tests of
 // code that reads the token from its context.
 //
-// No master knows the lock, and it excludes nobody. It is valid until Unlock: its Deadline is a year
-// away. Extend returns nil and changes nothing. Unlock returns nil, and ends the context with
-// [quorum.ErrReleased]. The end of ctx ends the context with its cause and leaves the lock valid, as
-// with any lock: for a lock that is lost, cancel ctx with an error that wraps [quorum.ErrLost] where
-// the context is what matters, and else lock on masters. A Locker that is given the context does not
-// enter the lock: it locks afresh, on its masters.
+// No master knows the lock, and it excludes nobody. It is valid until Unlock: its Deadline is a
+// year away. Extend returns nil and changes nothing. Unlock returns nil, and ends the context with
+// [quorum.ErrReleased]. The end of ctx ends the context with its cause and leaves the lock valid,
+// as with any lock: for a lock that is lost, cancel ctx with an error that wraps [quorum.ErrLost]
+// where the context is what matters, and else lock on masters. A Locker that is given the context
+// does not enter the lock: it locks afresh, on its masters.
 func ContextWithToken(ctx context.Context, token uint64, names ...string) context.Context {
 	return testlock.New(ctx, token, slices.Clone(names)).Context
 }

@@ -1,6 +1,7 @@
 -- force: deletes a lock on an operator's word, whichever owner holds it.
 --
--- KEYS  1 the name's hash, then the tombstones of the owners to bar from new grants (a repair, a late request)
+-- KEYS  1 the name's hash, then the tombstones of the owners to bar from new grants (a repair, a
+--       late request)
 -- ARGV  1 the name's channel, 2 the tombstones' time to live in ms
 --
 -- Replies with 1 when a lock was deleted, with 0 when there was no key. A key that is no lock is an

@@ -4,8 +4,8 @@
 --
 -- Replies with {owner, level, remaining ms, token counter, marker, now in ms}. A missing string is
 -- empty; the remaining time is 0 for no key, -1 for a key without one. A key that is no lock is an
--- error, and so is a counter that is no number. So is a text that is too long for a lock: the client
--- bounds its replies, and would drop the connection.
+-- error, and so is a counter that is no number. So is a text that is too long for a lock: the
+-- client bounds its replies, and would drop the connection.
 
 local owner, level, ttl = '', '', call('PTTL', KEYS[2])
 if ttl == -2 then

@@ -30,8 +30,8 @@ func NewName(name string) Name {
 // node must agree on it, and on the hash.
 const counterSlots = 1 << 16
 
-// counterSlot returns the slot of a name's token counter: the hash FNV-1a of 32 bits, its upper half
-// XORed with its lower one.
+// counterSlot returns the slot of a name's token counter: the hash FNV-1a of 32 bits, its upper
+// half XORed with its lower one.
 func counterSlot(name string) int {
 	h := fnv.New32a()
 	h.Write([]byte(name))

@@ -1,8 +1,8 @@
 -- release: releases a lock by its owner, or lowers its level.
 --
 -- KEYS  1 the owner's tombstone, then the hash of each name
--- ARGV  1 owner, 2 the level to leave (0 releases, whatever the level was), then the channel of each name,
---       last the tombstone's time to live in ms (0 for no tombstone)
+-- ARGV  1 owner, 2 the level to leave (0 releases, whatever the level was), then the channel of
+--       each name, last the tombstone's time to live in ms (0 for no tombstone)
 --
 -- Replies with one of
 --   the number of names at which the owner was found

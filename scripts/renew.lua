@@ -9,8 +9,9 @@
 -- key of another type). When the marker does not let this client in, it renews nothing, and replies
 -- with {'marker', marker or '', the expected line, the letters}: N where the owner is there. It
 -- renews, and replies so, when the marker is that of an earlier process, which has come back with
--- its data: the node is to be marked. A node in quarantine renews. It writes as little as possible, because it must work when the server is
--- out of memory. One bad key does not stop the others. What this user may not run is an error.
+-- its data: the node is to be marked. A node in quarantine renews. It writes as little as possible,
+-- because it must work when the server is out of memory. One bad key does not stop the others. What
+-- this user may not run is an error.
 
 local expected, names = ARGV[#ARGV], (#KEYS - 1) / 2
 local read = redis.call('MGET', unpack(KEYS, 1, 1 + names)) -- every key that is a string

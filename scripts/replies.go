@@ -253,8 +253,8 @@ func ParseRelease(v any, names int) (ReleaseReply, error) {
 	return ReleaseReply{Found: int(found), Heard: int(heard)}, nil
 }
 
-// ParseRaise reads the reply to Raise: the highest of the counters, none of which is below the token
-// any more, or 0 where the owner does not hold every name. Errors wrap ErrReply.
+// ParseRaise reads the reply to Raise: the highest of the counters, none of which is below the
+// token any more, or 0 where the owner does not hold every name. Errors wrap ErrReply.
 func ParseRaise(v any) (uint64, error) {
 	if n, ok := v.(int64); ok && n >= 0 && n < 1<<53 {
 		return uint64(n), nil

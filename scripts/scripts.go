@@ -32,7 +32,8 @@ const Prefix = "quorumlock:"
 const (
 	// MarkerKey is the node's marker: see [Marker].
 	MarkerKey = Prefix + "marker"
-	// olderMarkerKey is the marker of clients without lists of masters, which may use the same node.
+	// olderMarkerKey is the marker of clients without lists of masters, which may use the same
+	// node.
 	olderMarkerKey = Prefix + "node"
 )
 
@@ -98,8 +99,8 @@ var (
 	surveySource string
 )
 
-// runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel of
-// a name that is held.
+// runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel
+// of a name that is held.
 var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + channelPrefix + "'\n"
 
 var (

@@ -7,9 +7,8 @@
 
 local call = redis.call
 
--- lockAt returns the owner and the level of the lock at a key, or nil and an error where the hash is
--- no lock. It is the only function here: to define one takes a
--- hundredth of a grant's time.
+-- lockAt returns the owner and the level of the lock at a key, or nil and an error where the hash
+-- is no lock. It is the only function here: to define one takes a hundredth of a grant's time.
 local function lockAt(key)
   if call('HLEN', key) == 1 then
     local field = call('HGETALL', key)

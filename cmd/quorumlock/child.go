@@ -46,8 +46,8 @@ func startChild(path string, args, env []string) (*child, error) {
 	c := &child{changes: make(chan syscall.WaitStatus), watch: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Never unlocked: the thread ends with this goroutine. The death signal of a Linux child fires
-		// when the thread that forked it ends, and Go ends threads at will.
+		// Never unlocked: the thread ends with this goroutine. The death signal of a Linux child
+		// fires when the thread that forked it ends, and Go ends threads at will.
 		runtime.LockOSThread()
 		var err error
 		c.pid, err = syscall.ForkExec(path, args, &syscall.ProcAttr{

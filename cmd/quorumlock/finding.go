@@ -91,8 +91,8 @@ func quorumSize(masters int, all bool) int {
 	return masters/2 + 1
 }
 
-// granting counts the masters that grant locks to clients whose list the nodes are. A master that was
-// admitted, and has no list yet, grants when its first client comes.
+// granting counts the masters that grant locks to clients whose list the nodes are. A master that
+// was admitted, and has no list yet, grants when its first client comes.
 func granting(found []finding, nodes []*node.Node) (count int) {
 	list := listOf(nodes)
 	for _, f := range found {

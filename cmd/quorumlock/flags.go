@@ -14,6 +14,9 @@ import (
 // shortest is the least lease, and the least max hold, that package quorum takes.
 const shortest = 10 * time.Millisecond
 
+// urlsVariable is the variable that has the masters' URLs.
+const urlsVariable = "QUORUMLOCK_URLS"
+
 // lineFlags are the flags of a command. Their errors repeat no value, which may hold a password.
 type lineFlags struct {
 	all   []cli.Flag
@@ -108,8 +111,8 @@ func (v *flagValue) Get() any              { return nil }
 func (v *flagValue) String() string        { return "" }
 func (v *flagValue) IsBoolFlag() bool      { return v.isBool }
 
-// named returns an argument as an error may repeat it, after a colon. It returns nothing for what may
-// be a URL, or the rest of one, with a password.
+// named returns an argument as an error may repeat it, after a colon. It returns nothing for what
+// may be a URL, or the rest of one, with a password.
 func named(arg string) string {
 	if arg == "" || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
 		return ""

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxSleep bounds the sleep between two looks at the clock. Timers do not count the time in which
-	// the machine is suspended, and a deadline may move ahead.
+	// maxSleep bounds the sleep between two looks at the clock. Timers do not count the time in
+	// which the machine is suspended, and a deadline may move ahead.
 	maxSleep = time.Second
 	// groupPoll is the pause between two looks at a process group that is ending.
 	groupPoll = 10 * time.Millisecond

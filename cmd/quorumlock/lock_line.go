@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// lockLine is the command line of status or unlock.
+// lockLine is the command line of status, top or unlock.
 type lockLine struct {
 	names    []string
 	all      bool
@@ -24,8 +24,8 @@ type lockLine struct {
 	urlsFile string
 }
 
-// lockCommand makes a command over locks that are named, on the masters of the environment. more adds
-// flags.
+// lockCommand makes a command over locks that are named, on the masters of the environment. more
+// adds flags.
 func (p *program) lockCommand(name, usage string, more func(*lineFlags, *lockLine),
 	do func(context.Context, *lockLine, []*node.Node) (int, error)) *cli.Command {
 	flags, line := &lineFlags{}, newLockLine()

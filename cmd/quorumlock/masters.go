@@ -10,8 +10,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-const urlsVariable = "QUORUMLOCK_URLS"
-
 // readURLs returns the masters' URLs, from the file or else the environment.
 func readURLs(file string) ([]string, error) {
 	text, from := os.Getenv(urlsVariable), urlsVariable
@@ -41,8 +39,8 @@ func withoutComments(text string) string {
 	return kept.String()
 }
 
-// openMasters opens the masters of the file, or else of the environment. The caller closes them. The
-// error is an *exitError.
+// openMasters opens the masters of the file, or else of the environment. The caller closes them.
+// The error is an *exitError.
 func openMasters(file string, options ...node.Option) ([]*node.Node, error) {
 	urls, err := readURLs(file)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// runCommand makes the command that runs a job, -- and what follows, under a lock. Its exit code is the
-// job's, or else one of those in run_codes.go.
+// runCommand makes the command that runs a job, -- and what follows, under a lock. Its exit code is
+// the job's, or else one of those in run_codes.go.
 func (p *program) runCommand(job []string) *cli.Command {
 	line, flags := newRunLine()
 	return p.command(runName, "run a command while it holds the lock", "NAME[,NAME...] -- COMMAND [ARGUMENT...]", flags,

@@ -117,8 +117,8 @@ func (l *runLine) settleTimes() error {
 	if l.maxHold > 0 && l.minHold > l.maxHold {
 		return fmt.Errorf("-min-hold %v is above -max-hold %v", l.minHold, l.maxHold)
 	}
-	// A lock in order is renewed when a third of its lease is over, so at least two thirds are left.
-	// The rest is for renewals that are late or tried again.
+	// A lock in order is renewed when a third of its lease is over, so at least two thirds are
+	// left. The rest is for renewals that are late or tried again.
 	switch most := l.lease / 2; {
 	case l.grace < 0:
 		l.grace = min(defaultGrace, l.lease/3)

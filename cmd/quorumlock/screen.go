@@ -38,8 +38,8 @@ func watch(ctx context.Context, out io.Writer, every time.Duration, show func(co
 	}
 }
 
-// drawing returns the text as control sequences and lines that fit a terminal of that size. The first
-// one clears the terminal.
+// drawing returns the text as control sequences and lines that fit a terminal of that size. The
+// first one clears the terminal.
 func drawing(text []byte, width, height int, first bool) []byte {
 	var b bytes.Buffer
 	if first {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// firstSurveys is how many calls look for names at first, on each master; later it is one for each
-	// drawing. A call looks at 1000 keys.
+	// firstSurveys is how many calls look for names at first, on each master; later it is one for
+	// each drawing. A call looks at 1000 keys.
 	firstSurveys = 10
 	// topNames is how many names are inspected at most for one drawing.
 	topNames = 200
@@ -38,8 +38,8 @@ func newSurvey(masters int, all bool) *survey {
 	return &survey{all: all, cursors: slices.Repeat([]string{"0"}, masters), known: map[string]*busy{}}
 }
 
-// look asks all masters: for names, for the states of those that were found, and for what the masters
-// say of themselves.
+// look asks all masters: for names, for the states of those that were found, and for what the
+// masters say of themselves.
 func (s *survey) look(ctx context.Context, nodes []*node.Node) {
 	rounds := 1
 	if s.found == nil {

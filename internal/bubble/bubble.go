@@ -29,9 +29,9 @@ func Masters(t testing.TB, n int) []*fakeredis.Master {
 	return masters
 }
 
-// Nodes opens a node for each master ("master 0" and so on), over connections of their own, and closes
-// them when the test ends. wrap returns the client's end of a connection to a master; nil leaves it as
-// it is.
+// Nodes opens a node for each master ("master 0" and so on), over connections of their own, and
+// closes them when the test ends. wrap returns the client's end of a connection to a master; nil
+// leaves it as it is.
 func Nodes(t testing.TB, masters []*fakeredis.Master, wrap func(master int, c net.Conn) net.Conn,
 	opts ...node.Option) []*node.Node {
 	t.Helper()
@@ -55,8 +55,8 @@ func Nodes(t testing.TB, masters []*fakeredis.Master, wrap func(master int, c ne
 	return nodes
 }
 
-// Clock returns a clock that keeps the bubble's time until the test ends. Make it before the locker,
-// whose timers it then outlives.
+// Clock returns a clock that keeps the bubble's time until the test ends. Make it before the
+// locker, whose timers it then outlives.
 func Clock(t testing.TB) *clock.Fake {
 	ticking := clock.NewFake()
 	ticking.SetRate(1)

@@ -17,8 +17,8 @@ type Queue struct {
 }
 
 // Post runs f after the functions that were posted before, and does not wait for it. Where
-// [MaxWaiting] functions wait, because one of them blocks or is slow, f is dropped. f may block, call
-// Post, or end its goroutine: the functions behind it run all the same.
+// [MaxWaiting] functions wait, because one of them blocks or is slow, f is dropped. f may block,
+// call Post, or end its goroutine: the functions behind it run all the same.
 func (q *Queue) Post(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 
 // Sink takes measurements.
 type Sink interface {
-	// Record adds value to a counter, or records it in a histogram. labels are the values of m.Labels;
-	// an empty one means that there is none. It is safe for concurrent use.
+	// Record adds value to a counter, or records it in a histogram. labels are the values of
+	// m.Labels; an empty one means that there is none. It is safe for concurrent use.
 	Record(ctx context.Context, m *Metric, value float64, labels ...string)
 }
 
@@ -24,8 +24,8 @@ type Feed struct {
 	group func(name string) string
 }
 
-// NewFeed returns a Feed that tells locks apart by group of their first name, or, where group is nil,
-// not at all.
+// NewFeed returns a Feed that tells locks apart by group of their first name, or, where group is
+// nil, not at all.
 func NewFeed(sink Sink, group func(name string) string) *Feed {
 	if group == nil {
 		group = func(string) string { return "" }

@@ -7,8 +7,8 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// Lockers are the Lockers whose Stats are observed, each by a name of the user's. The zero value has
-// none. It is safe for concurrent use.
+// Lockers are the Lockers whose Stats are observed, each by a name of the user's. The zero value
+// has none. It is safe for concurrent use.
 type Lockers struct {
 	mu  sync.Mutex
 	all []named

@@ -1,5 +1,5 @@
-// Package metrics defines what otelquorumlock and promquorumlock measure: each metric once, and what
-// the hooks add to it. The two are adapters of [Sink].
+// Package metrics defines what otelquorumlock and promquorumlock measure: each metric once, and
+// what the hooks add to it. The two are adapters of [Sink].
 package metrics
 
 // Kind is what a metric is.
@@ -34,12 +34,13 @@ const (
 )
 
 var (
-	// seconds has the bounds of the semantic conventions for database clients, with finer ones below:
-	// a script on loopback takes 50 µs.
+	// seconds has the bounds of the semantic conventions for database clients, with finer ones
+	// below: a script on loopback takes 50 µs.
 	seconds = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	// waits reach from a free lock to a lock that is held for long.
 	waits = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
-	// parts has a quarter, by which alerts go, and the two thirds at which a healthy lock is renewed.
+	// parts has a quarter, by which alerts go, and the two thirds at which a healthy lock is
+	// renewed.
 	parts = []float64{0, .05, .1, .15, .2, .25, .3, .4, .5, .6, .65, .7, .8, 1}
 )
 

@@ -2,8 +2,8 @@ package metrics
 
 import "strings"
 
-// PrometheusName returns the metric's name in Prometheus, the same as OpenTelemetry's exporter makes
-// of it.
+// PrometheusName returns the metric's name in Prometheus, the same as OpenTelemetry's exporter
+// makes of it.
 func (m *Metric) PrometheusName() string {
 	name := PrometheusLabel(m.Name)
 	if m.Unit == "s" {

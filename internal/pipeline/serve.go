@@ -80,8 +80,8 @@ func (p *Pipe) write(c *Conn) {
 			p.canWrite.Wait()
 		}
 		if p.isReading {
-			// Replies wake callers that are about to queue more: it goes out in the same write. A lone
-			// caller's request does not wait for the process's other goroutines.
+			// Replies wake callers that are about to queue more: it goes out in the same write. A
+			// lone caller's request does not wait for the process's other goroutines.
 			p.mu.Unlock()
 			runtime.Gosched()
 			p.mu.Lock()
@@ -240,8 +240,8 @@ func (p *Pipe) handleRunError(c *Conn, run []request, err error) {
 	}
 }
 
-// resendAlone queues requests again that a shared run did not carry out. An owner that wants no grant
-// any more gets the reply that the server would send after its release.
+// resendAlone queues requests again that a shared run did not carry out. An owner that wants no
+// grant any more gets the reply that the server would send after its release.
 func (p *Pipe) resendAlone(c *Conn, undone []request) {
 	for i := range undone {
 		undone[i].alone = true

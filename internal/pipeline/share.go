@@ -2,8 +2,8 @@ package pipeline
 
 import "github.com/quorumlock/quorumlock/scripts"
 
-// arranger puts the requests of one write in the order in which they are sent, so that acquires, and
-// releases, of different owners share runs of a script.
+// arranger puts the requests of one write in the order in which they are sent, so that acquires,
+// and releases, of different owners share runs of a script.
 //
 // It divides the requests into segments. In each one the releases go first and the acquires follow.
 // A segment ends before a second request of an owner, and before a call of another kind. So

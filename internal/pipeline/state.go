@@ -84,8 +84,8 @@ type Pipe struct {
 	retryTimer *time.Timer // for the first release of aside that is due
 }
 
-// requeue queues requests again, together, and returns those whose claim was abandoned. The check is
-// made under the mutex: a caller abandons a claim before it starts the release, so the request
+// requeue queues requests again, together, and returns those whose claim was abandoned. The check
+// is made under the mutex: a caller abandons a claim before it starts the release, so the request
 // cannot follow that release.
 func (p *Pipe) requeue(requests ...request) (abandoned []request) {
 	p.mu.Lock()

@@ -2,8 +2,8 @@
 // connections and servers.
 //
 // [Send], [Receive] and [ReceiveBy] return within the timeout, whatever the server and the network
-// do. Behind [LimitReplies] no reply can end the process, and [DeferDeadlines] makes timeouts cheap.
-// Only [Get] may take longer: a pool's dial may ignore its context.
+// do. Behind [LimitReplies] no reply can end the process, and [DeferDeadlines] makes timeouts
+// cheap. Only [Get] may take longer: a pool's dial may ignore its context.
 package redisconn
 
 import (

@@ -32,13 +32,13 @@ func Start(n int, args ...string) (*Fleet, error) {
 	return fleet, err
 }
 
-// StartReal starts n processes of the server that [FindBinary] finds, each on a free port of 127.0.0.1 and in a temporary
-// directory of its own, and returns when all answer PING. They keep nothing on disk unless args say
-// otherwise ("--appendonly", "yes"): args come last on each command line and so override the
-// package's settings.
+// StartReal starts n processes of the server that [FindBinary] finds, each on a free port of
+// 127.0.0.1 and in a temporary directory of its own, and returns when all answer PING. They keep
+// nothing on disk unless args say otherwise ("--appendonly", "yes"): args come last on each command
+// line and so override the package's settings.
 //
-// On failure nothing is left running. The error wraps [ErrNoServer] when there is no server. For one
-// that did not start it ends with the server's last output.
+// On failure nothing is left running. The error wraps [ErrNoServer] when there is no server. For
+// one that did not start it ends with the server's last output.
 func StartReal(n int, args ...string) (*Fleet, error) {
 	return StartRealWith(nil, n, args...)
 }

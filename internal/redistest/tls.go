@@ -113,9 +113,9 @@ func writePEM(dir, name string, blocks ...*pem.Block) error {
 }
 
 // StartTLS starts one process that serves TLS at the returned port of 127.0.0.1, with the
-// files that [Authority.Issue] and [WriteRoots] wrote into the directory, beside the master's own port without
-// TLS. Clients of TLS need a certificate by one of the roots. The error wraps [ErrNoServer] or
-// [ErrNoTLS] where such a process cannot be had.
+// files that [Authority.Issue] and [WriteRoots] wrote into the directory, beside the master's own
+// port without TLS. Clients of TLS need a certificate by one of the roots. The error wraps
+// [ErrNoServer] or [ErrNoTLS] where such a process cannot be had.
 func StartTLS(dir string, args ...string) (fleet *Fleet, port string, err error) {
 	number, held, err := claimPort()
 	if err != nil {

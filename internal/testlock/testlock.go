@@ -1,5 +1,6 @@
-// Package testlock is how packages quorum and quorumtest agree on a lock that no master has granted.
-// It keeps such a lock out of quorum's own interface, where a program could make one by mistake.
+// Package testlock is how packages quorum and quorumtest agree on a lock that no master has
+// granted. It keeps such a lock out of quorum's own interface, where a program could make one by
+// mistake.
 package testlock
 
 import (

@@ -33,9 +33,9 @@
 // A token counter is shared by all names that hash to it. The other names of a counter, its
 // neighbours, are one step of the world: a counter goes up by one, on any node, at any time. That
 // leaves out nothing: the hash, the tombstones and the requests of a neighbour are its own, and all
-// that its grants, write-backs, renewals and repairs do to this name is to raise the counter, by one
-// or by several steps. And it adds nothing: each step is an attempt of a neighbour that one node
-// grants. How many such steps happen is bounded, and logged.
+// that its grants, write-backs, renewals and repairs do to this name is to raise the counter, by
+// one or by several steps. And it adds nothing: each step is an attempt of a neighbour that one
+// node grants. How many such steps happen is bounded, and logged.
 //
 // The requests that a dead connection may still deliver are a set: each kind of request of an
 // attempt at most once. A holder sends to a node only when no request is under way there. A holder
