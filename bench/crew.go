@@ -38,7 +38,7 @@ func (c *crew) grow(ctx context.Context, n int) error {
 	})
 }
 
-// release releases all locks.
+// release releases all locks. Those that were lost, lost counts.
 func (c *crew) release(ctx context.Context) error {
 	locks := c.locks
 	c.locks = nil
@@ -46,7 +46,10 @@ func (c *crew) release(ctx context.Context) error {
 		if locks[i] == nil {
 			return nil
 		}
-		return locks[i].Unlock(ctx)
+		if err := locks[i].Unlock(ctx); !errors.Is(err, quorum.ErrLost) {
+			return err
+		}
+		return nil
 	})
 }
 

@@ -73,8 +73,8 @@ func (r *report) heldFigures() string {
 	if o == nil {
 		return ""
 	}
-	masters, measured := o.median(reading{ours, mastersCPU})
-	if !measured {
+	masters, renewed := o.median(reading{ours, mastersCPU})
+	if _, kept := o.median(reading{ours, heap}); !renewed || !kept {
 		return ""
 	}
 	each, callers := masters/n, o.text(reading{ours, callersCPU})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -191,12 +192,19 @@ func TestNoRenewalAfterUnlock(t *testing.T) {
 	working.Wait()
 	pass(t, lease) // renewals that were still due would arrive now
 
-	renew, release := sha(t, "renew"), sha(t, "release")
+	renew, release, releases := sha(t, "renew"), sha(t, "release"), sha(t, "releases")
 	for i, log := range logs {
 		released := map[string]bool{}
 		renewals := 0
 		for _, line := range log() {
 			words := strings.Split(line, `" "`)
+			if len(words) > 2 && words[1] == releases { // of as many names, then an owner and a channel for each
+				n, err := strconv.Atoi(words[2])
+				must(t, err)
+				for owner := 3 + n; owner < len(words); owner += 2 {
+					released[words[owner]] = true
+				}
+			}
 			for _, word := range words[1:] {
 				owner, isOwner := strings.CutPrefix(word, "quorumlock:released:")
 				switch {

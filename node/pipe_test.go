@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -20,7 +21,7 @@ import (
 // A release before its acquire, or after the next owner's acquire, would make a call fail.
 func TestCallsOfAKeyArriveInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := open(t, m.URL(), node.WithConns(3))
+		n := open(t, m.URL(), node.WithConns(3), node.WithTimeout(10*time.Second)) // embedded masters are slow
 		mark(t, n)
 		const owners, keysN = 100, 4
 		var all [keysN][]answer

@@ -44,7 +44,7 @@ func TestTurnsOfCallersThatAskAgainAtOnce(t *testing.T) {
 		for process := range got {
 			order = append(order, process)
 		}
-		for i := processes; i < len(order)-processes; i++ {
+		for i := 2 * processes; i < len(order)-processes; i++ { // all wait by then
 			if order[i] != order[i-processes] {
 				t.Fatalf("the lock went to %v", order)
 			}

@@ -65,9 +65,13 @@ for i = 1, n do
   replies[i] = reply
 end
 
--- The counters first: a counter that has risen without a grant does no harm.
-if #set > 0 then
-  call('MSET', unpack(set))
+-- The counters first: a counter that has risen without a grant does no harm. Where the server refuses
+-- them, for want of memory perhaps, that is no error of the locks that are held.
+if #set > 0 and pcall('MSET', unpack(set)).err then
+  usual = false
+  for i = 1, n do
+    if type(replies[i]) == 'string' then replies[i] = 0 end
+  end
 end
 for i = 1, n do
   if type(replies[i]) == 'string' then

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -252,6 +251,12 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 			}
 		}
 	}
+	undone := func(what string, reply any, err error) {
+		t.Helper()
+		if want := []any{int64(0), int64(0)}; err != nil || !reflect.DeepEqual(reply, want) {
+			t.Errorf("%s: %v %v, want %v: acquire tells why", what, reply, err, want)
+		}
+	}
 	for _, command := range state(ready) {
 		mustDo(t, s, resolve(t, s, command)...)
 	}
@@ -261,24 +266,42 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 		refused(rule, reply, err, acquires)
 		absent("k", "l")(t, s)
 	}
-	if reply, err := as("-mset", acquires); !errors.As(err, new(redis.Error)) {
-		t.Errorf("without MSET: %v %v, want an error", reply, err)
-	}
+	reply, err := as("-mset", acquires)
+	undone("without MSET", reply, err)
 	absent("k", "l")(t, s)
 
 	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
 	start := snapshot(t, s)
-	if reply, err := run(func(name string, args ...any) (any, error) { return s.Do(append([]any{name}, args...)...) }, acquires); err == nil ||
-		!strings.Contains(err.Error(), "OOM") {
-		t.Errorf("without memory: %v %v, want an OOM error", reply, err)
-	}
+	plainly := func(name string, args ...any) (any, error) { return s.Do(append([]any{name}, args...)...) }
+	reply, err = run(plainly, acquires)
+	undone("without memory", reply, err)
 	sameSnapshot(t, start, snapshot(t, s), 0)
 	mustDo(t, s, "CONFIG", "SET", "maxmemory", "0")
+
+	// What is held is told all the same.
+	for _, command := range state(holds("l", "locker:3", "1"), expire("l", lease)) {
+		mustDo(t, s, resolve(t, s, command)...)
+	}
+	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
+	start = snapshot(t, s)
+	reply, err = run(plainly, acquires)
+	if replies, parseErr := acquires[0].ParseRun(reply, 2); err != nil || parseErr != nil {
+		t.Errorf("one that is held, without memory: %v, %v", err, parseErr)
+	} else {
+		_, alone, _ := replies.Of(0, acquires[0])
+		is, _, err := replies.Of(1, acquires[1])
+		if !alone || err != nil || is.Acquire.Outcome != scripts.Held || is.Acquire.Holder != "locker:3" {
+			t.Errorf("one that is held, without memory: %v, want 0 and held", reply)
+		}
+	}
+	sameSnapshot(t, start, snapshot(t, s), time.Minute)
+	mustDo(t, s, "CONFIG", "SET", "maxmemory", "0")
+	mustDo(t, s, "DEL", "l")
 
 	for _, command := range state(holds("k", me, "1"), holds("l", rival, "1")) {
 		mustDo(t, s, resolve(t, s, command)...)
 	}
-	reply, err := as("-hdel", releases)
+	reply, err = as("-hdel", releases)
 	refused("-hdel", reply, err, releases)
 	hash("k", me, "1")(t, s)
 	reply, err = as("-publish", releases)

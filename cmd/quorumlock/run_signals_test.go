@@ -106,6 +106,26 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 	}
 }
 
+// Ctrl-C leaves no lock behind, whenever it comes: while run starts, connects, locks or starts the
+// command, and while that runs.
+func TestAnInterruptAtAnyMomentLeavesNoLock(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	for delay := time.Duration(0); delay < 80*time.Millisecond; delay += 4 * time.Millisecond {
+		p := d.prepare("x", "--", "sleep", "600").begin(t)
+		<-time.After(delay) // the moment is what varies
+		p.send(t, syscall.SIGINT)
+		eventually(t, "the end of run", p.hasExited)
+		eventually(t, "no lock", func() bool {
+			held := false
+			for _, m := range d.Masters {
+				held = held || do(t, m, "EXISTS", "x").(int64) > 0
+			}
+			return !held
+		})
+	}
+}
+
 // ignoredSignals returns the signals that a process started with the command ignores.
 func ignoredSignals(t *testing.T, c *exec.Cmd) uint64 {
 	t.Helper()
