@@ -125,6 +125,7 @@ func TestCheckOfTheMarker(t *testing.T) {
 	three := scripts.NewList("a", nodeName, "z")
 	four := three.With("n")
 	const blank = "no client has used this server"
+	claimed := "has begun to mark " + three.String() + ", and has not finished"
 	for what, c := range map[string]struct {
 		change     func(*scripts.Marker)
 		want       node.Report // of the marker
@@ -140,8 +141,12 @@ func TestCheckOfTheMarker(t *testing.T) {
 		"its clock was set back": {func(w *scripts.Marker) { w.Admitted = since(-30 * time.Hour) },
 			node.Report{Member: nodeName, Members: members.Names(), Generation: 7}, time.Hour, []string{"in quarantine for another 1h0m0s"}},
 		"of another process": {func(w *scripts.Marker) { w.Run = "another" }, node.Report{}, time.Hour, []string{blank}},
-		"claimed": {func(w *scripts.Marker) { w.Members, w.Claimed = three, true }, node.Report{}, time.Hour,
-			[]string{blank, "has begun to mark " + three.String() + ", and has not finished"}},
+		"claimed": {func(w *scripts.Marker) { w.Members, w.Claimed, w.Admitted = three, true, since(-30*time.Minute) },
+			node.Report{}, 30 * time.Minute, []string{claimed, "in quarantine for another "}},
+		"claimed, its quarantine over, not finished": {func(w *scripts.Marker) {
+			w.Members, w.Claimed = three, true
+		},
+			node.Report{}, time.Minute + time.Millisecond, []string{claimed, "in quarantine for another 1ms"}},
 		"admitted": {func(w *scripts.Marker) {
 			w.Members, w.Generation, w.Admitted = scripts.NewList(), 0, since(time.Minute)
 		},

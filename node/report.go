@@ -7,6 +7,10 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 )
 
+// unfinished is what a report says at least of the quarantine of a master that a client has begun to
+// mark: it grants nothing before a client finishes that, however soon.
+const unfinished = time.Millisecond
+
 // Report is the result of [Node.Check].
 type Report struct {
 	Name           string
@@ -66,8 +70,8 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 			f.replicas)
 	}
 	if isClaimed {
-		hazard("a client has begun to mark %s, and has not finished: this master lets nobody in until a client with "+
-			"that list finds all of them", m.Members)
+		hazard("a client has begun to mark %s, and has not finished: this master lets nobody in until its quarantine "+
+			"is over, and a client with that list finds all of them", m.Members)
 	}
 	word, isAdmitted := view.Word()
 	switch {
@@ -76,6 +80,10 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 	case isAdmitted:
 		hazard("admitted by an operator, and marked by no client since: unless one uses this server within %v, "+
 			"it will wait in quarantine for %v", word, o.maxLease)
+	case isClaimed:
+		left, _ := view.Quarantine()
+		r.Quarantine = min(max(left, unfinished), o.maxLease)
+		hazard("in quarantine for another %v", r.Quarantine)
 	case !letsIn:
 		r.Quarantine = o.maxLease
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+

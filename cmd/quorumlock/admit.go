@@ -115,7 +115,7 @@ func printAdmissions(done []admission, line commandLine, list *scripts.List, out
 		admitted++
 		what := "was not in quarantine"
 		switch {
-		case a.before.Quarantine > 0 && len(a.before.Members) == 0:
+		case isUnused(a.before, maxLease):
 			what = "its quarantine had not begun"
 		case a.before.Quarantine > 0:
 			what = fmt.Sprintf("quarantine ended, %s before its time", left(a.before.Quarantine))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -56,6 +57,11 @@ func (f finding) state() string {
 
 // isFit reports whether a master is fit for locks. Quarantine passes by itself.
 func (f finding) isFit() bool { return f.state() == stateOK || f.state() == stateQuarantine }
+
+// isUnused reports whether the quarantine of a master has not begun, because it is no client's yet.
+func isUnused(r node.Report, maxLease time.Duration) bool {
+	return len(r.Members) == 0 && r.Quarantine >= maxLease
+}
 
 func listOf(nodes []*node.Node) *scripts.List {
 	names := make([]string, len(nodes))

@@ -43,6 +43,7 @@ type masterState struct {
 	token      uint64
 	who        quorum.Identity // the owner's; zero for an unknown one
 	quarantine time.Duration
+	unused     bool // its quarantine has not begun: a client must come
 }
 
 // inspect reads the states of the names on all masters. It writes nothing: a quorum.Locker would
@@ -76,6 +77,7 @@ func inspectMasters(ctx context.Context, nodes []*node.Node, all bool, names []s
 			}
 			if masters[j].err == nil {
 				masters[j].quarantine = found[j].report.Quarantine
+				masters[j].unused = isUnused(found[j].report, nodes[j].MaxLease())
 			}
 		}
 		locks[i] = conclude(name, masters, quorumSize(len(nodes), all))

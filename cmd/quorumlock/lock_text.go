@@ -24,13 +24,16 @@ func printLocks(out io.Writer, locks []lockState) {
 }
 
 // String returns one line: what holds the lock.
-func (l lockState) String() string {
+func (l lockState) String() string { return l.sentence("is") }
+
+// sentence is String with that verb: a lock that was deleted "was".
+func (l lockState) sentence(verb string) string {
 	switch l.state {
 	case lockHeld:
-		return fmt.Sprintf("%q is held by %s, level %d, token at most %d, %s%s", l.name, l.holder(), l.level, l.token,
-			lasts(l.ttl), l.taken(time.Now()))
+		return fmt.Sprintf("%q %s held by %s, level %d, token at most %d, %s%s", l.name, verb, l.holder(), l.level,
+			l.token, lasts(l.ttl), l.taken(time.Now()))
 	case lockFree:
-		return fmt.Sprintf("%q is free, last token at most %d", l.name, l.token)
+		return fmt.Sprintf("%q %s free, last token at most %d", l.name, verb, l.token)
 	}
 	return fmt.Sprintf("%q: unknown, too few masters answered or are out of quarantine", l.name)
 }
@@ -60,7 +63,10 @@ func (m masterState) says() string {
 		text = fmt.Sprintf("held by %q, level %d, %s", m.owner, m.level, lasts(m.ttl))
 	}
 	text += fmt.Sprintf(", token counter %d", m.token)
-	if m.quarantine > 0 {
+	switch {
+	case m.unused:
+		text += fmt.Sprintf(", in quarantine for %s from its first client on", left(m.quarantine))
+	case m.quarantine > 0:
 		text += fmt.Sprintf(", in quarantine for another %s", left(m.quarantine))
 	}
 	return text

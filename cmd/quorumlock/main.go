@@ -80,7 +80,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	if err := p.app(job).Run(ctx, append([]string{"quorumlock"}, args...)); err != nil {
-		p.misused("there is no help for that") // the errors of commands do not come here
+		if args[0] == "completion" {
+			p.misused("completion needs one of bash, zsh, fish, pwsh")
+		} else {
+			p.misused("there is no help for that") // the errors of commands do not come here
+		}
 	}
 	return p.code
 }

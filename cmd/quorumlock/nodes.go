@@ -59,7 +59,7 @@ func (p *program) masterCommand(name, usage, arguments string, more func(*lineFl
 // be used is line.err, and no node is open then. It repeats no URL, which may hold a password.
 func (line *commandLine) open(command string, urls []string) (wrong string) {
 	if len(urls) == 0 {
-		return command + " needs the URL of at least one master"
+		return command + " needs the URL of at least one master as an argument: it does not read " + urlsVariable
 	}
 	if command == removeMember {
 		if line.name, urls = urls[0], urls[1:]; strings.Contains(line.name, "://") || len(urls) == 0 {

@@ -22,7 +22,7 @@ func TestRunUsage(t *testing.T) {
 		{"the name of the lock is missing", nil},
 		{"after the name comes --", []string{"x"}},
 		{"after the name comes --", []string{"x", "true"}},
-		{"after the name comes --", []string{"--", "x", "true"}},
+		{"the name of the lock is missing", []string{"-n", "--", "x", "true"}},
 		{"after the name comes --", []string{"x", "-n", "--", "true"}},
 		{"the command after -- is missing", []string{"x", "--"}},
 		{"the command after -- is empty", []string{"x", "--", ""}},
@@ -118,7 +118,7 @@ func TestRunWhenHeld(t *testing.T) {
 	_, stderr := d.run(t, exitHeld, "-n", "b,c", "--", "echo", "ran")
 	contains(t, stderr, `lock "b" "c": not acquired: held by `)
 	_, stderr = d.run(t, exitHeld, "-w", "100ms", "b", "--", "true")
-	contains(t, stderr, "held by ")
+	contains(t, stderr, "held by ", ": gave up after 100ms (")
 	d.run(t, exitHeld, "-w", "0", "b", "--", "true")
 	d.run(t, 0, "-n", "-E", "0", "b", "--", "true")
 	d.run(t, 9, "-w", "100ms", "-E", "9", "b", "--", "true")
@@ -132,7 +132,8 @@ func TestRunWithTooFewMasters(t *testing.T) {
 	contains(t, stderr, "in quarantine")
 	p := d.prepare("-w", "500ms", "x", "--", "true").begin(t)
 	p.await(t, exitUnavailable)
-	contains(t, p.errs.String(), "quorumlock: run: waiting for masters: lock \"x\": not acquired: nodes in quarantine")
+	contains(t, p.errs.String(), "quorumlock: run: waiting for masters: lock \"x\": not acquired: nodes in quarantine",
+		"nodes in quarantine: gave up after 500ms (")
 
 	command(t, exitOK, append([]string{"admit", "-yes"}, d.URLs()...)...)
 	for _, m := range d.Masters[:2] {

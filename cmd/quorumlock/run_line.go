@@ -87,7 +87,7 @@ func (l *runLine) take(args, job []string) error {
 // takeArguments reads NAME[,NAME...] and -- COMMAND [ARGUMENT...].
 func (l *runLine) takeArguments(args, job []string) error {
 	switch {
-	case len(args)+len(job) == 0:
+	case len(args) == 0 && len(job) != 1:
 		return errors.New("the name of the lock is missing")
 	case len(args) != 1 || len(job) == 0:
 		return errors.New("after the name comes -- and then the command; flags come before the name")

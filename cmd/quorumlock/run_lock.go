@@ -36,8 +36,11 @@ func (l *runLine) open(report func(error)) (*quorum.Locker, runMasters, error) {
 		constructor = multilock.New
 	}
 	logger := slog.New(&waitingLog{report})
-	locker, err := constructor(masters, quorum.WithLease(l.lease), quorum.WithLogger(logger),
-		quorum.WithLabel(l.label))
+	options := []quorum.Option{quorum.WithLease(l.lease), quorum.WithLogger(logger), quorum.WithLabel(l.label)}
+	if l.wait > 0 {
+		options = append(options, quorum.WithWait(l.wait))
+	}
+	locker, err := constructor(masters, options...)
 	if err != nil {
 		masters.close()
 		return nil, nil, exitWith(exitConfiguration, err)
@@ -77,17 +80,9 @@ func (l *runLine) acquire(locker *quorum.Locker, signals <-chan os.Signal) (*quo
 	over, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
-		var late <-chan time.Time
-		if l.wait > 0 {
-			timer := time.NewTimer(l.wait)
-			defer timer.Stop()
-			late = timer.C
-		}
 		select {
 		case s := <-signals:
 			cancel(interrupted{s.(syscall.Signal)})
-		case <-late:
-			cancel(context.DeadlineExceeded)
 		case <-over:
 		}
 	}()

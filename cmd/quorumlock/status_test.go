@@ -99,12 +99,31 @@ func TestStatusOfNewMasters(t *testing.T) {
 	t.Parallel()
 	d := &deployment{startReal(t, 3), 30 * time.Second}
 	printed, _ := ask(t, exitUnavailable, "status", d.flagsOf(t), "a")
-	contains(t, printed, `"a": unknown`, "in quarantine for another 30.0s")
+	contains(t, printed, `"a": unknown`, "in quarantine for 30.0s from its first client on")
 	for _, m := range d.Masters {
 		if keys := do(t, m, "DBSIZE"); keys != int64(0) {
 			t.Errorf("status wrote %v keys", keys)
 		}
 	}
+}
+
+// The quarantine of new masters counts from their first client on, in all that is printed of it.
+func TestCheckAfterTheFirstClient(t *testing.T) {
+	t.Parallel()
+	d := &deployment{startReal(t, 3), time.Hour}
+	line := func(name string, args ...string) []string {
+		return append(append([]string{name, "-max-lease", "1h"}, args...), d.URLs()...)
+	}
+	d.run(t, exitUnavailable, "-n", "x", "--", "true")
+	stdout, _ := command(t, exitOK, line("check")...)
+	contains(t, stdout, "has begun to mark", "in quarantine for another 59m")
+	if strings.Contains(stdout, "no client has used this server") {
+		t.Errorf("a client has: %s", stdout)
+	}
+	stdout, _ = ask(t, exitUnavailable, "status", d.flagsOf(t), "x")
+	contains(t, stdout, "in quarantine for another ")
+	stdout, _ = command(t, exitOK, line("admit", "-yes")...)
+	contains(t, stdout, "quarantine ended, ")
 }
 
 // Masters of other clients do not say that a lock of these is free.

@@ -66,7 +66,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need i
 		case err != nil:
 			errs = []error{err}
 		default:
-			fmt.Fprintf(out, "unlocked: %s\n", lock)
+			fmt.Fprintf(out, "unlocked: %s\n", lock.sentence("was"))
 			return exitOK
 		}
 	}

@@ -25,7 +25,7 @@ func TestUnlock(t *testing.T) {
 	ask(t, exitOK, "status", flags, "a")
 
 	printed, _ = ask(t, exitOK, "unlock", flags, "-yes", "a", "b")
-	contains(t, printed, `unlocked: "a" is held by sh on `, `unlocked: "b" is free`)
+	contains(t, printed, `unlocked: "a" was held by sh on `, `unlocked: "b" was free`)
 	ask(t, exitFailed, "status", flags, "a")
 	d.run(t, exitOK, "-n", "a", "--", "true")
 	p.await(t, exitEnded) // its renewal, at a third of the lease, finds out
