@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
@@ -265,4 +267,29 @@ func TestCheckHintsAtTLS(t *testing.T) {
 	if strings.Contains(printed, "TLS") {
 		t.Errorf("a hint for a port where nothing listens: %s", printed)
 	}
+}
+
+// The URLs, which may hold passwords, need not be on the command line. A command that changes what
+// masters grant takes none from the environment.
+func TestURLsAreNotOnTheCommandLine(t *testing.T) {
+	d := deploy(t, 3, 30*time.Second)
+	flags := d.flagsOf(t)
+	for _, name := range []string{"check", "members show"} {
+		words := strings.Fields(name)
+		printed, _ := command(t, exitOK, slices.Concat(words, flags)...)
+		contains(t, printed, d.Masters[0].Addr(), d.Masters[2].Addr())
+		t.Setenv(urlsVariable, d.Masters[0].URL()+" "+d.Masters[1].URL())
+		printed, _ = command(t, exitOK, words...)
+		contains(t, printed, d.Masters[0].Addr(), d.Masters[1].Addr())
+		t.Setenv(urlsVariable, "")
+	}
+	t.Setenv(urlsVariable, d.Masters[0].URL())
+	for _, words := range [][]string{{"admit", "-yes"}, {"members", "commit"}, {"members", "add"}, {"members", "abort"}} {
+		_, errs := command(t, exitUsage, words...)
+		contains(t, errs, "needs the URL", "does not read "+urlsVariable)
+	}
+	printed, _ := command(t, exitOK, slices.Concat([]string{"admit"}, flags, []string{"-yes"})...)
+	contains(t, printed, d.Masters[0].Addr(), d.Masters[2].Addr())
+	_, errs := command(t, exitUsage, "check", "-urls-file", t.TempDir()+"/none")
+	contains(t, errs, "quorumlock: check: ", "/none: no such file")
 }

@@ -69,16 +69,18 @@ func (f *lineFlags) timeouts(leastLease, leastTimeout time.Duration, maxLease, t
 	f.duration("timeout", "wait for each master for `D` at most (500ms)", leastTimeout, timeout)
 }
 
+// urlsNotInVariable is the usage of -urls-file where the masters come from the environment.
+const urlsNotInVariable = "the masters' URLs are in `FILE`, not in the variable " + urlsVariable
+
 // urlsFile adds the flag for the file that has the masters' URLs.
-func (f *lineFlags) urlsFile(path *string) {
-	f.value("urls-file", "the masters' URLs are in `FILE`, not in the variable "+urlsVariable,
-		"the path of a file, not a URL", func(text string) error {
-			*path = text
-			if text == "" || strings.Contains(text, "://") {
-				return errors.New("no path")
-			}
-			return nil
-		})
+func (f *lineFlags) urlsFile(usage string, path *string) {
+	f.value("urls-file", usage, "the path of a file, not a URL", func(text string) error {
+		*path = text
+		if text == "" || strings.Contains(text, "://") {
+			return errors.New("no path")
+		}
+		return nil
+	})
 }
 
 // explain returns what is wrong with the flags, by the library's error, which has their values.

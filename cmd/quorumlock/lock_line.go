@@ -46,7 +46,7 @@ func newLockLine() *lockLine {
 
 func (l *lockLine) masterFlags(flags *lineFlags) {
 	flags.boolean("all", "all masters must grant a lock, not a majority", &l.all)
-	flags.urlsFile(&l.urlsFile)
+	flags.urlsFile(urlsNotInVariable, &l.urlsFile)
 	flags.timeouts(shortest, time.Millisecond, &l.maxLease, &l.timeout)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ var silent = slog.New(slog.DiscardHandler)
 type commandLine struct {
 	nodes   []*node.Node
 	urls    []string // of the nodes
+	file    string   // that has the URLs; empty for none
 	yes     bool
 	members bool
 	json    bool
@@ -33,17 +35,18 @@ type commandLine struct {
 // removeMember is the command whose first argument is the name of a member.
 const removeMember = "members remove"
 
-// masterCommand makes a command over the masters whose URLs are its arguments. more adds flags, and
-// do gets an open node for each URL.
+// masterCommand makes a command over the masters whose URLs are its arguments, or in a file. more
+// adds flags, and do gets an open node for each URL.
 func (p *program) masterCommand(name, usage, arguments string, more func(*lineFlags, *commandLine),
 	do func(context.Context, commandLine) int) *cli.Command {
 	flags, line := &lineFlags{}, &commandLine{maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout}
 	if more != nil {
 		more(flags, line)
 	}
+	flags.urlsFile("the URLs are in `FILE`, not arguments, where passwords show", &line.file)
 	flags.timeouts(0, 0, &line.maxLease, &line.timeout)
-	return p.command(name, usage, arguments, flags, exitUsage, func(ctx context.Context, urls []string) int {
-		if wrong := line.open(name, urls); wrong != "" {
+	return p.command(name, usage, arguments, flags, exitUsage, func(ctx context.Context, args []string) int {
+		if wrong := line.open(name, args); wrong != "" {
 			p.misused(wrong)
 			return exitUsage
 		} else if line.err != nil {
@@ -55,16 +58,29 @@ func (p *program) masterCommand(name, usage, arguments string, more func(*lineFl
 	})
 }
 
-// open opens a node for each URL. It returns what is wrong with the command line; a URL that cannot
-// be used is line.err, and no node is open then. It repeats no URL, which may hold a password.
-func (line *commandLine) open(command string, urls []string) (wrong string) {
-	if len(urls) == 0 {
-		return command + " needs the URL of at least one master as an argument: it does not read " + urlsVariable
-	}
+// open opens a node for each URL. It returns what is wrong with the command line; a URL or a file
+// that cannot be used is line.err, and no node is open then. It repeats no URL, which may hold a
+// password.
+func (line *commandLine) open(command string, args []string) (wrong string) {
+	urls := args
 	if command == removeMember {
-		if line.name, urls = urls[0], urls[1:]; strings.Contains(line.name, "://") || len(urls) == 0 {
-			return command + " needs the name of the member, and then the URLs of the present list"
+		if len(args) == 0 || strings.Contains(args[0], "://") || len(args) == 1 && line.file == "" {
+			return command + " needs the name of the member, and then the URLs of the present list, or -urls-file"
 		}
+		line.name, urls = args[0], args[1:]
+	}
+	switch isReader := command == "check" || command == "members show"; {
+	case line.file != "" && len(urls) > 0:
+		return command + " takes URLs as arguments or from -urls-file, not from both"
+	case line.file != "" || len(urls) == 0 && isReader && os.Getenv(urlsVariable) != "":
+		if urls, line.err = readURLs(line.file); line.err != nil {
+			return ""
+		}
+	case len(urls) == 0 && isReader:
+		return command + " needs the URL of at least one master: as an argument, by -urls-file, or in " + urlsVariable
+	case len(urls) == 0:
+		return command + " needs the URL of at least one master: as an argument, or by -urls-file; it does not read " +
+			urlsVariable
 	}
 	for i, url := range urls {
 		n, err := (*node.Node)(nil), errors.New("flags come before the URLs")

@@ -64,7 +64,7 @@ func newRunLine() (*runLine, *lineFlags) {
 			return nil
 		})
 	flags.boolean("all", "all masters must grant the lock, not a majority", &l.all)
-	flags.urlsFile(&l.urlsFile)
+	flags.urlsFile(urlsNotInVariable, &l.urlsFile)
 	flags.timeouts(shortest, time.Millisecond, &l.maxLease, &l.timeout)
 	return l, flags
 }
