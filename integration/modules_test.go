@@ -18,6 +18,9 @@ var usersModules = []string{
 	"golang.org/x/sync",
 	"golang.org/x/sys",
 
+	// The command reads its line by it; it requires nothing but testify.
+	"github.com/urfave/cli/v3",
+
 	// The demo and quorumtest run on miniredis, and the tests beside the library use the rest.
 	"github.com/alicebob/miniredis/v2",
 	"github.com/davecgh/go-spew",
