@@ -48,7 +48,7 @@ func (r *roster) hasList(t *testing.T, name string, generation uint64, list []st
 	}
 }
 
-// One master is dead, and another one restarts: a client that both let in lately gives it the list, and
+// One master is dead, and another one restarts: a client that both let in recently gives it the list, and
 // it waits in quarantine.
 func TestMembersRestartUnderAnActiveClient(t *testing.T) {
 	t.Parallel()

@@ -158,7 +158,7 @@ func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Re
 	return await(t, start(n, key, call, nil))
 }
 
-// mark marks a blank node as a locker does whose only master it is, and that it has let in lately.
+// mark marks a blank node as a locker does whose only master it is, and that it has let in recently.
 func mark(t *testing.T, n *node.Node) {
 	t.Helper()
 	must(t, settle(t, n).Err)

@@ -15,10 +15,10 @@ import (
 // before each step it looks at the masters, as members show does.
 type operator struct {
 	*flow
-	growing bool
-	buried  bool          // it has found a master dead
-	to      *scripts.List // where it wants to go next
-	struck  time.Time     // when a mark was last sent that may arrive later
+	growing   bool
+	foundDead bool          // it has found a master dead
+	to        *scripts.List // where it wants to go next
+	struck    time.Time     // when a mark was last sent that may arrive later
 }
 
 func newOperator(m *machine) *operator { return &operator{flow: m.world.newFlow(m, 0)} }
@@ -34,15 +34,15 @@ func (o *operator) run() {
 			o.replace(o.rng.IntN(2) == 0)
 			o.turn()
 		}
-		ctx, end := o.patience()
-		o.step(ctx, standing(o.look(ctx)))
+		ctx, end := o.timeout()
+		o.step(ctx, majorityState(o.look(ctx)))
 		end()
 	}
 	o.settle()
 }
 
-// patience is how long a command runs before it is interrupted.
-func (o *operator) patience() (context.Context, context.CancelFunc) {
+// timeout is how long a command runs before it is interrupted.
+func (o *operator) timeout() (context.Context, context.CancelFunc) {
 	p := o.world.plan
 	if o.rng.IntN(3) == 0 {
 		return o.within(o.world.ctx, time.Duration(o.rng.ExpFloat64()*float64(6*p.latency)))
@@ -59,9 +59,9 @@ type state struct {
 	waiting       bool          // and some are in quarantine
 }
 
-// standing returns the state of the list that a majority of its members has; of several, or where
+// majorityState returns the state of the list that a majority of its members has; of several, or where
 // there is none, of the highest generation. It returns nil where there is no list.
-func standing(views map[string]*membership.View) *state {
+func majorityState(views map[string]*membership.View) *state {
 	best, score := (*membership.View)(nil), uint64(0)
 	for _, name := range slices.Sorted(maps.Keys(views)) {
 		m := views[name].Marker()
@@ -176,8 +176,8 @@ func (o *operator) aim(members *scripts.List) {
 	if !o.isSafe(o.to) {
 		return
 	}
-	if o.rng.IntN(3) == 0 && (!o.buried || w.plan.forgets()) { // it is dead for good, or nearly so
-		o.buried = true
+	if o.rng.IntN(3) == 0 && (!o.foundDead || w.plan.forgets()) { // it is dead for good, or nearly so
+		o.foundDead = true
 		w.count("died before its removal")
 		w.trace.add("operator  finds %s dead", leaving)
 		w.masters[masterOf(leaving)].Crash(pick(o.rng, fakeredis.Nothing, fakeredis.Nothing, fakeredis.Everything))

@@ -20,7 +20,7 @@ func (o *operator) settle() {
 	tries := 0
 	for begun := time.Now(); w.ctx.Err() == nil; o.rest(0.2) {
 		ctx, end := o.within(w.ctx, 4*p.timeout+2*p.lease)
-		s := standing(o.look(ctx))
+		s := majorityState(o.look(ctx))
 		want := listOf(p.lists.first)
 		switch {
 		case s != nil && s.next != nil:

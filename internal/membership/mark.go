@@ -45,7 +45,7 @@ func (c Client) Plan(views []*View) []Mark {
 	return c.claim(views)
 }
 
-// MayMark reports whether a majority of the nodes let this client in, now or lately: one more of
+// MayMark reports whether a majority of the nodes let this client in, now or recently: one more of
 // them does not make a majority of a list that has none. The marker to copy must be known.
 func (c Client) MayMark(views []*View) bool {
 	proven, known := 0, c.Known != nil

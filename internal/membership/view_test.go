@@ -112,7 +112,7 @@ func TestWhatAViewSays(t *testing.T) {
 		"admitted too long ago": {view(func(m *scripts.Marker) { m.Members, m.Admitted = none, start-maxLease-time.Millisecond }),
 			says{isMarked: true, maxLease: maxLease}},
 		"admitted in another process": {view(func(m *scripts.Marker) { m.Run, m.Members, m.Admitted = "x", none, start }), says{maxLease: maxLease}},
-		"marked lately":               {view(func(m *scripts.Marker) { m.Admitted = start - time.Second }), says{isMarked: true, maxLease: maxLease}},
+		"marked recently":             {view(func(m *scripts.Marker) { m.Admitted = start - time.Second }), says{isMarked: true, maxLease: maxLease}},
 	} {
 		var got says
 		var marked bool
