@@ -48,16 +48,14 @@ func (c *core) attemptOnce(
 			a.hold.releaseInterrupted()
 		}
 	}()
-	if approach == waiting.ProbeFirst {
-		a.askProbeFirst(ctx)
-	} else {
-		a.askAll()
-	}
+	c.attempting.Add(1)
+	a.ask(approach)
 	select {
 	case <-a.decided:
 	case <-ctx.Done():
 	case <-c.closed:
 	}
+	c.attempting.Add(-1)
 	if a.isWon() {
 		a.settleToken(ctx)
 	}
@@ -130,6 +128,7 @@ func (h *hold) holdUnlessLate() bool {
 // the nodes that granted, and at most grace for those that have not answered, but no longer than
 // ctx allows.
 func (a *attempt) undo(ctx context.Context) *Error {
+	a.hold.core.schedule.remove(&a.hold.entry) // no second wave any more
 	err, certain, open := a.startUndo(ctx)
 	moment := time.NewTimer(grace)
 	defer moment.Stop()
@@ -176,9 +175,9 @@ type attemptResult struct {
 	waiting.Result
 	err        *Error
 	approach   waiting.Approach
-	cut        bool             // the attempt ended before its outcome was certain
-	movedOn    bool             // it failed for errMovedOn
-	of         [unknown + 1]int // how many nodes gave each outcome
+	cut        bool // the attempt ended before its outcome was certain
+	movedOn    bool // it failed for errMovedOn
+	of         outcomeCounts
 	writeBacks int
 }
 
@@ -198,7 +197,7 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 		case n.outcome == granted:
 			r.Votes++
 			waits = append(waits, 0)
-		case n.outcome == unanswered && !n.vote.sent:
+		case n.outcome == unasked:
 			waits = append(waits, 0)
 		case (n.outcome == refused || n.outcome == quarantined) && n.wait >= 0:
 			waits = append(waits, n.wait)

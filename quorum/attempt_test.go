@@ -1,14 +1,15 @@
 package quorum
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -87,23 +88,15 @@ func (c *countingClock) Now() clock.Instant {
 
 // A grant counts from a look at the clock before anything was sent, however late that was.
 func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
-	for what, ask := range map[string]func(a *attempt){
-		"all": (*attempt).askAll,
-		"probe first": func(a *attempt) {
-			a.start()
-			a.sendProbe(0)
-			a.askOthers(context.Background())
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
+	for _, approach := range []waiting.Approach{waiting.AskAll, waiting.QuorumFirst, waiting.ProbeFirst} {
+		t.Run(fmt.Sprint("approach ", approach), func(t *testing.T) {
 			a, _ := heldHold(t, time.Hour)
 			c := a.hold.core
 			counting := &countingClock{Clock: c.clock, now: c.clock.Now()}
 			c.clock = counting
 			first := counting.now.Add(time.Second)
 			a = newAttempt(c, a.hold.set, []string{"b"}, nil)
-			a.probed = make(chan struct{}, 3)
-			ask(a)
+			a.askFirstWave(approach)
 			a.hold.mu.Lock()
 			defer a.hold.mu.Unlock()
 			if a.hold.requestedAt != first {

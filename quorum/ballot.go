@@ -3,6 +3,7 @@ package quorum
 import (
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -15,12 +16,17 @@ type attempt struct {
 	answers []answer
 	few     [5]answer     // room for the usual number of nodes
 	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked
-	probed  chan struct{} // receives a value for each answer of a probe node
+
+	// Set before the first node is asked.
+	wave         int           // how many nodes the first wave has
+	first        int           // the node that is asked first
+	probing      bool          // the first wave is one node, and its refusal ends the attempt
+	compares     bool          // the times of its answers count for the nodes' pace
+	secondWaveAt clock.Instant // when the second wave is asked at the latest
 
 	// Under hold.mu.
 	verdict verdict
-	probe   *answer // that of the node that was probed last
-	cause   error   // why the attempt failed although the quorum was reached
+	cause   error // why the attempt failed although the quorum was reached
 
 	writeBacks int // how many nodes the token is written back to
 }
@@ -48,20 +54,6 @@ func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
 		a.answers = append(a.answers, answer{attempt: a, vote: &h.votes[i]})
 	}
 	return a
-}
-
-// askAll asks all nodes at once.
-func (a *attempt) askAll() {
-	h := a.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !a.startLocked() {
-		return
-	}
-	for i := range a.answers {
-		a.askLocked(i)
-	}
-	a.decideLocked()
 }
 
 // acquire returns the call with which an attempt asks for a grant.
@@ -101,7 +93,7 @@ func (a *attempt) startLocked() bool {
 
 func (a *attempt) askLocked(i int) {
 	v := &a.hold.votes[i]
-	v.sent = true
+	v.sent, a.answers[i].outcome = true, unanswered
 	if err := a.hold.pipe(i).Start(a.call, &v.claim, &a.answers[i]); err != nil {
 		v.sent = false
 		a.answers[i].outcome, v.err = unknown, err
@@ -116,6 +108,9 @@ func (n *answer) Done(r pipeline.Result) {
 	h := a.hold
 	if r.Reply.Acquire.Refusal != nil && h.refusedByList(v, &r, a.call, n) {
 		return
+	}
+	if a.compares {
+		h.core.pace.observe(v.node, h.core.clock.Now().Sub(h.requestedAt))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,12 +130,6 @@ func (n *answer) Done(r pipeline.Result) {
 		}
 		a.decideLocked()
 	}
-	if n == a.probe {
-		if n.outcome == refused {
-			h.core.rtt.observe(h.core.clock.Now().Sub(h.requestedAt))
-		}
-		a.probed <- struct{}{}
-	}
 }
 
 // provesNothingThere reports whether nothing of the owner's can be on the node, now or later.
@@ -151,30 +140,34 @@ func (n *answer) provesNothingThere(r pipeline.Result) bool {
 	return (n.outcome == refused || n.outcome == quarantined) && !r.Resent
 }
 
-// count returns how many nodes gave each outcome.
-func (a *attempt) count() (of [unknown + 1]int) {
+// outcomeCounts is how many nodes gave each outcome.
+type outcomeCounts [unknown + 1]int
+
+func (a *attempt) count() (of outcomeCounts) {
 	for i := range a.answers {
 		of[a.answers[i].outcome]++
 	}
 	return of
 }
 
-// decideLocked judges the answers so far. It closes decided when the quorum is reached, or cannot
-// be reached any more.
+// decideLocked judges the answers so far, and asks further nodes where they call for it. It closes
+// decided when the quorum is reached, or cannot be reached any more.
 func (a *attempt) decideLocked() {
-	if a.isDecided() {
-		return
+	for !a.isDecided() {
+		of := a.count()
+		denied := of[refused] + of[quarantined] + of[unknown]
+		a.verdict = judge(len(a.answers), a.hold.core.need, of[granted], denied)
+		if a.verdict == pending {
+			if !a.askMoreLocked(of) {
+				return
+			}
+			continue
+		}
+		for i := range a.answers {
+			a.answers[i].counted = a.verdict == won && a.answers[i].outcome == granted
+		}
+		close(a.decided)
 	}
-	of := a.count()
-	denied := len(a.answers) - of[granted] - of[unanswered]
-	a.verdict = judge(len(a.answers), a.hold.core.need, of[granted], denied)
-	if a.verdict == pending {
-		return
-	}
-	for i := range a.answers {
-		a.answers[i].counted = a.verdict == won && a.answers[i].outcome == granted
-	}
-	close(a.decided)
 }
 
 func (a *attempt) isDecided() bool {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 // hookedContext is a context of a caller's that runs code whenever it is asked for Done.
@@ -25,7 +26,7 @@ func (c hookedContext) Done() <-chan struct{} {
 func (c *cluster) won(l *Locker) *attempt {
 	c.t.Helper()
 	a := newAttempt(l.core, l.set, []string{"a"}, nil)
-	a.askAll()
+	a.ask(waiting.AskAll)
 	<-a.decided
 	synctest.Wait()
 	if a.settleToken(c.t.Context()); !a.isWon() {

@@ -37,7 +37,8 @@ type core struct {
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant
 	background  tracker
-	rtt         rtt
+	attempting  atomic.Int32 // attempts whose outcome is open
+	pace        *pace
 	turns       turns
 	counters    counters
 	events      events.Queue // hooks that are to run
@@ -74,7 +75,7 @@ func (c *core) newRand() *rand.Rand {
 
 // moment returns the present, for package waiting.
 func (c *core) moment() waiting.Moment {
-	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step()}
+	return waiting.Moment{Now: c.clock.Now(), Step: c.pace.step(c.need)}
 }
 
 func (c *core) isClosed() bool {

@@ -102,10 +102,10 @@ func (a *attempt) holder() (holder string, namedBy int) {
 
 // blockingReason returns the sentinel for what keeps the quorum from being reached: held,
 // quarantined or unavailable, in this order, whichever alone would have to change. It counts nodes
-// that have not answered as granting.
+// that were not asked, or have not answered, as granting.
 func (a *attempt) blockingReason() error {
 	of := a.count()
-	willing := of[granted] + of[unanswered]
+	willing := of[granted] + of[unanswered] + of[unasked]
 	switch {
 	case willing+of[refused] >= a.hold.core.need:
 		return ErrHeld

@@ -13,7 +13,8 @@ import (
 type outcome int
 
 const (
-	unanswered outcome = iota
+	unasked outcome = iota
+	unanswered
 	granted
 	refused     // another owner holds a name
 	quarantined // the node may have forgotten grants

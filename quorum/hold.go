@@ -57,6 +57,7 @@ type hold struct {
 	requestedAt clock.Instant // read before the requests for a grant were sent
 	renewedAt   clock.Instant // read before the last renewals, or else those requests, were sent
 	lossReason  *Error        // why it is expired
+	asking      *attempt      // that has nodes left to ask; nil for none
 }
 
 // vote is one node's part in a hold.

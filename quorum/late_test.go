@@ -19,7 +19,8 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	t.Helper()
 	fake := clock.NewFake()
 	fake.Advance(time.Hour)
-	c := &core{nodes: make([]*node.Node, 3), need: 2, clock: fake, uuid: newUUID(), closed: make(chan struct{})}
+	c := &core{nodes: make([]*node.Node, 3), need: 2, clock: fake, uuid: newUUID(), closed: make(chan struct{}),
+		pace: newPace(3)}
 	for i := range c.nodes {
 		n, err := node.Open("redis://127.0.0.1:1") // never used
 		if err != nil {
@@ -37,6 +38,9 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	h.first.begin(t.Context())
 	h.requestedAt = fake.Now()
 	h.renewedAt = h.requestedAt
+	for i := range a.answers {
+		a.answers[i].outcome = unanswered
+	}
 	a.answers[0].Done(granting("one", 7))
 	a.answers[1].Done(granting("two", 7))
 	h.refreshLocked()

@@ -110,7 +110,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	}
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
-		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random),
+		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), pace: newPace(len(nodes)),
 	}
 	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
 	identity := thisProcess(set.label)
@@ -245,7 +245,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	}
 	o := l.core.observe(ctx, l.set, names)
 	o.attempting()
-	lock, r := l.core.attempt(ctx, l.set, names, waiting.AskAll)
+	lock, r := l.core.attempt(ctx, l.set, names, waiting.QuorumFirst)
 	o.attempted(lock, r)
 	if lock == nil {
 		l.core.holders.describe(ctx, r.err)

@@ -104,7 +104,7 @@ func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, subscrib
 
 func (list *waitlist) newQueueLocked(key nameSet) *queue {
 	c := list.core
-	approach := waiting.AskAll
+	approach := waiting.QuorumFirst
 	if c.clock.Now().Before(*list.contendedLocked(key)) {
 		approach = waiting.ProbeFirst
 	}
@@ -176,7 +176,7 @@ func (w *waiter) refused(names []string, r *attemptResult) {
 func (q *queue) noteRefused(r *attemptResult) {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
-	if q.lastError == nil || r.approach == waiting.AskAll || !r.Held {
+	if q.lastError == nil || r.approach != waiting.ProbeFirst || !r.Held {
 		q.lastError = r.err // which has the answers of all nodes
 	}
 	q.Refused(r.Result, q.list.core.moment())

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -17,7 +18,7 @@ func (c *cluster) grantTwo(l *Locker) (a *attempt, answerLate func()) {
 	c.raiseCounters(l, 0)
 	decided := make(chan struct{})
 	c.before(2, func() { <-decided })
-	a.askAll()
+	a.ask(waiting.AskAll)
 	<-a.decided
 	return a, func() { close(decided); synctest.Wait() }
 }

@@ -67,6 +67,9 @@ const (
 	// granted. A refusal there costs one command, and leaves nothing to release: the vote is not
 	// split.
 	ProbeFirst
+	// QuorumFirst may ask as many nodes as the quorum size, and the others later: for an attempt
+	// that is likely to be alone.
+	QuorumFirst
 )
 
 // Moment is the time of an event.

@@ -1,0 +1,68 @@
+package quorum
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+const (
+	// minStep and maxStep bound a step.
+	minStep, maxStep = time.Millisecond, 20 * time.Millisecond
+	// A node is slow whose mean is above twice the fastest one's, and slowMargin.
+	slowMargin = 300 * time.Microsecond
+	// compareEvery is how often an attempt asks all nodes, however busy the process is: so each
+	// node's mean is of the same moments, and a node that was slow is found to be fast again.
+	compareEvery = 20 * time.Millisecond
+)
+
+// pace is how fast the nodes answer: for each, a running mean of the time to an answer. It takes
+// the answers to attempts that ask all nodes at once, to compare like with like, and those of probe
+// nodes. A [core] has one.
+type pace struct {
+	nanos      []atomic.Int64 // by node; 0 while none is known
+	comparedAt atomic.Int64   // a clock.Instant: when an attempt was last chosen to ask all nodes
+}
+
+func newPace(nodes int) *pace { return &pace{nanos: make([]atomic.Int64, nodes)} }
+
+func (p *pace) observe(node int, d time.Duration) {
+	mean := &p.nanos[node]
+	if old := mean.Load(); old > 0 {
+		d = (7*time.Duration(old) + d) / 8
+	}
+	mean.Store(int64(max(d, 1)))
+}
+
+// isSlow reports whether a node is so much slower than the fastest one that it is asked last.
+func (p *pace) isSlow(node int) bool {
+	fastest := int64(0)
+	for i := range p.nanos {
+		if d := p.nanos[i].Load(); d > 0 && (fastest == 0 || d < fastest) {
+			fastest = d
+		}
+	}
+	return p.nanos[node].Load() > 2*fastest+int64(slowMargin)
+}
+
+// mustCompare reports whether an attempt at that time must ask all nodes: once in compareEvery.
+func (p *pace) mustCompare(now clock.Instant) bool {
+	last := p.comparedAt.Load()
+	if last != 0 && now.Sub(clock.Instant(last)) < compareEvery {
+		return false
+	}
+	return p.comparedAt.CompareAndSwap(last, int64(now))
+}
+
+// step returns the time that is long enough for one waiter's attempt to become visible to the next:
+// three times what a quorum takes to answer, 1 to 20 ms.
+func (p *pace) step(need int) time.Duration {
+	all := make([]int64, 0, 8)
+	for i := range p.nanos {
+		all = append(all, p.nanos[i].Load())
+	}
+	slices.Sort(all)
+	return min(max(3*time.Duration(all[need-1]), minStep), maxStep)
+}
