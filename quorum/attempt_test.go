@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,10 +79,13 @@ func TestHopelessAttemptAsksNobody(t *testing.T) {
 // countingClock is a clock by which a second passes with every look at it.
 type countingClock struct {
 	clock.Clock
+	mu  sync.Mutex
 	now clock.Instant
 }
 
 func (c *countingClock) Now() clock.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.now = c.now.Add(time.Second)
 	return c.now
 }
@@ -93,7 +97,7 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 			a, _ := heldHold(t, time.Hour)
 			c := a.hold.core
 			counting := &countingClock{Clock: c.clock, now: c.clock.Now()}
-			c.clock = counting
+			c.clock, c.quorumFirst = counting, func(uint64) bool { return true }
 			first := counting.now.Add(time.Second)
 			a = newAttempt(c, a.hold.set, []string{"b"}, nil)
 			a.askFirstWave(approach)

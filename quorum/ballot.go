@@ -109,7 +109,7 @@ func (n *answer) Done(r pipeline.Result) {
 	if r.Reply.Acquire.Refusal != nil && h.refusedByList(v, &r, a.call, n) {
 		return
 	}
-	if a.compares {
+	if a.compares && r.Err == nil {
 		h.core.pace.observe(v.node, h.core.clock.Now().Sub(h.requestedAt))
 	}
 	h.mu.Lock()

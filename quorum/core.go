@@ -37,7 +37,8 @@ type core struct {
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant
 	background  tracker
-	attempting  atomic.Int32 // attempts whose outcome is open
+	attempting  atomic.Int32              // attempts whose outcome is open
+	quorumFirst func(attempt uint64) bool // in tests; see package tuning
 	pace        *pace
 	turns       turns
 	counters    counters

@@ -54,7 +54,7 @@ type Error struct {
 	Granted     int
 	Refused     int // by nodes where another owner holds a name
 	Quarantined int
-	Unknown     int // no answer yet, or an error: the request may have been carried out
+	Unknown     int // no answer yet, or an error: the request may have been carried out; or not asked at all
 
 	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a
 	// Redisson client has another form), of one of the names; empty when none has told.
@@ -76,6 +76,7 @@ type Error struct {
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
 	causes  []error
+	unasked int  // of Unknown
 	namedBy int  // with Holder: a node that named it
 	ours    bool // Holder is a lock of this Locker, or of one that With made of it
 	kept    bool // Granted counts the nodes that keep a lock that was lost
@@ -106,7 +107,7 @@ func (e *Error) Error() string {
 		for _, part := range []struct {
 			n    int
 			what string
-		}{{e.Refused, "refused"}, {e.Quarantined, "in quarantine"}, {e.Unknown, "unknown"}} {
+		}{{e.Refused, "refused"}, {e.Quarantined, "in quarantine"}, {e.Unknown - e.unasked, "unknown"}, {e.unasked, "not asked"}} {
 			if part.n > 0 {
 				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
 			}

@@ -51,7 +51,7 @@ func (a *attempt) errorLocked() *Error {
 	e := &Error{
 		Op: "lock", Names: h.first.names, Need: h.core.need, causes: []error{ErrNotAcquired},
 		Granted: of[granted], Refused: of[refused], Quarantined: of[quarantined],
-		Unknown: of[unknown] + of[unanswered],
+		Unknown: of[unknown] + of[unanswered] + of[unasked], unasked: of[unasked],
 	}
 	for i := range h.votes {
 		if err := h.votes[i].err; err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"golang.org/x/sync/errgroup"
@@ -111,6 +112,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
 		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), pace: newPace(len(nodes)),
+		quorumFirst: tuning.QuorumFirst,
 	}
 	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
 	identity := thisProcess(set.label)

@@ -52,7 +52,7 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	e := AttemptEvent{
 		Names: o.names, Outcome: Acquired, WriteBacks: r.writeBacks, Probed: r.approach == waiting.ProbeFirst,
 		Granted: r.of[granted], Refused: r.of[refused], Quarantined: r.of[quarantined],
-		Unknown: r.of[unknown] + r.of[unanswered], Duration: o.core.clock.Now().Sub(o.asking),
+		Unknown: r.of[unknown] + r.of[unanswered] + r.of[unasked], Duration: o.core.clock.Now().Sub(o.asking),
 	}
 	if r.err != nil {
 		e.Outcome, e.Err = outcomeOf(r.err), r.err

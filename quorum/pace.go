@@ -26,7 +26,11 @@ type pace struct {
 	comparedAt atomic.Int64   // a clock.Instant: when an attempt was last chosen to ask all nodes
 }
 
-func newPace(nodes int) *pace { return &pace{nanos: make([]atomic.Int64, nodes)} }
+func newPace(nodes int) *pace {
+	p := &pace{nanos: make([]atomic.Int64, nodes)}
+	p.comparedAt.Store(-int64(compareEvery))
+	return p
+}
 
 func (p *pace) observe(node int, d time.Duration) {
 	mean := &p.nanos[node]
@@ -50,10 +54,7 @@ func (p *pace) isSlow(node int) bool {
 // mustCompare reports whether an attempt at that time must ask all nodes: once in compareEvery.
 func (p *pace) mustCompare(now clock.Instant) bool {
 	last := p.comparedAt.Load()
-	if last != 0 && now.Sub(clock.Instant(last)) < compareEvery {
-		return false
-	}
-	return p.comparedAt.CompareAndSwap(last, int64(now))
+	return now.Sub(clock.Instant(last)) >= compareEvery && p.comparedAt.CompareAndSwap(last, int64(now))
 }
 
 // step returns the time that is long enough for one waiter's attempt to become visible to the next:

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
@@ -70,8 +69,8 @@ func (c *core) isQuorumFirst(now clock.Instant) bool {
 	switch {
 	case c.need == len(c.nodes):
 		return false
-	case tuning.QuorumFirst != nil:
-		return tuning.QuorumFirst(c.lastOwner.Load())
+	case c.quorumFirst != nil:
+		return c.quorumFirst(c.lastOwner.Load())
 	default:
 		return c.attempting.Load() >= busyFrom && !c.pace.mustCompare(now)
 	}

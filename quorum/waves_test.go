@@ -2,11 +2,14 @@ package quorum
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -100,5 +103,220 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		close(frozen)
 		synctest.Wait()
 		c.wantNoOwners(l)
+	})
+}
+
+// asksQuorumFirst has every attempt of the locker ask a quorum first, where its approach allows it.
+func asksQuorumFirst(l *Locker) *Locker {
+	l.core.quorumFirst = func(uint64) bool { return true }
+	return l
+}
+
+// firstWave returns the nodes of the first wave for the name "a", and the third one.
+func firstWave(l *Locker) (wave [2]int, third int) {
+	first := newAttempt(l.core, l.set, []string{"a"}, nil).hold.probeNode()
+	return [2]int{first, (first + 1) % 3}, (first + 2) % 3
+}
+
+// A lock that is released before the second wave has cost no request to the nodes of that wave, and
+// leaves nothing there later.
+func TestALockThatIsReleasedSoonIsOnAQuorumOnly(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		_, third := firstWave(l)
+		calls := c.calls.Load()
+		c.before(third, func() { t.Error("the third master was asked") })
+		c.unlock(c.lock(l, "a"))
+		time.Sleep(time.Second)
+		if made := c.calls.Load() - calls; made != 4 {
+			t.Errorf("%d calls, want 2 acquires and 2 releases", made)
+		}
+		c.before(third, func() {})
+		c.wantNoOwners(l)
+		c.wantNothingScheduled(l)
+	})
+}
+
+// A lock that is held for longer stands on all nodes, and its grants there count from the first
+// requests. The release goes to all of them.
+func TestALockThatLivesLongerIsOnAllNodes(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		_, third := firstWave(l)
+		held := c.lock(l, "a")
+		if owner := c.owners(l)[third]; owner != "" {
+			t.Errorf("the third master has %s at once", owner)
+		}
+		time.Sleep(2 * maxStep)
+		if owner := c.owners(l)[third]; owner != held.Owner() {
+			t.Errorf("the third master has %q", owner)
+		}
+		h := held.hold
+		if until := h.votes[third].until; until != h.deadlineFor(h.requestedAt) {
+			t.Errorf("the third grant lasts for %v longer than the request says", until.Sub(h.deadlineFor(h.requestedAt)))
+		}
+		c.unlock(held)
+		synctest.Wait()
+		c.wantNoOwners(l)
+	})
+}
+
+// One master dies as soon as its grant has made the lock. The second wave makes up for it: the lock
+// does not wait for its renewal.
+func TestTheSecondWaveMakesUpForALostGrant(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process(WithLease(20 * time.Second)))
+		wave, _ := firstWave(l)
+		held := c.lock(l, "a")
+		c.masters[wave[0]].Crash(fakeredis.Everything)
+		time.Sleep(2 * maxStep)
+		if state, err := l.Inspect(t.Context(), "a"); err != nil || state.Owner != held.Owner() {
+			t.Errorf("a quorum has %q: %v", state.Owner, err)
+		}
+		held.Unlock(t.Context())
+	})
+}
+
+// A name that another owner holds on the whole first wave is held: no other node is asked, so none
+// grants what would have to be released.
+func TestARefusalByTheFirstWaveAsksNoOtherNode(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		wave, third := firstWave(l)
+		c.rivalHas(l, wave[:]...)
+		c.before(third, func() { t.Error("the third master was asked") })
+		_, err := l.TryLock(t.Context(), "a")
+		var failed *Error
+		if !errors.As(err, &failed) || !errors.Is(err, ErrHeld) {
+			t.Fatal(err)
+		}
+		if failed.Refused != 2 || !strings.Contains(err.Error(), "2 refused, 1 not asked") {
+			t.Error(err)
+		}
+		c.before(third, func() {})
+	})
+}
+
+// One node of the first wave has another owner, or is in the way otherwise. The lock is acquired
+// all the same, without waiting for the second wave's time.
+func TestAnotherNodeStandsInForOneOfTheFirstWave(t *testing.T) {
+	for what, spoil := range map[string]func(c *cluster, l *Locker, node int){
+		"it refuses": func(c *cluster, l *Locker, node int) { c.rivalHas(l, node) },
+		"it is down": func(c *cluster, l *Locker, node int) {
+			c.masters[node].Crash(fakeredis.Everything)
+			l.core.nodes[node].Pipe("a").Do(c.t.Context(), scripts.Look())
+		},
+		"it dies meanwhile": func(c *cluster, _ *Locker, node int) { c.masters[node].Crash(fakeredis.Everything) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				l := asksQuorumFirst(c.process())
+				wave, _ := firstWave(l)
+				spoil(c, l, wave[1])
+				began := time.Now()
+				held, err := l.TryLock(t.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took >= 2*minStep {
+					t.Errorf("it took %v", took)
+				}
+				held.Unlock(t.Context())
+			})
+		})
+	}
+}
+
+// A frozen node of the first wave delays an attempt by two steps. Further attempts ask it last.
+func TestAFrozenNodeOfTheFirstWaveIsAskedLast(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.unlock(c.lock(l, "a")) // all nodes answer at once
+		asksQuorumFirst(l)
+		wave, _ := firstWave(l)
+		frozen := make(chan struct{})
+		c.before(wave[0], func() { <-frozen })
+		var took []time.Duration
+		for range 6 {
+			began := time.Now()
+			held, err := l.TryLock(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			took = append(took, time.Since(began))
+			held.Unlock(t.Context())
+		}
+		if took[0] > 2*maxStep || took[5] >= 2*minStep {
+			t.Errorf("attempts took %v", took)
+		}
+		close(frozen)
+		synctest.Wait()
+		c.wantNoOwners(l)
+	})
+}
+
+// An extension before the second wave reaches every node after its grant.
+func TestExtendBeforeTheSecondWave(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process(WithFixedLease(time.Second)))
+		held := c.lock(l, "a")
+		if err := held.Extend(t.Context(), 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for i := range held.hold.votes {
+			if err := held.hold.votes[i].err; err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		for i, owner := range c.owners(l) {
+			if owner != held.Owner() {
+				t.Errorf("master %d has %q", i, owner)
+			}
+		}
+		c.unlock(held)
+	})
+}
+
+// Only a busy locker asks a quorum first, and not with all of its attempts.
+func TestOnlyABusyLockerAsksAQuorumFirst(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		asked := func() int64 {
+			calls := c.calls.Load()
+			lock := c.lock(l, "a")
+			synctest.Wait()
+			defer c.unlock(lock)
+			return c.calls.Load() - calls
+		}
+		if n := asked(); n != 3 {
+			t.Errorf("an idle locker asks %d nodes", n)
+		}
+		l.core.attempting.Add(busyFrom)
+		if n := asked(); n != 3 {
+			t.Errorf("the first attempt of a busy locker asks %d nodes: none would be measured", n)
+		}
+		if n := asked(); n != 2 {
+			t.Errorf("a busy locker asks %d nodes", n)
+		}
+		time.Sleep(compareEvery)
+		if n := asked(); n != 3 {
+			t.Errorf("after %v, a busy locker asks %d nodes", compareEvery, n)
+		}
+	})
+}
+
+// Where every node is needed, all are asked.
+func TestAllNodesAreAskedWhereAllAreNeeded(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		l.core.need = 3
+		calls := c.calls.Load()
+		held := c.lock(l, "a")
+		if n := c.calls.Load() - calls; n != 3 {
+			t.Errorf("%d calls", n)
+		}
+		c.unlock(held)
 	})
 }

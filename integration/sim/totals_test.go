@@ -53,4 +53,7 @@ func (s *totals) wantAll(t *testing.T) {
 			t.Errorf("%q happened %d times in %d runs, want at least %d", what, s.counts[what], s.runs, least)
 		}
 	}
+	if n := quorumFirst.Load(); n < int64(s.runs) {
+		t.Errorf("%d attempts asked a quorum first in %d runs", n, s.runs)
+	}
 }

@@ -1,0 +1,65 @@
+package quorum
+
+import (
+	"testing"
+	"time"
+)
+
+// A node is slow beside the fastest one, and fast again once its answers are.
+func TestPaceFindsSlowNodes(t *testing.T) {
+	p := newPace(3)
+	if p.isSlow(0) {
+		t.Error("a node without a mean is slow")
+	}
+	for range 20 {
+		p.observe(0, 200*time.Microsecond)
+		p.observe(1, 600*time.Microsecond)
+		p.observe(2, 3*time.Millisecond)
+	}
+	for node, want := range []bool{false, false, true} {
+		if got := p.isSlow(node); got != want {
+			t.Errorf("node %d is slow: %v", node, got)
+		}
+	}
+	for range 20 {
+		p.observe(2, 300*time.Microsecond)
+	}
+	if p.isSlow(2) {
+		t.Error("a node that is fast again is slow")
+	}
+}
+
+// One answer that comes late does not make a node slow.
+func TestPaceIsAMean(t *testing.T) {
+	p := newPace(3)
+	for node := range 3 {
+		p.observe(node, 100*time.Microsecond)
+	}
+	p.observe(1, 3*time.Millisecond)
+	if p.isSlow(1) {
+		t.Error("one late answer has made it slow")
+	}
+}
+
+// A step follows the quorum, within its bounds: the slowest nodes do not count.
+func TestStepIsThreeRoundTripsOfAQuorum(t *testing.T) {
+	for _, of := range []struct {
+		means [3]time.Duration
+		want  time.Duration
+	}{
+		{[3]time.Duration{}, minStep},
+		{[3]time.Duration{time.Microsecond, time.Microsecond, time.Second}, minStep},
+		{[3]time.Duration{2 * time.Millisecond, time.Second, time.Millisecond}, 6 * time.Millisecond},
+		{[3]time.Duration{time.Second, time.Second, time.Second}, maxStep},
+	} {
+		p := newPace(3)
+		for node, d := range of.means {
+			if d > 0 {
+				p.observe(node, d)
+			}
+		}
+		if got := p.step(2); got != of.want {
+			t.Errorf("means %v: a step is %v, want %v", of.means, got, of.want)
+		}
+	}
+}
