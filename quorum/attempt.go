@@ -128,7 +128,6 @@ func (h *hold) holdUnlessLate() bool {
 // the nodes that granted, and at most grace for those that have not answered, but no longer than
 // ctx allows.
 func (a *attempt) undo(ctx context.Context) *Error {
-	a.hold.core.schedule.remove(&a.hold.entry) // no second wave any more
 	err, certain, open := a.startUndo(ctx)
 	moment := time.NewTimer(grace)
 	defer moment.Stop()

@@ -3,7 +3,6 @@ package quorum
 import (
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -18,11 +17,11 @@ type attempt struct {
 	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked
 
 	// Set before the first node is asked.
-	wave         int           // how many nodes the first wave has
-	first        int           // the node that is asked first
-	probing      bool          // the first wave is one node, and its refusal ends the attempt
-	compares     bool          // the times of its answers count for the nodes' pace
-	secondWaveAt clock.Instant // when the second wave is asked at the latest
+	wave     int   // how many nodes the first wave has
+	first    int   // the node that is asked first
+	probing  bool  // the first wave is one node, and its refusal ends the attempt
+	compares bool  // the times of its answers count for the nodes' pace
+	entry    entry // in core.secondWaves
 
 	// Under hold.mu.
 	verdict verdict

@@ -33,6 +33,8 @@ type core struct {
 	uuid      string // the first part of every owner
 	lastOwner atomic.Uint64
 	schedule  *schedule
+	// secondWaves asks the second waves of attempts, and of the locks that they have become.
+	secondWaves *schedule
 	// lastRenewal is when the last of the renewals that have been due is to be sent, one each
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant

@@ -30,6 +30,7 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 		c.nodes[i] = n
 	}
 	c.schedule, c.members = newSchedule(c.clock, c.renewDue), newMembers(c, true)
+	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
 	c.members.list.Store(scripts.NewList("a", "b", "c"))
 	set := defaults()
 	set.lease, set.drift = lease, 0

@@ -115,6 +115,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		quorumFirst: tuning.QuorumFirst,
 	}
 	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
+	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
 	identity := thisProcess(set.label)
 	c.holders = newHolders(nodes, c.uuid, identity, c.clock)
 	c.introduction = newIntroduction(nodes, c.uuid, identity, c.maxLease)
@@ -320,6 +321,7 @@ func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
 		close(c.closed)
+		c.secondWaves.close()
 		for _, e := range c.schedule.close() {
 			e.owner.(*hold).orphan()
 		}

@@ -35,9 +35,6 @@ func (h *hold) planLocked(now clock.Instant) {
 	if next := now.Add(h.set.lease / 3); !h.set.fixed && next.Before(h.deadline) {
 		h.entry.at, h.entry.early = next, min(coalesce, h.set.lease/30)
 	}
-	if h.asking != nil {
-		h.entry.at, h.entry.early = min(h.entry.at, h.asking.secondWaveAt), 0
-	}
 	if end := h.minHoldEnd(); h.phase == lingering && (h.set.fixed || end.Before(h.entry.at)) {
 		h.entry.at, h.entry.early = end, 0
 	}
@@ -76,11 +73,6 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 		h := e.owner.(*hold)
 		h.mu.Lock()
 		switch {
-		case h.phase == attempting:
-			e.over = true
-			if h.asking != nil {
-				h.asking.askLateLocked(now)
-			}
 		case h.phase == lingering && !h.lingersLocked(now):
 			e.over = true
 			h.phase = released
@@ -91,9 +83,6 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 			e.over = true
 			h.loseLocked(h.whyLostLocked(now))
 			lost = append(lost, h)
-		case h.asking != nil:
-			h.asking.askRestLocked()
-			h.planLocked(h.renewedAt)
 		case h.postponeLocked(now):
 		default:
 			h.planLocked(now)

@@ -53,20 +53,15 @@ func newSchedule(c clock.Clock, due func(now clock.Instant, entries []*entry) (a
 	return s
 }
 
-// add calls ready, which sets when the entry is due, and adds the entry if ready returns true, or
-// moves it where it is in the schedule already. It returns false when ready does, or when the
-// schedule is closed.
+// add calls ready, which sets when the entry is due, and adds the entry if ready returns true. It
+// returns false when ready does, or when the schedule is closed.
 func (s *schedule) add(e *entry, ready func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || !ready() {
 		return false
 	}
-	if e.over = false; e.index < 0 {
-		heap.Push(&s.queue, e)
-	} else {
-		heap.Fix(&s.queue, e.index)
-	}
+	heap.Push(&s.queue, e)
 	s.armLocked()
 	return true
 }

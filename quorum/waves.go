@@ -22,14 +22,9 @@ const busyFrom = 4
 
 // ask asks the first wave.
 func (a *attempt) ask(approach waiting.Approach) {
-	if !a.askFirstWave(approach) {
-		return
+	if a.askFirstWave(approach) {
+		a.hold.core.secondWaves.add(&a.entry, func() bool { return true })
 	}
-	h := a.hold
-	h.core.schedule.add(&h.entry, func() bool {
-		h.entry.at, h.entry.early = a.secondWaveAt, 0
-		return true
-	})
 }
 
 // askFirstWave reports whether nodes are left for a second wave.
@@ -51,7 +46,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	a.probing = approach == waiting.ProbeFirst
 	a.compares = a.probing || a.wave == len(a.answers)
 	a.first = h.probeNode()
-	a.secondWaveAt = h.requestedAt.Add(2 * c.pace.step(c.need))
+	a.entry = entry{owner: a, at: h.requestedAt.Add(2 * c.pace.step(c.need)), index: -1}
 	h.asking = a
 	for range a.wave {
 		a.askNextLocked()
@@ -66,14 +61,10 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 // isQuorumFirst reports whether an attempt that begins now, without contention that is known, asks
 // a quorum first.
 func (c *core) isQuorumFirst(now clock.Instant) bool {
-	switch {
-	case c.need == len(c.nodes):
-		return false
-	case c.quorumFirst != nil:
+	if c.quorumFirst != nil {
 		return c.quorumFirst(c.lastOwner.Load())
-	default:
-		return c.attempting.Load() >= busyFrom && !c.pace.mustCompare(now)
 	}
+	return c.attempting.Load() >= busyFrom && !c.pace.mustCompare(now)
 }
 
 // probeNode returns the node that is asked first: the same for all attempts at the names, in
@@ -124,14 +115,31 @@ func (a *attempt) askRestLocked() {
 	}
 }
 
-// askLateLocked asks the second wave because the first one takes too long. The nodes that have not
-// answered count as slow for further attempts.
-func (a *attempt) askLateLocked(now clock.Instant) {
+// askSecondWaves asks the second waves that are due (schedule.due): of attempts that are open, and
+// of locks that are still held.
+func (c *core) askSecondWaves(now clock.Instant, due []*entry) (after func()) {
+	for _, e := range due {
+		e.over = true
+		a := e.owner.(*attempt)
+		a.hold.mu.Lock()
+		switch h := a.hold; {
+		case h.phase == attempting:
+			a.noteLateLocked(now)
+			a.askRestLocked()
+			a.decideLocked()
+		case h.isKeptLocked():
+			a.askRestLocked()
+		}
+		a.hold.mu.Unlock()
+	}
+	return func() {}
+}
+
+// noteLateLocked counts the nodes that have not answered as slow, for further attempts.
+func (a *attempt) noteLateLocked(now clock.Instant) {
 	for i := range a.answers {
 		if a.answers[i].outcome == unanswered {
 			a.hold.core.pace.observe(i, now.Sub(a.hold.requestedAt))
 		}
 	}
-	a.askRestLocked()
-	a.decideLocked()
 }

@@ -106,6 +106,23 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 	})
 }
 
+// A probe node that fails is replaced by the next one, whose refusal ends the attempt.
+func TestProbeNodeThatFailsIsReplaced(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		wave, third := firstWave(l)
+		c.rivalHas(l, wave[1])
+		c.before(third, func() { t.Error("the third master was asked") })
+		c.masters[wave[0]].Crash(fakeredis.Everything)
+		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		if r == nil || !r.Held || r.Listeners != 0 {
+			t.Errorf("%+v", r)
+		}
+		synctest.Wait()
+		c.before(third, func() {})
+	})
+}
+
 // asksQuorumFirst has every attempt of the locker ask a quorum first, where its approach allows it.
 func asksQuorumFirst(l *Locker) *Locker {
 	l.core.quorumFirst = func(uint64) bool { return true }
@@ -193,6 +210,7 @@ func TestARefusalByTheFirstWaveAsksNoOtherNode(t *testing.T) {
 		if failed.Refused != 2 || !strings.Contains(err.Error(), "2 refused, 1 not asked") {
 			t.Error(err)
 		}
+		time.Sleep(2 * maxStep) // an attempt that has ended has no second wave
 		c.before(third, func() {})
 	})
 }
@@ -287,8 +305,10 @@ func TestOnlyABusyLockerAsksAQuorumFirst(t *testing.T) {
 			calls := c.calls.Load()
 			lock := c.lock(l, "a")
 			synctest.Wait()
-			defer c.unlock(lock)
-			return c.calls.Load() - calls
+			calls = c.calls.Load() - calls
+			c.unlock(lock)
+			synctest.Wait()
+			return calls
 		}
 		if n := asked(); n != 3 {
 			t.Errorf("an idle locker asks %d nodes", n)
