@@ -46,7 +46,8 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	a.probing = approach == waiting.ProbeFirst
 	a.compares = a.probing || a.wave == len(a.answers)
 	a.first = h.probeNode()
-	a.entry = entry{owner: a, at: h.requestedAt.Add(2 * c.pace.step(c.need)), index: -1}
+	step := c.pace.step(c.need)
+	a.entry = entry{owner: a, at: h.requestedAt.Add(2 * step), early: step / 2, index: -1}
 	h.asking = a
 	for range a.wave {
 		a.askNextLocked()
