@@ -10,8 +10,8 @@
 //	masters     settle.go   where a node does not let this locker in, a round (round.go) looks at
 //	                        all nodes (sight.go), and marks blank ones with the locker's list of
 //	                        masters (members.go), if it may
-//	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), or to the probe node
-//	                        first (probe.go)
+//	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), in one wave or two
+//	                        (waves.go), slow nodes last (pace.go)
 //	            token.go    the fencing token is the largest counter, written back to the counted
 //	                        nodes that stand lower
 //	            attempt.go  commit reads the clock last; or else undo releases on every node, and
@@ -39,9 +39,9 @@
 // process a holder is in holders.go. Hooks are called in observe.go; what [Locker.Stats] returns is
 // counted in counters.go.
 //
-// Each file uses only those before it: identity, errors, rule, options, hooks, rtt, background,
+// Each file uses only those before it: identity, errors, rule, options, hooks, pace, background,
 // names, turns, tally, counters, schedule, holders, core, sight, members, round, settle, hold,
-// grant, release, renew, ballot, probe, token, failure, attempt, lock, observe, extend, reenter,
+// grant, release, renew, ballot, waves, token, failure, attempt, lock, observe, extend, reenter,
 // unlock, wait, locker, stats, inspect. (Only options, hooks and hold, core and members, tally and
-// release, and renew and observe name each other.)
+// release, renew and observe, and hold, ballot and waves name each other.)
 package quorum

@@ -1,4 +1,4 @@
-// Package tuning has what tests change in package quorum, which depends on the load otherwise.
+// Package tuning has what tests change in package quorum, where it depends on the load otherwise.
 package tuning
 
 // QuorumFirst decides for each attempt of a locker, by its number, whether it asks a quorum first,

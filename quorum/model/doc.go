@@ -37,6 +37,9 @@
 // one or by several steps. And it adds nothing: each step is an attempt of a neighbour that one
 // node grants. How many such steps happen is bounded, and logged.
 //
+// An attempt asks all nodes at once. A request to a node of a second wave is one that was on its way
+// for longer, and is not sent at all where the attempt or the lock ends before.
+//
 // The requests that a dead connection may still deliver are a set: each kind of request of an
 // attempt at most once. A holder sends to a node only when no request is under way there. A holder
 // asks for a repair as soon as the time that the node confirmed has run out, one renewal earlier
