@@ -17,15 +17,15 @@ type attempt struct {
 	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked
 
 	// Set before the first node is asked.
-	wave     int   // how many nodes the first wave has
-	first    int   // the node that is asked first
-	probing  bool  // the first wave is one node, and its refusal ends the attempt
-	compares bool  // the times of its answers count for the nodes' pace
-	entry    entry // in core.secondWaves
+	wave    int   // how many nodes the first wave has
+	first   int   // the node that is asked first
+	probing bool  // the first wave is one node, and its refusal ends the attempt
+	entry   entry // in core.secondWaves
 
 	// Under hold.mu.
-	verdict verdict
-	cause   error // why the attempt failed although the quorum was reached
+	compares bool // the times of its answers count for the nodes' pace: all were asked at the start
+	verdict  verdict
+	cause    error // why the attempt failed although the quorum was reached
 
 	writeBacks int // how many nodes the token is written back to
 }
@@ -108,11 +108,11 @@ func (n *answer) Done(r pipeline.Result) {
 	if r.Reply.Acquire.Refusal != nil && h.refusedByList(v, &r, a.call, n) {
 		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if a.compares && r.Err == nil {
 		h.core.pace.observe(v.node, h.core.clock.Now().Sub(h.requestedAt))
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	n.outcome, v.err = h.core.readGrant(v.node, r, h.requestedAt)
 	switch reply := r.Reply.Acquire; n.outcome {
 	case granted:

@@ -13,14 +13,15 @@ const (
 	minStep, maxStep = time.Millisecond, 20 * time.Millisecond
 	// A node is slow whose mean is above twice the fastest one's, and slowMargin.
 	slowMargin = 300 * time.Microsecond
-	// compareEvery is how often an attempt asks all nodes, however busy the process is: so each
-	// node's mean is of the same moments, and a node that was slow is found to be fast again.
+	// compareEvery is how often an attempt asks all nodes, however busy the process is, and takes
+	// the time of their answers. So each node's mean is of the same moments, and a node that was
+	// slow is found to be fast again.
 	compareEvery = 20 * time.Millisecond
 )
 
 // pace is how fast the nodes answer: for each, a running mean of the time to an answer. It takes
-// the answers to attempts that ask all nodes at once, to compare like with like, and those of probe
-// nodes. A [core] has one.
+// the answers to some attempts that ask all nodes at once, to compare like with like, and those of
+// probe nodes. A [core] has one.
 type pace struct {
 	nanos      []atomic.Int64 // by node; 0 while none is known
 	comparedAt atomic.Int64   // a clock.Instant: when an attempt was last chosen to ask all nodes
@@ -51,7 +52,8 @@ func (p *pace) isSlow(node int) bool {
 	return p.nanos[node].Load() > 2*fastest+int64(slowMargin)
 }
 
-// mustCompare reports whether an attempt at that time must ask all nodes: once in compareEvery.
+// mustCompare reports whether an attempt at that time must ask all nodes, to compare them: once in
+// compareEvery.
 func (p *pace) mustCompare(now clock.Instant) bool {
 	last := p.comparedAt.Load()
 	return now.Sub(clock.Instant(last)) >= compareEvery && p.comparedAt.CompareAndSwap(last, int64(now))

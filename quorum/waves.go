@@ -36,16 +36,15 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 		return false
 	}
 	c := h.core
+	a.first = h.probeNode()
 	a.wave = len(a.answers)
+	a.compares = approach == waiting.ProbeFirst || c.pace.mustCompare(h.requestedAt)
 	switch {
 	case approach == waiting.ProbeFirst:
-		a.wave = 1
-	case approach == waiting.QuorumFirst && c.isQuorumFirst(h.requestedAt):
-		a.wave = c.need
+		a.wave, a.probing = 1, true
+	case approach == waiting.QuorumFirst && c.isQuorumFirst(a.compares):
+		a.wave, a.compares = c.need, false
 	}
-	a.probing = approach == waiting.ProbeFirst
-	a.compares = a.probing || a.wave == len(a.answers)
-	a.first = h.probeNode()
 	step := c.pace.step(c.need)
 	a.entry = entry{owner: a, at: h.requestedAt.Add(2 * step), early: step / 2, index: -1}
 	h.asking = a
@@ -59,13 +58,12 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	return h.asking != nil
 }
 
-// isQuorumFirst reports whether an attempt that begins now, without contention that is known, asks
-// a quorum first.
-func (c *core) isQuorumFirst(now clock.Instant) bool {
+// isQuorumFirst reports whether an attempt without contention that is known asks a quorum first.
+func (c *core) isQuorumFirst(mustCompare bool) bool {
 	if c.quorumFirst != nil {
 		return c.quorumFirst(c.lastOwner.Load())
 	}
-	return c.attempting.Load() >= busyFrom && !c.pace.mustCompare(now)
+	return c.attempting.Load() >= busyFrom && !mustCompare
 }
 
 // probeNode returns the node that is asked first: the same for all attempts at the names, in
@@ -100,6 +98,7 @@ func (a *attempt) askMoreLocked(of outcomeCounts) bool {
 		close(a.decided)
 		return false
 	case of[unanswered]+of[granted]+of[refused] < a.wave:
+		a.compares = false
 		return a.askNextLocked()
 	case of[unanswered] == 0:
 		a.askRestLocked()
@@ -111,7 +110,7 @@ func (a *attempt) askMoreLocked(of outcomeCounts) bool {
 
 // askRestLocked asks the second wave.
 func (a *attempt) askRestLocked() {
-	a.hold.asking = nil
+	a.hold.asking, a.compares = nil, false
 	for a.askNextLocked() {
 	}
 }
