@@ -89,7 +89,9 @@ func (l *Lock) Err() error {
 }
 
 // usableLocked returns why the handle does not hold the lock, or nil.
-func (l *Lock) usableLocked(op string) error {
+func (l *Lock) usableLocked(op string) error { return l.usableAtLocked(op, l.hold.core.clock.Now()) }
+
+func (l *Lock) usableAtLocked(op string, now clock.Instant) error {
 	h := l.hold
 	switch {
 	case l.unlocked.Load() || h.phase == released || h.phase == lingering:
@@ -98,7 +100,7 @@ func (l *Lock) usableLocked(op string) error {
 		return &Error{Op: op, Names: l.names, causes: []error{h.lossReason}}
 	case h.phase == orphaned:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrClosed}}
-	case !h.validLocked():
+	case !now.Before(h.deadline):
 		return h.overdueErrorLocked(op)
 	}
 	return nil

@@ -74,6 +74,9 @@ func (l *Lock) runReleasedHook() {
 // already, or that the Locker is closed: then the lock stays for its lease.
 func (l *Lock) startLinger() (lingers bool, err error) {
 	h := l.hold
+	if h.set.minHold == 0 {
+		return false, nil
+	}
 	defer func() { // after the contexts have ended, even if a context of the caller's panics
 		if lingers && err == nil {
 			h.core.schedule.hasten(&h.entry, h.minHoldEnd())
@@ -116,7 +119,8 @@ func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wasOrphaned = h.phase == orphaned
-	if err := l.usableLocked("unlock"); err != nil && !wasOrphaned {
+	now := h.core.clock.Now()
+	if err := l.usableAtLocked("unlock", now); err != nil && !wasOrphaned {
 		l.unlocked.Store(true)
 		if justLost = h.phase == held; justLost {
 			h.loseLocked("the deadline has passed")
@@ -124,7 +128,6 @@ func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 		return nil, false, justLost, err
 	}
 	t = newTally(len(h.votes), h.core.need)
-	now := h.core.clock.Now()
 	for i := range h.votes {
 		if now.Before(h.votes[i].until) {
 			t.believed |= 1 << i

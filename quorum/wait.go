@@ -72,8 +72,8 @@ type waiter struct {
 }
 
 // join puts a call of Lock at the end of the queue for its names.
-func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
-	w, subscribe := list.add(retry, newNameSet(names))
+func (list *waitlist) join(retry waiting.Retry, names []string, at waiting.Moment) *waiter {
+	w, subscribe := list.add(retry, newNameSet(names), at)
 	if subscribe {
 		w.queue.subscribe(names)
 	}
@@ -81,20 +81,20 @@ func (list *waitlist) join(retry waiting.Retry, names []string) *waiter {
 }
 
 // add reports whether to subscribe before the first attempt, because others come first.
-func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, subscribe bool) {
+func (list *waitlist) add(retry waiting.Retry, key nameSet, at waiting.Moment) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	q, now := list.queues[key], list.core.moment()
+	q := list.queues[key]
 	if q == nil {
-		q = list.newQueueLocked(key)
+		q = list.newQueueLocked(key, at.Now)
 		w = &q.first
 	} else {
 		w, subscribe = new(waiter), true
 	}
 	w.queue, w.Owner = q, w
 	list.waiters++
-	q.Join(&w.Waiter, retry, now)
-	if others, released := list.core.turns.justReleased(key, now); others > 0 && !subscribe {
+	q.Join(&w.Waiter, retry, at)
+	if others, released := list.core.turns.justReleased(key, at); others > 0 && !subscribe {
 		q.Yield(others, released)
 		q.lastError, subscribe = list.core.unasked(ErrHeld), true
 	}
@@ -102,10 +102,10 @@ func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, subscrib
 	return w, subscribe
 }
 
-func (list *waitlist) newQueueLocked(key nameSet) *queue {
+func (list *waitlist) newQueueLocked(key nameSet, now clock.Instant) *queue {
 	c := list.core
 	approach := waiting.QuorumFirst
-	if c.clock.Now().Before(*list.contendedLocked(key)) {
+	if now.Before(*list.contendedLocked(key)) {
 		approach = waiting.ProbeFirst
 	}
 	q := list.free
@@ -128,11 +128,11 @@ func (list *waitlist) len() int {
 
 // begin reports whether an attempt of the waiter is due, and its approach. If none is, w.wake
 // receives when begin should be called again.
-func (w *waiter) begin() (approach waiting.Approach, due bool) {
+func (w *waiter) begin(at waiting.Moment) (approach waiting.Approach, due bool) {
 	q := w.queue
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
-	if approach, due = q.Begin(&w.Waiter, q.list.core.moment()); due {
+	if approach, due = q.Begin(&w.Waiter, at); due {
 		return approach, true
 	}
 	if w.wake == nil {
@@ -185,7 +185,11 @@ func (q *queue) noteRefused(r *attemptResult) {
 // acquired removes the waiter because its attempt acquired the lock.
 func (w *waiter) acquired(lease time.Duration) {
 	w.queue.remove(w, func(q *queue) {
-		q.Acquired(lease, q.list.core.moment())
+		var at waiting.Moment // it counts for the next waiter only
+		if !q.Alone() {
+			at = q.list.core.moment()
+		}
+		q.Acquired(lease, at)
 		q.list.saidShort = false
 		if !q.Empty() {
 			q.lastError = q.list.core.unasked(ErrHeld)
@@ -304,8 +308,8 @@ func (c *core) bounded(ctx context.Context, set *settings) (until context.Contex
 
 // lock waits in the queue for the names until an attempt acquires them.
 func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o *observation) (lock *Lock, err error) {
-	c := list.core
-	w := list.join(set.retry, names)
+	c, at := list.core, list.core.moment()
+	w := list.join(set.retry, names, at)
 	defer func() { // also when code of the caller's panics: a log, a context
 		if lock != nil {
 			w.acquired(lock.hold.set.lease)
@@ -317,13 +321,14 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 		if causes := c.endOfWaiting(ctx); causes != nil {
 			return nil, w.gaveUpError(names, causes)
 		}
-		approach, due := w.begin()
+		approach, due := w.begin(at)
 		if !due {
 			select {
 			case <-w.wake:
 			case <-ctx.Done():
 			case <-c.closed:
 			}
+			at = c.moment()
 			continue
 		}
 		o.attempting()
@@ -341,6 +346,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 		c.holders.prepare(r.err)
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
+		at = c.moment()
 		if list.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}

@@ -142,10 +142,10 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(c.process(), "a")
-		first, second := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
+		first, second := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment()), l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 		first.mustBegin(t)
 		synctest.Wait()
-		if _, due := second.begin(); due {
+		if _, due := second.begin(l.core.moment()); due {
 			t.Fatal("two attempts are due")
 		}
 		c.unlock(held)
@@ -157,20 +157,20 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 		}
 		second.mustBegin(t)
 		second.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
-		if _, due := second.begin(); due {
+		if _, due := second.begin(l.core.moment()); due {
 			t.Error("another attempt is due without an event")
 		}
-		third, fourth := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
+		third, fourth := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment()), l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 		for len(second.wake) > 0 {
 			<-second.wake
 		}
 		fourth.leave()
 		synctest.Wait()
-		if _, due := second.begin(); due || len(second.wake) > 0 {
+		if _, due := second.begin(l.core.moment()); due || len(second.wake) > 0 {
 			t.Error("a waiter that leaves from behind wakes the head")
 		}
 		second.leave()
-		if _, due := third.begin(); due {
+		if _, due := third.begin(l.core.moment()); due {
 			t.Error("an attempt is due without an event")
 		}
 		third.leave()
@@ -181,7 +181,7 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 // mustBegin begins an attempt of the waiter.
 func (w *waiter) mustBegin(t *testing.T) {
 	t.Helper()
-	if _, due := w.begin(); !due {
+	if _, due := w.begin(w.queue.list.core.moment()); !due {
 		t.Fatal("no attempt is due")
 	}
 }
@@ -250,8 +250,8 @@ func TestQueueProbesRecentlyContendedNames(t *testing.T) {
 		}{{contendedFor - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // a release may go to the last node
 			time.Sleep(round.after)
 			calls := c.calls.Load()
-			w := l.waitlist.join(l.set.retry, []string{"a"})
-			approach, due := w.begin()
+			w := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+			approach, due := w.begin(l.core.moment())
 			if !due {
 				t.Fatal("no attempt is due")
 			}
@@ -273,7 +273,7 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		results := make(chan lockResult, 3)
-		first := l.waitlist.join(l.set.retry, []string{"a"})
+		first := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 		first.mustBegin(t)
 		calls := c.calls.Load()
 		startWaiter(t.Context(), l, 1, results, "a")
@@ -284,7 +284,7 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 		c.unlock(c.next(results, shortly).lock)
 		c.wantNoQueues(l)
 
-		first = l.waitlist.join(l.set.retry, []string{"a"})
+		first = l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 		first.mustBegin(t)
 		lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
 		startWaiter(t.Context(), l, 1, results, "a")
@@ -309,10 +309,10 @@ func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
 		}
-		first, second := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
+		first, second := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment()), l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 		first.mustBegin(t)
 		synctest.Wait()
-		if _, due := second.begin(); due {
+		if _, due := second.begin(l.core.moment()); due {
 			t.Error("an attempt is due while another is under way")
 		}
 		first.leave()
@@ -400,7 +400,7 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
 		}
-		asking := l.waitlist.join(l.set.retry, []string{"a"})
+		asking := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 		asking.mustBegin(t)
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
@@ -412,7 +412,7 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
 
 		// The nodes failed, and then another waiter of this process acquired the lock.
-		first, behind := l.waitlist.join(l.set.retry, []string{"a"}), l.waitlist.join(l.set.retry, []string{"a"})
+		first, behind := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment()), l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 		first.mustBegin(t)
 		unavailable := &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}
 		first.refused([]string{"a"}, &attemptResult{err: unavailable, Result: waiting.Result{Wait: -1}})
@@ -462,19 +462,19 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
-		w := l.waitlist.join(l.set.retry, []string{"a"})
+		w := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 		w.mustBegin(t)
 		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		synctest.Wait() // the subscriptions stand, and it asks once more
 		w.mustBegin(t)
 		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		for range 2 {
-			if _, due := w.begin(); due {
+			if _, due := w.begin(l.core.moment()); due {
 				t.Fatal("an attempt is due at once")
 			}
 			w.alarm.Stop() // as if it had fired
 		}
-		if _, due := w.begin(); due {
+		if _, due := w.begin(l.core.moment()); due {
 			t.Fatal("an attempt is due at once")
 		}
 		select {
@@ -509,7 +509,7 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
-		w := l.waitlist.join(l.set.retry, []string{"a", "b"})
+		w := l.waitlist.join(l.set.retry, []string{"a", "b"}, l.core.moment())
 		defer w.leave()
 		attempt := func() {
 			t.Helper()
@@ -628,7 +628,7 @@ func TestQueueIsLeftByManyAtOnce(t *testing.T) {
 			for range 5 { // the shortest time: other programs use the processor, too
 				all := make([]*waiter, n)
 				for i := range all {
-					all[i] = l.waitlist.join(l.set.retry, []string{"a"})
+					all[i] = l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
 				}
 				began := stopwatch.Now()
 				for _, w := range slices.Backward(all) {
@@ -774,7 +774,7 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, names := c.process(), []string{"a"}
-		w := l.waitlist.join(l.set.retry, names)
+		w := l.waitlist.join(l.set.retry, names, l.core.moment())
 		defer w.leave()
 		var want *Error
 		for _, attempt := range []struct {

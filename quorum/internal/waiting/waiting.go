@@ -147,6 +147,9 @@ func (q *Queue) Next() (head *Waiter, at clock.Instant, ok bool) {
 // Empty reports whether the queue has no waiters.
 func (q *Queue) Empty() bool { return q.head == nil }
 
+// Alone reports whether the queue has one waiter.
+func (q *Queue) Alone() bool { return q.head != nil && q.head == q.tail }
+
 // Others returns how many other processes subscribed to the channel, by the last answer that told.
 func (q *Queue) Others() int { return max(q.listeners-1, 0) }
 
@@ -184,7 +187,7 @@ func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
 }
 
 // Acquired removes the head: its attempt has acquired the lock, for that lease unless it is renewed
-// or released.
+// or released. at counts only where the head was not alone.
 func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	q.attempting = false
 	q.remove(q.head)

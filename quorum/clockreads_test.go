@@ -1,0 +1,37 @@
+package quorum
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// readClock counts how often it is read.
+type readClock struct {
+	clock.Clock
+	reads atomic.Int64
+}
+
+func (c *readClock) Now() clock.Instant {
+	c.reads.Add(1)
+	return c.Clock.Now()
+}
+
+// A lock and its release read the clock four times: when the call begins, before the requests are
+// sent, at the commit and at the release. Each reading is a system call.
+func TestClockReadsOfAPair(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		counted := &readClock{Clock: clock.Monotonic()}
+		l := c.process(WithClock(counted))
+		asksQuorumFirst(l)
+		c.unlock(c.lock(l, "a")) // timers are set
+		synctest.Wait()
+		before := counted.reads.Load()
+		c.unlock(c.lock(l, "a"))
+		if n := counted.reads.Load() - before; n != 4 {
+			t.Errorf("the clock is read %d times", n)
+		}
+	})
+}
