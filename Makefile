@@ -76,17 +76,10 @@ bench: redis-server
 bench-check: redis-server
 	cd bench && $(GO) run . -check
 
-# Without redis-server the tests that need it are skipped, and say so.
-redis-server:
-	@sh internal/redistest/install-redis.sh
-
-# Without it the tests of package fence that need it are skipped, and say so.
-postgres:
-	@sh integration/fence/install-postgres.sh
-
-# Without it the tests of the alerts and the dashboard are skipped, and say so.
-prometheus:
-	@sh promquorumlock/install-prometheus.sh
+# Without one of these, the tests that need it are skipped, and say so: without postgres those of package fence, without
+# prometheus those of the alerts and the dashboard.
+redis-server postgres prometheus:
+	@sh internal/redistest/install.sh $@
 
 lint:
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
