@@ -92,11 +92,11 @@ func (a *attempt) startLocked() bool {
 
 func (a *attempt) askLocked(i int) {
 	v := &a.hold.votes[i]
-	v.sent, a.answers[i].outcome = true, unanswered
 	if err := a.hold.pipe(i).Start(a.call, &v.claim, &a.answers[i]); err != nil {
-		v.sent = false
 		a.answers[i].outcome, v.err = unknown, err
+		return
 	}
+	v.sent, a.answers[i].outcome = true, unanswered
 }
 
 // Done receives a node's answer ([pipeline.Receiver]). It may come while other answers are awaited;

@@ -103,6 +103,9 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	if n := l.core.background.count; n != 0 {
 		c.t.Errorf("the background tracker counts %d", n)
 	}
+	if n := l.core.attempting.Load(); n != 0 {
+		c.t.Errorf("%d attempts are counted as under way", n)
+	}
 	if n := len(l.core.schedule.queue); n != 0 {
 		c.t.Errorf("%d locks are renewed", n)
 	}

@@ -90,6 +90,9 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	if h.set.fixed {
 		lease = h.deadline.Sub(sent)
 	}
+	if h.asking != nil {
+		h.asking.askRestLocked() // or else the second wave would lower the level again
+	}
 	h.level++
 	l.level = h.level
 	h.inner = append(h.inner, l)

@@ -116,18 +116,18 @@ func (a *attempt) askRestLocked() {
 }
 
 // askSecondWaves asks the second waves that are due (schedule.due): of attempts that are open, and
-// of locks that are still held.
+// of locks that are still valid. An attempt that has failed may be due before its call undoes it.
 func (c *core) askSecondWaves(now clock.Instant, due []*entry) (after func()) {
 	for _, e := range due {
 		e.over = true
 		a := e.owner.(*attempt)
 		a.hold.mu.Lock()
 		switch h := a.hold; {
-		case h.phase == attempting:
+		case h.phase == attempting && !a.isDecided():
 			a.noteLateLocked(now)
 			a.askRestLocked()
 			a.decideLocked()
-		case h.isKeptLocked():
+		case h.phase == attempting && a.verdict == won, h.isKeptLocked() && now.Before(h.deadline):
 			a.askRestLocked()
 		}
 		a.hold.mu.Unlock()

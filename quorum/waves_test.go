@@ -297,6 +297,94 @@ func TestExtendBeforeTheSecondWave(t *testing.T) {
 	})
 }
 
+// A re-entry before the second wave reaches every node after its grant, which has level 1.
+func TestReentryBeforeTheSecondWave(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		held := c.lock(l, "a")
+		inner, err := l.Lock(held.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * maxStep)
+		state, err := l.Inspect(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range state.Nodes {
+			if n.Owner != held.Owner() || n.Level != 2 {
+				t.Errorf("%s has %q at level %d", n.Node, n.Owner, n.Level)
+			}
+		}
+		c.unlock(inner)
+		c.unlock(held)
+		synctest.Wait()
+		c.wantNoOwners(l)
+	})
+}
+
+// A repair comes before the second wave, whose node is down by then. It still needs a release.
+func TestASecondWaveThatIsNotSentLeavesNothingBehind(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		_, third := firstWave(l)
+		held := c.lock(l, "a")
+		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		synctest.Wait()
+		if c.owners(l)[third] != held.Owner() {
+			t.Fatal("the third master has not granted: the test shows nothing")
+		}
+		c.masters[third].Crash(fakeredis.Everything)
+		pipe := l.core.nodes[third].Pipe("a")
+		pipe.Do(t.Context(), scripts.Look())
+		if pipe.Down() == nil {
+			t.Fatal("the third master is not down: the test shows nothing")
+		}
+		time.Sleep(2 * maxStep)
+		c.unlock(held)
+		c.masters[third].Start()
+		time.Sleep(time.Second)
+		c.wantNoOwners(l)
+	})
+}
+
+// An attempt has failed, but its call is slow to undo it. No second wave follows.
+func TestAFailedAttemptHasNoSecondWave(t *testing.T) {
+	for what, approach := range map[string]waiting.Approach{
+		"quorum first": waiting.QuorumFirst, "probe first": waiting.ProbeFirst,
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				l := asksQuorumFirst(c.process())
+				wave, third := firstWave(l)
+				c.rivalHas(l, wave[:]...)
+				c.before(third, func() { t.Error("the third master was asked") })
+				a := newAttempt(l.core, l.set, []string{"a"}, nil)
+				a.ask(approach)
+				time.Sleep(2 * maxStep)
+				if !a.isDecided() {
+					t.Fatal("the attempt is open: the test shows nothing")
+				}
+				c.before(third, func() {})
+				a.undo(t.Context())
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// A process that was paused until its lock was over asks no further node.
+func TestALockThatIsOverHasNoSecondWave(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	a.answers[2].outcome = unasked
+	a.entry = entry{owner: a, index: -1}
+	fake.Advance(time.Second)
+	a.hold.core.askSecondWaves(fake.Now(), []*entry{&a.entry})
+	if a.answers[2].outcome != unasked {
+		t.Error("the third node was asked")
+	}
+}
+
 // Only a busy locker asks a quorum first, and not with all of its attempts.
 func TestOnlyABusyLockerAsksAQuorumFirst(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
