@@ -48,14 +48,7 @@ func (c *core) attemptOnce(
 			a.hold.releaseInterrupted()
 		}
 	}()
-	c.attempting.Add(1)
-	a.ask(approach)
-	select {
-	case <-a.decided:
-	case <-ctx.Done():
-	case <-c.closed:
-	}
-	c.attempting.Add(-1)
+	a.askAndWait(ctx, approach)
 	if a.isWon() {
 		a.settleToken(ctx)
 	}
@@ -73,6 +66,19 @@ func (c *core) attemptOnce(
 	c.counters.attempts[outcomeOf(r.err)].Add(1)
 	settled = true
 	return nil, r
+}
+
+// askAndWait asks the nodes, and waits until the outcome is certain, or the call or the Locker ends.
+func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
+	c := a.hold.core
+	c.openAttempts.Add(1)
+	defer c.openAttempts.Add(-1) // also when the caller's context panics
+	a.ask(approach)
+	select {
+	case <-a.decided:
+	case <-ctx.Done():
+	case <-c.closed:
+	}
 }
 
 // commit makes the attempt a held lock and schedules its renewal, if the quorum is reached, the

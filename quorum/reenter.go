@@ -86,6 +86,7 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	if !h.validLocked() || within.unlocked.Load() {
 		return nil, &Error{Op: "lock", Names: l.names, causes: []error{ErrNotAcquired, ErrLost}}
 	}
+	h.askSecondWaveNowLocked() // later it would lower the level
 	sent, lease := h.core.clock.Now(), h.set.lease
 	if h.set.fixed {
 		lease = h.deadline.Sub(sent)

@@ -96,7 +96,7 @@ func (list *waitlist) add(retry waiting.Retry, key nameSet) (w *waiter, subscrib
 	q.Join(&w.Waiter, retry, now)
 	if others, released := list.core.turns.justReleased(key, now); others > 0 && !subscribe {
 		q.Yield(others, released)
-		q.lastError, subscribe = list.core.unasked(ErrHeld), true
+		q.lastError, subscribe = list.core.unattempted(ErrHeld), true
 	}
 	q.armLocked(w)
 	return w, subscribe
@@ -188,7 +188,7 @@ func (w *waiter) acquired(lease time.Duration) {
 		q.Acquired(lease, q.list.core.moment())
 		q.list.saidShort = false
 		if !q.Empty() {
-			q.lastError = q.list.core.unasked(ErrHeld)
+			q.lastError = q.list.core.unattempted(ErrHeld)
 		}
 	})
 }
@@ -376,9 +376,9 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	switch {
 	case last != nil:
 	case isOverdue(causes): // the first attempt is under way without an answer
-		last = w.queue.list.core.unasked(ErrUnavailable)
+		last = w.queue.list.core.unattempted(ErrUnavailable)
 	default:
-		last = w.queue.list.core.unasked()
+		last = w.queue.list.core.unattempted()
 	}
 	return w.errorOf(last, names, causes)
 }

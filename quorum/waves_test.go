@@ -20,7 +20,7 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
-		probed := h.probeNode()
+		probed := h.firstNode()
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival:1"), Level: 1,
 			Lease: h.set.leaseMillis, List: l.core.members.list.Load(), Seed: 1})
 		if r := l.core.nodes[(probed+1)%3].Pipe("a").Do(t.Context(), rival); r.Err != nil {
@@ -50,7 +50,7 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		frozen := make(chan struct{})
 		defer close(frozen)
-		c.before(h.probeNode(), func() { <-frozen })
+		c.before(h.firstNode(), func() { <-frozen })
 		began := time.Now()
 		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
@@ -69,7 +69,7 @@ func TestNoNodeIsAskedTwice(t *testing.T) {
 		l := c.process()
 		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		calls := c.calls.Load()
-		c.before(h.probeNode(), func() { time.Sleep(time.Second / 2) })
+		c.before(h.firstNode(), func() { time.Sleep(time.Second / 2) })
 		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
@@ -89,7 +89,7 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		l := c.process()
 		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		frozen := make(chan struct{})
-		c.before(h.probeNode(), func() { <-frozen })
+		c.before(h.firstNode(), func() { <-frozen })
 		calls := c.calls.Load()
 		ctx, cancel := context.WithTimeout(t.Context(), minStep)
 		defer cancel()
@@ -131,7 +131,7 @@ func asksQuorumFirst(l *Locker) *Locker {
 
 // firstWave returns the nodes of the first wave for the name "a", and the third one.
 func firstWave(l *Locker) (wave [2]int, third int) {
-	first := newAttempt(l.core, l.set, []string{"a"}, nil).hold.probeNode()
+	first := newAttempt(l.core, l.set, []string{"a"}, nil).hold.firstNode()
 	return [2]int{first, (first + 1) % 3}, (first + 2) % 3
 }
 
@@ -198,17 +198,28 @@ func TestTheSecondWaveMakesUpForALostGrant(t *testing.T) {
 // grants what would have to be released.
 func TestARefusalByTheFirstWaveAsksNoOtherNode(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l := asksQuorumFirst(c.process())
+		var told AttemptEvent
+		hooks := Hooks{Attempt: func(_ context.Context, e AttemptEvent) { told = e }}
+		l := asksQuorumFirst(c.process(WithHooks(hooks)))
 		wave, third := firstWave(l)
-		c.rivalHas(l, wave[:]...)
+		c.rivalHas(l.With(WithLease(5*time.Second)), wave[0])
+		c.rivalHas(l.With(WithLease(10*time.Second)), wave[1])
 		c.before(third, func() { t.Error("the third master was asked") })
 		_, err := l.TryLock(t.Context(), "a")
 		var failed *Error
 		if !errors.As(err, &failed) || !errors.Is(err, ErrHeld) {
 			t.Fatal(err)
 		}
-		if failed.Refused != 2 || !strings.Contains(err.Error(), "2 refused, 1 not asked") {
-			t.Error(err)
+		if failed.Refused != 2 || failed.Unknown != 1 || !strings.Contains(err.Error(), "2 refused, 1 not asked") {
+			t.Errorf("%+v", failed)
+		}
+		if told.Refused != 2 || told.Unknown != 1 {
+			t.Errorf("%+v", told)
+		}
+		// The third master may grant: the other one is needed when the shorter lease is over.
+		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.QuorumFirst)
+		if r == nil || r.Wait != 5*time.Second {
+			t.Errorf("%+v", r)
 		}
 		time.Sleep(2 * maxStep) // an attempt that has ended has no second wave
 		c.before(third, func() {})
@@ -301,26 +312,43 @@ func TestExtendBeforeTheSecondWave(t *testing.T) {
 func TestOnlyABusyLockerAsksAQuorumFirst(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		asked := func() int64 {
+		asks := func(what string, want int64) {
+			t.Helper()
 			calls := c.calls.Load()
 			lock := c.lock(l, "a")
 			synctest.Wait()
 			calls = c.calls.Load() - calls
 			c.unlock(lock)
 			synctest.Wait()
-			return calls
+			if calls != want {
+				t.Errorf("%s asks %d nodes, want %d", what, calls, want)
+			}
 		}
-		if n := asked(); n != 3 {
-			t.Errorf("an idle locker asks %d nodes", n)
-		}
-		l.core.attempting.Add(busyFrom)
-		if n := asked(); n != 2 {
-			t.Errorf("a busy locker asks %d nodes", n)
-		}
+		asks("the first attempt, which compares the nodes,", 3)
+		l.core.openAttempts.Add(busyFrom - 2)
+		asks("one attempt too few", 3)
+		l.core.openAttempts.Add(1)
+		asks("a busy locker", 2)
 		time.Sleep(compareEvery)
-		if n := asked(); n != 3 {
-			t.Errorf("after %v, a busy locker asks %d nodes", compareEvery, n)
+		asks("an attempt that compares the nodes again", 3)
+		asks("the next one", 2)
+	})
+}
+
+// An attempt that must ask all nodes does so however busy the locker is.
+func TestAskAllAsksAllNodes(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		calls := c.calls.Load()
+		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
+		if lock == nil {
+			t.Fatal(r.err)
 		}
+		synctest.Wait()
+		if n := c.calls.Load() - calls; n != 3 {
+			t.Errorf("%d calls", n)
+		}
+		c.unlock(lock)
 	})
 }
 
@@ -335,5 +363,239 @@ func TestAllNodesAreAskedWhereAllAreNeeded(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 		c.unlock(held)
+	})
+}
+
+// A second wave is asked two steps after its first wave. Waves of up to half a step apart are asked
+// together.
+func TestSecondWavesThatFallTogether(t *testing.T) {
+	for apart, together := range map[time.Duration]bool{minStep * 2 / 5: true, minStep * 3 / 5: false} {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			l := asksQuorumFirst(c.process())
+			one := c.lock(l, "a")
+			time.Sleep(apart)
+			other := c.lock(l, "b")
+			wait := func(d time.Duration) int {
+				time.Sleep(d)
+				synctest.Wait()
+				return l.core.secondWaves.len()
+			}
+			if left := wait(2*minStep - apart - time.Nanosecond); left != 2 {
+				t.Errorf("before two steps have passed %d of 2 second waves are left", left)
+			}
+			if left := wait(time.Nanosecond); (left == 0) != together {
+				t.Errorf("%v apart: after two steps %d second waves are left", apart, left)
+			}
+			if left := wait(apart); left != 0 {
+				t.Errorf("%v apart: %d second waves are left", apart, left)
+			}
+			if one.hold.secondWave != nil || other.hold.secondWave != nil {
+				t.Error("a lock keeps its attempt when all nodes have been asked")
+			}
+			c.unlock(one)
+			c.unlock(other)
+		})
+	}
+}
+
+// Re-entry before the second wave reaches every node after its grant, which would lower the level.
+func TestReentryBeforeTheSecondWave(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		held := c.lock(l, "a")
+		inner, err := l.Lock(held.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner.Level() != 2 {
+			t.Fatalf("level %d", inner.Level())
+		}
+		time.Sleep(2 * maxStep)
+		state, err := l.Inspect(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range state.Nodes {
+			if n.Owner != held.Owner() || n.Level != 2 {
+				t.Errorf("%s has %q at level %d", n.Node, n.Owner, n.Level)
+			}
+		}
+		c.unlock(inner)
+		c.unlock(held)
+	})
+}
+
+// A lock that lingers stands on all nodes, as one that is held does.
+func TestASecondWaveOfALockThatLingers(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process(WithMinHold(time.Second)))
+		_, third := firstWave(l)
+		held := c.lock(l, "a")
+		c.unlock(held)
+		time.Sleep(2 * maxStep)
+		if owner := c.owners(l)[third]; owner != held.Owner() {
+			t.Errorf("the third master has %q", owner)
+		}
+		time.Sleep(time.Second)
+		c.wantNoOwners(l)
+	})
+}
+
+// A node in quarantine, too, is replaced without waiting for the second wave's time.
+func TestANodeInQuarantineIsReplaced(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.quarantined()
+		l := c.process()
+		c.lets(l, "a")
+		asksQuorumFirst(l)
+		wave, _ := firstWave(l)
+		c.masters[wave[1]].Crash(fakeredis.Everything)
+		c.masters[wave[1]].Start()
+		time.Sleep(5 * time.Second) // until probes find that the node answers again
+		for {                       // until its marker is written
+			began := time.Now()
+			held, err := l.TryLock(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			quarantined := held.hold.votes[wave[1]].until == clock.Never && held.hold.votes[wave[1]].err == nil
+			if took := time.Since(began); took >= 2*minStep {
+				t.Errorf("it took %v", took)
+			}
+			c.unlock(held)
+			if quarantined {
+				return
+			}
+		}
+	})
+}
+
+// A second wave that no node takes ends the attempt: it does not wait for the node that is frozen.
+func TestASecondWaveThatFailsAtOnce(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		wave, third := firstWave(l)
+		frozen := make(chan struct{})
+		c.before(wave[0], func() { <-frozen })
+		time.AfterFunc(minStep, func() {
+			for _, i := range []int{wave[1], third} {
+				c.masters[i].Crash(fakeredis.Everything)
+				l.core.nodes[i].Pipe("a").Do(context.Background(), scripts.Look())
+			}
+		})
+		began := time.Now()
+		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		if r == nil || !errors.Is(r.err, ErrUnavailable) {
+			t.Fatalf("%+v", r)
+		}
+		if took := time.Since(began); took > 2*minStep+grace {
+			t.Errorf("it took %v", took)
+		}
+		close(frozen)
+		synctest.Wait()
+	})
+}
+
+// The order of a probe is the same for all processes, whichever nodes one of them finds slow.
+func TestASlowProbeNodeIsAskedFirst(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		wave, third := firstWave(l)
+		c.rivalHas(l, wave[0])
+		l.core.pace.observe(wave[0], time.Second)
+		l.core.pace.observe(wave[1], time.Millisecond)
+		l.core.pace.observe(third, time.Millisecond)
+		calls := c.calls.Load()
+		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		if r == nil || !r.Held {
+			t.Fatalf("%+v", r)
+		}
+		if n := c.calls.Load() - calls; n != 1 {
+			t.Errorf("%d calls", n)
+		}
+	})
+}
+
+// A slow node is asked last, but it is asked.
+func TestASlowNodeIsAsked(t *testing.T) {
+	for _, approach := range []waiting.Approach{waiting.AskAll, waiting.QuorumFirst, waiting.ProbeFirst} {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			l := asksQuorumFirst(c.process())
+			wave, third := firstWave(l)
+			l.core.pace.observe(wave[1], time.Second)
+			l.core.pace.observe(wave[0], time.Microsecond)
+			l.core.pace.observe(third, time.Microsecond)
+			lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, approach)
+			if lock == nil {
+				t.Fatal(r.err)
+			}
+			if approach == waiting.QuorumFirst && c.owners(l)[wave[1]] != "" {
+				t.Error("the slow node is in the first wave")
+			}
+			time.Sleep(2 * maxStep)
+			if owner := c.owners(l)[wave[1]]; owner != lock.Owner() {
+				t.Errorf("approach %d: the slow node has %q", approach, owner)
+			}
+			c.unlock(lock)
+		})
+	}
+}
+
+// The pace takes the answers of probe nodes and of attempts that compare all nodes: not those of
+// second waves, of nodes that stand in for others, and of further attempts, which were asked later
+// or in other company.
+func TestWhichAnswersThePaceTakes(t *testing.T) {
+	const answer = 100 * time.Microsecond // the time of one, in this test
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		wave, third := firstWave(l)
+		for i := range c.masters {
+			c.before(i, func() { time.Sleep(answer) })
+		}
+		takes := func(what string, approach waiting.Approach, first, second, last time.Duration) {
+			t.Helper()
+			lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, approach)
+			time.Sleep(2 * maxStep)
+			for i, want := range map[int]time.Duration{wave[0]: first, wave[1]: second, third: last} {
+				if got := time.Duration(l.core.pace.nanos[i].Swap(0)); got != want {
+					t.Errorf("%s: node %d of the order: %v, want %v", what, (i-wave[0]+3)%3, got, want)
+				}
+			}
+			if lock != nil {
+				c.unlock(lock)
+			}
+			synctest.Wait()
+		}
+		takes("an attempt that compares", waiting.AskAll, answer, answer, answer)
+		l.core.pace.comparedAt.Store(int64(l.core.clock.Now().Add(time.Hour)))
+		takes("one that does not", waiting.AskAll, 0, 0, 0)
+		takes("a probe, and its second wave", waiting.ProbeFirst, answer, 0, 0)
+		asksQuorumFirst(l)
+		takes("a quorum first", waiting.QuorumFirst, 0, 0, 0)
+		thaws := make(chan struct{})
+		c.before(wave[0], func() { <-thaws })
+		time.AfterFunc(3*minStep, func() { close(thaws) })
+		takes("a probe node that is late", waiting.ProbeFirst, 2*minStep, 0, 0)
+		c.before(wave[0], func() { time.Sleep(answer) })
+		c.rivalHas(l, wave[0])
+		takes("a probe that is refused", waiting.ProbeFirst, answer, 0, 0)
+		c.masters[wave[0]].Crash(fakeredis.Everything)
+		takes("one that stands in for the probe node", waiting.ProbeFirst, 0, 0, 0)
+	})
+}
+
+// Close forgets the second waves: the keys of locks are left to their leases.
+func TestCloseForgetsSecondWaves(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		_, third := firstWave(l)
+		c.lock(l, "a")
+		c.before(third, func() { t.Error("the third master was asked") })
+		l.Close()
+		if n := l.core.secondWaves.len(); n != 0 {
+			t.Errorf("%d second waves are left", n)
+		}
+		time.Sleep(2 * maxStep)
+		c.before(third, func() {})
 	})
 }
