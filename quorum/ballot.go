@@ -11,7 +11,7 @@ import (
 type attempt struct {
 	hold    *hold
 	call    scripts.Call // the request for a grant
-	room    [13]any      // for the arguments of call, with one name
+	room    [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
 	answers []answer
 	few     [5]answer     // room for the usual number of nodes
 	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked

@@ -566,6 +566,11 @@ func TestWhichAnswersThePaceTakes(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+		compared := l.core.pace.comparedAt.Load()
+		takes("a probe, although a comparison is due", waiting.ProbeFirst, answer, 0, 0)
+		if l.core.pace.comparedAt.Load() != compared {
+			t.Error("a probe counts as the comparison that is due")
+		}
 		takes("an attempt that compares", waiting.AskAll, answer, answer, answer)
 		l.core.pace.comparedAt.Store(int64(l.core.clock.Now().Add(time.Hour)))
 		takes("one that does not", waiting.AskAll, 0, 0, 0)
