@@ -23,7 +23,7 @@ type waitlist struct {
 	waiters int    // in all queues
 	free    *queue // one to use again, so that names without contention cost no allocation
 	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a
-	// first attempt probes first, since other processes most likely wait for them.
+	// first attempt probes, since other processes most likely wait for them.
 	contendedUntil [256]clock.Instant
 
 	// saidShort: the last attempt by a call of Lock failed for want of nodes, and the log has said
@@ -177,7 +177,7 @@ func (q *queue) noteRefused(r *attemptResult) {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
 	if q.lastError == nil || r.approach != waiting.ProbeFirst || !r.Held {
-		q.lastError = r.err // which has the answers of all nodes
+		q.lastError = r.err // which has the answers of a quorum, at least
 	}
 	q.Refused(r.Result, q.list.core.moment())
 }

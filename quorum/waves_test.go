@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -441,32 +442,25 @@ func TestASecondWaveOfALockThatLingers(t *testing.T) {
 	})
 }
 
-// A node in quarantine, too, is replaced without waiting for the second wave's time.
-func TestANodeInQuarantineIsReplaced(t *testing.T) {
+// A probe node in quarantine is replaced, too: by the next node alone.
+func TestProbeNodeInQuarantineIsReplaced(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		c.quarantined()
 		l := c.process()
 		c.lets(l, "a")
-		asksQuorumFirst(l)
-		wave, _ := firstWave(l)
-		c.masters[wave[1]].Crash(fakeredis.Everything)
-		c.masters[wave[1]].Start()
+		wave, third := firstWave(l)
+		c.masters[wave[0]].Crash(fakeredis.Everything)
+		c.masters[wave[0]].Start()
 		time.Sleep(5 * time.Second) // until probes find that the node answers again
-		for {                       // until its marker is written
-			began := time.Now()
-			held, err := l.TryLock(t.Context(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			quarantined := held.hold.votes[wave[1]].until == clock.Never && held.hold.votes[wave[1]].err == nil
-			if took := time.Since(began); took >= 2*minStep {
-				t.Errorf("it took %v", took)
-			}
-			c.unlock(held)
-			if quarantined {
-				return
-			}
+		c.unlock(c.lock(l, "a"))    // marks it
+		synctest.Wait()
+		c.rivalHas(l, wave[1])
+		c.before(third, func() { t.Error("the third master was asked") })
+		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		if r == nil || r.of[quarantined] != 1 || r.of[refused] != 1 {
+			t.Errorf("%+v", r)
 		}
+		c.before(third, func() {})
 	})
 }
 
@@ -602,5 +596,26 @@ func TestCloseForgetsSecondWaves(t *testing.T) {
 		}
 		time.Sleep(2 * maxStep)
 		c.before(third, func() {})
+	})
+}
+
+// Attempts at the same names begin with the same node, in whatever order they are given. Names
+// share the nodes evenly.
+func TestWithWhichNodeAttemptsBegin(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, count := c.process(), [3]int{}
+		first := func(names ...string) int { return newAttempt(l.core, l.set, names, nil).hold.firstNode() }
+		for i := range 300 {
+			one, other := fmt.Sprint("one ", i), fmt.Sprint("other ", i)
+			if first(one, other) != first(other, one) {
+				t.Errorf("%q and %q have no order of their own", one, other)
+			}
+			count[first(one)]++
+		}
+		for node, n := range count {
+			if n < 70 {
+				t.Errorf("node %d is first for %d of 300 names", node, n)
+			}
+		}
 	})
 }
