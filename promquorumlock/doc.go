@@ -36,7 +36,8 @@
 // "_group" stands for quorumlock_group, and so on. The gauges are of Lockers given to
 // [Metrics.Observe]. An outcome is acquired, held, quarantined, unavailable, canceled or failed; of
 // a renewal renewed, forgotten, taken or failed; of a repair granted or failed. A vote is granted,
-// refused, quarantined or unknown. A state is unknown, up, quarantined, down, refused or
+// refused, quarantined or unknown; unknown also of a master that had not answered, or was not
+// asked, when the outcome was certain. A state is unknown, up, quarantined, down, refused or
 // not_let_in. error_type is a word of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for
 // success; an operation is acquire, renew, release, raise, look, mark, introduce, who, inspect or
 // force.

@@ -48,7 +48,7 @@ func (c *core) attemptOnce(
 			a.hold.releaseInterrupted()
 		}
 	}()
-	a.askUntilDecided(ctx, approach)
+	a.askAndWait(ctx, approach)
 	if a.isWon() {
 		a.settleToken(ctx)
 	}
@@ -68,11 +68,11 @@ func (c *core) attemptOnce(
 	return nil, r
 }
 
-// askUntilDecided asks the nodes, and waits until the outcome is certain or the call ends.
-func (a *attempt) askUntilDecided(ctx context.Context, approach waiting.Approach) {
+// askAndWait asks the nodes, and waits until the outcome is certain, or the call or the Locker ends.
+func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	c := a.hold.core
-	c.attempting.Add(1)
-	defer c.attempting.Add(-1) // also when the caller's context panics
+	c.openAttempts.Add(1)
+	defer c.openAttempts.Add(-1) // also when the caller's context panics
 	a.ask(approach)
 	select {
 	case <-a.decided:

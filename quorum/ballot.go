@@ -11,21 +11,21 @@ import (
 type attempt struct {
 	hold    *hold
 	call    scripts.Call // the request for a grant
-	room    [13]any      // for the arguments of call, with one name
+	room    [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
 	answers []answer
 	few     [5]answer     // room for the usual number of nodes
 	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked
 
 	// Set before the first node is asked.
-	wave    int   // how many nodes the first wave has
-	first   int   // the node that is asked first
-	probing bool  // the first wave is one node, and its refusal ends the attempt
-	entry   entry // in core.secondWaves
+	waveSize  int   // how many nodes the first wave has
+	firstNode int   // the node that is asked first
+	probing   bool  // the first wave is the probe node, whose refusal ends the attempt
+	entry     entry // in core.secondWaves
 
 	// Under hold.mu.
-	compares bool // the times of its answers count for the nodes' pace: all were asked at the start
-	verdict  verdict
-	cause    error // why the attempt failed although the quorum was reached
+	timed   bool // the times of its answers count for the pace
+	verdict verdict
+	cause   error // why the attempt failed although the quorum was reached
 
 	writeBacks int // how many nodes the token is written back to
 }
@@ -110,7 +110,7 @@ func (n *answer) Done(r pipeline.Result) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a.compares && r.Err == nil {
+	if a.timed && r.Err == nil {
 		h.core.pace.observe(v.node, h.core.clock.Now().Sub(h.requestedAt))
 	}
 	n.outcome, v.err = h.core.readGrant(v.node, r, h.requestedAt)

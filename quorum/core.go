@@ -32,21 +32,23 @@ type core struct {
 
 	uuid      string // the first part of every owner
 	lastOwner atomic.Uint64
-	schedule  *schedule
-	// secondWaves asks the second waves of attempts, and of the locks that they have become.
+	schedule  *schedule // of renewals, and of the ends of locks
+	// secondWaves is the schedule of attempts, and of locks that they have become, whose second
+	// wave is yet to be asked.
 	secondWaves *schedule
 	// lastRenewal is when the last of the renewals that have been due is to be sent, one each
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant
 	background  tracker
-	attempting  atomic.Int32              // attempts whose outcome is open
-	quorumFirst func(attempt uint64) bool // in tests; see package tuning
-	pace        *pace
-	turns       turns
-	counters    counters
-	events      events.Queue // hooks that are to run
-	closeOnce   sync.Once
-	closed      chan struct{}
+	// openAttempts counts the attempts whose outcome is open: how busy the locker is.
+	openAttempts atomic.Int32
+	quorumFirst  func(attempt uint64) bool // in tests; see package tuning
+	pace         *pace
+	turns        turns
+	counters     counters
+	events       events.Queue // hooks that are to run
+	closeOnce    sync.Once
+	closed       chan struct{}
 
 	rngMu sync.Mutex
 	rng   *rand.Rand // seeds others; its source is that of WithRand
@@ -90,8 +92,8 @@ func (c *core) isClosed() bool {
 	}
 }
 
-// unasked returns the error of a call of Lock that ends before it has asked a node.
-func (c *core) unasked(reason ...error) *Error {
+// unattempted returns the error of a call of Lock that ends before its first attempt.
+func (c *core) unattempted(reason ...error) *Error {
 	return &Error{Op: "lock", Need: c.need, Unknown: len(c.nodes), causes: append([]error{ErrNotAcquired}, reason...)}
 }
 

@@ -11,7 +11,8 @@
 //	                        all nodes (sight.go), and marks blank ones with the locker's list of
 //	                        masters (members.go), if it may
 //	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), in one wave or two
-//	                        (waves.go), slow nodes last (pace.go)
+//	                        (waves.go), slow nodes last (pace.go); a lock that is released soon
+//	                        has asked the first wave only
 //	            token.go    the fencing token is the largest counter, written back to the counted
 //	                        nodes that stand lower
 //	            attempt.go  commit reads the clock last; or else undo releases on every node, and
@@ -29,15 +30,18 @@
 // Words beside the glossary of docs/design.md: a hold (hold.go) is the state of one owner's lock,
 // with a vote for each node, which says how long that node keeps the grant by the local clock. The
 // hold's deadline is the instant until which a quorum of nodes does. One schedule (schedule.go)
-// with one timer handles all holds. A handle is a [Lock]: one for the acquired lock, and another
-// for each re-entry. A flow is the calls whose contexts derive from a lock's context.
+// with one timer handles all holds, and another one the second waves that are yet to be asked. A
+// handle is a [Lock]: one for the acquired lock, and another for each re-entry. A flow is the calls
+// whose contexts derive from a lock's context.
 //
-// Where to begin a change: what an answer to an attempt does is in ballot.go (its fields) and
-// grant.go (its outcome); what a reply to a release does in release.go, and its second try after a
-// refusal in internal/pipeline; the wording of errors is in errors.go, the choice of the reason in
-// failure.go. A Locker tells the nodes which process it belongs to in identity.go, and asks which
-// process a holder is in holders.go. Hooks are called in observe.go; what [Locker.Stats] returns is
-// counted in counters.go.
+// Where to begin a change: how many nodes an attempt asks first, when it asks the others, and from
+// which load on, is in waves.go; what counts as slow, and how long a step is, in pace.go; who
+// probes, in package waiting and newQueueLocked (wait.go). What an answer to an attempt does is in
+// ballot.go (its fields) and grant.go (its outcome); what a reply to a release does in release.go,
+// and its second try after a refusal in internal/pipeline; the wording of errors is in errors.go,
+// the choice of the reason in failure.go. A Locker tells the nodes which process it belongs to in
+// identity.go, and asks which process a holder is in holders.go. Hooks are called in observe.go;
+// what [Locker.Stats] returns is counted in counters.go.
 //
 // Each file uses only those before it: identity, errors, rule, options, hooks, pace, background,
 // names, turns, tally, counters, schedule, holders, core, sight, members, round, settle, hold,

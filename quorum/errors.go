@@ -54,7 +54,10 @@ type Error struct {
 	Granted     int
 	Refused     int // by nodes where another owner holds a name
 	Quarantined int
-	Unknown     int // no answer yet, or an error: the request may have been carried out; or not asked at all
+	// Unknown counts the other nodes: those that had not answered, or failed, and may yet have
+	// carried out the request; and those that were not asked, because the outcome was certain
+	// before. The message tells these apart.
+	Unknown int
 
 	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a
 	// Redisson client has another form), of one of the names; empty when none has told.
@@ -107,7 +110,10 @@ func (e *Error) Error() string {
 		for _, part := range []struct {
 			n    int
 			what string
-		}{{e.Refused, "refused"}, {e.Quarantined, "in quarantine"}, {e.Unknown - e.unasked, "unknown"}, {e.unasked, "not asked"}} {
+		}{
+			{e.Refused, "refused"}, {e.Quarantined, "in quarantine"},
+			{e.Unknown - e.unasked, "unknown"}, {e.unasked, "not asked"},
+		} {
 			if part.n > 0 {
 				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
 			}

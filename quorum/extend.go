@@ -41,9 +41,7 @@ func (l *Lock) startExtend(lease time.Duration) (*tally, error) {
 	if err := l.usableLocked("extend"); err != nil {
 		return nil, err
 	}
-	if h.asking != nil {
-		h.asking.askRestLocked() // each node has the lock when the request to extend it comes
-	}
+	h.askSecondWaveNowLocked()
 	t := newTally(len(h.votes), h.core.need)
 	extended := scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}
 	call := scripts.Renew(h.list, []scripts.Renewal{extended})

@@ -62,8 +62,8 @@ func (a *attempt) errorLocked() *Error {
 }
 
 // remaining returns for how long the nodes that refused keep the lock by their answers, until as
-// many as the quorum size can grant; −1 for ever. An attempt that probes first may know of one node
-// only.
+// many as the quorum size can grant; −1 for ever. It goes by the nodes that have answered, of which
+// a probe may have one only.
 func (a *attempt) remaining() time.Duration {
 	const forever = time.Duration(math.MaxInt64)
 	waits := make([]time.Duration, 0, len(a.answers))

@@ -57,7 +57,7 @@ type hold struct {
 	requestedAt clock.Instant // read before the requests for a grant were sent
 	renewedAt   clock.Instant // read before the last renewals, or else those requests, were sent
 	lossReason  *Error        // why it is expired
-	asking      *attempt      // that has nodes left to ask; nil for none
+	secondWave  *attempt      // that is yet to ask its second wave; else nil, so that a lock keeps no attempt
 }
 
 // vote is one node's part in a hold.

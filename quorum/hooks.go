@@ -82,7 +82,8 @@ type AttemptEvent struct {
 	Outcome Outcome
 	Err     error // why it failed, or nil
 
-	// The nodes' answers when the outcome was certain, as in [Error].
+	// The nodes' answers when the outcome was certain, as in [Error]. Nodes that the attempt had
+	// not asked by then count as Unknown, also where it has become a lock.
 	Granted, Refused, Quarantined, Unknown int
 
 	// WriteBacks is how many nodes the token was written back to.

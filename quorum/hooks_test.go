@@ -256,6 +256,7 @@ func TestHookOfARepairThatFails(t *testing.T) {
 		var all told
 		l := c.process(WithLease(lease), WithHooks(all.hooks()))
 		lock := c.lock(l, "a")
+		synctest.Wait() // until the third master has answered, too
 		c.masters[0].Set("a", "an application's")
 		time.Sleep(lease)
 		synctest.Wait()

@@ -206,6 +206,9 @@ func (l *Locker) Nodes() []string {
 // also the parent of the lock's context, so it should span the work, not only the waiting: when ctx
 // ends the lock's context ends, but the lock is held, and renewed, until Unlock.
 //
+// A Locker with several calls under way asks as many nodes as the quorum size first, and the others
+// up to 40 ms later, if the lock is held by then.
+//
 // With the context of a held lock, Lock enters that lock again if all the names are its names. It
 // locks other names afresh, and returns [ErrInvalid] for a mix. So a goroutine that should wait for
 // the lock must not get the lock's context: it would enter at once. Re-entry changes nothing in the
@@ -237,7 +240,8 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 }
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
-// two, and about a node's timeout where too many nodes do not answer. The errors are those of Lock.
+// two; up to 40 ms more where the Locker is busy and a node that it asked first does not answer; and
+// about a node's timeout where too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.prepare(ctx, "lock", names)
 	if err != nil {

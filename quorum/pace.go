@@ -11,17 +11,18 @@ import (
 const (
 	// minStep and maxStep bound a step.
 	minStep, maxStep = time.Millisecond, 20 * time.Millisecond
-	// A node is slow whose mean is above twice the fastest one's, and slowMargin.
+	// A node is slow whose mean is above twice the fastest one's plus slowMargin.
 	slowMargin = 300 * time.Microsecond
-	// compareEvery is how often an attempt asks all nodes, however busy the process is, and takes
-	// the time of their answers. So each node's mean is of the same moments, and a node that was
-	// slow is found to be fast again.
+	// compareEvery is how often an attempt asks all nodes, however busy the locker is, and tells
+	// the pace the times of their answers. So the means are of the same moments, and a node that
+	// was slow is found to be fast again.
 	compareEvery = 20 * time.Millisecond
 )
 
-// pace is how fast the nodes answer: for each, a running mean of the time to an answer. It takes
-// the answers to some attempts that ask all nodes at once, to compare like with like, and those of
-// probe nodes. A [core] has one.
+// pace is how fast the nodes answer: for each, a running mean of the time to an answer. To compare
+// like with like, it takes the answers of attempts that were chosen to ask all nodes at once, those
+// of probe nodes, and the time that a node has not answered for when a second wave is asked. A
+// [core] has one.
 type pace struct {
 	nanos      []atomic.Int64 // by node; 0 while none is known
 	comparedAt atomic.Int64   // a clock.Instant: when an attempt was last chosen to ask all nodes
@@ -52,7 +53,7 @@ func (p *pace) isSlow(node int) bool {
 	return p.nanos[node].Load() > 2*fastest+int64(slowMargin)
 }
 
-// mustCompare reports whether an attempt at that time must ask all nodes, to compare them: once in
+// mustCompare chooses an attempt to compare the nodes, which must ask all of them: one in
 // compareEvery.
 func (p *pace) mustCompare(now clock.Instant) bool {
 	last := p.comparedAt.Load()
@@ -60,7 +61,7 @@ func (p *pace) mustCompare(now clock.Instant) bool {
 }
 
 // step returns the time that is long enough for one waiter's attempt to become visible to the next:
-// three times what a quorum takes to answer, 1 to 20 ms.
+// three times what a quorum of that size takes to answer, 1 to 20 ms.
 func (p *pace) step(need int) time.Duration {
 	all := make([]int64, 0, 8)
 	for i := range p.nanos {

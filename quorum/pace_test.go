@@ -29,6 +29,24 @@ func TestPaceFindsSlowNodes(t *testing.T) {
 	}
 }
 
+// A node is slow above twice the fastest one's mean and the margin. A node without a mean is not
+// the fastest one.
+func TestFromWhenANodeIsSlow(t *testing.T) {
+	for mean, want := range map[time.Duration]bool{2200 * time.Microsecond: false, 2400 * time.Microsecond: true} {
+		p := newPace(3)
+		p.observe(1, time.Millisecond)
+		p.observe(2, mean)
+		if p.isSlow(2) != want {
+			t.Errorf("beside 1ms, %v is slow: %v", mean, !want)
+		}
+	}
+	p := newPace(3)
+	p.observe(0, 2*time.Millisecond)
+	if p.isSlow(0) {
+		t.Error("the only node with a mean is slow")
+	}
+}
+
 // One answer that comes late does not make a node slow.
 func TestPaceIsAMean(t *testing.T) {
 	p := newPace(3)

@@ -92,7 +92,7 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
 	for what, mu := range map[string]*sync.Mutex{
-		"waitlist": &l.waitlist.mu, "schedule": &l.core.schedule.mu, "rng": &l.core.rngMu,
+		"waitlist": &l.waitlist.mu, "schedule": &l.core.schedule.mu, "second waves": &l.core.secondWaves.mu, "rng": &l.core.rngMu,
 	} {
 		if !mu.TryLock() {
 			c.t.Fatalf("the mutex of the %s stays locked", what)
@@ -100,11 +100,11 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 		mu.Unlock()
 	}
 	c.wantNoQueues(l)
+	if n := l.core.openAttempts.Load(); n != 0 {
+		c.t.Errorf("%d attempts count as open", n)
+	}
 	if n := l.core.background.count; n != 0 {
 		c.t.Errorf("the background tracker counts %d", n)
-	}
-	if n := l.core.attempting.Load(); n != 0 {
-		c.t.Errorf("%d attempts are counted as under way", n)
 	}
 	if n := len(l.core.schedule.queue); n != 0 {
 		c.t.Errorf("%d locks are renewed", n)

@@ -86,12 +86,10 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	if !h.validLocked() || within.unlocked.Load() {
 		return nil, &Error{Op: "lock", Names: l.names, causes: []error{ErrNotAcquired, ErrLost}}
 	}
+	h.askSecondWaveNowLocked() // it would lower the level if it came later
 	sent, lease := h.core.clock.Now(), h.set.lease
 	if h.set.fixed {
 		lease = h.deadline.Sub(sent)
-	}
-	if h.asking != nil {
-		h.asking.askRestLocked() // or else the second wave would lower the level again
 	}
 	h.level++
 	l.level = h.level

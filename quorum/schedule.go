@@ -17,10 +17,11 @@ const (
 	maxDue = 256
 )
 
-// schedule calls due for entries whose time has come. It has one timer for all of them, and no
+// schedule calls due for entries whose time has come: one for renewals and the ends of locks
+// (renewDue), another for second waves (askSecondWaves). It has one timer for all of them, and no
 // goroutine while none is due.
 //
-// Lock order: schedule.mu, then hold.mu, then the nodes'.
+// Lock order: mu of either schedule, then hold.mu, then the nodes'.
 type schedule struct {
 	clock clock.Clock
 	// due handles entries: it sets when each is due next, or that it is over. It runs with the
@@ -35,9 +36,9 @@ type schedule struct {
 	closed bool
 }
 
-// entry is a hold's place in the schedule. The schedule's mutex guards it.
+// entry is the place of a hold, or of an attempt, in a schedule. The schedule's mutex guards it.
 type entry struct {
-	owner any // the hold; any, because a schedule knows no holds
+	owner any // the hold or the attempt; any, because a schedule knows neither
 	at    clock.Instant
 	early time.Duration // how much earlier than at it may be handled, together with others
 	over  bool          // set by due: it leaves the schedule

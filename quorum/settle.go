@@ -96,7 +96,7 @@ func (m *members) await(ctx context.Context) *Error {
 		if m.list.Load() != nil {
 			return nil
 		}
-		err := m.core.unasked(ErrUnavailable)
+		err := m.core.unattempted(ErrUnavailable)
 		for i := range s.views {
 			err.Nodes = multierror.Append(err.Nodes, m.core.nodeError(i, "acquire", m.core.verdict(s, i)))
 		}
@@ -106,9 +106,9 @@ func (m *members) await(ctx context.Context) *Error {
 		if isOverdue(ended) {
 			ended = append([]error{ErrUnavailable}, ended...)
 		}
-		return m.core.unasked(ended...)
+		return m.core.unattempted(ended...)
 	case <-m.core.closed:
-		return m.core.unasked(ErrClosed)
+		return m.core.unattempted(ErrClosed)
 	}
 }
 

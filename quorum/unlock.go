@@ -8,10 +8,12 @@ import (
 )
 
 // Unlock lowers the level, or releases the lock when this is the handle that acquired it. It sends
-// the release to all nodes, even if ctx has ended: the end of ctx ends only the waiting.
+// the release to all nodes that may have the lock, even if ctx has ended: the end of ctx ends only
+// the waiting.
 //
 // Unlock returns nil when as many nodes have confirmed as the quorum size; the others get the
-// release when they answer again. Else the error is an [*Error]. It wraps [ErrLost] when the lock
+// release when they answer again. A node that was never asked for the lock counts as one that has
+// confirmed, and gets no release. Else the error is an [*Error]. It wraps [ErrLost] when the lock
 // had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
 // before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
 // before, and the context's error where it ended the waiting: then the release is sent, but not

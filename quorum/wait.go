@@ -23,7 +23,7 @@ type waitlist struct {
 	waiters int    // in all queues
 	free    *queue // one to use again, so that names without contention cost no allocation
 	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a
-	// first attempt probes first, since other processes most likely wait for them.
+	// first attempt probes, since other processes most likely wait for them.
 	contendedUntil [256]clock.Instant
 
 	// saidShort: the last attempt by a call of Lock failed for want of nodes, and the log has said
@@ -96,7 +96,7 @@ func (list *waitlist) add(retry waiting.Retry, key nameSet, at waiting.Moment) (
 	q.Join(&w.Waiter, retry, at)
 	if others, released := list.core.turns.justReleased(key, at); others > 0 && !subscribe {
 		q.Yield(others, released)
-		q.lastError, subscribe = list.core.unasked(ErrHeld), true
+		q.lastError, subscribe = list.core.unattempted(ErrHeld), true
 	}
 	q.armLocked(w)
 	return w, subscribe
@@ -177,7 +177,7 @@ func (q *queue) noteRefused(r *attemptResult) {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
 	if q.lastError == nil || r.approach != waiting.ProbeFirst || !r.Held {
-		q.lastError = r.err // which has the answers of all nodes
+		q.lastError = r.err // which has the answers of a quorum, at least
 	}
 	q.Refused(r.Result, q.list.core.moment())
 }
@@ -192,7 +192,7 @@ func (w *waiter) acquired(lease time.Duration) {
 		q.Acquired(lease, at)
 		q.list.saidShort = false
 		if !q.Empty() {
-			q.lastError = q.list.core.unasked(ErrHeld)
+			q.lastError = q.list.core.unattempted(ErrHeld)
 		}
 	})
 }
@@ -382,9 +382,9 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	switch {
 	case last != nil:
 	case isOverdue(causes): // the first attempt is under way without an answer
-		last = w.queue.list.core.unasked(ErrUnavailable)
+		last = w.queue.list.core.unattempted(ErrUnavailable)
 	default:
-		last = w.queue.list.core.unasked()
+		last = w.queue.list.core.unattempted()
 	}
 	return w.errorOf(last, names, causes)
 }

@@ -7,20 +7,25 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// An attempt asks the nodes in two waves. The first one is one node ([waiting.ProbeFirst]), as many
-// as the quorum size ([waiting.QuorumFirst]) or all ([waiting.AskAll]). A node of the first wave
-// that fails, or is in quarantine, is replaced by the next one. The second wave is all other nodes:
+// An attempt asks the nodes in two waves. The first wave is
 //
-//   - as soon as the probe node has granted; a refusal there ends the attempt, which has cost one
-//     command;
-//   - when all of the first wave have answered, and some have refused;
-//   - two steps after the first, whether the attempt is still open or has become a lock by then.
+//   - one node, the probe node, for an attempt that may not be alone ([waiting.ProbeFirst]). A
+//     refusal there ends the attempt, which has cost one command;
+//   - as many nodes as the quorum size, for one that most likely is alone ([waiting.QuorumFirst]),
+//     while the locker is busy;
+//   - else all nodes.
+//
+// A node of the first wave that fails, or is in quarantine, is replaced by the next one.
+//
+// The second wave is all other nodes. It is asked as soon as the first wave has answered and the
+// outcome is open: the probe node has granted, or some of several nodes have refused. Otherwise it
+// is asked two steps after the first wave, whether the attempt is still open or has become a lock.
 
-// busyFrom is how many attempts of a Locker must be under way for a quorum to be asked first. With
-// fewer of them that saves nothing that matters, and a lock stands on all nodes from the start.
+// busyFrom is how many attempts of a locker must be open for it to be busy. With fewer of them, to
+// ask a quorum first saves nothing that matters, and a lock stands on all nodes from the start.
 const busyFrom = 4
 
-// ask asks the first wave.
+// ask asks the first wave, and schedules the second one.
 func (a *attempt) ask(approach waiting.Approach) {
 	if a.askFirstWave(approach) {
 		a.hold.core.secondWaves.add(&a.entry, func() bool { return true })
@@ -35,50 +40,50 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	if !a.startLocked() {
 		return false
 	}
-	c := h.core
-	a.first = h.probeNode()
-	a.wave = len(a.answers)
-	a.compares = approach == waiting.ProbeFirst || c.pace.mustCompare(h.requestedAt)
+	a.firstNode = h.firstNode()
+	pace := h.core.pace
+	compares := approach != waiting.ProbeFirst && pace.mustCompare(h.requestedAt)
 	switch {
 	case approach == waiting.ProbeFirst:
-		a.wave, a.probing = 1, true
-	case approach == waiting.QuorumFirst && c.isQuorumFirst(a.compares):
-		a.wave, a.compares = c.need, false
+		a.waveSize, a.probing, a.timed = 1, true, true
+	case approach == waiting.QuorumFirst && h.core.isQuorumFirst(compares):
+		a.waveSize = h.core.need
+	default:
+		a.waveSize, a.timed = len(a.answers), compares
 	}
-	step := c.pace.step(c.need)
+	step := pace.step(h.core.need)
 	a.entry = entry{owner: a, at: h.requestedAt.Add(2 * step), early: step / 2, index: -1}
-	h.asking = a
-	for range a.wave {
+	for range a.waveSize {
 		a.askNextLocked()
 	}
 	a.decideLocked()
-	if a.count()[unasked] == 0 {
-		h.asking = nil
+	if left = a.count()[unasked] > 0; left {
+		h.secondWave = a
 	}
-	return h.asking != nil
+	return left
 }
 
-// isQuorumFirst reports whether an attempt without contention that is known asks a quorum first.
-func (c *core) isQuorumFirst(mustCompare bool) bool {
+// isQuorumFirst reports whether an attempt that most likely is alone asks a quorum first.
+func (c *core) isQuorumFirst(compares bool) bool {
 	if c.quorumFirst != nil {
 		return c.quorumFirst(c.lastOwner.Load())
 	}
-	return c.attempting.Load() >= busyFrom && !mustCompare
+	return c.openAttempts.Load() >= busyFrom && !compares
 }
 
-// probeNode returns the node that is asked first: the same for all attempts at the names, in
-// whatever order they are given.
-func (h *hold) probeNode() int {
+// firstNode returns the node with which attempts at the names begin, the probe node of a probe: the
+// same for all processes, in whatever order the names are given.
+func (h *hold) firstNode() int {
 	return int(hash(slices.Min(h.first.names)) % uint32(len(h.votes)))
 }
 
-// askNextLocked asks the next node, and reports whether one was left. The names give the order, so
-// that each node gets its share. Slow nodes come last, but not for a probe: its order is the same
-// for all processes.
+// askNextLocked asks the next node, and reports whether one was left. The order begins with
+// firstNode, so that each node gets its share. Slow nodes come last, but not in a probe: its order
+// is the same for all processes.
 func (a *attempt) askNextLocked() bool {
 	for _, alsoSlow := range [...]bool{a.probing, true} {
 		for k := range a.answers {
-			i := (a.first + k) % len(a.answers)
+			i := (a.firstNode + k) % len(a.answers)
 			if a.answers[i].outcome == unasked && (alsoSlow || !a.hold.core.pace.isSlow(i)) {
 				a.askLocked(i)
 				return true
@@ -97,21 +102,29 @@ func (a *attempt) askMoreLocked(of outcomeCounts) bool {
 	case a.probing && of[refused] > 0:
 		close(a.decided)
 		return false
-	case of[unanswered]+of[granted]+of[refused] < a.wave:
-		a.compares = false
+	case of[unanswered]+of[granted]+of[refused] < a.waveSize: // one has failed, or is in quarantine
+		a.timed = false
 		return a.askNextLocked()
 	case of[unanswered] == 0:
-		a.askRestLocked()
+		a.askSecondWaveLocked()
 		return true
 	default:
 		return false
 	}
 }
 
-// askRestLocked asks the second wave.
-func (a *attempt) askRestLocked() {
-	a.hold.asking, a.compares = nil, false
+// askSecondWaveLocked asks all nodes that are left.
+func (a *attempt) askSecondWaveLocked() {
+	a.hold.secondWave, a.timed = nil, false
 	for a.askNextLocked() {
+	}
+}
+
+// askSecondWaveNowLocked asks the second wave, unless it has been asked. It comes before a request
+// to all nodes that must find the lock there.
+func (h *hold) askSecondWaveNowLocked() {
+	if h.secondWave != nil {
+		h.secondWave.askSecondWaveLocked()
 	}
 }
 
@@ -125,17 +138,18 @@ func (c *core) askSecondWaves(now clock.Instant, due []*entry) (after func()) {
 		switch h := a.hold; {
 		case h.phase == attempting && !a.isDecided():
 			a.noteLateLocked(now)
-			a.askRestLocked()
+			a.askSecondWaveLocked()
 			a.decideLocked()
 		case h.phase == attempting && a.verdict == won, h.isKeptLocked() && now.Before(h.deadline):
-			a.askRestLocked()
+			a.askSecondWaveLocked()
 		}
 		a.hold.mu.Unlock()
 	}
 	return func() {}
 }
 
-// noteLateLocked counts the nodes that have not answered as slow, for further attempts.
+// noteLateLocked tells the pace of the nodes that have not answered, so that further attempts ask
+// them last.
 func (a *attempt) noteLateLocked(now clock.Instant) {
 	for i := range a.answers {
 		if a.answers[i].outcome == unanswered {

@@ -88,6 +88,19 @@ func Acquire(a AcquireArgs) Call {
 	return Call{script: acquireScript, args: args, list: a.List}
 }
 
+// The places of the arguments of an acquire of one name, and their number: run.go reads them there,
+// and takes a call with more or fewer for one that shares no run.
+const (
+	acquireTomb    = 3
+	acquireCounter = 4
+	acquireKey     = 5
+	acquireLevel   = 7
+	acquireLease   = 8
+	acquireToken   = 9
+	acquireSeed    = 10
+	acquireArgs    = 13
+)
+
 // appendKeys appends the counters of the names, then their hashes.
 func appendKeys(args []any, names []Name) []any {
 	for _, n := range names {
@@ -150,6 +163,14 @@ func Release(names []Name, owner Owner, level int) Call {
 	}
 	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0}
 }
+
+// The places of the arguments of a release of one name, and their number, as those of an acquire.
+const (
+	releaseKey     = 3
+	releaseOwner   = 4
+	releaseChannel = 6
+	releaseArgs    = 8
+)
 
 // Raise writes a token back to the counters of the names, while the owner holds all of them.
 func Raise(names []Name, owner Owner, token uint64) Call {

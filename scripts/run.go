@@ -4,25 +4,8 @@ package scripts
 // node.
 const MaxRun = 32
 
-// The arguments of an acquire and of a release of one name, by their places.
-const (
-	acquireTomb    = 3
-	acquireCounter = 4
-	acquireKey     = 5
-	acquireLevel   = 7
-	acquireLease   = 8
-	acquireToken   = 9
-	acquireSeed    = 10
-	acquireArgs    = 13
-
-	releaseKey     = 3
-	releaseOwner   = 4
-	releaseChannel = 6
-	releaseArgs    = 8
-)
-
 // CanShare reports whether the call may share a run of a script with others like it: a fresh
-// acquire, or a release to level 0, of one name.
+// acquire, or a release to level 0, of one name. Runs read its arguments by their places (calls.go).
 func (c Call) CanShare() bool {
 	switch c.script {
 	case acquireScript:

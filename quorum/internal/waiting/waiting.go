@@ -1,5 +1,5 @@
-// Package waiting decides which waiter attempts to acquire a lock, when, and whether it asks all
-// nodes at once or the probe node first. It is a pure state machine: events go in, and [Queue.Next]
+// Package waiting decides which waiter attempts to acquire a lock, when, and which nodes it asks
+// first: its [Approach]. It is a pure state machine: events go in, and [Queue.Next]
 // says what follows. It sends nothing, reads no clock and starts no timer.
 //
 // A [Queue] holds the waiters of one process for one set of names, in FIFO order. Only the head
@@ -16,8 +16,8 @@
 // retry time, poll.
 //
 //	event               changes                     the head's next attempt
-//	Join                one more waiter, at the end new queue: at once; else within a poll by
-//	                                                the shortest bounds
+//	Join                one more waiter, at the end new queue: at once, by the approach that Init
+//	                                                got; else within a poll by the shortest bounds
 //	Yield, after the    position is the number of   in one step and one per process, probe first;
 //	first Join          processes that heard it     Subscribed does not change that
 //	Begin               an attempt is under way     none until it has ended
@@ -40,9 +40,11 @@
 //	                                                missed before
 //	Unsubscribed        they stand no more          by the retry time
 //
-// Where every node is needed, a refusal by the probe node is one by all nodes, and a release leads
-// to a probe at position 0, too. An event during an attempt takes effect
-// at the attempt's end.
+// "By all nodes" is by as many as it takes to be certain, when not all were asked. Where every node
+// is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
+// position 0, too. An event during an attempt takes effect at the attempt's end.
+//
+// [QuorumFirst] is the approach of first attempts only: all others know that they may not be alone.
 //
 // The files: waiters.go is the list, waiting.go the policy above it.
 package waiting
@@ -67,8 +69,9 @@ const (
 	// granted. A refusal there costs one command, and leaves nothing to release: the vote is not
 	// split.
 	ProbeFirst
-	// QuorumFirst may ask as many nodes as the quorum size, and the others later: for an attempt
-	// that is likely to be alone.
+	// QuorumFirst leaves it to the load of the locker: while that is busy the attempt asks as many
+	// nodes as the quorum size, and the others later; otherwise all. It is for an attempt that most
+	// likely is alone.
 	QuorumFirst
 )
 
