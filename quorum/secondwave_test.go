@@ -244,3 +244,21 @@ func TestCloseForgetsSecondWaves(t *testing.T) {
 		c.before(third, func() {})
 	})
 }
+
+// An attempt that is won may take long to write its token back. Its second wave does not wait.
+func TestAWonAttemptHasASecondWave(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := asksQuorumFirst(c.process())
+		_, third := firstWave(l)
+		a := newAttempt(l.core, l.set, []string{"a"}, nil)
+		a.ask(waiting.QuorumFirst)
+		<-a.decided
+		time.Sleep(2 * maxStep)
+		if owner := c.owners(l)[third]; owner != a.hold.owner.String() {
+			t.Errorf("the third master has %q", owner)
+		}
+		a.undo(t.Context())
+		synctest.Wait()
+		c.wantNoOwners(l)
+	})
+}
