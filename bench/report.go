@@ -144,6 +144,11 @@ func floors(o *outcome) string {
 	if !measured {
 		return ""
 	}
+	if scripts > whole {
+		return fmt.Sprintf("A pair takes %s. Two round trips of a script that does nothing, to all masters, take %s, and those "+
+			"of the same scripts %s: the library takes less, because with many callers it asks a majority of the masters "+
+			"first.\n\n", micros(whole), micros(least), micros(scripts))
+	}
 	return fmt.Sprintf("Of a pair's %s, two round trips of a script that does nothing take %s, the scripts %s more, "+
 		"and the engine %s more.\n\n", micros(whole), micros(least), micros(scripts-least), micros(whole-scripts))
 }
