@@ -29,7 +29,7 @@ type tally struct {
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
 
-	few [3]releaseReply // room for the receivers of a release
+	few [5]releaseReply // room for the receivers of a release
 }
 
 // nodeReply is one node's reply, as a tally counts it.

@@ -20,8 +20,9 @@ type waitlist struct {
 	core    *core
 	mu      sync.Mutex
 	queues  map[nameSet]*queue
-	waiters int    // in all queues
-	free    *queue // one to use again, so that names without contention cost no allocation
+	waiters int // in all queues
+	// free has some to use again, so that names without contention cost no allocation.
+	free []*queue
 	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a
 	// first attempt probes, since other processes most likely wait for them.
 	contendedUntil [256]clock.Instant
@@ -31,6 +32,9 @@ type waitlist struct {
 	saidShort  bool
 	quietUntil clock.Instant // about calls that wait for nodes
 }
+
+// maxFree bounds how many queues are kept to be used again.
+const maxFree = 256
 
 // quietFor is for how long the log says no second time that calls wait for nodes: attempts may fail
 // and succeed by turns.
@@ -108,11 +112,12 @@ func (list *waitlist) newQueueLocked(key nameSet, now clock.Instant) *queue {
 	if now.Before(*list.contendedLocked(key)) {
 		approach = waiting.ProbeFirst
 	}
-	q := list.free
-	if q == nil {
+	var q *queue
+	if last := len(list.free) - 1; last < 0 {
 		q = new(queue)
+	} else {
+		q, list.free = list.free[last], list.free[:last]
 	}
-	list.free = nil
 	*q = queue{list: list, key: key}
 	q.Init(len(c.nodes), c.need, approach, c.makeRand)
 	list.queues[key] = q
@@ -227,8 +232,8 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	if q.subscribed {
 		*list.contendedLocked(q.key) = list.core.clock.Now().Add(contendedFor)
 		list.core.turns.noteUnsubscribed(q.key, q.Others(), list.core.moment())
-	} else {
-		list.free = q // no subscriber refers to it, and its one waiter has left
+	} else if len(list.free) < maxFree {
+		list.free = append(list.free, q) // no subscriber refers to it, and its one waiter has left
 	}
 	return q.cancels
 }

@@ -10,6 +10,9 @@ import (
 
 // IsServerError reports whether err is an error reply, which leaves the connection usable.
 func IsServerError(err error) bool {
+	if err == nil { // the usual case, without an allocation
+		return false
+	}
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
