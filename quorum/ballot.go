@@ -23,7 +23,7 @@ type attempt struct {
 	entry     entry // in core.secondWaves
 
 	// Under hold.mu.
-	timed   bool // the times of its answers count for the pace
+	timed   bool // the times of its answers count for the rtt
 	verdict verdict
 	cause   error // why the attempt failed although the quorum was reached
 
@@ -111,7 +111,7 @@ func (n *answer) Done(r pipeline.Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a.timed && r.Err == nil {
-		h.core.pace.observe(v.node, h.core.clock.Now().Sub(h.requestedAt))
+		h.core.rtt.observe(v.node, h.core.clock.Now().Sub(h.requestedAt))
 	}
 	n.outcome, v.err = h.core.readGrant(v.node, r, h.requestedAt)
 	switch reply := r.Reply.Acquire; n.outcome {

@@ -43,7 +43,7 @@ type core struct {
 	// openAttempts counts the attempts whose outcome is open: how busy the locker is.
 	openAttempts atomic.Int32
 	quorumFirst  func(attempt uint64) bool // in tests; see package tuning
-	pace         *pace
+	rtt          *rtt
 	turns        turns
 	counters     counters
 	events       events.Queue // hooks that are to run
@@ -80,7 +80,7 @@ func (c *core) newRand() *rand.Rand {
 
 // moment returns the present, for package waiting.
 func (c *core) moment() waiting.Moment {
-	return waiting.Moment{Now: c.clock.Now(), Step: c.pace.step(c.need)}
+	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step(c.need)}
 }
 
 func (c *core) isClosed() bool {

@@ -5,13 +5,13 @@
 //
 //	Lock        locker.go   names and context are checked; a flow that holds the names enters
 //	                        again (reenter.go)
-//	waiting     wait.go     this process has one queue for a set of names; its head attempts when
-//	                        package waiting says so
+//	waiting     wait.go     this process has one queue for a set of names, which subscribes to its
+//	                        channels (subscribe.go); its head attempts when package waiting says so
 //	masters     settle.go   where a node does not let this locker in, a round (round.go) looks at
 //	                        all nodes (sight.go), and marks blank ones with the locker's list of
 //	                        masters (members.go), if it may
 //	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), in one wave or two
-//	                        (waves.go), slow nodes last (pace.go); a lock that is released soon
+//	                        (waves.go), slow nodes last (rtt.go); a lock that is released soon
 //	                        has asked the first wave only
 //	            token.go    the fencing token is the largest counter, written back to the counted
 //	                        nodes that stand lower
@@ -35,7 +35,7 @@
 // whose contexts derive from a lock's context.
 //
 // Where to begin a change: how many nodes an attempt asks first, when it asks the others, and from
-// which load on, is in waves.go; what counts as slow, and how long a step is, in pace.go; who
+// which load on, is in waves.go; what counts as slow, and how long a step is, in rtt.go; who
 // probes, in package waiting and newQueueLocked (wait.go). What an answer to an attempt does is in
 // ballot.go (its fields) and grant.go (its outcome); what a reply to a release does in release.go,
 // and its second try after a refusal in internal/pipeline; the wording of errors is in errors.go,
@@ -43,9 +43,10 @@
 // identity.go, and asks which process a holder is in holders.go. Hooks are called in observe.go;
 // what [Locker.Stats] returns is counted in counters.go.
 //
-// Each file uses only those before it: identity, errors, rule, options, hooks, pace, background,
+// Each file uses only those before it: identity, errors, rule, options, hooks, rtt, background,
 // names, turns, tally, counters, schedule, holders, core, sight, members, round, settle, hold,
 // grant, release, renew, ballot, waves, token, failure, attempt, lock, observe, extend, reenter,
-// unlock, wait, locker, stats, inspect. (Only options, hooks and hold, core and members, tally and
-// release, renew and observe, and hold, ballot and waves name each other.)
+// unlock, subscribe, wait, locker, stats, inspect. (Only options, hooks and hold, core and members,
+// tally and release, renew and observe, hold, ballot and waves, and subscribe and wait name each
+// other.)
 package quorum

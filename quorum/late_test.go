@@ -20,7 +20,7 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	fake := clock.NewFake()
 	fake.Advance(time.Hour)
 	c := &core{nodes: make([]*node.Node, 3), need: 2, clock: fake, uuid: newUUID(), closed: make(chan struct{}),
-		pace: newPace(3)}
+		rtt: newRTT(3)}
 	for i := range c.nodes {
 		n, err := node.Open("redis://127.0.0.1:1") // never used
 		if err != nil {

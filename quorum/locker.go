@@ -111,7 +111,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	}
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
-		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), pace: newPace(len(nodes)),
+		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: newRTT(len(nodes)),
 		quorumFirst: tuning.QuorumFirst,
 	}
 	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand

@@ -176,9 +176,9 @@ func TestASlowProbeNodeIsAskedFirst(t *testing.T) {
 		l := c.process()
 		wave, third := firstWave(l)
 		c.rivalHas(l, wave[0])
-		l.core.pace.observe(wave[0], time.Second)
-		l.core.pace.observe(wave[1], time.Millisecond)
-		l.core.pace.observe(third, time.Millisecond)
+		l.core.rtt.observe(wave[0], time.Second)
+		l.core.rtt.observe(wave[1], time.Millisecond)
+		l.core.rtt.observe(third, time.Millisecond)
 		calls := c.calls.Load()
 		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
 		if r == nil || !r.Held {

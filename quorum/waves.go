@@ -41,8 +41,8 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 		return false
 	}
 	a.firstNode = h.firstNode()
-	pace := h.core.pace
-	compares := approach != waiting.ProbeFirst && pace.mustCompare(h.requestedAt)
+	rtt := h.core.rtt
+	compares := approach != waiting.ProbeFirst && rtt.mustCompare(h.requestedAt)
 	switch {
 	case approach == waiting.ProbeFirst:
 		a.waveSize, a.probing, a.timed = 1, true, true
@@ -51,7 +51,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	default:
 		a.waveSize, a.timed = len(a.answers), compares
 	}
-	step := pace.step(h.core.need)
+	step := rtt.step(h.core.need)
 	a.entry = entry{owner: a, at: h.requestedAt.Add(2 * step), early: step / 2, index: -1}
 	for range a.waveSize {
 		a.askNextLocked()
@@ -84,7 +84,7 @@ func (a *attempt) askNextLocked() bool {
 	for _, alsoSlow := range [...]bool{a.probing, true} {
 		for k := range a.answers {
 			i := (a.firstNode + k) % len(a.answers)
-			if a.answers[i].outcome == unasked && (alsoSlow || !a.hold.core.pace.isSlow(i)) {
+			if a.answers[i].outcome == unasked && (alsoSlow || !a.hold.core.rtt.isSlow(i)) {
 				a.askLocked(i)
 				return true
 			}
@@ -148,12 +148,12 @@ func (c *core) askSecondWaves(now clock.Instant, due []*entry) (after func()) {
 	return func() {}
 }
 
-// noteLateLocked tells the pace of the nodes that have not answered, so that further attempts ask
+// noteLateLocked tells the rtt of the nodes that have not answered, so that further attempts ask
 // them last.
 func (a *attempt) noteLateLocked(now clock.Instant) {
 	for i := range a.answers {
 		if a.answers[i].outcome == unanswered {
-			a.hold.core.pace.observe(i, now.Sub(a.hold.requestedAt))
+			a.hold.core.rtt.observe(i, now.Sub(a.hold.requestedAt))
 		}
 	}
 }

@@ -180,9 +180,9 @@ func TestASlowNodeIsAsked(t *testing.T) {
 		inCluster(t, func(t *testing.T, c *cluster) {
 			l := asksQuorumFirst(c.process())
 			wave, third := firstWave(l)
-			l.core.pace.observe(wave[1], time.Second)
-			l.core.pace.observe(wave[0], time.Microsecond)
-			l.core.pace.observe(third, time.Microsecond)
+			l.core.rtt.observe(wave[1], time.Second)
+			l.core.rtt.observe(wave[0], time.Microsecond)
+			l.core.rtt.observe(third, time.Microsecond)
 			lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, approach)
 			if lock == nil {
 				t.Fatal(r.err)
@@ -199,10 +199,10 @@ func TestASlowNodeIsAsked(t *testing.T) {
 	}
 }
 
-// The pace takes the answers of probe nodes and of attempts that compare all nodes: not those of
+// The rtt takes the answers of probe nodes and of attempts that compare all nodes: not those of
 // second waves, of nodes that stand in for others, and of further attempts, which were asked later
 // or in other company.
-func TestWhichAnswersThePaceTakes(t *testing.T) {
+func TestWhichAnswersTheRTTTakes(t *testing.T) {
 	const answer = 100 * time.Microsecond // the time of one, in this test
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -215,7 +215,7 @@ func TestWhichAnswersThePaceTakes(t *testing.T) {
 			lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, approach)
 			time.Sleep(2 * maxStep)
 			for i, want := range map[int]time.Duration{wave[0]: first, wave[1]: second, third: last} {
-				if got := time.Duration(l.core.pace.nanos[i].Swap(0)); got != want {
+				if got := time.Duration(l.core.rtt.nanos[i].Swap(0)); got != want {
 					t.Errorf("%s: node %d of the order: %v, want %v", what, (i-wave[0]+3)%3, got, want)
 				}
 			}
@@ -224,13 +224,13 @@ func TestWhichAnswersThePaceTakes(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		compared := l.core.pace.comparedAt.Load()
+		compared := l.core.rtt.comparedAt.Load()
 		takes("a probe, although a comparison is due", waiting.ProbeFirst, answer, 0, 0)
-		if l.core.pace.comparedAt.Load() != compared {
+		if l.core.rtt.comparedAt.Load() != compared {
 			t.Error("a probe counts as the comparison that is due")
 		}
 		takes("an attempt that compares", waiting.AskAll, answer, answer, answer)
-		l.core.pace.comparedAt.Store(int64(l.core.clock.Now().Add(time.Hour)))
+		l.core.rtt.comparedAt.Store(int64(l.core.clock.Now().Add(time.Hour)))
 		takes("one that does not", waiting.AskAll, 0, 0, 0)
 		takes("a probe, and its second wave", waiting.ProbeFirst, answer, 0, 0)
 		asksQuorumFirst(l)

@@ -142,7 +142,7 @@ func ignoredSignals(t *testing.T, c *exec.Cmd) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bits & (1<<31 - 1) // not the real-time signals, which whoever runs the tests may ignore
+	return bits & (1<<31 - 1) // not the real-time signals, which the process that runs the tests may ignore
 }
 
 // A command that ignores SIGPIPE does not end with its reader. What nohup ignores stays so.

@@ -6,8 +6,8 @@ import (
 )
 
 // A node is slow beside the fastest one, and fast again once its answers are.
-func TestPaceFindsSlowNodes(t *testing.T) {
-	p := newPace(3)
+func TestRTTFindsSlowNodes(t *testing.T) {
+	p := newRTT(3)
 	if p.isSlow(0) {
 		t.Error("a node without a mean is slow")
 	}
@@ -33,14 +33,14 @@ func TestPaceFindsSlowNodes(t *testing.T) {
 // the fastest one.
 func TestFromWhenANodeIsSlow(t *testing.T) {
 	for mean, want := range map[time.Duration]bool{2200 * time.Microsecond: false, 2400 * time.Microsecond: true} {
-		p := newPace(3)
+		p := newRTT(3)
 		p.observe(1, time.Millisecond)
 		p.observe(2, mean)
 		if p.isSlow(2) != want {
 			t.Errorf("beside 1ms, %v is slow: %v", mean, !want)
 		}
 	}
-	p := newPace(3)
+	p := newRTT(3)
 	p.observe(0, 2*time.Millisecond)
 	if p.isSlow(0) {
 		t.Error("the only node with a mean is slow")
@@ -48,8 +48,8 @@ func TestFromWhenANodeIsSlow(t *testing.T) {
 }
 
 // One answer that comes late does not make a node slow.
-func TestPaceIsAMean(t *testing.T) {
-	p := newPace(3)
+func TestRTTIsAMean(t *testing.T) {
+	p := newRTT(3)
 	for node := range 3 {
 		p.observe(node, 100*time.Microsecond)
 	}
@@ -70,7 +70,7 @@ func TestStepIsThreeRoundTripsOfAQuorum(t *testing.T) {
 		{[3]time.Duration{2 * time.Millisecond, time.Second, time.Millisecond}, 6 * time.Millisecond},
 		{[3]time.Duration{time.Second, time.Second, time.Second}, maxStep},
 	} {
-		p := newPace(3)
+		p := newRTT(3)
 		for node, d := range of.means {
 			if d > 0 {
 				p.observe(node, d)
