@@ -95,7 +95,10 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 		if valid || live {
 			t.Errorf("%q: two holders: the one that is cut off: Valid %v, context alive %v", first.Names(), valid, live)
 		}
-		<-ended // stopped is for the log: the goroutine that tells it may be late
+		<-ended
+		if !stopped.Before(granted) {
+			t.Errorf("%q: the context ended %v after the next holder was granted", first.Names(), stopped.Sub(granted))
+		}
 		if second.Token() <= first.Token() {
 			t.Errorf("%q: token %d after %d", first.Names(), second.Token(), first.Token())
 		}
