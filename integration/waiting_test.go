@@ -87,6 +87,9 @@ func TestAReleaseWakes(t *testing.T) {
 				holder, waiter := open(t, f, by), open(t, f, by, patient)
 				for range 5 {
 					held := lock(t, holder, "k")
+					// The holder has just released it, so it may have subscribed to let others go first.
+					eventually(t, soon, func() bool { return subscriptions(t, f.Masters, "k") == 0 },
+						"the holder has no subscription")
 					w := wait(t, t.Context(), waiter, f.Masters, "k")
 					since := time.Now()
 					unlock(t, held)
