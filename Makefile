@@ -1,11 +1,4 @@
-# make demo   the main job on five masters, in under 40 s
-# make test   all tests, with real redis-server processes (5 minutes); REDIS_SERVER=PATH tests on another server
-# make chaos  every scenario with faults on 3 and on 5 masters, and the controls; writes docs/chaos.md (15 minutes)
-# make soak   the same claims, for hours
-# make bench  the library beside other locks, and against its budgets; writes docs/bench.md, its pictures, and the figures of
-#             docs/scale.md (under 6 minutes)
-# make bench-check  the budgets alone; fails where one is missed by more than a third (under 4 minutes)
-# make lint   the linters; .ci/run runs them and make test
+# make help lists the targets. The times are those of 2 idle cores and a warm build cache.
 
 GO ?= go
 
@@ -25,15 +18,36 @@ SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_h
 # GNU make 4 prints the output of each command in one piece.
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
-.PHONY: demo test chaos soak bench bench-check lint redis-server postgres prometheus
-.PHONY: test-searches test-packages
+# Tests of these packages wait for no real time, or little, and need no container.
+QUICK := . ./clock ./fence ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
+	./leader ./multilock ./quorum ./quorum/internal/waiting ./redlock ./scripts
+# What make flakes runs: the packages whose tests start processes, or live by real time. FLAKES_FOR bounds it: no run starts later.
+FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock gocronquorumlock integration
+FLAKES_FOR ?= 30m
+FLAKES_RUNS ?= 30
 
-demo:
+.PHONY: help demo quick test flakes chaos soak bench bench-check lint redis-server postgres prometheus zsh fish
+.PHONY: test-searches test-packages test-modules test-chaos
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## the main job on five masters (40 s)
 	$(GO) run ./cmd/quorumlock demo
 
-test: redis-server postgres prometheus
+quick: ## what needs no real time and no container, for the loop of a change (under 60 s)
+	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) test -shuffle=on $(QUICK)
+	cd integration && $(GO) test -run TestSeeds ./sim -sim.seeds=20
+
+test: redis-server postgres prometheus zsh fish ## all tests, with real redis-server processes (9 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=2 $(PIECES) test-searches test-packages
+	@$(MAKE) --no-print-directory --jobs=3 $(PIECES) test-searches test-packages test-modules
+	@$(MAKE) --no-print-directory test-chaos
+
+flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=30m FLAKES_RUNS=30 FLAKES="node quorum")
+	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
 
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority. Other work may starve them for
 # long, hence the timeout.
@@ -43,26 +57,32 @@ test-searches:
 	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=40)
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
-# Few at a time, since many of them measure time. Parallel tests wait most of the time; those of integration/ less.
+# Parallel tests wait most of the time; those of integration/ less.
 test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
 	cd integration && $(TEST) -p 1 -parallel 4 $(INTEGRATION)
-	cd integration && $(TEST) ./containers
+
+# These wait most of the time, so they run beside the packages.
+test-modules:
 	cd gocronquorumlock && $(TEST) ./...
 	cd otelquorumlock && $(TEST) ./...
 	cd promquorumlock && $(TEST) ./...
+	cd integration && $(TEST) ./containers
+
+# By itself, after all else: its clients give up on a master after 250 ms.
+test-chaos:
 	cd integration && $(TEST) -run 'TestChaos/($(SCENARIOS))' ./chaos
 
 # Masters are containers where there is a container engine, else processes. The report says which.
-chaos: redis-server
+chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/chaos.md (19 minutes)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/chaos.md -chaos.revision="$$(git describe --always --dirty)"
 
 # These take too long for every change: a deeper search of the model (12 minutes), many seeds of the simulation,
-# five minutes of random faults, fuzzing.
-soak: redis-server
-	$(GO) test -timeout 90m -v -run TestProtocol ./quorum/model/... -model.deep
+# five minutes of each random walk, fuzzing.
+soak: redis-server ## the same claims, for hours
+	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/model/... -model.deep
 	cd integration && $(GO) test -timeout 90m ./sim -sim.seeds=20000
-	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/random walk' -chaos.full -chaos.walk=5m
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators)' -chaos.full -chaos.walk=5m
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzNames -fuzztime 2m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzReplies -fuzztime 5m ./node
@@ -70,17 +90,17 @@ soak: redis-server
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
 
 # A missed budget fails nothing, because other work on the machine may cause it. The report says which budgets are met.
-bench: redis-server
+bench: redis-server ## the library beside other locks, and against its budgets; writes docs/bench.md (under 6 minutes)
 	cd bench && $(GO) run . -docs ../docs -revision "$$(git describe --always --dirty)"
 
-bench-check: redis-server
+bench-check: redis-server ## the budgets alone; fails where one is missed by more than a third (under 4 minutes)
 	cd bench && $(GO) run . -check
 
 # Without one of these, the tests that need it are skipped, and say so: without postgres those of package fence, without
-# prometheus those of the alerts and the dashboard.
-redis-server postgres prometheus:
+# prometheus those of the alerts and the dashboard, without zsh and fish those of their completion.
+redis-server postgres prometheus zsh fish: ## installs what the tests use, where it can
 	@sh internal/redistest/install.sh $@
 
-lint:
+lint: ## gofmt, go vet and staticcheck on all modules (2 minutes)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
 	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GO) vet ./...; $(STATICCHECK) ./...); done

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -40,6 +41,34 @@ func readme(ctx context.Context, charge func(ctx context.Context, token uint64) 
 }
 
 var _ = readme
+
+// inDevelopment is quoted by README.md.
+func inDevelopment(urls []string) (*quorum.Locker, error) {
+	locker, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()))
+	return locker, err
+}
+
+var _ = inDevelopment
+
+// readiness is quoted by docs/usage.md.
+func readiness(ctx context.Context, urls []string) error {
+	locker, err := redlock.Open(urls)
+	if err != nil {
+		return err
+	}
+	defer locker.Close()
+	if err := locker.Ready(ctx); errors.Is(err, quorum.ErrPermanent) {
+		return err // a wrong list of masters, or a wrong password: waiting cannot help
+	}
+	http.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := locker.Ready(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	return nil
+}
+
+var _ = readiness
 
 // overTLS is quoted by docs/operations.md. Its certificates are the reader's.
 func overTLS(urls []string, roots *x509.CertPool) (*quorum.Locker, error) {

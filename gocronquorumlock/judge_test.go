@@ -46,7 +46,7 @@ type timing struct {
 
 // judge compares a job's runs with its ticks. A tick is excused where a scheduler asked too late or not at all,
 // at that tick or at the one before, whose lock then stays for longer; and where something stood still for as
-// long within a period of the tick. The machine was too busy there for the settings.
+// long within a period of the tick, at once or in sum. The machine was too busy there for the settings.
 func (p timing) judge(asks []ask, runs []run, stalls []stall) (v verdict) {
 	inTime := map[int]int{} // by tick, the schedulers that asked in time
 	for _, a := range asks {
@@ -79,12 +79,16 @@ func (p timing) judge(asks []ask, runs []run, stalls []stall) (v verdict) {
 	return v
 }
 
-// stoodStill reports whether there was a stall within a period of a tick.
+// stoodStill reports whether there were stalls within a period of a tick: an ask takes several steps, each of
+// which may meet one.
 func (p timing) stoodStill(tick int, stalls []stall) bool {
-	at := time.Duration(tick-1) * p.period
-	return slices.ContainsFunc(stalls, func(s stall) bool {
-		return s.To-s.From > p.lateness && s.From < at+p.period && s.To > at-p.period
-	})
+	at, sum := time.Duration(tick-1)*p.period, time.Duration(0)
+	for _, s := range stalls {
+		if s.From < at+p.period && s.To > at-p.period {
+			sum += s.To - s.From
+		}
+	}
+	return sum > p.lateness
 }
 
 // The judge notices a run too many, a tick without one and a token that does not rise.

@@ -22,19 +22,19 @@ func TestNewRefuses(t *testing.T) {
 			opts         []Option
 			want         error
 		}{
-			"the locker is nil":                             {nil, time.Minute, time.Second, nil, quorum.ErrInvalid},
-			"option 1 is nil":                               {p, time.Minute, time.Second, []Option{nil}, quorum.ErrInvalid},
-			"period 0s is not positive":                     {p, 0, time.Second, nil, quorum.ErrInvalid},
-			"skew 0s is not positive":                       {p, time.Minute, 0, nil, quorum.ErrInvalid},
-			"min hold 100ms is not above the skew 100ms":    {p, 300 * ms, 100 * ms, nil, quorum.ErrInvalid},
-			"wait -1ms is not positive":                     {p, 300 * ms, ms, []Option{WithWait(-ms)}, quorum.ErrInvalid},
-			"not above the skew 40ms and the wait 60ms":     {p, 300 * ms, 40 * ms, []Option{WithWait(60 * ms)}, quorum.ErrInvalid},
-			"twice the min hold 130ms is not below":         {p, 300 * ms, 40 * ms, []Option{WithMinHold(130 * ms)}, quorum.ErrInvalid},
-			"twice the min hold 2562047h47m16.854775807s":   {p, 300 * ms, ms, []Option{WithMinHold(1<<63 - 1)}, quorum.ErrInvalid},
-			"lease 30s is above the nodes' max lease 600ms": {p, time.Hour, time.Second, nil, quorum.ErrInvalid},
-			"lease 2ms is below 10ms":                       {p, 6 * ms, ms / 2, nil, quorum.ErrInvalid},
-			"drift factor":                                  {p.With(quorum.WithDrift(2)), 300 * ms, ms, nil, quorum.ErrInvalid},
-			"closed":                                        {closed, 300 * ms, ms, nil, quorum.ErrClosed},
+			"the locker is nil":                                         {nil, time.Minute, time.Second, nil, quorum.ErrInvalid},
+			"option 1 is nil":                                           {p, time.Minute, time.Second, []Option{nil}, quorum.ErrInvalid},
+			"period 0s is not positive":                                 {p, 0, time.Second, nil, quorum.ErrInvalid},
+			"skew 0s is not positive":                                   {p, time.Minute, 0, nil, quorum.ErrInvalid},
+			"min hold 100ms is not above the skew 100ms":                {p, 300 * ms, 100 * ms, nil, quorum.ErrInvalid},
+			"wait -1ms is not positive":                                 {p, 300 * ms, ms, []Option{WithWait(-ms)}, quorum.ErrInvalid},
+			"not above the skew 40ms and the wait 60ms":                 {p, 300 * ms, 40 * ms, []Option{WithWait(60 * ms)}, quorum.ErrInvalid},
+			"twice the min hold 130ms is not below":                     {p, 300 * ms, 40 * ms, []Option{WithMinHold(130 * ms)}, quorum.ErrInvalid},
+			"twice the min hold 2562047h47m16.854775807s":               {p, 300 * ms, ms, []Option{WithMinHold(1<<63 - 1)}, quorum.ErrInvalid},
+			"lease 30s is not from 10ms to 600ms, the nodes' max lease": {p, time.Hour, time.Second, nil, quorum.ErrInvalid},
+			"lease 2ms is not from 10ms to 600ms, the nodes' max lease": {p, 6 * ms, ms / 2, nil, quorum.ErrInvalid},
+			"drift factor":                                              {p.With(quorum.WithDrift(2)), 300 * ms, ms, nil, quorum.ErrInvalid},
+			"closed":                                                    {closed, 300 * ms, ms, nil, quorum.ErrClosed},
 		} {
 			made, err := New(test.locker, test.period, test.skew, test.opts...)
 			if made != nil || !errors.Is(err, test.want) || !strings.Contains(err.Error(), words) {

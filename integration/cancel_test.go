@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -34,7 +35,7 @@ func (s *scene) cancelled(fn func(context.Context) error, underWay func() bool) 
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- fn(ctx) }()
-	eventually(s.t, soon, func() bool {
+	eventually(s.t, patience, func() bool {
 		select {
 		case err := <-done:
 			s.t.Fatalf("it ended before it was cancelled: %v", err)
@@ -42,17 +43,18 @@ func (s *scene) cancelled(fn func(context.Context) error, underWay func() bool) 
 		}
 		return underWay()
 	}, "the call comes to the step at which it is to be cancelled")
-	began := time.Now()
+	w := stopwatch(s.t)
+	defer w.Stop()
 	cancel()
 	select {
 	case err := <-done:
-		d := time.Since(began)
+		d, stalled := w.Read()
 		s.t.Logf("returned %v after it was cancelled: %v", d.Round(10*time.Microsecond), err)
-		if d > atOnce {
-			s.t.Errorf("it went on for %v after it was cancelled", d)
+		if d > poll.AtMost(atOnce, stalled) {
+			s.t.Errorf("it went on for %v after it was cancelled; the machine stood still for %v", d, stalled)
 		}
 		wantErr(s.t, err, context.Canceled)
-	case <-time.After(soon):
+	case <-time.After(patience):
 		s.t.Fatal("it does not return after it was cancelled")
 	}
 }
@@ -145,13 +147,13 @@ func TestCancel(t *testing.T) {
 			s.hold(requests)
 			s.cancelled(s.tryLock, func() bool { return s.reached("acquire") == 3 })
 			s.net.each((*proxy).heal)
-			eventually(s.t, soon, func() bool { return s.ran() == 3 },
+			eventually(s.t, patience, func() bool { return s.ran() == 3 },
 				"the late acquires are carried out, so that there is something to undo")
 		},
 		"acquires late by 100 ms": func(s *scene) {
 			s.net.each(func(p *proxy) { p.set(requests, weather{latency: 100 * time.Millisecond}) })
 			s.cancelled(s.lock, func() bool { return s.reached("acquire") == 3 })
-			eventually(s.t, soon, func() bool { return s.ran() == 3 },
+			eventually(s.t, patience, func() bool { return s.ran() == 3 },
 				"the late acquires are carried out, so that there is something to undo")
 		},
 		"grants on their way back": func(s *scene) {
@@ -203,7 +205,7 @@ func TestCancel(t *testing.T) {
 		},
 		"Unlock": func(s *scene) {
 			held := lock(s.t, s.locker, s.name)
-			eventually(s.t, soon, func() bool { return len(leftOver(s.t, s.f.Masters, s.name)) == 3 },
+			eventually(s.t, patience, func() bool { return len(leftOver(s.t, s.f.Masters, s.name)) == 3 },
 				"the lock stands on every master")
 			s.hold(requests)
 			s.cancelled(held.Unlock, func() bool { return s.reached("release") == 3 })
@@ -283,11 +285,14 @@ func TestDeadlineAtAnyMoment(t *testing.T) {
 	for i := range 200 {
 		patience := time.Duration(i%40) * 300 * time.Microsecond
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		w := stopwatch(t)
 		held, err := locker.Lock(ctx, fmt.Sprintf("job %d", i))
 		deadline, _ := ctx.Deadline()
 		over := time.Since(deadline)
+		_, stalled := w.Read()
+		w.Stop()
 		slowest = max(slowest, over)
-		if over > atOnce {
+		if over > poll.AtMost(atOnce, stalled) {
 			slow++
 		}
 		if err != nil {
@@ -299,7 +304,7 @@ func TestDeadlineAtAnyMoment(t *testing.T) {
 		cancel()
 	}
 	t.Logf("%d of 200 ended by their deadline, the slowest %v after it", ended, slowest)
-	// A busy machine may stall for longer than atOnce a few times; a call that waits for something does so often.
+	// The servers may stall where this process does not; a call that waits for something goes on often.
 	if slow > 4 {
 		t.Errorf("%d of 200 went on for more than %v after their deadline, the slowest for %v", slow, atOnce, slowest)
 	}

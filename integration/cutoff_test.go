@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -69,6 +70,9 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 	}
 }
 
+// onTime is by how much a timer of an idle machine may be late.
+const onTime = 2 * time.Millisecond
+
 // contend tries in a tight loop until the lock is granted, and fails the test if the last holder
 // had not stopped by then.
 func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int) {
@@ -79,6 +83,11 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 		stopped = time.Now()
 		close(ended)
 	}()
+	// A plain timer at the same deadline shows how late timers are on this machine, at this moment.
+	late := make(chan time.Duration, 1)
+	deadline := first.Deadline()
+	control := time.AfterFunc(time.Until(deadline), func() { late <- time.Since(deadline) })
+	defer control.Stop()
 	refused := 0
 	giveUp := time.Now().Add(5 * time.Second)
 	for {
@@ -92,12 +101,14 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 			continue
 		}
 		granted, valid, live := time.Now(), first.Valid(), first.Context().Err() == nil
-		if valid || live {
-			t.Errorf("%q: two holders: the one that is cut off: Valid %v, context alive %v", first.Names(), valid, live)
+		if valid {
+			t.Errorf("%q: two holders: the one that is cut off is valid", first.Names())
 		}
 		<-ended
-		if !stopped.Before(granted) {
-			t.Errorf("%q: the context ended %v after the next holder was granted", first.Names(), stopped.Sub(granted))
+		// The clock of Valid knows no stalls. The context's end is a timer's, which may be late.
+		if excuse := 4 * max(0, <-late-onTime); (live || !stopped.Before(granted)) && stopped.Sub(granted) >= excuse {
+			t.Errorf("%q: the context was alive: %v; it ended %v after the next holder was granted, and a plain timer was late by %v",
+				first.Names(), live, stopped.Sub(granted), excuse/4+onTime)
 		}
 		if second.Token() <= first.Token() {
 			t.Errorf("%q: token %d after %d", first.Names(), second.Token(), first.Token())
@@ -152,6 +163,7 @@ func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
 	net.each(func(p *proxy) { p.set(replies, weather{dropped: true}) })
 
 	// Waiters try as soon as the masters publish the releases.
+	w := stopwatch(t)
 	granted, early, worst := 0, 0, time.Duration(0)
 	for i := range freed(t, f, many) {
 		if _, err := other.TryLock(t.Context(), held[i].Names()...); err != nil {
@@ -165,9 +177,9 @@ func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
 		}
 	}
 	net.each((*proxy).heal)
-	if early > 0 {
-		t.Errorf("%d of %d locks were granted while their former holder's context was alive, for up to %v more",
-			early, granted, worst)
+	if _, stalled := w.Read(); early > 0 && worst >= poll.AtMost(0, stalled) {
+		t.Errorf("%d of %d locks were granted while their former holder's context was alive, for up to %v more; the machine stood still for %v",
+			early, granted, worst, stalled)
 	}
 	if granted < many/10 {
 		t.Errorf("only %d of %d locks were granted: too few to prove anything", granted, many)

@@ -49,7 +49,7 @@ func intact(t *testing.T, ms []*redistest.Master, name string, hash map[string]s
 // minority of nodes with such a hash is outvoted.
 func TestHashOfAnApplicationAtTheName(t *testing.T) {
 	t.Parallel()
-	const lease = 600 * time.Millisecond
+	const lease = 2 * time.Second
 	for what, hash := range foreign {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +96,7 @@ func TestWaitersPassAHashOfAnApplication(t *testing.T) {
 		spoil(t, m, name, map[string]string{"name": "bob"})
 		held := lock(t, holder, name)
 		w := wait(t, t.Context(), waiter, f.Masters, name)
-		since := time.Now()
+		since := stopwatch(t)
 		unlock(t, held)
 		woken(t, w, since, wakes)
 	}

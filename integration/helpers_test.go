@@ -24,9 +24,11 @@ import (
 
 const (
 	// nodeTimeout is the node timeout of the lockers that open returns.
-	nodeTimeout = 300 * time.Millisecond
+	nodeTimeout = 500 * time.Millisecond
 	// soon bounds what should happen at once, even on a busy machine.
 	soon = 2 * time.Second
+	// patience is how long a test waits for an event that must come: as long as nobody's patience ends first.
+	patience = 20 * time.Second
 )
 
 // childRole names, in the environment, what a copy of the test binary is to do instead of testing.
@@ -80,7 +82,7 @@ func open(t *testing.T, nodes addressed, by opener, opts ...quorum.Option) *quor
 	return locker
 }
 
-// lock locks the names within soon, with a context that lasts as long as the test.
+// lock locks the names within our patience, with a context that lasts as long as the test.
 func lock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
 	return lockWithin(t, t.Context(), l, names...)
@@ -90,7 +92,7 @@ func lock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 func lockWithin(t *testing.T, ctx context.Context, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(soon, cancel)
+	late := time.AfterFunc(patience, cancel)
 	held, err := l.Lock(ctx, names...)
 	if err != nil {
 		cancel()
@@ -101,10 +103,10 @@ func lockWithin(t *testing.T, ctx context.Context, l *quorum.Locker, names ...st
 	return held
 }
 
-// unlock unlocks within soon.
+// unlock unlocks within our patience.
 func unlock(t *testing.T, held *quorum.Lock) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := held.Unlock(ctx); err != nil {
 		t.Fatalf("unlock %v: %v", held.Names(), err)
@@ -130,7 +132,7 @@ func keys(t *testing.T, ms []*redistest.Master, name string) []map[string]string
 // than a quorum.
 func grantedByAll(t *testing.T, ms []*redistest.Master, name string) {
 	t.Helper()
-	eventually(t, soon, func() bool {
+	eventually(t, patience, func() bool {
 		return !slices.ContainsFunc(keys(t, ms, name), func(hash map[string]string) bool { return len(hash) == 0 })
 	},
 		name+" granted by all masters")
@@ -172,7 +174,7 @@ func allLocks(t *testing.T, ms []*redistest.Master) []string {
 func noLocks(t *testing.T, ms []*redistest.Master) {
 	t.Helper()
 	var left []string
-	if !poll.Until(soon, func() bool { left = allLocks(t, ms); return len(left) == 0 }) {
+	if !poll.Until(patience, func() bool { left = allLocks(t, ms); return len(left) == 0 }) {
 		t.Errorf("%d locks left behind: %q", len(left), left[:min(len(left), 10)])
 		return
 	}
@@ -197,9 +199,16 @@ func sha(t *testing.T, script string) string {
 func noKeys(t *testing.T, ms []*redistest.Master, names ...string) {
 	t.Helper()
 	var left []string
-	if !poll.Until(soon, func() bool { left = leftOver(t, ms, names...); return len(left) == 0 }) {
+	if !poll.Until(patience, func() bool { left = leftOver(t, ms, names...); return len(left) == 0 }) {
 		t.Errorf("keys left behind: %v", left)
 	}
+}
+
+// stopwatch starts a stopwatch, which runs until the test ends at the latest.
+func stopwatch(t *testing.T) *poll.Stopwatch {
+	w := poll.Start()
+	t.Cleanup(w.Stop)
+	return w
 }
 
 // eventually fails the test unless cond holds within bound.

@@ -25,7 +25,7 @@ func TestHold(t *testing.T) {
 
 				first := lock(t, mine, name)
 				written := func() bool { return len(leftOver(t, f.Masters, name)) == n }
-				eventually(t, soon, written, "the lock stands on every master")
+				eventually(t, patience, written, "the lock stands on every master")
 				for i, hash := range keys(t, f.Masters, name) {
 					if len(hash) != 1 || hash[first.Owner()] != "1" {
 						t.Errorf("master %d: %v, want one field %s = 1", i, hash, first.Owner())
@@ -62,7 +62,7 @@ func TestHold(t *testing.T) {
 				var second *quorum.Lock
 				select {
 				case second = <-got:
-				case <-time.After(soon):
+				case <-time.After(patience):
 				}
 				if second == nil {
 					t.Fatal("no waiter got the lock after it was unlocked")
@@ -166,7 +166,7 @@ func TestHoldSeveralNames(t *testing.T) {
 		t.Errorf("token %d after %d", all.Token(), single.Token())
 	}
 	for _, name := range all.Names() {
-		eventually(t, soon, func() bool { return len(leftOver(t, f.Masters, name)) == 3 },
+		eventually(t, patience, func() bool { return len(leftOver(t, f.Masters, name)) == 3 },
 			name+" stands on every master")
 		counter, err := redis.Uint64(f.Masters[0].Do("GET", counterOf(name)))
 		must(t, err)

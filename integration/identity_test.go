@@ -61,7 +61,7 @@ func TestUserWithoutIdentities(t *testing.T) {
 	unlock(t, held)
 
 	held = lock(t, known, "app:a")
-	eventually(t, soon, func() bool { return len(identityKeys(t, f.Masters)) == 3 }, "an identity on each master")
+	eventually(t, patience, func() bool { return len(identityKeys(t, f.Masters)) == 3 }, "an identity on each master")
 	_, err = anonymous.TryLock(t.Context(), "app:a")
 	want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
 	if state, err = anonymous.Inspect(t.Context(), "app:a"); err != nil || state.Owner != held.Owner() ||

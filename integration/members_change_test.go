@@ -93,7 +93,7 @@ func TestMembersChangeUnderLoad(t *testing.T) {
 				if i == 0 && stale.Err() != nil {
 					t.Errorf("%s: the stale client lost its lock before the commit: %v", at("announced"), stale.Err())
 				}
-				o.does(t, "members commit", r.of(change.to...)...)
+				o.does(t, "members commit -yes", r.of(change.to...)...)
 				load.progress(at("committed"))
 				if i == 0 {
 					load.ends(stale, staleLocker, change.to)

@@ -57,7 +57,7 @@ func TestMembersCostNoCommands(t *testing.T) {
 		act()
 		for _, m := range f.Masters {
 			ran, called, all := 0, 0, ""
-			eventually(t, soon, func() bool { ran, called, all = commandsOf(t, m); return ran > 0 }, what)
+			eventually(t, patience, func() bool { ran, called, all = commandsOf(t, m); return ran > 0 }, what)
 			if called > of*ran || called == 0 {
 				t.Errorf("%s: %d scripts called %d commands, %d each before there were lists:%s", what, ran, called, of, all)
 			}

@@ -95,18 +95,22 @@ func (s documented) apply(t *testing.T, o operator) {
 	if s.dead != "" {
 		must(t, r.masters[s.dead].Kill())
 	}
-	lists := [][]string{list}
+	lists, removed := [][]string{list}, ""
 	for _, c := range s.commands {
 		args := r.of(c.names...)
 		if c.name != "" {
 			args = slices.Insert(args, 0, c.name)
 		}
+		r.forgetLockers(t) // the text: when the last old client has stopped
 		code, out := o.says(t, c.verb, args...)
 		t.Logf("%s %v: exit code %d\n%s", c.verb, c.names, code, out)
 		if code != s.code {
 			t.Fatalf("%s: exit code %d, want %d", c.verb, code, s.code)
 		}
-		right := c.lists()
+		if c.verb == "members remove" {
+			removed = c.name
+		}
+		right := c.lists(removed)
 		lists = append(lists, right...)
 		for _, list := range right {
 			isLetIn(t, redlock.Open, documentedLease, r.of(list...))
@@ -140,10 +144,13 @@ func (s documented) firstList() []string {
 	}
 }
 
-// lists returns the lists whose clients are let in after the command.
-func (c documentedCommand) lists() [][]string {
+// lists returns the lists whose clients are let in after the command. A commit is given the master that
+// was removed last, too, if it runs.
+func (c documentedCommand) lists(removed string) [][]string {
 	all := sorted(c.names)
 	switch c.verb {
+	case "members commit":
+		return [][]string{slices.DeleteFunc(all, func(name string) bool { return name == removed })}
 	case "members add":
 		return [][]string{sorted(c.names[1:]), all}
 	case "members remove":

@@ -47,7 +47,7 @@ var interruptions = map[string]interruption{
 		done:  func(m scripts.Marker) bool { return m.Next.Equal(scripts.NewList(abc...)) },
 	},
 	"commit of add": {
-		verb: "members commit", args: abcd, from: abc, to: abcd, always: abcd, on: abcd,
+		verb: "members commit -yes", args: abcd, from: abc, to: abcd, always: abcd, on: abcd,
 		begin: func(t *testing.T, r *roster) {
 			for _, name := range abcd {
 				r.give(t, name, interruptedLease, abc, abcd)
@@ -56,7 +56,7 @@ var interruptions = map[string]interruption{
 		done: isCommitted(abcd),
 	},
 	"commit of remove": {
-		verb: "members commit", args: abc, from: abcd, to: abc, always: abc, on: abc,
+		verb: "members commit -yes", args: abc, from: abcd, to: abc, always: abc, on: abc,
 		begin: func(t *testing.T, r *roster) {
 			for _, name := range abc {
 				r.give(t, name, interruptedLease, abcd, abc)
@@ -189,7 +189,7 @@ func (in interruption) killed(
 		must(t, cmd.Process.Kill())
 		<-ended
 		for name, g := range r.gates {
-			eventually(t, soon, g.isIdle, "what was sent to "+name+" is carried out")
+			eventually(t, patience, g.isIdle, "what was sent to "+name+" is carried out")
 		}
 		return 0, "", true
 	case <-ended:

@@ -122,7 +122,7 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 	if len(w) > 0 {
 		t.Fatal("the peer is still in, and our Lock has returned")
 	}
-	since := time.Now()
+	since := stopwatch(t)
 	for _, p := range peers {
 		p.Unlock("k")
 	}

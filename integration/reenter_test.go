@@ -26,7 +26,7 @@ func levelIs(t *testing.T, ms []*redistest.Master, held *quorum.Lock, level int)
 		}
 		return true
 	}
-	if !poll.Until(soon, everywhere) {
+	if !poll.Until(patience, everywhere) {
 		t.Errorf("the masters say %v, want %s = %d on each", seen, held.Owner(), level)
 		return
 	}
@@ -192,7 +192,7 @@ func TestLostReplyToNestedAcquire(t *testing.T) {
 				net.each((*proxy).heal)
 				levelIs(t, f.Masters, outer, 1)
 
-				eventually(t, soon, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil },
+				eventually(t, patience, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil },
 					"the nodes answer again")
 				inner := lockWithin(t, outer.Context(), locker, "account")
 				levelIs(t, f.Masters, outer, 2)
@@ -235,7 +235,7 @@ func TestLostReplyToNestedRelease(t *testing.T) {
 				select {
 				case err := <-done:
 					must(t, err) // the handle's own level decides
-				case <-time.After(soon):
+				case <-time.After(patience):
 					t.Fatal("Unlock of the inner level did not return")
 				}
 				net.each((*proxy).heal)
@@ -270,7 +270,7 @@ func TestNestedReleaseThatDidNotArrive(t *testing.T) {
 		t.Errorf("outer lock: valid %v, level %d", outer.Valid(), outer.Level())
 	}
 	levelIs(t, f.Masters, outer, 1)
-	eventually(t, soon, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil },
+	eventually(t, patience, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil },
 		"the nodes answer again")
 	unlock(t, outer)
 	noLocks(t, f.Masters)

@@ -63,14 +63,14 @@ func TestReleaseToBusyMasters(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, soon, func() bool { return busy() == len(f.Masters) }, "the masters busy")
+	eventually(t, patience, func() bool { return busy() == len(f.Masters) }, "the masters busy")
 	for _, m := range f.Masters {
 		time.AfterFunc(nodeTimeout, func() { m.Do("SCRIPT", "KILL") })
 	}
 	if err := held.Unlock(t.Context()); errors.Is(err, quorum.ErrLost) {
 		t.Errorf("Unlock: %v: want no loss", err)
 	}
-	eventually(t, soon, func() bool { return busy() == 0 }, "the masters no longer busy")
+	eventually(t, patience, func() bool { return busy() == 0 }, "the masters no longer busy")
 	noKeys(t, f.Masters, "busy")
 }
 
@@ -152,7 +152,7 @@ func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
 	net := proxied(t, f)
 	locker := open(t, net, redlock.Open, quorum.WithFixedLease(time.Second))
 	held := lock(t, locker, "nearer")
-	eventually(t, soon, func() bool { return keys(t, f.Masters, "nearer")[2] != nil }, "all three granted")
+	eventually(t, patience, func() bool { return keys(t, f.Masters, "nearer")[2] != nil }, "all three granted")
 	pass(t, 50*time.Millisecond) // until the third grant has arrived
 	net.proxies[2].set(requests, weather{dropped: true})
 	must(t, held.Extend(t.Context(), 10*time.Second)) // the first two

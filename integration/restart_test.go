@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // careful opens a Locker that keeps nodes in quarantine after they forgot, and closes it when the
@@ -178,7 +179,7 @@ func TestRepairWaitsForTheEndOfQuarantine(t *testing.T) {
 			a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(600*time.Millisecond))
 			held := lock(t, a, "bridge")
 			third := f.Masters[2]
-			eventually(t, soon, func() bool { there, _, _ := vow(t, third, "bridge"); return there },
+			eventually(t, patience, func() bool { there, _, _ := vow(t, third, "bridge"); return there },
 				"A is on all masters")
 			way.forget(t, third)
 
@@ -227,7 +228,7 @@ func TestRepairFollowsTheOperatorsWord(t *testing.T) {
 	}
 	admit(t, maxLease, f.Masters[2])
 	began := time.Now()
-	eventually(t, soon, func() bool { there, _, _ := vow(t, f.Masters[2], "bridge"); return there },
+	eventually(t, patience, func() bool { there, _, _ := vow(t, f.Masters[2], "bridge"); return there },
 		"repair after Admit")
 	t.Logf("repaired %v after Admit", time.Since(began))
 	counter := string(do(t, f.Masters[2], "GET", counterOf("bridge")).([]byte))
@@ -286,17 +287,40 @@ func TestLockOutlivesItsMasters(t *testing.T) {
 	unlock(t, lock(t, b, "bridge"))
 }
 
+// isMarkedAnew has a client lock until a master that has restarted is in quarantine: the others have given
+// it its list.
+func isMarkedAnew(t *testing.T, l *quorum.Locker, m *redistest.Master) {
+	t.Helper()
+	eventually(t, patience, func() bool {
+		if held, err := l.TryLock(t.Context(), "marking"); err == nil {
+			unlock(t, held)
+		}
+		text, err := redis.String(m.Do("GET", scripts.MarkerKey))
+		marker, bad := scripts.ParseMarker(text)
+		return err == nil && bad == nil && !marker.Claimed &&
+			strings.Contains(info(t, m), "run_id:"+marker.Run)
+	}, "the master is marked")
+}
+
+func info(t *testing.T, m *redistest.Master) string {
+	t.Helper()
+	text, err := redis.String(m.Do("INFO", "server"))
+	must(t, err)
+	return text
+}
+
 // A master that kept its data goes on renewing while it grants nothing new.
 func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
 	t.Parallel()
-	const lease, maxLease = 700 * time.Millisecond, 3 * time.Second
+	const lease, maxLease = 2 * time.Second, 8 * time.Second // a busy machine needs long to restart a master
 	f := fleet(t, 3, "--appendonly", "yes", "--appendfsync", "always")
 	admit(t, maxLease, f.Masters...)
 	a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(lease))
 	b := careful(t, f, redlock.Open, maxLease)
-	must(t, f.Masters[2].Kill())
 	held := lock(t, a, "bridge")
 	restart(t, f.Masters[1])
+	isMarkedAnew(t, b, f.Masters[1])
+	must(t, f.Masters[2].Kill())
 
 	// Time passing is the point: A would end within one lease if the restarted master did not renew
 	// it.
@@ -312,7 +336,7 @@ func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
 	_, err = b.TryLock(t.Context(), "another bridge")
 	want(t, err, quorum.ErrNotAcquired, "1 in quarantine")
 
-	ctx, cancel := context.WithTimeout(t.Context(), maxLease+soon)
+	ctx, cancel := context.WithTimeout(t.Context(), maxLease+patience)
 	defer cancel()
 	other, err := b.Lock(ctx, "another bridge")
 	must(t, err)

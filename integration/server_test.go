@@ -66,7 +66,7 @@ func TestOutOfMemory(t *testing.T) {
 	onAll(t, f, "CONFIG", "SET", "maxmemory", "1")
 
 	_, err := l.TryLock(t.Context(), "ferry")
-	want(t, err, quorum.ErrUnavailable, "OOM", `"ferry"`, "node 127.0.0.1:")
+	want(t, err, quorum.ErrUnavailable, "OOM", `"ferry"`, "127.0.0.1:")
 	wantErr(t, err, quorum.ErrNotAcquired)
 	brief, cancel := context.WithTimeout(t.Context(), lease/2)
 	defer cancel()
@@ -157,7 +157,7 @@ func whole(t *testing.T, f *redistest.Fleet, held []*quorum.Lock) {
 		if !one.Valid() {
 			t.Errorf("%q: %v", one.Names(), one.Err())
 		}
-		if !poll.Until(soon, func() bool { return len(leftOver(t, f.Masters, one.Names()...)) == len(f.Masters) }) {
+		if !poll.Until(patience, func() bool { return len(leftOver(t, f.Masters, one.Names()...)) == len(f.Masters) }) {
 			t.Errorf("%q is only on %v", one.Names(), leftOver(t, f.Masters, one.Names()...))
 		}
 		unlock(t, one)

@@ -196,17 +196,17 @@ func TestWith(t *testing.T) {
 	f := fleet(t, 3)
 	told := make(chan string, 4)
 	l := open(t, f, redlock.Open)
-	brief := l.With(quorum.WithFixedLease(200*time.Millisecond),
+	brief := l.With(quorum.WithFixedLease(2*time.Second),
 		quorum.WithHooks(quorum.Hooks{Acquired: func(l *quorum.Lock) { told <- fmt.Sprint(l.Names()) }}))
 	long := lock(t, l, "long")
 	held := lock(t, brief, "brief")
 	if got := <-told; got != "[brief]" || len(told) > 0 {
 		t.Errorf("the hook of With got %s", got)
 	}
-	for name, bounds := range map[string][2]int64{"long": {20_000, 30_000}, "brief": {1, 200}} {
+	for name, bounds := range map[string][2]int64{"long": {20_000, 30_000}, "brief": {1, 2000}} {
 		for i, m := range f.Masters {
 			// A minority may be later.
-			eventually(t, soon, func() bool { return do(t, m, "EXISTS", name).(int64) == 1 }, name+" stands")
+			eventually(t, patience, func() bool { return do(t, m, "EXISTS", name).(int64) == 1 }, name+" stands")
 			if left := do(t, m, "PTTL", name).(int64); left < bounds[0] || left > bounds[1] {
 				t.Errorf("%s on master %d: %d ms left, want %v", name, i+1, left, bounds)
 			}
@@ -216,10 +216,10 @@ func TestWith(t *testing.T) {
 		t.Errorf("With is another holder's namespace: %v", err)
 	}
 	unlock(t, lockWithin(t, long.Context(), l.With(), "long")) // one flow: this enters again
-	want(t, ended(t, held, soon), quorum.ErrLost, "lease is over")
+	want(t, ended(t, held, patience), quorum.ErrLost, "lease is over")
 	noKeys(t, f.Masters, "brief")
-	again := lock(t, brief.With(quorum.WithLease(time.Second)), "brief")
-	if left := time.Until(again.Deadline()); left < 500*time.Millisecond || left > time.Second {
+	again := lock(t, brief.With(quorum.WithLease(5*time.Second)), "brief")
+	if left := time.Until(again.Deadline()); left < 3*time.Second || left > 5*time.Second {
 		t.Errorf("With of With: %v left", left)
 	}
 	unlock(t, again)
@@ -299,7 +299,7 @@ func TestSourceThatPanicsHoldsUpNobody(t *testing.T) {
 		select {
 		case panicked = <-over:
 			return true, panicked
-		case <-time.After(soon):
+		case <-time.After(patience):
 			return false, nil
 		}
 	}

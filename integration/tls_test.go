@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -24,15 +23,13 @@ type secured struct {
 // secure starts n masters with certificates by that authority, or skips the test.
 func secure(t *testing.T, n int, by *redistest.Authority) *secured {
 	t.Helper()
+	redistest.Need(t, redistest.TLS)
 	s := &secured{Fleet: &redistest.Fleet{}}
 	for range n {
 		dir := t.TempDir()
 		must(t, by.Issue(dir, "127.0.0.1"))
 		must(t, redistest.WriteRoots(dir, by))
 		f, port, err := redistest.StartTLS(dir)
-		if errors.Is(err, redistest.ErrNoServer) || errors.Is(err, redistest.ErrNoTLS) {
-			t.Skipf("needs redis-server with TLS: %v", err)
-		}
 		must(t, err)
 		t.Cleanup(func() { must(t, f.Stop()) })
 		s.Masters, s.dirs = append(s.Masters, f.Masters...), append(s.dirs, dir)

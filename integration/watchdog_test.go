@@ -117,7 +117,7 @@ func TestTooManyMastersForget(t *testing.T) {
 			flushes.Wait()
 			select {
 			case <-held.Context().Done():
-			case <-time.After(soon):
+			case <-time.After(patience):
 				t.Fatal("its context goes on")
 			}
 			wantErr(t, context.Cause(held.Context()), quorum.ErrLost)
@@ -135,14 +135,14 @@ func TestFixedLeaseEndsByItself(t *testing.T) {
 	locker := open(t, net, redlock.Open, quorum.WithFixedLease(lease))
 	began := time.Now()
 	held := lock(t, locker, "job")
-	eventually(t, soon, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 },
+	eventually(t, patience, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 },
 		"the lock stands on every master")
 	renewals := net.saw(sha(t, "renew"))
 	// No packet gets through from here on: the context ends, and the keys expire, without one.
 	net.each(func(p *proxy) { p.set(requests, weather{dropped: true}) })
 	select {
 	case <-held.Context().Done():
-	case <-time.After(soon):
+	case <-time.After(patience):
 		t.Fatal("the lease is over and the context goes on")
 	}
 	if after := time.Since(began); after < lease*9/10 || after > lease+50*time.Millisecond {
@@ -299,7 +299,7 @@ func holderProcess() int {
 	valid, level := held.Valid(), held.Level()
 	select {
 	case <-held.Context().Done():
-	case <-time.After(soon):
+	case <-time.After(patience):
 	}
 	ended := time.Since(resumed)
 	lost := errors.Is(context.Cause(held.Context()), quorum.ErrLost)

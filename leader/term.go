@@ -21,7 +21,7 @@ type Term struct {
 func (t *Term) ID() string { return t.lock.Owner() }
 
 // Token returns the fencing token of the term: greater than that of every term before it, below
-// 2^53. Hand it to each resource that the leader writes to, which must refuse lower tokens than it
+// 2^52. Hand it to each resource that the leader writes to, which must refuse lower tokens than it
 // has seen.
 func (t *Term) Token() uint64 { return t.lock.Token() }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -25,6 +26,11 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 			return report, err
 		}
 		report.RoundTrip = time.Since(began)
+		// A client loads its scripts when it connects. EXISTS needs the same command, and writes nothing.
+		_, err = n.command(ctx, c, "SCRIPT", "EXISTS", "none")
+		if err = scriptError(err); errors.Is(err, ErrScripts) {
+			return report, fmt.Errorf("loading the scripts: %w", err)
+		}
 		save := n.savePoints(ctx, c)
 		database, err := n.askDatabase(ctx, c)
 		if err != nil {
@@ -32,10 +38,10 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 		}
 		reply, err := n.server.newConn(c, found.runID, database).Call(ctx, scripts.Look(), n.Timeout())
 		if err != nil {
-			return report, err
+			return report, scriptError(err)
 		}
 		report.Name = n.Name()
-		report.fill(found, save, membership.Read(*reply.Look), n.server.opts)
+		report.fill(found, save, membership.Read(*reply.Look, 0), n.server.opts)
 		return report, nil
 	})
 }
@@ -92,9 +98,9 @@ func (n *Node) admit(ctx context.Context, list *scripts.List) error {
 		for range maxTries {
 			reply, err := conn.Call(ctx, scripts.Look(), n.Timeout())
 			if err != nil {
-				return none, err
+				return none, scriptError(err)
 			}
-			view := membership.Read(*reply.Look)
+			view := membership.Read(*reply.Look, 0)
 			call, err := view.Admit(list)
 			if err != nil {
 				return none, err

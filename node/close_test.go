@@ -19,10 +19,10 @@ import (
 // afterwards.
 func closes(t *testing.T, n *node.Node, atMost time.Duration) {
 	t.Helper()
-	began := time.Now()
+	began := stopwatch(t)
 	must(t, n.Close())
 	took(t, "Close", began, 0, atMost)
-	began = time.Now()
+	began = stopwatch(t)
 	must(t, n.Close())
 	took(t, "Close, once more", began, 0, 0)
 	claim := new(pipeline.Claim)
@@ -94,7 +94,7 @@ func TestCloseDuringNewCalls(t *testing.T) {
 func TestCloseWhileFrozen(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
-	n, fresh := open(t, m.URL()), open(t, m.URL(), node.WithConns(8))
+	n, fresh := open(t, m.URL(), node.WithTimeout(timeout)), open(t, m.URL(), node.WithConns(8), node.WithTimeout(timeout))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	must(t, m.Freeze())
 	defer func() { must(t, m.Thaw()) }()
@@ -131,7 +131,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer listener.Close()
-	n := open(t, "redis://"+listener.Addr().String())
+	n := open(t, "redis://"+listener.Addr().String(), node.WithTimeout(timeout))
 	asked := start(n, "key", acquire("k", "o:1"), nil)
 	closes(t, n, 2*timeout)
 	if r := await(t, asked); r.Err == nil {
@@ -157,7 +157,7 @@ func TestCloseWhileADialHangs(t *testing.T) {
 	t.Parallel()
 	free := make(chan struct{})
 	defer close(free)
-	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, fmt.Errorf("hung") }})
+	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, fmt.Errorf("hung") }}, node.WithTimeout(timeout))
 	asked := start(n, "key", acquire("k", "o:1"), nil)
 	closes(t, n, 2*timeout)
 	if r := await(t, asked); r.Err == nil {
@@ -188,7 +188,7 @@ func TestAContextEndsOnlyTheWaiting(t *testing.T) {
 	must(t, m.Freeze())
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	began := time.Now()
+	began := stopwatch(t)
 	r := n.Pipe("key").Do(ctx, acquire("k", "o:1"))
 	took(t, "Do", began, 0, timeout/2)
 	must(t, m.Thaw())

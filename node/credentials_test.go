@@ -148,6 +148,7 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 }
 
 func TestCredentialsThatCannotBeHad(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	failed := errors.New("the vault is sealed")
 	hangs := make(chan struct{})
@@ -165,8 +166,8 @@ func TestCredentialsThatCannotBeHad(t *testing.T) {
 		"never": {func(context.Context) (string, string, error) { <-hangs; return "", "", failed }, "timed out", node.ErrTimeout, timeout},
 	} {
 		t.Run(what, func(t *testing.T) {
-			n := open(t, m.URL(), node.WithCredentials(c.ask))
-			began := time.Now()
+			n := open(t, m.URL(), node.WithCredentials(c.ask), node.WithTimeout(timeout))
+			began := stopwatch(t)
 			err := do(t, n, acquire("k", "o:1")).Err
 			took(t, "the call", began, c.takes, c.takes)
 			mustFail(t, n, err, node.ErrDown)

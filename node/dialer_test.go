@@ -55,6 +55,7 @@ func TestADialerUnderTLS(t *testing.T) {
 }
 
 func TestADialerThatFails(t *testing.T) {
+	t.Parallel()
 	hangs := make(chan struct{})
 	defer close(hangs)
 	for what, c := range map[string]struct {
@@ -72,8 +73,8 @@ func TestADialerThatFails(t *testing.T) {
 			node.ErrTimeout, timeout},
 	} {
 		t.Run(what, func(t *testing.T) {
-			n := open(t, "redis://lock-a.internal", node.WithDialer(c.dial))
-			began := time.Now()
+			n := open(t, "redis://lock-a.internal", node.WithDialer(c.dial), node.WithTimeout(timeout))
+			began := stopwatch(t)
 			err := do(t, n, acquire("k", "o:1")).Err
 			took(t, "the call", began, c.takes, c.takes)
 			mustFail(t, n, err, node.ErrDown)

@@ -3,9 +3,11 @@ package node
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
@@ -24,6 +26,8 @@ var (
 	ErrReplica = errors.New("is a replica, not a master")
 	// ErrEvicts: the server may evict keys, and with them locks, when memory is short.
 	ErrEvicts = errors.New("may evict locks")
+	// ErrScripts: the server runs no Lua scripts. They are switched off, or the commands are renamed.
+	ErrScripts = errors.New("runs no Lua scripts")
 	// ErrMaxLease: the server's marker carries another max lease than this client's (see
 	// [WithMaxLease]).
 	ErrMaxLease = membership.ErrMaxLease
@@ -40,23 +44,36 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("node %s: %s: %v", e.Node, e.Op, e.Err)
+	return fmt.Sprintf("node %s: %s: %s", e.Node, e.Op, e.text())
+}
+
+// text returns what the error says of the node.
+func (e *Error) text() string {
+	text := inScript.ReplaceAllString(e.Err.Error(), "")
+	if e.Op == "connect" && errors.Is(e.Err, ErrTimeout) {
+		text += " (quorumlock check may tell why)"
+	}
 	if redisconn.HasCode(e.Err, "WRONGTYPE") && e.Op != "connect" { // there it is the marker
 		text += " (another client's lock, redsync's perhaps, is at this key)"
 	}
-	return text
+	return plain.Text(text) // servers' words are in it
 }
+
+// inScript is what Redis adds to an error inside a script: the script's hash and a line, before the
+// error in Redis 6 and behind it since.
+var inScript = regexp.MustCompile(`ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: (@user_script: ?\d+: )?-?` +
+	`| script: [0-9a-f]{40}, on @user_script:\d+\.?`)
 
 func (e *Error) Unwrap() error { return e.Err }
 
 // Permanent reports whether a retry fails until the server or the settings are changed: wrong
 // credentials (but see [WithCredentials]), a replica, a key of another type, another max lease,
-// another list of masters.
+// another list of masters, scripts or commands that are switched off.
 func (e *Error) Permanent() bool {
 	if errors.As(e.Err, new(credentialsRefused)) {
 		return false
 	}
-	for _, target := range []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrMaxLease, ErrMembership} {
+	for _, target := range []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrScripts, ErrMaxLease, ErrMembership} {
 		if errors.Is(e.Err, target) {
 			return true
 		}
@@ -65,7 +82,24 @@ func (e *Error) Permanent() bool {
 		"ERR invalid DB index", "READONLY", "QUORUMLOCK",
 		// A permission that is missing inside a script, as worded by Redis 7.0, by 7.2 and later,
 		// and by 6.
-		"ERR The user executing the script", "ERR ACL failure in script", "The user executing the script")
+		"ERR The user executing the script", "ERR ACL failure in script", "The user executing the script",
+		// A command that is renamed, by itself and as scripts call it: by Redis 7, by Valkey, and by
+		// Redis 6.
+		"ERR unknown command", "ERR Unknown Redis command called from script", "ERR Unknown command called from script",
+		"Unknown Redis command called from Lua script") || lacksEngine(e.Err)
+}
+
+// lacksEngine reports whether the server's module for scripts is not loaded.
+func lacksEngine(err error) bool {
+	return redisconn.HasCode(err, "ERR Could not find scripting engine", "Could not find scripting engine")
+}
+
+// scriptError says of the error of a command that runs or loads a script that the server runs none.
+func scriptError(err error) error {
+	if lacksEngine(err) || redisconn.HasCode(err, "ERR unknown command") {
+		return fmt.Errorf("%w: %w", ErrScripts, err)
+	}
+	return err
 }
 
 func refusesCredentials(err error) bool {

@@ -254,7 +254,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 		call = scripts.Look()
 	case "mark":
 		var err error
-		if call, err = membership.Read(scripts.LookReply{Process: fuzzProcess}).Admit(fuzzMembers); err != nil {
+		if call, err = membership.Read(scripts.LookReply{Process: fuzzProcess}, 0).Admit(fuzzMembers); err != nil {
 			t.Fatal(err)
 		}
 	}

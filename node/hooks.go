@@ -141,7 +141,7 @@ var codes = []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "READONLY", "
 	"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "NOSCRIPT", "QUORUMLOCK"}
 
 // Kind returns a word for the error, one of a few: "timeout", "canceled", "closed", "replica",
-// "evicts", "max_lease", "membership", "invalid", the code of a server's error ("NOPERM", "OOM",
+// "evicts", "scripts", "max_lease", "membership", "invalid", the code of a server's error ("NOPERM", "OOM",
 // ..., and "ERR" for any other), or "connection".
 func (e *Error) Kind() string {
 	for _, kind := range []struct {
@@ -149,6 +149,7 @@ func (e *Error) Kind() string {
 		word string
 	}{
 		{ErrTimeout, "timeout"}, {ErrClosed, "closed"}, {ErrReplica, "replica"}, {ErrEvicts, "evicts"},
+		{ErrScripts, "scripts"},
 		{ErrMaxLease, "max_lease"}, {ErrMembership, "membership"}, {ErrInvalid, "invalid"},
 	} {
 		if errors.Is(e.Err, kind.err) {

@@ -41,6 +41,12 @@ func (s *seen) lastState() (last node.StateEvent) {
 	return last
 }
 
+func (s *seen) all() []node.StateEvent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.states)
+}
+
 // lastRun returns the last run of a script, and how many there were.
 func (s *seen) lastRun(script string) (last node.ScriptEvent, runs int) {
 	s.mu.Lock()
@@ -55,6 +61,7 @@ func (s *seen) lastRun(script string) (last node.ScriptEvent, runs int) {
 
 // The hook is told of each state in its turn, and the node has the state that it was told last.
 func TestStateChanged(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		var s seen
 		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(short),
@@ -112,9 +119,10 @@ func TestStateRefused(t *testing.T) {
 
 // Each call's run of a script is told once: a grant, an error of the server's, a timeout.
 func TestScriptEnded(t *testing.T) {
+	t.Parallel()
 	m := startReal(t)
 	var s seen
-	n := open(t, m.URL(), node.WithHooks(s.hooks()))
+	n := open(t, m.URL(), node.WithHooks(s.hooks()), node.WithTimeout(timeout))
 	began := time.Now()
 	mark(t, n)
 	mustGrant(t, do(t, n, acquire("k", "o:1")))

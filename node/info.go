@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/plain"
 )
 
 // info holds the fields of INFO that concern a lock.
@@ -28,22 +30,22 @@ func (f *info) read(text string) {
 			f.runID = value
 		case "redis_version":
 			if f.version == "" {
-				f.version = value
+				f.version = plain.Text(value)
 			}
 		case "valkey_version":
-			f.version = "valkey " + value
+			f.version = "valkey " + plain.Text(value)
 		case "redis_mode":
 			f.clustered = value == "cluster"
 		case "uptime_in_seconds":
 			f.uptime = time.Duration(number) * time.Second
 		case "role":
-			f.role = value
+			f.role = plain.Text(value)
 		case "connected_slaves":
 			f.replicas = int(number)
 		case "maxmemory":
 			f.maxMemory = number
 		case "maxmemory_policy":
-			f.policy = value
+			f.policy = plain.Text(value)
 		case "aof_enabled":
 			f.aof = value == "1"
 		}

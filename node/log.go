@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
@@ -35,6 +37,7 @@ type stateLog struct {
 	refusedAt    time.Time   // of the last refused release that was to be logged
 	listsAt      time.Time   // of the last refused list that was to be logged
 	over         *time.Timer // of the current quarantine; nil before the first one
+	later        int         // how many wait before quarantines are logged: see LogQuarantineLater
 	running      bool
 	closed       bool
 }
@@ -46,7 +49,8 @@ type nodeState struct {
 	err        error           // why, as an error
 	permanent  bool            // that reason does not pass by itself
 	connected  bool            // at least once
-	quarantine time.Time       // its end
+	quarantine time.Time       // its end, at the latest
+	asked      time.Time       // when the node was asked for it
 	refused    *refusedRelease // not logged yet
 	lists      error           // the node refuses this client's list of masters; not logged yet
 }
@@ -67,17 +71,37 @@ func (l *stateLog) change(down int, err error) {
 	defer l.mu.Unlock()
 	l.current.down += down
 	if err != nil {
-		l.current.why, l.current.err, l.current.permanent = err.Error(), err, (&Error{Err: err}).Permanent()
+		l.current.why, l.current.err, l.current.permanent = plain.Text(err.Error()), plain.Wrap(err), (&Error{Err: err}).Permanent()
 	}
 	l.tellLocked()
 	l.startLocked()
 }
 
 // Quarantined is called for each new connection, and repeatedly during one quarantine.
-func (l *stateLog) Quarantined(left time.Duration) {
+func (l *stateLog) Quarantined(q pipeline.Quarantine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current.connected, l.current.quarantine = true, time.Now().Add(left)
+	l.current.connected = true
+	l.readQuarantineLocked(q)
+	l.tellLocked()
+	l.startLocked()
+}
+
+// readQuarantineLocked takes a reading. The quarantine that it found ends between q.Asked+q.Left and
+// q.Came+q.Left. Another one has begun only if all of that is later than the end known so far: a
+// goroutine that was late makes no second quarantine out of the first.
+func (l *stateLog) readQuarantineLocked(q pipeline.Quarantine) {
+	if q.Asked.Before(l.current.asked) { // another connection has found something newer
+		return
+	}
+	l.current.asked = q.Asked
+	end := q.Came.Add(q.Left)
+	isSame := !q.Asked.Add(q.Left).After(l.current.quarantine.Add(sameEnd))
+	if isSame && !end.Before(l.current.quarantine) {
+		return
+	}
+	l.current.quarantine = end
+	left := time.Until(end)
 	switch {
 	case left <= 0:
 	case l.over == nil:
@@ -85,8 +109,6 @@ func (l *stateLog) Quarantined(left time.Duration) {
 	default:
 		l.over.Reset(left)
 	}
-	l.tellLocked()
-	l.startLocked()
 }
 
 func (l *stateLog) quarantineOver() {
@@ -216,7 +238,7 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 	case wasDown && !isDown:
 		logged.down = 0
 		return func(logger *slog.Logger) { logger.Info("quorumlock: node answers again") }
-	case !isDown && current.quarantine.After(now) && current.quarantine.Sub(logged.quarantine) > sameEnd:
+	case !isDown && l.later == 0 && current.quarantine.After(now) && current.quarantine.Sub(logged.quarantine) > sameEnd:
 		logged.quarantine = current.quarantine
 		left := current.quarantine.Sub(now).Round(time.Millisecond)
 		return func(logger *slog.Logger) {
@@ -228,14 +250,14 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 	case current.lists != nil:
 		l.current.lists = nil
 		return func(logger *slog.Logger) {
-			logger.Warn("quorumlock: node lets in other clients, not this one", "error", current.lists.Error())
+			logger.Warn("quorumlock: node lets in other clients, not this one", "error", plain.Text(current.lists.Error()))
 		}
 	case current.refused != nil:
 		l.current.refused = nil
 		owner, names := current.refused.call.Released()
 		return func(logger *slog.Logger) {
 			logger.Warn("quorumlock: release refused, tried again slowly",
-				"names", names, "owner", owner, "error", current.refused.err.Error())
+				"names", names, "owner", owner, "error", plain.Text(current.refused.err.Error()))
 		}
 	}
 	return nil

@@ -15,9 +15,9 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -57,47 +57,68 @@ func (l *lines) logged(words ...string) (n int) {
 // A change of state is logged once, however many connections a node has and however many calls find
 // it.
 func TestLogOfANode(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		log := &lines{}
-		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(short), node.WithConns(4),
-			node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-		must(t, err)
-		defer n.Close()
-		log.node = n
-		name := "node=" + n.Name()
-		onAllConns := func(holds func(pipeline.Result) bool) func() bool {
-			return func() bool {
-				for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-					if !holds(doAt(t, n, key, acquireFor(short, "k:"+key, "o:1"))) {
-						return false
-					}
-				}
-				return true
-			}
-		}
-		logged := func(n int, words ...string) {
-			t.Helper()
-			eventually(t, fmt.Sprintf("%q logged %d times", words, n), func() bool { return log.logged(words...) == n })
-		}
+	t.Parallel()
+	m := startReal(t)
+	logsItsStates(t, "refused", func() { must(t, m.Kill()) }, func() { must(t, m.Start()) },
+		func(opts ...node.Option) (*node.Node, error) { return node.Open(m.URL(), opts...) })
+}
 
-		eventually(t, "quarantined", onAllConns(isQuarantined))
-		logged(1, "level=WARN", "in quarantine", name, "left=")
-		eventually(t, "granted", onAllConns(isGranted))
-		logged(1, "level=INFO", "its quarantine is over", name)
-
-		must(t, m.Kill())
-		eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
-		logged(1, "level=WARN", "node down", name, "refused")
-		must(t, m.Start())
-		eventually(t, "quarantined again", onAllConns(isQuarantined))
-		logged(1, "level=INFO", "answers again", name)
-		logged(2, "in quarantine", name)
-		eventually(t, "granted again", onAllConns(isGranted))
-		logged(2, "its quarantine is over", name)
-		if got := log.logged(); got != 6 || !strings.Contains(log.all[3], "answers again") {
-			t.Errorf("%d lines: %q", got, log.all)
-		}
+// No call waits here, so that all connections find each state.
+func TestLogOfANodeOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := bubble.Masters(t, 1)[0]
+		logsItsStates(t, "closed pipe", func() { m.Crash(fakeredis.Everything) }, m.Start,
+			func(opts ...node.Option) (*node.Node, error) {
+				return bubble.Nodes(t, []*fakeredis.Master{m}, nil, opts...)[0], nil
+			})
 	})
+}
+
+// logsItsStates takes a node through a quarantine, an outage with that reason, and a second
+// quarantine.
+func logsItsStates(t *testing.T, reason string, kill, start func(), open func(...node.Option) (*node.Node, error)) {
+	log := &lines{}
+	n, err := open(node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(short), node.WithConns(4),
+		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	must(t, err)
+	defer n.Close()
+	log.node = n
+	name := "node=" + n.Name()
+	found := map[string]bool{} // by each key, since the last change
+	onAllConns := func(holds func(pipeline.Result) bool) func() bool {
+		clear(found)
+		return func() bool {
+			for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+				found[key] = found[key] || holds(doAt(t, n, key, acquireFor(short, "k:"+key, "o:1")))
+				if !found[key] {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	logged := func(n int, words ...string) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%q logged %d times", words, n), func() bool { return log.logged(words...) == n })
+	}
+
+	eventually(t, "quarantined", onAllConns(isQuarantined))
+	logged(1, "level=WARN", "in quarantine", name, "left=")
+	eventually(t, "granted", onAllConns(isGranted))
+	logged(1, "level=INFO", "its quarantine is over", name)
+
+	kill()
+	eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
+	logged(1, "level=WARN", "node down", name, reason)
+	start()
+	eventually(t, "quarantined again", onAllConns(isQuarantined))
+	logged(1, "level=INFO", "answers again", name)
+	logged(2, "in quarantine", name)
+	eventually(t, "granted again", onAllConns(isGranted))
+	logged(2, "its quarantine is over", name)
+	if got := log.logged(); got != 6 || !strings.Contains(log.all[3], "answers again") {
+		t.Errorf("%d lines: %q", got, log.all)
+	}
 }
 
 func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Quarantined }
@@ -105,6 +126,7 @@ func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == script
 // A quarantine that ended early, or began anew, does not hide the next one. A client that did not
 // find the marker missing logs it, too.
 func TestLogOfQuarantines(t *testing.T) {
+	t.Parallel()
 	const maxLease = 3 * time.Second
 	m := startReal(t)
 	var all [2]lines
@@ -163,7 +185,7 @@ func TestLogOfReasons(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
-		if log.logged("node down", "unknown command", "AUTH") != 1 || log.logged("secret") != 0 || log.logged() != 1 {
+		if log.logged("node refused", "unknown command", "AUTH") != 1 || log.logged("secret") != 0 || log.logged() != 1 {
 			t.Errorf("logged %q", log.all)
 		}
 		changed.Store(1)
@@ -220,7 +242,7 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 		n := openPool(t, pool, node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() {
 			logged.Add(1)
 			<-free
-		}})))
+		}})), node.WithTimeout(timeout))
 		mark(t, n)
 		for i := range 20 {
 			dead.Store(i%2 == 0)

@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	timeout = 400 * time.Millisecond // of the nodes in these tests
+	timeout = time.Second            // of a node whose timeout is the subject: longer than a busy machine stands still
 	lease   = 3 * bound              // a key that goes within bound was released
 	bound   = 10 * time.Second       // for events that should be immediate
-	slack   = 300 * time.Millisecond // the delay of a busy machine
+	slack   = 300 * time.Millisecond // the delay of a machine that does not stand still
 
 	nodeName = "the-node" // of all nodes in these tests, unless they say otherwise
 )
@@ -65,11 +65,11 @@ func onBoth(t *testing.T, test func(*testing.T, *redistest.Master)) {
 	t.Run("embedded", func(t *testing.T) { test(t, startEmbedded(t)) })
 }
 
-// open opens a node without quarantine, unless the options say otherwise. It is closed with the
-// test.
+// open opens a node without quarantine, and with a timeout that no busy machine exceeds, unless the
+// options say otherwise. It is closed with the test.
 func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.Open(url, append([]node.Option{node.WithTimeout(timeout), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
+	n, err := node.Open(url, append([]node.Option{node.WithTimeout(bound), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
@@ -78,7 +78,7 @@ func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 // openPool is open for a pool.
 func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.New(pool, append([]node.Option{node.WithTimeout(timeout), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
+	n, err := node.New(pool, append([]node.Option{node.WithTimeout(bound), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
@@ -158,7 +158,7 @@ func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Re
 	return await(t, start(n, key, call, nil))
 }
 
-// mark marks a blank node as a locker does whose only master it is, and that it has let in recently.
+// mark marks a blank node as a locker does that a majority lets in.
 func mark(t *testing.T, n *node.Node) {
 	t.Helper()
 	must(t, settle(t, n).Err)
@@ -172,23 +172,20 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 	if r.Err != nil {
 		return r
 	}
-	view := membership.Read(*r.Reply.Look)
-	known := scripts.Marker{Generation: 1, Members: members, Next: scripts.NewList()}
-	client := membership.Client{List: members, Need: 1, Proven: func(int) bool { return true }, Known: &known,
-		Quarantine: func(int) time.Duration { return n.Quarantine() }}
-	for {
-		if view.Standing(members) == membership.Refuses {
-			return pipeline.Result{Err: &node.Error{Node: n.Name(), Op: "acquire", Err: view.Refusal(members)}}
-		}
-		steps := client.Plan([]*membership.View{view})
-		if len(steps) == 0 {
-			return pipeline.Result{}
-		}
-		if r = await(t, start(n, "key", steps[0].Call, nil)); r.Err != nil {
-			return r
-		}
-		view = view.Wrote(*r.Reply.Mark)
+	view := membership.Read(*r.Reply.Look, 0)
+	switch view.Standing(members) {
+	case membership.Refuses:
+		return pipeline.Result{Err: &node.Error{Node: n.Name(), Op: "acquire", Err: view.Refusal(members)}}
+	case membership.LetsIn:
+		return pipeline.Result{}
 	}
+	admitted := scripts.In(n.Quarantine())
+	if _, given := view.Word(); given {
+		admitted = scripts.At(view.Marker().Admitted)
+	}
+	seen := scripts.Seen{Process: view.Process, Marker: view.Text}
+	marker := scripts.Marker{Generation: 1, Members: members, Next: scripts.NewList()}
+	return await(t, start(n, "key", scripts.Mark(seen, marker, admitted, scripts.In(0), view.Now+time.Minute), nil))
 }
 
 // outcome returns the reply to an acquire; it is zero for an error.
@@ -274,10 +271,19 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// took fails the test when less than atLeast, or more than atMost and the slack, has passed.
-func took(t *testing.T, what string, began time.Time, atLeast, atMost time.Duration) {
+// stopwatch starts a stopwatch for took.
+func stopwatch(t *testing.T) *poll.Stopwatch {
+	w := poll.Start()
+	t.Cleanup(w.Stop)
+	return w
+}
+
+// took fails the test when less than atLeast has passed, or more than atMost, the slack, and what
+// the machine's stalls explain.
+func took(t *testing.T, what string, w *poll.Stopwatch, atLeast, atMost time.Duration) {
 	t.Helper()
-	if d := time.Since(began); d < atLeast || d > atMost+slack {
-		t.Errorf("%s took %v, want %v to %v", what, d, atLeast, atMost)
+	if d, stalled := w.Read(); d < atLeast || d > poll.AtMost(atMost+slack, stalled) {
+		t.Errorf("%s took %v, want %v to %v; the machine stood still for %v", what, d, atLeast, atMost, stalled)
 	}
+	w.Stop()
 }

@@ -189,6 +189,10 @@ func (n *Node) Identify(ctx context.Context) (string, error) {
 	return r.RunID, r.Err
 }
 
+// LogNotLetIn logs that the server refuses a client with that list of masters. It is for package
+// quorum.
+func (n *Node) LogNotLetIn(list *scripts.List, r scripts.Refusal) { n.log.NotLetIn(list, r) }
+
 // Quarantine returns how long a quarantine lasts by this node's options: [Node.MaxLease], or 0 with
 // [WithoutQuarantine]. It is for package quorum.
 func (n *Node) Quarantine() time.Duration {

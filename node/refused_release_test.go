@@ -125,6 +125,35 @@ func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
 	eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
 }
 
+// Beyond the bound of the releases that are set aside, those of attempts that were granted nothing are the ones that go: the keys of
+// locks that were released meanwhile are deleted as soon as the server allows it.
+func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
+	m := startReal(t)
+	n := asApp(t, m)
+	const locks, attempts = 20, 6000 // many more than are kept
+	var claims [locks]pipeline.Claim
+	for i := range claims {
+		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &claims[i])))
+	}
+	mustDo(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
+	for i := range claims {
+		claims[i].Abandon()
+		mustSay(t, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &claims[i])), "NOPERM")
+	}
+	var answers []answer
+	for i := range attempts { // each is given up before its answer comes
+		claim, owner := new(pipeline.Claim), fmt.Sprint("o:", i+2)
+		answers = append(answers, start(n, "key", acquire("app:k", owner), claim))
+		claim.Abandon()
+		answers = append(answers, start(n, "key", release("app:k", owner), claim))
+	}
+	for _, a := range answers {
+		mustSay(t, await(t, a), "NOPERM")
+	}
+	mustDo(t, m, "ACL", "SETUSER", "app", "~app:*")
+	eventually(t, "the keys gone", func() bool { return len(keys(t, m)) == 0 })
+}
+
 // A later release of the same owner replaces the one that was refused.
 func TestALaterReleaseReplacesARefusedOne(t *testing.T) {
 	m := startReal(t)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/plain"
 )
 
 // unfinished is what a report says at least of the quarantine of a master that a client has begun to
@@ -45,7 +46,9 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
 	r.EvictionPolicy, r.MaxMemory = f.policy, f.maxMemory
 	r.Persistence = persistence(f, save)
-	hazard := func(format string, args ...any) { r.Hazards = append(r.Hazards, fmt.Sprintf(format, args...)) }
+	hazard := func(format string, args ...any) {
+		r.Hazards = append(r.Hazards, plain.Text(fmt.Sprintf(format, args...)))
+	}
 
 	r.Refused = f.refuse()
 	if r.Refused == nil && r.MaxLease != 0 && r.MaxLease != o.maxLease {

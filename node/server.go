@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/membership"
@@ -17,6 +18,9 @@ import (
 
 // Unnamed is the name of a node over a pool before its first connection.
 const Unnamed = "pool"
+
+// clientName is what CLIENT LIST shows of connections for calls.
+const clientName = "quorumlock"
 
 // server is the Redis server of a node, over a pool.
 type server struct {
@@ -93,6 +97,7 @@ func (s *server) newConn(c redis.Conn, runID string, database int) *pipeline.Con
 // evicts, one of another deployment. It loads the scripts, and writes nothing.
 func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, error) {
 	all := scripts.All()
+	setsName := s.address != "" // a pool of the user's names its connections itself
 	err := redisconn.Send(c, s.opts.timeout, func() error {
 		for _, section := range []string{"server", "replication", "memory"} {
 			if err := c.Send("INFO", section); err != nil {
@@ -104,13 +109,19 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 				return err
 			}
 		}
-		return c.Send("CLIENT", "INFO")
+		if err := c.Send("CLIENT", "INFO"); err != nil || !setsName {
+			return err
+		}
+		return c.Send("CLIENT", "SETNAME", clientName)
 	})
 	if err != nil {
 		return nil, err
 	}
 
 	replies := make([]any, 3+len(all)+1)
+	if setsName {
+		replies = append(replies, nil) // an error does not matter: the user may not be allowed to set a name
+	}
 	errs := make([]error, len(replies))
 	for i := range replies {
 		replies[i], errs[i] = redisconn.ReceiveBy(ctx, c, s.opts.timeout)
@@ -132,21 +143,24 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	}
 	for _, err := range errs[3 : 3+len(all)] {
 		if err != nil {
-			return nil, fmt.Errorf("loading the scripts: %w", err)
+			return nil, fmt.Errorf("loading the scripts: %w", scriptError(err))
 		}
 	}
 	s.learnName(replies[3+len(all)])
 
 	conn := s.newConn(c, found.runID, s.databaseIn(replies[3+len(all)]))
+	asked := time.Now()
 	reply, err := conn.Call(ctx, scripts.Look(), s.opts.timeout)
 	if err != nil {
-		return nil, fmt.Errorf("reading the marker: %w", err)
+		return nil, fmt.Errorf("reading the marker: %w", scriptError(err))
 	}
-	view := membership.Read(*reply.Look)
+	came := time.Now()
+	view := membership.Read(*reply.Look, 0)
 	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
 		return nil, membership.DifferentMaxLease(deployment, s.opts.maxLease)
 	}
-	conn.Quarantine, _ = view.Quarantine()
+	left, _ := view.Quarantine()
+	conn.Quarantine = pipeline.Quarantine{Left: left, Asked: asked, Came: came}
 	return conn, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -43,15 +42,13 @@ type tlsServer struct {
 // startTLS starts a server with a certificate for that host, or skips the test. Clients need none.
 func startTLS(t *testing.T, host string) tlsServer {
 	t.Helper()
+	redistest.Need(t, redistest.TLS)
 	dir := t.TempDir()
 	authority, err := redistest.NewAuthority()
 	must(t, err)
 	must(t, authority.Issue(dir, host))
 	must(t, redistest.WriteRoots(dir, authority))
 	fleet, port, err := redistest.StartTLS(dir, "--tls-auth-clients", "no")
-	if errors.Is(err, redistest.ErrNoServer) || errors.Is(err, redistest.ErrNoTLS) {
-		t.Skipf("needs a redis-server with TLS: %v", err)
-	}
 	must(t, err)
 	t.Cleanup(func() { must(t, fleet.Stop()) })
 	return tlsServer{fleet.Masters[0], port, redistest.Roots(authority)}
@@ -66,20 +63,20 @@ func TestTLS(t *testing.T) {
 		return node.WithTLS(&tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
 	}
 	for _, scheme := range []string{"rediss", "valkeys"} {
-		n := open(t, scheme+"://localhost:"+port, trusting(roots, ""))
+		n := open(t, scheme+"://localhost:"+port, trusting(roots, ""), node.WithTimeout(timeout))
 		mustGrant(t, do(t, n, acquire(scheme, "o:1")))
 		if report, err := n.Check(t.Context()); err != nil || report.Role != "master" {
 			t.Errorf("Check: %+v, %v", report, err)
 		}
 	}
-	mustGrant(t, do(t, open(t, "rediss://127.0.0.1:"+port, trusting(roots, "localhost")), acquire("named", "o:1")))
+	mustGrant(t, do(t, open(t, "rediss://127.0.0.1:"+port, trusting(roots, "localhost"), node.WithTimeout(timeout)), acquire("named", "o:1")))
 
 	for what, n := range map[string]*node.Node{
-		"not trusted":       open(t, "rediss://localhost:"+port),
-		"another name":      open(t, "rediss://localhost:"+port, trusting(roots, "example.org")),
-		"the address":       open(t, "rediss://127.0.0.1:"+port, trusting(roots, "")),
-		"TLS without TLS":   open(t, strings.Replace(s.URL(), "redis:", "rediss:", 1), trusting(roots, "localhost")),
-		"no TLS where it's": open(t, "redis://localhost:"+port),
+		"not trusted":       open(t, "rediss://localhost:"+port, node.WithTimeout(timeout)),
+		"another name":      open(t, "rediss://localhost:"+port, trusting(roots, "example.org"), node.WithTimeout(timeout)),
+		"the address":       open(t, "rediss://127.0.0.1:"+port, trusting(roots, ""), node.WithTimeout(timeout)),
+		"TLS without TLS":   open(t, strings.Replace(s.URL(), "redis:", "rediss:", 1), trusting(roots, "localhost"), node.WithTimeout(timeout)),
+		"no TLS where it's": open(t, "redis://localhost:"+port, node.WithTimeout(timeout)),
 	} {
 		if r := do(t, n, acquire("k", "o:1")); !errors.Is(r.Err, node.ErrDown) || r.Sent {
 			t.Errorf("%s: %v %v", what, r.Reply, r.Err)
@@ -90,8 +87,8 @@ func TestTLS(t *testing.T) {
 	dumb, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer dumb.Close()
-	n := open(t, "rediss://"+dumb.Addr().String())
-	began := time.Now()
+	n := open(t, "rediss://"+dumb.Addr().String(), node.WithTimeout(timeout))
+	began := stopwatch(t)
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)
 	took(t, "the handshake", began, timeout, timeout)
 }

@@ -51,6 +51,8 @@ func (c *core) attemptOnce(
 	a.askAndWait(ctx, approach)
 	if a.isWon() {
 		a.settleToken(ctx)
+	} else {
+		a.askWhetherPermanent(ctx)
 	}
 	if a.commit(ctx) {
 		settled = true
@@ -135,7 +137,11 @@ func (h *hold) holdUnlessLate() bool {
 // ctx allows.
 func (a *attempt) undo(ctx context.Context) *Error {
 	err, certain, open := a.startUndo(ctx)
-	moment := time.NewTimer(grace)
+	patience := grace
+	if a.waited {
+		patience = 0
+	}
+	moment := time.NewTimer(patience)
 	defer moment.Stop()
 	select {
 	case <-open.decided:

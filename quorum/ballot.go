@@ -25,9 +25,11 @@ type attempt struct {
 	// Under hold.mu.
 	timed   bool // the times of its answers count for the rtt
 	verdict verdict
-	cause   error // why the attempt failed although the quorum was reached
+	cause   error         // why the attempt failed although the quorum was reached
+	clear   chan struct{} // while it is waited for: closed once the answers tell whether the error is permanent
 
-	writeBacks int // how many nodes the token is written back to
+	writeBacks int  // how many nodes the token is written back to
+	waited     bool // for grace, for nodes that have not answered
 }
 
 // answer is one node's answer to an attempt, and the pipeline's receiver of it. The hold's mutex
@@ -128,6 +130,7 @@ func (n *answer) Done(r pipeline.Result) {
 			v.sent = false
 		}
 		a.decideLocked()
+		a.noteClearLocked()
 	}
 }
 

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -23,10 +24,10 @@ import (
 type cluster struct {
 	t       *testing.T
 	masters []*fakeredis.Master
-	calls   atomic.Int64                  // of scripts, on all masters; without the introductions
-	on      [3]atomic.Pointer[func()]     // when set, what a master does before it answers a script
-	stalled atomic.Pointer[chan struct{}] // when set, no script is answered until it is closed
-	jammed  atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives until it is closed
+	calls   atomic.Int64                           // of scripts, on all masters; without the introductions
+	on      [3]atomic.Pointer[func(script string)] // when set, what a master does before it answers a script
+	stalled atomic.Pointer[chan struct{}]          // when set, no script is answered until it is closed
+	jammed  atomic.Pointer[chan struct{}]          // when set, nothing that is sent arrives until it is closed
 
 	connsMu       sync.Mutex
 	conns         [3][]net.Conn // the masters' ends
@@ -34,6 +35,8 @@ type cluster struct {
 	questions     atomic.Int64  // of who holds a lock, on all masters: two scripts for each
 
 	quarantines bool // of the nodes of processes made from now on
+
+	rate float64 // of the masters' clocks, 0 for 1; set before the first process
 
 	other *Locker // another process, for tests that need one
 }
@@ -56,8 +59,12 @@ func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t}
+		began := time.Now()
+		now := func() time.Time {
+			return began.Add(time.Duration(float64(time.Since(began)) * cmp.Or(c.rate, 1)))
+		}
 		for i := range 3 {
-			m := fakeredis.New(time.Now, uint64(i+1))
+			m := fakeredis.New(now, uint64(i+1))
 			m.Trace = func(_, script string, _ []string, _ any, _ error) {
 				switch script {
 				case "introduce":
@@ -68,7 +75,7 @@ func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 				}
 				c.calls.Add(1)
 				if before := c.on[i].Load(); before != nil {
-					(*before)()
+					(*before)(script)
 				}
 				if stalled := c.stalled.Load(); stalled != nil {
 					<-*stalled
@@ -86,7 +93,20 @@ func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 }
 
 // before makes a master call do before it answers a script, from now on.
-func (c *cluster) before(master int, do func()) { c.on[master].Store(&do) }
+func (c *cluster) before(master int, do func()) {
+	each := func(string) { do() }
+	c.on[master].Store(&each)
+}
+
+// notAsked wants no request for a lock to reach a master from now on. A round may look at it.
+func (c *cluster) notAsked(master int) {
+	each := func(script string) {
+		if script == "acquire" || script == "acquires" {
+			c.t.Errorf("master %d was asked", master)
+		}
+	}
+	c.on[master].Store(&each)
+}
 
 // hangUp ends all connections to a master.
 func (c *cluster) hangUp(master int) {

@@ -4,6 +4,7 @@ import (
 	crand "crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type core struct {
 	owned    bool // Open made the nodes, and Close closes them
 	clock    clock.Clock
 	maxLease time.Duration
+	log      func() *slog.Logger
 	members  *members
 
 	holders      *holders

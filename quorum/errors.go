@@ -87,7 +87,13 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString("quorumlock: " + e.Op)
+	counted := "granted"
+	b.WriteString("quorumlock: ")
+	if e.Op == opReady {
+		b.WriteString("not ")
+		counted = "ready"
+	}
+	b.WriteString(e.Op)
 	if len(e.Names) > 0 {
 		b.WriteString(" " + quoted(e.Names))
 	}
@@ -106,7 +112,7 @@ func (e *Error) Error() string {
 	case e.kept:
 		fmt.Fprintf(&b, " (kept by %d of %d needed)", e.Granted, e.Need)
 	default:
-		fmt.Fprintf(&b, " (%d granted of %d needed", e.Granted, e.Need)
+		fmt.Fprintf(&b, " (%d %s of %d needed", e.Granted, counted, e.Need)
 		for _, part := range []struct {
 			n    int
 			what string
@@ -122,11 +128,7 @@ func (e *Error) Error() string {
 		b.WriteByte(')')
 	}
 	if e.Nodes != nil {
-		separator := ": "
-		for _, err := range e.Nodes.Errors {
-			b.WriteString(separator + err.Error())
-			separator = "; "
-		}
+		b.WriteString(": " + grouped(e.Nodes.Errors))
 	}
 	return b.String()
 }

@@ -5,10 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -48,23 +46,17 @@ func thisProcess(label string) Identity {
 	return Identity{Host: host, PID: os.Getpid(), Program: program, Label: label}
 }
 
-// introduceEvery is how often a Locker that holds locks writes its identity anew. A master that has
-// lost it has it again after so long.
-const introduceEvery = 15 * time.Second
-
 // introduction keeps a Locker's identity on the nodes while the Locker holds locks: a key on each
 // node, however many locks it holds. The key outlives every lease, so that the lock of a process
-// that is dead still tells which it was.
+// that is dead still tells which it was. With it is the list of masters, for quorumlock members.
 type introduction struct {
-	nodes []*node.Node
-	call  scripts.Call
-	next  atomic.Int64 // the clock.Instant of the next writing
+	core     *core
+	identity Identity
+	next     atomic.Int64 // the clock.Instant of the next writing
 }
 
-func newIntroduction(nodes []*node.Node, locker string, is Identity, maxLease time.Duration) *introduction {
-	// A lock is renewed every third of a lease, at which the key is written anew, too.
-	ttl := maxLease + 3*introduceEvery
-	in := &introduction{nodes: nodes, call: scripts.Introduce(locker, scripts.Identity(is), ttl)}
+func newIntroduction(c *core, is Identity) *introduction {
+	in := &introduction{core: c, identity: is}
 	in.next.Store(int64(clock.Never))
 	return in
 }
@@ -73,10 +65,12 @@ func newIntroduction(nodes []*node.Node, locker string, is Identity, maxLease ti
 // left alone: its locks have no identity.
 func (in *introduction) keep(now clock.Instant) {
 	next := in.next.Load()
-	if int64(now) < next || !in.next.CompareAndSwap(next, int64(now.Add(introduceEvery))) {
+	if int64(now) < next || !in.next.CompareAndSwap(next, int64(now.Add(scripts.IntroduceEvery))) {
 		return
 	}
-	for _, n := range in.nodes {
-		n.Pipe("").Start(in.call, nil, nil) // a node that is down gets it with a later one
+	c := in.core
+	call := scripts.Introduce(c.uuid, scripts.Identity(in.identity), c.members.list.Load(), c.maxLease)
+	for _, n := range c.nodes {
+		n.Pipe("").Start(call, nil, nil) // a node that is down gets it with a later one
 	}
 }

@@ -75,6 +75,12 @@ func TestIntroduction(t *testing.T) {
 				t.Errorf("no %s in %q", key, m.Keys())
 			}
 		}
+		for _, n := range l.core.nodes {
+			found := n.Pipe("").Do(t.Context(), scripts.Lockers("0")).Reply.Lockers
+			if found == nil || len(found.Found) != 1 || !found.Found[0].HasList(l.core.members.list.Load()) {
+				t.Errorf("the locker does not say its list: %+v", found)
+			}
+		}
 		c.masters[0].Flush()         // the others keep the locks
 		time.Sleep(61 * time.Second) // renewals come every 10 s
 		wantIntroductions("after a minute", 3+3*3)

@@ -29,7 +29,7 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 		t.Cleanup(func() { n.Close() })
 		c.nodes[i] = n
 	}
-	c.schedule, c.members = newSchedule(c.clock, c.renewDue), newMembers(c, true)
+	c.schedule, c.members = newSchedule(c.clock, c.renewDue), newMembers(c, true, false)
 	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
 	c.members.list.Store(scripts.NewList("a", "b", "c"))
 	set := defaults()

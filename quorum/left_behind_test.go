@@ -52,6 +52,21 @@ func TestWhatNeedsARelease(t *testing.T) {
 	}
 }
 
+// A node that refused the attempt after it had become a lock has nothing of it: it gets no release.
+func TestALateRefusalNeedsNoRelease(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.rivalHas(l, 2)
+		c.before(2, func() { time.Sleep(10 * time.Millisecond) })
+		held := c.lock(l, "a")
+		time.Sleep(20 * time.Millisecond)
+		c.before(2, func() { t.Error("the node that refused was asked again") })
+		c.unlock(held)
+		synctest.Wait()
+		c.before(2, func() {})
+	})
+}
+
 // A node that refused the attempt has nothing of it, but may grant it later: by a repair or a
 // re-entry.
 func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {

@@ -26,7 +26,7 @@ func (l *Lock) Names() []string { return slices.Clone(l.names) }
 func (l *Lock) Owner() string { return l.hold.owner.String() }
 
 // Token returns the fencing token: strictly greater for each successive holder of a name, below
-// 2^53, the same for every level. Hand it to the resource that the lock protects, which must refuse
+// 2^52, the same for every level. Hand it to the resource that the lock protects, which must refuse
 // lower tokens than it has seen.
 func (l *Lock) Token() uint64 { return l.hold.token }
 

@@ -106,11 +106,13 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := set.check(nodes[0].MaxLease()); err != nil {
 		return nil, err
 	}
+	release, said := logLater(nodes), false
+	defer func() { release(said) }()
 	if err := distinct(nodes); err != nil {
 		return nil, err
 	}
 	c := &core{
-		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(),
+		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(), log: set.log,
 		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: newRTT(len(nodes)),
 		quorumFirst: tuning.QuorumFirst,
 	}
@@ -118,9 +120,11 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
 	identity := thisProcess(set.label)
 	c.holders = newHolders(nodes, c.uuid, identity, c.clock)
-	c.introduction = newIntroduction(nodes, c.uuid, identity, c.maxLease)
-	c.members = newMembers(c, unfounded == nil)
-	if seen := c.members.start(); unfounded != nil && !seen.letsIn() {
+	c.introduction = newIntroduction(c, identity)
+	c.members = newMembers(c, unfounded == nil, set.exists)
+	seen := c.members.start()
+	said = c.members.saidNew.Load()
+	if unfounded != nil && !seen.letsIn() {
 		return nil, seen.unfounded(unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
@@ -165,7 +169,8 @@ func distinct(nodes []*node.Node) error {
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
 // closing one closes both. An option that is not valid makes every call of the new Locker fail with
-// [ErrInvalid], as do [WithClock], [WithRand], [WithLabel] and [WithNodeOptions]. A lock of one can
+// [ErrInvalid], as do [WithClock], [WithRand], [WithLabel], [WithNodeOptions] and
+// [WithExistingDeployment]. A lock of one can
 // be entered again through the other only where both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
@@ -174,8 +179,8 @@ func (l *Locker) With(opts ...Option) *Locker {
 	if err := set.apply(opts); err != nil {
 		bad = err
 	} else if set.newOnly {
-		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness, the label and the nodes' "+
-			"options are chosen when a Locker is made", ErrInvalid)
+		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness, the label, the nodes' options "+
+			"and whether the deployment exists are chosen when a Locker is made", ErrInvalid)
 	}
 	set.clock, set.random, set.nodeOpts, set.label = l.set.clock, l.set.random, l.set.nodeOpts, l.set.label
 	if err := set.check(l.core.maxLease); err != nil {
@@ -286,7 +291,13 @@ func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, nam
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Unlock(context.WithoutCancel(ctx))) }()
+	defer func() {
+		unlockErr := lock.Unlock(context.WithoutCancel(ctx))
+		if loss := lock.Err(); loss != nil && errors.Is(err, loss) && errors.Is(unlockErr, loss) {
+			return // fn has returned the cause of its context
+		}
+		err = errors.Join(err, unlockErr)
+	}()
 	return fn(lock.Context())
 }
 
@@ -304,6 +315,14 @@ func (l *Locker) prepare(ctx context.Context, op string, names []string) (*Lock,
 
 // refuse returns why this Locker cannot serve the names, or nil.
 func (l *Locker) refuse(op string, names []string) error {
+	if err := l.unusable(op, names); err != nil {
+		return err
+	}
+	return checkNames(op, names)
+}
+
+// unusable returns why this Locker cannot serve any names, or nil.
+func (l *Locker) unusable(op string, names []string) error {
 	if l.bad != nil {
 		return &Error{Op: op, Names: slices.Clone(names), causes: []error{l.bad}}
 	}
@@ -314,7 +333,7 @@ func (l *Locker) refuse(op string, names []string) error {
 		}
 		return e
 	}
-	return checkNames(op, names)
+	return nil
 }
 
 // Close ends the Locker. The contexts of locks that are still held end with [ErrClosed], and their

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,31 @@ func TestANewDeploymentWaitsOnce(t *testing.T) {
 		}
 		if took := c.lets(l, "a"); took > 0 {
 			t.Errorf("the first client waits for another %v", took)
+		}
+	})
+}
+
+// A client that was told that the deployment exists founds none: it waits for the operator, and is let
+// in by masters that have a list.
+func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithExistingDeployment())
+		_, err := l.TryLock(t.Context(), "a")
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "quorumlock admit -members") {
+			t.Errorf("new masters: %v", err)
+		}
+		for i, m := range c.masters {
+			if keys := m.Keys(); len(keys) > 0 {
+				t.Errorf("master %d has %q", i, keys)
+			}
+		}
+		c.unlock(c.lock(c.process(), "a")) // founds it
+		c.unlock(c.lock(l, "a"))
+		c.masters[0].Flush()
+		c.unlock(c.lock(l, "a"))
+		synctest.Wait()
+		if keys := c.masters[0].Keys(); !slices.Contains(keys, scripts.MarkerKey) {
+			t.Errorf("the first master is not marked: %q", keys)
 		}
 	})
 }
@@ -190,7 +216,7 @@ func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 		l := c.process()
 		c.unlock(c.lock(l, "a"))
 		for i, m := range c.masters {
-			marker := *l.core.members.known
+			marker := scripts.Marker{Generation: 1, Members: l.core.members.list.Load(), Next: scripts.NewList()}
 			marker.Run, marker.Member = identify(t, l, i), l.core.nodes[i].Name()
 			marker.MaxLease = time.Hour
 			m.Set(scripts.MarkerKey, marker.String())

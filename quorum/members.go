@@ -14,18 +14,21 @@ import (
 // blank nodes are marked: package membership decides which, and rounds look at the nodes and mark
 // them.
 type members struct {
-	core  *core
-	found bool // see membership.Client
+	core   *core
+	founds bool // it may found a deployment: see membership.Client
+	exists bool // see WithExistingDeployment
+	// wasLetIn: a node has let this locker in.
+	wasLetIn atomic.Bool
 	// letIn is, for each node, when the request was sent by which it last let this locker in.
 	letIn []atomic.Int64
 	// keptOut is, for each node, when it was last found not to let this locker in: for Stats.
-	keptOut []atomic.Int64
-	list    atomic.Pointer[scripts.List] // nil while the name of a node is not known
+	keptOut  []atomic.Int64
+	saidNew  atomic.Bool                  // noteNew has logged
+	newUntil atomic.Int64                 // a clock.Instant: the end of the quarantine that noteNew has logged
+	list     atomic.Pointer[scripts.List] // nil while the name of a node is not known
 
 	mu      sync.Mutex
-	known   *scripts.Marker // of the node that was last seen to let this locker in
-	knownAt clock.Instant   // when that look was sent
-	asked   []question      // the next round answers them
+	asked   []question // the next round answers them
 	running bool
 }
 
@@ -37,9 +40,10 @@ type question struct {
 
 const everyNode = -1
 
-func newMembers(c *core, found bool) *members {
-	m := &members{core: c, found: found, letIn: make([]atomic.Int64, len(c.nodes)),
+func newMembers(c *core, founds, exists bool) *members {
+	m := &members{core: c, founds: founds, exists: exists, letIn: make([]atomic.Int64, len(c.nodes)),
 		keptOut: make([]atomic.Int64, len(c.nodes))}
+	m.newUntil.Store(int64(clock.Never))
 	for i := range m.letIn {
 		m.letIn[i].Store(int64(clock.Never))
 		m.keptOut[i].Store(int64(clock.Never))
@@ -59,15 +63,6 @@ func (m *members) noteKeptOut(node int) { m.keptOut[node].Store(int64(m.core.clo
 
 // letsIn reports whether the node has let this locker in since it last kept it out.
 func (m *members) letsIn(node int) bool { return m.keptOut[node].Load() <= m.letIn[node].Load() }
-
-// isProven reports whether a node has let this locker in within half a max lease; a mark is written
-// within the other half. Members change at most once in a max lease, and majorities of two lists
-// that differ by one member meet.
-func (m *members) isProven(node int) bool { return m.isRecent(clock.Instant(m.letIn[node].Load())) }
-
-func (m *members) isRecent(sent clock.Instant) bool {
-	return m.core.clock.Now().Before(clock.Deadline(sent, m.core.maxLease/2, clock.DefaultDriftFactor))
-}
 
 // resolve returns the list of masters, nil while it is not known: a node over a pool has no name
 // until it is connected to.

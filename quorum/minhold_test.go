@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
 )
 
 const oneMinHold = time.Second
@@ -29,11 +31,11 @@ func (c *cluster) wantUnlocked(l *Lock) {
 // either. Those that wait get it then.
 func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 	for what, opt := range map[string]Option{
-		"a short lease":               WithLease(100 * time.Millisecond),
-		"a long lease":                WithLease(20 * time.Second),
-		"a fixed lease":               WithFixedLease(20 * time.Second),
-		"a fixed lease as long as it": WithFixedLease(oneMinHold),
-		"a max hold as long as it":    WithMaxHold(oneMinHold),
+		"a short lease":            WithLease(100 * time.Millisecond),
+		"a long lease":             WithLease(20 * time.Second),
+		"a fixed lease":            WithFixedLease(20 * time.Second),
+		"the shortest fixed lease": WithFixedLease(1013 * time.Millisecond),
+		"a max hold as long as it": WithMaxHold(oneMinHold),
 	} {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
@@ -80,6 +82,35 @@ func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 				c.wantNothingScheduled(l)
 				c.wantNothingLeft(l)
 			})
+		})
+	}
+}
+
+// Nothing renews a fixed lease, and masters whose clocks run fast end it early. Every min hold that is accepted is kept all the same.
+func TestMinHoldOfAFixedLeaseOnFastMasters(t *testing.T) {
+	const lease = 20 * time.Second
+	longest := lease - clock.Drift(lease, clock.DefaultDriftFactor)
+	for minHold, accepted := range map[time.Duration]bool{longest: true, longest + 1: false, lease: false} {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			c.rate = 1 + clock.DefaultDriftFactor
+			l, other := c.process(WithFixedLease(lease)), c.process()
+			began := time.Now()
+			held, err := l.With(WithMinHold(minHold)).TryLock(t.Context(), "a")
+			if errors.Is(err, ErrInvalid) == accepted {
+				t.Errorf("min hold %v of a fixed lease of %v: %v", minHold, lease, err)
+			}
+			if err != nil {
+				return
+			}
+			c.unlock(held)
+			next, err := other.Lock(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took < minHold {
+				t.Errorf("the next got it %v before the min hold was over", minHold-took)
+			}
+			c.unlock(next)
 		})
 	}
 }
@@ -257,11 +288,14 @@ func TestMinHoldBounds(t *testing.T) {
 			words string
 			opts  []Option
 		}{
-			{"min hold 0s is not positive", []Option{WithMinHold(0)}},
-			{"min hold -1s is not positive", []Option{WithMinHold(-time.Second)}},
-			{"min hold 8760h0m0.000000001s is above 8760h0m0s", []Option{WithMinHold(maxMaxHold + 1)}},
+			{"min hold 0s is not above 0 and at most", []Option{WithMinHold(0)}},
+			{"min hold -1s is not above 0 and at most", []Option{WithMinHold(-time.Second)}},
+			{"min hold 8760h0m0.000000001s is not above 0 and at most 8760h0m0s", []Option{WithMinHold(maxMaxHold + 1)}},
 			{"above the max hold 1s", []Option{WithMinHold(time.Second + 1), WithMaxHold(time.Second)}},
-			{"above the fixed lease 1s", []Option{WithFixedLease(time.Second), WithMinHold(time.Second + 1)}},
+			{"min hold 988.000001ms is above 988ms: the fixed lease 1s less the drift of clocks",
+				[]Option{WithFixedLease(time.Second), WithMinHold(988*time.Millisecond + 1)}},
+			{"min hold 500ms is above 498ms: the fixed lease 1s less the drift of clocks",
+				[]Option{WithFixedLease(time.Second), WithDrift(0.5), WithMinHold(500 * time.Millisecond)}},
 		} {
 			_, err := l.With(bad.opts...).TryLock(t.Context(), "a")
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), bad.words) {

@@ -36,6 +36,7 @@ type settings struct {
 	nodeOpts []node.Option
 
 	nodeOptsSet bool // by WithNodeOptions, also of none
+	exists      bool // the masters are a deployment already
 	newOnly     bool // an option was given that only a new Locker takes
 	random      rand.Source
 
@@ -69,14 +70,15 @@ func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold 
 
 // WithMinHold keeps a lock on the nodes for at least d, counted like the max hold from the request
 // that acquired it, so that processes whose clocks and timers differ by less than d do a job once
-// (default: none). d is positive and at most a year, the max hold and a fixed lease. Unlock before
-// the end returns at once: the lock's contexts end and the hook Released runs as usual, and this
-// process and others are refused until the Locker sends the release, at the end of d. Until then it
-// renews the lock. So the lock needs the process: when that dies or the Locker is closed, the keys
-// are left to their leases. These end within a lease, and so within a max lease, perhaps before d
-// does. A min hold ends early, too, when too few nodes keep the lock for as long as would lose a
-// held one, or when [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock
-// at once.
+// (default: none). d is positive and at most a year, the max hold, and a fixed lease less its
+// drift (see [clock.Drift]): nothing renews that lease, and nodes whose clocks run fast end it
+// early. Unlock before the end returns at once: the lock's contexts end and the hook Released runs
+// as usual, and this process and others are refused until the Locker sends the release, at the end
+// of d. Until then it renews the lock. So the lock needs the process: when that dies or the Locker
+// is closed, the keys are left to their leases. These end within a lease, and so within a max
+// lease, perhaps before d does. A min hold ends early, too, when too few nodes keep the lock for as
+// long as would lose a held one, or when [Locker.ForceUnlock] takes it. An Acquired hook that
+// panics releases the lock at once.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.minHold, s.minHoldSet = d, true }
 }
@@ -116,6 +118,15 @@ func WithLogger(l *slog.Logger) Option {
 // of a lock: the job, say, or the deployment. It is no secret: all who may read the masters may
 // read it. At most 255 bytes of printable UTF-8 (default: none).
 func WithLabel(label string) Option { return func(s *settings) { s.label, s.newOnly = label, true } }
+
+// WithExistingDeployment tells a new Locker that its masters are a deployment already: it never founds
+// one (default: a Locker founds one when all masters are blank). Give it to all clients once the
+// first has locked. Masters that were removed, wiped and left running look like new ones, and a
+// client with an old list would found its deployment anew beside the present one. If all masters
+// have forgotten, quorumlock admit -members is then needed.
+func WithExistingDeployment() Option {
+	return func(s *settings) { s.exists, s.newOnly = true, true }
+}
 
 // WithClock sets the clock of a new Locker, for tests (default [clock.System]).
 func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock, s.newOnly = c, true } }
@@ -166,36 +177,29 @@ func (s *settings) check(maxLease time.Duration) error {
 		s.lease = min(s.lease, maxLease)
 	}
 	s.leaseMillis = scripts.ToMillis(s.lease)
+	drift := clock.Drift(s.lease, s.drift)
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("quorumlock: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case s.lease < minLease:
-		return bad("lease %v is below %v", s.lease, minLease)
-	case s.lease > maxLease:
-		return bad("lease %v is above the nodes' max lease %v", s.lease, maxLease)
+	case s.lease < minLease || s.lease > maxLease:
+		return bad("lease %v is not from %v to %v, the nodes' max lease", s.lease, minLease, maxLease)
 	case !(s.drift >= 0 && s.drift < 1):
 		return bad("drift factor %v is not from 0 to below 1", s.drift)
-	case clock.Drift(s.lease, s.drift) >= s.lease:
+	case drift >= s.lease:
 		return bad("drift factor %v leaves nothing of a lease of %v", s.drift, s.lease)
-	case s.maxHold != 0 && s.maxHold < minLease:
-		return bad("max hold %v is below %v", s.maxHold, minLease)
-	case s.maxHold > maxMaxHold:
-		return bad("max hold %v is above %v", s.maxHold, maxMaxHold)
-	case s.minHoldSet && s.minHold <= 0:
-		return bad("min hold %v is not positive", s.minHold)
-	case s.minHold > maxMaxHold:
-		return bad("min hold %v is above %v", s.minHold, maxMaxHold)
+	case s.maxHold != 0 && (s.maxHold < minLease || s.maxHold > maxMaxHold):
+		return bad("max hold %v is not from %v to %v", s.maxHold, minLease, maxMaxHold)
+	case s.minHoldSet && s.minHold <= 0 || s.minHold > maxMaxHold:
+		return bad("min hold %v is not above 0 and at most %v", s.minHold, maxMaxHold)
 	case s.maxHold != 0 && s.minHold > s.maxHold:
 		return bad("min hold %v is above the max hold %v", s.minHold, s.maxHold)
-	case s.fixed && s.minHold > s.lease:
-		return bad("min hold %v is above the fixed lease %v", s.minHold, s.lease)
+	case s.fixed && s.minHold > s.lease-drift:
+		return bad("min hold %v is above %v: the fixed lease %v less the drift of clocks", s.minHold, s.lease-drift, s.lease)
 	case s.waitSet && s.wait <= 0:
 		return bad("wait %v is not positive: TryLock attempts once, without waiting", s.wait)
-	case s.retry.Min > maxRetry || s.retry.Max > maxRetry:
-		return bad("retry times %v and %v are not both at most %v", s.retry.Min, s.retry.Max, maxRetry)
-	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min:
-		return bad("retry times %v and %v are not positive and in order", s.retry.Min, s.retry.Max)
+	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min || s.retry.Max > maxRetry:
+		return bad("retry times %v and %v are not in order, above 0 and at most %v", s.retry.Min, s.retry.Max, maxRetry)
 	case !scripts.ValidLabel(s.label):
 		return bad("the label is not printable UTF-8 of at most %d bytes", scripts.MaxLabel)
 	case s.clock == nil:

@@ -27,7 +27,7 @@ func (h *hold) releaseLocked(level int, room []releaseReply, tallyFor func(*vote
 	for i := range h.votes {
 		v, r := &h.votes[i], &all[i]
 		*r = releaseReply{tally: tallyFor(v), hold: h, node: i}
-		if !v.sent {
+		if !v.sent || v.claim.NothingThere() {
 			r.tally.add(i, nodeReply{counts: true})
 			continue
 		}

@@ -35,16 +35,15 @@ func (h *hold) planLocked(now clock.Instant) {
 	if next := now.Add(h.set.lease / 3); !h.set.fixed && next.Before(h.deadline) {
 		h.entry.at, h.entry.early = next, min(coalesce, h.set.lease/30)
 	}
-	if end := h.minHoldEnd(); h.phase == lingering && (h.set.fixed || end.Before(h.entry.at)) {
+	if end := h.minHoldEnd(); h.phase == lingering && end.Before(h.entry.at) {
 		h.entry.at, h.entry.early = end, 0
 	}
 }
 
 // lingersLocked reports whether an unlocked hold stays on the nodes at now: its min hold is not
-// over, and they keep it. The deadline of a fixed lease may be the end of the min hold less the
-// drift: no other node is asked before the end, so it does not count.
+// over, and they keep it.
 func (h *hold) lingersLocked(now clock.Instant) bool {
-	return h.phase == lingering && now.Before(h.minHoldEnd()) && (h.set.fixed || now.Before(h.deadline))
+	return h.phase == lingering && now.Before(h.minHoldEnd()) && now.Before(h.deadline)
 }
 
 // postponeLocked reports whether too many renewals are due at now: then the schedule handles the

@@ -111,7 +111,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	one := a.hold
 	now := fake.Now()
-	one.core.introduction = newIntroduction(nil, "", Identity{}, time.Second)
+	one.core.introduction = newIntroduction(&core{members: &members{}}, Identity{})
 	fixed, kept := *one.set, *one.set
 	fixed.fixed, kept.minHold = true, time.Second
 	holds := func(n int, set *settings, p phase, lasts time.Duration) (all []*hold) {

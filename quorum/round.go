@@ -18,57 +18,31 @@ func (m *members) round(asked []question) *sight {
 	n := len(m.core.nodes)
 	s := &sight{views: make([]*membership.View, n), errs: make([]error, n), runIDs: make([]string, n)}
 	m.look(s, asked)
-	claimed := false  // since the last look
 	for range 4 * n { // a bound for nodes whose markers change under us
-		if s.list == nil {
+		if s.list == nil || m.core.isClosed() {
 			return s
 		}
 		marks := m.client(s).Plan(s.views)
-		claims := len(marks) > 0 && marks[0].Claims
-		switch {
-		case len(marks) == 0 || m.core.isClosed() || !m.isRecent(s.looked):
+		if len(marks) == 0 || !m.mark(s, marks) {
 			return s
-		case claimed && !claims:
-			m.look(s, asked)
-			claimed = false
-			continue
 		}
-		m.mark(s, marks)
-		claimed = claimed || claims
 	}
 	return s
 }
 
-// client returns what package membership must know of this locker. Grants do not refresh the marker
-// that is known: a later change may have replaced its lists, so it counts for as long as a proof
-// does.
+// client returns what package membership must know of this locker. An even number of masters founds
+// no deployment, but once masters have let it in, it may go on with theirs.
 func (m *members) client(s *sight) membership.Client {
-	c := membership.Client{
-		List: s.list, Need: len(m.core.nodes)/2 + 1, Proven: m.isProven,
+	return membership.Client{
+		List: s.list, Found: m.founds || m.wasLetIn.Load(), Exists: m.exists,
 		Quarantine: func(i int) time.Duration { return m.core.nodes[i].Quarantine() },
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c.Found = m.found || m.known != nil // an even number, too, once masters have let it in
-	if m.known != nil && m.isRecent(m.knownAt) {
-		c.Known = m.known
-	}
-	return c
 }
 
-// mayMark reports whether the views so far are enough to mark blank nodes: one of them has the
-// lists to copy.
-func (m *members) mayMark(s *sight) bool {
-	c := m.client(s)
-	c.Known = nil
-	return c.MayMark(s.views)
-}
-
-// look looks at all nodes. Once this locker may mark blank nodes, it stops waiting for nodes that
-// no question is about.
+// look looks at all nodes. It stops waiting for nodes that no question is about once a majority lets
+// this locker in: the others cannot change what is marked.
 func (m *members) look(s *sight, asked []question) {
 	c, sent := m.core, m.core.clock.Now()
-	s.looked = sent
 	s.list = m.resolve() // also where no node answers
 	s.views, s.runIDs = make([]*membership.View, len(c.nodes)), make([]string, len(c.nodes))
 	for i := range s.errs {
@@ -88,11 +62,12 @@ func (m *members) look(s *sight, asked []question) {
 		}
 		answered[i] = true
 		if s.errs[i] = r.Err; r.Err == nil {
-			s.views[i], s.runIDs[i] = membership.Read(*r.Reply.Look), r.RunID
+			since := m.core.clock.Now().Sub(sent)
+			s.views[i], s.runIDs[i] = membership.Read(*r.Reply.Look, since), r.RunID
 		}
 		s.list = m.resolve()
 		m.see(s, i, sent)
-		if !slices.ContainsFunc(asked, isOpen) && s.list != nil && m.mayMark(s) {
+		if !slices.ContainsFunc(asked, isOpen) && s.list != nil && m.client(s).MayMark(s.views) {
 			stop()
 		}
 		return nil
@@ -119,10 +94,12 @@ func (m *members) refuseTwins(s *sight) {
 	}
 }
 
-// mark writes marks, all at once. A node that does not answer has no view any more.
-func (m *members) mark(s *sight, marks []membership.Mark) {
+// mark writes marks, all at once. A node that does not answer has no view any more. It returns false
+// when nothing has changed: the look is too old to mark by.
+func (m *members) mark(s *sight, marks []membership.Mark) (changed bool) {
 	c := m.core
 	sent := c.clock.Now()
+	before := slices.Clone(s.views)
 	var group errgroup.Group
 	for _, mark := range marks {
 		group.Go(func() error {
@@ -138,6 +115,10 @@ func (m *members) mark(s *sight, marks []membership.Mark) {
 		})
 	}
 	group.Wait()
+	for i, v := range s.views {
+		changed = changed || before[i] != nil && (v == nil || v.Text != before[i].Text)
+	}
+	return changed
 }
 
 // see records a node that lets this locker in.
@@ -146,10 +127,5 @@ func (m *members) see(s *sight, i int, sent clock.Instant) {
 		return
 	}
 	m.proved(i, sent)
-	marker := s.views[i].Marker()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.known == nil || marker.Generation >= m.known.Generation || !m.isRecent(m.knownAt) {
-		m.known, m.knownAt = &marker, sent
-	}
+	m.wasLetIn.Store(true)
 }

@@ -68,7 +68,10 @@ func (m *members) run() {
 		if len(asked) == 0 {
 			return
 		}
+		release := logLater(m.core.nodes)
 		s := m.round(asked)
+		m.noteRefusals(s)
+		release(m.noteNew(s))
 		for _, q := range asked {
 			q.answer(s)
 		}

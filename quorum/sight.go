@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/hashicorp/go-multierror"
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -18,12 +17,14 @@ type sight struct {
 	views  []*membership.View // nil for a node that did not answer, or is one process with another
 	errs   []error            // why there is no view
 	runIDs []string           // of the processes that answered
-	looked clock.Instant      // when the looks were sent
 }
 
 var (
 	errUnmarked = errors.New("the master is new or has forgotten its list of masters. A client gives it its list when a " +
 		"majority of the masters carry that list, or all of them answer and none has another; " +
+		"quorumlock admit -members does so on your word")
+	errUnmarkedExisting = errors.New("the master is new or has forgotten its list of masters. A client that was told that " +
+		"the deployment exists gives it its list when a majority of the masters carry that list; " +
 		"quorumlock admit -members does so on your word")
 	errUnmarkable = fmt.Errorf("%w: the master is new or has forgotten its list of masters, and does not get "+
 		"this client's, which another of its masters refuses", ErrMembership)
@@ -52,6 +53,9 @@ func (c *core) verdict(s *sight, i int) error {
 	}
 	if s.isRefused() && !s.letsIn() {
 		return errUnmarkable
+	}
+	if c.members.exists {
+		return errUnmarkedExisting
 	}
 	return errUnmarked
 }

@@ -1,7 +1,9 @@
 package quorum
 
 import (
+	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -24,7 +26,7 @@ func (c *cluster) grantTwo(l *Locker) (a *attempt, answerLate func()) {
 }
 
 // high is a counter that raiseCounters has raised.
-const high = 1 << 52
+const high = 1 << 51
 
 // raiseCounters raises the counter of the name "a" on some masters, as an earlier holder does.
 func (c *cluster) raiseCounters(l *Locker, masters ...int) {
@@ -160,5 +162,74 @@ func TestRepairCarriesTheToken(t *testing.T) {
 			t.Errorf("the repaired master has %q with token %d, want %d", n.Owner, n.Token, held.Token())
 		}
 		c.unlock(held)
+	})
+}
+
+// Another program has written one master's counter, almost as high as a token can be. No token begins
+// there, and no other master's counter rises to it: the name goes on being locked, also once the key
+// was deleted. The error of that master names the key.
+func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		key := scripts.NewName("a").Counter()
+		last := uint64(0)
+		lockTwice := func() {
+			t.Helper()
+			for range 2 {
+				held, err := l.TryLock(t.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if held.Token() <= last || held.Token() >= 1<<52 {
+					t.Fatalf("token %d after %d", held.Token(), last)
+				}
+				last = held.Token()
+				c.unlock(held)
+				synctest.Wait()
+			}
+		}
+		lockTwice()
+		for _, stray := range []string{"9007199254740990", "9007199254740989", "4503599627370496"} {
+			c.masters[0].Set(key, stray)
+			lockTwice()
+		}
+		held := c.lock(l, "a")
+		synctest.Wait()
+		if err := held.Extend(t.Context(), l.set.lease); err != nil {
+			t.Error(err)
+		}
+		c.unlock(held)
+		state, err := l.Inspect(t.Context(), "a")
+		if err != nil || state.Token >= 1<<52 {
+			t.Errorf("the counter is %d: %v", state.Token, err)
+		}
+		if err := state.Nodes[0].Err; err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "Delete the key") {
+			t.Errorf("the first master: %v", err)
+		}
+		c.masters[0].Set(key, "0")
+		lockTwice()
+		if state, err := l.Inspect(t.Context(), "a"); err != nil || state.Nodes[0].Err != nil || state.Nodes[0].Token == 0 {
+			t.Errorf("the first master has %+v: %v", state.Nodes[0], err)
+		}
+	})
+}
+
+// Where two masters have such a counter, the name is not locked, and the error says why. The third master's counter stays.
+func TestCountersThatNoLockReachesOnAMajority(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.unlock(c.lock(l, "a"))
+		for i := range 2 {
+			c.masters[i].Set(scripts.NewName("a").Counter(), "9007199254740990")
+		}
+		_, err := l.Lock(t.Context(), "a")
+		if !errors.Is(err, ErrPermanent) || !strings.Contains(err.Error(), scripts.NewName("a").Counter()) {
+			t.Errorf("locked: %v", err)
+		}
+		synctest.Wait()
+		if state, _ := l.Inspect(t.Context(), "a"); state.Nodes[2].Token >= 1<<52 || state.Nodes[2].Owner != "" {
+			t.Errorf("the third master: %+v", state.Nodes[2])
+		}
 	})
 }

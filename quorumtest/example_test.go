@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"testing"
 
@@ -42,6 +43,7 @@ type exampleT struct {
 }
 
 func (t *exampleT) Helper()                           {}
+func (t *exampleT) Output() io.Writer                 { return io.Discard }
 func (t *exampleT) Cleanup(f func())                  { t.cleanups = append(t.cleanups, f) }
 func (t *exampleT) Errorf(format string, args ...any) { log.Printf(format, args...) }
 func (t *exampleT) Fatalf(format string, args ...any) { log.Fatalf(format, args...) }

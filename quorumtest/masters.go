@@ -20,11 +20,12 @@
 // The masters are stand-ins (miniredis): they run the library's scripts, but are not a Redis server
 // to measure. Sockets are real, so a test in a testing/synctest bubble cannot use them.
 //
-// The files, each of which uses only those above it: masters.go, faults.go, holders.go.
+// The files, each of which uses only those above it: log.go, masters.go, faults.go, holders.go.
 package quorumtest
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -35,8 +36,12 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// defaultPatience bounds what should take milliseconds. Tests of this package shorten it.
-const defaultPatience = 5 * time.Second
+const (
+	// defaultPatience bounds what should take milliseconds. Tests of this package shorten it.
+	defaultPatience = 20 * time.Second
+	// nodeTimeout is for a busy machine: a master of this package answers, or refuses connections.
+	nodeTimeout = 10 * time.Second
+)
 
 // Masters are the masters of one test. Their methods are safe for concurrent use, but those that
 // may fail the test (all but URLs and Clock) must run in the goroutine of the test that [Start] was
@@ -46,6 +51,7 @@ type Masters struct {
 	fleet    *redistest.Fleet
 	nodeOpts []node.Option
 	clock    *clock.Fake
+	logger   *slog.Logger
 
 	patience time.Duration
 
@@ -59,9 +65,13 @@ type Masters struct {
 // [Masters.URLs]. Start fails the test when it cannot start them.
 //
 // The options are those of every node that the Masters open. A deployment whose max lease is not
-// the default gives it here ([node.WithMaxLease]), since a client with another one is refused.
+// the default gives it here ([node.WithMaxLease]), since a client with another one is refused. The
+// timeout is 10 s unless they say otherwise ([node.WithTimeout]): a machine that is busy with tests
+// may stand still for longer than the usual one.
 func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	tb.Helper()
+	logger := newLogger(tb) // first, so that it ends last
+	opts = append([]node.Option{node.WithLogger(logger), node.WithTimeout(nodeTimeout)}, opts...)
 	fleet, err := redistest.StartEmbedded(n)
 	if err != nil {
 		tb.Fatalf("quorumtest: %v", err)
@@ -82,7 +92,7 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 		}
 	}
 	m := &Masters{
-		tb: tb, fleet: fleet, nodeOpts: opts, clock: clock.NewFake(), patience: defaultPatience, stopped: map[int]bool{},
+		tb: tb, fleet: fleet, nodeOpts: opts, clock: clock.NewFake(), logger: logger, patience: defaultPatience, stopped: map[int]bool{},
 	}
 	m.clock.SetRate(1)
 	return m
@@ -111,7 +121,8 @@ func (m *Masters) Clock() clock.Clock { return m.clock }
 
 // Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
 // closes it. Lockers are to each other as different processes are. Options are as for
-// [redlock.Open], and come after those of the Masters. Locker fails the test where redlock.Open
+// [redlock.Open], and come after those of the Masters. It logs to the test's output, which is shown
+// where the test fails; [quorum.WithLogger] names another logger. Locker fails the test where redlock.Open
 // returns an error, and for an even number of masters.
 func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 	m.tb.Helper()
@@ -123,7 +134,7 @@ func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 
 func (m *Masters) open(rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
 	m.tb.Helper()
-	own := []quorum.Option{quorum.WithClock(m.clock), quorum.WithNodeOptions(m.nodeOpts...)}
+	own := []quorum.Option{quorum.WithClock(m.clock), quorum.WithLogger(m.logger), quorum.WithNodeOptions(m.nodeOpts...)}
 	locker, err := quorum.Open(m.URLs(), rule, append(own, opts...)...)
 	if err != nil {
 		m.tb.Fatalf("quorumtest: %v", err)

@@ -32,7 +32,7 @@ func must(t *testing.T, err error) {
 
 func mustLock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
 	t.Cleanup(cancel)
 	lock, err := l.Lock(ctx, names...)
 	must(t, err)
@@ -90,14 +90,14 @@ func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 // in returns the masters as another test has them.
 func (m *Masters) in(tb testing.TB) *Masters {
 	return &Masters{
-		tb: tb, fleet: m.fleet, nodeOpts: m.nodeOpts, clock: m.clock, patience: 100 * time.Millisecond, stopped: m.stopped,
+		tb: tb, fleet: m.fleet, nodeOpts: m.nodeOpts, clock: m.clock, logger: m.logger, patience: 100 * time.Millisecond, stopped: m.stopped,
 	}
 }
 
 // A service may open its locker from addresses alone.
 func TestGrantsAtOnceToALockerOfURLs(t *testing.T) {
 	m := Start(t, 3)
-	locker, err := redlock.Open(m.URLs())
+	locker, err := redlock.Open(m.URLs(), quorum.WithNodeOptions(node.WithTimeout(nodeTimeout)))
 	must(t, err)
 	defer locker.Close()
 	wantTry(t, locker, nil, "a")
@@ -213,7 +213,7 @@ func TestLoseEndsTheHolderBeforeTheNextBegins(t *testing.T) {
 		lock := mustLock(t, service, "a")
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
 			defer cancel()
 			after, err := next.Lock(ctx, "a")
 			if err != nil {
@@ -242,14 +242,14 @@ func TestLoseWakesWaiters(t *testing.T) {
 		defer conn.Close()
 		c := redis.PubSubConn{Conn: conn}
 		must(t, c.Subscribe(scripts.Channel("b")))
-		if _, ok := c.ReceiveWithTimeout(5 * time.Second).(redis.Subscription); !ok {
+		if _, ok := c.ReceiveWithTimeout(defaultPatience).(redis.Subscription); !ok {
 			t.Fatal("not subscribed")
 		}
 		heard = append(heard, c)
 	}
 	m.Lose(lock)
 	for i, c := range heard {
-		if got, ok := c.ReceiveWithTimeout(5 * time.Second).(redis.Message); !ok || string(got.Data) != "0" {
+		if got, ok := c.ReceiveWithTimeout(defaultPatience).(redis.Message); !ok || string(got.Data) != "0" {
 			t.Errorf("master %d published %v", i, got)
 		}
 	}
@@ -314,7 +314,7 @@ func TestFastForwardByLessThanHalfALease(t *testing.T) {
 // awaitRenewal waits until the lock has that much of its lease left.
 func awaitRenewal(t *testing.T, lock *quorum.Lock, left time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
 	defer cancel()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()

@@ -38,7 +38,7 @@ if not marker or string.sub(marker, 1, #expected) ~= expected then
   end
 end
 
-local mine, held, heldAt, counter = 0, nil, nil, 0
+local mine, held, heldAt, counter, counterAt = 0, nil, nil, 0, KEYS[3]
 for i = 1, names do
   local key = KEYS[2 + names + i]
   local ttl = call('PTTL', key)
@@ -72,7 +72,7 @@ for i = 1, names do
     if not c or c ~= c then
       return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[2 + i] .. '" is not a number')
     end
-    if c > counter then counter = c end
+    if c > counter then counter, counterAt = c, KEYS[2 + i] end
   end
 end
 
@@ -110,8 +110,12 @@ else
   if mine < names then token = token + 1 end
   if seed > token then token = seed end
 end
-if token >= 9007199254740992 then
-  return redis.error_reply('QUORUMLOCK the token counter has reached 2^53')
+-- Seeds are below 2^52, the microseconds of the year 2112, and so are the tokens of locks: another
+-- program has written such a counter. A token from it would be written back to the other nodes, and
+-- none of them could count on from it for long.
+if token >= 4503599627370496 then
+  return redis.error_reply('QUORUMLOCK the token counter "' .. counterAt ..
+    '" has reached 2^52: no lock counts that far. Delete the key on this master')
 end
 
 if admitted ~= '0' then -- long ago: later requests need not read the clock

@@ -41,7 +41,7 @@ for i = 1, n do
   if not value or #value ~= #token or value >= token then
     -- MGET returns nil for a key of another type too: GET fails there, and an error is no number.
     local number = tonumber(value or pcall('GET', counter) or 0)
-    if not number or not (number < 9007199254740991) then
+    if not number or not (number < 4503599627370495) then
       token = nil
     elseif number >= tonumber(token) then
       token, usual = string.format('%.0f', number + 1), false

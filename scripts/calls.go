@@ -214,14 +214,19 @@ func At(since time.Duration) When { return When{"at", since.Milliseconds()} }
 // In is so long from now on.
 func In(d time.Duration) When { return When{"in", ToMillis(d).boxed} }
 
-// Mark writes the node's marker, if its text is still the one that was read, empty for none, and
-// the mark arrives no later than last, an instant that the node has told plus some time. The
-// process is that at the connection's other end ([ConnArgs]), and the instants are those given:
-// m.Process, m.Admitted and m.Change do not count.
-func Mark(read string, m Marker, admitted, change When, last time.Duration) Call {
+// Seen is what a look saw of a node: its process, and its marker's text, empty for none.
+type Seen struct {
+	Process Process
+	Marker  string
+}
+
+// Mark writes the node's marker, if it and the process are still those that were seen, and the mark
+// arrives no later than last, an instant that the node has told plus some time. The instants are
+// those given, and the process is the node's: m.Process, m.Admitted and m.Change do not count.
+func Mark(seen Seen, m Marker, admitted, change When, last time.Duration) Call {
 	first, lists := m.lines()
-	return Call{script: markScript, args: []any{markScript.sha, 1, any(MarkerKey), read,
-		admitted.kind, admitted.ms, first, change.kind, change.ms, lists, last.Milliseconds(), ""}}
+	return Call{script: markScript, args: []any{markScript.sha, 1, any(MarkerKey), seen.Marker,
+		admitted.kind, admitted.ms, first, change.kind, change.ms, lists, last.Milliseconds(), seen.Process.String(), ""}}
 }
 
 // Millis is a duration boxed for sending, made once for many calls.

@@ -40,7 +40,7 @@ func TestKindsOfCalls(t *testing.T) {
 		"inspect": scripts.Inspect(scripts.NewName("k")),
 		"force":   scripts.Force(scripts.NewName("k"), nil, time.Second),
 		"look":    scripts.Look(),
-		"mark":    scripts.Mark("", scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0), 0),
+		"mark":    scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0), 0),
 	} {
 		if call.Op() != want || call.IsAcquire() != (want == "acquire") || call.Frees() != (want == "release") {
 			t.Errorf("%s: Op %q, IsAcquire %v, Frees %v", want, call.Op(), call.IsAcquire(), call.Frees())

@@ -33,12 +33,30 @@ func LockerOf(owner string) string {
 	return owner
 }
 
-// Introduce writes the identity of a locker, for so long.
-func Introduce(locker string, is Identity, ttl time.Duration) Call {
-	text, _ := json.Marshal(is.bounded()) // of strings and a number
-	return Call{script: introduceScript,
-		args: []any{introduceScript.sha, 1, lockerPrefix + locker, text, ToMillis(ttl).boxed}}
+// IntroduceEvery is how often a locker that holds locks writes its identity anew.
+const IntroduceEvery = 15 * time.Second
+
+// introduced is what the locker's key has.
+type introduced struct {
+	Identity
+	List string `json:"list,omitempty"` // the digest of the locker's list of masters
 }
+
+// Introduce writes the identity of a locker and its list of masters, nil for an unknown one. The key
+// outlives every lease.
+func Introduce(locker string, is Identity, list *List, maxLease time.Duration) Call {
+	said := introduced{Identity: is.bounded()}
+	if list != nil {
+		said.List = list.digest
+	}
+	text, _ := json.Marshal(said) // of strings and a number
+	return Call{script: introduceScript,
+		args: []any{introduceScript.sha, 1, lockerPrefix + locker, text, ToMillis(introducedFor(maxLease)).boxed}}
+}
+
+// introducedFor is the time to live of an identity. A lock is renewed every third of a lease, at which
+// the key is written anew, too.
+func introducedFor(maxLease time.Duration) time.Duration { return maxLease + 3*IntroduceEvery }
 
 // Who reads the identities of lockers, at most [MaxWho].
 func Who(lockers []string) Call {

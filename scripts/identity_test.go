@@ -14,20 +14,24 @@ var api7 = scripts.Identity{Host: "api-7", PID: 4711, Program: "worker", Label: 
 
 const api7Text = `{"host":"api-7","pid":4711,"program":"worker","label":"nightly"}`
 
+const listedText = `{"host":"h","pid":1,"list":"205830ca5b23bbe3"}`
+
 func introduceVectors() []vector {
-	introduce := func(v vector, is scripts.Identity) vector {
-		v.call, v.want = scripts.Introduce("L", is, time.Minute), true
+	introduce := func(v vector, is scripts.Identity, list *scripts.List) vector {
+		v.call, v.want = scripts.Introduce("L", is, list, 15*time.Second), true
 		v.parse = func(reply any) (any, error) { return true, scripts.ParseIntroduce(reply) }
 		v.after, v.twice = append(v.after, ttl(lockerKey+"L", time.Minute)), v.err == ""
 		return v
 	}
 	return []vector{
-		introduce(vector{name: "new", after: []check{text(lockerKey+"L", api7Text)}}, api7),
+		introduce(vector{name: "new", after: []check{text(lockerKey+"L", api7Text)}}, api7, nil),
+		introduce(vector{name: "with its list of masters", after: []check{text(lockerKey+"L", listedText)}},
+			scripts.Identity{Host: "h", PID: 1}, scripts.NewList("a", "b", "c")),
 		introduce(vector{name: "in place of any other key", before: state([]any{"HSET", lockerKey + "L", "x", "y"}),
-			after: []check{text(lockerKey+"L", `{"host":"h","pid":1}`)}}, scripts.Identity{Host: "h", PID: 1}),
+			after: []check{text(lockerKey+"L", `{"host":"h","pid":1}`)}}, scripts.Identity{Host: "h", PID: 1}, nil),
 		introduce(vector{name: "long texts are cut", after: []check{
 			text(lockerKey+"L", `{"host":"`+strings.Repeat("h", 255)+`","pid":1,"program":"a?b"}`)}},
-			scripts.Identity{Host: strings.Repeat("h", 1000), PID: 1, Program: "a\nb"}),
+			scripts.Identity{Host: strings.Repeat("h", 1000), PID: 1, Program: "a\nb"}, nil),
 	}
 }
 

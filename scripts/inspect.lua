@@ -4,7 +4,7 @@
 --
 -- Replies with {owner, level, remaining ms, token counter, marker, now in ms}. A missing string is
 -- empty; the remaining time is 0 for no key, -1 for a key without one. A key that is no lock is an
--- error, and so is a counter that is no number. So is a text that is too long for a lock: the
+-- error, and so is a counter that is no number, or is higher than tokens can be. So is a text that is too long for a lock: the
 -- client bounds its replies, and would drop the connection.
 
 local owner, level, ttl = '', '', call('PTTL', KEYS[2])
@@ -22,8 +22,16 @@ local counter = redis.pcall('GET', KEYS[3])
 if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, true) then
   return counter
 end
-if counter and not tonumber(counter) then
-  return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] .. '" is not a number')
+if counter then
+  local number = tonumber(counter)
+  if not number or number ~= number then
+    return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] .. '" is not a number')
+  end
+  if number >= 4503599627370496 then
+    return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] ..
+      '" has reached 2^52: no lock counts that far. Delete the key on this master')
+  end
+  counter = string.format('%.0f', math.max(number, 0))
 end
 counter = counter or ''
 if #owner + #level + #counter > 4096 or #marker > 65536 then

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/quorumlock/quorumlock/internal/plain"
 )
 
 // List is a list of masters by their names: the members of a deployment, as one client or one node
@@ -67,8 +69,16 @@ func (l *List) Without(name string) *List {
 	return NewList(left...)
 }
 
-// String returns the names in braces, for people.
-func (l *List) String() string { return "{" + strings.Join(l.names, ", ") + "}" }
+// String returns the names in braces, for people. A name that could be taken for several is quoted.
+func (l *List) String() string {
+	shown := make([]string, len(l.names))
+	for i, name := range l.names {
+		if shown[i] = plain.Text(name); strings.ContainsAny(name, " ,{}\"") {
+			shown[i] = `"` + shown[i] + `"`
+		}
+	}
+	return "{" + strings.Join(shown, ", ") + "}"
+}
 
 // escapeName writes the bytes that separate the parts of a marker, and those that no terminal
 // shows, as in a URL.

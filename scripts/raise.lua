@@ -20,6 +20,10 @@ for i = 2, #KEYS, 2 do
   if not counter or counter ~= counter then
     return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[i] .. '" is not a number')
   end
+  if counter >= 4503599627370496 then
+    return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[i] ..
+      '" has reached 2^52: no lock counts that far. Delete the key on this master')
+  end
   if counter < token then
     redis.call('SET', KEYS[i], ARGV[2])
   elseif counter > highest then

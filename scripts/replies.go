@@ -11,8 +11,10 @@ import (
 // never counts as a grant.
 var ErrReply = errors.New("scripts: malformed reply")
 
-// maxToken bounds tokens: Lua counts in float64, which is exact up to 2^53.
-const maxToken = 1<<53 - 1
+// maxToken bounds tokens. They begin from a clock in microseconds, which reaches 2^52 in the year
+// 2112: a higher number is another program's, or a hostile server's, and would be written back to
+// the other nodes. Lua counts exactly up to 2^53.
+const maxToken = 1<<52 - 1
 
 // Outcome is a node's answer to a request for a grant.
 type Outcome int
@@ -42,6 +44,9 @@ type Reply struct {
 	Mark    *MarkReply
 	Who     []Identity // in the order of the call's lockers
 	Survey  *SurveyReply
+	Lockers *LockersReply
+	// Counters are the token counters that are there, of a call of ReadCounters.
+	Counters []Counter
 	// NotLetIn is set when a renewal was refused because the node's marker does not let the client
 	// in.
 	NotLetIn *Refusal
@@ -101,6 +106,15 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		if found, err = ParseSurvey(v); err == nil {
 			reply.Survey = &found
 		}
+	case lockersScript:
+		var found LockersReply
+		if found, err = ParseLockers(v); err == nil {
+			reply.Lockers = &found
+		}
+	case countersScript:
+		reply.Counters, err = ParseCounters(v)
+	case liftScript:
+		err = ParseLift(v)
 	case markScript:
 		var wrote MarkReply
 		if wrote, err = ParseMark(v); err == nil {
@@ -256,7 +270,7 @@ func ParseRelease(v any, names int) (ReleaseReply, error) {
 // ParseRaise reads the reply to Raise: the highest of the counters, none of which is below the
 // token any more, or 0 where the owner does not hold every name. Errors wrap ErrReply.
 func ParseRaise(v any) (uint64, error) {
-	if n, ok := v.(int64); ok && n >= 0 && n < 1<<53 {
+	if n, ok := v.(int64); ok && n >= 0 && n <= maxToken {
 		return uint64(n), nil
 	}
 	return 0, malformed(raiseScript, v)

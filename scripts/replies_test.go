@@ -31,6 +31,7 @@ var parsers = map[string]func(any) (any, error){
 	"acquires":  parseRun(acquire(), acquire(), acquire(), acquire()),
 	"releases":  parseRun(fourReleases...),
 	"survey":    parsed(scripts.ParseSurvey),
+	"lockers":   parsed(scripts.ParseLockers),
 	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
 	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
 }
@@ -92,7 +93,7 @@ func TestMalformedReplies(t *testing.T) {
 	}
 	const tooLong = math.MaxInt64 / 1_000_000 // milliseconds; a time.Duration holds less
 	more := map[string][]any{
-		"acquire": {int64(0), int64(1 << 53), waited(int64(-2), int64(0)), waited(int64(math.MinInt64), int64(0)),
+		"acquire": {int64(0), int64(1 << 52), int64(1 << 53), waited(int64(-2), int64(0)), waited(int64(math.MinInt64), int64(0)),
 			waited(int64(tooLong), int64(0)), waited(bulk("5"), int64(0)), waited(nil, int64(0)), waited(int64(5), int64(-1)),
 			waited(int64(5), int64(math.MaxInt64)), waited(int64(5), nil), waited(int64(5), bulk("1")), pair("held", int64(5)),
 			pair("quarantined", int64(-1)), pair("stale", int64(0)),
@@ -105,7 +106,7 @@ func TestMalformedReplies(t *testing.T) {
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
 		"release": {int64(4), int64(math.MaxInt64), []any{int64(4), int64(1)}, []any{int64(0), int64(1)}, []any{int64(1), int64(0)},
 			[]any{int64(1), int64(-1)}, []any{int64(1), int64(math.MaxInt64)}, []any{int64(1), bulk("1")}, []any{int64(1)}},
-		"raise": {int64(-1), int64(1 << 53), []any{int64(1)}},
+		"raise": {int64(-1), int64(1 << 52), int64(1 << 53), []any{int64(1)}},
 		"force": {int64(2), []any{int64(1)}},
 		"inspect": {int64(1), inspected(0, nil), inspected(0, int64(1)), inspected(1, bulk("one")), inspected(1, bulk("-1")),
 			inspected(1, bulk("9007199254740992")), inspected(1, int64(1)), inspected(2, int64(-2)), inspected(2, int64(tooLong)),
@@ -140,7 +141,7 @@ func TestReplies(t *testing.T) {
 		want   any
 	}{
 		{"acquire", int64(1), granted(1)},
-		{"acquire", int64(1<<53 - 1), granted(1<<53 - 1)},
+		{"acquire", int64(1<<52 - 1), granted(1<<52 - 1)},
 		{"acquire", waited(int64(0), int64(0)), held(0)},
 		{"acquire", waited(int64(1500), int64(0)), held(1500 * time.Millisecond)},
 		{"acquire", waited(int64(-1), int64(0)), held(-1)},
@@ -168,7 +169,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// Whatever a server sends, nothing panics, and only a whole number from 1 to 2^53−1 is a grant.
+// Whatever a server sends, nothing panics, and only a whole number from 1 to 2^52−1 is a grant.
 func TestRandomRepliesNeverGrant(t *testing.T) {
 	for seed := range uint64(20_000) {
 		v := randomReply(rand.New(rand.NewPCG(seed, 0)), 3)
@@ -180,7 +181,7 @@ func TestRandomRepliesNeverGrant(t *testing.T) {
 			reply, _ := got.(scripts.AcquireReply)
 			token, whole := v.(int64)
 			if isGrant := err == nil && reply.Outcome == scripts.Granted; script == "acquire" &&
-				isGrant != (whole && token >= 1 && token < 1<<53) {
+				isGrant != (whole && token >= 1 && token < 1<<52) {
 				t.Fatalf("%#v: %+v %v", v, got, err)
 			}
 		}
@@ -189,7 +190,7 @@ func TestRandomRepliesNeverGrant(t *testing.T) {
 
 func randomReply(r *rand.Rand, depth int) any {
 	words := []string{"held", "quarantined", "marker", "released", "R", "RGT", "RRRR", "1", "-1", "9007199254740993", "", "\x00"}
-	numbers := []int64{0, 1, -1, -2, 5, 1 << 53, 1<<53 - 1, math.MaxInt64, math.MinInt64, math.MaxInt64 / 1_000_000}
+	numbers := []int64{0, 1, -1, -2, 5, 1 << 52, 1<<52 - 1, 1 << 53, 1<<53 - 1, math.MaxInt64, math.MinInt64, math.MaxInt64 / 1_000_000}
 	switch kind := r.IntN(7); {
 	case kind == 0:
 		return nil

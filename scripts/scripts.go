@@ -97,6 +97,12 @@ var (
 	whoSource string
 	//go:embed survey.lua
 	surveySource string
+	//go:embed lockers.lua
+	lockersSource string
+	//go:embed counters.lua
+	countersSource string
+	//go:embed lift.lua
+	liftSource string
 )
 
 // runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel
@@ -118,12 +124,20 @@ var (
 	introduceScript = newScript("introduce", introduceSource)
 	whoScript       = newScript("who", whoSource)
 	surveyScript    = newScript("survey", shapeSource+surveySource)
+	lockersScript   = newScript("lockers", lockersSource)
+	countersScript  = newScript("counters", countersSource)
+	liftScript      = newScript("lift", liftSource)
 )
 
 // All returns every script of a client that locks, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
 		markScript, acquiresScript, releasesScript, introduceScript, whoScript}
+}
+
+// OfOperators returns the scripts that the command sends, and a client that locks does not.
+func OfOperators() []*Script {
+	return []*Script{surveyScript, lockersScript, countersScript, liftScript}
 }
 
 func newScript(name, source string) *Script {

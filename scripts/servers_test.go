@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,7 +153,7 @@ func readMarker(t *testing.T, s server) scripts.Marker {
 func TestHashesMatchTheSources(t *testing.T) {
 	s := startReal(t)
 	loaded := map[string]bool{}
-	for _, script := range scripts.All() {
+	for _, script := range slices.Concat(scripts.All(), scripts.OfOperators()) {
 		sha, err := redis.String(s.Do("SCRIPT", "LOAD", script.Source()))
 		if err != nil {
 			t.Fatalf("%s: %v", script.Name(), err)

@@ -58,6 +58,11 @@ func counted(name, value string) []any { return []any{"SET", counterOf(name), va
 
 func counterOf(name string) string { return scripts.NewName(name).Counter() }
 
+// tooHigh is the error of a counter that no lock has brought where it is.
+func tooHigh(name string) string {
+	return `QUORUMLOCK the token counter "` + counterOf(name) + `" has reached 2^52: no lock counts that far. Delete the key on this master`
+}
+
 // near and its neighbour share a counter, which no other name of the vectors has.
 const near, neighbour = "stock:45", "stock:339"
 
@@ -197,11 +202,19 @@ func acquireVectors() []vector {
 			after: []check{counter("k", "5001")}},
 		{name: "tokens of our time", before: state(ready, counted("k", "1800000000000001")), call: acquire(seeded(1800000000000000)),
 			want: granted(1800000000000002), after: []check{counter("k", "1800000000000002")}},
-		{name: "the highest token", before: state(ready, counted("k", "9007199254740990")), call: acquire(),
-			want: granted(1<<53 - 1), after: []check{counter("k", "9007199254740991")}},
-		{name: "no token left", before: state(ready, counted("k", "9007199254740991")), call: acquire(), err: "QUORUMLOCK", untouched: true},
-		{name: "no token left for one of two", before: state(ready, counted("l", "9007199254740991")), call: acquire(two),
-			err: "QUORUMLOCK", untouched: true},
+		{name: "the highest token", before: state(ready, counted("k", "4503599627370494")), call: acquire(),
+			want: granted(1<<52 - 1), after: []check{counter("k", "4503599627370495")}},
+		{name: "no token left", before: state(ready, counted("k", "4503599627370495")), call: acquire(), err: tooHigh("k"), untouched: true},
+		{name: "no token left for one of two", before: state(ready, counted("l", "4503599627370495")), call: acquire(two),
+			err: tooHigh("l"), untouched: true},
+		{name: "a counter that no lock reaches", before: state(ready, counted("k", "9007199254740990")), call: acquire(), err: tooHigh("k"),
+			untouched: true},
+		{name: "a counter that no lock reaches, held", before: state(ready, holds("k", rival, "1"), expire("k", lease), counted("k", "9007199254740990")), call: acquire(), want: held(lease),
+			untouched: true},
+		{name: "a counter that no lock reaches, entered again", before: mine("1", lease, "9007199254740990"), call: acquire(carrying(7), level(2)),
+			err: tooHigh("k"), untouched: true},
+		{name: "a counter that no lock reaches, repaired", before: state(ready, counted("k", "9007199254740990")), call: acquire(carrying(7)),
+			err: tooHigh("k"), untouched: true},
 		{name: "counter is text", before: state(ready, counted("k", "seven")), call: acquire(), err: "QUORUMLOCK", untouched: true},
 		{name: "counter is text, and is named", before: state(ready, counted("a", "seven")), call: acquire(named("a")),
 			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`, untouched: true},

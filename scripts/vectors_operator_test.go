@@ -55,6 +55,10 @@ func inspectVectors() []vector {
 		inspect(vector{name: "a counter that is too long", before: state(counted("k", strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "a counter that is no number", before: state(counted("a", "x")),
 			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`}, "a"),
+		inspect(vector{name: "a counter that is nan", before: state(counted("a", "nan")),
+			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`}, "a"),
+		inspect(vector{name: "a counter that no lock reaches", before: state(counted("k", "9007199254740990")), err: tooHigh("k")}, "k"),
+		inspect(vector{name: "a counter that is negative", before: state(counted("k", "-5")), want: reply{}}, "k"),
 		inspect(vector{name: "a list at the counter", before: state([]any{"RPUSH", counterOf("a"), "x"}),
 			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`}, "a"),
 		inspect(vector{name: "free, with a neighbour's past", before: state(counted(neighbour, "7")), want: reply{Token: 7}}, near),
@@ -144,7 +148,11 @@ func lookVectors() []vector {
 
 func markVectors() []vector {
 	mark := func(v vector, read string, written scripts.Marker, grants, change scripts.When) vector {
-		v.call = scripts.Mark(read, written, grants, change, cmp.Or(v.last, farAhead))
+		seen := scripts.Seen{Process: process, Marker: read}
+		if v.name == "not in another process" {
+			seen.Process.Run = "another"
+		}
+		v.call = scripts.Mark(seen, written, grants, change, cmp.Or(v.last, farAhead))
 		v.parse = func(reply any) (any, error) {
 			wrote, err := scripts.ParseMark(reply)
 			return wrote.Written, err
@@ -163,6 +171,7 @@ func markVectors() []vector {
 			has, m, scripts.At(1234*time.Millisecond), scripts.At(5*time.Second)),
 		mark(vector{name: "not in place of another", before: state(ready), want: false, untouched: true, twice: true}, "", m, long, long),
 		mark(vector{name: "not when it is late", last: time.Hour, want: false, untouched: true, twice: true}, "", m, long, long),
+		mark(vector{name: "not in another process", before: state(ready), want: false, untouched: true, twice: true}, has, m, long, long),
 		mark(vector{name: "not in place of none", want: false, untouched: true, twice: true}, has, m, long, long),
 		mark(vector{name: "the next change waits", before: state(ready), want: true, after: []check{waits(maxLease)}}, has, fresh, long, scripts.In(maxLease)),
 		mark(vector{name: "names byte for byte", want: true, after: []check{marked(maxLease, scripts.NewList("a b", "c,d%\n", "é"))}}, "",

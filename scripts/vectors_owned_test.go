@@ -181,6 +181,8 @@ func raiseVectors() []vector {
 		raise(vector{name: "two names, the last not mine", before: append(mine, counted("l", "7")), want: stands(0), untouched: true}, 9, "k", "l"),
 		raise(vector{name: "a counter that is no number", before: state(holds("a", me, "1"), counted("a", "x")),
 			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`, untouched: true}, 9, "a"),
+		raise(vector{name: "a counter that no lock reaches", before: append(mine, counted("k", "9007199254740990")), err: tooHigh("k"), untouched: true}, 9, "k"),
+		raise(vector{name: "two names, one counter that no lock reaches", before: append(both, counted("l", "4503599627370496")), err: tooHigh("l")}, 9, "k", "l"),
 		raise(vector{name: "a string at the name", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE", untouched: true}, 9, "k"),
 	}
 }

@@ -49,7 +49,7 @@ type vector struct {
 func vectors() []vector {
 	return slices.Concat(acquireVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
 		inspectVectors(), forceVectors(), lookVectors(), markVectors(), acquiresVectors(), releasesVectors(),
-		introduceVectors(), whoVectors())
+		introduceVectors(), whoVectors(), lockersVectors())
 }
 
 // serverTime is an instant, as its distance from the server's now.

@@ -87,7 +87,11 @@ func printCheck(out io.Writer, found []finding) {
 			waiting++
 		}
 	}
-	fmt.Fprintf(out, "\n%d of %d masters are fit for locks, %d of these in quarantine.\n", fit, len(found), waiting)
+	inQuarantine := ""
+	if waiting > 0 {
+		inQuarantine = fmt.Sprintf(", %d of these in quarantine", waiting)
+	}
+	fmt.Fprintf(out, "\n%d of %d masters are fit for locks%s.\n", fit, len(found), inQuarantine)
 	if waiting > 0 {
 		fmt.Fprintln(out, "A master in quarantine grants nothing until its quarantine is over.")
 	}

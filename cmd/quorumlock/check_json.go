@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -56,9 +58,15 @@ func printCheckJSON(out io.Writer, found []finding, nodes []*node.Node) error {
 	return printJSON(out, all)
 }
 
+// printJSON prints what a terminal may get, whatever is in the texts.
 func printJSON(out io.Writer, v any) error {
-	encoder := json.NewEncoder(out)
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := out.Write(plain.JSON(document.Bytes()))
+	return err
 }

@@ -6,17 +6,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// bashCompletion defines what the script needs of the package bash-completion, and completes the words.
-const bashCompletion = `
-_get_comp_words_by_ref() { :; }
+// completeInBash defines the completion, and completes the words.
+const completeInBash = `
 source <(quorumlock completion bash) || exit
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-__quorumlock_bash_autocomplete
+__quorumlock_complete
 printf '%s ' "${COMPREPLY[@]}"`
 
 func TestCompletion(t *testing.T) {
@@ -33,6 +33,7 @@ func TestCompletion(t *testing.T) {
 		"status":                       {"st"},
 		"check completion":             {"c"},
 		"--max-hold --max-lease":       {"run", "--max-"},
+		"--min-hold":                   {"run", "-min"},
 		"--yes":                        {"unlock", "--y"},
 		"abort add commit remove show": {"members", ""},
 	} {
@@ -53,9 +54,12 @@ func TestCompletion(t *testing.T) {
 	if _, err := os.Stat(touched); err == nil {
 		t.Error("the job was run")
 	}
-	for _, shell := range []string{"bash", "zsh", "fish"} {
+	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
 		script, _ := command(t, exitOK, "completion", shell)
 		contains(t, script, "quorumlock", "--generate-shell-completion")
+		if regexp.MustCompile(`(?i)\b(eval|invoke-expression|iex)\b`).MatchString(script) {
+			t.Errorf("the script for %s evaluates what it completes:\n%s", shell, script)
+		}
 	}
 	_, stderr := command(t, exitUsage, "completion", "tcsh")
 	if strings.Count(stderr, "\n") != 1 {
@@ -65,7 +69,7 @@ func TestCompletion(t *testing.T) {
 
 func completed(t *testing.T, bash, bin string, line ...string) []string {
 	t.Helper()
-	cmd := exec.Command(bash, append([]string{"--norc", "-c", bashCompletion, "bash", "quorumlock"}, line...)...)
+	cmd := exec.Command(bash, append([]string{"--norc", "-c", completeInBash, "bash", "quorumlock"}, line...)...)
 	cmd.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+bin+":"+os.Getenv("PATH"),
 		urlsVariable+"=redis://127.0.0.1:1")
 	said, err := cmd.Output()

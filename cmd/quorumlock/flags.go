@@ -94,7 +94,19 @@ func (f *lineFlags) explain(err error) error {
 	case !isFlag || !looksLikeFlag(name):
 		name = ""
 	}
-	return errors.New("unknown flag" + named(name))
+	said := named(name)
+	if said != "" {
+		said += didYouMean("-"+strings.TrimLeft(name, "-"), f.names())
+	}
+	return errors.New("unknown flag" + said)
+}
+
+// names returns the flags' names, with one dash.
+func (f *lineFlags) names() (all []string) {
+	for _, flag := range f.all {
+		all = append(all, "-"+flag.Names()[0])
+	}
+	return all
 }
 
 // looksLikeFlag reports whether an argument is a dash and then a letter.

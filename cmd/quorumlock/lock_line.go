@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/urfave/cli/v3"
 )
@@ -22,6 +23,7 @@ type lockLine struct {
 	maxLease time.Duration
 	timeout  time.Duration
 	urlsFile string
+	tls      tlsFiles
 }
 
 // lockCommand makes a command over locks that are named, on the masters of the environment. more
@@ -47,6 +49,7 @@ func newLockLine() *lockLine {
 func (l *lockLine) masterFlags(flags *lineFlags) {
 	flags.boolean("all", "all masters must grant a lock, not a majority", &l.all)
 	flags.urlsFile(urlsNotInVariable, &l.urlsFile)
+	l.tls.flags(flags)
 	flags.timeouts(shortest, time.Millisecond, &l.maxLease, &l.timeout)
 }
 
@@ -84,7 +87,7 @@ func (l *lockLine) nodeOptions() []node.Option {
 // withMasters does a command with the masters. It reports an error in one line.
 func (p *program) withMasters(ctx context.Context, command string, line *lockLine,
 	do func(context.Context, *lockLine, []*node.Node) (int, error)) int {
-	nodes, err := openMasters(line.urlsFile, line.nodeOptions()...)
+	nodes, _, err := openMasters(line.urlsFile, line.tls, line.nodeOptions()...)
 	code := exitOK
 	if err == nil {
 		defer closeAll(nodes)
@@ -106,5 +109,5 @@ func (p *program) withMasters(ctx context.Context, command string, line *lockLin
 // oneLine formats an error for a log that has one entry in a line.
 func oneLine(err error) string {
 	text := strings.ReplaceAll(err.Error(), "quorumlock: ", "") // the package's, in the middle for wrapped errors
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+	return plain.Text(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " "))
 }

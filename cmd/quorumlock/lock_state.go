@@ -154,6 +154,27 @@ func conclude(name string, masters []masterState, need int) lockState {
 	return lock
 }
 
+// errs returns why masters have no vote.
+func (l lockState) errs() (errs []error) {
+	for _, m := range l.masters {
+		if m.err != nil {
+			errs = append(errs, m.err)
+		}
+	}
+	return errs
+}
+
+// code returns the exit code for a lock, of which so many masters are needed.
+func (l lockState) code(need int) int {
+	switch l.state {
+	case lockHeld:
+		return exitOK
+	case lockFree:
+		return exitFailed
+	}
+	return codeOfMasters(l.errs(), len(l.masters), need)
+}
+
 // takenAt returns when a lock was taken at the latest. A token is the clock of the client that took
 // the lock, in µs, or one more than the counter before, where that client's clock was behind. Names
 // that share the counter may have raised it since. Clients of other libraries, which have no

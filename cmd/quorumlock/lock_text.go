@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -30,20 +34,58 @@ func (l lockState) String() string { return l.sentence("is") }
 func (l lockState) sentence(verb string) string {
 	switch l.state {
 	case lockHeld:
-		return fmt.Sprintf("%q %s held by %s, level %d, token at most %d, %s%s", l.name, verb, l.holder(), l.level,
-			l.token, lasts(l.ttl), l.taken(time.Now()))
+		return fmt.Sprintf("%q %s held %s%s%s, level %d, token at most %d, owner %q", l.name, verb, l.holder(), lasts(l.ttl),
+			l.taken(time.Now()), l.level, l.token, l.owner)
 	case lockFree:
 		return fmt.Sprintf("%q %s free, last token at most %d", l.name, verb, l.token)
 	}
-	return fmt.Sprintf("%q: unknown, too few masters answered or are out of quarantine", l.name)
+	return fmt.Sprintf("%q: unknown, %s", l.name, l.whyUnknown())
 }
 
-// holder names the process, where it is known, and its owner's id.
+// whyUnknown says what keeps the masters from telling: what all that have no vote have in common, or
+// how many there are of each kind.
+func (l lockState) whyUnknown() string {
+	silent, refusing, waiting, reasons := 0, 0, 0, map[string]bool{}
+	for _, m := range l.masters {
+		var failed *node.Error
+		switch {
+		case errors.As(m.err, &failed) && (redisconn.IsServerError(failed.Err) || failed.Permanent()):
+			refusing++
+			reasons[reason(m.err)] = true
+		case m.err != nil:
+			silent++
+		case m.quarantine > 0:
+			waiting++
+		}
+	}
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{silent, "did not answer"}, {refusing, "refused"}, {waiting, "in quarantine"}} {
+		switch {
+		case part.n == 0:
+		case parts == nil:
+			parts = append(parts, fmt.Sprintf("%d of %d masters %s", part.n, len(l.masters), part.what))
+		default:
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if len(reasons) == 1 {
+		for why := range reasons {
+			text += ": " + why
+		}
+	}
+	return text
+}
+
+// holder names the process, where it is known. The owner's id is long, and comes last.
 func (l lockState) holder() string {
 	if l.who == (quorum.Identity{}) {
-		return fmt.Sprintf("%q", l.owner)
+		return ""
 	}
-	return fmt.Sprintf("%v, owner %q", l.who, l.owner)
+	return fmt.Sprintf("by %v, ", l.who)
 }
 
 // taken says when the lock was taken; nothing where that is not known.
@@ -60,7 +102,7 @@ func (m masterState) says() string {
 	case m.err != nil:
 		return "NO VOTE: " + reason(m.err)
 	case m.owner != "":
-		text = fmt.Sprintf("held by %q, level %d, %s", m.owner, m.level, lasts(m.ttl))
+		text = fmt.Sprintf("held %s, level %d", lasts(m.ttl), m.level)
 	}
 	text += fmt.Sprintf(", token counter %d", m.token)
 	switch {
@@ -68,6 +110,9 @@ func (m masterState) says() string {
 		text += fmt.Sprintf(", in quarantine for %s from its first client on", left(m.quarantine))
 	case m.quarantine > 0:
 		text += fmt.Sprintf(", in quarantine for another %s", left(m.quarantine))
+	}
+	if m.owner != "" {
+		text += fmt.Sprintf(", owner %q", m.owner)
 	}
 	return text
 }

@@ -36,7 +36,7 @@ its URL, or host:port. Flags take one dash or two, and come before the arguments
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
 Those of unlock: 0 when no lock is left, 1 when masters refuse, 69 when too few answer; 64 without -yes; 78 as run.
-Those of status: 0 when all are held, 1 when one is free, 69 when that is unknown of one; 64 and 78 as run.
+Those of status: 0 when all are held, 1 when one is free, 69 when that is unknown of one; 64, 77 and 78 as run.
 Those of top: 0, or 69 when no master answers; 64 and 78 as run.
 Those of run: the command's own, 128 and its number for a signal; 75 or N when another holds the lock; 69 when too few
 masters answered, or are in quarantine; 124 when the lock was lost, or --max-hold came, before the command was done;
@@ -94,16 +94,21 @@ func (p *program) app(job []string) *cli.Command {
 	return &cli.Command{
 		Name: "quorumlock", Usage: "one lock over several independent Redis masters", Description: description,
 		Writer: p.stdout, ErrWriter: p.stderr, ExitErrHandler: func(context.Context, *cli.Command, error) {},
-		EnableShellCompletion: true,
-		ConfigureShellCompletionCommand: func(completion *cli.Command) {
-			completion.Hidden, completion.Usage = false, "print the completion script of a shell: bash, zsh, fish, pwsh"
-		},
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: p.completionCommand,
 		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error {
 			p.misused((&lineFlags{}).explain(err).Error())
 			return nil
 		},
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			p.misused("there is no such command" + named(cmd.Args().First()))
+			said, names := named(cmd.Args().First()), []string(nil)
+			for _, known := range cmd.Commands {
+				names = append(names, known.Name)
+			}
+			if said != "" {
+				said += didYouMean(cmd.Args().First(), names)
+			}
+			p.misused("there is no such command" + said)
 			return nil
 		},
 		Commands: []*cli.Command{

@@ -39,23 +39,27 @@ func withoutComments(text string) string {
 	return kept.String()
 }
 
-// openMasters opens the masters of the file, or else of the environment. The caller closes them.
-// The error is an *exitError.
-func openMasters(file string, options ...node.Option) ([]*node.Node, error) {
-	urls, err := readURLs(file)
-	if err != nil {
-		return nil, exitWith(exitConfiguration, err)
+// openMasters opens the masters of the file, or else of the environment, and returns their URLs, too.
+// The caller closes them. The error is an *exitError.
+func openMasters(file string, files tlsFiles, options ...node.Option) (nodes []*node.Node, urls []string, err error) {
+	if urls, err = readURLs(file); err != nil {
+		return nil, nil, exitWith(exitConfiguration, err)
 	}
-	var nodes []*node.Node
+	urls = files.take(urls)
+	secure, err := files.options()
+	if err != nil {
+		return nil, nil, exitWith(exitConfiguration, err)
+	}
+	options = append(options, secure...)
 	for i, url := range urls {
 		n, err := node.Open(url, options...)
 		if err != nil {
 			closeAll(nodes)
-			return nil, exitWith(exitConfiguration, fmt.Errorf("URL %d: %w", i+1, err))
+			return nil, nil, exitWith(exitConfiguration, fmt.Errorf("URL %d: %w", i+1, err))
 		}
 		nodes = append(nodes, n)
 	}
-	return nodes, nil
+	return nodes, urls, nil
 }
 
 // checkLockName returns why an argument is no lock's name, or nil.

@@ -2,21 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"time"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/urfave/cli/v3"
 )
-
-// maxRounds bounds how often a command is tried while the masters change under it.
-const maxRounds = 20
 
 // masters are the nodes that a members command was given, by name.
 type masters struct {
@@ -26,7 +20,7 @@ type masters struct {
 
 func (p *program) membersCommand() *cli.Command {
 	sub := func(name, usage, arguments string) *cli.Command {
-		return p.masterCommand("members "+name, usage, arguments, nil, func(ctx context.Context, line commandLine) int {
+		return p.masterCommand("members "+name, usage, arguments, membersFlags[name], func(ctx context.Context, line commandLine) int {
 			return members(ctx, name, line, p.stdout, p.stderr)
 		})
 	}
@@ -45,7 +39,8 @@ func (p *program) membersCommand() *cli.Command {
 				"NEW-URL URL..."),
 			sub("remove", "let in clients without one master, beside those with the present list, which the URLs are",
 				"NAME URL..."),
-			sub("commit", "make the list that the URLs are the only one that is let in", "URL..."),
+			sub("commit", "make the list that was announced the only one that is let in; the URLs are that list, and the removed "+
+				"master, if it runs", "URL..."),
 			sub("abort", "take back what add or remove announced; the URLs are all masters of both lists", "URL..."),
 		},
 		OnUsageError: func(context.Context, *cli.Command, error, bool) error {
@@ -57,6 +52,20 @@ func (p *program) membersCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// membersFlags are the flags of some of the steps.
+var membersFlags = map[string]func(*lineFlags, *commandLine){
+	"add":    waitFlag,
+	"remove": waitFlag,
+	"commit": func(flags *lineFlags, line *commandLine) {
+		flags.boolean("yes", "commit although lockers have another list, or may have. Without it, one that has locked "+
+			"within the last max lease and 15 s prevents that. Only lockers that lock are known", &line.yes)
+	},
+}
+
+func waitFlag(flags *lineFlags, line *commandLine) {
+	flags.boolean("wait", "wait until one max lease has passed since the last change, instead of refusing", &line.waitOut)
 }
 
 // members shows and changes the list of masters.
@@ -75,17 +84,17 @@ func members(ctx context.Context, command string, line commandLine, stdout, stde
 	case "show":
 		err = all.show(ctx, stdout)
 	case "add":
-		err = all.announce(ctx, given.Without(all.names[0]), given, stdout)
+		err = all.announce(ctx, given.Without(all.names[0]), given, line.waitOut, stdout)
 	case "remove":
 		if !given.Has(line.name) {
 			err = fmt.Errorf("%s is no member of %s: give the present list", line.name, given)
 		} else {
-			err = all.announce(ctx, given, given.Without(line.name), stdout)
+			err = all.announce(ctx, given, given.Without(line.name), line.waitOut, stdout)
 		}
 	case "commit":
-		err = all.commit(ctx, given, stdout)
+		err = all.commit(ctx, given, line.yes, stdout)
 	case "abort":
-		err = all.abort(ctx, stdout)
+		err = all.abort(ctx, given, stdout)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -102,142 +111,75 @@ func failed(stderr io.Writer, err error) int {
 	return exitFailed
 }
 
-// look returns what the masters say of themselves, and why those that have no view did not answer.
-func (m masters) look(ctx context.Context) (views map[string]*membership.View, errs map[string]error) {
-	views, errs = map[string]*membership.View{}, map[string]error{}
-	nodes := slices.Collect(maps.Values(m.nodes))
-	for i, r := range each(ctx, nodes, func(ctx context.Context, n *node.Node) answer {
-		return call(ctx, n, scripts.Look())
-	}) {
-		if name := nodes[i].Name(); r.err != nil {
-			errs[name] = r.err
-		} else {
-			views[name] = membership.Read(*r.reply.Look)
-		}
-	}
-	return views, errs
-}
-
-// answer is a master's reply to a look or a mark.
-type answer struct {
-	reply scripts.Reply
-	err   error
-}
-
-func call(ctx context.Context, n *node.Node, script scripts.Call) answer {
-	r := n.Pipe("").Do(ctx, script)
-	return answer{r.Reply, r.Err}
-}
-
-// write writes marks, all at once.
-func (m masters) write(ctx context.Context, marks map[string]scripts.Call) error {
-	names := slices.Sorted(maps.Keys(marks))
-	nodes := make([]*node.Node, len(names))
-	for i, name := range names {
-		nodes[i] = m.nodes[name]
-	}
-	for i, r := range each(ctx, nodes, func(ctx context.Context, n *node.Node) answer {
-		return call(ctx, n, marks[n.Name()])
-	}) {
-		if r.err != nil {
-			return fmt.Errorf("%s: %s (the same command goes on where it stopped)", names[i], reason(r.err))
-		}
-	}
-	return nil
-}
-
-// explain adds to a refusal why a master did not answer. Another max lease is the whole reason:
-// such a master is not dead.
-func explain(err error, errs map[string]error) error {
-	names := slices.Sorted(maps.Keys(errs))
-	for _, name := range names {
-		if errors.Is(errs[name], node.ErrMaxLease) {
-			return fmt.Errorf("%s: %s: give the deployment's with -max-lease", name, reason(errs[name]))
-		}
-	}
-	for _, name := range names {
-		err = fmt.Errorf("%w\n  %s: %s", err, name, reason(errs[name]))
-	}
-	return err
-}
-
-// announce lets in clients with the list to beside those with the list from.
-func (m masters) announce(ctx context.Context, from, to *scripts.List, out io.Writer) error {
+// announce lets in clients with the list to beside those with the list from. With wait it first waits
+// until the masters take the next change.
+func (m masters) announce(ctx context.Context, from, to *scripts.List, wait bool, out io.Writer) error {
 	change, err := membership.NewChange(from, to)
 	if err != nil {
 		return err
 	}
-	told := false
-	for range maxRounds {
-		views, errs := m.look(ctx)
-		marks, wait, err := change.Announce(views)
-		switch {
-		case err != nil:
-			return explain(err, errs)
-		case wait > 0:
-			if !told {
-				fmt.Fprintf(out, "The new member waits in quarantine for %v. Interrupt at will: the same command goes on.\n",
-					wait.Round(100*time.Millisecond))
-				told = true
-			}
-			if !sleep(ctx, wait) {
-				return ctx.Err()
-			}
-		case len(marks) == 0:
-			fmt.Fprintf(out, "Announced: clients with %s are let in beside those with %s.\n"+
-				"Now deploy all clients with %s, then: quorumlock members commit with that list.\n"+
-				"To go back: quorumlock members abort.\n", to, from, to)
-			return nil
-		default:
-			if err := m.write(ctx, marks); err != nil {
+	if wait {
+		m.waitForChange(ctx, from, to, out)
+	}
+	if _, _, err := m.carryOut(ctx, change.Announce(), out); err != nil {
+		return err
+	}
+	removed := ""
+	if to.Len() < from.Len() {
+		removed = " Give the URL of the removed master, too, if it runs: it is then retired."
+	}
+	fmt.Fprintf(out, "Announced: clients with %s are let in beside those with %s.\n"+
+		"Now deploy all clients with %s, then: quorumlock members commit with that list.%s\n"+
+		"To go back: quorumlock members abort.\n", to, from, to, removed)
+	return nil
+}
+
+// commit makes the announced members the members. With yes it does not ask whether all lockers have
+// the list.
+func (m masters) commit(ctx context.Context, given *scripts.List, yes bool, out io.Writer) error {
+	if !yes {
+		views, _ := m.look(ctx)
+		if to := membership.Pending(given, views); to != nil {
+			if err := m.isEveryClientMoved(ctx, to, out); err != nil {
 				return err
 			}
 		}
 	}
-	return errChanging
-}
-
-var errChanging = errors.New("the masters change meanwhile: is another members command running?")
-
-// commit makes the announced members the members.
-func (m masters) commit(ctx context.Context, to *scripts.List, out io.Writer) error {
-	for range maxRounds {
-		views, errs := m.look(ctx)
-		marks, err := membership.Commit(to, views)
-		switch {
-		case err != nil:
-			return explain(err, errs)
-		case len(marks) == 0:
-			maxLease := m.nodes[m.names[0]].MaxLease()
-			fmt.Fprintf(out, "The members are %s. Clients with another list are refused from now on.\n"+
-				"The next change of members is refused for one max lease, %v.\n", to, maxLease)
-			return nil
-		}
-		if err := m.write(ctx, marks); err != nil {
-			return err
-		}
+	report, _, err := m.carryOut(ctx, membership.Commit(given), out)
+	if err != nil {
+		return err
 	}
-	return errChanging
+	fmt.Fprintf(out, "The members are %s. Clients with another list are refused from now on.\n"+
+		"The next change of members is refused for one max lease, %v.\n", report.To, m.nodes[m.names[0]].MaxLease())
+	if len(report.NoAnswer) > 0 {
+		fmt.Fprintf(out, "Not done on %s, no answer: repeat the command when they run.\n", strings.Join(report.NoAnswer, ", "))
+	}
+	if len(report.Blank) > 0 {
+		fmt.Fprintf(out, "Not done on %s, blank: a client marks them.\n", strings.Join(report.Blank, ", "))
+	}
+	if name := report.Unretired; name != "" {
+		fmt.Fprintf(out, "%s was not retired: it was not given, does not answer, or has another list. Stop it for good. A wiped master that "+
+			"goes on under an old name may be founded anew by clients with an old list.\n", name)
+	}
+	return nil
 }
 
 // abort takes back an announced change.
-func (m masters) abort(ctx context.Context, out io.Writer) error {
-	for range maxRounds {
-		views, errs := m.look(ctx)
-		marks, err := membership.Abort(views)
-		switch {
-		case err != nil:
-			return explain(err, errs)
-		case len(marks) == 0 && len(errs) > 0:
-			return explain(errors.New("not all masters answered: on those that did, no change is under way"), errs)
-		case len(marks) == 0:
-			fmt.Fprintln(out, "No change is under way on these masters. "+
-				"Clients with a list that was announced are refused from now on.")
-			return nil
-		}
-		if err := m.write(ctx, marks); err != nil {
-			return err
-		}
+func (m masters) abort(ctx context.Context, given *scripts.List, out io.Writer) error {
+	report, errs, err := m.carryOut(ctx, membership.Abort(given), out)
+	if err != nil {
+		return err
 	}
-	return errChanging
+	if len(report.Changed) == 0 {
+		fmt.Fprintln(out, "No change is under way on the masters that answered.")
+	} else {
+		fmt.Fprintf(out, "The change from %s to %s is taken back on %s.\n"+
+			"The next change of members is refused for one max lease, %v.\n",
+			report.From, report.To, strings.Join(report.Changed, ", "), m.nodes[m.names[0]].MaxLease())
+	}
+	if len(report.NoAnswer) > 0 {
+		return explain(fmt.Errorf("a change may still be announced on %s: no answer, or not given. Repeat the command with them. Until "+
+			"then the next change cannot include them", strings.Join(report.NoAnswer, ", ")), errs)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/urfave/cli/v3"
 )
@@ -26,7 +27,9 @@ type commandLine struct {
 	members bool
 	json    bool
 	wait    time.Duration // 0 for not at all
+	waitOut bool          // of members add and remove: until the masters take the next change
 	name    string        // of the member to remove
+	tls     tlsFiles
 
 	maxLease, timeout time.Duration
 	err               error // of a URL
@@ -44,6 +47,7 @@ func (p *program) masterCommand(name, usage, arguments string, more func(*lineFl
 		more(flags, line)
 	}
 	flags.urlsFile("the URLs are in `FILE`, not arguments, where passwords show", &line.file)
+	line.tls.flags(flags)
 	flags.timeouts(0, 0, &line.maxLease, &line.timeout)
 	return p.command(name, usage, arguments, flags, exitUsage, func(ctx context.Context, args []string) int {
 		if wrong := line.open(name, args); wrong != "" {
@@ -82,10 +86,16 @@ func (line *commandLine) open(command string, args []string) (wrong string) {
 		return command + " needs the URL of at least one master: as an argument, or by -urls-file; it does not read " +
 			urlsVariable
 	}
+	urls = line.tls.take(urls)
+	options, err := line.tls.options()
+	if line.err = err; err != nil {
+		return ""
+	}
+	options = append(options, node.WithMaxLease(line.maxLease), node.WithTimeout(line.timeout), node.WithLogger(silent))
 	for i, url := range urls {
 		n, err := (*node.Node)(nil), errors.New("flags come before the URLs")
 		if !strings.HasPrefix(url, "-") {
-			n, err = node.Open(url, node.WithMaxLease(line.maxLease), node.WithTimeout(line.timeout), node.WithLogger(silent))
+			n, err = node.Open(url, options...)
 		}
 		if err != nil {
 			closeAll(line.nodes)
@@ -127,7 +137,7 @@ func closeAll(nodes []*node.Node) {
 func reason(err error) string {
 	var failed *node.Error
 	if errors.As(err, &failed) {
-		return fmt.Sprintf("%s: %v", failed.Op, failed.Err)
+		return plain.Text(strings.TrimPrefix(failed.Error(), plain.Text(fmt.Sprintf("node %s: ", failed.Node))))
 	}
-	return err.Error()
+	return plain.Text(err.Error())
 }

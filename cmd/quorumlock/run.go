@@ -37,12 +37,14 @@ func (l *runLine) carryOut(stderr io.Writer) int {
 	if err == nil {
 		return code
 	}
-	report(err)
 	var exit *exitError
-	if errors.As(err, &exit) {
-		return exit.code
+	if !errors.As(err, &exit) {
+		exit = &exitError{exitFailed, err}
 	}
-	return exitFailed
+	if exit.code != exitOK { // with -E 0 a lock that is held is as well, and cron mails what is printed
+		report(err)
+	}
+	return exit.code
 }
 
 // run takes the lock, runs the command, and returns the command's exit code. The error is an
@@ -61,7 +63,7 @@ func (l *runLine) run(signals *caught, report func(error)) (code int, err error)
 
 	lock, err := l.acquire(locker, signals.forward)
 	if err != nil {
-		return 0, l.refusal(err, len(masters))
+		return 0, l.refusal(err, masters)
 	}
 	began := clock.System().Now()
 	job := newJob(l, lock, signals)

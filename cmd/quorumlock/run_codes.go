@@ -1,5 +1,12 @@
 package main
 
+import (
+	"errors"
+
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/node"
+)
+
 // The exit codes of quorumlock run that are not the command's own. Where sysexits.h, env(1) or
 // timeout(1) have a number for the case, it is theirs.
 const (
@@ -24,3 +31,27 @@ func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
 func exitWith(code int, err error) error { return &exitError{code, err} }
+
+// codeOfMasters returns the exit code for masters of which too few have answered as they should, by
+// their errors. What passes by itself is exitUnavailable.
+func codeOfMasters(errs []error, masters, need int) int {
+	code, usable := exitUnavailable, masters
+	for _, err := range errs {
+		var n *node.Error
+		if !errors.As(err, &n) || !n.Permanent() {
+			continue
+		}
+		usable--
+		switch {
+		case redisconn.HasCode(n.Err, "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
+			"ERR Client sent AUTH"):
+			code = exitCredentials
+		case code != exitCredentials:
+			code = exitConfiguration
+		}
+	}
+	if usable >= need { // without those errors, too few masters would be left all the same
+		return exitUnavailable
+	}
+	return code
+}

@@ -46,7 +46,7 @@ func TestRunUsage(t *testing.T) {
 		{"-k 3s leaves nothing of -max-hold 3s", []string{"-k", "3s", "-max-hold", "3s", "x", "--", "true"}},
 	} {
 		stdout, stderr := command(t, exitRunUsage, append([]string{"run"}, test.args...)...)
-		contains(t, oneErrorLine(t, stderr), test.says, "see quorumlock help")
+		contains(t, oneErrorLine(t, stderr), test.says, "(see quorumlock run -h)")
 		if stdout != "" || strings.Contains(stderr, secret) {
 			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
 		}
@@ -132,8 +132,8 @@ func TestRunWithTooFewMasters(t *testing.T) {
 	contains(t, stderr, "in quarantine")
 	p := d.prepare("-w", "500ms", "x", "--", "true").begin(t)
 	p.await(t, exitUnavailable)
-	contains(t, p.errs.String(), "quorumlock: run: waiting for masters: lock \"x\": not acquired: nodes in quarantine",
-		"nodes in quarantine: gave up after 500ms (")
+	contains(t, p.errs.String(), "quorumlock: run: waiting for masters: they are new, and grant in ", "admit -yes URL... ends the wait\n")
+	contains(t, p.errs.String(), "nodes in quarantine", "gave up after 500ms") // in this order unless an attempt was under way
 
 	command(t, exitOK, append([]string{"admit", "-yes"}, d.URLs()...)...)
 	for _, m := range d.Masters[:2] {
@@ -178,6 +178,19 @@ func TestRunWithUnusableMasters(t *testing.T) {
 	p := d.prepare("-max-lease", "29s", "x", "--", "true").begin(t)
 	p.await(t, exitConfiguration)
 	contains(t, oneErrorLine(t, p.errs.String()), "max lease")
+
+	// A list that the masters refuse is a configuration error also while a host of it is down.
+	if err := d.Masters[2].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		for _, wait := range []string{"-n", "-w=20s"} {
+			p := d.prepare(wait, "x", "--", "true")
+			p.Env = append(p.Env, urlsVariable+"="+urls[0]+" "+urls[1]+" "+urls[2]+"?name=another")
+			p.begin(t).await(t, exitConfiguration)
+			contains(t, oneErrorLine(t, p.errs.String()), "will not pass by itself", "lists of masters differ")
+		}
+	}
 }
 
 func TestRunWithWrongCredentials(t *testing.T) {
@@ -195,4 +208,14 @@ func TestRunWithWrongCredentials(t *testing.T) {
 	if strings.Contains(p.errs.String(), secret) {
 		t.Errorf("a password was printed: %s", &p.errs)
 	}
+}
+
+// run does not wait for masters that run no scripts, and check names what is wrong.
+func TestMastersThatRunNoScripts(t *testing.T) {
+	t.Parallel()
+	d := &deployment{startReal(t, 3, "--rename-command", "EVALSHA", ""), 30 * time.Second}
+	_, stderr := d.run(t, exitConfiguration, "x", "--", "true")
+	contains(t, stderr, "runs no Lua scripts")
+	stdout, _ := command(t, exitFailed, append([]string{"check"}, d.URLs()...)...)
+	contains(t, stdout, "runs no Lua scripts")
 }

@@ -33,8 +33,11 @@ type runLine struct {
 	maxLease time.Duration
 	timeout  time.Duration
 	all      bool
+	existing bool // the masters are a deployment already
 	urlsFile string
-	label    string // of the locker's identity
+	tls      tlsFiles
+	urls     []string // of the masters, once they are open
+	label    string   // of the locker's identity
 }
 
 // newRunLine returns a command line, and the flags that set it.
@@ -44,7 +47,7 @@ func newRunLine() (*runLine, *lineFlags) {
 	}, &lineFlags{}
 	flags.boolean("n", "do not wait for the lock", &l.noWait)
 	flags.duration("w", "wait for the lock for `D` at most", 0, &l.wait)
-	flags.value("E", "exit with `N`, not 75, when another holds the lock", "an exit code from 0 to 255",
+	flags.value("E", "exit with `N`, not 75, when another holds the lock; 0 prints nothing then", "an exit code from 0 to 255",
 		func(text string) error {
 			code, err := strconv.ParseUint(text, 10, 8)
 			l.heldCode = int(code)
@@ -64,7 +67,9 @@ func newRunLine() (*runLine, *lineFlags) {
 			return nil
 		})
 	flags.boolean("all", "all masters must grant the lock, not a majority", &l.all)
+	flags.boolean("existing", "never found a deployment on masters that are all new: for after the first start", &l.existing)
 	flags.urlsFile(urlsNotInVariable, &l.urlsFile)
+	l.tls.flags(flags)
 	flags.timeouts(shortest, time.Millisecond, &l.maxLease, &l.timeout)
 	return l, flags
 }

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -26,7 +26,7 @@ func (m runMasters) close() { closeAll(m) }
 
 // open opens the masters, and a locker over them. The caller closes the locker, then the masters.
 func (l *runLine) open(report func(error)) (*quorum.Locker, runMasters, error) {
-	nodes, err := openMasters(l.urlsFile, l.nodeOptions()...)
+	nodes, urls, err := openMasters(l.urlsFile, l.tls, l.nodeOptions()...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -35,8 +35,12 @@ func (l *runLine) open(report func(error)) (*quorum.Locker, runMasters, error) {
 	if l.all {
 		constructor = multilock.New
 	}
-	logger := slog.New(&waitingLog{report})
+	l.urls = urls
+	logger := slog.New(&waitingLog{report: func(err error) { report(l.hinted(err, nodes)) }, waits: !l.noWait})
 	options := []quorum.Option{quorum.WithLease(l.lease), quorum.WithLogger(logger), quorum.WithLabel(l.label)}
+	if l.existing {
+		options = append(options, quorum.WithExistingDeployment())
+	}
 	if l.wait > 0 {
 		options = append(options, quorum.WithWait(l.wait))
 	}
@@ -49,23 +53,44 @@ func (l *runLine) open(report func(error)) (*quorum.Locker, runMasters, error) {
 }
 
 // waitingLog is a slog.Handler that reports why Lock waits for masters, since it may wait for ever.
-type waitingLog struct{ report func(error) }
+type waitingLog struct {
+	report func(error)
+	waits  bool // not with -n, whose error says it all
+}
 
 func (w *waitingLog) Enabled(context.Context, slog.Level) bool { return true }
 func (w *waitingLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
 func (w *waitingLog) WithGroup(string) slog.Handler            { return w }
 
 func (w *waitingLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message != "quorumlock: waiting for nodes" { // a lost lock is reported with what is done about it
+	isNew := strings.HasPrefix(r.Message, "quorumlock: new masters: ")
+	if !isNew && r.Message != "quorumlock: waiting for nodes" || !w.waits { // a lost lock is reported with what is done about it
 		return nil
 	}
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok {
 			w.report(fmt.Errorf("waiting for masters: %w", err))
+		} else if isNew {
+			w.report(fmt.Errorf("waiting for masters: they are new, and grant in %s; quorumlock admit -yes URL... ends the wait",
+				a.Value))
 		}
 		return true
 	})
 	return nil
+}
+
+// hinted adds to an error why a master may not have answered, as far as its URL shows.
+func (l *runLine) hinted(err error, masters runMasters) error {
+	for i, n := range masters {
+		last := n.LastError()
+		if last == nil {
+			continue
+		}
+		if hint := tlsHint(context.Background(), n, l.urls[i], last); hint != "" {
+			return fmt.Errorf("%w; %s: %s", err, n.Name(), hint)
+		}
+	}
+	return err
 }
 
 // interrupted is the cause with which a signal ends the waiting.
@@ -139,7 +164,7 @@ func (l *runLine) lock(ctx context.Context, locker *quorum.Locker) (*quorum.Lock
 }
 
 // refusal adds to the error of a lock that was not acquired the exit code for it.
-func (l *runLine) refusal(err error, masters int) error {
+func (l *runLine) refusal(err error, masters runMasters) error {
 	var signal interrupted
 	var failed *quorum.Error
 	switch {
@@ -150,25 +175,12 @@ func (l *runLine) refusal(err error, masters int) error {
 	case !errors.As(err, &failed) || failed.Need == 0 && errors.Is(err, quorum.ErrInvalid):
 		return exitWith(exitRunUsage, err) // a name that cannot be locked
 	}
-	code, usable := exitUnavailable, masters
+	var errs []error
 	if failed.Nodes != nil {
-		for _, e := range failed.Nodes.Errors {
-			var n *node.Error
-			if !errors.As(e, &n) || !n.Permanent() {
-				continue
-			}
-			usable--
-			switch {
-			case redisconn.HasCode(n.Err, "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
-				"ERR Client sent AUTH"):
-				code = exitCredentials
-			case code != exitCredentials:
-				code = exitConfiguration
-			}
-		}
+		errs = failed.Nodes.Errors
 	}
-	if usable >= failed.Need { // without those errors, too few masters would be left all the same
-		code = exitUnavailable
+	if errors.Is(err, quorum.ErrUnavailable) {
+		err = l.hinted(err, masters)
 	}
-	return exitWith(code, err)
+	return exitWith(codeOfMasters(errs, len(masters), failed.Need), err)
 }

@@ -115,7 +115,7 @@ func TestAnInterruptAtAnyMomentLeavesNoLock(t *testing.T) {
 		p := d.prepare("x", "--", "sleep", "600").begin(t)
 		<-time.After(delay) // the moment is what varies
 		p.send(t, syscall.SIGINT)
-		eventually(t, "the end of run", p.hasExited)
+		p.eventually(t, "the end of run", p.hasExited)
 		eventually(t, "no lock", func() bool {
 			held := false
 			for _, m := range d.Masters {

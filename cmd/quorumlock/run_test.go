@@ -93,11 +93,19 @@ func (d *deployment) start(t *testing.T, args ...string) *process {
 
 func (p *process) awaitOutput(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%q printed, not %q, errors %q", text, &p.out, &p.errs), func() bool {
+	p.eventually(t, fmt.Sprintf("%q printed", text), func() bool {
 		return strings.Contains(p.out.String(), text) || p.hasExited()
 	})
 	if !strings.Contains(p.out.String(), text) {
 		t.Fatalf("it ended with %v without %q: %q, errors %q", p.ProcessState, text, &p.out, &p.errs)
+	}
+}
+
+// eventually waits for a condition. If it gives up, it tells what the process has printed by then.
+func (p *process) eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	if !poll.Until(bound, holds) {
+		t.Fatalf("waited %v for %s\nstdout: %q\nstderr: %q", bound, what, &p.out, &p.errs)
 	}
 }
 
@@ -113,7 +121,7 @@ func (p *process) hasExited() bool {
 // await waits for the end, and checks the exit code.
 func (p *process) await(t *testing.T, wantCode int) {
 	t.Helper()
-	eventually(t, "the end of run", p.hasExited)
+	p.eventually(t, "the end of run", p.hasExited)
 	if code := p.ProcessState.ExitCode(); code != wantCode {
 		t.Errorf("%v, want exit code %d\nstdout: %s\nstderr: %s", p.ProcessState, wantCode, &p.out, &p.errs)
 	}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -22,7 +25,9 @@ func (m masters) show(ctx context.Context, out io.Writer) error {
 	}
 	table.Flush()
 	fmt.Fprintln(out)
-	m.summarize(views, out)
+	if announced := m.summarize(views, out); announced != nil {
+		m.showLockers(ctx, announced, out)
+	}
 	if len(errs) > 0 {
 		return explain(errors.New("not all masters answered"), errs)
 	}
@@ -46,30 +51,42 @@ func row(v *membership.View) string {
 		left(quarantine), until(marker.Change-v.Now))
 }
 
-// summarize prints what the masters' lists mean together.
-func (m masters) summarize(views map[string]*membership.View, out io.Writer) {
-	lists, announced, misnamed := map[string]bool{}, "", false
+// summarize prints what the masters' lists mean together. It returns the list to which a change is
+// under way; nil for none.
+func (m masters) summarize(views map[string]*membership.View, out io.Writer) (announced *scripts.List) {
+	lists, begun, misnamed := map[string]bool{}, map[string]*scripts.List{}, false
 	for _, name := range m.names {
 		v := views[name]
-		if v == nil || v.IsBlank() || v.Marker().Claimed {
+		if v == nil || v.IsBlank() {
 			continue
 		}
 		marker := v.Marker()
+		if marker.Claimed {
+			if !marker.Members.Has(marker.Member) {
+				begun[name] = marker.Members
+			}
+			continue
+		}
 		lists[fmt.Sprint(marker.Generation, marker.Members, marker.Next)] = true
 		if marker.Next.Len() > 0 {
-			announced = marker.Next.String()
+			announced = marker.Next
 		}
 		if marker.Member != name {
 			misnamed = true
 			fmt.Fprintf(out, "%s is the member %s by its own word: give it that name (?name=... in the URL).\n",
-				name, marker.Member)
+				name, plain.Text(marker.Member))
 		}
 	}
 	switch {
 	case misnamed:
-	case announced != "":
+	case announced != nil:
 		fmt.Fprintf(out, "A change to %s is under way. Next: members commit with that list, when all clients have it; "+
 			"or members abort.\n", announced)
+	case len(begun) > 0 && len(lists) <= 1:
+		for _, name := range slices.Sorted(maps.Keys(begun)) {
+			fmt.Fprintf(out, "A change that adds %s to %s was begun and is not announced: the same members add goes on. "+
+				"Clients notice nothing of it until then.\n", name, begun[name])
+		}
 	case len(lists) > 1:
 		fmt.Fprintln(out, "The masters do not all have the same list. "+
 			"Where a commit was interrupted, members commit finishes it; "+
@@ -81,6 +98,7 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) {
 	default:
 		fmt.Fprintln(out, "No change is under way on the masters that answered.")
 	}
+	return announced
 }
 
 func next(list *scripts.List) string {

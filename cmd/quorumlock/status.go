@@ -26,7 +26,7 @@ func (p *program) status(ctx context.Context, line *lockLine, nodes []*node.Node
 		locks, text := inspect(ctx, nodes, line.all, line.names), bytes.Buffer{}
 		code = exitOK
 		for _, lock := range locks {
-			code = max(code, map[string]int{lockHeld: exitOK, lockFree: exitFailed, lockUnknown: exitUnavailable}[lock.state])
+			code = max(code, lock.code(quorumSize(len(nodes), line.all)))
 		}
 		var err error
 		switch {

@@ -42,8 +42,8 @@ func TestStatus(t *testing.T) {
 
 	held := d.awaitIdentity(t, flags, "a")
 	host, _ := os.Hostname()
-	contains(t, held, fmt.Sprintf(`"a" is held by sh on %s (pid %d), owner "%s", level 1, token at most %s, for `, host, p.Process.Pid,
-		owner, token), "s at most unless renewed, taken at least ", " ago", d.Masters[0].Addr(), d.Masters[2].Addr())
+	contains(t, held, fmt.Sprintf(`"a" is held by sh on %s (pid %d), for `, host, p.Process.Pid),
+		"s at most unless renewed, taken at least ", " ago, level 1, token at most "+token+`, owner "`+owner+`"`, d.Masters[0].Addr(), d.Masters[2].Addr())
 	ask(t, exitOK, "status", flags, "a", "b")
 	both, _ := ask(t, exitFailed, "status", flags, "a", "c")
 	contains(t, both, `"a" is held`, `"c" is free`)
@@ -131,7 +131,7 @@ func TestStatusOfAnotherList(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	other := &deployment{&redistest.Fleet{Masters: d.Masters[:1]}, d.maxLease}
-	printed, _ := ask(t, exitUnavailable, "status", other.flagsOf(t), "a")
+	printed, _ := ask(t, exitConfiguration, "status", other.flagsOf(t), "a")
 	contains(t, printed, "it lets in clients with {")
 }
 
@@ -192,4 +192,28 @@ func TestUsageOfStatus(t *testing.T) {
 		}
 	}
 	contains(t, func() string { help, _ := command(t, exitOK, "status", "-h"); return help }(), "quorumlock status")
+}
+
+// status says why masters do not tell, and exits as run does for the same reason.
+func TestStatusSaysWhyItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	flags := d.flagsOf(t)
+	for _, m := range d.Masters {
+		do(t, m, "SET", "text", "of an application")
+	}
+	printed, _ := ask(t, exitConfiguration, "status", flags, "text")
+	contains(t, printed, `"text": unknown, 3 of 3 masters refused: `, "WRONGTYPE")
+	for _, m := range d.Masters {
+		do(t, m, "CONFIG", "SET", "requirepass", "another")
+	}
+	printed, _ = ask(t, exitCredentials, "status", flags, "a")
+	contains(t, printed, `"a": unknown, 3 of 3 masters refused: `, "NOAUTH")
+	for _, m := range d.Masters[:2] {
+		if err := m.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	printed, _ = ask(t, exitUnavailable, "status", flags, "a")
+	contains(t, printed, `"a": unknown, 2 of 3 masters did not answer, 1 refused: `)
 }

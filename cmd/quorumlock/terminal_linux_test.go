@@ -16,10 +16,20 @@ type console struct {
 	*process
 	keys *os.File
 	fd   int // of keys
+
+	asked int // how many lines it was asked to carry out
 }
 
 // open starts the script with the arguments "$1", "$2", ...
 func (d *deployment) open(t *testing.T, flags, script string, args ...string) *console {
+	t.Helper()
+	p := d.prepare("x", "--")
+	p.Path, p.Args = "/bin/sh", append([]string{"sh", flags, script, os.Args[0]}, args...)
+	return p.onTerminal(t)
+}
+
+// onTerminal starts the process on a terminal of its own.
+func (p *process) onTerminal(t *testing.T) *console {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -40,8 +50,6 @@ func (d *deployment) open(t *testing.T, flags, script string, args ...string) *c
 	}
 	defer screen.Close()
 
-	p := d.prepare("x", "--")
-	p.Path, p.Args = "/bin/sh", append([]string{"sh", flags, script, os.Args[0]}, args...)
 	p.Stdin, p.Stdout, p.Stderr = screen, screen, screen
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	p.shown = make(chan struct{})
@@ -58,7 +66,7 @@ func (d *deployment) open(t *testing.T, flags, script string, args ...string) *c
 			_, _ = p.out.Write([]byte(strings.ReplaceAll(string(buffer[:n]), "\r", "")))
 		}
 	}()
-	return &console{p, keys, fd}
+	return &console{process: p, keys: keys, fd: fd}
 }
 
 func (c *console) press(t *testing.T, keys string) {

@@ -69,6 +69,12 @@ func scenarios() []scenario {
 		{name: "two masters are added", spares: 2, founded: true,
 			shows: "The same, where 3 masters become 5, or 5 become 7.",
 			play:  grow},
+		{name: "two operators against each other", spares: 1,
+			shows: "Of one master more, one operator removes the last but one, the other the last, over and over. Either adds what is missing, and commits or aborts what is announced. Half of the commands are killed, most of them half-way. Meanwhile one master after another is killed and comes back empty, and an operator is cut off from a master. Clients of all three lists lock; some reach only bare majorities, of which two have no master in common. In the end one operator goes on alone, and clients of the list that is left acquire.",
+			play:  againstEachOther},
+		{name: "walk of two operators among all faults", spares: 1, disks: [][]string{noDisk, aofEverySec, aofAlways},
+			shows: "The random walk, with these operators, and clients of all their lists.",
+			play:  rivalWalk},
 	}
 }
 

@@ -38,6 +38,7 @@ func controls() []control {
 			"a failed attempt is undone on its caller's context, so not after the end of that context", orphan, false},
 		{"a live master is replaced", noRefusal, letIn, twoHolders, true},
 		{"two masters are added", noRefusal, letIn, twoHolders, true},
+		{"two operators against each other", noRefusal, "here the two lists are those without one of the operators' masters", doubleHold, true},
 	}
 }
 

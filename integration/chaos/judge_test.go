@@ -153,7 +153,7 @@ func (r *result) Again() string {
 	if r.Kind != library {
 		test, more = fmt.Sprintf("TestControls/%s/%s", r.Scenario, r.Kind), " -chaos.full"
 	}
-	if strings.HasPrefix(r.Scenario, "random walk") {
+	if strings.Contains(r.Scenario, "walk") {
 		more += fmt.Sprintf(" -chaos.walk=%v", *walkFor)
 	}
 	if *wanted != "auto" {

@@ -20,8 +20,10 @@ import (
 const noRefusal = "no-refusal"
 
 const (
-	operatorTimeout = time.Second            // of the command
-	markDelay       = 100 * time.Millisecond // of the operator's requests to master 2
+	operatorTimeout = time.Second // of the command
+	// markDelay is of the operator's requests to master 2. It must leave time for the marks within half a
+	// max lease.
+	markDelay = 5 * time.Millisecond
 )
 
 // operator changes the members by the command. It is killed at each step, and then repeats it. Lists
@@ -65,6 +67,9 @@ func (o *operator) step(meanwhile func(), verb string, args ...string) {
 	path, err := program(command)
 	o.must(err)
 	flags := []string{"members", verb, "-max-lease", o.lease.String(), "-timeout", operatorTimeout.String()}
+	if verb == "commit" {
+		flags = append(flags, "-yes") // stale clients go on with the first list
+	}
 	run := func() *exec.Cmd { return exec.Command(path, append(flags, args...)...) }
 	before, late := o.marker(0), time.Now().Add(soon)
 	for o.marker(0) == before { // refused: the last change is not one max lease ago
@@ -100,7 +105,7 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) error {
 		select {
 		case <-ended:
 			running = false
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(time.Millisecond / 2):
 		}
 	}
 	_ = cmd.Process.Kill() // it may have ended

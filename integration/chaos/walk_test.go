@@ -13,31 +13,50 @@ import (
 // groups of paths. Some write without checking their lock; some are stopped, killed and replaced.
 // At the end all faults are healed and the lock must be available.
 func walk(r *run) {
-	w := &walker{run: r, busy: make([]bool, r.n)}
+	w := &walker{run: r, busy: make([]bool, r.n), lists: [][]int{placesTo(r.n)}}
+	w.walk()
+}
+
+func (w *walker) walk() {
 	for _, group := range []string{"left", "right"} {
-		w.groups = append(w.groups, r.apartFor(group))
+		w.groups = append(w.groups, w.apartFor(group))
 	}
 	for i := range 5 {
 		w.clients = append(w.clients, w.client(i))
 	}
+	if w.rivals != nil {
+		w.groups = append(w.groups, w.rivals.two[0].way, w.rivals.two[1].way)
+	}
 	began := time.Now()
 	for time.Since(began) < *walkFor || w.played < len(w.faults()) && time.Since(began) < 2**walkFor {
 		w.step()
-		r.let(100*time.Millisecond + time.Duration(r.rng.Int64N(int64(400*time.Millisecond))))
+		w.wait(100*time.Millisecond + time.Duration(w.rng.Int64N(int64(400*time.Millisecond))))
 		w.heal(time.Now())
+		if w.rivals != nil && w.played%8 == 0 { // a change needs all its masters, unchanged for a max lease
+			w.heal(time.Now().Add(time.Hour))
+			w.rivals.work(3 * w.lease)
+		}
 	}
 	w.heal(time.Now().Add(time.Hour))
-	r.available(time.Now(), r.lease+5*time.Second, "all was healed", w.clients...)
-	r.let(time.Second)
+	able := w.clients
+	if w.rivals != nil {
+		w.rivals.tell()
+		at := w.rivals.settle()
+		able = []*worker{w.clients[at]}
+	}
+	w.available(time.Now(), w.lease+5*time.Second, "all was healed", able...)
+	w.let(time.Second)
 	if all := len(w.faults()); w.played < all {
-		r.note("only %d of %d faults happened in that time", w.played, all)
+		w.note("only %d of %d faults happened in that time", w.played, all)
 	}
 }
 
 // walker is a walk under way.
 type walker struct {
 	*run
-	groups  []*paths
+	lists   [][]int  // of the clients, in turn
+	rivals  *rivals  // nil for none
+	groups  []*paths // the first two are the clients'
 	clients []*worker
 	busy    []bool // masters with a fault: one fault of a master at a time
 	cures   []cure
@@ -53,7 +72,17 @@ type cure struct {
 
 // client starts client i. Every fifth is careless.
 func (w *walker) client(i int) *worker {
-	return w.crowd(1, contender.Plan{URLs: w.groups[i%2].urls(), Careless: i == 4, Hold: 100 * time.Millisecond, Patience: time.Second})[0]
+	urls := w.groups[i%2].urls(w.lists[i%len(w.lists)]...)
+	return w.crowd(1, contender.Plan{URLs: urls, Careless: i == 4, Hold: 100 * time.Millisecond, Patience: time.Second})[0]
+}
+
+// wait lets time pass, in which the rivals work.
+func (w *walker) wait(d time.Duration) {
+	if w.rivals != nil {
+		w.rivals.work(d)
+	} else {
+		w.let(d)
+	}
 }
 
 // later ends a fault after some time.
@@ -87,9 +116,10 @@ func (w *walker) during(i int, begin, end func(int) error) {
 
 // free returns a master without a fault, −1 if there is none.
 func (w *walker) free() int {
-	from := w.rng.IntN(w.n)
-	for k := range w.n {
-		if i := (from + k) % w.n; !w.busy[i] {
+	n := len(w.busy)
+	from := w.rng.IntN(n)
+	for k := range n {
+		if i := (from + k) % n; !w.busy[i] {
 			return i
 		}
 	}
@@ -222,7 +252,7 @@ func (w *walker) clientStopped() bool {
 // clientKilled kills a client and starts another.
 func (w *walker) clientKilled() bool {
 	k := w.rng.IntN(len(w.clients))
-	if w.clients[k].stopped {
+	if w.clients[k].stopped || w.rivals != nil && k%len(w.lists) == 0 { // an even list opens only while masters have it
 		return false
 	}
 	w.killClient(w.clients[k])

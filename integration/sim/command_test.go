@@ -15,148 +15,189 @@ import (
 
 // look returns what the masters say of themselves.
 func (o *operator) look(ctx context.Context) map[string]*membership.View {
-	calls := map[string]scripts.Call{}
+	calls, began := map[string][]scripts.Call{}, time.Now()
 	for master := range o.world.masters {
-		calls[masterName(master)] = scripts.Look()
+		calls[masterName(master)] = []scripts.Call{scripts.Look()}
 	}
 	views := map[string]*membership.View{}
-	for name, reply := range o.call(ctx, calls) {
-		views[name] = membership.Read(*reply.Look)
+	for name, replies := range o.call(ctx, calls) {
+		views[name] = membership.Read(*replies[0].reply.Look, replies[0].at.Sub(began))
 	}
 	return views
 }
 
 // answer is a master's reply to the operator.
 type answer struct {
-	name   string
-	result pipeline.Result
+	name  string
+	place int // of the call
+	reply scripts.Reply
+	err   error
+	at    time.Time
 }
 
 type answers struct {
-	name string
-	to   chan<- answer
+	name  string
+	place int
+	to    chan<- answer
 }
 
-func (a answers) Done(r pipeline.Result) { a.to <- answer{a.name, r} }
+func (a answers) Done(r pipeline.Result) {
+	a.to <- answer{a.name, a.place, r.Reply, r.Err, time.Now()}
+}
 
-// call sends calls at once, and returns the replies that came.
-func (o *operator) call(ctx context.Context, calls map[string]scripts.Call) map[string]scripts.Reply {
-	c, came, open := o.current(), make(chan answer, len(calls)), 0
+// call sends calls at once, and returns the replies of the masters that have answered all of theirs.
+func (o *operator) call(ctx context.Context, calls map[string][]scripts.Call) map[string][]answer {
+	all := 0
+	for _, of := range calls {
+		all += len(of)
+	}
+	c, came, open := o.current(), make(chan answer, all), 0
+	replies, missing := map[string][]answer{}, map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
-		if c.nodes[masterOf(name)].Pipe("").Start(calls[name], nil, answers{name, came}) == nil {
-			open++
+		replies[name], missing[name] = make([]answer, len(calls[name])), len(calls[name])
+		for i, call := range calls[name] {
+			if c.nodes[masterOf(name)].Pipe("").Start(call, nil, answers{name, i, came}) == nil {
+				open++
+			}
 		}
 	}
-	replies := map[string]scripts.Reply{}
 	for ; open > 0 && ctx.Err() == nil; open-- {
 		select {
 		case a := <-came:
-			if a.result.Err == nil {
-				replies[a.name] = a.result.Reply
+			if a.err == nil {
+				replies[a.name][a.place] = a
+				missing[a.name]--
 			}
 		case <-ctx.Done():
 		}
 	}
+	maps.DeleteFunc(replies, func(name string, _ []answer) bool { return missing[name] > 0 })
 	o.turn()
 	return replies
 }
 
-// write writes marks, and reports whether all were answered. Some are not sent when the command is
-// stopped first.
-func (o *operator) write(ctx context.Context, what string, steps map[string]scripts.Call) bool {
-	w, all := o.world, len(steps)
-	if o.rng.IntN(6) == 0 {
-		names := slices.Sorted(maps.Keys(steps))
-		o.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		for _, name := range names[o.rng.IntN(len(names)):] {
-			delete(steps, name)
-		}
-	}
-	w.trace.add("operator  %s on %v", what, slices.Sorted(maps.Keys(steps)))
-	if len(o.call(ctx, steps)) < all {
-		w.count("interrupted")
-		o.struck = time.Now()
-		return false
-	}
-	return true
-}
-
-// attempts bounds the rounds of a command.
-const attempts = 20
-
-type (
-	views = map[string]*membership.View
-	marks = map[string]scripts.Call
-)
-
-// command repeats a step until it has nothing to write.
-func (o *operator) command(ctx context.Context, what string, next func(views) (marks, time.Duration, error)) bool {
+// carryOut does what a procedure says. It returns false when it stopped before the end: the procedure
+// failed, or the command was interrupted.
+func (o *operator) carryOut(ctx context.Context, what string, p *membership.Procedure) (done bool, err error) {
 	w := o.world
-	for range attempts {
-		seen := o.look(ctx)
-		if ctx.Err() != nil {
-			return false
-		}
-		steps, wait, err := next(seen)
-		switch {
-		case err != nil:
-			w.count("refused to the operator")
-			w.trace.add("operator  %s: %v", what, err)
-			return false
-		case wait > 0:
-			timer := time.NewTimer(time.Until(o.due(wait)))
+	var counters map[string]*scripts.Counters
+	for ctx.Err() == nil {
+		switch step := p.Next(); step.Do {
+		case membership.Look:
+			if views := o.look(ctx); ctx.Err() == nil {
+				p.Looked(views)
+			}
+		case membership.Pause:
+			timer := time.NewTimer(time.Until(o.due(step.Wait)))
 			select {
 			case <-timer.C:
+				p.Paused()
 			case <-ctx.Done():
 			}
 			timer.Stop()
 			o.turn()
-		case len(steps) == 0:
+		case membership.ReadTokens:
+			counters = o.readCounters(ctx, step.Names)
+			p.TokensRead(slices.Sorted(maps.Keys(counters)))
+		case membership.RaiseTokens:
+			p.TokensRaised(o.raiseCounters(ctx, counters))
+		case membership.Write:
+			if o.rng.IntN(12) == 0 {
+				w.count("interrupted")
+				return false, nil
+			}
+			name := step.Names[0]
+			w.trace.add("operator  %s on %s", what, name)
+			replies := o.call(ctx, map[string][]scripts.Call{name: {step.Call}})
+			if len(replies) == 0 {
+				w.count("interrupted")
+				o.struck = time.Now()
+				return false, nil
+			}
+			p.Wrote(*replies[name][0].reply.Mark)
+		case membership.Failed:
+			w.count("refused to the operator")
+			w.trace.add("operator  %s: %v", what, step.Err)
+			return false, step.Err
+		case membership.Done:
 			w.count(what)
 			w.trace.add("operator  %s: done", what)
-			return true
-		case !o.write(ctx, what, steps):
-			return false
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
+}
+
+func (o *operator) readCounters(ctx context.Context, names []string) map[string]*scripts.Counters {
+	calls := map[string][]scripts.Call{}
+	for _, name := range names {
+		calls[name] = scripts.ReadCounters()
+	}
+	read := map[string]*scripts.Counters{}
+	for name, replies := range o.call(ctx, calls) {
+		read[name] = new(scripts.Counters)
+		for i, a := range replies {
+			if err := read[name].Add(i, a.reply.Counters); err != nil {
+				delete(read, name)
+				break
+			}
+		}
+	}
+	return read
+}
+
+func (o *operator) raiseCounters(ctx context.Context, read map[string]*scripts.Counters) []string {
+	var highest scripts.Counters
+	for _, counters := range read {
+		highest.Raise(counters)
+	}
+	calls := map[string][]scripts.Call{}
+	for name, counters := range read {
+		calls[name] = highest.Above(counters)
+	}
+	return slices.Sorted(maps.Keys(o.call(ctx, calls)))
 }
 
 func (o *operator) announce(ctx context.Context, c membership.Change) {
-	o.command(ctx, "announced", func(seen views) (marks, time.Duration, error) {
-		steps, wait, err := c.Announce(seen)
-		for _, name := range c.To.Names() {
-			v := seen[name]
-			if err == nil || c.From.Has(name) || v == nil || !v.IsMarked() || v.Marker().Claimed || o.rng.IntN(2) == 0 {
-				continue
-			}
-			o.world.count("wiped")
-			o.world.trace.add("operator  wipes %s", name)
-			o.world.masters[masterOf(name)].Flush()
+	_, err := o.carryOut(ctx, "announced", c.Announce())
+	for _, name := range c.To.Names() {
+		if err == nil || c.From.Has(name) || o.rng.IntN(2) == 0 {
+			continue
 		}
-		return steps, wait, err
-	})
+		if v := o.look(ctx)[name]; v == nil || !v.IsMarked() || v.Marker().Claimed {
+			continue
+		}
+		o.world.count("wiped")
+		o.world.trace.add("operator  wipes %s", name)
+		o.world.masters[masterOf(name)].Flush()
+	}
 }
 
+// commit gives the masters of the new list, and now and then the one that it removes.
 func (o *operator) commit(ctx context.Context, to *scripts.List) {
 	o.world.lists.narrow(to)
-	if !o.command(ctx, "committed", func(seen views) (marks, time.Duration, error) {
-		steps, err := membership.Commit(to, seen)
-		return steps, 0, err
-	}) {
+	given := to
+	if views := o.look(ctx); o.rng.IntN(2) == 0 {
+		for _, v := range views {
+			if from := v.Marker().Members; v.Marker().Next.Equal(to) && from.Len() > to.Len() {
+				given = from
+			}
+		}
+	}
+	if done, _ := o.carryOut(ctx, "committed", membership.Commit(given)); !done {
 		o.struck = time.Now()
 	}
 }
 
 func (o *operator) abort(ctx context.Context, s *state) {
 	o.world.lists.narrow(s.members)
-	if !o.command(ctx, "aborted", func(seen views) (marks, time.Duration, error) {
-		maps.DeleteFunc(seen, func(name string, _ *membership.View) bool {
-			return !s.members.Has(name) && !s.next.Has(name)
-		})
-		steps, err := membership.Abort(seen)
-		return steps, 0, err
-	}) {
+	all := s.members
+	for _, name := range s.next.Names() {
+		if !all.Has(name) {
+			all = all.With(name)
+		}
+	}
+	if done, _ := o.carryOut(ctx, "aborted", membership.Abort(all)); !done {
 		o.struck = time.Now()
 	}
 }

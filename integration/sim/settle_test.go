@@ -78,7 +78,7 @@ func (o *operator) admit(ctx context.Context, list *scripts.List) {
 	}
 	time.Sleep(p.lease + p.lease/10)
 	o.turn()
-	calls := map[string]scripts.Call{}
+	calls := map[string][]scripts.Call{}
 	for name, v := range o.look(ctx) {
 		if !list.Has(name) {
 			w.masters[masterOf(name)].Flush()
@@ -86,7 +86,7 @@ func (o *operator) admit(ctx context.Context, list *scripts.List) {
 			if call, err := v.Admit(list); err != nil {
 				w.fail("operator: %s: %v", name, err)
 			} else {
-				calls[name] = call
+				calls[name] = []scripts.Call{call}
 			}
 		}
 	}

@@ -124,7 +124,7 @@ func (w *world) stop() {
 func (w *world) countAhead(i int, m *fakeredis.Master) {
 	rng := w.plan.rng("counters", uint64(i))
 	for _, name := range w.plan.names {
-		m.Set(scripts.NewName(name).Counter(), fmt.Sprint(1<<52+rng.IntN(5)))
+		m.Set(scripts.NewName(name).Counter(), fmt.Sprint(1<<51+rng.IntN(5)))
 	}
 }
 

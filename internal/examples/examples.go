@@ -4,6 +4,7 @@ package examples
 import (
 	"log"
 	"log/slog"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -23,7 +24,7 @@ func Start(opts ...quorum.Option) (*redistest.Fleet, *quorum.Locker) {
 
 // Open returns a further locker over masters, as another process has one.
 func Open(masters *redistest.Fleet, opts ...quorum.Option) *quorum.Locker {
-	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine()),
+	opts = append(opts, quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(10*time.Second)),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	locker, err := redlock.Open(masters.URLs(), opts...)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-const tooHigh = 1 << 53
+const tooHigh = 1 << 52
 
 // acquire is acquire.lua.
 func acquire(k *keyspace, keys, args []string) (any, error) {
@@ -26,7 +26,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		return []any{"marker", marker, expected}, nil
 	}
 
-	mine, counter := 0, 0.0
+	mine, counter, counterAt := 0, 0.0, counters[0]
 	held, remaining, holder := false, int64(0), ""
 	for i, key := range hashes {
 		fields, err := k.hlen(key)
@@ -58,7 +58,9 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		counter = max(counter, c)
+		if c > counter {
+			counter, counterAt = c, counters[i]
+		}
 	}
 
 	isFresh, passed := carried == 0 || mine < names, false
@@ -89,7 +91,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 		token = max(token, seed)
 	}
 	if token >= tooHigh {
-		return nil, replyError("QUORUMLOCK the token counter has reached 2^53")
+		return nil, counterTooHigh(counterAt)
 	}
 
 	if passed {
@@ -121,6 +123,16 @@ func (k *keyspace) counter(key string) (value float64, found bool, err error) {
 		return 0, false, replyError(`QUORUMLOCK the token counter "` + key + `" is not a number`)
 	}
 	return value, true, nil
+}
+
+// LetsIn reports whether a marker lets in a client that expects that first line, from when on the
+// node grants to it, in ms as text, and whether the marker is that of the node's process.
+func LetsIn(marker, expected string) (admitted string, isItsOwn, ok bool) {
+	return letsIn(marker, expected, false)
+}
+
+func counterTooHigh(key string) error {
+	return replyError(`QUORUMLOCK the token counter "` + key + `" has reached 2^52: no lock counts that far. Delete the key on this master`)
 }
 
 // letsIn is the comparison of the marker with the expected first line, and letsIn of lists.lua. A

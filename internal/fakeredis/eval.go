@@ -2,6 +2,7 @@ package fakeredis
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,12 +31,15 @@ var programs = map[string]program{
 	"releases":  releases,
 	"introduce": introduce,
 	"who":       who,
+	"lockers":   lockers,
+	"counters":  counters,
+	"lift":      lift,
 }
 
 // bySHA holds the program of each script that the library sends.
 var bySHA = func() map[string]known {
 	all := map[string]known{}
-	for _, s := range scripts.All() {
+	for _, s := range slices.Concat(scripts.All(), scripts.OfOperators()) {
 		if run, written := programs[s.Name()]; written {
 			all[shaOf(s.Source())] = known{s.Name(), run}
 		}

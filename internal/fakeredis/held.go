@@ -71,6 +71,9 @@ func raise(k *keyspace, keys, args []string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if counter >= tooHigh {
+			return nil, counterTooHigh(keys[i])
+		}
 		if !found || counter < token {
 			k.set(keys[i], args[1], 0)
 		}

@@ -1,6 +1,11 @@
 package fakeredis
 
-import "strconv"
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // maxMarker bounds the text of a marker.
 const maxMarker = 65536
@@ -19,10 +24,17 @@ func inspect(k *keyspace, keys, _ []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := k.counter(keys[2]); err != nil {
+	value, found, err := k.counter(keys[2])
+	if err != nil {
 		return nil, err
 	}
-	counter, _, _ := k.get(keys[2])
+	if value >= tooHigh {
+		return nil, counterTooHigh(keys[2])
+	}
+	counter := ""
+	if found {
+		counter = whole(max(value, 0))
+	}
 	if len(owner)+len(level)+len(counter) > 4096 || len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
 	}
@@ -75,18 +87,27 @@ func mark(k *keyspace, keys, args []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if marker != args[0] || k.now > millis(args[7]) {
+	text, written := MarkText(marker, args, k.now)
+	if !written {
 		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}, nil
+	}
+	k.set(keys[0], text, 0)
+	return []any{int64(1), text, k.now}, nil
+}
+
+// MarkText is what mark.lua does with a marker's text, at an instant in ms since 1970. It returns the
+// new text, and false when the mark is not written.
+func MarkText(marker string, args []string, now int64) (text string, written bool) {
+	if marker != args[0] || args[8] != args[9] || now > millis(args[7]) {
+		return marker, false
 	}
 	instant := func(kind, number string) string {
 		if kind == "at" {
 			return number
 		}
-		return strconv.FormatInt(k.now+millis(number), 10)
+		return strconv.FormatInt(now+millis(number), 10)
 	}
-	marker = instant(args[1], args[2]) + " " + args[8] + " " + args[3] + " " + instant(args[4], args[5]) + "\n" + args[6]
-	k.set(keys[0], marker, 0)
-	return []any{int64(1), marker, k.now}, nil
+	return instant(args[1], args[2]) + " " + args[9] + " " + args[3] + " " + instant(args[4], args[5]) + "\n" + args[6], true
 }
 
 // introduce is introduce.lua.
@@ -106,4 +127,43 @@ func who(k *keyspace, keys, _ []string) (any, error) {
 		found[i] = text
 	}
 	return found, nil
+}
+
+// lockers is lockers.lua. It looks at all keys in one call.
+func lockers(k *keyspace, _, args []string) (any, error) {
+	found := []any{}
+	for _, key := range slices.Sorted(maps.Keys(k.values)) {
+		text, there, err := k.get(key)
+		if there && err == nil && strings.HasPrefix(key, strings.TrimSuffix(args[0], "*")) && len(text) <= 4096 && len(key) <= 512 {
+			found = append(found, key, text, k.pttl(key))
+		}
+	}
+	return []any{"0", found}, nil
+}
+
+// counters is counters.lua.
+func counters(k *keyspace, keys, _ []string) (any, error) {
+	found := []any{}
+	for i, key := range keys {
+		if text, there, err := k.get(key); there && err == nil {
+			found = append(found, int64(i+1), text[:min(len(text), 64)])
+		}
+	}
+	return found, nil
+}
+
+// lift is lift.lua.
+func lift(k *keyspace, keys, args []string) (any, error) {
+	raised := int64(0)
+	for i, key := range keys {
+		counter, there, err := k.counter(key)
+		if err != nil {
+			return nil, err
+		}
+		if !there || counter < or(args[i], 0) {
+			k.set(key, args[i], 0)
+			raised++
+		}
+	}
+	return raised, nil
 }

@@ -7,13 +7,14 @@
 // compares it with the client's, and this package keeps two lists whose quorums do not meet from
 // both being carried by a quorum of their nodes:
 //
-//   - A blank node (new, restarted or flushed) is marked only by a client of a list that has a
-//     quorum already, or when all nodes of the list have answered and none carries another
+//   - A blank node (new, restarted or flushed) is marked only by a client that a majority of its list
+//     lets in, or when all nodes of the list have answered and none carries another
 //     ([Client.Plan]).
-//   - The list changes by one member at a time ([Change]): majorities of two such lists meet.
+//   - The list changes by one member at a time ([Change]): majorities of two such lists meet. A
+//     [Procedure] is what an operator's command does, step by step.
 //
-// The model of package quorum/model/membership searches the protocol, and each of its rules left
-// out, for two holders.
+// The tests of package quorum/model/membership search this code, and mutants of it, for two holders.
 //
-// The files, each of which uses only those above it: view.go, mark.go, change.go.
+// The files, each of which uses only those above it: view.go, mark.go; procedure.go, change.go; then
+// announce.go, commit.go and abort.go.
 package membership

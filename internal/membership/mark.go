@@ -12,23 +12,15 @@ import (
 // Client is a client that may mark blank nodes.
 type Client struct {
 	List       *scripts.List
-	Need       int                          // a majority of the list, whatever the quorum rule
-	Found      bool                         // it may found a deployment: mark nodes none of which carries its list
+	Found      bool                         // it may found a deployment: mark nodes that know of no list
+	Exists     bool                         // it was told that the deployment exists: see claim
 	Quarantine func(node int) time.Duration // of a node that may have forgotten; 0 for none
-	// Proven reports whether a node has let this client in within the last half of a max lease; a
-	// mark is written within the other half. Known is the marker of such a node, as it was last
-	// seen within that time; nil where none was.
-	Proven func(node int) bool
-	Known  *scripts.Marker
 }
 
 // Mark is a marker to write on one node.
 type Mark struct {
 	Node int
 	Call scripts.Call
-	// Claims says that the mark is a claim. After the last one all nodes must be looked at again,
-	// since the first look may be old: a node may have been marked, and have forgotten, meanwhile.
-	Claims bool
 }
 
 // Plan returns the next marks to write. views has, for each node of the client's list, what it said
@@ -39,89 +31,99 @@ func (c Client) Plan(views []*View) []Mark {
 	if marks := c.correct(views); len(marks) > 0 {
 		return marks
 	}
-	if c.MayMark(views) {
-		return c.markAll(views)
+	if top, found := c.evidence(views); found {
+		return c.markAll(views, top)
 	}
 	return c.claim(views)
 }
 
-// MayMark reports whether a majority of the nodes let this client in, now or recently: one more of
-// them does not make a majority of a list that has none. The marker to copy must be known.
+// MayMark reports whether a majority of the client's list lets it in: then blank nodes may be marked
+// without the other nodes' answers.
 func (c Client) MayMark(views []*View) bool {
-	proven, known := 0, c.Known != nil
-	for i, v := range views {
-		switch {
-		case v != nil && v.Standing(c.List) == LetsIn:
-			proven++
-			known = true
-		case (v == nil || v.Standing(c.List) == Blank) && c.Proven(i):
-			proven++
-		}
-	}
-	return known && proven >= c.Need
+	_, found := c.evidence(views)
+	return found
 }
 
-// markAll marks the nodes that are blank, or claimed for this list.
-func (c Client) markAll(views []*View) (marks []Mark) {
+// evidence returns the marker of the highest generation among a majority of the list that lets this
+// client in. Fewer nodes could be those that a change of the members has left behind.
+func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
+	in := 0
+	for _, v := range views {
+		if v == nil || v.Standing(c.List) != LetsIn {
+			continue
+		}
+		if in++; in == 1 || v.marker.Generation > top.Generation {
+			top = v.marker
+		}
+	}
+	return top, in >= Majority(c.List)
+}
+
+// markAll gives the blank nodes the members and the generation of top, and confirms the claims for
+// this list. It leaves out the next members: a change that was taken back may still stand on some
+// nodes, and must not spread.
+func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 	for i, v := range views {
 		if v == nil {
 			continue
 		}
 		switch v.Standing(c.List) {
 		case Blank:
-			marks = append(marks, c.mark(i, v, c.markerFor(views), c.admission(i, v)))
+			marks = append(marks, c.mark(i, v, top))
 		case Claimed:
-			marks = append(marks, c.confirm(i, v))
+			if v.marker.Members.Equal(top.Members) {
+				marks = append(marks, confirm(i, v, top.Generation))
+			}
 		}
 	}
 	return marks
 }
 
-// claim marks a deployment of which too few nodes are marked. A node that has come back with the
-// marker of another list is left for that list's clients. All nodes must have answered, and
-// none may refuse. The nodes are claimed one after the other, in the order of their names, so of
-// two clients whose lists share a node one stops; a claim lets nobody in, so a client that stops
-// has made no quorum. The quarantines begin with the claims. When all nodes are claimed, and every
-// claim's quarantine is over, the claims are confirmed: by then each lease is over that any list's
-// quorum had granted before.
+// claim marks a deployment of which too few nodes are marked. All nodes must have answered, each
+// blank, claimed for this list, or letting this client in. A node that has come back with the marker
+// of another list is left for that list's clients, and so are all nodes if the highest generation is
+// of another list. The nodes are claimed one after the other, in the order of their names, so of two
+// clients whose lists share a node one stops; a claim lets nobody in, so a client that stops has made
+// no quorum. The quarantines begin with the claims. When all nodes are claimed, and every claim's
+// quarantine is over, the claims are confirmed: by then each lease is over that any list's quorum had
+// granted before.
 func (c Client) claim(views []*View) (marks []Mark) {
-	blank, claimed, carried := []int(nil), []int(nil), false
+	var blank, claimed []int
+	top, known := scripts.Marker{Generation: 1, Members: c.List}, false
 	for i, v := range views {
 		if v == nil {
 			return nil
 		}
-		switch v.Standing(c.List) {
-		case Blank:
-			if v.HadAnother(c.List) {
-				return nil
-			}
-			blank, carried = append(blank, i), carried || v.had(c.List)
-		case Claimed:
-			claimed = append(claimed, i)
-		case LetsIn:
-			carried = true
-		default:
+		standing := v.Standing(c.List)
+		switch {
+		case standing == Blank && v.HadAnother(c.List), standing == Refuses:
 			return nil
+		case standing == Blank && c.Exists && !v.had(c.List):
+			return nil // the node may have another list's clients, beside a removed one that kept this list
+		case standing == Blank:
+			blank = append(blank, i)
+		case standing == Claimed:
+			claimed = append(claimed, i)
+		}
+		if m := v.marker; m.Members.Len() > 0 && !(standing == Blank && m.Claimed) && (!known || m.Generation > top.Generation) {
+			top, known = m, true
 		}
 	}
-	if !carried && len(claimed) == 0 && !c.Found {
+	if !known && !c.Found || !top.Members.Equal(c.List) {
 		return nil
 	}
 	if len(blank) > 0 {
 		first := slices.MinFunc(blank, func(i, j int) int {
 			return cmp.Compare(views[i].Process.Member, views[j].Process.Member)
 		})
-		m := c.markerFor(views)
-		m.Claimed = true
-		claim := c.mark(first, views[first], m, c.admission(first, views[first]))
-		claim.Claims = true
-		return []Mark{claim}
+		top.Claimed = true
+		return []Mark{c.mark(first, views[first], top)}
 	}
 	for _, i := range claimed {
 		if views[i].waits() > 0 {
 			return nil
 		}
-		marks = append(marks, c.confirm(i, views[i]))
+		marks = append(marks, confirm(i, views[i], top.Generation))
 	}
 	return marks
 }
@@ -141,43 +143,18 @@ func (c Client) correct(views []*View) (marks []Mark) {
 	return marks
 }
 
-// markerFor returns the lists that a blank node gets: those of the node of the highest generation
-// that carries the client's list; or else those that are known, which may be older than the last
-// change; or else the client's own as a new deployment.
-func (c Client) markerFor(views []*View) scripts.Marker {
-	m := scripts.Marker{Generation: 1, Members: c.List, Next: scripts.NewList()}
-	if c.Known != nil {
-		m = *c.Known
-	}
-	seen := false // m is the marker of a view
-	for _, v := range views {
-		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
-			continue
-		}
-		better := v.marker.Generation > m.Generation ||
-			v.marker.Generation == m.Generation && m.Next.Len() == 0 && v.marker.Next.Len() > 0
-		if !seen { // a claim may be older than what is known
-			better = v.Standing(c.List) == LetsIn || v.marker.Generation >= m.Generation
-		}
-		if better {
-			m, seen = v.marker, true
-		}
-	}
-	m.Claimed = false
-	return m
-}
-
 // confirm makes a claim a mark. Its quarantine has begun with the claim.
-func (c Client) confirm(i int, v *View) Mark {
+func confirm(i int, v *View, generation uint64) Mark {
 	m := v.marker
-	m.Claimed = false
+	m.Claimed, m.Next, m.Generation = false, scripts.NewList(), generation
 	return Mark{Node: i, Call: v.rewrite(m)}
 }
 
-// mark writes the lists of another node's marker on a blank node. The next change waits for one max
-// lease: the time that the other marker has is by another clock.
-func (c Client) mark(i int, v *View, m scripts.Marker, admitted scripts.When) Mark {
-	return Mark{Node: i, Call: v.write(m, admitted, scripts.In(v.Process.MaxLease))}
+// mark writes another node's lists on a blank node, without the next members. The next change waits
+// for one max lease: the time that the other marker has is by another clock.
+func (c Client) mark(i int, v *View, m scripts.Marker) Mark {
+	m.Next = scripts.NewList()
+	return Mark{Node: i, Call: v.write(m, c.admission(i, v), scripts.In(v.Process.MaxLease))}
 }
 
 // admission returns from when on a node that this client marks or claims may grant: after a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -26,13 +27,17 @@ type View struct {
 	Now     time.Duration   // the node's clock, since 1970
 	Text    string          // of the marker, empty for none
 
-	marker scripts.Marker // of the text; without a member where the text is no marker
+	marker scripts.Marker // of the text; without a member if the text is no marker
 	older  *scripts.OlderMarker
+	last   time.Duration // by the node's clock: until when a mark that follows from the look may be written
 }
 
-// Read returns the view that a look gave.
-func Read(r scripts.LookReply) *View {
+// Read returns the view that a look gave. The reply came so long since the looks began of which this
+// is one: marks that follow from them are written within half a max lease of that beginning.
+func Read(r scripts.LookReply, since time.Duration) *View {
 	v := &View{Process: r.Process, Now: r.Now, older: r.Older}
+	window := r.Process.MaxLease / 2
+	v.last = r.Now + window - clock.Drift(window, clock.DefaultDriftFactor) - since
 	v.update(r.Marker)
 	return v
 }
@@ -44,9 +49,9 @@ func ReadRefusal(r scripts.Refusal) *View {
 	return v
 }
 
-// Wrote returns the view after a mark.
+// Wrote returns the view after a mark. Further marks have no more time than that one had.
 func (v *View) Wrote(r scripts.MarkReply) *View {
-	next := &View{Process: v.Process, Now: r.Now}
+	next := &View{Process: v.Process, Now: r.Now, last: v.last}
 	next.update(r.Marker)
 	return next
 }
@@ -92,6 +97,12 @@ func (v *View) Quarantine() (left time.Duration, marked bool) {
 // waits returns how much is left of the quarantine that a mark or a claim has begun.
 func (v *View) waits() time.Duration { return v.marker.Quarantine(v.Now) }
 
+// ChangeWaits returns how long the next change of the members must wait. A clock that was set back
+// makes it no longer than a max lease.
+func (v *View) ChangeWaits() time.Duration {
+	return min(max(v.marker.Change-v.Now, 0), v.marker.MaxLease)
+}
+
 // ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	for _, v := range views {
@@ -102,10 +113,10 @@ func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	return longest
 }
 
-// write returns the call that writes a marker in place of the one that was seen, within half a max
-// lease of the look.
+// write returns the call that writes a marker in place of the one that was seen, in the process that
+// was seen.
 func (v *View) write(m scripts.Marker, admitted, change scripts.When) scripts.Call {
-	return scripts.Mark(v.Text, m, admitted, change, v.Now+v.Process.MaxLease/2)
+	return scripts.Mark(scripts.Seen{Process: v.Process, Marker: v.Text}, m, admitted, change, v.last)
 }
 
 // Word returns how long the operator's word still counts that has admitted a blank node: a client
@@ -130,6 +141,12 @@ func (v *View) had(list *scripts.List) bool {
 // clients with that list: these may not begin their deployment anew with it.
 func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
+}
+
+// IsRetired reports whether a change of the members has removed the node: its marker has the members
+// that stay, and it is none of them. It lets in nobody.
+func (v *View) IsRetired() bool {
+	return !v.IsBlank() && !v.marker.Claimed && !v.marker.Members.Has(v.marker.Member)
 }
 
 // Standing is how a node stands to a client with a list of masters.
@@ -202,3 +219,6 @@ func (v *View) Refusal(list *scripts.List) error {
 
 const sameNames = ". Where these are the same masters by other addresses, give every client the same names: " +
 	"?name=... in the URL, or node.WithName"
+
+// Majority returns how many members of a list make a majority.
+func Majority(list *scripts.List) int { return list.Len()/2 + 1 }

@@ -20,7 +20,7 @@ func view(change func(*scripts.Marker)) *membership.View {
 }
 
 func viewOf(text string) *membership.View {
-	return membership.Read(scripts.LookReply{Marker: text, Now: start, Process: ofA})
+	return membership.Read(scripts.LookReply{Marker: text, Now: start, Process: ofA}, 0)
 }
 
 func TestStanding(t *testing.T) {
@@ -103,8 +103,8 @@ func TestWhatAViewSays(t *testing.T) {
 		"quarantined":  {view(func(m *scripts.Marker) { m.Admitted = start + 5*time.Second }), says{isMarked: true, maxLease: maxLease, quarantine: 5 * time.Second}},
 		"no more":      {view(func(m *scripts.Marker) { m.Admitted = start - 5*time.Second }), says{isMarked: true, maxLease: maxLease}},
 		"of another":   {view(func(m *scripts.Marker) { m.Run, m.Admitted, m.MaxLease = "x", start+1, time.Hour }), says{maxLease: time.Hour}},
-		"older":        {membership.Read(scripts.LookReply{Process: ofA, Older: older}), says{maxLease: time.Minute}},
-		"beside older": {membership.Read(scripts.LookReply{Process: ofA, Older: older, Marker: "text"}), says{maxLease: time.Minute}},
+		"older":        {membership.Read(scripts.LookReply{Process: ofA, Older: older}, 0), says{maxLease: time.Minute}},
+		"beside older": {membership.Read(scripts.LookReply{Process: ofA, Older: older, Marker: "text"}, 0), says{maxLease: time.Minute}},
 		"admitted": {view(func(m *scripts.Marker) { m.Members, m.Admitted = none, start-5*time.Second }),
 			says{isMarked: true, maxLease: maxLease, given: true, word: maxLease - 5*time.Second}},
 		"admitted a max lease ago": {view(func(m *scripts.Marker) { m.Members, m.Admitted = none, start-maxLease }),

@@ -12,13 +12,14 @@ import (
 
 // Conn is a connection to a server that has been checked.
 type Conn struct {
-	RunID      string        // of the server's process
-	Quarantine time.Duration // left when the connection was made
+	RunID      string     // of the server's process
+	Quarantine Quarantine // when the connection was made
 	redis      redis.Conn
 	process    scripts.Process
 	args       scripts.ConnArgs
 	list       *scripts.List // of args.Expected
 	writerDone chan struct{}
+	came       time.Time      // when the latest reply was read
 	scratch    []any          // for the arguments of a command
 	calls      []scripts.Call // for the calls of a run
 }

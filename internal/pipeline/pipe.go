@@ -45,6 +45,9 @@ func (p *Pipe) Start(call scripts.Call, claim *Claim, to Receiver) error {
 		p.state = connecting
 		p.cfg.Group.Go(p.run)
 	}
+	if claim != nil && call.IsAcquire() {
+		claim.asks()
+	}
 	if p.cfg.Timed != nil {
 		r.to = p.cfg.Timed(call.Op(), to)
 	}

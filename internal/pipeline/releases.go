@@ -15,14 +15,16 @@ const (
 // one for each owner.
 type releaseList struct{ requests []*request }
 
-// add appends a release in place of its owner's former one. A full list drops its oldest: that key
-// expires by its lease.
+// add appends a release in place of its owner's former one. A full list makes room: it drops the
+// oldest release of an owner that was never granted anything, as far as is known, or else the
+// oldest. Where a key is there, it is left to its lease.
 func (l *releaseList) add(r request) {
 	l.remove(r.claim)
-	if len(l.requests) == maxSetAside {
-		l.requests = slices.Delete(l.requests, 0, 1)
-	}
 	l.requests = append(l.requests, &r)
+	if len(l.requests) > maxSetAside {
+		needless := slices.IndexFunc(l.requests, func(r *request) bool { return r.claim != nil && !r.claim.has(hasGranted) })
+		l.requests = slices.Delete(l.requests, max(needless, 0), max(needless, 0)+1)
+	}
 }
 
 // remove drops the release of an owner. Releases without a claim stay.

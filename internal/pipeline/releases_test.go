@@ -1,6 +1,10 @@
 package pipeline
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
 
 // A full list drops its oldest release, whose key expires first.
 func TestAFullListDropsItsOldestRelease(t *testing.T) {
@@ -18,5 +22,30 @@ func TestAFullListDropsItsOldestRelease(t *testing.T) {
 		if r.claim != claims[i+2] {
 			t.Fatalf("place %d of the list is not that of release %d", i, i+2)
 		}
+	}
+}
+
+// A full list keeps the releases of owners that were granted something: a key of theirs is there. It
+// drops those of owners that have been granted nothing, as far as is known, whichever is older.
+func TestAFullListKeepsTheReleasesOfGrantedLocks(t *testing.T) {
+	var list releaseList
+	granted := map[*Claim]bool{}
+	for i := range 3 * maxSetAside {
+		r := releaseOf(i)
+		r.claim.asks()
+		if i%5 == 0 {
+			r.claim.answered(Result{Sent: true, Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted}}})
+			granted[r.claim] = true
+		}
+		list.add(r)
+	}
+	if kept := len(list.requests); kept != maxSetAside {
+		t.Fatalf("%d are kept, want %d", kept, maxSetAside)
+	}
+	for _, r := range list.requests {
+		delete(granted, r.claim)
+	}
+	if len(granted) > 0 {
+		t.Errorf("%d releases of granted locks were dropped", len(granted))
 	}
 }

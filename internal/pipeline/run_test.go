@@ -354,7 +354,7 @@ func TestARunIsResent(t *testing.T) {
 		wantList(t, "the outcomes", outcomes(t, results), "granted 101, resent", "acquire: hung up", "granted 103, resent")
 		wantList(t, "sent", r.commands(), "acquires 3", "acquires 2")
 		for i, claim := range claims {
-			if !claim.mayArriveLate.Load() {
+			if !claim.MayArriveLate() {
 				t.Errorf("the acquire of owner %d cannot arrive late", i+1)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -52,7 +53,7 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 	var resent []request
 	for _, r := range lost {
 		if r.call.IsAcquire() && r.claim != nil {
-			r.claim.mayArriveLate.Store(true)
+			r.claim.flags.Or(mayArriveLate)
 		}
 		if errors.Is(err, ErrTimeout) || r.resends == maxResends || r.isAbandoned() {
 			p.oweLocked(r)
@@ -93,6 +94,10 @@ func (p *Pipe) write(c *Conn) {
 		// A request joins written before it is sent: if sending breaks the connection, the reader
 		// returns the request.
 		batch := p.arranger.arrange(p.queue)
+		now := time.Now()
+		for i := range batch {
+			batch[i].asked = now
+		}
 		p.written = append(p.written, batch...)
 		clear(p.queue)
 		p.queue = p.queue[:0]
@@ -141,6 +146,7 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 		for left := batch; len(left) > 0; {
 			run := left[:runOf(left)]
 			value, err := redisconn.Receive(c.redis, p.cfg.Timeout)
+			c.came = time.Now()
 			switch {
 			case err == nil && len(run) > 1:
 				p.handleRun(c, run, value)
@@ -192,7 +198,7 @@ func (p *Pipe) finish(c *Conn, r request, reply scripts.Reply, err error) {
 	if err != nil {
 		result.Err = p.cfg.Error(r.call.Op(), err)
 	} else if left := result.Reply.Quarantine(); left > 0 {
-		p.cfg.Log.Quarantined(left)
+		p.cfg.Log.Quarantined(Quarantine{Left: left, Asked: r.asked, Came: c.came})
 	} else if refusal := result.Reply.Refusal(); refusal != nil {
 		p.cfg.Log.NotLetIn(r.call.List(), *refusal)
 	}

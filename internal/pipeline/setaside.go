@@ -5,8 +5,8 @@ import "time"
 // setAside keeps a release that the server itself refused: the server answers, but forbids this
 // user the key, or writes nothing for want of replicas. That may last for ever, so the release
 // delays no other call. It is resent after a pause that grows, until it is carried out, until
-// a later release of its owner replaces it, or until the key must have expired. The run goroutine
-// calls it.
+// a later release of its owner replaces it, or until the key must have expired. A release that has
+// nothing to release is not kept. The run goroutine calls it.
 func (p *Pipe) setAside(r request, refusal error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -14,6 +14,9 @@ func (p *Pipe) setAside(r request, refusal error) {
 }
 
 func (p *Pipe) setAsideLocked(r request, refusal error) {
+	if r.claim != nil && r.claim.NothingThere() {
+		return
+	}
 	now := time.Now()
 	next := retry{pause: minRetryPause, end: now.Add(p.cfg.MaxLease)}
 	if r.retry == nil {
@@ -55,7 +58,7 @@ func (p *Pipe) retryReleases() {
 	p.armRetriesLocked()
 }
 
-// endRetriesLocked drops the releases that are set aside: their keys expire by their leases.
+// endRetriesLocked drops the releases that are set aside: their keys are left to their leases.
 func (p *Pipe) endRetriesLocked() {
 	p.aside = releaseList{}
 	if p.retryTimer != nil {

@@ -2,9 +2,12 @@ package pipeline
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -92,4 +95,75 @@ func TestAReleaseWhoseEndHasComeIsNotSetAside(t *testing.T) {
 		p.state = idle // for Close
 		closeAndWait(p)
 	})
+}
+
+// A refused release is set aside only if something of its owner's may be there. What proves that there is nothing may come
+// when the release is on its way already.
+func TestARefusedReleaseOfNothingIsNotSetAside(t *testing.T) {
+	var (
+		noKey   = redis.Error("NOPERM this user has no permissions to access one of the keys used as arguments")
+		noWrite = redis.Error("ERR ACL failure in script: User app has no permissions to run the 'pexpire' command")
+		noLock  = redis.Error(`QUORUMLOCK the key "k1" holds a hash that is no lock`)
+		oom     = redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
+	)
+	for what, test := range map[string]struct {
+		replies  []any // to the acquire, one after the other; nil: the connection dies
+		setAside bool
+	}{
+		"granted":                      {[]any{int64(7)}, true},
+		"held by another":              {[]any{[]any{bulk("held"), int64(5), int64(0), bulk("x:1")}}, false},
+		"quarantined":                  {[]any{[]any{bulk("quarantined"), int64(5)}}, false},
+		"not let in":                   {[]any{[]any{bulk("marker"), bulk(""), bulk("0 run 30000 a d")}}, false},
+		"the key is forbidden":         {[]any{noKey}, false},
+		"a foreign key":                {[]any{noLock}, false},
+		"no memory":                    {[]any{oom}, false},
+		"a reply that proves nothing":  {[]any{noWrite}, true},
+		"a malformed reply":            {[]any{bulk("what?")}, true},
+		"resent, then forbidden":       {[]any{nil, noKey}, true},
+		"resent, then held":            {[]any{nil, []any{bulk("held"), int64(5), int64(0), bulk("x:1")}}, true},
+		"the script is sent as text":   {[]any{redis.Error("NOSCRIPT No matching script."), noKey}, false},
+		"the second request is denied": {[]any{int64(7), noKey}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			asked, released := 0, false
+			reply := func(command string) any {
+				if strings.HasPrefix(command, "release") {
+					if released {
+						return int64(1)
+					}
+					released = true
+					return noKey
+				}
+				asked++
+				return test.replies[asked-1]
+			}
+			withRuns(t, reply, func(t *testing.T, r *runs) {
+				claims, results := r.start(threeAcquires()[0])
+				for range len(test.replies) - 1 {
+					if _, isToken := test.replies[0].(int64); isToken { // a repair
+						results = append(results, make(resultChan, 1))
+						if err := r.pipe.Start(threeAcquires()[0], claims[0], results[1]); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				close(r.gate)
+				synctest.Wait()
+				claims[0].Abandon()
+				if err := r.pipe.Start(threeReleases()[0], claims[0], nil); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if asked != len(test.replies) || !released {
+					t.Fatalf("%d requests, released %v: the test shows nothing", asked, released)
+				}
+				r.commands()
+				time.Sleep(2 * maxRetryPause)
+				synctest.Wait()
+				if again := len(r.commands()); (again > 0) != test.setAside {
+					t.Errorf("the release was sent %d times again", again)
+				}
+			})
+		})
+	}
 }

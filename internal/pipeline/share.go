@@ -88,7 +88,7 @@ func (l *lane) moveTo(out []request) []request {
 
 // canShare reports whether the request may share a run. A release that wants a tombstone may not.
 func (r *request) canShare() bool {
-	return !r.alone && r.call.CanShare() && !(r.call.Frees() && r.claim.mayArriveLate.Load())
+	return !r.alone && r.call.CanShare() && !(r.call.Frees() && r.claim.MayArriveLate())
 }
 
 // runOf returns how many of the requests, the first ones, share a run.

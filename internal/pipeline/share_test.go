@@ -54,7 +54,7 @@ func queueOf(text string) (queue []request) {
 		case 'R':
 			r.call = scripts.Release(args.Names, args.Owner, 0)
 			if strings.HasSuffix(word, "t") {
-				r.claim.mayArriveLate.Store(true)
+				r.claim.flags.Or(mayArriveLate)
 			}
 		case 'L':
 			r.call = scripts.Release(args.Names, args.Owner, 1)

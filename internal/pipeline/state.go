@@ -40,7 +40,7 @@ type Log interface {
 	Down(err error)      // the pipe is down from now on
 	StillDown(err error) // a probe failed
 	Up()                 // the pipe is not down any more
-	Quarantined(left time.Duration)
+	Quarantined(Quarantine)
 	// NotLetIn is called for each reply of a server whose marker does not let in clients with that
 	// list.
 	NotLetIn(list *scripts.List, marker scripts.Refusal)

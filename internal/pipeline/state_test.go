@@ -39,7 +39,7 @@ type discardLog struct{}
 func (discardLog) Down(error)                              {}
 func (discardLog) StillDown(error)                         {}
 func (discardLog) Up()                                     {}
-func (discardLog) Quarantined(time.Duration)               {}
+func (discardLog) Quarantined(Quarantine)                  {}
 func (discardLog) NotLetIn(*scripts.List, scripts.Refusal) {}
 func (discardLog) ReleaseRefused(scripts.Call, error)      {}
 

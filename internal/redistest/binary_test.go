@@ -48,6 +48,22 @@ func TestAServerThatIsNamedAndCannotBeUsed(t *testing.T) {
 	}
 }
 
+// A server without TLS fails in words of its version, and none of them is about a certificate.
+func TestTLSIsWhatTheServerWasBuiltWith(t *testing.T) {
+	for says, lacks := range map[string]bool{
+		"# Failed to load certificate: none.pem: error:80000002: No such file": false,
+		">>> 'tls-port 6379' Bad directive or wrong number of arguments":       true,
+		"# Failed to configure TLS. Check logs for more info.":                 true,
+	} {
+		path := pretend(t, "")
+		must(t, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Redis server v=7.0.15 sha=0' && exit\ncat <<'end'\n%s\nend\nexit 1\n", says), 0o755))
+		reason, err := redistest.Lacks(redistest.TLS)
+		if err != nil || (reason != "") != lacks || lacks && !strings.Contains(reason, "built without TLS") {
+			t.Errorf("%s: %q, %v", says, reason, err)
+		}
+	}
+}
+
 func TestWhatAVersionLacks(t *testing.T) {
 	for version, lacks := range map[string]bool{
 		"Redis server v=6.0.20 sha=0":          true,

@@ -6,24 +6,28 @@ import (
 	"strings"
 )
 
-// Feature is something that a test needs of its servers and that an older version lacks.
+// Feature is something that a test needs of its servers and that some of them lack: older versions,
+// or those that were built without it.
 type Feature struct {
 	what         string
-	major, minor int // of the first version of Redis with it; every Valkey has it
+	major, minor int                          // of the first version of Redis with it; every Valkey has it
+	isBuilt      func(b Binary) (bool, error) // asks the server instead of its version; nil for none
 }
 
 // The features in which the versions that the library supports differ for its tests.
 var (
 	// ACLChannels: ACL rules for channels (&pattern, resetchannels).
-	ACLChannels = Feature{"ACL rules for channels", 6, 2}
+	ACLChannels = Feature{what: "ACL rules for channels", major: 6, minor: 2}
 	// ClientInfo: CLIENT INFO, which tells a connection its own address and database.
-	ClientInfo = Feature{"CLIENT INFO", 6, 2}
+	ClientInfo = Feature{what: "CLIENT INFO", major: 6, minor: 2}
 	// PlainScriptErrors: an error within a script comes in the words of a plain command, and a
 	// server that may not write refuses a script before its first write. An older one says "ERR
 	// Error running script", after whatever the script wrote before.
-	PlainScriptErrors = Feature{"plain errors of scripts", 7, 0}
+	PlainScriptErrors = Feature{what: "plain errors of scripts", major: 7, minor: 0}
 	// RejectedCalls: INFO commandstats counts the calls that were refused.
-	RejectedCalls = Feature{"rejected_calls in INFO commandstats", 6, 2}
+	RejectedCalls = Feature{what: "rejected_calls in INFO commandstats", major: 6, minor: 2}
+	// TLS: the server was built with TLS.
+	TLS = Feature{what: "TLS", isBuilt: hasTLS}
 )
 
 // in reports whether a server of that version has the feature.
@@ -52,6 +56,16 @@ func Lacks(needed ...Feature) (reason string, err error) {
 		return "", err
 	}
 	for _, f := range needed {
+		if f.isBuilt != nil {
+			built, err := f.isBuilt(b)
+			if err != nil {
+				return "", err
+			}
+			if !built {
+				return fmt.Sprintf("%s was built without %s", b, f.what), nil
+			}
+			continue
+		}
 		if !f.in(b) {
 			return fmt.Sprintf("%s has no %s (that came with Redis %d.%d)", b, f.what, f.major, f.minor), nil
 		}

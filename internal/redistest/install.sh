@@ -1,7 +1,7 @@
 #!/bin/sh
-# Usage: install.sh redis-server | postgres | prometheus
+# Usage: install.sh redis-server | postgres | prometheus | zsh | fish
 #
-# Installs a server that tests need, where it is missing and can be installed. Says in one line what it did, or could not
+# Installs a server or a shell that tests need, where it is missing and can be installed. Says in one line what it did, or could not
 # do. REDIS_SERVER names another redis-server than the one on PATH.
 server=$1
 
@@ -25,6 +25,10 @@ prometheus) # the tests need promtool, too
 	debian=prometheus alpine=prometheus brew=prometheus service=prometheus
 	program() { command -v promtool >/dev/null && command -v prometheus; }
 	;;
+zsh | fish)
+	debian=$server alpine=$server brew=$server service=
+	program() { command -v "$server"; }
+	;;
 *)
 	echo "install.sh: no server \"$server\"" >&2
 	exit 2
@@ -44,7 +48,7 @@ if command -v apt-get >/dev/null 2>&1; then
 	export DEBIAN_FRONTEND=noninteractive
 	# The package starts a server of its own; the tests do not want it.
 	{ $as_root apt-get update && $as_root apt-get install -y --no-install-recommends $debian &&
-		{ $as_root service $service stop || true; }; } >"$log" 2>&1
+		{ [ -z "$service" ] || $as_root service $service stop || true; }; } >"$log" 2>&1
 elif command -v apk >/dev/null 2>&1; then
 	$as_root apk add $alpine >"$log" 2>&1
 elif command -v brew >/dev/null 2>&1; then

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	startBound  = 5 * time.Second // from fork to the answer to PING
-	pingBound   = 200 * time.Millisecond
+	startBound  = 30 * time.Second // from fork to the answer to PING
+	pingBound   = time.Second
 	pingEvery   = 10 * time.Millisecond
 	tailBytes   = 2 << 10
 	logFileName = "server.log"

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,13 +13,11 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 )
-
-// ErrNoTLS is what StartTLS's error wraps for a server that was built without TLS.
-var ErrNoTLS = errors.New("the server has no TLS")
 
 const certificateLife = time.Hour
 
@@ -114,8 +113,8 @@ func writePEM(dir, name string, blocks ...*pem.Block) error {
 
 // StartTLS starts one process that serves TLS at the returned port of 127.0.0.1, with the
 // files that [Authority.Issue] and [WriteRoots] wrote into the directory, beside the master's own
-// port without TLS. Clients of TLS need a certificate by one of the roots. The error wraps
-// [ErrNoServer] or [ErrNoTLS] where such a process cannot be had.
+// port without TLS. Clients of TLS need a certificate by one of the roots. A test that calls it needs
+// [TLS].
 func StartTLS(dir string, args ...string) (fleet *Fleet, port string, err error) {
 	number, held, err := claimPort()
 	if err != nil {
@@ -126,8 +125,32 @@ func StartTLS(dir string, args ...string) (fleet *Fleet, port string, err error)
 	args = append([]string{"--tls-port", port, "--tls-cert-file", filepath.Join(dir, "cert.pem"),
 		"--tls-key-file", filepath.Join(dir, "key.pem"), "--tls-ca-cert-file", filepath.Join(dir, "ca.pem")}, args...)
 	fleet, err = StartReal(1, args...)
-	if err != nil && strings.Contains(err.Error(), "'tls-port") {
-		err = fmt.Errorf("%w: %w", ErrNoTLS, err)
-	}
 	return fleet, port, err
+}
+
+// hasTLS reports whether a server was built with TLS: only then does it look for a certificate, and
+// fail because there is none. Without TLS it fails in other words, which changed with versions.
+func hasTLS(b Binary) (bool, error) {
+	dir, err := os.MkdirTemp("", "quorumlock-tls")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	number, held, err := claimPort()
+	if err != nil {
+		return false, fmt.Errorf("redistest: find a free port: %w", err)
+	}
+	defer held.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), versionBound)
+	defer cancel()
+	none := filepath.Join(dir, "none.pem")
+	ask := exec.CommandContext(ctx, b.Path, "--port", "0", "--tls-port", fmt.Sprint(number),
+		"--tls-cert-file", none, "--tls-key-file", none, "--tls-ca-cert-file", none)
+	ask.Dir = dir
+	out, err := ask.CombinedOutput()
+	var exit *exec.ExitError
+	if ctx.Err() != nil || !errors.As(err, &exit) {
+		return false, fmt.Errorf("redistest: asking %s whether it has TLS: %v, %v, it printed %q", b, err, ctx.Err(), out)
+	}
+	return strings.Contains(string(out), "Failed to load certificate"), nil
 }

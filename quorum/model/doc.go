@@ -37,8 +37,9 @@
 // one or by several steps. And it adds nothing: each step is an attempt of a neighbour that one
 // node grants. How many such steps happen is bounded, and logged.
 //
-// An attempt asks all nodes at once. A request to a node of a second wave is one that was on its way
-// for longer, and is not sent at all where the attempt or the lock ends before.
+// An attempt asks all nodes at once. In the searches with second waves it may also leave out one
+// node, any one, and ask it at any later moment, or never: then the node gets no release, either,
+// and the client's next attempt is the first that it sees. A repair may come before the request.
 //
 // The requests that a dead connection may still deliver are a set: each kind of request of an
 // attempt at most once. A holder sends to a node only when no request is under way there. A holder

@@ -19,6 +19,8 @@ type action uint8
 
 const (
 	begins action = iota
+	beginsWithout
+	asksOn
 	commits
 	watches
 	ends
@@ -203,7 +205,20 @@ func (m *setup) reduce(s *state) {
 		if m.keeps(countFromOwnSend) {
 			a.offer = 0
 		}
+		if !m.asksLater(s, o) {
+			a.first = 0
+		}
 	}
+}
+
+// asksLater reports whether an attempt has a second wave that it may yet ask.
+func (m *setup) asksLater(s *state, o owner) bool {
+	for i := range s.nodes {
+		if s.vote(o, i).unsent != allSent {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *link) closeGaps() {
@@ -260,6 +275,10 @@ func (by step) describe(m *setup, before, after *state) string {
 			return fmt.Sprintf("%s asks every node under the id of %s", attempt, m.name(id))
 		}
 		return attempt + " asks every node"
+	case beginsWithout:
+		return fmt.Sprintf("%s asks every node but %d", attempt, at)
+	case asksOn:
+		return fmt.Sprintf("%s asks %d, of its second wave", attempt, at)
 	case commits:
 		if after.attempts[o-1].phase != holding {
 			return attempt + " reads the clock: too late"

@@ -83,16 +83,34 @@ func (m *setup) id(o owner) owner {
 
 // ---- What a client does.
 
-// begin asks every node at once.
-func (m *setup) begin(s *state, o owner) {
+// everyNode is the first wave that leaves out no node.
+const everyNode = -1
+
+// begin asks every node at once, but for one, which is left to the second wave.
+func (m *setup) begin(s *state, o owner, without int) {
 	a := &s.attempts[o-1]
 	*a = attempt{phase: asking, floor: s.highest}
+	if m.waves {
+		a.first = m.lease
+	}
 	if m.honest && m.tokens && m.keeps(seedFromClock) {
 		a.seed = s.ticks * seedStep
 	}
 	for i := range s.nodes {
-		m.send(s, o, i, acquire)
+		if i == without {
+			s.vote(o, i).unsent = nothingYet
+		} else {
+			m.send(s, o, i, acquire)
+		}
 	}
+}
+
+// askOn asks the second wave. Its grant counts from the first requests, and it may follow a repair.
+func (m *setup) askOn(s *state, o owner, i int) {
+	v := s.vote(o, i)
+	v.unsent = allSent
+	m.send(s, o, i, acquire)
+	v.offer = s.attempts[o-1].first
 }
 
 // send puts a request into the pipeline, and notes the clock.
@@ -220,6 +238,7 @@ func (m *setup) watch(s *state, o owner, how kind) {
 		case v.left > 0:
 			m.send(s, o, i, how)
 		default:
+			v.unsent = min(v.unsent, noAcquire)
 			m.send(s, o, i, repair)
 		}
 	}
@@ -250,6 +269,9 @@ func (m *setup) releaseAll(s *state, o owner) {
 	s.attempts[o-1].phase = over
 	for i := range s.nodes {
 		l, r := &s.nodes[i].links[o.client()], request(release)|numbered(o.number())
+		if s.vote(o, i).unsent == nothingYet {
+			continue
+		}
 		if l.mayArrive[o.number()] != 0 && m.honest && m.keeps(tombstones) {
 			r |= marked
 		}

@@ -24,6 +24,7 @@ type setup struct {
 	forgets  uint8             // how many times it may restart without its data
 	bumps    uint8             // how often a neighbour, a name that shares the counter, may raise it on a node
 	ticks    uint8             // the length of the search; 0 for no end
+	waves    bool              // an attempt may leave out a node at first, and ask it later or never
 	late     kinds             // the kinds of requests whose replies a client may read late
 	off      rule
 }
@@ -94,7 +95,17 @@ type vote struct {
 	raised uint8 // 1 when the node confirmed the write-back
 	left   uint8 // d_i − now: how long the node keeps the grant, by its last confirmation
 	offer  uint8 // left after the request under way succeeds: it counts from the instant of the sending
+	unsent unsent
 }
+
+// unsent says of the node of a second wave what it was not sent.
+type unsent uint8
+
+const (
+	allSent    unsent = iota
+	noAcquire         // the request for a grant; a repair was sent
+	nothingYet        // anything: it gets no release
+)
 
 type attempt struct {
 	phase phase
@@ -102,6 +113,7 @@ type attempt struct {
 	seed  uint8
 	floor uint8 // the highest token that had been acquired when the attempt began
 	offer uint8 // as a vote's, but counted from the latest request to any node
+	first uint8 // as a vote's, but counted from the first requests
 }
 
 type phase uint8

@@ -122,6 +122,7 @@ func (m *setup) tick(s *state) {
 	}
 	for j := range s.attempts {
 		count(&s.attempts[j].offer)
+		count(&s.attempts[j].first)
 		if s.attempts[j].phase == holding && m.deadline(s, owner(j+1)) == 0 {
 			m.lose(s, owner(j+1))
 		}
@@ -183,7 +184,12 @@ func (m *setup) clientSteps(s *state, o owner, try func(step, func(*state))) {
 	switch a.phase {
 	case unborn:
 		if o.number() == 0 || s.attempts[o-2].phase == over {
-			does(begins, m.begin)
+			does(begins, func(s *state, o owner) { m.begin(s, o, everyNode) })
+			for i := range s.nodes {
+				if what.node = uint8(i); m.waves {
+					does(beginsWithout, func(s *state, o owner) { m.begin(s, o, i) })
+				}
+			}
 		}
 		return
 	case settling:
@@ -201,6 +207,12 @@ func (m *setup) clientSteps(s *state, o owner, try func(step, func(*state))) {
 			does(watches, func(s *state, o owner) { m.watch(s, o, extend) })
 		}
 		what.kind = nothing
+	}
+	for i := range s.nodes {
+		if v := s.vote(o, i); a.phase != over && v.unsent != allSent && v.awaits == nothing {
+			what.node = uint8(i)
+			does(asksOn, func(s *state, o owner) { m.askOn(s, o, i) })
+		}
 	}
 	// With lying clocks an end only makes room for the client's next attempt.
 	if a.phase != over && (m.honest || o.number()+1 < m.attempts[o.client()]) {

@@ -1,258 +1,295 @@
 package membership
 
-import "slices"
+import (
+	"slices"
 
-// forget is a restart without data, or a flush.
-func (m *setup) forget(s *state, n int) { s.nodes[n] = node{} }
+	"github.com/quorumlock/quorumlock/scripts"
+)
 
-// restart is a restart with data. The marker names the old process: it counts as blank.
-func (m *setup) restart(s *state, n int) {
-	x := &s.nodes[n]
-	x.marker, x.quarantine, x.wait = blank, 0, 0
+const (
+	maxNodes = 6
+	maxLists = 5
+	maxShown = 3 // more would be forgotten: see show
+	maxOps   = 2
+)
+
+// setup is what is searched.
+type setup struct {
+	names    string   // of the masters, one letter each
+	start    []string // each master's marker, see parse; missing ones are blank
+	lists    []string // whose clients lock and mark
+	found    bool     // clients may found a deployment
+	exists   bool     // clients were told that it exists
+	commands []string // that an operator may run, at any moment and any number of times
+	atOnce   int      // how many commands run at once
+	forgets  int      // how often a master loses its data
+	restarts int      // how often a master restarts with its data
+	silent   int      // how many masters may be silent in one look
+	maxLease int      // in ticks
+	tokens   int      // how many tokens are issued; 0 to search for two holders
+	window   int      // for how many ticks clients and commands may use what a master showed; 0 for half a max lease
 }
 
-// tick advances time everywhere alike.
-func (m *setup) tick(s *state) {
-	var held [maxClients]bool
-	for c := range s.clients {
-		held[c] = m.holds(s, c)
-		for n := range s.clients[c].left {
-			count(&s.clients[c].left[n])
-		}
+// marker is the number of a marker's text; 0 for none.
+type marker uint16
+
+// record is what a master showed at some instant: its process, its marker, and how many ticks ago it
+// was last so.
+type record uint32
+
+// silent is the record of a look that got no answer.
+const silent = record(1<<32 - 1)
+
+func recordOf(process uint8, at marker, age int) record {
+	return record(process)<<24 | record(age)<<16 | record(at)
+}
+
+func (r record) process() uint8 { return uint8(r >> 24) }
+func (r record) marker() marker { return marker(r) }
+func (r record) age() int       { return int(r >> 16 & 255) }
+
+// node is one master.
+type node struct {
+	// left is for how long a lease of a client of each list may still run, ghost for how long one may
+	// from before the master forgot.
+	left, ghost [maxLists]uint8
+	counter     uint8
+	process     uint8
+	marker      marker
+	shown       [maxShown]record // what it showed before, within the window, latest first; silent for none
+}
+
+// op is a command that has looked, and writes.
+type op struct {
+	rest  future // what it may still do; 0 for no command
+	token uint8  // the highest that its pass has read
+}
+
+// state is everything at one instant.
+type state struct {
+	nodes    [maxNodes]node
+	ops      [maxOps]op
+	forgot   uint8
+	restarts uint8
+	issued   uint8 // how many tokens
+	top      uint8 // the highest token
+	attempt  attempt
+}
+
+// attempt is one that has its votes, and writes its token back later.
+type attempt struct {
+	list  uint8 // counts from 1; 0 for none
+	votes uint8 // bit by node
+	token uint8
+	age   uint8
+}
+
+// world is a setup, ready to be searched.
+type world struct {
+	setup
+	*markers
+	lists   [][]int // the members of each list, by their places
+	cmds    []command
+	changes map[scene][]change
+}
+
+func newWorld(s setup) *world {
+	if s.window == 0 {
+		s.window = (s.maxLease - 1) / 2
 	}
+	if s.atOnce == 0 {
+		s.atOnce = 1
+	}
+	w := &world{setup: s, changes: map[scene][]change{}}
+	w.markers = newMarkers(&w.setup)
+	for _, list := range s.lists {
+		w.lists = append(w.lists, w.places(list))
+	}
+	for _, words := range s.commands {
+		w.cmds = append(w.cmds, w.parseCommand(words))
+	}
+	return w
+}
+
+// places returns the places of masters, by their letters.
+func (w *world) places(letters string) (places []int) {
+	for _, letter := range letters {
+		places = append(places, slices.Index([]rune(w.names), letter))
+	}
+	return places
+}
+
+func listOf(letters string) *scripts.List {
+	var names []string
+	for _, letter := range letters {
+		names = append(names, string(letter))
+	}
+	return scripts.NewList(names...)
+}
+
+func (w *world) first() *state {
+	s := &state{}
 	for n := range s.nodes {
 		x := &s.nodes[n]
-		count(&x.quarantine)
-		count(&x.wait)
-		if x.owner != 0 && s.clients[x.owner-1].left[n] == 0 {
-			x.owner = 0
+		for i := range x.shown {
+			x.shown[i] = silent
+		}
+		if n < len(w.start) {
+			x.marker = w.parse(n, w.start[n])
 		}
 	}
-	for c := range s.clients {
-		if held[c] && !m.holds(s, c) { // its deadline: no answer revives it
-			m.release(s, c)
-		}
-	}
-	for l := range m.lists {
-		p := &s.lists[l]
-		if m.keeps(evidenceAge) {
-			for n := range p.fresh {
-				count(&p.fresh[n])
-			}
-			if m.evidence(s, l) == 0 {
-				p.known = [maxKnown]marker{}
-			}
-		}
-		if p.stage != idle && m.keeps(looksAge) {
-			count(&p.sure)
-			if p.sure == 0 {
-				p.giveUp()
-			}
-		}
-		if p.flightTo != 0 && m.keeps(freshAtArrival) {
-			count(&p.left)
-			if p.left == 0 {
-				p.flightTo, p.flight = 0, blank
+	w.settle(s)
+	return s
+}
+
+// settle lets each master give the leases that it can give.
+func (w *world) settle(s *state) {
+	for n := range len(w.names) {
+		x := &s.nodes[n]
+		in := w.letsIn(n, x.process, x.marker)
+		for l := range w.lists {
+			if in[l] == grants || in[l] == renews && x.left[l] > 0 {
+				x.left[l] = uint8(w.maxLease)
 			}
 		}
 	}
 }
 
-func count(left *uint8) { *left = max(*left, 1) - 1 }
-
-// send puts a mark on its way. It lapses with the evidence.
-func (m *setup) send(s *state, l, n int, copied marker) bool {
-	p, left := &s.lists[l], m.evidence(s, l)
-	if left == 0 || p.flightTo != 0 {
-		return false
-	}
-	if !m.keeps(freshAtArrival) {
-		left = 0
-	}
-	p.flightTo, p.flight, p.left = uint8(n+1), copied, left
-	return true
-}
-
-func (m *setup) arrive(s *state, l, n int) {
-	p := &s.lists[l]
-	if s.nodes[n].marker == blank {
-		m.write(&s.nodes[n], p.flight, quarantineAtMark)
-	}
-	p.flightTo, p.flight, p.left = 0, blank, 0
-}
-
-// learn lets every list's clients know what the nodes tell them. Knowing more never stops a client
-// from marking, so the best informed client stands for all.
-func (m *setup) learn(s *state) {
-	for l, mine := range m.lists {
-		p := &s.lists[l]
-		if m.settledFor(s, mine) {
-			*p = party{}
-			continue
-		}
-		for _, n := range mine.nodes() {
-			if x := s.nodes[n].marker; x.letsIn(mine) {
-				p.fresh[n] = m.maxLease
-				p.know(x)
-			}
-		}
-		p.sort()
-	}
-}
-
-// settledFor reports whether no node of the list will be blank or claimed any more.
-func (m *setup) settledFor(s *state, l list) bool {
-	if s.restarts < m.restarts || s.forgets < m.forgets {
-		return false
-	}
-	for _, n := range l.nodes() {
-		if x := s.nodes[n].marker; x == blank || x.claimed() {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *party) know(x marker) {
-	for k := range p.known {
-		if p.known[k] == x || p.known[k] == blank {
-			p.known[k] = x
-			return
-		}
-	}
-	panic("the model knows too few markers")
-}
-
-// sort gives equal knowledge equal states.
-func (p *party) sort() {
-	for i := range p.known {
-		for k := i; k > 0 && p.known[k] > p.known[k-1]; k-- {
-			p.known[k], p.known[k-1] = p.known[k-1], p.known[k]
-		}
-	}
-}
-
-// successors calls f with every state that one step leads to.
-func (m *setup) successors(s *state, f func(step, *state)) {
-	var next state
-	try := func(what step, apply func(*state) bool) {
-		next = *s
-		if apply(&next) {
-			m.learn(&next)
-			f(what, &next)
-		}
-	}
-	for c, who := range m.clients {
-		for _, n := range who.reaches.nodes() {
-			try(event(acquires, c, n, 0), func(s *state) bool { return m.acquire(s, c, n) })
-			try(event(renews, c, n, 0), func(s *state) bool { return m.renew(s, c, n) })
-		}
-		try(event(releases, c, 0, 0), func(s *state) bool { return m.release(s, c) })
-	}
-	for l := range m.lists {
-		m.partySteps(s, l, try)
-	}
-	for i := range s.ops {
-		if i == 0 || m.pair {
-			m.operatorSteps(s, i, try)
-		}
-	}
-	for n := range s.nodes {
-		if s.nodes[n].marker == blank && s.nodes[n].owner == 0 {
-			continue
-		}
-		if s.restarts < m.restarts {
-			try(event(restarts, 0, n, 0), func(s *state) bool { s.restarts++; m.restart(s, n); return true })
-		}
-		if s.forgets < m.forgets {
-			try(event(forgets, 0, n, 0), func(s *state) bool { s.forgets++; m.forget(s, n); return true })
-		}
-	}
-	try(event(ticks, 0, 0, 0), func(s *state) bool { m.tick(s); return true })
-}
-
-func (m *setup) partySteps(s *state, l int, try func(step, func(*state) bool)) {
-	p := &s.lists[l]
-	for _, n := range m.lists[l].nodes() {
-		if m.free && s.nodes[n].marker == blank {
-			for k, x := range append(p.known[:], carry(m.lists[l], 0, 0)) {
-				try(event(claims, l, n, k), func(s *state) bool {
-					m.write(&s.nodes[n], x|claimed, quarantineAtClaim)
-					return x != blank
-				})
-			}
-		}
-		if m.markable(&s.nodes[n]) {
-			for k, x := range p.known {
-				switch {
-				case x == blank:
-				case m.late:
-					try(event(sends, l, n, k), func(s *state) bool { return m.send(s, l, n, x) })
-				default:
-					try(event(marks, l, n, k), func(s *state) bool { return m.mark(s, l, n, x) })
-				}
-			}
-			if !m.keeps(evidence) {
-				try(event(marks, l, n, maxKnown), func(s *state) bool { return m.enoughAnswer(s, l, n) })
-			}
-		}
-		if p.stage != idle || s.nodes[n].marker == blank || s.nodes[n].marker.claimed() {
-			try(event(looks, l, n, 0), func(s *state) bool { return m.look(s, l, n) })
-		}
-	}
-	if p.flightTo != 0 {
-		n := int(p.flightTo - 1)
-		try(event(arrives, l, n, 0), func(s *state) bool { m.arrive(s, l, n); return true })
-	}
-	if p.stage == claiming || p.stage == confirming {
-		what, wanted := claims, seenBlank
-		if p.stage == confirming {
-			what, wanted = confirms, seenClaimed
-		}
-		n := slices.Index(p.seen[:], wanted) // in the order of the names
-		try(event(what, l, n, 0), func(s *state) bool { return m.claim(s, l, n) })
-	}
-	if p.stage != idle {
-		try(event(givesUp, l, 0, 0), func(s *state) bool { s.lists[l].giveUp(); return true })
-	}
-}
-
-func (m *setup) operatorSteps(s *state, i int, try func(step, func(*state) bool)) {
-	o := s.ops[i]
-	if o.phase == resting {
-		for e, by := range m.changes {
-			try(event(prepares, i, e, 0), func(s *state) bool { return m.prepare(s, by) })
-			for _, p := range []phase{checking, checkingAll, checkingNone} {
-				if p == checkingNone && m.aborts == 0 {
-					continue
-				}
-				try(event(reads, i, e, int(p)), func(s *state) bool {
-					s.ops[i] = operator{edge: uint8(e + 1), phase: p}
-					return m.read(s, &s.ops[i]) && m.useful(s, by, s.ops[i].phase)
-				})
-			}
-		}
+// write puts a marker on a master.
+func (w *world) write(s *state, n int, to marker) {
+	x := &s.nodes[n]
+	if to == x.marker {
 		return
 	}
-	e := int(o.edge - 1)
-	switch o.phase {
-	case checking, checkingAll, checkingNone:
-		try(event(reads, i, e, int(o.phase)), func(s *state) bool { return m.read(s, &s.ops[i]) })
-	default:
-		try(event(sets, i, e, int(o.phase)), func(s *state) bool { m.set(s, &s.ops[i]); return true })
-	}
-	try(event(stops, i, e, 0), func(s *state) bool { s.ops[i] = operator{}; return true })
+	w.show(x)
+	x.marker = to
 }
 
-// useful reports whether there is anything to write, so that idle runs of the command are left out.
-func (m *setup) useful(s *state, by change, p phase) bool {
-	for _, n := range by.to.nodes() {
-		x := s.nodes[n].marker
-		switch {
-		case p == announcing && x.next() != by.to, p == committing && x.members() != by.to,
-			p == aborting && x.next() == by.to && !x.claimed():
-			return true
+// show keeps what the master shows now as what it showed before.
+func (w *world) show(x *node) {
+	now := recordOf(x.process, x.marker, 0)
+	i := slices.IndexFunc(x.shown[:], func(r record) bool { return r.process() == x.process && r.marker() == x.marker })
+	if i < 0 {
+		i = maxShown - 1
+	}
+	copy(x.shown[1:i+1], x.shown[:i])
+	x.shown[0] = now
+}
+
+// forget takes away a master's data: FLUSHALL, or an empty restart, which lets less through.
+func (w *world) forget(s *state, n int) {
+	x := &s.nodes[n]
+	w.write(s, n, 0)
+	x.lose()
+}
+
+// restart makes a new process that has the marker. It has the leases, or has lost the last writes.
+func (w *world) restart(s *state, n int, loses bool) {
+	x := &s.nodes[n]
+	w.show(x)
+	x.process++
+	if loses {
+		x.lose()
+	}
+}
+
+// lose takes away the leases, which their holders still believe in.
+func (x *node) lose() {
+	for l := range x.left {
+		x.ghost[l] = max(x.ghost[l], x.left[l])
+		x.left[l] = 0
+	}
+	x.counter = 0
+}
+
+// tick lets a tick pass.
+func (w *world) tick(s *state) {
+	for n := range len(w.names) {
+		x := &s.nodes[n]
+		x.marker = w.aged(x.marker)
+		kept := 0
+		for _, r := range x.shown {
+			if r = w.older(r); r != silent && r.age() <= w.window {
+				x.shown[kept] = r
+				kept++
+			}
+		}
+		for ; kept < maxShown; kept++ {
+			x.shown[kept] = silent
+		}
+		for l := range x.left {
+			x.left[l], x.ghost[l] = less(x.left[l]), less(x.ghost[l])
 		}
 	}
-	return p == checking || p == checkingAll || p == checkingNone
+	for i := maxOps - 1; i >= 0; i-- {
+		if o := &s.ops[i]; o.rest != 0 {
+			if o.rest = w.later(o.rest); o.rest == 0 {
+				s.drop(i)
+			}
+		}
+	}
+	if s.attempt.list > 0 {
+		if s.attempt.age++; int(s.attempt.age) >= w.maxLease {
+			s.attempt = attempt{}
+		}
+	}
+	w.settle(s)
+}
+
+func (t *markers) older(r record) record {
+	if r == silent {
+		return r
+	}
+	return recordOf(r.process(), t.aged(r.marker()), r.age()+1)
+}
+
+// oldest is the age of the first reply that a look used.
+func oldest(views []record) (age int) {
+	for _, r := range views {
+		if r != silent {
+			age = max(age, r.age())
+		}
+	}
+	return age
+}
+
+func less(ticks uint8) uint8 {
+	if ticks == 0 {
+		return 0
+	}
+	return ticks - 1
+}
+
+// twoHold reports whether clients of two lists, or two of one, may hold at once, and which.
+func (w *world) twoHold(s *state) (one, other int, found bool) {
+	for i := range w.lists {
+		for j := i; j < len(w.lists); j++ {
+			if w.bothHold(s, i, j) {
+				return i, j, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// bothHold deals the masters out: each serves one of the two lists, and one that has forgotten may
+// serve both.
+func (w *world) bothHold(s *state, i, j int) bool {
+	needs, needsToo := len(w.lists[i])/2+1, len(w.lists[j])/2+1
+	either := 0
+	for n := range len(w.names) {
+		x := &s.nodes[n]
+		can, canToo := x.left[i]+x.ghost[i] > 0, x.left[j]+x.ghost[j] > 0
+		switch {
+		case x.left[i] > 0 && x.ghost[j] > 0, x.ghost[i] > 0 && x.left[j] > 0:
+			needs, needsToo = needs-1, needsToo-1
+		case can && canToo:
+			either++
+		case can:
+			needs--
+		case canToo:
+			needsToo--
+		}
+	}
+	return max(needs, 0)+max(needsToo, 0) <= either
 }

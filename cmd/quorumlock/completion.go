@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	_ "embed" // of the scripts
+	"io"
+
+	"github.com/urfave/cli/v3"
+)
+
+// The completion scripts are our own. Those of the library evaluate the words of the line, so a line
+// that is only being completed could write files and run commands.
+var (
+	//go:embed completion/bash.sh
+	bashCompletion string
+	//go:embed completion/zsh.sh
+	zshCompletion string
+	//go:embed completion/fish.fish
+	fishCompletion string
+	//go:embed completion/pwsh.ps1
+	pwshCompletion string
+)
+
+// completionCommand makes the library's command print our scripts.
+func (p *program) completionCommand(completion *cli.Command) {
+	completion.Hidden, completion.Usage = false, "print the completion script of a shell: bash, zsh, fish, pwsh"
+	scripts := map[string]string{
+		"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion, "pwsh": pwshCompletion,
+	}
+	for _, shell := range completion.Commands {
+		shell.Action = func(context.Context, *cli.Command) error {
+			_, err := io.WriteString(p.stdout, scripts[shell.Name])
+			return err
+		}
+	}
+}

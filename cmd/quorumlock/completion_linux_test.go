@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// ctrlU drops the line that is being edited. Ctrl-C would also drop keys that the shell has not read.
+const ctrlU = "\x15"
+
+// interactive is how each shell is started without the user's files, and made to complete.
+var interactive = map[string]struct {
+	args  []string
+	setUp string
+}{
+	"bash": {[]string{"--norc", "--noprofile", "-i"}, "source <(quorumlock completion bash)"},
+	"zsh":  {[]string{"-f", "-i"}, "autoload -Uz compinit; compinit -u -D; source <(quorumlock completion zsh)"},
+	"fish": {[]string{"--no-config", "--private"},
+		"set -g fish_autosuggestion_enabled 0; quorumlock completion fish | source"},
+}
+
+// shellOnTerminal starts a shell in an empty directory, with quorumlock on its path.
+func shellOnTerminal(t *testing.T, shell string) (c *console, dir string) {
+	t.Helper()
+	path, err := exec.LookPath(shell)
+	if err != nil {
+		t.Skipf("there is no %s: %v", shell, err)
+	}
+	bin, dir, home := t.TempDir(), t.TempDir(), t.TempDir()
+	wrapper := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>'%s/.calls'\nexec '%s' \"$@\"\n", dir, os.Args[0])
+	if err := os.WriteFile(filepath.Join(bin, "quorumlock"), []byte(wrapper), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/bin/true", filepath.Join(bin, "nothing-at-all")); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(path, interactive[shell].args...), exited: make(chan struct{})}
+	p.Dir = dir
+	p.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+bin+":"+os.Getenv("PATH"),
+		"HOME="+home, "TERM=dumb", "PS1=$ ", urlsVariable+"=redis://127.0.0.1:1", "INPUTRC=/dev/null", "HISTFILE=", "TMPDIR="+home, "XDG_RUNTIME_DIR="+home)
+	c = p.onTerminal(t)
+	if err := unix.IoctlSetWinsize(c.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 250}); err != nil {
+		t.Fatal(err)
+	}
+	c.says(t, interactive[shell].setUp)
+	return c, dir
+}
+
+// says has the shell carry out a line, and waits until it has.
+func (c *console) says(t *testing.T, line string) {
+	t.Helper()
+	c.asked++
+	c.press(t, fmt.Sprintf("%s\nprintf 'done %%s.\\n' %d\n", line, c.asked)) // the screen also shows what is typed
+	c.awaitOutput(t, fmt.Sprintf("done %d.\n", c.asked))
+	eventually(t, "the shell reads keys, not lines", func() bool {
+		mode, err := unix.IoctlGetTermios(c.fd, unix.TCGETS)
+		return err == nil && mode.Lflag&unix.ICANON == 0
+	})
+}
+
+// A shell that completes a line carries out nothing of it.
+func TestCompletionInARealShell(t *testing.T) {
+	for shell := range interactive {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			c, dir := shellOnTerminal(t, shell)
+			if err := os.WriteFile(filepath.Join(dir, "kept"), []byte("content"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range []string{
+				"quorumlock run x -- echo hi > kept ",
+				"quorumlock run x -- echo hi >kept -",
+				"quorumlock run x -- echo hi > kept",
+				"quorumlock status > kept -",
+				"quorumlock run $(touch pwned) -",
+				"quorumlock run $(touch pwned) ",
+				"quorumlock run `touch pwned` -",
+				"quorumlock run \"$(touch pwned)\" -- ec",
+				"quorumlock run x -- touch pwned; ",
+				"quorumlock run 'x; touch pwned' -",
+				"quorumlock run x\\;touch\\ pwned -",
+				"quorumlock run 'x' && touch pwned -",
+				"quorumlock run <(touch pwned) -",
+				"quorumlock run x -- touch pwned -",
+				"quorumlock unlock -yes '$(touch pwned)' \"`touch pwned`\" -",
+			} {
+				if shell == "fish" && strings.Contains(line, "`") {
+					line = strings.NewReplacer("$(", "(", "`touch pwned`", "(touch pwned)").Replace(line)
+				}
+				c.press(t, line+"\t")
+				c.says(t, ctrlU)
+			}
+			if content, err := os.ReadFile(filepath.Join(dir, "kept")); err != nil || string(content) != "content" {
+				t.Errorf("a file was written: %q %v", content, err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
+				t.Errorf("a command was run: %q", &c.out)
+			}
+
+			// And it does complete: commands, flags, after -- the name of a command, and then of a file.
+			if err := os.WriteFile(filepath.Join(dir, "an-odd-file"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for line, want := range map[string]string{
+				"quorumlock vers\t":                                      "version",
+				"quorumlock run --min-\t 1ms x -- true":                  "run --min-hold 1ms x -- true",
+				"quorumlock completion x -- nothing-at\t an-odd\t":       "completion x -- nothing-at-all an-odd-file",
+				"quorumlock run -w 1ms -urls-file an-odd\t x -- nothing": "run -w 1ms -urls-file an-odd-file x -- nothing",
+			} {
+				c.says(t, line)
+				if calls, err := os.ReadFile(filepath.Join(dir, ".calls")); err != nil || !strings.Contains(string(calls), want+"\n") {
+					t.Errorf("%q was not completed to %q: %v, calls:\n%s\nscreen: %q", line, want, err, calls, &c.out)
+				}
+			}
+		})
+	}
+}

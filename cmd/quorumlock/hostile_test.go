@@ -1,0 +1,280 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// evil is a text that a terminal must not get: control sequences of both kinds, a change of the direction of writing, and a
+// forged line.
+const evil = "evil\x1b[2J\u009b31m\x9b\x07\x00\x7f\u202e\u200b\U000e0041\r\n\tFORGED"
+
+// evilReply is evil as far as an error reply can have it.
+var evilReply = strings.NewReplacer("\r", "", "\n", "").Replace(evil)
+
+// Whatever masters say of themselves, of locks and of their holders, and however they refuse: every command shows it as printable
+// text in lines of its own.
+func TestHostileMasters(t *testing.T) {
+	t.Parallel()
+	for how, forge := range map[string]hostileMaster{
+		"other members":          {members: []string{evil, "a, b"}},
+		"next members":           {next: []string{"m", evil}},
+		"another member":         {member: evil},
+		"claimed":                {members: []string{evil}, claimed: true},
+		"another process":        {process: evil},
+		"the same members":       {},
+		"a policy":               {info: "maxmemory:100\r\nmaxmemory_policy:" + evil + "\r\n"},
+		"a role":                 {info: "role:" + evil + "\r\n"},
+		"a version":              {info: "valkey_version:" + strings.ReplaceAll(evilReply, "\x00", "") + "\r\n"},
+		"scripts refused":        {refuses: "EVAL", code: "ERR"},
+		"scripts refused for us": {refuses: "EVAL", code: "QUORUMLOCK"},
+		"permissions":            {refuses: "EVAL", code: "NOPERM"},
+		"INFO refused":           {refuses: "INFO", code: "WRONGPASS"},
+		"everything refused":     {refuses: "", code: "LOADING"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			urls := forge.start(t)
+			file := filepath.Join(t.TempDir(), "urls")
+			if err := os.WriteFile(file, []byte(urls), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			seen := ""
+			for _, line := range [][]string{
+				{"status", "", "a"}, {"status", "-json", "", "a"}, {"top", ""}, {"unlock", "", "a"}, {"unlock", "-yes", "", "a"},
+				{"check", ""}, {"check", "-json", ""}, {"admit", ""}, {"admit", "-members", ""}, {"admit", "-yes", ""},
+				{"admit", "-yes", "-members", ""},
+				{"members show", ""}, {"members commit", ""}, {"members abort", ""}, {"members remove", "", "m"},
+				{"members add", ""}, {"run", "-n", "", "a", "--", "true"}, {"run", "-w", "30ms", "", "a", "--", "true"},
+			} {
+				var args []string
+				for i, word := range line {
+					switch {
+					case i == 0:
+						args = append(args, strings.Fields(word)...)
+					case word == "":
+						args = append(args, "-timeout", "500ms", "-urls-file", file)
+					default:
+						args = append(args, word)
+					}
+				}
+				var out, errs output
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // a member that waits in quarantine
+				began := time.Now()
+				run(ctx, args, &out, &errs)
+				if d := time.Since(began); d > time.Second {
+					t.Log(line, d)
+				}
+				cancel()
+				for _, printed := range []string{out.String(), errs.String()} {
+					seen += printed
+					wantPlain(t, strings.Join(line, " "), printed)
+				}
+				if strings.Contains(line[1], "-json") && !json.Valid([]byte(out.String())) {
+					t.Errorf("%v: no JSON: %q", line, out.String())
+				}
+			}
+			if !strings.Contains(seen, "evil") {
+				t.Errorf("nothing of it is shown: the test shows nothing:\n%s", seen)
+			}
+		})
+	}
+}
+
+// wantPlain fails the test if a text would do more to a terminal than fill lines, or has a forged one.
+func wantPlain(t *testing.T, what, printed string) {
+	t.Helper()
+	for _, r := range printed {
+		if r != '\n' && !strconv.IsPrint(r) {
+			t.Errorf("%s prints %q:\n%q", what, r, printed)
+			return
+		}
+	}
+	if !utf8.ValidString(printed) {
+		t.Errorf("%s prints what is no text:\n%q", what, printed)
+	}
+	for line := range strings.Lines(printed) {
+		if strings.HasPrefix(strings.TrimSpace(line), "FORGED") {
+			t.Errorf("%s prints a forged line:\n%s", what, printed)
+		}
+	}
+}
+
+// hostileMaster is a server that answers as a master may, with texts that were forged.
+type hostileMaster struct {
+	members, next []string // instead of its own list, which has one member, m
+	member        string   // instead of m
+	process       string   // that a look tells, as the one at the other end
+	claimed       bool
+	info          string // more of it
+	refuses, code string // commands that begin so, by an error of that code; none without a code
+}
+
+// start serves three masters until the test ends, and returns their URLs. The first is named m.
+func (h hostileMaster) start(t *testing.T) (urls string) {
+	t.Helper()
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait) // after the cleanups that end it
+	for i := range 3 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var conns []net.Conn
+		running.Go(func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				conns = append(conns, conn)
+				mu.Unlock()
+				running.Go(func() { h.serve(conn, strings.Repeat(fmt.Sprint(i), 40)) })
+			}
+		})
+		t.Cleanup(func() {
+			listener.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			for _, conn := range conns {
+				conn.Close()
+			}
+		})
+		urls += fmt.Sprintf("redis://%s?name=%s\n", listener.Addr(), []string{"m", "n", "o"}[i])
+	}
+	return urls
+}
+
+func (h hostileMaster) serve(conn net.Conn, runID string) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		args, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		if _, err := io.WriteString(conn, h.answer(args, runID)); err != nil {
+			return
+		}
+	}
+}
+
+func (h hostileMaster) answer(args []string, runID string) string {
+	if h.code != "" && strings.HasPrefix(args[0], h.refuses) {
+		return "-" + h.code + " " + evilReply + "\r\n"
+	}
+	switch args[0] {
+	case "INFO":
+		return bulk("run_id:" + runID + "\r\nredis_version:7.0.15\r\nrole:master\r\n" + h.info)
+	case "CONFIG":
+		return array("save", evil)
+	case "EVALSHA", "EVAL":
+		return h.script(args, runID)
+	case "PING":
+		return "+PONG\r\n"
+	}
+	return bulk("laddr=" + evil + " db=0")
+}
+
+func (h hostileMaster) script(args []string, runID string) string {
+	now := int(time.Now().UnixMilli())
+	name := "survey"
+	for _, s := range slices.Concat(scripts.All(), scripts.OfOperators()) {
+		if args[1] == s.Source() || args[1] == fmt.Sprintf("%x", sha1.Sum([]byte(s.Source()))) {
+			name = s.Name()
+		}
+	}
+	p := scripts.Process{Run: runID, MaxLease: node.DefaultMaxLease, Member: "m"}
+	if name == "look" {
+		p, _ = scripts.ParseProcess(args[len(args)-1])
+	}
+	m := scripts.Marker{Process: p, Generation: 1, Members: scripts.NewList("m", "n", "o"), Next: scripts.NewList(h.next...), Claimed: h.claimed}
+	if h.members != nil {
+		m.Members = scripts.NewList(h.members...)
+	}
+	if h.member != "" {
+		m.Member = h.member
+	}
+	if h.process != "" {
+		p.Member = h.process
+	}
+	owner := evil + ":1"
+	switch name {
+	case "look":
+		return array(m.String(), now, p.String(), "", "", "")
+	case "inspect":
+		return array(owner, "1", 5000, "1700000000000000", m.String(), now)
+	case "who":
+		identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
+		return array([]any{string(identity)}...)
+	case "lockers":
+		identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
+		return "*2\r\n" + bulk("0") + array("quorumlock:locker:"+evil, string(identity), 70000)
+	case "survey":
+		return "*3\r\n" + bulk("0") + array("a", evil) + array("redisson_lock__channel:{"+evil+"}", 7)
+	case "mark":
+		return array(0, m.String(), now)
+	case "force":
+		return ":1\r\n"
+	case "acquire":
+		return array("held", 5000, 0, owner)
+	}
+	return "-ERR " + evilReply + "\r\n"
+}
+
+func readCommand(in *bufio.Reader) (args []string, err error) {
+	number := func() (n int) {
+		line, failed := in.ReadString('\n')
+		if err = failed; err == nil {
+			n, err = strconv.Atoi(strings.TrimSpace(line[1:]))
+		}
+		return n
+	}
+	for range number() {
+		text := make([]byte, number()+2)
+		if err == nil {
+			_, err = io.ReadFull(in, text)
+		}
+		args = append(args, string(text[:len(text)-2]))
+	}
+	if err == nil && len(args) == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return args, err
+}
+
+func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+// array returns the reply that has these texts and whole numbers.
+func array(parts ...any) string {
+	reply := fmt.Sprintf("*%d\r\n", len(parts))
+	for _, part := range parts {
+		if s, ok := part.(string); ok {
+			reply += bulk(s)
+		} else {
+			reply += fmt.Sprintf(":%d\r\n", part)
+		}
+	}
+	return reply
+}

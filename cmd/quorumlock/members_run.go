@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// carryOut does what a procedure says, step by step. errs says why masters did not answer to its last
+// look.
+func (m masters) carryOut(
+	ctx context.Context, p *membership.Procedure, out io.Writer,
+) (report membership.Report, errs map[string]error, err error) {
+	var counters map[string]*scripts.Counters
+	told := false
+	for ctx.Err() == nil {
+		switch step := p.Next(); step.Do {
+		case membership.Look:
+			var views map[string]*membership.View
+			views, errs = m.look(ctx)
+			p.Looked(views)
+		case membership.Pause:
+			if !told {
+				fmt.Fprintf(out, "The new member waits in quarantine for %v. Interrupt at will: the same command goes on.\n",
+					step.Wait.Round(100*time.Millisecond))
+				told = true
+			}
+			if sleep(ctx, step.Wait) {
+				p.Paused()
+			}
+		case membership.ReadTokens:
+			var failed map[string]error
+			counters, failed = m.readCounters(ctx, step.Names)
+			maps.Copy(errs, failed)
+			p.TokensRead(slices.Sorted(maps.Keys(counters)))
+		case membership.RaiseTokens:
+			raised, failed := m.raiseCounters(ctx, counters)
+			maps.Copy(errs, failed)
+			p.TokensRaised(raised)
+		case membership.Write:
+			r := call(ctx, m.nodes[step.Names[0]], step.Call)
+			if r.err != nil {
+				p.Unanswered(step.Names[0], errors.New(reason(r.err)))
+			} else {
+				p.Wrote(*r.reply.Mark)
+			}
+		case membership.Done:
+			return step.Report, errs, nil
+		case membership.Failed:
+			return membership.Report{}, errs, explain(step.Err, errs)
+		}
+	}
+	return membership.Report{}, errs, ctx.Err()
+}
+
+// waitForChange waits until the members that stay take the next change: one max lease after the last.
+func (m masters) waitForChange(ctx context.Context, from, to *scripts.List, out io.Writer) {
+	told := false
+	for ctx.Err() == nil {
+		left := time.Duration(0)
+		views, _ := m.look(ctx)
+		for name, v := range views {
+			if from.Has(name) && to.Has(name) && !v.IsBlank() {
+				left = max(left, v.ChangeWaits())
+			}
+		}
+		if left == 0 {
+			return
+		}
+		if !told {
+			fmt.Fprintf(out, "The last change was less than one max lease ago: waiting for another %v.\n",
+				max(left.Round(100*time.Millisecond), 100*time.Millisecond))
+			told = true
+		}
+		sleep(ctx, left)
+	}
+}
+
+// look returns what the masters say of themselves, and why those that have no view did not answer.
+func (m masters) look(ctx context.Context) (views map[string]*membership.View, errs map[string]error) {
+	views, errs = map[string]*membership.View{}, map[string]error{}
+	nodes, began := slices.Collect(maps.Values(m.nodes)), clock.System().Now() // it counts a suspend, too
+	type seen struct {
+		answer
+		since time.Duration
+	}
+	for i, s := range each(ctx, nodes, func(ctx context.Context, n *node.Node) seen {
+		a := call(ctx, n, scripts.Look())
+		return seen{a, clock.System().Now().Sub(began)}
+	}) {
+		if name := nodes[i].Name(); s.err != nil {
+			errs[name] = s.err
+		} else {
+			views[name] = membership.Read(*s.reply.Look, s.since)
+		}
+	}
+	return views, errs
+}
+
+// readCounters returns all token counters of the masters that answer, and why the others have none.
+func (m masters) readCounters(ctx context.Context, names []string) (read map[string]*scripts.Counters, errs map[string]error) {
+	read, errs = map[string]*scripts.Counters{}, map[string]error{}
+	for name, replies := range m.callAll(ctx, names, func(string) []scripts.Call { return scripts.ReadCounters() }) {
+		counters := new(scripts.Counters)
+		err := firstError(replies)
+		for i := 0; i < len(replies) && err == nil; i++ {
+			err = counters.Add(i, replies[i].reply.Counters)
+		}
+		if err != nil {
+			errs[name] = err
+		} else {
+			read[name] = counters
+		}
+	}
+	return read, errs
+}
+
+// raiseCounters makes the counters of each master at least the highest of all.
+func (m masters) raiseCounters(ctx context.Context, read map[string]*scripts.Counters) (raised []string, errs map[string]error) {
+	var highest scripts.Counters
+	for _, counters := range read {
+		highest.Raise(counters)
+	}
+	errs = map[string]error{}
+	names := slices.Sorted(maps.Keys(read))
+	for name, replies := range m.callAll(ctx, names, func(name string) []scripts.Call { return highest.Above(read[name]) }) {
+		if err := firstError(replies); err != nil {
+			errs[name] = err
+		} else {
+			raised = append(raised, name)
+		}
+	}
+	return raised, errs
+}
+
+// callAll makes calls on masters, all at once: a far master costs one round trip, not one for each call.
+func (m masters) callAll(ctx context.Context, names []string, calls func(name string) []scripts.Call) map[string][]answer {
+	all := map[string][]answer{}
+	var calling sync.WaitGroup
+	for _, name := range names {
+		n := m.nodes[name]
+		if n == nil {
+			continue
+		}
+		made := calls(name)
+		answers := make([]answer, len(made))
+		all[name] = answers
+		for i, c := range made {
+			calling.Go(func() { answers[i] = call(ctx, n, c) })
+		}
+	}
+	calling.Wait()
+	return all
+}
+
+func firstError(answers []answer) error {
+	for _, a := range answers {
+		if a.err != nil {
+			return a.err
+		}
+	}
+	return nil
+}
+
+// answer is a master's reply to a call.
+type answer struct {
+	reply scripts.Reply
+	err   error
+}
+
+func call(ctx context.Context, n *node.Node, script scripts.Call) answer {
+	r := n.Pipe("").Do(ctx, script)
+	return answer{r.Reply, r.Err}
+}
+
+// explain adds to a refusal why a master did not answer. Another max lease is the whole reason:
+// such a master is not dead.
+func explain(err error, errs map[string]error) error {
+	err = plain.Wrap(err)
+	names := slices.Sorted(maps.Keys(errs))
+	for _, name := range names {
+		if errors.Is(errs[name], node.ErrMaxLease) {
+			return fmt.Errorf("%s: %s: give the deployment's with -max-lease", name, reason(errs[name]))
+		}
+	}
+	for _, name := range names {
+		err = fmt.Errorf("%w\n  %s: %s", err, name, reason(errs[name]))
+	}
+	return err
+}

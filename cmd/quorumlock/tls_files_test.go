@@ -1,0 +1,88 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+// startTLS starts a master that asks its clients for a certificate, and returns the directory of
+// its files, its port with TLS, and that without.
+func startTLS(t *testing.T) (dir, port, plain string) {
+	t.Helper()
+	redistest.Need(t, redistest.TLS)
+	dir = t.TempDir()
+	authority, err := redistest.NewAuthority()
+	if err == nil {
+		err = errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, port, err := redistest.StartTLS(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fleet.Stop() })
+	return dir, port, strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
+}
+
+// The commands present a certificate to masters that ask for one: by flags, or by the file of URLs.
+func TestClientCertificates(t *testing.T) {
+	t.Parallel()
+	dir, port, _ := startTLS(t)
+	url := "rediss://localhost:" + port
+	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	command(t, exitFailed, "check", "-cacert", ca, url)
+	flags := []string{"-cacert", ca, "-cert", cert, "-key", key}
+	printed, _ := command(t, exitOK, append(append([]string{"check"}, flags...), url)...)
+	contains(t, printed, "1 of 1 masters are fit")
+	command(t, exitOK, append(append([]string{"admit", "-yes"}, flags...), url)...)
+
+	file := filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(file, []byte("cacert="+ca+"\ncert="+cert+" key="+key+"\n"+url+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, exitOK, "check", "-urls-file", file)
+	job := exec.Command(os.Args[0], "run", "-urls-file", file, "x", "--", "true") // run changes its process's signals
+	job.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0")
+	if printed, err := job.CombinedOutput(); err != nil || len(printed) > 0 {
+		t.Errorf("run: %v, printed %q", err, printed)
+	}
+	command(t, exitFailed, "status", "-urls-file", file, "x")
+	for says, args := range map[string][]string{
+		"-cert and -key belong together": {"check", "-cert", cert, url},
+		"none: no such file":             {"check", "-cacert", dir + "/none", url},
+		"has no certificate in PEM":      {"check", "-cacert", key, url},
+		"-cacert needs the path":         {"check", "-cacert", "", url},
+	} {
+		_, stderr := command(t, exitUsage, args...)
+		contains(t, stderr, says)
+	}
+}
+
+// run explains a URL with the wrong scheme, as check does.
+func TestRunHintsAtTLS(t *testing.T) {
+	t.Parallel()
+	_, port, plain := startTLS(t)
+	for url, hint := range map[string]string{
+		"redis://localhost:" + port: "the port speaks TLS: the URL should begin with rediss://",
+		"rediss://" + plain:         "the port speaks without TLS: the URL should begin with redis://",
+	} {
+		file := filepath.Join(t.TempDir(), "urls")
+		if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, wait := range []string{"-n", "-w=1s"} {
+			_, stderr := command(t, exitUnavailable, "run", wait, "-urls-file", file, "x", "--", "true")
+			contains(t, stderr, hint)
+		}
+	}
+}

@@ -1,0 +1,348 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// rivals are two operators who change the members by the command, and each undoes what the other
+// does. Where all masters are members, one removes the last but one, the other the last; where one is
+// missing, either adds it. Each commits or aborts whatever is announced. Half of the commands are
+// killed: when a master has changed, or at any moment.
+type rivals struct {
+	*run
+	lists [][]int // all masters, all without the last but one, and without the last
+	busy  []bool  // masters with a fault
+	two   [2]*rival
+
+	announced, committed, aborted, refused, killed, halfway, wiped int
+}
+
+// rival is one of them. It runs one command at a time.
+type rival struct {
+	own   int // the place of the master that it removes
+	way   *paths
+	verb  string    // of the command that runs; empty for none
+	dies  time.Time // when the command is killed; zero for never
+	saw   string    // the masters' markers when it began
+	rests time.Time // no command before
+	cmd   *exec.Cmd
+	said  *bytes.Buffer
+	ended chan error
+}
+
+// rivalsWith makes them. Nobody asks a busy master where the change stands.
+func (r *run) rivalsWith(busy []bool) *rivals {
+	n := r.n
+	o := &rivals{run: r, busy: busy, lists: [][]int{placesTo(n + 1), append(placesTo(n-1), n), placesTo(n)}}
+	for k, group := range []string{"one operator", "the other operator"} {
+		o.two[k] = &rival{own: n - 1 + k, way: r.apartFor(group)}
+	}
+	return o
+}
+
+// work lets time pass, in which they work.
+func (o *rivals) work(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); o.let(3 * time.Millisecond) {
+		for _, one := range o.two {
+			if o.ours() {
+				o.turn(one, time.Now())
+			}
+		}
+	}
+}
+
+func (o *rivals) turn(one *rival, now time.Time) {
+	if one.verb == "" {
+		if now.After(one.rests) {
+			o.begin(one)
+		}
+		return
+	}
+	select {
+	case err := <-one.ended:
+		switch {
+		case err != nil:
+			o.refused++
+		case one.verb == "commit":
+			o.committed++
+		case one.verb == "abort":
+			o.aborted++
+		default:
+			o.announced++
+		}
+		o.log("+%v members %s of %s: %s", time.Since(o.began).Round(time.Millisecond), one.verb, one.way.group,
+			bytes.TrimSpace(bytes.SplitN(one.said.Bytes(), []byte("\n"), 2)[0]))
+		one.verb = ""
+		one.rests = now.Add(o.below(200 * time.Millisecond))
+	default:
+		if !one.dies.IsZero() && one.saw != "" && o.markers() != one.saw {
+			one.dies, one.saw = now, ""
+		}
+		if !one.dies.IsZero() && now.After(one.dies) {
+			o.happened("quorumlock members killed", "at %s", one.verb)
+			o.kills(one)
+			o.killed++
+			if o.isHalfway() {
+				o.halfway++
+			}
+		}
+	}
+}
+
+// begin starts the command that a look at one master suggests, or another one.
+func (o *rivals) begin(one *rival) {
+	from, next := o.lists[o.rng.IntN(len(o.lists))], []int(nil)
+	if m, ok := o.markerOf(o.rng.IntN(len(o.servers))); ok && m.Members.Len() > 0 {
+		from, next = o.placesOf(m.Members), o.placesOf(m.Next)
+	}
+	dice := o.rng.IntN(10)
+	switch {
+	case len(next) > 0 && dice < 6, len(next) == 0 && dice < 2:
+		given := from
+		if len(next) > 0 {
+			given = next
+		}
+		if len(next) < len(from) && o.rng.IntN(2) == 0 {
+			given = from // with the removed master
+		}
+		o.starts(one, "commit", one.way.urls(given...)...)
+	case dice < 8 && len(next) > 0, dice == 2:
+		o.starts(one, "abort", one.way.urls()...)
+	case len(from) == len(o.servers):
+		o.starts(one, "remove", append([]string{memberName(one.own)}, one.way.urls(from...)...)...)
+	default:
+		missing := slices.IndexFunc(o.lists[0], func(i int) bool { return !slices.Contains(from, i) })
+		o.starts(one, "add", append(one.way.urls(missing), one.way.urls(from...)...)...)
+	}
+	if one.dies = (time.Time{}); o.rng.IntN(2) == 0 {
+		one.dies, one.saw = time.Now().Add(o.below(time.Second)), o.markers()
+	}
+}
+
+func (o *rivals) starts(one *rival, verb string, args ...string) {
+	path, err := program(command)
+	o.must(err)
+	one.verb, one.said, one.ended = verb, new(bytes.Buffer), make(chan error, 1)
+	flags := []string{"members", verb, "-max-lease", o.lease.String(), "-timeout", nodeTimeout.String()}
+	cmd := exec.Command(path, append(flags, args...)...)
+	cmd.Stdout, cmd.Stderr = one.said, one.said
+	one.cmd = cmd
+	o.must(cmd.Start())
+	go func(ended chan error) { ended <- cmd.Wait() }(one.ended)
+}
+
+func (o *rivals) kills(one *rival) {
+	_ = one.cmd.Process.Kill() // it may have ended
+	<-one.ended
+	one.verb = ""
+}
+
+// end kills the commands that run.
+func (o *rivals) end() {
+	for _, one := range o.two {
+		if one.verb != "" {
+			o.kills(one)
+		}
+	}
+}
+
+// markerOf returns the marker of a master that has no fault.
+func (o *rivals) markerOf(i int) (m scripts.Marker, ok bool) {
+	if o.busy[i] {
+		return m, false
+	}
+	text, err := redis.String(o.servers[i].Do("GET", scripts.MarkerKey))
+	if err == nil {
+		m, err = scripts.ParseMarker(text)
+	}
+	return m, err == nil
+}
+
+func (o *rivals) placesOf(list *scripts.List) (places []int) {
+	for i := range o.servers {
+		if list.Has(memberName(i)) {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// markers are the texts of the first masters' markers.
+func (o *rivals) markers() string {
+	var all []string
+	for i := range o.n - 1 {
+		if m, ok := o.markerOf(i); ok {
+			all = append(all, m.String())
+		}
+	}
+	return strings.Join(all, "")
+}
+
+func (o *rivals) below(d time.Duration) time.Duration { return time.Duration(o.rng.Int64N(int64(d))) }
+
+// isHalfway reports whether the masters that are in all lists differ.
+func (o *rivals) isHalfway() bool {
+	var seen []scripts.Marker
+	for i := range o.n - 1 {
+		if m, ok := o.markerOf(i); ok {
+			seen = append(seen, m)
+		}
+	}
+	return slices.ContainsFunc(seen, func(m scripts.Marker) bool {
+		return !m.Members.Equal(seen[0].Members) || !m.Next.Equal(seen[0].Next)
+	})
+}
+
+// settle lets one operator go on alone, by what the commands and their messages tell it to do. It
+// returns the place in lists of the members in the end.
+func (o *rivals) settle() int {
+	o.end()
+	one, tried := o.two[0], ""
+	does := func(verb string, places []int) bool {
+		o.starts(one, verb, one.way.urls(places...)...)
+		err := <-one.ended
+		one.verb, tried = "", one.said.String()
+		return err == nil
+	}
+	for late, vain := time.Now().Add(3*soon), 0; ; o.let(100 * time.Millisecond) {
+		if at := slices.IndexFunc(o.lists, o.stands); at >= 0 {
+			return at
+		}
+		o.need(time.Now().Before(late), "one operator alone goes on: %s", tried)
+		if slices.ContainsFunc(o.lists, func(list []int) bool { return does("commit", list) }) || does("abort", nil) {
+			vain = 0
+		}
+		if vain++; vain > 5 {
+			o.wipe()
+		}
+	}
+}
+
+// stands reports whether the list's masters all have it, and no next one.
+func (o *rivals) stands(list []int) bool {
+	for _, i := range list {
+		m, ok := o.markerOf(i)
+		if !ok || m.Claimed || m.Next.Len() > 0 || !slices.Equal(o.placesOf(m.Members), list) {
+			return false
+		}
+	}
+	return true
+}
+
+// wipe wipes the masters whose change was taken back on the others while they were away.
+func (o *rivals) wipe() {
+	for _, list := range o.lists {
+		var others []int
+		for _, i := range list {
+			if m, ok := o.markerOf(i); ok && !slices.Equal(o.placesOf(m.Members), list) {
+				others = append(others, i)
+			}
+		}
+		if len(others) > (len(list)-1)/2 {
+			continue
+		}
+		for _, i := range others {
+			o.happened("list wiped", "on master %d, as the command says", i+1)
+			o.must(o.do(i, "DEL", scripts.MarkerKey))
+			o.wiped++
+		}
+		return
+	}
+}
+
+// fought reports whether all has happened that the operators are here for.
+func (o *rivals) fought() bool {
+	return !o.ours() || o.announced > 0 && o.committed > 0 && o.refused > 0 && o.killed > 0
+}
+
+// tell notes what the operators did.
+func (o *rivals) tell() {
+	if o.ours() {
+		o.expect(o.fought(), "the operators announce, commit, are refused, and are killed")
+		o.note("of the operators' commands %d announced, %d committed, %d took back, %d were refused, and %d were killed, %d of them "+
+			"with the masters left different", o.announced, o.committed, o.aborted, o.refused, o.killed, o.halfway)
+	}
+}
+
+// againstEachOther: rivals work while masters die and come back empty, one after another. Of the
+// clients some miss masters, so that what two lists hold they hold on majorities that do not meet.
+func againstEachOther(r *run) {
+	o := r.rivalsWith(make([]bool, r.n+1))
+	defer o.end()
+	for i := range o.two {
+		r.must(o.two[i].way.delay(1, requests, markDelay, 0)) // so that most are killed half-way
+	}
+	ways := []*paths{r.apartFor("clients without the last but one"), r.apartFor("clients without the last")}
+	for i := range r.n - 1 {
+		r.must(r.cut(ways[i/(r.n/2)], i))
+	}
+	plan := contender.Plan{Hold: 300 * time.Millisecond, Rest: 100 * time.Millisecond, Patience: r.lease / 2}
+	var crowds [3][]*worker
+	for k, list := range o.lists {
+		plan.URLs = r.urls(list...)
+		crowds[k] = r.crowd(1, plan)
+		if k > 0 {
+			plan.URLs = ways[k-1].urls(list...)
+			crowds[k] = append(crowds[k], r.crowd(1, plan)...)
+		}
+	}
+	r.acquires(time.Now(), soon, crowds[0]...)
+	letsIn := func() {
+		if r.kind == noRefusal {
+			r.must((&operator{run: r}).overwrite(o.lists[1], o.lists[2]))
+		}
+	}
+	letsIn()
+	rounds := 4 // for a control
+	if r.ours() {
+		rounds = 6
+	}
+	for k := 0; k < rounds || !o.fought() && k < 2*rounds; k++ {
+		victim, missed := r.rng.IntN(r.n+1), r.rng.IntN(r.n+1)
+		r.must(r.kill(victim))
+		o.busy[victim] = true
+		o.work(o.below(r.lease / 2))
+		r.must(r.restart(victim))
+		o.busy[victim] = false
+		letsIn()
+		way := o.two[r.rng.IntN(2)].way
+		if k%2 == 0 {
+			r.must(r.cut(way, missed))
+		}
+		o.work(2*r.lease + o.below(r.lease))
+		if k%2 == 0 {
+			r.heal(way, missed)
+			if missed == 1 {
+				r.must(way.delay(1, requests, markDelay, 0))
+			}
+		}
+	}
+	o.tell()
+	if !r.ours() {
+		return
+	}
+	for i := range r.n {
+		r.heal(ways[0], i)
+		r.heal(ways[1], i)
+	}
+	r.available(time.Now(), r.lease+5*time.Second, "the operators agreed", crowds[o.settle()]...)
+}
+
+// rivalWalk is the random walk, with rivals among the faults, and clients of all their lists.
+func rivalWalk(r *run) {
+	w := &walker{run: r, busy: make([]bool, r.n+1)}
+	w.rivals = r.rivalsWith(w.busy)
+	defer w.rivals.end()
+	w.lists = w.rivals.lists
+	w.walk()
+}

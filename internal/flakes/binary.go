@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// runBound is for how long one run may take on a busy machine. The tests' own report of what hangs
+// comes after it.
+const runBound = 20 * time.Minute
+
+// binary is the compiled tests of one package.
+type binary struct {
+	dir     string
+	path    string
+	running sync.Mutex
+}
+
+// build compiles the tests in a directory.
+func build(ctx context.Context, dir, path string, race bool) (*binary, error) {
+	args := []string{"test", "-c", "-o", path}
+	if race {
+		args = append(args, "-race")
+	}
+	compile := exec.CommandContext(ctx, "go", append(args, ".")...)
+	compile.Dir = dir
+	if out, err := compile.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the tests of %s: %w\n%s", dir, err, out)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("%s has no tests", dir)
+	}
+	return &binary{dir: filepath.ToSlash(filepath.Clean(dir)), path: path}, nil
+}
+
+// run runs the tests once, shuffled.
+func (b *binary) run(ctx context.Context, filter string) *result {
+	began := time.Now()
+	tests := exec.CommandContext(ctx, b.path,
+		"-test.v=test2json", "-test.shuffle=on", "-test.timeout="+runBound.String(), "-test.run="+filter)
+	tests.Dir = b.dir
+	tests.Cancel = func() error { return tests.Process.Signal(syscall.SIGTERM) }
+	printed, err := tests.CombinedOutput()
+	took := time.Since(began)
+	// As a parent of the tests, the go command would make them ignore SIGINT.
+	toJSON := exec.CommandContext(ctx, "go", "tool", "test2json")
+	toJSON.Stdin = bytes.NewReader(printed)
+	out, failed := toJSON.Output()
+	err = cmp.Or(err, failed)
+	r := parse(out)
+	r.dir, r.took = b.dir, took
+	if err != nil && len(r.failures) == 0 {
+		r.failures = append(r.failures, failure{test: wholePackage, text: fmt.Sprintf("%v\n%s", err, r.rest)})
+	}
+	return r
+}

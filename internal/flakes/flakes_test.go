@@ -1,0 +1,52 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const aRun = `{"Action":"run","Test":"TestA"}
+{"Action":"output","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"run","Test":"TestA/x"}
+{"Action":"output","Test":"TestA/x","Output":"    a_test.go:7: late | again\n"}
+{"Action":"fail","Test":"TestA/x"}
+{"Action":"fail","Test":"TestA"}
+{"Action":"run","Test":"TestB"}
+{"Action":"pass","Test":"TestB"}
+{"Action":"output","Output":"FAIL\n"}
+{"Action":"fail"}
+`
+
+// A subtest that fails is counted, and not its parent beside it. The table has the first failure.
+func TestTable(t *testing.T) {
+	all := &table{}
+	for range 3 {
+		r := parse([]byte(aRun))
+		r.dir, r.took = "a", time.Second
+		all.add(r)
+	}
+	all.add(&result{dir: "b", failures: nil})
+	var printed strings.Builder
+	all.print(&printed)
+	for _, want := range []string{"| a | all (longest run 1s) | 3 | 3 | |\n", "| a | TestA/x | 3 | 3 | a_test.go:7: late / again |\n",
+		"| b | all (longest run 0s) | 1 | 0 | |\n"} {
+		if !strings.Contains(printed.String(), want) {
+			t.Errorf("no %q in:\n%s", want, &printed)
+		}
+	}
+	if strings.Contains(printed.String(), "TestB") || strings.Contains(printed.String(), "| TestA |") || !all.failed() {
+		t.Errorf("printed:\n%s", &printed)
+	}
+}
+
+// A test that panics is counted: test2json lets it fail.
+func TestARunThatDied(t *testing.T) {
+	r := parse([]byte(`{"Action":"run","Test":"TestA"}
+{"Action":"output","Test":"TestA","Output":"panic: x\n"}
+{"Action":"fail","Test":"TestA"}
+`))
+	if names := r.names(); len(names) != 1 || names[0] != "TestA" {
+		t.Errorf("failed: %v", names)
+	}
+}

@@ -1,0 +1,140 @@
+// Command flakes runs tests again and again on a machine that it keeps busy, and prints which of
+// them failed, how often, and how the first failure looked:
+//
+//	go run ./internal/flakes -for 20m ./node ./quorum ./integration
+//
+// Each argument is the directory of a package, of any module. make flakes runs it.
+//
+// The files, each of which uses only those above it: result.go, table.go, hogs.go, binary.go,
+// main.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// settings are the flags.
+type settings struct {
+	bound   time.Duration // no run starts after it
+	runs    int           // of each package
+	hogs    int
+	workers int    // binaries that run at one time
+	race    bool   // builds with the race detector
+	filter  string // of tests, as in go test -run
+}
+
+func main() {
+	s := settings{}
+	flag.DurationVar(&s.bound, "for", 30*time.Minute, "start no run after this time")
+	flag.IntVar(&s.runs, "runs", 30, "runs of each package")
+	flag.IntVar(&s.hogs, "hogs", 2*runtime.NumCPU(), "processes that keep a core busy")
+	flag.IntVar(&s.workers, "workers", 2, "packages whose tests run at one time")
+	flag.BoolVar(&s.race, "race", true, "build with the race detector")
+	flag.StringVar(&s.filter, "run", "", "only the tests that match, as in go test -run")
+	hog := flag.Bool("hog", false, "be a hog")
+	flag.Parse()
+	if *hog {
+		beHog()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	failed, err := run(ctx, s, flag.Args())
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "flakes:", err)
+		os.Exit(2)
+	case failed:
+		os.Exit(1)
+	}
+}
+
+// run builds the tests of the packages, runs them, and prints the table. It reports whether any
+// failed.
+func run(ctx context.Context, s settings, dirs []string) (failed bool, err error) {
+	if len(dirs) == 0 {
+		return false, errors.New("name the directories of the packages")
+	}
+	bin, err := os.MkdirTemp("", "flakes")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(bin)
+	var binaries []*binary
+	for i, dir := range dirs {
+		b, err := build(ctx, dir, fmt.Sprintf("%s/%d.test", bin, i), s.race)
+		if err != nil {
+			return false, err
+		}
+		binaries = append(binaries, b)
+	}
+
+	stopHogs, err := startHogs(s.hogs)
+	if err != nil {
+		return false, err
+	}
+	defer stopHogs()
+	began := time.Now()
+	t := &table{}
+	runs := make(chan *binary)
+	var workers sync.WaitGroup
+	for range s.workers {
+		workers.Go(func() {
+			for b := range runs {
+				r := b.run(ctx, s.filter)
+				if ctx.Err() == nil { // a run that was interrupted tells nothing
+					t.add(r)
+					fmt.Fprintf(os.Stderr, "%v %s: %v, %d failed %v\n", time.Since(began).Round(time.Second), b.dir,
+						r.took.Round(100*time.Millisecond), len(r.failures), r.names())
+				}
+				b.running.Unlock()
+			}
+		})
+	}
+	// Packages take turns, so that each has had runs when the time is over. Two runs of one package
+	// would not meet in make test, so they do not meet here.
+	left := make([]int, len(binaries))
+	for i := range left {
+		left[i] = s.runs
+	}
+	for more := true; more && ctx.Err() == nil && time.Since(began) < s.bound; {
+		more = false
+		for i, b := range binaries {
+			switch {
+			case left[i] == 0:
+				continue
+			case time.Since(began) >= s.bound || ctx.Err() != nil:
+				continue
+			case !b.running.TryLock():
+				more = true
+				continue
+			}
+			left[i]--
+			more = true
+			runs <- b
+		}
+		if more {
+			pause(ctx, 50*time.Millisecond)
+		}
+	}
+	close(runs)
+	workers.Wait()
+	fmt.Printf("Tests beside %d hogs on %d cores, %d packages at a time, in %v:\n\n", s.hogs, runtime.NumCPU(), s.workers, time.Since(began).Round(time.Second))
+	t.print(os.Stdout)
+	return t.failed(), nil
+}
+
+// pause waits for a while, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

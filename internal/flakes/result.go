@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// wholePackage stands for a test's name where the package failed and no test did: a leaked
+// goroutine, a panic, a race after the last test.
+const wholePackage = "(the package)"
+
+// result is one run of a package's tests.
+type result struct {
+	dir      string
+	took     time.Duration
+	tests    int // that ended, subtests not counted
+	failures []failure
+	rest     string // what was printed outside of the tests
+}
+
+type failure struct {
+	test string
+	text string
+}
+
+// names returns the tests that failed.
+func (r *result) names() (all []string) {
+	for _, f := range r.failures {
+		all = append(all, f.test)
+	}
+	return all
+}
+
+// event is a line of test2json.
+type event struct {
+	Action string
+	Test   string
+	Output string
+}
+
+// parse takes the events of one run. A test whose subtest has failed is not counted beside it.
+func parse(lines []byte) *result {
+	r := &result{}
+	printed := map[string]*strings.Builder{}
+	under := map[string]bool{} // tests with a subtest that failed
+	var failed []string
+	for line := range bytes.Lines(lines) {
+		var e event
+		if json.Unmarshal(line, &e) != nil {
+			continue
+		}
+		switch e.Action {
+		case "output":
+			if printed[e.Test] == nil {
+				printed[e.Test] = &strings.Builder{}
+			}
+			printed[e.Test].WriteString(e.Output)
+		case "pass", "skip", "fail":
+			if e.Test == "" {
+				continue
+			}
+			if !strings.Contains(e.Test, "/") {
+				r.tests++
+			}
+			if e.Action == "fail" {
+				failed = append(failed, e.Test)
+				for parent := e.Test; strings.Contains(parent, "/"); {
+					parent = parent[:strings.LastIndex(parent, "/")]
+					under[parent] = true
+				}
+			}
+		}
+	}
+	text := func(test string) string {
+		if printed[test] == nil {
+			return ""
+		}
+		return printed[test].String()
+	}
+	for _, test := range failed {
+		if !under[test] {
+			r.failures = append(r.failures, failure{test, text(test)})
+		}
+	}
+	r.rest = text("")
+	return r
+}

@@ -1,0 +1,49 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Abort returns the command that takes back an announced change on the masters that answer. The
+// masters given are those of both lists. It fails if one of them has committed the change.
+func Abort(given *scripts.List) *Procedure {
+	return newProcedure(given.Names(), func(views map[string]*View) (plan, error) { return abort(given, views) })
+}
+
+func abort(given *scripts.List, views map[string]*View) (p plan, err error) {
+	var announced []*scripts.List
+	for _, name := range given.Names() {
+		v := views[name]
+		if v == nil {
+			p.report.NoAnswer = append(p.report.NoAnswer, name)
+			continue
+		}
+		if v.IsBlank() || v.marker.Next.Len() == 0 {
+			continue
+		}
+		if err := v.misfit(name); err != nil {
+			return plan{}, err
+		}
+		m := v.marker
+		announced = append(announced, m.Next)
+		for _, member := range slices.Concat(m.Members.Names(), m.Next.Names()) {
+			if !given.Has(member) && !slices.Contains(p.report.NoAnswer, member) {
+				p.report.NoAnswer = append(p.report.NoAnswer, member)
+			}
+		}
+		p.report.From, p.report.To = m.Members, m.Next
+		m.Next = scripts.NewList()
+		p.mark(name, v, v.write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease)))
+	}
+	for _, name := range given.Names() {
+		for _, next := range announced {
+			if v := views[name]; v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Members.Equal(next) {
+				return plan{}, fmt.Errorf("the change to %s is committed on %s already: members commit finishes it", next, name)
+			}
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,136 @@
+package membership
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Announce returns the command that lets in clients with To beside those with From.
+//
+// All members of To must answer. Before the first mark it makes a pass over the token counters: a
+// token stands on a majority of the list that issued it, and majorities of a list and of the next but
+// one need not meet. So the highest counters are read from a majority of From, and raised on one. The
+// pass comes after the wait for the last change, when no attempt of an older list is under way.
+func (c Change) Announce() *Procedure {
+	all := c.From
+	if c.To.Len() > all.Len() {
+		all = c.To
+	}
+	return newProcedure(all.Names(), c.announce)
+}
+
+func (c Change) announce(views map[string]*View) (p plan, err error) {
+	p = plan{passes: c.From, report: Report{From: c.From, To: c.To}}
+	generation, err := c.present(views)
+	if err != nil {
+		return plan{}, err
+	}
+	for _, name := range c.To.Names() {
+		v := views[name]
+		if !c.From.Has(name) {
+			if first, ready, err := c.prepare(name, v, generation); !ready {
+				return first, err
+			}
+		}
+		m := v.marker
+		if m.Claimed || !m.Next.Equal(c.To) || m.Generation != generation {
+			m.Claimed, m.Members, m.Next, m.Generation = false, c.From, c.To, generation
+			p.mark(name, v, v.rewrite(m))
+		}
+	}
+	return p, nil
+}
+
+// present checks the members of From that stay, and returns the highest of their generations.
+func (c Change) present(views map[string]*View) (generation uint64, err error) {
+	for _, name := range c.To.Names() {
+		v := views[name]
+		if v == nil {
+			return 0, fmt.Errorf("%s does not answer: all members of %s must (a dead one is removed first)", name, c.To)
+		}
+		if !c.From.Has(name) {
+			continue
+		}
+		if err := v.mayChange(name); err != nil {
+			return 0, err
+		}
+		m := v.marker
+		switch {
+		case m.Members.Equal(c.To) && c.isAnnounced(views):
+			return 0, fmt.Errorf("%s has the members %s already (generation %d): members commit finishes the change",
+				name, c.To, m.Generation)
+		case m.Members.Equal(c.To):
+			return 0, fmt.Errorf("%s has the members %s already (generation %d). %s", name, c.To, m.Generation, takenBack)
+		case !m.Members.Equal(c.From):
+			return 0, fmt.Errorf("%s has the members %s (generation %d), not %s: give that list",
+				name, m.Members, m.Generation, c.From)
+		case m.Next.Len() > 0 && !m.Next.Equal(c.To):
+			return 0, fmt.Errorf("on %s a change to %s is under way: members commit or members abort comes first", name, m.Next)
+		}
+		generation = max(generation, m.Generation)
+	}
+	return generation, nil
+}
+
+// isAnnounced reports whether a master says that the members change to To.
+func (c Change) isAnnounced(views map[string]*View) bool {
+	for _, v := range views {
+		if v != nil && v.marker.Next.Equal(c.To) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayChange returns why a member of From, which stays, cannot be changed now.
+func (v *View) mayChange(name string) error {
+	if v.IsBlank() {
+		return errBlank(name)
+	}
+	if err := v.misfit(name); err != nil {
+		return err
+	}
+	m := v.marker
+	switch wait := v.ChangeWaits(); {
+	case m.Claimed:
+		return fmt.Errorf("%s is being marked for %s: lock any name with that list, and all its masters up", name, m.Members)
+	case wait > 0:
+		return fmt.Errorf("the members of %s changed, or it was marked, less than one max lease ago: the next change waits "+
+			"for another %v, because locks may still be held with the list before (-wait waits for it)", name, round(wait))
+	}
+	return nil
+}
+
+// prepare claims the member that is added, which begins its quarantine: a blank one, or one that a
+// change has removed. It returns what comes first, unless the member is ready to be announced.
+func (c Change) prepare(name string, v *View, generation uint64) (first plan, ready bool, err error) {
+	m := v.marker
+	if !v.IsBlank() {
+		if err := v.misfit(name); err != nil {
+			return plan{}, false, err
+		}
+	}
+	switch {
+	case !v.IsBlank() && m.Members.Equal(c.From) && (m.Claimed || m.Next.Equal(c.To)):
+		left := v.waits()
+		return plan{wait: left}, left == 0, nil
+	case v.IsBlank() || v.IsRetired() || m.Claimed && !m.Members.Has(name):
+		first.again = true
+		claim := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: scripts.NewList()}
+		first.mark(name, v, v.write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))
+		return first, false, nil
+	}
+	return plan{}, false, fmt.Errorf("%s is already the member %s of %s (generation %d): a master that has been in another "+
+		"list is wiped before it joins this one: stop its clients, then DEL %s on it",
+		name, m.Member, m.Members, m.Generation, scripts.MarkerKey)
+}
+
+// newcomer returns from when on the member that is added may grant.
+func (c Change) newcomer(v *View) scripts.When {
+	if v.IsBlank() {
+		return Client{Quarantine: func(int) time.Duration { return v.Process.MaxLease }}.admission(0, v)
+	}
+	return scripts.In(v.Process.MaxLease)
+}

@@ -1,0 +1,208 @@
+package membership
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Commit returns the command that makes the announced members the members. The masters given are
+// those of the new list, and may include the one that it removes: that one is retired.
+//
+// Members that do not answer, or are blank, are left for a later run. The change must be announced,
+// or committed, on a majority of the new list: on fewer, clients with the old one would go on.
+func Commit(given *scripts.List) *Procedure {
+	return newProcedure(given.Names(), func(views map[string]*View) (plan, error) { return commit(given, views) })
+}
+
+func commit(given *scripts.List, views map[string]*View) (plan, error) {
+	to := target(given, views)
+	from, err := origin(given, to, views)
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{report: Report{From: from, To: to}}
+	var ready, pending []string // ready: the change is announced or committed there
+	generation := uint64(0)
+	for _, name := range to.Names() {
+		v := views[name]
+		switch {
+		case v == nil:
+			p.report.NoAnswer = append(p.report.NoAnswer, name)
+			continue
+		case v.IsBlank():
+			p.report.Blank = append(p.report.Blank, name)
+			continue
+		}
+		if err := v.misfit(name); err != nil {
+			return plan{}, err
+		}
+		m := v.marker
+		isFrom := from != nil && m.Members.Equal(from)
+		switch {
+		case !m.Claimed && m.Members.Equal(to) && m.Next.Len() == 0:
+			ready = append(ready, name)
+			generation = max(generation, m.Generation)
+		case isFrom && !m.Claimed && m.Next.Equal(to):
+			ready, pending = append(ready, name), append(pending, name)
+			generation = max(generation, m.Generation+1)
+		case isFrom && (m.Claimed && !from.Has(name) || !m.Claimed && m.Next.Len() == 0):
+			pending = append(pending, name)
+			generation = max(generation, m.Generation+1)
+		case m.Claimed:
+			p.report.Blank = append(p.report.Blank, name)
+		default:
+			return plan{}, errNotAnnounced(name, m, to)
+		}
+	}
+	switch {
+	case len(ready) < Majority(to):
+		return plan{}, errTooFew(ready, to, p.report)
+	case from == nil:
+		return p, nil // committed wherever a master answers
+	}
+	if removed := p.retiring(views, from, to); removed != "" {
+		pending = append(pending, removed)
+	}
+	for _, name := range pending {
+		v := views[name]
+		m := v.marker
+		m.Claimed, m.Members, m.Next, m.Generation = false, to, scripts.NewList(), generation
+		p.mark(name, v, v.write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease)))
+	}
+	return p, nil
+}
+
+// Pending returns the list that a commit of the masters given would make the members, while none of
+// them has committed it; else nil.
+func Pending(given *scripts.List, views map[string]*View) *scripts.List {
+	to, pending := target(given, views), false
+	for _, v := range views {
+		if v == nil || v.IsBlank() || v.marker.Claimed {
+			continue
+		}
+		if v.marker.Members.Equal(to) {
+			return nil
+		}
+		pending = pending || v.marker.Next.Equal(to)
+	}
+	if !pending {
+		return nil
+	}
+	return to
+}
+
+// target returns the list to commit: the one that was given, or that list without the master that the
+// change removes, if that is announced, or the master is retired or has the old list still.
+func target(given *scripts.List, views map[string]*View) *scripts.List {
+	for _, name := range given.Names() {
+		v := views[name]
+		if v == nil || v.IsBlank() || v.marker.Claimed {
+			continue
+		}
+		if next := v.marker.Next; next.Equal(given) || without(given, next) != "" {
+			return next
+		}
+	}
+	for _, name := range given.Names() {
+		v := views[name]
+		if v == nil || v.IsBlank() || v.marker.Claimed || !v.marker.Members.Has(name) {
+			continue
+		}
+		if left := v.marker.Members; hadOrIsRetired(views[without(given, left)], given, left) {
+			return left
+		}
+	}
+	return given
+}
+
+// hadOrIsRetired reports whether a master has the list from still, or is retired from it.
+func hadOrIsRetired(v *View, from, to *scripts.List) bool {
+	return v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Next.Len() == 0 &&
+		(v.marker.Members.Equal(from) || v.IsRetired() && v.marker.Members.Equal(to))
+}
+
+// origin returns the list from which the members change to the list to: the one that masters with the
+// announced change have, or else one that a master still has while others have committed. It is nil
+// if all masters that answer have committed.
+func origin(given, to *scripts.List, views map[string]*View) (from *scripts.List, err error) {
+	isBegun, behind := false, (*scripts.List)(nil)
+	for _, name := range given.Names() {
+		v := views[name]
+		if v == nil || v.IsBlank() || v.marker.Claimed && v.marker.Members.Has(name) {
+			continue
+		}
+		m := v.marker
+		switch {
+		case m.Next.Equal(to) && from != nil && !m.Members.Equal(from):
+			return nil, fmt.Errorf("%s changes from %s, and others from %s, to %s: members abort comes first",
+				name, m.Members, from, to)
+		case m.Next.Equal(to):
+			isBegun, from = true, m.Members
+		case m.Members.Equal(to):
+			isBegun = true
+		case behind == nil && areNeighbours(m.Members, to):
+			behind = m.Members
+		}
+	}
+	if isBegun && from == nil {
+		return behind, nil
+	}
+	if isBegun {
+		return from, nil
+	}
+	for _, name := range to.Names() {
+		v := views[name]
+		if v == nil {
+			continue
+		}
+		if v.IsBlank() {
+			return nil, errBlank(name)
+		}
+		if err := v.misfit(name); err != nil {
+			return nil, err
+		}
+		return nil, errNotAnnounced(name, v.marker, to)
+	}
+	return nil, fmt.Errorf("no master of %s answers", to)
+}
+
+func errNotAnnounced(name string, m scripts.Marker, to *scripts.List) error {
+	if m.Next.Len() > 0 {
+		return fmt.Errorf("on %s a change to %s is under way, not to %s: members commit with that list, or members abort",
+			name, m.Next, to)
+	}
+	return fmt.Errorf("%s has the members %s (generation %d), and no change to %s is announced there: "+
+		"members add or remove comes first. If %s is what you wanted, it is done", name, m.Members, m.Generation, to, m.Members)
+}
+
+// retiring returns the removed master, if it is to be marked: it has the members From, and no next
+// ones. The mark has the members that stay, of which it is none, so it lets in nobody and names them
+// to clients with an old list. It comes last.
+func (p *plan) retiring(views map[string]*View, from, to *scripts.List) string {
+	removed := without(from, to)
+	if removed == "" {
+		return ""
+	}
+	v := views[removed]
+	switch {
+	case v == nil || v.IsBlank() || v.marker.Claimed || v.misfit(removed) != nil:
+	case v.marker.Members.Equal(to):
+		return ""
+	case v.marker.Members.Equal(from) && v.marker.Next.Len() == 0:
+		return removed
+	}
+	p.report.Unretired = removed
+	return ""
+}
+
+// errTooFew is why the change may not be committed yet.
+func errTooFew(ready []string, to *scripts.List, r Report) error {
+	hint := "repeat members add or remove"
+	if len(r.NoAnswer) > 0 {
+		hint = fmt.Sprintf("start %s and repeat this command, or repeat members add or remove", strings.Join(r.NoAnswer, ", "))
+	}
+	return fmt.Errorf("the change to %s stands on %d of its masters, and must on %d: %s; members abort takes the change back, "+
+		"unless a master has committed it. If none of these goes on: quorumlock admit -members", to, len(ready), Majority(to), hint)
+}

@@ -1,0 +1,180 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Procedure is one run of an operator's command, step by step. Next says what to do, and the method
+// that the action names gets the answer:
+//
+//	Look ─▶ Pause ─▶ Look                        the member that is added is in quarantine
+//	  ├───▶ ReadTokens ─▶ RaiseTokens ─▶ Write   the first mark of an announcement
+//	  ├───▶ Write ─▶ Write ─▶ Done               each mark, in the order of the masters' names
+//	  └───▶ Failed, Done                         nothing may be written, or nothing is left to write
+//	Write ─▶ Look                                the master had changed since it was seen: all begins again
+//
+// Marks are written one by one. After the first that is not written the run looks again and decides
+// anew: of two operators
+// whose changes share a master, one stops there. Each mark carries the last instant at which it may
+// be written, half a max lease after the looks began.
+//
+// A Procedure is pure: it holds no connection and reads no clock. A copy of it goes on by itself. It
+// is not safe for concurrent use.
+type Procedure struct {
+	decide func(views map[string]*View) (plan, error)
+	names  []string
+	plan   plan
+	next   Step
+	looks  int
+	late   bool // the last mark was refused although nothing had changed
+}
+
+// plan is what follows from one look.
+type plan struct {
+	marks  []Step        // the writes, in order
+	wait   time.Duration // before the next look, where there are no marks
+	again  bool          // look again after the marks
+	passes *scripts.List // the list whose token counters are raised before the first mark; nil for none
+	report Report
+}
+
+// Action is what a step asks for.
+type Action int
+
+const (
+	Look        Action = iota + 1 // look at all masters of Names, and call Looked
+	Pause                         // wait for Wait, and call Paused
+	ReadTokens                    // read all token counters of each master of Names, and call TokensRead
+	RaiseTokens                   // raise them to the highest read, on each master of Names, and call TokensRaised
+	Write                         // run Call on the master Names[0], and call Wrote
+	Done                          // Report says what the command has done
+	Failed                        // Err says in a sentence for the operator why nothing may be written, and what to do
+)
+
+// Step is what a command does next.
+type Step struct {
+	Do     Action
+	Names  []string
+	Wait   time.Duration
+	Call   scripts.Call
+	seen   string // the marker that Call replaces
+	Report Report
+	Err    error
+}
+
+// Report is what a command has done.
+type Report struct {
+	From, To  *scripts.List // the lists of the change; nil where none is known
+	Changed   []string      // the masters that it has written, in this run's last look
+	NoAnswer  []string      // of the list, and not changed: no answer, or not given
+	Blank     []string      // of the list, and not changed: a client marks them
+	Unretired string        // the removed master, if it was not given, did not answer, or has another list
+}
+
+// maxLooks bounds a run on masters that change under it.
+const maxLooks = 20
+
+func newProcedure(names []string, decide func(map[string]*View) (plan, error)) *Procedure {
+	p := &Procedure{decide: decide, names: names}
+	p.look()
+	return p
+}
+
+// Next returns what to do next.
+func (p *Procedure) Next() Step { return p.next }
+
+func (p *Procedure) look() {
+	switch p.looks++; {
+	case p.looks > maxLooks && p.late:
+		p.fail(errors.New("the marks come too late, again and again: from the first look to the last mark a command has half a " +
+			"max lease, and these masters answer too slowly for that"))
+		return
+	case p.looks > maxLooks:
+		p.fail(errors.New("the masters change meanwhile: is another members command running?"))
+		return
+	}
+	p.next = Step{Do: Look, Names: p.names}
+}
+
+func (p *Procedure) fail(err error) { p.next = Step{Do: Failed, Err: err} }
+
+// Looked tells what the masters said, by their names; nil or nothing for one that did not answer.
+func (p *Procedure) Looked(views map[string]*View) {
+	var err error
+	switch p.plan, err = p.decide(views); {
+	case err != nil:
+		p.fail(err)
+	case p.plan.wait > 0:
+		p.next = Step{Do: Pause, Wait: p.plan.wait}
+	case len(p.plan.marks) > 0 && p.plan.passes != nil:
+		p.next = Step{Do: ReadTokens, Names: p.plan.passes.Names()}
+	default:
+		p.write()
+	}
+}
+
+// Paused tells that the wait is over. The look before it does not count toward maxLooks.
+func (p *Procedure) Paused() {
+	p.looks--
+	p.look()
+}
+
+// TokensRead tells which masters' token counters were all read.
+func (p *Procedure) TokensRead(names []string) {
+	if p.isMajority(names, "read") {
+		p.next = Step{Do: RaiseTokens, Names: names}
+	}
+}
+
+// TokensRaised tells on which masters all token counters were raised.
+func (p *Procedure) TokensRaised(names []string) {
+	if p.isMajority(names, "raised") {
+		p.write()
+	}
+}
+
+func (p *Procedure) isMajority(names []string, what string) bool {
+	if len(names) >= Majority(p.plan.passes) {
+		return true
+	}
+	p.fail(fmt.Errorf("the token counters were %s on %d of %s, and a majority is needed before the list may change: "+
+		"repeat the command when more masters answer", what, len(names), p.plan.passes))
+	return false
+}
+
+// Wrote tells the answer to a mark. One that gets none is told to Unanswered.
+func (p *Procedure) Wrote(r scripts.MarkReply) {
+	if !r.Written {
+		p.late = r.Marker == p.next.seen
+		p.look()
+		return
+	}
+	p.plan.marks = p.plan.marks[1:]
+	p.write()
+}
+
+// Unanswered tells that a mark got no answer: it may have been written, or may be yet.
+func (p *Procedure) Unanswered(name string, err error) {
+	p.fail(fmt.Errorf("%s: %w (the same command goes on where it stopped)", name, err))
+}
+
+func (p *Procedure) write() {
+	switch {
+	case len(p.plan.marks) > 0:
+		p.next = p.plan.marks[0]
+	case p.plan.again:
+		p.look()
+	default:
+		p.next = Step{Do: Done, Report: p.plan.report}
+	}
+}
+
+// mark adds a mark to the plan.
+func (p *plan) mark(name string, v *View, call scripts.Call) {
+	p.marks = append(p.marks, Step{Do: Write, Names: []string{name}, Call: call, seen: v.Text})
+	p.report.Changed = append(p.report.Changed, name)
+}

@@ -1,0 +1,285 @@
+package membership_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// carryOut does what a procedure says, and returns a word for each step.
+func (c *cluster) carryOut(p *membership.Procedure, before func(step membership.Step)) (trail []string, last membership.Step) {
+	c.t.Helper()
+	for {
+		step := p.Next()
+		if before != nil {
+			before(step)
+		}
+		switch step.Do {
+		case membership.Look:
+			views := map[string]*membership.View{}
+			for _, name := range step.Names {
+				if c.masters[name] != nil {
+					views[name] = c.look(name)
+				}
+			}
+			p.Looked(views)
+		case membership.Pause:
+			trail = append(trail, "pause")
+			c.pass(step.Wait)
+			p.Paused()
+		case membership.ReadTokens:
+			trail = append(trail, "read")
+			p.TokensRead(step.Names)
+		case membership.RaiseTokens:
+			trail = append(trail, "raise")
+			p.TokensRaised(step.Names)
+		case membership.Write:
+			trail = append(trail, step.Names[0])
+			p.Wrote(*c.run(step.Names[0], step.Call).Mark)
+		default:
+			return trail, step
+		}
+		if len(trail) > 100 {
+			c.t.Fatalf("it does not end: %q", trail)
+		}
+	}
+}
+
+func changeOf(t *testing.T, from, to *scripts.List) membership.Change {
+	t.Helper()
+	c, err := membership.NewChange(from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cluster) has(what string, name string, members, next *scripts.List, generation uint64) {
+	c.t.Helper()
+	if m := c.look(name).Marker(); m.Claimed || !m.Members.Equal(members) || !m.Next.Equal(next) || m.Generation != generation {
+		c.t.Errorf("%s: the marker of %s is %q", what, name, m)
+	}
+}
+
+// A master is replaced, step by step: the marks are in the order of the names, and the pass over the
+// token counters comes before them.
+func TestReplaceAMaster(t *testing.T) {
+	c := newClusterOf(t, marked, marked, marked, nil)
+	for _, step := range []struct {
+		p    *membership.Procedure
+		want string
+	}{
+		{changeOf(t, abc, abcd).Announce(), "d pause read raise a b c d"},
+		{changeOf(t, abc, abcd).Announce(), ""}, // it is announced
+		{membership.Commit(abcd), "a b c d"},
+		{membership.Commit(abcd), ""},
+	} {
+		trail, last := c.carryOut(step.p, nil)
+		if got := strings.Join(trail, " "); got != step.want || last.Do != membership.Done {
+			t.Fatalf("%q, want %q; %v", got, step.want, last.Err)
+		}
+	}
+	c.has("added", "d", abcd, none, 8)
+	if _, last := c.carryOut(changeOf(t, abcd, abd).Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), "less than one max lease ago") {
+		t.Fatalf("the next change follows at once: %v", last.Err)
+	}
+	c.pass(maxLease)
+	trail, _ := c.carryOut(changeOf(t, abcd, abd).Announce(), nil)
+	more, last := c.carryOut(membership.Commit(abcd), nil) // with the removed one
+	if got := strings.Join(append(trail, more...), " "); got != "read raise a b d a b d c" || last.Do != membership.Done {
+		t.Fatalf("removed: %q, %v", got, last.Err)
+	}
+	for _, name := range abcd.Names() {
+		c.has("removed", name, abd, none, 9)
+	}
+	if v := c.look("c"); !v.IsRetired() || v.Standing(abc) != membership.Refuses {
+		t.Errorf("c is retired: %v, and stands as %d", v.IsRetired(), v.Standing(abc))
+	}
+	c.pass(maxLease)
+	if trail, _ := c.carryOut(changeOf(t, abd, abcd).Announce(), nil); strings.Join(trail, " ") != "c pause read raise a b c d" {
+		t.Errorf("taken back: %q", trail)
+	}
+}
+
+// A mark that is not written ends the run: the next look says why.
+func TestTheFirstMarkThatIsNotWrittenEndsTheRun(t *testing.T) {
+	c := newClusterOf(t, marked, marked, marked)
+	other := changeOf(t, abc, scripts.NewList("b", "c")).Announce()
+	trail, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step membership.Step) {
+		if step.Do == membership.Write && step.Names[0] == "a" && other != nil {
+			p := other
+			other = nil
+			c.carryOut(p, nil) // another command is faster on b and c
+		}
+	})
+	if got := strings.Join(trail, " "); got != "read raise a b" || last.Err == nil || !strings.Contains(last.Err.Error(), "on b a change to {b, c} is under way") {
+		t.Errorf("%q, %v", got, last.Err)
+	}
+	if got, last := c.carryOut(membership.Abort(abc), nil); strings.Join(got, " ") != "a b c" || last.Do != membership.Done {
+		t.Errorf("taken back on %q, %v", got, last.Err)
+	}
+	for _, name := range abc.Names() {
+		c.has("taken back", name, abc, none, 7)
+	}
+}
+
+// A command that takes longer than half a max lease writes no more.
+func TestALateMarkIsNotWritten(t *testing.T) {
+	c := newClusterOf(t, marked, marked, marked)
+	slow := true
+	trail, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step membership.Step) {
+		if step.Do == membership.Write && step.Names[0] == "b" && slow {
+			slow = false
+			c.pass(maxLease / 2)
+		}
+	})
+	if got := strings.Join(trail, " "); got != "read raise a b read raise b" || last.Do != membership.Done {
+		t.Errorf("%q, %v", got, last.Err)
+	}
+}
+
+// The token counters of a majority are read and raised, or nothing is written.
+func TestAnnounceNeedsTheTokensOfAMajority(t *testing.T) {
+	for _, raised := range []bool{false, true} {
+		c := newClusterOf(t, marked, marked, marked)
+		p := changeOf(t, abc, scripts.NewList("a", "b")).Announce()
+		p.Looked(map[string]*membership.View{"a": c.look("a"), "b": c.look("b"), "c": c.look("c")})
+		what := "read"
+		if raised {
+			what = "raised"
+			p.TokensRead([]string{"a", "b"})
+			p.TokensRaised([]string{"b"})
+		} else {
+			p.TokensRead([]string{"b"})
+		}
+		if err := p.Next().Err; err == nil || !strings.Contains(err.Error(), "the token counters were "+what+" on 1 of {a, b, c}") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// A commit goes on without members that do not answer or are blank, while a majority of the new list
+// has the change.
+func TestCommitWithoutSome(t *testing.T) {
+	announced := becoming(abcd)
+	for what, c := range map[string]struct {
+		masters []setup
+		want    string // the marks; or what the error says
+	}{
+		"all have it":                   {[]setup{announced, announced, announced, announced}, "a b c d"},
+		"one does not answer":           {[]setup{announced, absent, announced, announced}, "a c d"},
+		"one is blank":                  {[]setup{announced, announced, announced, nil}, "a b c"},
+		"one was marked since":          {[]setup{announced, marked, announced, announced}, "a b c d"},
+		"the new one is claimed":        {[]setup{announced, announced, announced, claimed}, "a b c d"},
+		"some have committed":           {[]setup{listing(abcd), listing(abcd), announced, absent}, "c"},
+		"one is left over":              {[]setup{listing(abcd), listing(abcd), marked, listing(abcd)}, "c"},
+		"one was marked, one committed": {[]setup{listing(abcd), marked, announced, announced}, "b c d"},
+		"all have committed":            {[]setup{listing(abcd), listing(abcd), listing(abcd), absent}, ""},
+		"two do not answer":             {[]setup{announced, absent, absent, announced}, "the change to {a, b, c, d} stands on 2 of its masters, and must on 3: start b, c and repeat"},
+		"none has it":                   {[]setup{marked, marked, marked, nil}, "no change to {a, b, c, d} is announced there"},
+		"none answers":                  {[]setup{absent, absent, absent, absent}, "no master of {a, b, c, d} answers"},
+		"another change is under way":   {[]setup{becoming(five), marked, marked, nil}, "on a a change to {a, b, c, d, e} is under way"},
+		"it has moved on":               {[]setup{func(m *scripts.Marker) { m.Members, m.Next = abcd, five }, announced, announced, announced}, "on a a change to {a, b, c, d, e} is under way"},
+		"announced from another list":   {[]setup{announced, func(m *scripts.Marker) { m.Members, m.Next = abd, abcd }, announced, announced}, "b changes from {a, b, d}, and others from {a, b, c}"},
+		"a master of another max lease": {[]setup{announced, func(m *scripts.Marker) { m.MaxLease = time.Second }, announced, announced}, "b has the max lease 1s: say -max-lease 1s"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world := newClusterOf(t, c.masters...)
+			trail, last := world.carryOut(membership.Commit(abcd), nil)
+			if last.Do == membership.Done {
+				if got := strings.Join(trail, " "); got != c.want {
+					t.Errorf("it marks %q, want %q", got, c.want)
+				}
+				for _, name := range trail {
+					world.has("committed", name, abcd, none, 8)
+				}
+			} else if !strings.Contains(last.Err.Error(), c.want) || c.want == "" {
+				t.Errorf("%v, want %q", last.Err, c.want)
+			}
+		})
+	}
+}
+
+// An abort takes the change back on the masters that answer, and says which do not.
+func TestAbort(t *testing.T) {
+	announced := becoming(abcd)
+	for what, c := range map[string]struct {
+		masters  []setup
+		marks    string
+		noAnswer string
+		err      string
+	}{
+		"all":                  {[]setup{announced, announced, announced, announced}, "a b c d", "", ""},
+		"one does not answer":  {[]setup{announced, absent, announced, claimed}, "a c", "b", ""},
+		"nothing is announced": {[]setup{marked, marked, nil, nil}, "", "", ""},
+		"one has committed":    {[]setup{announced, listing(abcd), announced, announced}, "", "", "the change to {a, b, c, d} is committed on b already"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world := newClusterOf(t, c.masters...)
+			trail, last := world.carryOut(membership.Abort(abcd), nil)
+			if got := fmt.Sprint(last.Err); c.err != "" && !strings.Contains(got, c.err) || c.err == "" && last.Err != nil {
+				t.Errorf("%v, want %q", got, c.err)
+			}
+			if got := strings.Join(trail, " "); got != c.marks || strings.Join(last.Report.NoAnswer, " ") != c.noAnswer {
+				t.Errorf("it marks %q, and %q do not answer", got, last.Report.NoAnswer)
+			}
+			for _, name := range trail {
+				world.has("taken back", name, abc, none, 7)
+				if wait := world.look(name).ChangeWaits(); wait != maxLease {
+					t.Errorf("the next change waits %v on %s", wait, name)
+				}
+			}
+		})
+	}
+}
+
+// A run ends when a mark gets no answer, and when the masters go on changing.
+func TestRunsEnd(t *testing.T) {
+	c := newClusterOf(t, marked, marked, marked)
+	p := changeOf(t, abc, scripts.NewList("a", "b")).Announce()
+	for p.Next().Do != membership.Write {
+		switch step := p.Next(); step.Do {
+		case membership.Look:
+			p.Looked(map[string]*membership.View{"a": c.look("a"), "b": c.look("b"), "c": c.look("c")})
+		case membership.ReadTokens:
+			p.TokensRead(step.Names)
+		default:
+			p.TokensRaised(step.Names)
+		}
+	}
+	p.Unanswered(p.Next().Names[0], errors.New("cut off"))
+	if err := p.Next().Err; err == nil || err.Error() != "a: cut off (the same command goes on where it stopped)" {
+		t.Errorf("%v", err)
+	}
+	slow := newClusterOf(t, marked, marked, marked)
+	if _, last := slow.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step membership.Step) {
+		if step.Do == membership.Write {
+			slow.pass(maxLease / 2)
+		}
+	}); last.Err == nil || !strings.Contains(last.Err.Error(), "the marks come too late") {
+		t.Errorf("too slow: %v", last.Err)
+	}
+	changes := 0
+	_, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step membership.Step) {
+		if step.Do == membership.Write {
+			changes++
+			c.put("a", func(m *scripts.Marker) { m.Generation += uint64(changes) })
+		}
+	})
+	if last.Err == nil || !strings.Contains(last.Err.Error(), "is another members command running") || changes != 20 {
+		t.Errorf("after %d changes: %v", changes, last.Err)
+	}
+}
+
+// A clock that was set back holds up the next change for no longer than a max lease.
+func TestChangeWaits(t *testing.T) {
+	v := view(func(m *scripts.Marker) { m.Change = start + 24*time.Hour })
+	if wait := v.ChangeWaits(); wait != maxLease {
+		t.Errorf("it waits %v", wait)
+	}
+}

@@ -1,0 +1,64 @@
+package plain
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestText(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "",
+		"plain, with \"quotes\" and ä": "plain, with \"quotes\" and ä",
+		"a\x1b[2Jb":                    `a\x1b[2Jb`,
+		"\x9b31m":                      `\x9b31m`,
+		"\u009b31m":                    `\u009b31m`,
+		"abc\u202ecba":                 `abc\u202ecba`,
+		"\u2066\u200b\ufeff":           `\u2066\u200b\ufeff`,
+		"one\ntwo\r\tthree\x00\x7f":    `one\ntwo\r\tthree\x00\x7f`,
+		"\U000e0041":                   `\U000e0041`,
+		"\ufffd":                       "\ufffd",
+		`already \x1b`:                 `already \x1b`,
+	} {
+		if got := Text(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a\x1b\xff\u202e\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		shown := Text(s)
+		if !utf8.ValidString(shown) || strings.ContainsFunc(shown, func(r rune) bool { return !strconv.IsPrint(r) }) {
+			t.Errorf("%q is shown as %q", s, shown)
+		}
+		if Text(shown) != shown {
+			t.Errorf("%q is shown in another way than itself", shown)
+		}
+		document, err := json.MarshalIndent(map[string]string{"text": s}, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after map[string]string
+		printed := JSON(document)
+		if err := json.Unmarshal(document, &before); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(printed, &after); err != nil || before["text"] != after["text"] {
+			t.Errorf("%q: %v", printed, err)
+		}
+		if strings.ContainsFunc(string(printed), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) {
+			t.Errorf("%q is printed as %q", s, printed)
+		}
+	})
+}
+
+func TestJSON(t *testing.T) {
+	document := "{\n  \"a\": \"\u009b \u202e \U000e0041 ä\"\n}\n"
+	if got, want := string(JSON([]byte(document))), "{\n  \"a\": \"\\u009b \\u202e \\udb40\\udc41 ä\"\n}\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

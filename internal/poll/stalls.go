@@ -1,0 +1,67 @@
+package poll
+
+import (
+	"sync"
+	"time"
+)
+
+// beat is how often a stopwatch looks whether the machine is on time.
+const beat = time.Millisecond
+
+// Stopwatch measures how long something took, and for how long the machine kept this process
+// waiting meanwhile. A test of a bound in real time judges by both.
+type Stopwatch struct {
+	began time.Time
+	end   func()
+
+	mu      sync.Mutex
+	beatAt  time.Time     // when the current beat began
+	stalled time.Duration // by how much the beats before it were late
+}
+
+// Start returns a stopwatch that runs until Stop.
+func Start() *Stopwatch {
+	now := time.Now()
+	s := &Stopwatch{began: now, beatAt: now}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	s.end = sync.OnceFunc(func() { close(stop); <-stopped })
+	go func() {
+		defer close(stopped)
+		for again := time.NewTimer(beat); ; again.Reset(beat) {
+			select {
+			case <-again.C:
+				s.mu.Lock()
+				now := time.Now()
+				s.stalled, s.beatAt = s.stalled+lateness(now.Sub(s.beatAt)), now
+				s.mu.Unlock()
+			case <-stop:
+				again.Stop()
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// lateness returns by how much a beat was late. A timer of an idle machine may be late by as much as
+// a beat.
+func lateness(took time.Duration) time.Duration { return max(0, took-2*beat) }
+
+// Began returns the instant of Start.
+func (s *Stopwatch) Began() time.Time { return s.began }
+
+// Read returns the time since Start, and for how much of it the machine stood still.
+func (s *Stopwatch) Read() (took, stalled time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	return now.Sub(s.began), s.stalled + lateness(now.Sub(s.beatAt))
+}
+
+// Stop ends the stopwatch.
+func (s *Stopwatch) Stop() { s.end() }
+
+// AtMost returns how long something may take that takes no longer than want on an idle machine, on
+// one that has stood still for that long. What waits for the processor several times, here and in
+// servers, meets more than one process's stalls.
+func AtMost(want, stalled time.Duration) time.Duration { return want + 4*stalled }

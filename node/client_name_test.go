@@ -1,0 +1,47 @@
+package node_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// CLIENT LIST shows whose the connections are. Those of a pool of the user's keep their name.
+func TestConnectionsHaveAName(t *testing.T) {
+	m := startReal(t)
+	named := func() int {
+		t.Helper()
+		list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
+		must(t, err)
+		return strings.Count(list, " name=quorumlock ")
+	}
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
+	defer pool.Close()
+	own, err := node.New(pool, node.WithName("the-node"))
+	must(t, err)
+	_, err = own.Check(t.Context())
+	must(t, err)
+	do(t, own, acquire("k", "o:1"))
+	if got := named(); got != 0 {
+		t.Errorf("%d connections of the user's own pool have the name", got)
+	}
+	must(t, own.Close())
+
+	do(t, open(t, m.URL()), acquire("k", "o:2"))
+	if got := named(); got != 1 {
+		t.Errorf("%d connections have the name, want 1", got)
+	}
+}
+
+// A user that may not name connections locks as well.
+func TestNameMayBeForbidden(t *testing.T) {
+	m := startReal(t)
+	mark(t, open(t, m.URL()))
+	mustDo(t, m, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all", "-client")...)
+	n := open(t, strings.Replace(m.URL(), "://", "://app:secret@", 1))
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+}

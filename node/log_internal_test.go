@@ -1,0 +1,31 @@
+package node
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"golang.org/x/sync/errgroup"
+)
+
+// A goroutine that hands on a reply late does not lengthen the quarantine that it tells of.
+func TestAQuarantineCountsFromItsReply(t *testing.T) {
+	const left, late = 10 * time.Second, 4 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		l := &stateLog{logger: slog.New(slog.DiscardHandler), name: func() string { return "a" }, group: &errgroup.Group{}}
+		defer l.close()
+		came := time.Now()
+		time.Sleep(late)
+		l.Quarantined(pipeline.Quarantine{Left: left, Asked: came, Came: came})
+		time.Sleep(left - late - time.Nanosecond)
+		if got := l.state(); got != Quarantined {
+			t.Errorf("before its end the state is %v", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := l.state(); got != Up {
+			t.Errorf("at its end the state is %v", got)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package node_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// A server that runs no scripts is refused for good, and Check and Admit say why.
+func TestAServerWithoutScriptsIsRefused(t *testing.T) {
+	for _, off := range []string{"EVALSHA", "SCRIPT"} {
+		t.Run(off, func(t *testing.T) {
+			t.Parallel()
+			n := open(t, startReal(t, "--rename-command", off, "").URL())
+			refuses(t, n, node.ErrScripts)
+			_, err := n.Check(t.Context())
+			mustFail(t, n, err, node.ErrScripts)
+			isPermanent(t, err)
+			if off == "EVALSHA" { // Admit loads no scripts
+				mustFail(t, n, n.Admit(t.Context()), node.ErrScripts)
+			}
+		})
+	}
+}
+
+// So is one that does not know a command which a script calls.
+func TestAServerWithoutACommandIsRefused(t *testing.T) {
+	n := open(t, startReal(t, "--rename-command", "HSET", "").URL())
+	err := do(t, n, acquire("k", "o:1")).Err
+	if err == nil {
+		t.Fatal("it grants")
+	}
+	isPermanent(t, err)
+}
+
+// The words are those of the servers' versions.
+func TestErrorsOfServersWithoutScriptsArePermanent(t *testing.T) {
+	for _, reply := range []redis.Error{
+		"ERR unknown command 'EVALSHA', with args beginning with: ",
+		"ERR unknown command `EVALSHA`, with args beginning with: ",
+		"ERR Could not find scripting engine 'lua'",
+		"ERR Unknown Redis command called from script script: 1234, on @user_script:3.",
+		"ERR Unknown command called from script script: 1234, on @user_script:3.",
+		"ERR Error running script (call to f_1234): @user_script:3: @user_script: 3: Unknown Redis command called from Lua script ",
+	} {
+		if e := (&node.Error{Node: "a", Op: "acquire", Err: reply}); !e.Permanent() {
+			t.Errorf("%v", e)
+		}
+	}
+	e := &node.Error{Node: "a", Op: "connect", Err: errors.Join(node.ErrScripts)}
+	if !e.Permanent() || e.Kind() != "scripts" {
+		t.Errorf("%v: kind %q", e, e.Kind())
+	}
+}

@@ -1,0 +1,159 @@
+package membership
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutant is a small edit of a shipped file that leaves out one rule. The programs of internal/fakeredis
+// stand for the Lua, to which vectors hold them.
+type mutant struct {
+	rule      string
+	file      string
+	text, now string // every place of the text is replaced
+	setup     setup  // in which the search finds a trace
+}
+
+const (
+	markFile      = "internal/membership/mark.go"
+	viewFile      = "internal/membership/view.go"
+	changeFile    = "internal/membership/change.go"
+	announceFile  = "internal/membership/announce.go"
+	commitFile    = "internal/membership/commit.go"
+	abortFile     = "internal/membership/abort.go"
+	procedureFile = "internal/membership/procedure.go"
+	masterFile    = "internal/fakeredis/operator.go"
+	gateFile      = "internal/fakeredis/acquire.go"
+	markerFile    = "scripts/marker.go"
+)
+
+// A master that was removed while it was dead comes back with its old list.
+var stale = setup{names: "abcd", start: []string{"abd#3", "abd#3", "abc#1", "abd#3"}, lists: []string{"abc", "abd"},
+	forgets: 1, silent: 1, maxLease: 2}
+
+var mutants = []mutant{
+	{"a majority lets in whom marks a blank master", markFile, "return top, in >= Majority(c.List)", "return top, in > 0", stale},
+	{"a blank master gets no next members", markFile, "m.Next = scripts.NewList()\n	return Mark{", "return Mark{",
+		setup{names: "abcd", start: []string{"abcd>acd", "abcd", "abcd", "abcd"}, lists: []string{"abcd", "acd", "bcd"},
+			commands: []string{"remove abcd bcd"}, forgets: 1, silent: 1, maxLease: 2}},
+	{"a mark begins a quarantine", markFile, "	return scripts.In(c.Quarantine(i))", "	return scripts.In(0)", shrinks().with(oneForgets)},
+	{"a change waits after a mark", markFile, "c.admission(i, v), scripts.In(v.Process.MaxLease))", "c.admission(i, v), scripts.At(0))",
+		shrinks().with(oneForgets)},
+	{"without a majority, all answer", markFile, "		if v == nil {\n			return nil\n		}\n", "		if v == nil {\n			continue\n		}\n", stale},
+	{"claims come before marks", markFile, "top.Claimed = true", "top.Claimed = false", founds("abcde", "abc", "cde")},
+	{"claims wait for each other", markFile, "if views[i].waits() > 0 {", "if false {", founds("abcd", "abc", "bcd").with(twoForget)},
+	{"a master that came back with another list is not claimed", markFile, "standing == Blank && v.HadAnother(c.List), ", "",
+		setup{names: "abcde", start: []string{"old:abc", "old:abc", "old:cde", "cde", "cde"}, lists: []string{"abc", "cde"}, maxLease: 2}},
+	{"an existing deployment is not founded", markFile, "case standing == Blank && c.Exists && !v.had(c.List):", "case false:",
+		removed().with(exists)},
+	{"compare and set", masterFile, "marker != args[0] || ", "", shrinks().with(twoAtOnce)},
+	{"marks have a last instant", masterFile, " || now > millis(args[7])", "", late()},
+	{"the last instant is half a max lease after the looks began", viewFile, "window := r.Process.MaxLease / 2",
+		"window := 2 * r.Process.MaxLease", late()},
+	{"marks are for the process that was seen", masterFile, " || args[8] != args[9]", "",
+		setup{names: "abc", start: all3, lists: []string{"abc"}, commands: []string{"remove abc ab"}, restarts: 1, maxLease: 2}},
+	{"the first mark that is not written ends the run", procedureFile, "	if !r.Written {\n		p.late = r.Marker == p.next.seen\n		p.look()\n		return\n	}\n", "",
+		setup{names: "abde", start: []string{"ab", "ab", "?ab", "?ab"}, lists: []string{"ab", "abd", "abe"},
+			commands: []string{"add ab abd", "add ab abe"}, atOnce: 2, maxLease: 2}},
+	{"no announcement beside another", announceFile, "case m.Next.Len() > 0 && !m.Next.Equal(c.To):", "case false:", shrinks()},
+	{"a change waits for the last one", announceFile, "case wait > 0:", "case false:", shrinks().with(oneForgets)},
+	{"all that stay answer", announceFile, "v := views[name]\n", "v := views[name]\n		if v == nil {\n			continue\n		}\n", shrinks()},
+	{"a change waits after a commit", commitFile, "scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))", "scripts.At(m.Admitted), scripts.At(0))",
+		setup{names: "abcd", start: []string{"abc>abcd", "abc>abcd", "abc>abcd", "abc>abcd"}, lists: []string{"abc", "abcd", "abd"},
+			commands: []string{"commit abcd", "remove abcd abd"}, maxLease: 2}},
+	{"a change waits after an abort", abortFile, "scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))", "scripts.At(m.Admitted), scripts.At(0))",
+		shrinks()},
+	{"a commit stands on a majority", commitFile, "case len(ready) < Majority(to):", "case false:",
+		shrinks().with(twoAtOnce).with(func(s *setup) { s.start = []string{"abcd#3", "abcd#1", "abc#2", "abcd#1"} })},
+	{"one member at a time", changeFile, "	case !areNeighbours(from, to):", "	case false:",
+		setup{names: "abcde", start: []string{"abc", "abc", "abc", "?abc", "?abc"}, lists: []string{"abc", "abcde"},
+			commands: []string{"add abc abcde"}, maxLease: 2}},
+	{"no list of one", changeFile, "	case to.Len() < 2:", "	case false:",
+		setup{names: "ab", start: []string{"ab", "ab"}, lists: []string{"ab", "a", "b"}, silent: 1, maxLease: 2,
+			commands: []string{"remove ab a", "remove ab b", "commit a", "commit b", "abort ab"}}},
+	{"a claim lets nobody in", markerFile, `const claimSign = "?"`, `const claimSign = ""`, founds("abcde", "abc", "cde")},
+	{"a master lets in its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
+	{"a pass over the tokens before a change", announceFile, "passes: c.From, ", "", counts()},
+	{"the pass is of a majority", procedureFile, "if len(names) >= Majority(p.plan.passes) {", "if len(names) > 0 {", counts()},
+}
+
+// late is a command that pauses for long between two marks.
+func late() setup {
+	return setup{names: "abcd", start: all4, lists: []string{"abcd", "abc", "acd"}, commands: []string{"remove abcd acd", "remove abcd abc"},
+		atOnce: 2, forgets: 1, maxLease: 2, window: 3}
+}
+
+var mutated = flag.String("model.mutant", "", "search the setup of this mutant; TestMutants calls itself so")
+
+// TestMutants compiles each mutant, and searches its setup: it must find a trace. Without the edit
+// TestSetupsOfMutants finds none there.
+func TestMutants(t *testing.T) {
+	if *mutated != "" {
+		for _, m := range mutants {
+			if m.rule == *mutated {
+				w := newWorld(m.setup)
+				report(t, w, w.explore(limit))
+			}
+		}
+		return
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(m.rule, func(t *testing.T) {
+			shipped := filepath.Join(root, m.file)
+			source, err := os.ReadFile(shipped)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(source), m.text) {
+				t.Fatalf("%s has no %q any more", m.file, m.text)
+			}
+			dir := t.TempDir()
+			edited, overlay := filepath.Join(dir, "edited.go"), filepath.Join(dir, "overlay.json")
+			list, err := json.Marshal(map[string]map[string]string{"Replace": {shipped: edited}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range map[string]string{edited: strings.ReplaceAll(string(source), m.text, m.now), overlay: string(list)} {
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-v",
+				"-run", "TestMutants", ".", "-model.mutant", m.rule)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if !strings.Contains(string(out), "violated after") {
+				t.Errorf("no trace\n%s", out)
+			} else if testing.Verbose() {
+				t.Logf("%s", out)
+			}
+		})
+	}
+}
+
+// Without an edit the setups of the mutants have no trace: it is the edit that the search finds.
+func TestSetupsOfMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.rule, func(t *testing.T) {
+			s := m.setup
+			s.window = 0 // the rules bound it
+			w := newWorld(s)
+			found := w.explore(60_000)
+			if found.trace != nil {
+				report(t, w, found)
+				t.Error("the setup violates the rules without the edit")
+			}
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package membership
+
+import (
+	"flag"
+	"testing"
+)
+
+var deep = flag.Bool("model.deep", false, "search with wider bounds, for many minutes, in some GB")
+
+// limit is the most states that a search may visit.
+const limit = 40_000_000
+
+var (
+	all3 = []string{"abc", "abc", "abc"}
+	all4 = []string{"abcd", "abcd", "abcd", "abcd"}
+)
+
+// shrinks is four masters of which an operator removes one or another.
+func shrinks() setup {
+	return setup{names: "abcd", start: all4, lists: []string{"abcd", "abc", "abd"}, silent: 1, maxLease: 2,
+		commands: []string{"remove abcd abc", "remove abcd abd", "commit abc", "commit abd", "commit abcd", "abort abcd"}}
+}
+
+// replaces is three masters of which one is replaced, by way of two.
+func replaces() setup {
+	return setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, silent: 1, maxLease: 2,
+		commands: []string{"remove abc ab", "commit abc", "commit ab", "abort abc", "add ab abd", "commit abd", "abort abd"}}
+}
+
+// grows is two masters to which an operator adds one or another.
+func grows() setup {
+	return setup{names: "abde", start: []string{"ab", "ab"}, lists: []string{"ab", "abd", "abe"}, silent: 1, maxLease: 2,
+		commands: []string{"add ab abd", "add ab abe", "commit abd", "commit abe", "abort abd", "abort abe"}}
+}
+
+// swaps is three masters of which one is replaced, by way of four.
+func swaps() setup {
+	return setup{names: "abcd", start: all3, lists: []string{"abc", "abcd", "abd"}, silent: 1, maxLease: 2,
+		commands: []string{"add abc abcd", "commit abcd", "abort abcd", "remove abcd abd", "commit abd"}}
+}
+
+// founds is two new deployments whose lists share masters.
+func founds(names, one, other string) setup {
+	return setup{names: names, lists: []string{one, other}, found: true, maxLease: 2}
+}
+
+// wipes is after three masters were replaced one by one: all that were removed are wiped, and run on.
+func wipes() setup {
+	return setup{names: "abcde", start: []string{"", "", "cde#5", "cde#5", "cde#5"}, lists: []string{"abc", "cde"}, silent: 1, maxLease: 2}
+}
+
+// wipedAll is wipes without a master in common.
+func wipedAll() setup {
+	return setup{names: "abcdef", start: []string{"", "", "", "def#7", "def#7", "def#7"}, lists: []string{"abc", "def"}, found: true, maxLease: 2}
+}
+
+// removed is after two masters became three others, while one was away: it comes back with its list.
+func removed() setup {
+	return setup{names: "abde", start: []string{"ab", "bde#4", "bde#4", "bde#4"}, lists: []string{"ab", "bde"}, forgets: 1, maxLease: 2}
+}
+
+// counts is the tokens of three masters of which one is replaced.
+func counts() setup {
+	return setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,
+		commands: []string{"remove abc ab", "commit ab", "add ab abd", "commit abd"}}
+}
+
+// countsUp is the tokens of three masters that become five.
+func countsUp() setup {
+	return setup{names: "abcde", start: []string{"abc", "abc", "abc", "?abc", ""}, lists: []string{"abc", "abcd", "abcde"}, tokens: 3,
+		maxLease: 2, commands: []string{"add abc abcd", "commit abcd", "add abcd abcde", "commit abcde"}}
+}
+
+// with is a setup with other bounds.
+func (s setup) with(change func(*setup)) setup {
+	change(&s)
+	return s
+}
+
+func exists(s *setup)      { s.exists = true }
+func oneForgets(s *setup)  { s.forgets = 1 }
+func twoForget(s *setup)   { s.forgets = 2 }
+func oneRestarts(s *setup) { s.restarts = 1 }
+func twoAtOnce(s *setup)   { s.atOnce = 2 }
+func longer(s *setup)      { s.maxLease = 4 } // so that clients and commands may use what is a tick old
+
+// TestSearch searches the rules as they are, and must find nothing.
+func TestSearch(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		setup
+		states int // the search stops there; 0 for a complete one
+		deep   bool
+	}{
+		{"four to three, either way, two commands", shrinks().with(twoAtOnce), 0, false},
+		{"four to three, either way, one forgets", shrinks().with(oneForgets), 150_000, false},
+		{"replaced by way of two", replaces().with(oneForgets), 0, false},
+		{"replaced by way of two, one restarts", replaces().with(oneRestarts), 150_000, false},
+		{"replaced by way of two, two commands", replaces().with(twoAtOnce), 150_000, false},
+		{"replaced by way of four", swaps().with(oneForgets), 150_000, false},
+		{"two to three, either way, two commands", grows().with(twoAtOnce).with(oneForgets), 150_000, false},
+		{"two deployments that share two", founds("abcd", "abc", "bcd").with(oneForgets), 0, false},
+		{"two deployments that share one", founds("abcde", "abc", "cde"), 0, false},
+		{"wiped masters beside the present ones", wipes().with(oneForgets), 0, false},
+		{"a removed master beside the present ones", removed().with(exists), 0, false},
+		{"wiped masters, and clients that know", wipedAll().with(exists), 0, false},
+		{"tokens, replaced by way of two", counts(), 150_000, false},
+		{"tokens, three to five", countsUp(), 150_000, false},
+
+		{"four to three, either way, one forgets, all", shrinks().with(oneForgets), 0, true},
+		{"four to three, either way, two commands, one forgets", shrinks().with(twoAtOnce).with(oneForgets), 0, true},
+		{"four to three, either way, two forget", shrinks().with(twoForget), 0, true},
+		{"two to three, either way, two commands, all", grows().with(twoAtOnce).with(oneForgets), 0, true},
+		{"replaced by way of two, two commands, all", replaces().with(twoAtOnce), 0, true},
+		{"replaced by way of two, two forget", replaces().with(twoForget), 0, true},
+		{"replaced by way of two, a longer lease", replaces().with(oneForgets).with(longer), 20_000_000, true},
+		{"replaced by way of four, all", swaps().with(oneForgets), 0, true},
+		{"tokens, replaced by way of two, all", counts(), 0, true},
+		{"tokens, three to five, all", countsUp(), 20_000_000, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.deep && !*deep {
+				t.Skip("only with -model.deep")
+			}
+			w := newWorld(c.setup)
+			bound := limit
+			if c.states > 0 {
+				bound = c.states
+			}
+			found := w.explore(bound)
+			report(t, w, found)
+			if found.trace != nil {
+				t.Error("the rules are violated")
+			}
+			if c.states == 0 && !found.complete {
+				t.Error("the search was not complete")
+			}
+		})
+	}
+}
+
+// TestNotCovered searches what the rules do not prevent, and docs/safety.md says so.
+func TestNotCovered(t *testing.T) {
+	for name, s := range map[string]setup{
+		"all that were removed are wiped, and an old client founds": wipedAll(),
+		"a removed master is back, and a present one forgets":       removed(),
+		"new deployments share one master, which forgets":           founds("abcde", "abc", "cde").with(oneForgets),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(s)
+			found := w.explore(limit)
+			report(t, w, found)
+			if found.trace == nil {
+				t.Error("no trace: docs/safety.md may promise more")
+			}
+		})
+	}
+}
+
+// report logs what a search found, and its bounds.
+func report(t *testing.T, w *world, found outcome) {
+	t.Helper()
+	t.Logf("%v\nmasters %s, lists %v, commands %q, %d at once; %d forget, %d restart, %d silent; a max lease is %d ticks; %d tokens; %d markers",
+		found, w.names, w.setup.lists, w.commands, w.atOnce, w.setup.forgets, w.setup.restarts, w.silent, w.maxLease, w.tokens, len(w.texts))
+	for i, line := range found.trace {
+		t.Logf("%2d  %s", i+1, line)
+	}
+}

@@ -1,0 +1,340 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// event is one step of a trace.
+type event struct {
+	does action
+	who  uint8 // a command's place, or a list
+	at   uint8 // a master
+	how  uint8
+}
+
+type action uint8
+
+const (
+	passes action = iota
+	forgets
+	restarts
+	marks
+	starts
+	writes
+	stops
+	reads
+	raises
+	issues
+	votes
+	commits
+)
+
+// command is what an operator runs.
+type command struct {
+	words string
+	looks []int // the masters that it looks at
+	begin func() *membership.Procedure
+}
+
+func (w *world) parseCommand(words string) command {
+	verb, rest, _ := strings.Cut(words, " ")
+	given, to, _ := strings.Cut(rest, " ")
+	c := command{words: words}
+	switch verb {
+	case "add", "remove": // from one list to another
+		change, err := membership.NewChange(listOf(given), listOf(to))
+		if err != nil {
+			return command{words: words, begin: nil} // it refuses; a mutant may not
+		}
+		c.begin = change.Announce
+	case "commit":
+		c.begin = func() *membership.Procedure { return membership.Commit(listOf(given)) }
+	case "abort":
+		c.begin = func() *membership.Procedure { return membership.Abort(listOf(given)) }
+	}
+	for _, name := range c.begin().Next().Names {
+		c.looks = append(c.looks, w.places(name)[0])
+	}
+	return c
+}
+
+// successors calls yield with each state that may follow.
+func (w *world) successors(s *state, yield func(event, *state)) {
+	after := func(by event, change func(*state)) {
+		next := *s
+		change(&next)
+		w.settle(&next)
+		yield(by, &next)
+	}
+	after(event{does: passes}, w.tick)
+	for n := range len(w.names) {
+		at := uint8(n)
+		if int(s.forgot) < w.setup.forgets && s.nodes[n].marker != 0 {
+			after(event{does: forgets, at: at}, func(s *state) { s.forgot++; w.forget(s, n) })
+		}
+		if int(s.restarts) < w.setup.restarts && s.nodes[n].marker != 0 {
+			for how, loses := range []bool{false, true} {
+				after(event{does: restarts, at: at, how: uint8(how)}, func(s *state) { s.restarts++; w.restart(s, n, loses) })
+			}
+		}
+	}
+	w.clients(s, after)
+	for i := range w.atOnce {
+		if s.ops[i].rest == 0 {
+			w.begin(s, i, after)
+			break
+		}
+		if w.window > 0 { // else its time is over with this tick
+			after(event{does: stops, who: uint8(i)}, func(s *state) { s.drop(i) })
+		}
+		w.proceed(s, i, after)
+	}
+	if w.tokens > 0 {
+		w.issue(s, after)
+	}
+}
+
+// clients has a client of each list mark, by anything that the masters have shown.
+func (w *world) clients(s *state, after func(event, func(*state))) {
+	for l, members := range w.lists {
+		if !slices.ContainsFunc(members, func(n int) bool { return w.isOpen(n, &s.nodes[n]) }) {
+			continue
+		}
+		for i, m := range w.marksOf(s, l, members) {
+			after(event{marks, uint8(l), uint8(m.node), uint8(i)}, func(s *state) { w.write(s, m.node, m.to) })
+		}
+	}
+}
+
+// change is a marker that a master gets.
+type change struct {
+	node int
+	to   marker
+}
+
+// marksOf returns what clients of a list may write now.
+func (w *world) marksOf(s *state, l int, members []int) []change {
+	key := w.sceneOf(s, l, members)
+	done, known := w.changes[key]
+	if !known {
+		w.looks(s, members, len(members), func(views [maxNodes]record) {
+			for _, m := range w.plan(l, members, views) {
+				x := &s.nodes[m.node]
+				to, written := w.carryOut(m, x.process, x.marker)
+				if by := (change{m.node, to}); written && !slices.Contains(done, by) {
+					done = append(done, by)
+				}
+			}
+		})
+		w.changes[key] = done
+	}
+	return done
+}
+
+// scene is all that some masters show, to clients of a list or to a command.
+type scene struct {
+	of    uint32
+	shown [maxNodes][1 + maxShown]record
+}
+
+func (w *world) sceneOf(s *state, of int, at []int) scene {
+	key := scene{of: uint32(of)}
+	for _, n := range at {
+		x := &s.nodes[n]
+		key.shown[n][0] = recordOf(x.process, x.marker, 0)
+		copy(key.shown[n][1:], x.shown[:])
+	}
+	return key
+}
+
+// isOpen reports whether clients may mark a master: it is blank, or claimed.
+func (w *world) isOpen(n int, x *node) bool {
+	in, known := w.open[atNode{n, x.process, x.marker}]
+	if !known {
+		v := w.view(n, recordOf(x.process, x.marker, 0), 0)
+		in = v.IsBlank() || v.Marker().Claimed
+		w.open[atNode{n, x.process, x.marker}] = in
+	}
+	return in
+}
+
+// looks calls use with each way in which a look at those masters may turn out, with so many that are
+// silent at most.
+func (w *world) looks(s *state, at []int, silences int, use func([maxNodes]record)) {
+	var views [maxNodes]record
+	for n := range views {
+		views[n] = silent
+	}
+	var choose func(i, silences int)
+	choose = func(i, silences int) {
+		if i == len(at) {
+			use(views)
+			return
+		}
+		n := at[i]
+		x := &s.nodes[n]
+		views[n] = recordOf(x.process, x.marker, 0)
+		choose(i+1, silences)
+		for _, r := range x.shown {
+			if r != silent && (r.process() != x.process || r.marker() != x.marker) {
+				views[n] = r
+				choose(i+1, silences)
+			}
+		}
+		if views[n] = silent; silences > 0 {
+			choose(i+1, silences-1)
+		}
+	}
+	choose(0, silences)
+}
+
+// begin starts a command: it looks, and makes its first step.
+func (w *world) begin(s *state, i int, after func(event, func(*state))) {
+	for c := range w.cmds {
+		for how, rest := range w.runsOf(s, c) {
+			by := event{starts, uint8(i), uint8(c), uint8(how)}
+			next := &w.futures.all[rest]
+			if next.do != membership.Write {
+				after(by, func(s *state) { s.ops[i] = op{rest: rest} })
+				continue
+			}
+			x := &s.nodes[next.write.node]
+			to, written := w.carryOut(next.write, x.process, x.marker)
+			switch {
+			case written:
+				after(by, func(s *state) {
+					w.write(s, next.write.node, to)
+					s.ops[i] = op{rest: next.yes}
+					s.tidy(i)
+				})
+			case next.no != 0:
+				after(by, func(s *state) { s.ops[i] = op{rest: next.no} })
+			}
+		}
+	}
+}
+
+// runsOf returns what a command may do after a look now.
+func (w *world) runsOf(s *state, c int) []future {
+	if w.cmds[c].begin == nil {
+		return nil
+	}
+	key := w.sceneOf(s, c, w.cmds[c].looks)
+	may, known := w.futures.begun[key]
+	if !known {
+		w.looks(s, w.cmds[c].looks, w.silent, func(views [maxNodes]record) {
+			if rest := w.foresee(run{command: c, views: views}); rest != 0 && !slices.Contains(may, rest) {
+				may = append(may, rest)
+			}
+		})
+		w.futures.begun[key] = may
+	}
+	return may
+}
+
+// tidy drops a command that is at its end.
+func (s *state) tidy(i int) {
+	if s.ops[i].rest == 0 {
+		s.drop(i)
+	}
+}
+
+// drop ends a command, and moves the one behind it up.
+func (s *state) drop(i int) {
+	copy(s.ops[i:], s.ops[i+1:])
+	s.ops[maxOps-1] = op{}
+}
+
+// proceed makes a command's next step.
+func (w *world) proceed(s *state, i int, after func(event, func(*state))) {
+	next := &w.futures.all[s.ops[i].rest]
+	if next.do != membership.Write {
+		w.pass(s, i, next, after)
+		return
+	}
+	x := &s.nodes[next.write.node]
+	to, written := w.carryOut(next.write, x.process, x.marker)
+	after(event{does: writes, who: uint8(i), at: uint8(next.write.node)}, func(s *state) {
+		s.ops[i].rest = next.no
+		if written {
+			w.write(s, next.write.node, to)
+			s.ops[i].rest = next.yes
+		}
+		s.tidy(i)
+	})
+}
+
+func (w *world) describe(by event, s *state) string {
+	name := func() string { return w.names[by.at : by.at+1] }
+	command := func() string { return w.cmds[w.futures.all[s.ops[by.who].rest].run.command].words }
+	switch by.does {
+	case passes:
+		return "a tick passes"
+	case forgets:
+		return name() + " forgets"
+	case restarts:
+		return name() + " restarts with its marker" + []string{"", ", and without its last leases"}[by.how]
+	case marks:
+		return fmt.Sprintf("a client of %s marks %s", w.setup.lists[by.who], name())
+	case starts:
+		return fmt.Sprintf("(%d) %s looks, and begins", by.who+1, w.cmds[by.at].words)
+	case stops:
+		return fmt.Sprintf("(%d) %s stops", by.who+1, command())
+	case writes:
+		return fmt.Sprintf("(%d) %s writes %s", by.who+1, command(), name())
+	case reads, raises:
+		return fmt.Sprintf("(%d) %s %s the counters", by.who+1, command(), map[action]string{reads: "reads", raises: "raises"}[by.does])
+	case issues:
+		return fmt.Sprintf("a client of %s locks and unlocks", w.setup.lists[by.who])
+	case votes:
+		return fmt.Sprintf("a client of %s gets its votes", w.setup.lists[by.who])
+	}
+	return fmt.Sprintf("the client of %s writes its token back, and holds", w.setup.lists[s.attempt.list-1])
+}
+
+// display is a state on one line.
+func (w *world) display(s *state) string {
+	var b strings.Builder
+	for n := range len(w.names) {
+		x := &s.nodes[n]
+		fmt.Fprintf(&b, "%s:%s", w.names[n:n+1], w.brief(n, x))
+		if w.tokens > 0 {
+			fmt.Fprintf(&b, " %d", x.counter)
+		}
+		b.WriteString("  ")
+	}
+	return b.String()
+}
+
+// brief is a marker as parse has it, with what is left of the quarantine (q) and of the wait (w).
+func (w *world) brief(n int, x *node) string {
+	v := w.view(n, recordOf(x.process, x.marker, 0), 0)
+	m := v.Marker()
+	letters := func(l *scripts.List) string { return strings.Join(l.Names(), "") }
+	text := letters(m.Members)
+	if m.Next.Len() > 0 {
+		text += ">" + letters(m.Next)
+	}
+	if text == "" {
+		return "blank"
+	}
+	if m.Claimed {
+		text = "?" + text
+	}
+	if !v.IsMarked() {
+		text = "old:" + text
+	}
+	text += fmt.Sprint("#", m.Generation)
+	if left, _ := v.Quarantine(); left > 0 {
+		text += fmt.Sprint(" q", int(left/tick))
+	}
+	if left := v.ChangeWaits(); left > 0 {
+		text += fmt.Sprint(" w", int(left/tick))
+	}
+	return text
+}

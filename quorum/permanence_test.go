@@ -1,0 +1,149 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// slowConn is a client's end of a connection. What it writes arrives late.
+type slowConn struct {
+	net.Conn
+	wait func()
+}
+
+func (s slowConn) Write(p []byte) (int, error) {
+	s.wait()
+	return s.Conn.Write(p)
+}
+
+// over makes a Locker whose nodes are masters of the cluster, by their numbers, or cannot connect
+// for an error. wait is called before something is sent to a master.
+func (c *cluster) over(wait func(master int), masters ...any) *Locker {
+	c.t.Helper()
+	var nodes []*node.Node
+	for i, to := range masters {
+		name := fmt.Sprint("other ", i)
+		dial := func(context.Context) (redis.Conn, error) { return nil, to.(error) }
+		if number, ok := to.(int); ok {
+			name = fmt.Sprint("master", number)
+			dial = func(context.Context) (redis.Conn, error) {
+				ours, theirs := net.Pipe()
+				go c.masters[number].Serve(theirs)
+				return redis.NewConn(slowConn{ours, func() { wait(number) }}, 5*time.Second, 5*time.Second), nil
+			}
+		}
+		pool := &redis.Pool{DialContext: dial}
+		n, err := node.New(pool, node.WithName(name), node.WithTimeout(time.Second), node.WithoutQuarantine())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(func() { n.Close(); pool.Close() })
+		nodes = append(nodes, n)
+	}
+	ticking := clock.NewFake()
+	ticking.SetRate(1)
+	l, err := New(nodes, Majority, WithClock(ticking), WithRand(rand.NewPCG(1, 2)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		l.Close()
+		ticking.SetRate(0)
+	})
+	return l
+}
+
+// nameAt returns a name whose attempts begin with that node.
+func nameAt(l *Locker, first int) string {
+	for i := 0; ; i++ {
+		name := fmt.Sprint("name ", i)
+		if newAttempt(l.core, l.set, []string{name}, nil).hold.firstNode() == first {
+			return name
+		}
+	}
+}
+
+// A wrong list of masters is a permanent error also while one host is down: each attempt hears the
+// masters that are left before it is judged.
+func TestAPermanentErrorIsFoundWhileAHostIsDown(t *testing.T) {
+	gone, wrong := errors.New("no route"), redis.Error("WRONGPASS invalid username-password pair")
+	for what, masters := range map[string][]any{
+		"one down, two refuse the list":                          {0, 1, gone},
+		"one down, one refuses the password, one the list":       {gone, wrong, 1},
+		"two down, three refuse the list":                        {0, 1, 2, gone, gone},
+		"one down, two refuse the password, two refuse the list": {gone, wrong, wrong, 0, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				c.process()                    // gives the masters their list
+				l := c.over(func(master int) { // they do not answer at one time
+					time.Sleep(time.Duration(master) * 3 * time.Millisecond)
+				}, masters...)
+				for first := range masters {
+					name := nameAt(l, first)
+					for method, lock := range map[string]func(context.Context, ...string) (*Lock, error){
+						"TryLock": l.TryLock, "Lock": l.Lock,
+					} {
+						began := time.Now()
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						defer cancel()
+						if _, err := lock(ctx, name); !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrMembership) {
+							t.Errorf("%s, beginning with node %d: %v", method, first, err)
+						}
+						if took := time.Since(began); took > 2*grace {
+							t.Errorf("%s took %v", method, took)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// No attempt waits for a dead node to learn whether its error is permanent: it takes no longer than
+// its undo would have waited.
+func TestNoAttemptWaitsForADeadNodeToLearnWhetherItsErrorIsPermanent(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.process()
+		var dead atomic.Bool
+		over := make(chan struct{})
+		defer close(over)
+		l := c.over(func(master int) {
+			if master == 1 && dead.Load() {
+				<-over
+			}
+		}, 0, 1, errors.New("no route"))
+		dead.Store(true)
+		began := time.Now()
+		_, err := l.TryLock(t.Context(), "a")
+		if took := time.Since(began); took > grace || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPermanent) {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+// An attempt that fails without a permanent error asks and awaits nobody further.
+func TestAnAttemptWithoutAPermanentErrorAsksNobodyFurther(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.process()
+		gone := errors.New("no route")
+		l := c.over(func(int) {}, 0, gone, gone)
+		before := c.calls.Load()
+		if _, err := l.TryLock(t.Context(), "a"); err == nil || errors.Is(err, ErrPermanent) {
+			t.Error(err)
+		}
+		if asked := c.calls.Load() - before; asked != 0 {
+			t.Errorf("%d scripts were run", asked)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// wantNotReady checks which errors Ready wraps: these, and of the others none.
+func wantNotReady(t *testing.T, err error, wants ...error) {
+	t.Helper()
+	for _, reason := range []error{ErrMembership, ErrQuarantined, ErrUnavailable, ErrPermanent, ErrInvalid, ErrClosed} {
+		want := false
+		for _, w := range wants {
+			want = want || w == reason
+		}
+		if errors.Is(err, reason) != want {
+			t.Errorf("wraps %q: %v, want %v: %v", reason, !want, want, err)
+		}
+	}
+	if !strings.HasPrefix(err.Error(), "quorumlock: not ready: ") {
+		t.Errorf("it says %q", err)
+	}
+}
+
+func TestReady(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		quarantine := c.quarantined()
+		l := c.process()
+		err := l.Ready(t.Context())
+		wantNotReady(t, err, ErrQuarantined)
+		if !strings.Contains(err.Error(), "for another 30s (0 ready of 2 needed, 3 in quarantine)") {
+			t.Errorf("it says %q", err)
+		}
+		time.Sleep(quarantine + time.Second)
+		if err := l.Ready(t.Context()); err != nil {
+			t.Errorf("after the quarantine: %v", err)
+		}
+		c.masters[0].Crash(fakeredis.Nothing)
+		if err := l.Ready(t.Context()); err != nil {
+			t.Errorf("with a minority down: %v", err)
+		}
+		c.masters[0].Start()
+		time.Sleep(5 * time.Second)
+		c.unlock(c.lock(l, "a")) // the other two give it its list
+		synctest.Wait()
+		c.masters[1].Crash(fakeredis.Nothing)
+		wantNotReady(t, l.Ready(t.Context()), ErrQuarantined) // the one that came back
+		c.masters[2].Crash(fakeredis.Nothing)
+		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable)
+
+		wantNotReady(t, l.With(WithLease(time.Hour)).Ready(t.Context()), ErrInvalid, ErrPermanent)
+		if err := l.With(WithLease(time.Hour)).Ready(t.Context()); !strings.Contains(err.Error(), "lease 1h0m0s is not from 10ms to 30s") {
+			t.Errorf("options that With refused: %v", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.Ready(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v", err)
+		}
+		l.Close()
+		wantNotReady(t, l.Ready(t.Context()), ErrClosed, ErrPermanent)
+	})
+}
+
+// Ready takes no lock and writes nothing.
+func TestReadyOnlyLooks(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for i, m := range c.masters {
+			trace := m.Trace
+			m.Trace = func(client, script string, args []string, reply any, err error) {
+				trace(client, script, args, reply, err)
+				if script != "look" {
+					t.Errorf("master %d was asked for %s", i, script)
+				}
+			}
+		}
+		if err := l.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// No dead node delays a Locker that is ready.
+func TestReadyDoesNotWaitForADeadNode(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.process()
+		var dead atomic.Bool
+		over := make(chan struct{})
+		defer close(over)
+		l := c.over(func(master int) {
+			if master == 1 && dead.Load() {
+				<-over
+			}
+		}, 0, 1, 2)
+		dead.Store(true)
+		began := time.Now()
+		if err := l.Ready(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// A list of masters that is refused is known from the start: Ready says so, the log and Stats do, and
+// so does Inspect.
+func TestARefusedListIsKnownFromTheStart(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var log logLines
+		log.setDefault(t)
+		c.lock(c.process(), "a")
+		l := c.over(func(int) {}, 0, 1, errors.New("no route"))
+		synctest.Wait()
+		if lines := log.count("node lets in other clients, not this one"); lines != 2 {
+			t.Errorf("%d lines", lines)
+		}
+		stats := l.Stats()
+		if stats.Voters != 0 || stats.Nodes[0].State != node.NotLetIn || stats.Nodes[1].State != node.NotLetIn {
+			t.Errorf("%+v", stats)
+		}
+		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
+		state, err := l.Inspect(t.Context(), "a")
+		if !errors.Is(err, ErrMembership) || !errors.Is(state.Nodes[0].Err, ErrMembership) || state.Owner != "" {
+			t.Errorf("%+v, %v", state, err)
+		}
+		wrong := redis.Error("WRONGPASS invalid username-password pair")
+		wantNotReady(t, c.over(func(int) {}, wrong, wrong, 0).Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
+	})
+}

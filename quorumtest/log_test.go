@@ -1,0 +1,53 @@
+package quorumtest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
+)
+
+// printing is a test whose output is kept.
+type printing struct {
+	testing.TB
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (p *printing) Output() io.Writer { return p }
+
+func (p *printing) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all.Write(line)
+}
+
+func (p *printing) has(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Contains(p.all.String(), text)
+}
+
+// What lockers log belongs to the test: a test that passes is silent.
+func TestLockersLogToTheTest(t *testing.T) {
+	tb := &printing{TB: t}
+	m := Start(tb, 3)
+	locker := m.Locker()
+	m.Stop(0)
+	m.Stop(1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := locker.Lock(ctx, "a"); err == nil {
+		t.Error("it locks without a majority")
+	}
+	for _, line := range []string{"quorumlock: node down", "quorumlock: waiting for nodes"} {
+		if !poll.Until(5*time.Second, func() bool { return tb.has(line) }) {
+			t.Errorf("no %q in the test's output", line)
+		}
+	}
+}
