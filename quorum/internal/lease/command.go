@@ -1,0 +1,93 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// Do is the kind of a [Command].
+type Do uint8
+
+const (
+	Ask     Do = iota // for a grant
+	Raise             // the counter to Token, where the owner still has its grant
+	Renew             // the grant, by Lease
+	Repair            // ask for the grant again, with Token and Level
+	Enter             // the same, for a caller who waits
+	Extend            // as Renew, for a caller who waits
+	Release           // all of the owner's if Level is 0, else set its level
+	Submit            // the client's list to the master, and then call [Lease.Submitted]
+	Decided           // the outcome of the attempt is certain
+	Cleared           // no answer can make the attempt's error permanent any more
+	End               // the contexts, with Cause; a lost lease is dropped then: see [Lease.Drop]
+)
+
+// Command is what the shell has to do. It carries commands out in their order.
+type Command struct {
+	Do     Do
+	Again  Do // of Submit: the request that goes out again
+	Master int
+	Level  int
+	Lease  time.Duration
+	Until  clock.Instant // a grant that answers this command lasts until then
+	Cause  Cause         // of End
+
+	fresh bool // no request to this master may have been carried out before
+}
+
+// Answer is what a master said to a command.
+type Answer uint8
+
+const (
+	Unasked Answer = iota
+	Unanswered
+	Granted
+	Refused     // another owner holds a name
+	Barred      // a release of this owner's came before
+	Quarantined // the master may have forgotten grants
+	NotAccepted // its marker has no list, or another, and the client's may be submitted
+	Failed      // unreachable, timed out, or an error: the request may have been carried out
+	Unsent      // the command could not be sent
+
+	Kept       // renewed
+	Gone       // the master has nothing at the name
+	Taken      // it has another owner there
+	NotRenewed // it keeps the grant, but its marker does not accept this client
+)
+
+// Reply is a master's answer to a command, with what matters of it.
+type Reply struct {
+	Is      Answer
+	Process string // that answered
+	Token   uint64 // the counter
+	// Resent: the request was on a connection that died, and was sent again: the first copy may have been
+	// carried out.
+	Resent bool
+	// Late: a copy of the request for a grant may be carried out at any time (of Raise).
+	Late bool
+	// NothingDone: the request was not carried out, and will not be (of Failed).
+	NothingDone bool
+	// Permanent: the error does not pass by itself (of Failed).
+	Permanent bool
+}
+
+// Cause is why a lease has ended, or an attempt that was won has failed.
+type Cause uint8
+
+const (
+	NoCause Cause = iota
+	// of an attempt that was won
+	TooLate   // the lease was over
+	NotRaised // the grant that was read was gone before the token was written back
+	MovedOn   // a late copy of the request was granted above the token, or a neighbour has raised the counter
+	RaiseFailed
+	// of a lease that was held
+	Unlocked
+	Closed
+	MaxHoldOver
+	LeaseOver
+	NotKept       // too few masters keep it
+	NotConfirmed  // too few masters confirmed a renewal in time
+	DeadlineFound // a caller found the deadline passed
+)

@@ -1,0 +1,205 @@
+package lease
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// Terms are what a lease was asked for by. They do not change.
+type Terms struct {
+	Need    int           // the quorum size
+	Lease   time.Duration // of a grant, and of a renewal
+	Drift   float64       // the part of a lease by which two clocks may differ
+	Fixed   bool          // the lease is never renewed
+	MaxHold time.Duration // 0 for none
+	MinHold time.Duration // 0 for none
+}
+
+// Phase is a lease's place in its life. No phase comes back.
+type Phase uint8
+
+const (
+	Asking    Phase = iota // until the outcome of the attempt is certain
+	Settling               // a quorum has granted; its counters are raised to the token
+	Held                   // when the clock was last read: whether it still is, the deadline decides
+	Lingering              // unlocked, and kept on the masters until the end of its min hold
+	Undone                 // an attempt that failed
+	Released
+	Expired  // it can no longer be trusted
+	Orphaned // the Locker was closed while the lock was held
+)
+
+// Lease is one owner's lock, from the first request for a grant until it is released or lost. Each
+// attempt has a fresh owner, so a late release never deletes a grant that another attempt counts.
+// It must not be used before [Lease.Init]. It is not safe for concurrent use.
+type Lease struct {
+	terms *Terms
+	votes []Vote
+
+	phase   Phase
+	verdict Verdict
+	cause   Cause
+	probing bool
+	asked   uint8 // how many masters of the order were asked
+	first   uint8 // how many the first wave asks
+	raises  uint8 // how many counters are yet to be raised
+	raised  uint8 // how many were to be raised in all
+	token   uint64
+	level   int
+
+	begunAt    clock.Instant // read before the requests for a grant were sent
+	renewedAt  clock.Instant // read before the last renewals, or else those requests, were sent
+	deadline   clock.Instant // once it has passed, no answer revives the lease
+	maxHoldEnd clock.Instant // Never for none
+	next       clock.Instant // when Due is to be called
+	early      time.Duration // how much earlier than next it may be called
+}
+
+// Vote is one master's part in a lease.
+type Vote struct {
+	until   clock.Instant // d_i of design.md §4.3: how long the master keeps the grant, by the local clock
+	process string        // that confirmed the grant last
+	token   uint64        // the counter that came with the grant
+	answer  Answer        // to the request for a grant
+	order   uint8         // the master that is asked as the k-th, where this is the k-th vote
+	flags   flags
+}
+
+type flags uint8
+
+const (
+	mayHold    flags = 1 << iota // a request was sent that may have been carried out, or may yet be: it needs a release
+	busy                         // a renewal or a repair awaits its answer
+	forgot                       // the master does not keep the grant, and a repair should go out soon
+	resubmit                     // the request goes out again, because the master's marker did not accept this client
+	counted                      // the grant was read when the quorum was reached: its counter decides on the token
+	behind                       // of those, its counter is yet to be raised
+	permanents                   // the request failed with an error that does not pass by itself
+)
+
+func (v *Vote) has(f flags) bool { return v.flags&f != 0 }
+func (v *Vote) set(f flags)      { v.flags |= f }
+func (v *Vote) clear(f flags)    { v.flags &^= f }
+
+// Init makes a lease that has asked for nothing yet. There is a vote for each master; the lease
+// keeps the slice.
+func (l *Lease) Init(terms *Terms, votes []Vote) {
+	*l = Lease{terms: terms, votes: votes, level: 1, begunAt: clock.Never, renewedAt: clock.Never,
+		deadline: clock.Never, maxHoldEnd: clock.Never, next: clock.Never}
+	for i := range votes {
+		votes[i] = Vote{until: clock.Never, order: uint8(i)}
+	}
+}
+
+// InitHeld makes a lease that is held until then by no master: for tests of code that gets a lock.
+func (l *Lease) InitHeld(terms *Terms, token uint64, until clock.Instant) {
+	l.Init(terms, nil)
+	l.token, l.deadline, l.phase = token, until, Held
+}
+
+func (l *Lease) Phase() Phase            { return l.phase }
+func (l *Lease) Verdict() Verdict        { return l.verdict }
+func (l *Lease) Cause() Cause            { return l.cause }
+func (l *Lease) Token() uint64           { return l.token }
+func (l *Lease) Level() int              { return l.level }
+func (l *Lease) BegunAt() clock.Instant  { return l.begunAt }
+func (l *Lease) Deadline() clock.Instant { return l.deadline }
+
+// Next returns when [Lease.Due] is to be called, and how much earlier it may be.
+func (l *Lease) Next() (at clock.Instant, early time.Duration) { return l.next, l.early }
+
+// Raises returns how many counters the token was written back to.
+func (l *Lease) Raises() int { return int(l.raised) }
+
+// Valid reports whether the lock is held at now.
+func (l *Lease) Valid(now clock.Instant) bool { return l.phase == Held && now.Before(l.deadline) }
+
+// Kept reports whether the masters are to keep the lock: it is renewed and repaired.
+func (l *Lease) Kept() bool { return l.phase == Held || l.phase == Lingering }
+
+// MinHoldEnd returns the instant before which an unlocked lease stays on the masters. Like the end
+// of the max hold, it counts from before the requests for a grant were sent: the lease on the
+// masters began later.
+func (l *Lease) MinHoldEnd() clock.Instant { return l.begunAt.Add(l.terms.MinHold) }
+
+// EndedByMaxHold reports whether the end of the max hold is what bounds the lease.
+func (l *Lease) EndedByMaxHold() bool {
+	return l.maxHoldEnd != clock.Never && l.deadline == l.maxHoldEnd
+}
+
+// KeptBy reports whether a master keeps the grant at now, by the local clock.
+func (l *Lease) KeptBy(master int, now clock.Instant) bool { return now.Before(l.votes[master].until) }
+
+// KeepersAt returns the masters that keep the grant at now, bit by master.
+func (l *Lease) KeepersAt(now clock.Instant) (keepers uint64) {
+	for i := range l.votes {
+		if l.KeptBy(i, now) {
+			keepers |= 1 << i
+		}
+	}
+	return keepers
+}
+
+// AnswerOf returns a master's answer to the request for a grant.
+func (l *Lease) AnswerOf(master int) Answer { return l.votes[master].answer }
+
+// until returns the instant until which a grant may be relied on, if its request was sent at sent
+// or later.
+func (l *Lease) until(sent clock.Instant) clock.Instant {
+	return clock.Deadline(sent, l.terms.Lease, l.terms.Drift)
+}
+
+// become is the one writer of the phase.
+func (l *Lease) become(p Phase) { l.phase = p }
+
+// refresh computes the deadline from the votes, unless it has passed.
+func (l *Lease) refresh(now clock.Instant) {
+	if l.Kept() && now.Before(l.deadline) {
+		l.deadline = l.reckon()
+	}
+}
+
+// reckon returns the instant until which a quorum keeps the grant.
+func (l *Lease) reckon() clock.Instant {
+	all := make([]clock.Instant, 0, 8)
+	for i := range l.votes {
+		all = append(all, l.votes[i].until)
+	}
+	slices.Sort(all)
+	at := all[len(all)-l.terms.Need]
+	if l.maxHoldEnd != clock.Never {
+		at = min(at, l.maxHoldEnd)
+	}
+	return at
+}
+
+// confirm records that a master keeps the grant until then. It only raises vote.until, since a time
+// to live never shrinks, and revives no lease whose deadline has passed. It returns the master that
+// is the same process and granted before, −1 for none: one process is one vote.
+func (l *Lease) confirm(now clock.Instant, master int, process string, until clock.Instant) (twin int) {
+	for i := range l.votes {
+		if other := &l.votes[i]; i != master && other.until != clock.Never && other.process == process {
+			l.deny(now, master)
+			return i
+		}
+	}
+	v := &l.votes[master]
+	v.process = process
+	v.clear(forgot | resubmit)
+	if v.until.Before(until) {
+		v.until = until
+	}
+	l.refresh(now)
+	return -1
+}
+
+// deny records that a master does not keep the grant.
+func (l *Lease) deny(now clock.Instant, master int) {
+	if v := &l.votes[master]; v.until != clock.Never {
+		v.until = clock.Never
+		v.set(forgot)
+	}
+	l.refresh(now)
+}

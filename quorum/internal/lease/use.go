@@ -1,0 +1,93 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// Enter raises the level of a valid lock by one, and has each master confirm that it keeps the lock.
+// Levels and tokens on the masters are absolute, so a request or a reply that is lost, or comes
+// twice, counts once. Of a fixed lease only the rest is requested, so that re-entry prolongs it on no
+// master.
+func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
+	out = l.askAll(out) // a request that came later would lower the level
+	lease := l.terms.Lease
+	if l.terms.Fixed {
+		lease = l.deadline.Sub(now)
+	}
+	l.level++
+	for i := range l.votes {
+		c := Command{Do: Enter, Master: i, Level: l.level, Lease: lease, Until: clock.Deadline(now, lease, l.terms.Drift)}
+		out = append(out, l.send(c))
+	}
+	return out
+}
+
+// Leave lowers the level of a held lock by one, here and on the masters.
+func (l *Lease) Leave(out []Command) []Command {
+	l.level--
+	return l.release(l.level, out)
+}
+
+// Extend asks all masters for a lease of that length from now.
+func (l *Lease) Extend(now clock.Instant, lease time.Duration, out []Command) []Command {
+	out = l.askAll(out)
+	for i := range l.votes {
+		out = append(out, Command{Do: Extend, Master: i, Lease: lease, Until: clock.Deadline(now, lease, l.terms.Drift)})
+	}
+	return out
+}
+
+// Linger ends a lock whose min hold is not over, and leaves it on the masters until then. It reports
+// whether it does; a lock whose Locker was closed stays for its lease, and is released here.
+func (l *Lease) Linger(now clock.Instant, out []Command) (bool, []Command) {
+	if l.terms.MinHold == 0 || !now.Before(l.MinHoldEnd()) {
+		return false, out
+	}
+	switch {
+	case l.phase == Orphaned:
+		l.become(Released)
+		return true, out
+	case l.Valid(now):
+		l.become(Lingering)
+		l.hasten(l.MinHoldEnd())
+		return true, append(out, Command{Do: End, Cause: Unlocked})
+	}
+	return false, out
+}
+
+// Unlock releases a lock that is held or orphaned. It loses one whose deadline has passed.
+func (l *Lease) Unlock(now clock.Instant, out []Command) []Command {
+	switch {
+	case l.phase == Held && !now.Before(l.deadline):
+		return l.lose(DeadlineFound, out)
+	case l.phase == Held, l.phase == Orphaned:
+		l.become(Released)
+		return l.release(0, append(out, Command{Do: End, Cause: Unlocked}))
+	}
+	return out
+}
+
+// Orphan ends a held lock because its Locker was closed. The keys are left to their leases: the work
+// that the lock protects may still be running.
+func (l *Lease) Orphan(out []Command) []Command {
+	if l.phase != Held {
+		return out
+	}
+	l.become(Orphaned)
+	l.deadline = clock.Never
+	return append(out, Command{Do: End, Cause: Closed})
+}
+
+// Interrupt ends a lease whose caller's code has panicked or ended the goroutine in the midst of it.
+func (l *Lease) Interrupt(out []Command) []Command {
+	switch l.phase {
+	case Asking, Settling:
+		return l.GiveUp(out)
+	case Held, Lingering, Orphaned:
+		l.become(Released)
+		return l.release(0, append(out, Command{Do: End, Cause: Unlocked}))
+	}
+	return out
+}
