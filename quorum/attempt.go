@@ -3,18 +3,67 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// grace is how long a failed attempt waits for the nodes that had not answered when its outcome was
-// certain. Most of them answer within a round trip, so nothing is left on them when the call
-// returns. A slow node delays the call by no more.
-const grace = 20 * time.Millisecond
+const (
+	// grace is how long a failed attempt waits for the nodes that had not answered when its outcome
+	// was certain. Most of them answer within a round trip, so nothing is left on them when the call
+	// returns. A slow node delays the call by no more.
+	grace = 20 * time.Millisecond
+
+	// busyFrom is how many attempts of a locker must be open for it to be busy. With fewer of them,
+	// to ask a quorum first saves nothing that matters, and a lock stands on all nodes from the
+	// start.
+	busyFrom = 4
+)
+
+// attempt is one request for the lock to the nodes, until it has become a held lock or is undone.
+type attempt struct {
+	hold    *hold
+	call    scripts.Call // the request for a grant
+	room    [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
+	answers []answer
+	few     [5]answer     // room for the usual number of nodes
+	decided chan struct{} // closed when the outcome is certain
+	entry   entry         // in core.secondWaves
+
+	// Under hold.mu.
+	asked   bool          // the first wave
+	timed   bool          // the times of its answers count for the rtt
+	cleared chan struct{} // while it is waited for: closed once the answers tell whether the error is permanent
+
+	waited bool // for grace, for nodes that have not answered
+}
+
+// answer is one node's answer to an attempt, and the receiver of it. The hold's mutex guards it.
+type answer struct {
+	attempt   *attempt
+	command   lease.Command
+	wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
+	holder    string        // of a refusal: the owner that is there
+	listeners int           // of a refusal: connections that subscribe to the channel
+}
+
+func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
+	h := newHold(c, set, names)
+	h.first = Lock{hold: h, level: 1, outer: outer}
+	h.first.setNames(names)
+	a := &attempt{hold: h, decided: make(chan struct{})}
+	a.answers = a.few[:0]
+	for range h.members {
+		a.answers = append(a.answers, answer{attempt: a})
+	}
+	h.attempt = a
+	return a
+}
 
 // attempt makes one attempt at the names, and one more where the first had no other obstacle than a
 // neighbour's token. It returns the lock, or else undoes the attempt and returns its result. With a
@@ -36,7 +85,7 @@ func (c *core) attemptOnce(
 		err.Names = slices.Clone(names)
 		c.counters.attempts[outcomeOf(err)].Add(1)
 		r := &attemptResult{Result: waiting.Result{Wait: -1}, err: err, approach: approach, cut: ctx.Err() != nil}
-		r.of[unanswered] = len(c.nodes)
+		r.of[lease.Unanswered] = len(c.nodes)
 		return nil, r
 	}
 	c.background.add() // so that Close does not close the nodes before the attempt is undone
@@ -49,11 +98,8 @@ func (c *core) attemptOnce(
 		}
 	}()
 	a.askAndWait(ctx, approach)
-	if a.isWon() {
-		a.settleToken(ctx)
-	} else {
-		a.askWhetherPermanent(ctx)
-	}
+	a.askWhetherPermanent(ctx)
+	a.countWriteBacks()
 	if a.commit(ctx) {
 		settled = true
 		c.counters.attempts[Acquired].Add(1)
@@ -83,52 +129,222 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	}
 }
 
+// ask asks the first wave, and schedules the second one: two steps after the first, whether the
+// attempt is open then or has become a lock.
+func (a *attempt) ask(approach waiting.Approach) {
+	if a.askFirstWave(approach) {
+		a.hold.core.secondWaves.add(&a.entry, func() bool { return true })
+	}
+}
+
+// askFirstWave reads the clock before any request is sent. It reports whether nodes are left for a
+// second wave.
+func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
+	h := a.hold
+	c := h.core
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := c.clock.Now()
+	a.call = scripts.Acquire(scripts.AcquireArgs{
+		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, List: h.list, Seed: tokenSeed(),
+		Room: a.room[:0],
+	})
+	wave := lease.Wave{Size: len(a.answers), Probe: approach == waiting.ProbeFirst}
+	compares := !wave.Probe && c.rtt.mustCompare(now)
+	switch {
+	case wave.Probe:
+		wave.Size, a.timed = 1, true
+	case approach == waiting.QuorumFirst && c.isQuorumFirst(compares):
+		wave.Size = c.need
+	default:
+		a.timed = compares
+	}
+	var order [8]int
+	wave.Order = c.order(order[:0], h.first.names, !wave.Probe)
+	for i := range h.members {
+		err := h.pipe(i).Down()
+		if err == nil {
+			continue
+		}
+		h.members[i].err = err
+		wave.Down |= 1 << i
+		if isPermanent(err) {
+			wave.Permanent |= 1 << i
+		}
+	}
+	step := c.rtt.step(c.need)
+	a.entry = entry{owner: a, at: now.Add(2 * step), early: step / 2, index: -1}
+	var room [8]lease.Command
+	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), callers{attempt: a})
+	a.asked = true
+	return h.lease.HasSecondWave() && h.lease.Verdict() != lease.Lost
+}
+
+// isQuorumFirst reports whether an attempt that most likely is alone asks a quorum first.
+func (c *core) isQuorumFirst(compares bool) bool {
+	if c.quorumFirst != nil {
+		return c.quorumFirst(c.lastOwner.Load())
+	}
+	return c.openAttempts.Load() >= busyFrom && !compares
+}
+
+// order appends the nodes in the order in which an attempt at the names asks them. It begins with a
+// node that is the same for all processes, in whatever order the names are given, so that each node
+// gets its share. With slowLast slow nodes come last: the order of a probe is the same for all
+// processes.
+func (c *core) order(all []int, names []string, slowLast bool) []int {
+	first := int(hash(slices.Min(names)) % uint32(len(c.nodes)))
+	for _, slow := range [...]bool{false, true} {
+		for k := range c.nodes {
+			i := (first + k) % len(c.nodes)
+			if isSlow := slowLast && c.rtt.isSlow(i); isSlow == slow {
+				all = append(all, i)
+			}
+		}
+	}
+	return all
+}
+
+// send sends the request for a grant to a node.
+func (a *attempt) send(c lease.Command) error {
+	if a.asked {
+		a.timed = false // it is asked later than the others
+	}
+	to := &a.answers[c.Master]
+	to.command = c
+	return a.hold.pipe(c.Master).Start(a.call, &a.hold.members[c.Master].claim, to)
+}
+
+// Done receives a node's answer ([pipeline.Receiver]). It may come while other answers are awaited;
+// after the quorum was reached, when it counts for the deadline only; or after the attempt's end,
+// when its release has been sent.
+func (n *answer) Done(r pipeline.Result) {
+	reply, err := n.attempt.hold.read(n.command, r, 0)
+	n.take(reply, err, &r.Reply.Acquire)
+}
+
+func (n *answer) take(reply lease.Reply, err error, said *scripts.AcquireReply) {
+	n.attempt.hold.answer(n.command, reply, err,
+		callers{attempt: n.attempt, said: said, resent: reply.Resent, to: n})
+}
+
+// noteLocked notes what an answer says besides its outcome, and how long it took.
+func (a *attempt) noteLocked(node int, reply lease.Reply, said *scripts.AcquireReply) {
+	if a.timed && reply.Is != lease.Failed {
+		a.hold.core.rtt.observe(node, a.hold.core.clock.Now().Sub(a.hold.lease.BegunAt()))
+	}
+	if n := &a.answers[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
+		n.wait, n.holder, n.listeners = said.Wait, said.Holder, said.Waiting
+	}
+}
+
+// askSecondWaves asks the second waves that are due (schedule.due). It tells the rtt of the nodes
+// that have not answered, so that further attempts ask them last.
+func (c *core) askSecondWaves(now clock.Instant, due []*entry) (after func()) {
+	for _, e := range due {
+		e.over = true
+		e.owner.(*attempt).askSecondWave(now)
+	}
+	return func() {}
+}
+
+func (a *attempt) askSecondWave(now clock.Instant) {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lease.Phase() == lease.Asking && h.lease.Verdict() == lease.Open {
+		for i := range a.answers {
+			if h.lease.AnswerOf(i) == lease.Unanswered {
+				h.core.rtt.observe(i, now.Sub(h.lease.BegunAt()))
+			}
+		}
+	}
+	var room [8]lease.Command
+	h.carryOutLocked(h.lease.SecondWave(now, room[:0]), callers{attempt: a})
+}
+
+// askWhetherPermanent asks the nodes whose errors can make the attempt's permanent: one node's
+// permanent error may be that of all, a wrong list of masters, say. It waits for grace at most, and
+// undo does not wait for these nodes again: the call takes no longer than without.
+func (a *attempt) askWhetherPermanent(ctx context.Context) {
+	cleared := a.askTheRest()
+	if cleared == nil {
+		return
+	}
+	moment := time.NewTimer(grace)
+	defer moment.Stop()
+	select {
+	case <-cleared:
+	case <-moment.C:
+		a.waited = true
+	case <-ctx.Done():
+	case <-a.hold.core.closed:
+	}
+}
+
+// askTheRest returns a channel that is closed once no answer can make a difference any more, nil if
+// none can now.
+func (a *attempt) askTheRest() <-chan struct{} {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var room [8]lease.Command
+	unclear, commands := h.lease.AskWhetherPermanent(room[:0])
+	if !unclear {
+		return nil
+	}
+	cleared := make(chan struct{})
+	a.cleared = cleared
+	h.carryOutLocked(commands, callers{attempt: a}) // the nodes may be down
+	return cleared
+}
+
+func (a *attempt) noteCleared() {
+	if a.cleared != nil {
+		close(a.cleared)
+		a.cleared = nil
+	}
+}
+
+func (a *attempt) countWriteBacks() {
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	a.hold.core.counters.writeBacks.Add(uint64(a.hold.lease.Raises()))
+}
+
 // commit makes the attempt a held lock and schedules its renewal, if the quorum is reached, the
-// Locker is open and the deadline has not passed. The clock is read last. Where commit fails an
-// attempt that was won, a.cause says why.
+// Locker is open and the deadline has not passed.
 func (a *attempt) commit(ctx context.Context) bool {
 	h := a.hold
-	if ctx.Err() != nil || !a.isWon() || a.cause != nil {
+	if ctx.Err() != nil || !a.isSettled() {
 		return false
 	}
 	h.first.begin(ctx) // before any mutex is locked: ctx is the caller's code
-	switch {
-	case h.core.schedule.add(&h.entry, h.holdUnlessLate):
-		h.core.introduction.keep(h.requestedAt)
+	if h.core.schedule.add(&h.entry, h.holdUnlessLate) {
+		h.core.introduction.keep(h.lease.BegunAt())
 		return true
-	case h.core.isClosed():
-		a.cause = ErrClosed
-	default:
-		a.cause = h.whyLate()
 	}
 	h.first.cancel(ErrNotAcquired)
 	return false
 }
 
-// whyLate is why a won attempt has no time left to be held.
-func (h *hold) whyLate() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	what := "the lease"
-	if h.maxHoldEnd != clock.Never && h.deadline == h.maxHoldEnd {
-		what = fmt.Sprintf("its max hold of %v", h.set.maxHold)
-	}
-	return detail(what + " was over before enough nodes had granted it")
+func (a *attempt) isSettled() bool {
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	return a.hold.lease.IsSettled()
 }
 
-// holdUnlessLate puts the hold in phase held, unless its deadline has passed.
+// holdUnlessLate makes the hold a lock, unless its deadline has passed. The clock is read last.
 func (h *hold) holdUnlessLate() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.set.maxHold > 0 {
-		h.maxHoldEnd = h.requestedAt.Add(h.set.maxHold)
-	}
-	h.refreshLocked()
-	if !h.core.clock.Now().Before(h.deadline) {
+	if !h.lease.Hold(h.core.clock.Now()) {
 		return false
 	}
-	h.phase = held
-	h.planLocked(h.renewedAt)
+	h.entry.at, h.entry.early = h.lease.Next()
+	if !h.lease.HasSecondWave() {
+		h.attempt = nil
+	}
 	return true
 }
 
@@ -165,14 +381,15 @@ func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tal
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	err = a.failureLocked(ctx)
-	h.phase = failed
-	of := a.count()
-	certain, open = newTally(of[granted], of[granted]), newTally(of[unanswered], of[unanswered])
-	h.abandonLocked(nil, func(v *vote) *tally {
-		switch a.answers[v.node].outcome {
-		case granted:
+	of := h.lease.Count()
+	certain = newTally(of[lease.Granted], of[lease.Granted])
+	open = newTally(of[lease.Unanswered], of[lease.Unanswered])
+	var room [8]lease.Command
+	h.releaseLocked(h.lease.GiveUp(room[:0]), nil, func(node int) *tally {
+		switch h.lease.AnswerOf(node) {
+		case lease.Granted:
 			return certain
-		case unanswered:
+		case lease.Unanswered:
 			return open
 		default:
 			return nil
@@ -188,7 +405,7 @@ type attemptResult struct {
 	approach   waiting.Approach
 	cut        bool // the attempt ended before its outcome was certain
 	movedOn    bool // it failed for errMovedOn
-	of         outcomeCounts
+	of         lease.Counts
 	writeBacks int
 }
 
@@ -197,24 +414,26 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	h := a.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach, cut: !a.isDecided(),
-		movedOn: errors.Is(a.cause, errMovedOn)}
-	r.of, r.writeBacks = a.count(), a.writeBacks
+	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach,
+		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
+	r.of, r.writeBacks = h.lease.Count(), h.lease.Raises()
 	waits := make([]time.Duration, 0, len(a.answers))
 	for i := range a.answers {
 		n := &a.answers[i]
 		r.Listeners = max(r.Listeners, n.listeners)
-		switch {
-		case n.outcome == granted:
+		switch h.lease.AnswerOf(i) {
+		case lease.Granted:
 			r.Votes++
 			waits = append(waits, 0)
-		case n.outcome == unasked:
+		case lease.Unasked:
 			waits = append(waits, 0)
-		case (n.outcome == refused || n.outcome == quarantined) && n.wait >= 0:
-			waits = append(waits, n.wait)
+		case lease.Refused, lease.Quarantined:
+			if n.wait >= 0 {
+				waits = append(waits, n.wait)
+			}
 		}
 	}
-	if len(waits) >= h.core.need && a.verdict != won { // a won attempt failed for another reason
+	if len(waits) >= h.core.need && h.lease.Verdict() != lease.Won { // a won attempt failed for another reason
 		slices.Sort(waits)
 		r.Wait = waits[h.core.need-1]
 	}

@@ -103,8 +103,8 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 			a.askFirstWave(approach)
 			a.hold.mu.Lock()
 			defer a.hold.mu.Unlock()
-			if a.hold.requestedAt != first {
-				t.Errorf("grants count from %v after the first look at the clock", a.hold.requestedAt.Sub(first))
+			if a.hold.lease.BegunAt() != first {
+				t.Errorf("grants count from %v after the first look at the clock", a.hold.lease.BegunAt().Sub(first))
 			}
 		})
 	}

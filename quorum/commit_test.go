@@ -29,7 +29,7 @@ func (c *cluster) won(l *Locker) *attempt {
 	a.ask(waiting.AskAll)
 	<-a.decided
 	synctest.Wait()
-	if a.settleToken(c.t.Context()); !a.isWon() {
+	if !a.isSettled() {
 		c.t.Fatal("the attempt is not won")
 	}
 	return a

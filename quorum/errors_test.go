@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // lockerWithout returns a Locker whose nodes cannot connect, each for its reason.
@@ -134,24 +135,27 @@ func TestHolder(t *testing.T) {
 func TestRemainingByTheAnswers(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
-		outcomes []outcome
-		waits    []time.Duration
-		want     time.Duration
+		answers []lease.Answer
+		waits   []time.Duration
+		want    time.Duration
 	}{
-		{[]outcome{refused, refused, unanswered}, []time.Duration{2 * s, 5 * s, 0}, 5 * s},
-		{[]outcome{refused, refused, refused}, []time.Duration{9 * s, 5 * s, 2 * s}, 5 * s}, // one node keeps a leftover
-		{[]outcome{granted, refused, refused}, []time.Duration{0, 5 * s, 7 * s}, 5 * s},
-		{[]outcome{unanswered, refused, unanswered}, []time.Duration{0, 5 * s, 0}, 5 * s}, // the probe node
-		{[]outcome{refused, refused, unanswered}, []time.Duration{-1, 5 * s, 0}, -1},
-		{[]outcome{refused, refused, refused}, []time.Duration{-1, 5 * s, 3 * s}, 5 * s},
-		{[]outcome{quarantined, unknown, unanswered}, []time.Duration{5 * s, 0, 0}, 0},
+		{[]lease.Answer{lease.Refused, lease.Refused, lease.Unanswered}, []time.Duration{2 * s, 5 * s, 0}, 5 * s},
+		{[]lease.Answer{lease.Refused, lease.Refused, lease.Refused}, []time.Duration{9 * s, 5 * s, 2 * s}, 5 * s}, // one node keeps a leftover
+		{[]lease.Answer{lease.Granted, lease.Refused, lease.Refused}, []time.Duration{0, 5 * s, 7 * s}, 5 * s},
+		{[]lease.Answer{lease.Unanswered, lease.Refused, lease.Unanswered}, []time.Duration{0, 5 * s, 0}, 5 * s}, // the probe node
+		{[]lease.Answer{lease.Refused, lease.Refused, lease.Unanswered}, []time.Duration{-1, 5 * s, 0}, -1},
+		{[]lease.Answer{lease.Refused, lease.Refused, lease.Refused}, []time.Duration{-1, 5 * s, 3 * s}, 5 * s},
+		{[]lease.Answer{lease.Quarantined, lease.Failed, lease.Unanswered}, []time.Duration{5 * s, 0, 0}, 0},
 	} {
-		a, _ := heldHold(t, s)
-		for i := range a.answers {
-			a.answers[i].outcome, a.answers[i].wait = c.outcomes[i], c.waits[i]
+		a, fake := asking(t, s, 3)
+		for i, is := range c.answers {
+			a.answers[i].wait = c.waits[i]
+			if is != lease.Unanswered {
+				a.hold.lease.Answered(fake.Now(), a.answers[i].command, lease.Reply{Is: is}, nil)
+			}
 		}
 		if got := a.remaining(); got != c.want {
-			t.Errorf("%v, %v: %v, want %v", c.outcomes, c.waits, got, c.want)
+			t.Errorf("%v, %v: %v, want %v", c.answers, c.waits, got, c.want)
 		}
 	}
 	forever := &Error{Need: 2, Refused: 2, Remaining: -1}

@@ -3,10 +3,6 @@ package quorum
 import (
 	"context"
 	"time"
-
-	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
@@ -34,40 +30,15 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 	return l.usableLocked("extend") // enough nodes have confirmed, but perhaps after the lock was lost
 }
 
-func (l *Lock) startExtend(lease time.Duration) (*tally, error) {
+func (l *Lock) startExtend(lasts time.Duration) (*tally, error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := l.usableLocked("extend"); err != nil {
 		return nil, err
 	}
-	h.askSecondWaveNowLocked()
-	t := newTally(len(h.votes), h.core.need)
-	extended := scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: scripts.ToMillis(lease)}
-	call := scripts.Renew(h.list, []scripts.Renewal{extended})
-	until := clock.Deadline(h.core.clock.Now(), lease, h.set.drift)
-	for i := range h.votes {
-		if err := h.pipe(i).Start(call, nil, &extendReply{t, &h.votes[i], until}); err != nil {
-			t.add(i, nodeReply{err: err})
-		}
-	}
+	t := newTally(len(h.members), h.core.need)
+	commands := h.lease.Extend(h.core.clock.Now(), lasts, nil)
+	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: allIn(t)})
 	return t, nil
-}
-
-// extendReply receives a node's reply to Extend.
-type extendReply struct {
-	tally *tally
-	vote  *vote
-	until clock.Instant
-}
-
-func (e *extendReply) Done(r pipeline.Result) {
-	err := r.Err
-	if err == nil {
-		e.vote.hold.update(func() {
-			e.vote.renewedLocked(r, 0, e.until)
-			err = e.vote.err
-		})
-	}
-	e.tally.add(e.vote.node, nodeReply{counts: err == nil, err: err})
 }

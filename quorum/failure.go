@@ -2,14 +2,14 @@ package quorum
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // failureLocked returns why the attempt failed.
@@ -19,19 +19,17 @@ func (a *attempt) failureLocked(ctx context.Context) *Error {
 	switch {
 	case ended != nil:
 		e.causes = append(e.causes, ended...)
-	case a.hold.core.isClosed() && a.cause != ErrClosed:
+	case a.hold.core.isClosed():
 		e.causes = append(e.causes, ErrClosed)
 	}
-	var failed *node.Error
-	switch {
-	case a.verdict == won && ended != nil: // the quorum was reached too late for the caller
-	case errors.As(a.cause, &failed): // the token could not be written back
+	switch verdict, cause := a.hold.lease.Verdict(), a.hold.lease.Cause(); {
+	case verdict == lease.Won && ended != nil: // the quorum was reached too late for the caller
+	case cause == lease.TooLate:
+		e.causes = append(e.causes, a.hold.whyLate())
+	case cause != lease.NoCause: // the token could not be written back
 		e.causes = append(e.causes, ErrUnavailable)
-		e.Nodes = multierror.Append(e.Nodes, a.cause)
-	case a.cause != nil:
-		e.causes = append(e.causes, a.cause)
-	case a.verdict == won: // the quorum was reached, but the Locker was closed
-	case a.isDecided():
+	case verdict == lease.Won: // the quorum was reached, but the Locker was closed
+	case verdict != lease.Open:
 		reason := a.blockingReason()
 		if e.causes = append(e.causes, reason); reason == ErrHeld {
 			e.Remaining = a.remaining()
@@ -44,17 +42,26 @@ func (a *attempt) failureLocked(ctx context.Context) *Error {
 	return e
 }
 
+// whyLate is why a won attempt has no time left to be held.
+func (h *hold) whyLate() error {
+	what := "the lease"
+	if h.lease.EndedByMaxHold() {
+		what = fmt.Sprintf("its max hold of %v", h.set.maxHold)
+	}
+	return detail(what + " was over before enough nodes had granted it")
+}
+
 // errorLocked returns an error with the count of each outcome.
 func (a *attempt) errorLocked() *Error {
 	h := a.hold
-	of := a.count()
+	of := h.lease.Count()
 	e := &Error{
 		Op: "lock", Names: h.first.names, Need: h.core.need, causes: []error{ErrNotAcquired},
-		Granted: of[granted], Refused: of[refused], Quarantined: of[quarantined],
-		Unknown: of[unknown] + of[unanswered] + of[unasked], unasked: of[unasked],
+		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
+		Unknown: of[lease.Failed] + of[lease.Unanswered] + of[lease.Unasked], unasked: of[lease.Unasked],
 	}
-	for i := range h.votes {
-		if err := h.votes[i].err; err != nil {
+	for i := range h.members {
+		if err := h.members[i].err; err != nil {
 			e.Nodes = multierror.Append(e.Nodes, err)
 		}
 	}
@@ -68,13 +75,14 @@ func (a *attempt) remaining() time.Duration {
 	const forever = time.Duration(math.MaxInt64)
 	waits := make([]time.Duration, 0, len(a.answers))
 	for i := range a.answers {
-		switch n := &a.answers[i]; {
-		case n.outcome == granted:
+		switch wait := a.answers[i].wait; {
+		case a.hold.lease.AnswerOf(i) == lease.Granted:
 			waits = append(waits, 0)
-		case n.outcome == refused && n.wait < 0:
+		case a.hold.lease.AnswerOf(i) != lease.Refused:
+		case wait < 0:
 			waits = append(waits, forever)
-		case n.outcome == refused:
-			waits = append(waits, n.wait)
+		default:
+			waits = append(waits, wait)
 		}
 	}
 	if len(waits) == 0 {
@@ -91,7 +99,7 @@ func (a *attempt) remaining() time.Duration {
 func (a *attempt) holder() (holder string, namedBy int) {
 	count, most := map[string]int{}, 0
 	for i := range a.answers {
-		if n := &a.answers[i]; n.outcome == refused && n.holder != "" {
+		if n := &a.answers[i]; a.hold.lease.AnswerOf(i) == lease.Refused && n.holder != "" {
 			if count[n.holder]++; count[n.holder] > most {
 				holder, namedBy, most = n.holder, i, count[n.holder]
 			}
@@ -104,12 +112,12 @@ func (a *attempt) holder() (holder string, namedBy int) {
 // quarantined or unavailable, in this order, whichever alone would have to change. It counts nodes
 // that were not asked, or have not answered, as granting.
 func (a *attempt) blockingReason() error {
-	of := a.count()
-	willing := of[granted] + of[unanswered] + of[unasked]
+	of := a.hold.lease.Count()
+	willing := of[lease.Granted] + of[lease.Unanswered] + of[lease.Unasked]
 	switch {
-	case willing+of[refused] >= a.hold.core.need:
+	case willing+of[lease.Refused] >= a.hold.core.need:
 		return ErrHeld
-	case willing+of[refused]+of[quarantined] >= a.hold.core.need:
+	case willing+of[lease.Refused]+of[lease.Quarantined] >= a.hold.core.need:
 		return ErrQuarantined
 	default:
 		return ErrUnavailable

@@ -1,39 +1,22 @@
 package quorum
 
 import (
-	"context"
+	"errors"
+	"fmt"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/internal/testlock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// phase is a hold's place in its life. No phase comes back.
-//
-//	attempting ──▶ held ──▶ released   by Unlock, perhaps lingering before (WithMinHold)
-//	    │            ├────▶ expired    the lock is lost: it can no longer be trusted
-//	    ▼            └────▶ orphaned   the Locker was closed while the lock was held
-//	  failed
-type phase int
-
-const (
-	attempting phase = iota
-	held             // when the clock was last read; whether it still is, the deadline decides
-	lingering        // unlocked, and kept on the nodes until the end of its min hold
-	failed           // undone
-	released
-	expired
-	orphaned
-)
-
-// hold is one owner's lock, from the first request for a grant until it is released or lost. Every
-// attempt has a fresh owner, so a late rollback never deletes a vote that another attempt has
-// counted.
+// hold is the shell of one owner's lease: it feeds the lease with events, and carries out its
+// commands. Every attempt has a fresh owner, so a late rollback never deletes a vote that another
+// attempt has counted.
 type hold struct {
 	core  *core
 	set   *settings
@@ -44,134 +27,44 @@ type hold struct {
 	first Lock            // the handle of level 1
 	entry entry           // in the schedule, while it is held
 
-	// mu orders the owner's requests: a request that could bring a key back is sent with mu held,
-	// and never after a release.
-	mu          sync.Mutex
-	phase       phase
-	votes       []vote
-	token       uint64
-	level       int
-	inner       []*Lock       // handles of levels above 1
-	deadline    clock.Instant // once it has passed, no answer revives the hold
-	maxHoldEnd  clock.Instant // by WithMaxHold; Never for none
-	requestedAt clock.Instant // read before the requests for a grant were sent
-	renewedAt   clock.Instant // read before the last renewals, or else those requests, were sent
-	lossReason  *Error        // why it is expired
-	secondWave  *attempt      // that is yet to ask its second wave; else nil, so that a lock keeps no attempt
+	// mu orders the owner's requests: the lease's commands are carried out with mu held.
+	mu         sync.Mutex
+	lease      lease.Lease
+	members    []member
+	inner      []*Lock  // handles of levels above 1
+	lossReason *Error   // why the lock is lost
+	attempt    *attempt // until a lock has asked its second wave; then nil, so that a lock keeps no attempt
 }
 
-// vote is one node's part in a hold.
-type vote struct {
-	hold *hold
-	node int
-
-	until  clock.Instant  // d_i of design.md §4.3: how long the node keeps the grant, by the local clock
-	runID  string         // of the process that confirmed the grant last
-	err    error          // of the node's last answer, or nil
-	sent   bool           // a request was sent that may have been carried out, or may yet be: the node needs a release
-	claim  pipeline.Claim // what the node's pipe knows of the owner's requests
-	busy   bool           // a renewal or repair awaits its answer
-	alone  bool           // the node refused a batch with it: it is renewed alone until a renewal succeeds
-	relist bool           // the node is asked again, because its marker did not let this locker in
-	forgot bool           // the node does not keep the grant, and a repair should go out soon
-}
-
-// Lock is a handle on a lock that was acquired. It is safe for concurrent use. Entering the lock
-// again through its context makes another handle, of a higher level.
-type Lock struct {
-	hold     *hold
-	names    []string
-	one      [1]string // room for the usual number of names
-	level    int       // 1 for the handle that acquired the lock, more for a re-entry
-	outer    *Lock     // the innermost handle in the context given to Lock
-	scope    lockContext
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	unlocked atomic.Bool
-}
-
-// setNames copies the names, which are the caller's.
-func (l *Lock) setNames(names []string) {
-	l.names = append(l.one[:0], names...)
-}
-
-// begin makes the lock's context, from the context given to Lock.
-func (l *Lock) begin(parent context.Context) {
-	if waiting, ok := parent.(*waitContext); ok {
-		parent = waiting.given
-	}
-	l.scope = lockContext{parent, l}
-	l.ctx, l.cancel = context.WithCancelCause(&l.scope)
-}
-
-// lockContext is the parent of a lock's context: the context given to Lock, and the lock as a
-// value. It is part of the Lock, because context.WithValue would allocate.
-type lockContext struct {
-	context.Context
-	lock *Lock
-}
-
-// waitContext bounds the waiting of a call of Lock by WithWait. It is not the parent of the lock's
-// context: the bound does not end the work.
-type waitContext struct {
-	context.Context
-	given context.Context // to Lock
-}
-
-type lockKey = testlock.Key
-
-func (c *lockContext) Value(key any) any {
-	if key == (lockKey{}) {
-		return c.lock
-	}
-	return c.Context.Value(key)
-}
-
-// innermost returns the handle whose context ctx is, or is derived from; nil for none.
-func innermost(ctx context.Context) *Lock {
-	switch l := ctx.Value(lockKey{}).(type) {
-	case *Lock:
-		return l
-	case *testlock.Lock:
-		return l.Handle(func() any { return newTestLock(l) }).(*Lock)
-	}
-	return nil
-}
-
-// newTestLock returns the handle of a lock that no node has granted: it is over no nodes, so that
-// none must confirm anything.
-func newTestLock(t *testlock.Lock) *Lock {
-	set := defaults()
-	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule{}, closed: make(chan struct{})}
-	h := &hold{
-		core: c, set: &set, owner: scripts.NewOwner("test", 1), level: 1, phase: held,
-		token: t.Token, deadline: c.clock.Now().Add(maxMaxHold), maxHoldEnd: clock.Never,
-	}
-	h.setNames(t.Names)
-	h.entry = entry{owner: h, index: -1}
-	h.first = Lock{hold: h, names: t.Names, level: 1, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
-	h.first.scope = lockContext{t.Parent, &h.first}
-	return &h.first
+// member is one node's part in a hold.
+type member struct {
+	hold  *hold
+	node  int
+	err   error          // of the node's last answer, or nil
+	claim pipeline.Claim // what the node's pipe knows of the owner's requests
+	alone bool           // the node refused a batch with it: it is renewed alone until a renewal succeeds
 }
 
 func newHold(c *core, set *settings, names []string) *hold {
 	var h *hold
-	if n := len(c.nodes); n == 3 { // the usual number: one allocation for both
-		both := new(struct {
+	var votes []lease.Vote
+	if n := len(c.nodes); n == 3 { // the usual number: one allocation for all
+		all := new(struct {
 			hold
-			votes [3]vote
+			votes   [3]lease.Vote
+			members [3]member
 		})
-		h = &both.hold
-		h.votes = both.votes[:]
+		h, votes = &all.hold, all.votes[:]
+		h.members = all.members[:]
 	} else {
-		h = &hold{votes: make([]vote, n)}
+		h, votes = &hold{members: make([]member, n)}, make([]lease.Vote, n)
 	}
-	h.core, h.set, h.owner, h.list, h.level = c, set, c.newOwner(), c.members.list.Load(), 1
-	h.deadline, h.maxHoldEnd = clock.Never, clock.Never
+	h.core, h.set, h.owner, h.list = c, set, c.newOwner(), c.members.list.Load()
+	h.lease.Init(&set.terms, votes)
 	h.setNames(names)
 	h.entry = entry{owner: h, index: -1}
-	for i := range h.votes {
-		h.votes[i] = vote{hold: h, node: i, until: clock.Never}
+	for i := range h.members {
+		h.members[i] = member{hold: h, node: i}
 	}
 	return h
 }
@@ -186,69 +79,363 @@ func (h *hold) setNames(names []string) {
 // pipe returns the pipeline to a node that carries all the hold's calls, in order.
 func (h *hold) pipe(node int) *pipeline.Pipe { return h.core.nodes[node].Pipe(h.names[0].String()) }
 
-// deadlineFor returns the instant until which a grant may be relied on, if its request was sent at
-// sent or later.
-func (h *hold) deadlineFor(sent clock.Instant) clock.Instant {
-	return clock.Deadline(sent, h.set.lease, h.set.drift)
-}
-
-// refreshLocked computes the deadline from the votes. It must not be called once the deadline has
-// passed: no answer revives the handle then.
-func (h *hold) refreshLocked() {
-	all := make([]clock.Instant, 0, 8)
-	for i := range h.votes {
-		all = append(all, h.votes[i].until)
-	}
-	h.deadline = deadlineOf(all, h.core.need)
-	if h.maxHoldEnd != clock.Never {
-		h.deadline = min(h.deadline, h.maxHoldEnd)
-	}
-}
-
 // validLocked reports whether the hold is held by the clock, which it reads.
-func (h *hold) validLocked() bool {
-	return h.phase == held && h.core.clock.Now().Before(h.deadline)
+func (h *hold) validLocked() bool { return h.lease.Valid(h.core.clock.Now()) }
+
+// callers are who wait for the replies to commands; the zero value is nobody.
+type callers struct {
+	attempt *attempt              // to Ask and Raise
+	tally   func(node int) *tally // to Enter, Extend and Release; its results may be nil
+	room    []releaseReply        // for the receivers of the replies to releases
+	batches *renewalBatches       // take renewals
+
+	// Of a reply that is fed to the lease.
+	said   *scripts.AcquireReply // to a request for a grant; nil for none
+	resent bool
+	to     receiver
 }
 
-// isKeptLocked reports whether the nodes are to keep the lock: it is renewed and repaired.
-func (h *hold) isKeptLocked() bool { return h.phase == held || h.phase == lingering }
-
-// refreshUnlessLateLocked computes the deadline from the votes, unless it has passed.
-func (h *hold) refreshUnlessLateLocked() {
-	if h.isKeptLocked() && h.core.clock.Now().Before(h.deadline) {
-		h.refreshLocked()
-	}
+// receiver takes the reply to a command, or what stands for it.
+type receiver interface {
+	take(reply lease.Reply, err error, said *scripts.AcquireReply)
 }
 
-// minHoldEnd returns the instant before which Unlock leaves the lock on the nodes. Like the end of
-// the max hold, it counts from before the requests for a grant were sent: the lease on the nodes
-// began later.
-func (h *hold) minHoldEnd() clock.Instant { return h.requestedAt.Add(h.set.minHold) }
-
-// confirmLocked records that a node keeps the grant until then. It only raises vote.until, since a
-// time to live never shrinks, and revives no hold whose deadline has passed. The error says that
-// the process has already granted under another address: one process is one vote.
-func (h *hold) confirmLocked(v *vote, runID string, until clock.Instant) error {
-	for i := range h.votes {
-		if other := &h.votes[i]; other != v && other.until != clock.Never && other.runID == runID {
-			h.denyLocked(v)
-			return h.core.oneProcess(v.node, i)
+// carryOutLocked carries out commands, in order, and those that follow where one cannot be sent. It
+// reports whether the lock was lost: then the caller unlocks mu and calls core.finishLost.
+func (h *hold) carryOutLocked(commands []lease.Command, to callers) (lost bool) {
+	for i := 0; i < len(commands); i++ {
+		c := commands[i]
+		var err error
+		switch c.Do {
+		case lease.Ask:
+			err = to.attempt.send(c)
+		case lease.Raise:
+			call := scripts.Raise(h.names, h.owner, h.lease.Token())
+			err = h.pipe(c.Master).Start(call, nil, &request{hold: h, command: c, attempt: to.attempt})
+		case lease.Repair, lease.Enter, lease.Extend:
+			r := &request{hold: h, command: c}
+			if to.tally != nil {
+				r.tally = to.tally(c.Master)
+			}
+			if err = h.pipe(c.Master).Start(r.call(), r.claim(), r); err != nil {
+				r.tally.add(c.Master, nodeReply{err: err})
+			}
+		case lease.Renew:
+			to.batches.add(h, c)
+		case lease.Release:
+			h.sendRelease(c, &to)
+		case lease.Submit:
+			h.submit(c, to)
+		case lease.Decided:
+			close(to.attempt.decided)
+		case lease.Cleared:
+			to.attempt.noteCleared()
+		case lease.End:
+			lost = h.lease.Phase() == lease.Expired
+			defer h.carryOutLocked(commands[i+1:], to) // even if a context of the caller's panics
+			h.endLocked(c.Cause)
+			return lost
+		}
+		if err != nil {
+			h.members[c.Master].err = err
+			now := clock.Never
+			if h.lease.Kept() {
+				now = h.core.clock.Now()
+			}
+			_, commands = h.lease.Answered(now, c,
+				lease.Reply{Is: lease.Unsent, Permanent: isPermanent(err)}, commands)
 		}
 	}
-	v.runID, v.err, v.forgot, v.relist = runID, nil, false, false
-	if v.until.Before(until) {
-		v.until = until
+	if h.lease.Kept() && !h.lease.HasSecondWave() {
+		h.attempt = nil
 	}
-	h.refreshUnlessLateLocked()
-	return nil
+	return lost
 }
 
-// denyLocked records that a node does not keep the grant.
-func (h *hold) denyLocked(v *vote) {
-	if v.until != clock.Never {
-		v.until, v.forgot = clock.Never, true
+// request is a command of its own on its way to a node, and the receiver of the reply
+// ([pipeline.Receiver]).
+type request struct {
+	hold    *hold
+	command lease.Command
+	tally   *tally   // of the call that waits for the reply, or nil
+	attempt *attempt // of Raise
+}
+
+func (r *request) claim() *pipeline.Claim {
+	if r.command.Do == lease.Extend {
+		return nil // it grants nothing
 	}
-	h.refreshUnlessLateLocked()
+	return &r.hold.members[r.command.Master].claim
+}
+
+func (r *request) call() scripts.Call {
+	h, c := r.hold, r.command
+	if c.Do == lease.Extend {
+		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
+	}
+	return scripts.Acquire(scripts.AcquireArgs{
+		Names: h.names, Owner: h.owner, Level: c.Level, Lease: scripts.ToMillis(c.Lease), List: h.list, Token: h.lease.Token(),
+	})
+}
+
+// renewal returns the lock as one of those that a call renews.
+func (h *hold) renewal(lasts scripts.Millis) scripts.Renewal {
+	return scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.lease.Token(), Lease: lasts}
+}
+
+// Done receives the node's reply. It may come at any time, also after the lock has ended.
+func (r *request) Done(result pipeline.Result) {
+	reply, err := r.hold.read(r.command, result, 0)
+	r.take(reply, err, nil)
+}
+
+func (r *request) take(reply lease.Reply, err error, _ *scripts.AcquireReply) {
+	h, c := r.hold, r.command
+	o, err, pending := h.answer(c, reply, err, callers{attempt: r.attempt, tally: r.tallyOf, resent: reply.Resent, to: r})
+	switch {
+	case pending:
+	case c.Do == lease.Repair:
+		h.noteRepair(c.Master, err)
+	default:
+		r.tally.add(c.Master, nodeReply{counts: o.Counts, err: err})
+	}
+}
+
+func (r *request) tallyOf(int) *tally { return r.tally }
+
+// answer feeds the lease with a node's reply. pending reports that the request goes out again, or has
+// gone.
+func (h *hold) answer(c lease.Command, reply lease.Reply, err error, to callers) (
+	o lease.Outcome, why error, pending bool,
+) {
+	o, why, pending, f := h.feed(c, reply, err, to)
+	h.follow(f)
+	return o, why, pending
+}
+
+// followUp is what is left to do, once mu is unlocked, after the lease was fed.
+type followUp struct {
+	lost     bool
+	hastenTo clock.Instant // when the schedule must handle the hold at the latest; Never where that has not changed
+}
+
+func (h *hold) follow(f followUp) {
+	if f.lost {
+		h.core.finishLost(h)
+	} else if f.hastenTo != clock.Never {
+		h.core.schedule.hasten(&h.entry, f.hastenTo)
+	}
+}
+
+// feed is answer under the mutex.
+func (h *hold) feed(c lease.Command, reply lease.Reply, err error, to callers) (
+	o lease.Outcome, why error, pending bool, f followUp,
+) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.Do == lease.Ask {
+		to.attempt.noteLocked(c.Master, reply, to.said)
+	}
+	var room [4]lease.Command
+	f.hastenTo = clock.Never
+	before, _ := h.lease.Next()
+	wasKept := h.lease.Kept()
+	now := clock.Never
+	if wasKept { // the answers to an attempt need no reading of the clock
+		now = h.core.clock.Now()
+	}
+	o, commands := h.lease.Answered(now, c, reply, room[:0])
+	if pending = len(commands) > 0 && commands[0].Do == lease.Submit; !pending {
+		why = h.errorFor(c, reply, o, err, wasKept)
+		h.members[c.Master].err = why
+	}
+	f.lost = h.carryOutLocked(commands, to)
+	if next, _ := h.lease.Next(); next.Before(before) && h.lease.Kept() {
+		f.hastenTo = next
+	}
+	return o, why, pending, f
+}
+
+// submit has the roster submit this locker's list to a node, and sends the request again if the node
+// accepts it.
+func (h *hold) submit(c lease.Command, to callers) {
+	again := c
+	again.Do = c.Again
+	h.core.members.settle(c.Master, func(wait time.Duration, err error) {
+		reply := lease.Reply{Is: lease.Failed, Resent: to.resent, NothingDone: !to.resent, Permanent: isPermanent(err)}
+		said := &scripts.AcquireReply{}
+		switch {
+		case wait > 0:
+			reply = lease.Reply{Is: lease.Quarantined, Resent: to.resent}
+			said.Outcome, said.Wait = scripts.Quarantined, wait
+		case err == nil:
+			if h.sendAgain(c, to) {
+				return
+			}
+			err = h.core.nodeError(c.Master, "acquire", errMarker)
+		}
+		to.to.take(reply, err, said)
+	})
+}
+
+// sendAgain sends a request again, to a node that accepts this locker now. It returns false where the
+// lock has ended.
+func (h *hold) sendAgain(c lease.Command, to callers) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var room [1]lease.Command
+	sent, commands := h.lease.Submitted(c, room[:0])
+	h.carryOutLocked(commands, to)
+	return sent
+}
+
+var (
+	// A node cannot tell these apart for a renewal.
+	errForgotten = errors.New("the node had forgotten the lock: ForceUnlock or another client deleted it, " +
+		"or the node lost its data")
+	errForced = errors.New("ForceUnlock took the lock away")
+	errTaken  = errors.New("the node had given the lock to another")
+	errMarker = errors.New("the node's marker changes under us")
+
+	errNotRaised = errors.New("the grant that was read was gone before the token was written back")
+	// errMovedOn: a neighbour has raised the counter, or a late copy of the request was granted
+	// after another owner. A later attempt does not meet that again.
+	errMovedOn = errors.New("the connection died during the attempt, and the token counter has moved on since the grant")
+)
+
+// read returns what matters of a node's reply to a command: for the i-th lock of a renewal. The error
+// is a *node.Error; it is nil for a reply without one.
+func (h *hold) read(c lease.Command, r pipeline.Result, i int) (lease.Reply, error) {
+	reply := lease.Reply{Process: r.RunID, Resent: r.Resent}
+	if r.Err != nil {
+		reply.Is, reply.NothingDone, reply.Permanent = lease.Failed, !r.Sent || r.NothingDone, isPermanent(r.Err)
+		return reply, r.Err
+	}
+	switch c.Do {
+	case lease.Raise:
+		reply.Is, reply.Token = lease.Granted, r.Reply.Raise
+		reply.Late = h.members[c.Master].claim.MayArriveLate()
+		return reply, nil
+	case lease.Renew, lease.Extend:
+		switch r.Reply.Renew[i] {
+		case scripts.Kept:
+			reply.Is = lease.Kept
+		case scripts.Gone:
+			reply.Is = lease.Gone
+		case scripts.Taken:
+			reply.Is = lease.Taken
+		case scripts.NotRenewed:
+			reply.Is = lease.NotRenewed
+			return reply, h.core.members.renewalRefused(c.Master, r.Reply.NotLetIn)
+		}
+		return reply, nil
+	}
+	said := &r.Reply.Acquire
+	if said.Refusal != nil {
+		if err := h.core.members.refusal(c.Master, said.Refusal); err != nil {
+			reply.Is, reply.NothingDone, reply.Permanent = lease.Failed, !r.Resent, isPermanent(err)
+			return reply, err
+		}
+		reply.Is = lease.NotAccepted
+		return reply, nil
+	}
+	switch said.Outcome {
+	case scripts.Granted:
+		reply.Is, reply.Token = lease.Granted, said.Token
+	case scripts.Held:
+		reply.Is = lease.Refused
+	case scripts.Released:
+		reply.Is = lease.Barred
+		return reply, nil
+	case scripts.Quarantined:
+		reply.Is = lease.Quarantined
+		if r.RunID == "" { // no node has said so: it is claimed, and lets nobody in
+			return reply, nil
+		}
+	}
+	h.core.members.proved(c.Master, h.lease.BegunAt())
+	return reply, nil
+}
+
+// errorFor returns the error of a node's answer, nil for none: a *node.Error. err is that of the
+// reply.
+func (h *hold) errorFor(c lease.Command, r lease.Reply, o lease.Outcome, err error, wasKept bool) error {
+	op := "acquire"
+	switch c.Do {
+	case lease.Renew, lease.Extend:
+		op = "renew"
+	case lease.Raise:
+		op = "raise"
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.Twin >= 0:
+		return h.core.oneProcess(c.Master, o.Twin)
+	case o.Cause == lease.NotRaised:
+		err = errNotRaised
+	case o.Cause == lease.MovedOn:
+		err = errMovedOn
+	case c.Do == lease.Raise:
+		return nil
+	case r.Is == lease.NotAccepted:
+		err = errMarker
+	case c.Do == lease.Ask:
+		return nil
+	case r.Is == lease.Gone:
+		err = errForgotten
+	case r.Is == lease.Barred && wasKept: // it has released nothing itself
+		err = errForced
+	case r.Is == lease.Taken, r.Is == lease.Refused, r.Is == lease.Barred:
+		err = errTaken
+	case r.Is == lease.Quarantined:
+		err = ErrQuarantined
+	}
+	return h.core.nodeError(c.Master, op, err)
+}
+
+// isPermanent reports whether a node's error does not pass by itself.
+func isPermanent(err error) bool {
+	var failed *node.Error
+	return errors.As(err, &failed) && failed.Permanent()
+}
+
+// endLocked ends the contexts of all handles. It may run with mu held: a function that a context's
+// end starts runs in a goroutine of its own.
+func (h *hold) endLocked(why lease.Cause) {
+	var cause error
+	switch why {
+	case lease.Unlocked:
+		cause = ErrReleased
+	case lease.Closed:
+		cause = ErrClosed
+	default:
+		h.lossReason = h.errorLocked("hold", ErrLost, h.whyLost(why))
+		h.core.counters.lost.Add(1)
+		cause = h.lossReason
+	}
+	inner := h.inner
+	h.inner = nil
+	h.first.cancel(cause)
+	for _, l := range inner {
+		l.cancel(cause)
+	}
+}
+
+// whyLost explains why a lock was lost.
+func (h *hold) whyLost(why lease.Cause) detail {
+	switch why {
+	case lease.MaxHoldOver:
+		return detail(fmt.Sprintf("its max hold of %v is over", h.set.maxHold))
+	case lease.NotKept:
+		return "too few nodes keep it"
+	case lease.LeaseOver:
+		return "its lease is over"
+	case lease.NotConfirmed:
+		return "too few nodes confirmed a renewal in time"
+	default:
+		return "the deadline has passed"
+	}
 }
 
 // errorLocked returns the error of an operation on a lock that was acquired. It counts the nodes
@@ -256,15 +443,14 @@ func (h *hold) denyLocked(v *vote) {
 func (h *hold) errorLocked(op string, causes ...error) *Error {
 	e := &Error{Op: op, Names: h.first.names, Need: h.core.need, causes: causes, kept: true}
 	now := h.core.clock.Now()
-	for i := range h.votes {
-		v := &h.votes[i]
-		if now.Before(v.until) {
+	for i := range h.members {
+		if now.Before(h.lease.Until(i)) {
 			e.Granted++
 		} else {
 			e.Unknown++
 		}
-		if v.err != nil {
-			e.Nodes = multierror.Append(e.Nodes, v.err)
+		if err := h.members[i].err; err != nil {
+			e.Nodes = multierror.Append(e.Nodes, err)
 		}
 	}
 	return e

@@ -10,12 +10,28 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // heldHold returns an attempt that two of three nodes have granted and the third has not answered,
-// with its hold in phase held, and the clock, which stands still.
-func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
+// and that has become a lock, and the clock, which stands still.
+func heldHold(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) { return heldBy(t, lasts, 3) }
+
+// heldBy is heldHold of an attempt that has asked so many nodes.
+func heldBy(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake) {
+	t.Helper()
+	a, fake := asking(t, lasts, asked)
+	a.answers[0].Done(granting("one", 7))
+	a.answers[1].Done(granting("two", 7))
+	if !a.hold.holdUnlessLate() {
+		t.Fatal("it is not held")
+	}
+	return a, fake
+}
+
+// asking returns an attempt that has asked so many of three nodes, which have not answered.
+func asking(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake) {
 	t.Helper()
 	fake := clock.NewFake()
 	fake.Advance(time.Hour)
@@ -33,19 +49,14 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
 	c.members.list.Store(scripts.NewList("a", "b", "c"))
 	set := defaults()
-	set.lease, set.drift = lease, 0
+	set.lease, set.drift = lasts, 0
+	set.terms = lease.Terms{Need: 2, Lease: lasts}
 	a := newAttempt(c, &set, []string{"a"}, nil)
 	h := a.hold
 	h.first.begin(t.Context())
-	h.requestedAt = fake.Now()
-	h.renewedAt = h.requestedAt
-	for i := range a.answers {
-		a.answers[i].outcome = unanswered
+	for _, ask := range h.lease.Begin(fake.Now(), lease.Wave{Order: []int{0, 1, 2}, Size: asked}, nil) {
+		a.answers[ask.Master].command = ask
 	}
-	a.answers[0].Done(granting("one", 7))
-	a.answers[1].Done(granting("two", 7))
-	h.refreshLocked()
-	h.phase = held
 	return a, fake
 }
 
@@ -58,79 +69,6 @@ func renewed(said scripts.Renewed, runID string) pipeline.Result {
 func granting(runID string, token uint64) pipeline.Result {
 	reply := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted, Token: token}}
 	return pipeline.Result{Reply: reply, RunID: runID, Sent: true}
-}
-
-// A grant whose answer comes late counts from its own request, not from a renewal that was sent
-// since.
-func TestLateGrantCountsFromItsOwnRequest(t *testing.T) {
-	const lease = time.Second
-	a, fake := heldHold(t, lease)
-	h := a.hold
-	fake.Advance(lease / 2)
-	h.renewedAt = fake.Now() // a renewal
-	h.votes[0].renewedLocked(renewed(scripts.Kept, "one"), 0, clock.Deadline(h.renewedAt, lease, 0))
-	a.answers[2].Done(granting("three", 7))
-	if want := clock.Deadline(h.requestedAt, lease, 0); h.deadline != want {
-		t.Errorf("the deadline is %v after that of the grants, which two of three nodes keep no longer",
-			h.deadline.Sub(want))
-	}
-}
-
-// No answer after the deadline moves it: the handle is dead.
-func TestDeadHandleStaysDead(t *testing.T) {
-	const lease = time.Second
-	a, fake := heldHold(t, lease)
-	h := a.hold
-	deadline := h.deadline
-	fake.Advance(lease)
-	later := clock.Deadline(fake.Now(), lease, 0)
-	h.votes[0].renewedLocked(renewed(scripts.Kept, "one"), 0, later)
-	h.votes[1].renewedLocked(renewed(scripts.Kept, "two"), 0, later)
-	a.answers[2].Done(granting("three", 7))
-	h.votes[2].renewedLocked(renewed(scripts.Gone, "three"), 0, later)
-	if h.deadline != deadline || h.validLocked() {
-		t.Errorf("the deadline moved by %v, valid: %v", h.deadline.Sub(deadline), h.validLocked())
-	}
-}
-
-// A reply may come late: a confirmation counts from the instant of its request.
-func TestConfirmationsCountFromTheirOwnRequest(t *testing.T) {
-	const lease = time.Second
-	// ask sends a request to two nodes now, and returns the function that delivers their answers.
-	for what, ask := range map[string]func(h *hold, now clock.Instant) (answer func()){
-		"renewal": func(h *hold, now clock.Instant) func() {
-			r := newRenewalRound(h.core, now)
-			for i := range 2 {
-				r.batches = append(r.batches, &renewalBatch{core: h.core, sent: now, votes: []*vote{&h.votes[i]},
-					locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}})
-			}
-			return func() {
-				for i, b := range r.batches {
-					b.Done(renewed(scripts.Kept, h.votes[i].runID))
-				}
-			}
-		},
-		"repair": func(h *hold, now clock.Instant) func() {
-			return func() {
-				for i := range 2 {
-					(&repairReply{vote: &h.votes[i], until: clock.Deadline(now, lease, 0)}).Done(granting(h.votes[i].runID, 7))
-				}
-			}
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			a, fake := heldHold(t, lease)
-			h := a.hold
-			fake.Advance(lease / 2)
-			want := clock.Deadline(fake.Now(), lease, 0)
-			answer := ask(h, fake.Now())
-			fake.Advance(lease / 4)
-			answer()
-			if h.deadline != want {
-				t.Errorf("the deadline is %v after that of the requests", h.deadline.Sub(want))
-			}
-		})
-	}
 }
 
 // Extend counts from its own request, however late the answers are.
@@ -149,36 +87,10 @@ func TestExtendCountsFromItsOwnRequest(t *testing.T) {
 		}
 		held.hold.mu.Lock()
 		defer held.hold.mu.Unlock()
-		if want := clock.Deadline(sent, 30*time.Second, held.hold.set.drift); held.hold.deadline != want {
-			t.Errorf("the deadline is %v after that of the request", held.hold.deadline.Sub(want))
+		if want := clock.Deadline(sent, 30*time.Second, held.hold.set.drift); held.hold.lease.Deadline() != want {
+			t.Errorf("the deadline is %v after that of the request", held.hold.lease.Deadline().Sub(want))
 		}
 	})
-}
-
-// A node that refuses a repair because another owner has the lock does not keep the grant any more,
-// however long it had confirmed it before.
-func TestRefusedAgainIsKeptNoLonger(t *testing.T) {
-	a, _ := heldHold(t, time.Second)
-	h := a.hold
-	v := &h.votes[0]
-	reply := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}
-	said := v.regrantedLocked(pipeline.Result{Reply: reply, RunID: "one", Sent: true}, h.deadline)
-	if said != refused || v.until != clock.Never || h.validLocked() {
-		t.Errorf("outcome %d, kept until %v, valid %v: one of the two nodes has another owner",
-			said, v.until, h.validLocked())
-	}
-}
-
-// Two grants of one process are one vote.
-func TestSecondGrantOfAProcessIsNone(t *testing.T) {
-	a, _ := heldHold(t, time.Second)
-	h := a.hold
-	h.phase = attempting
-	n := &a.answers[2]
-	n.Done(granting("two", 7))
-	if n.outcome != unknown || n.vote.until != clock.Never {
-		t.Errorf("outcome %d, kept until %v", n.outcome, n.vote.until)
-	}
 }
 
 // A lock that was unlocked meanwhile is not renewed alone after the node refused its batch.
@@ -186,22 +98,22 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
 	b2, _ := heldHold(t, time.Second)
 	kept, gone := a.hold, b2.hold
-	gone.phase = released
+	gone.lease.Unlock(gone.core.clock.Now(), nil)
 	b := &renewalBatch{
 		core: kept.core, pipe: kept.core.nodes[0].Pipe("a"),
-		votes: []*vote{&kept.votes[0], &gone.votes[0]}, locks: make([]scripts.Renewal, 2),
+		members: []*member{&kept.members[0], &gone.members[0]}, locks: make([]scripts.Renewal, 2),
 	}
-	for i, v := range b.votes {
-		v.busy = true
-		b.locks[i] = scripts.Renewal{Names: v.hold.names, Owner: v.hold.owner, Lease: v.hold.set.leaseMillis}
+	for i, m := range b.members {
+		b.commands = append(b.commands, lease.Command{Do: lease.Renew})
+		b.locks[i] = m.hold.renewal(m.hold.set.leaseMillis)
 	}
 	b.Done(pipeline.Result{Err: &node.Error{Err: redis.Error("NOPERM no")}, Sent: true, RefusesKeys: true})
-	for _, v := range b.votes {
-		v.hold.mu.Lock()
-		if asked := v.alone; asked != (v.hold == kept) || v.busy && !asked {
-			t.Errorf("phase %d: renewed alone: %v, awaited: %v", v.hold.phase, asked, v.busy)
+	for _, m := range b.members {
+		m.hold.mu.Lock()
+		if m.alone != (m.hold == kept) {
+			t.Errorf("phase %d: renewed alone: %v", m.hold.lease.Phase(), m.alone)
 		}
-		v.hold.mu.Unlock()
+		m.hold.mu.Unlock()
 	}
 }
 
@@ -212,29 +124,16 @@ func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
 	second, _ := heldHold(t, time.Second)
 	b := &renewalBatch{core: first.hold.core, pipe: first.hold.core.nodes[0].Pipe("a")}
 	for _, h := range []*hold{first.hold, second.hold} {
-		v := &h.votes[0]
-		v.busy = true
-		b.votes = append(b.votes, v)
-		b.locks = append(b.locks, scripts.Renewal{Names: h.names, Owner: h.owner, Lease: h.set.leaseMillis})
+		b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, lease.Command{Do: lease.Renew})
+		b.locks = append(b.locks, h.renewal(h.set.leaseMillis))
 	}
 	refusal := redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
 	b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: redisconn.RefusesKeys(refusal)})
-	for i, v := range b.votes {
-		v.hold.mu.Lock()
-		if v.alone || v.busy || !errors.Is(v.err, refusal) {
-			t.Errorf("lock %d: renewed alone: %v, awaited: %v, error: %v", i, v.alone, v.busy, v.err)
+	for i, m := range b.members {
+		m.hold.mu.Lock()
+		if m.alone || !errors.Is(m.err, refusal) {
+			t.Errorf("lock %d: renewed alone: %v, error: %v", i, m.alone, m.err)
 		}
-		v.hold.mu.Unlock()
-	}
-}
-
-// A node in quarantine keeps the grant no longer, and is not asked again before the next renewals: it would say the same.
-func TestQuarantinedNodeIsAskedWithTheNextRenewals(t *testing.T) {
-	a, _ := heldHold(t, time.Second)
-	h := a.hold
-	v := &h.votes[0]
-	said := v.regrantedLocked(pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: time.Second}}, RunID: "one", Sent: true}, h.deadline)
-	if said != quarantined || v.until != clock.Never || h.validLocked() || v.forgot {
-		t.Errorf("answer %d, believed until %v, valid %v, asked again at once %v", said, v.until, h.validLocked(), v.forgot)
+		m.hold.mu.Unlock()
 	}
 }

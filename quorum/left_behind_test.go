@@ -8,49 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// A node needs a release where a request for a grant may have been carried out, or may yet be.
-func TestWhatNeedsARelease(t *testing.T) {
-	taken := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Held, Wait: time.Second}}
-	waits := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: time.Second}}
-	forbidden := pipeline.Result{Err: redis.Error("NOPERM no"), Sent: true, NothingDone: true}
-	for what, c := range map[string]struct {
-		answer pipeline.Result
-		phase  phase
-		needed bool
-	}{
-		"granted":             {granting("three", 7), attempting, true},
-		"failed, never sent":  {pipeline.Result{Err: node.ErrDown}, attempting, false},
-		"failed, sent":        {pipeline.Result{Err: node.ErrTimeout, Sent: true}, attempting, true},
-		"failed, error reply": {pipeline.Result{Err: redis.Error("ERR something"), Sent: true}, attempting, true},
-		"forbidden":           {forbidden, attempting, false},
-		"refused":             {pipeline.Result{Reply: taken, Sent: true}, attempting, false},
-		"quarantined":         {pipeline.Result{Reply: waits, Sent: true}, attempting, false},
-
-		// The first copy may come late.
-		"refused, resent":     {pipeline.Result{Reply: taken, Sent: true, Resent: true}, attempting, true},
-		"quarantined, resent": {pipeline.Result{Reply: waits, Sent: true, Resent: true}, attempting, true},
-
-		"forbidden, after the release":               {forbidden, failed, true},
-		"refused, after a repair may have been sent": {pipeline.Result{Reply: taken, Sent: true}, held, true},
-	} {
-		t.Run(what, func(t *testing.T) {
-			a, _ := heldHold(t, defaults().lease)
-			a.hold.phase = c.phase
-			v := &a.hold.votes[2]
-			v.sent = true
-			a.answers[2].Done(c.answer)
-			if v.sent != c.needed {
-				t.Errorf("a release would be sent: %v", v.sent)
-			}
-		})
-	}
-}
 
 // A node that refused the attempt after it had become a lock has nothing of it: it gets no release.
 func TestALateRefusalNeedsNoRelease(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // FromContext returns the innermost lock over the name among those whose context ctx is, or is
@@ -28,7 +29,7 @@ func (l *Lock) Owner() string { return l.hold.owner.String() }
 // Token returns the fencing token: strictly greater for each successive holder of a name, below
 // 2^52, the same for every level. Hand it to the resource that the lock protects, which must refuse
 // lower tokens than it has seen.
-func (l *Lock) Token() uint64 { return l.hold.token }
+func (l *Lock) Token() uint64 { return l.hold.lease.Token() }
 
 // Level returns how many times the holder has entered the lock, 0 when it is not held any more.
 // [Lock.Unlock] of the handle that acquired the lock releases it at any level; Unlock of the other
@@ -40,7 +41,7 @@ func (l *Lock) Level() int {
 	if !h.validLocked() {
 		return 0
 	}
-	return h.level
+	return h.lease.Level()
 }
 
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock
@@ -55,10 +56,11 @@ func (l *Lock) Deadline() time.Time {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.deadline == clock.Never {
+	deadline := h.lease.Deadline()
+	if deadline == clock.Never {
 		return time.Time{}
 	}
-	return time.Now().Add(h.deadline.Sub(h.core.clock.Now()))
+	return time.Now().Add(deadline.Sub(h.core.clock.Now()))
 }
 
 // Valid reports whether the lock is held. It reads the clock, so it is right also after the process
@@ -75,12 +77,12 @@ func (l *Lock) Err() error {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.phase == expired:
+	switch phase := h.lease.Phase(); {
+	case phase == lease.Expired:
 		return h.lossReason
-	case l.unlocked.Load() || h.phase == released || h.phase == lingering:
+	case l.unlocked.Load() || phase == lease.Released || phase == lease.Lingering:
 		return ErrReleased
-	case h.phase == orphaned:
+	case phase == lease.Orphaned:
 		return ErrClosed
 	case !h.validLocked():
 		return h.overdueErrorLocked("hold")
@@ -93,14 +95,14 @@ func (l *Lock) usableLocked(op string) error { return l.usableAtLocked(op, l.hol
 
 func (l *Lock) usableAtLocked(op string, now clock.Instant) error {
 	h := l.hold
-	switch {
-	case l.unlocked.Load() || h.phase == released || h.phase == lingering:
+	switch phase := h.lease.Phase(); {
+	case l.unlocked.Load() || phase == lease.Released || phase == lease.Lingering:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld}}
-	case h.phase == expired:
+	case phase == lease.Expired:
 		return &Error{Op: op, Names: l.names, causes: []error{h.lossReason}}
-	case h.phase == orphaned:
+	case phase == lease.Orphaned:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrClosed}}
-	case !now.Before(h.deadline):
+	case !h.lease.Valid(now):
 		return h.overdueErrorLocked(op)
 	}
 	return nil
@@ -124,7 +126,7 @@ func (l *Lock) await(ctx context.Context, op string, t *tally) error {
 	defer h.mu.Unlock()
 	e := &Error{Op: op, Names: l.names, Nodes: nodes, causes: ended}
 	switch {
-	case h.phase == expired:
+	case h.lease.Phase() == lease.Expired:
 		e.causes, e.Nodes = append(e.causes, h.lossReason), nil // the reason has the nodes' errors
 	case ended == nil:
 		e.causes = append(e.causes, ErrUnavailable)

@@ -103,7 +103,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 				n.Name(), n.MaxLease(), nodes[0].Name(), nodes[0].MaxLease())
 		}
 	}
-	if err := set.check(nodes[0].MaxLease()); err != nil {
+	if err := set.check(nodes[0].MaxLease(), need); err != nil {
 		return nil, err
 	}
 	release, said := logLater(nodes), false
@@ -183,7 +183,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 			"and whether the deployment exists are chosen when a Locker is made", ErrInvalid)
 	}
 	set.clock, set.random, set.nodeOpts, set.label = l.set.clock, l.set.random, l.set.nodeOpts, l.set.label
-	if err := set.check(l.core.maxLease); err != nil {
+	if err := set.check(l.core.maxLease, l.core.need); err != nil {
 		bad = err
 	}
 	return &Locker{core: l.core, waitlist: l.waitlist, set: &set, bad: bad}

@@ -178,7 +178,7 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 		}
 		h := lock.hold
 		h.mu.Lock()
-		err := h.votes[2].err
+		err := h.members[2].err
 		h.mu.Unlock()
 		if !errors.Is(err, errMarker) {
 			t.Errorf("the third master: %v, want %v", err, errMarker)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -51,8 +52,8 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	}
 	e := AttemptEvent{
 		Names: o.names, Outcome: Acquired, WriteBacks: r.writeBacks, Probed: r.approach == waiting.ProbeFirst,
-		Granted: r.of[granted], Refused: r.of[refused], Quarantined: r.of[quarantined],
-		Unknown: r.of[unknown] + r.of[unanswered] + r.of[unasked], Duration: o.core.clock.Now().Sub(o.asking),
+		Granted: r.of[lease.Granted], Refused: r.of[lease.Refused], Quarantined: r.of[lease.Quarantined],
+		Unknown: r.of[lease.Failed] + r.of[lease.Unanswered] + r.of[lease.Unasked], Duration: o.core.clock.Now().Sub(o.asking),
 	}
 	if r.err != nil {
 		e.Outcome, e.Err = outcomeOf(r.err), r.err
@@ -81,7 +82,7 @@ func (o *observation) ended(lock *Lock, err error) {
 // noteRenewingLocked tells the hook of a lock whose renewals go out.
 func (h *hold) noteRenewingLocked(sent clock.Instant) {
 	if hook := h.set.hooks.Renewing; hook != nil {
-		l, left, lease := &h.first, h.deadline.Sub(sent), h.set.lease
+		l, left, lease := &h.first, h.lease.Deadline().Sub(sent), h.set.lease
 		h.core.events.Post(func() { hook(l, left, lease) })
 	}
 }
@@ -91,7 +92,7 @@ func (h *hold) noteRenewingLocked(sent clock.Instant) {
 func (b *renewalBatch) noteReply(r pipeline.Result) {
 	told := make([]renewalOf, 0, 1)
 	all := RenewalEvent{}
-	for i, v := range b.votes {
+	for i, v := range b.members {
 		all.add(r, i)
 		if v.hold.set.hooks.Renewed == nil {
 			continue
@@ -103,7 +104,7 @@ func (b *renewalBatch) noteReply(r pipeline.Result) {
 		}
 		told[at].event.add(r, i)
 	}
-	n := &b.core.counters.nodes[b.votes[0].node]
+	n := &b.core.counters.nodes[b.members[0].node]
 	n.renewals.Add(uint64(all.Renewed))
 	if failed := all.Forgotten + all.Taken + all.Failed; failed > 0 {
 		n.renewalsFailed.Add(uint64(failed))
@@ -136,16 +137,15 @@ func (e *RenewalEvent) add(r pipeline.Result, i int) {
 }
 
 // noteRepair counts a node's answer to a repair, and tells the hook.
-func (v *vote) noteRepair(err error) {
-	h := v.hold
-	n := &h.core.counters.nodes[v.node]
+func (h *hold) noteRepair(node int, err error) {
+	n := &h.core.counters.nodes[node]
 	if err == nil {
 		n.repairs.Add(1)
 	} else {
 		n.repairsFailed.Add(1)
 	}
 	if hook := h.set.hooks.Repaired; hook != nil {
-		e := RepairEvent{Node: h.core.nodes[v.node].Name(), Lock: &h.first, Err: err}
+		e := RepairEvent{Node: h.core.nodes[node].Name(), Lock: &h.first, Err: err}
 		h.core.events.Post(func() { hook(e) })
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -47,6 +48,7 @@ type settings struct {
 	minHoldSet  bool
 	leaseSet    bool
 	leaseMillis scripts.Millis // the same as lease
+	terms       lease.Terms    // the same as lease, drift, fixed, maxHold and minHold
 }
 
 // Option configures a [Locker].
@@ -172,11 +174,12 @@ func (s *settings) apply(opts []Option) error {
 
 // check returns what is wrong with the settings, or nil. It shortens the default lease to the
 // nodes' max lease.
-func (s *settings) check(maxLease time.Duration) error {
+func (s *settings) check(maxLease time.Duration, need int) error {
 	if !s.leaseSet {
 		s.lease = min(s.lease, maxLease)
 	}
 	s.leaseMillis = scripts.ToMillis(s.lease)
+	s.terms = lease.Terms{Need: need, Lease: s.lease, Drift: s.drift, Fixed: s.fixed, MaxHold: s.maxHold, MinHold: s.minHold}
 	drift := clock.Drift(s.lease, s.drift)
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("quorumlock: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))

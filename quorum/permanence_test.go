@@ -67,7 +67,7 @@ func (c *cluster) over(wait func(master int), masters ...any) *Locker {
 func nameAt(l *Locker, first int) string {
 	for i := 0; ; i++ {
 		name := fmt.Sprint("name ", i)
-		if newAttempt(l.core, l.set, []string{name}, nil).hold.firstNode() == first {
+		if firstNode(l, name) == first {
 			return name
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -19,7 +20,7 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
-		probed := h.firstNode()
+		probed := firstNode(l, "a")
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival:1"), Level: 1,
 			Lease: h.set.leaseMillis, List: l.core.members.list.Load(), Seed: 1})
 		if r := l.core.nodes[(probed+1)%3].Pipe("a").Do(t.Context(), rival); r.Err != nil {
@@ -35,8 +36,8 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		if lock == nil {
 			t.Fatal(r.err)
 		}
-		if most := clock.Deadline(began, l.set.lease, l.set.drift); most.Before(lock.hold.deadline) {
-			t.Errorf("the deadline is %v after that of the request to the probe node", lock.hold.deadline.Sub(most))
+		if most := clock.Deadline(began, l.set.lease, l.set.drift); most.Before(lock.hold.lease.Deadline()) {
+			t.Errorf("the deadline is %v after that of the request to the probe node", lock.hold.lease.Deadline().Sub(most))
 		}
 		c.unlock(lock)
 	})
@@ -46,10 +47,9 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 func TestProbeNodeThatIsFrozen(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		frozen := make(chan struct{})
 		defer close(frozen)
-		c.before(h.firstNode(), func() { <-frozen })
+		c.before(firstNode(l, "a"), func() { <-frozen })
 		began := time.Now()
 		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
@@ -66,9 +66,8 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 func TestNoNodeIsAskedTwice(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		calls := c.calls.Load()
-		c.before(h.firstNode(), func() { time.Sleep(time.Second / 2) })
+		c.before(firstNode(l, "a"), func() { time.Sleep(time.Second / 2) })
 		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
@@ -86,9 +85,8 @@ func TestNoNodeIsAskedTwice(t *testing.T) {
 func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		frozen := make(chan struct{})
-		c.before(h.firstNode(), func() { <-frozen })
+		c.before(firstNode(l, "a"), func() { <-frozen })
 		calls := c.calls.Load()
 		ctx, cancel := context.WithTimeout(t.Context(), minStep)
 		defer cancel()
@@ -137,7 +135,7 @@ func TestProbeNodeInQuarantineIsReplaced(t *testing.T) {
 		c.rivalHas(l, wave[1])
 		c.notAsked(third)
 		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
-		if r == nil || r.of[quarantined] != 1 || r.of[refused] != 1 {
+		if r == nil || r.of[lease.Quarantined] != 1 || r.of[lease.Refused] != 1 {
 			t.Errorf("%+v", r)
 		}
 		c.before(third, func() {})

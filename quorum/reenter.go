@@ -4,9 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // heldBy returns the lock over the names that the flow of ctx holds, nil for none. A flow is the
@@ -36,9 +34,7 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 }
 
 // enter enters a lock again: its level rises by one, and as many nodes as the quorum size must
-// confirm that they keep the lock. Levels and tokens on the nodes are absolute, so a request or a
-// reply that is lost, or comes twice, counts once. Of a fixed lease only the rest is requested, so
-// that re-entry prolongs it on no node.
+// confirm that they keep the lock.
 func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
 	h := within.hold
 	if other := h.set.differences(set); other != "" {
@@ -72,7 +68,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	}
 	if failure.Nodes != nil { // else the nodes do not matter
 		failure.Need, failure.Granted = h.core.need, t.counted()
-		failure.Unknown = len(h.votes) - failure.Granted
+		failure.Unknown = len(h.members) - failure.Granted
 	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
 	return nil, failure
@@ -86,26 +82,11 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	if !h.validLocked() || within.unlocked.Load() {
 		return nil, &Error{Op: "lock", Names: l.names, causes: []error{ErrNotAcquired, ErrLost}}
 	}
-	h.askSecondWaveNowLocked() // it would lower the level if it came later
-	sent, lease := h.core.clock.Now(), h.set.lease
-	if h.set.fixed {
-		lease = h.deadline.Sub(sent)
-	}
-	h.level++
-	l.level = h.level
+	t := newTally(len(h.members), h.core.need)
+	commands := h.lease.Enter(h.core.clock.Now(), nil)
+	l.level = h.lease.Level()
 	h.inner = append(h.inner, l)
-
-	t := newTally(len(h.votes), h.core.need)
-	call := h.acquireAgain(h.level, scripts.ToMillis(lease))
-	until := clock.Deadline(sent, lease, h.set.drift)
-	for i := range h.votes {
-		v := &h.votes[i]
-		if err := h.pipe(i).Start(call, &v.claim, &enterReply{t, v, call, until}); err != nil {
-			t.add(i, nodeReply{err: err})
-		} else {
-			v.sent = true
-		}
-	}
+	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: allIn(t)})
 	return t, nil
 }
 
@@ -116,35 +97,13 @@ func (l *Lock) backOut() {
 	defer l.cancel(ErrNotAcquired)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.level > 0 && h.phase == held {
+	if l.level > 0 && h.lease.Phase() == lease.Held {
 		h.lowerLocked(l, noTally)
 	}
 }
 
 // lowerLocked ends an inner handle: it lowers the level by one, here and on the nodes.
-func (h *hold) lowerLocked(l *Lock, tallyFor func(*vote) *tally) {
-	h.level--
+func (h *hold) lowerLocked(l *Lock, tallyFor func(int) *tally) {
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	h.releaseLocked(h.level, nil, tallyFor)
-}
-
-// enterReply receives a node's reply to a re-entry.
-type enterReply struct {
-	tally *tally
-	vote  *vote
-	call  scripts.Call
-	until clock.Instant // how long a grant lasts
-}
-
-func (e *enterReply) Done(r pipeline.Result) {
-	var a nodeReply
-	v := e.vote
-	if r.Reply.Acquire.Refusal != nil && v.hold.refusedByList(v, &r, e.call, e) {
-		return
-	}
-	v.hold.update(func() {
-		a.counts = v.regrantedLocked(r, e.until) == granted
-		a.err = v.err
-	})
-	e.tally.add(v.node, a)
+	h.releaseLocked(h.lease.Leave(nil), nil, tallyFor)
 }

@@ -1,48 +1,56 @@
 package quorum
 
 import (
-	"fmt"
 	"slices"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// abandonLocked stops every request for a grant to the owner, and sends the release. See
-// releaseLocked.
-func (h *hold) abandonLocked(room []releaseReply, tallyFor func(*vote) *tally) {
-	for i := range h.votes {
-		h.votes[i].claim.Abandon()
+// releaseLocked carries out the commands with which a lock, or a level of it, is released. A node's
+// reply goes to the tally that tallyFor returns for it, or to none where it returns nil; a node that
+// gets no release counts as one that has confirmed. The receivers of the replies are in room, if it
+// suffices.
+func (h *hold) releaseLocked(commands []lease.Command, room []releaseReply, tallyFor func(node int) *tally) {
+	released := uint64(0)
+	for _, c := range commands {
+		if c.Do == lease.Release {
+			released |= 1 << c.Master
+		}
 	}
-	h.releaseLocked(0, room, tallyFor)
+	for i := range h.members {
+		if released&(1<<i) == 0 {
+			tallyFor(i).add(i, nodeReply{counts: true})
+		}
+	}
+	room = slices.Grow(room, len(h.members))[:len(h.members)]
+	h.carryOutLocked(commands, callers{tally: tallyFor, room: room})
 }
 
-// releaseLocked sends a release to every node that may hold something of the owner's, also to nodes
-// that have not answered. A node's reply goes to the tally that tallyFor returns for its vote, or
-// to none where it returns nil. The receivers of the replies are in room, if it suffices.
-func (h *hold) releaseLocked(level int, room []releaseReply, tallyFor func(*vote) *tally) {
-	call := scripts.Release(h.names, h.owner, level)
-	all := slices.Grow(room, len(h.votes))[:len(h.votes)]
-	for i := range h.votes {
-		v, r := &h.votes[i], &all[i]
-		*r = releaseReply{tally: tallyFor(v), hold: h, node: i}
-		if !v.sent || v.claim.NothingThere() {
-			r.tally.add(i, nodeReply{counts: true})
-			continue
-		}
-		h.core.background.add()
-		if err := h.pipe(i).Start(call, &v.claim, r); err != nil {
-			r.Done(pipeline.Result{Err: err})
-		}
+// sendRelease sends a release to a node. Before that of the whole lock, requests for a grant are
+// abandoned, so that none of them is resent behind it.
+func (h *hold) sendRelease(c lease.Command, to *callers) {
+	claim, r := &h.members[c.Master].claim, &to.room[c.Master]
+	*r = releaseReply{tally: to.tally(c.Master), hold: h, node: c.Master}
+	if c.Level == 0 {
+		claim.Abandon()
+	}
+	if claim.NothingThere() {
+		r.tally.add(c.Master, nodeReply{counts: true})
+		return
+	}
+	h.core.background.add()
+	if err := h.pipe(c.Master).Start(scripts.Release(h.names, h.owner, c.Level), claim, r); err != nil {
+		r.Done(pipeline.Result{Err: err})
 	}
 }
 
 // allIn is the tallyFor that counts the replies of all nodes in t.
-func allIn(t *tally) func(*vote) *tally { return func(*vote) *tally { return t } }
+func allIn(t *tally) func(int) *tally { return func(int) *tally { return t } }
 
 // noTally is the tallyFor of a release that no caller waits for.
-func noTally(*vote) *tally { return nil }
+func noTally(int) *tally { return nil }
 
 // releaseReply receives a node's reply to a release. "Not found" counts too: nothing of the owner
 // is left there. It is no denial after a resend, since the first copy may have deleted the key.
@@ -58,48 +66,22 @@ func (a *releaseReply) Done(r pipeline.Result) {
 	a.tally.add(a.node, nodeReply{counts: r.Err == nil, found: found, heard: r.Reply.Release.Heard, err: r.Err})
 }
 
-// endContextsLocked ends the contexts of all handles. It may run with mu held: a function that a
-// context's end starts runs in a goroutine of its own.
-func (h *hold) endContextsLocked(cause error) {
-	h.first.cancel(cause)
-	for _, l := range h.inner {
-		l.cancel(cause)
-	}
-	h.inner = nil
-}
-
-// loseLocked ends a hold that can no longer be trusted, and its contexts first of all. The caller
-// unlocks mu and then calls core.finishLost.
-func (h *hold) loseLocked(why string) {
-	h.lossReason = h.errorLocked("hold", ErrLost, detail(why))
-	h.phase = expired
-	h.core.counters.lost.Add(1)
-	h.endContextsLocked(h.lossReason)
-}
-
-// whyLostLocked returns why a hold whose deadline has passed is lost.
-func (h *hold) whyLostLocked(now clock.Instant) string {
-	switch {
-	case h.maxHoldEnd != clock.Never && !now.Before(h.maxHoldEnd):
-		return fmt.Sprintf("its max hold of %v is over", h.set.maxHold)
-	case h.deadline == clock.Never:
-		return "too few nodes keep it"
-	case h.set.fixed:
-		return "its lease is over"
-	default:
-		return "too few nodes confirmed a renewal in time"
-	}
-}
-
 // finishLost releases what nodes still keep of lost holds, and calls notifyLost.
 func (c *core) finishLost(lost ...*hold) {
 	for _, h := range lost {
 		c.schedule.remove(&h.entry)
-		h.mu.Lock()
-		h.abandonLocked(nil, noTally)
-		h.mu.Unlock()
+		h.drop()
 	}
 	c.notifyLost(lost)
+}
+
+// drop releases what nodes still keep of a lost lock, which has left the schedule: no renewal is on
+// its way to a pipeline.
+func (h *hold) drop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var room [8]lease.Command
+	h.releaseLocked(h.lease.Drop(room[:0]), nil, noTally)
 }
 
 // notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook
@@ -116,7 +98,7 @@ func (c *core) notifyLost(lost []*hold) {
 			h := lost[0]
 			lost = lost[1:]
 			h.set.log().Warn("quorumlock: lock lost",
-				"names", h.first.names, "owner", h.owner.String(), "token", h.token, "error", h.lossReason)
+				"names", h.first.names, "owner", h.owner.String(), "token", h.lease.Token(), "error", h.lossReason)
 			if hook := h.set.hooks.Lost; hook != nil {
 				hook(&h.first, h.lossReason)
 			}
@@ -131,29 +113,15 @@ func (h *hold) releaseInterrupted() {
 	h.core.schedule.remove(&h.entry)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch h.phase {
-	case attempting:
-		h.phase = failed
-	case held, lingering, orphaned:
-		h.phase = released
-	default:
-		return
-	}
 	h.first.unlocked.Store(true)
-	defer h.abandonLocked(nil, noTally)
-	if h.first.cancel != nil {
-		h.endContextsLocked(ErrReleased)
-	}
+	var room [8]lease.Command
+	h.releaseLocked(h.lease.Interrupt(room[:0]), nil, noTally)
 }
 
-// orphan ends a hold because its Locker was closed. The keys are left to their leases: the work
-// that the lock protects may still be running. A hold that lingers has ended already.
+// orphan ends a hold because its Locker was closed. A hold that lingers has ended already.
 func (h *hold) orphan() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.phase == held {
-		h.phase = orphaned
-		h.deadline = clock.Never
-		h.endContextsLocked(ErrClosed)
-	}
+	var room [1]lease.Command
+	h.carryOutLocked(h.lease.Orphan(room[:0]), callers{})
 }

@@ -5,13 +5,11 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const (
-	// coalesce bounds how much earlier than due a lock is renewed, to share a call with others.
-	coalesce = 3 * time.Millisecond
-
 	// Renewals that fall together are spread: at most one for each renewalGap, save for those of
 	// one renewalBurst. So other calls wait behind few of them.
 	renewalGap   = renewalBurst / batchSize
@@ -22,35 +20,13 @@ const (
 	batchSize  = 32       // locks
 	batchBytes = 64 << 10 // of names, each with perName for its other arguments
 	perName    = 128
-
-	// A renewal that fell short is tried again after a twelfth of the lease, within these bounds.
-	minRenewPause = 2 * time.Millisecond
-	maxRenewPause = 500 * time.Millisecond
 )
-
-// planLocked sets when the schedule handles the hold next: a third of the lease after now for the
-// next renewal, or at the deadline if that comes first or the lease is fixed.
-func (h *hold) planLocked(now clock.Instant) {
-	h.entry.at, h.entry.early = h.deadline, 0
-	if next := now.Add(h.set.lease / 3); !h.set.fixed && next.Before(h.deadline) {
-		h.entry.at, h.entry.early = next, min(coalesce, h.set.lease/30)
-	}
-	if end := h.minHoldEnd(); h.phase == lingering && end.Before(h.entry.at) {
-		h.entry.at, h.entry.early = end, 0
-	}
-}
-
-// lingersLocked reports whether an unlocked hold stays on the nodes at now: its min hold is not
-// over, and they keep it.
-func (h *hold) lingersLocked(now clock.Instant) bool {
-	return h.phase == lingering && now.Before(h.minHoldEnd()) && now.Before(h.deadline)
-}
 
 // postponeLocked reports whether too many renewals are due at now: then the schedule handles the
 // hold later, but long before its deadline. A hold is postponed once for each renewal.
 func (h *hold) postponeLocked(now clock.Instant) bool {
 	e, c := &h.entry, h.core
-	if e.postponed || h.set.fixed || h.phase != held {
+	if e.postponed || !h.lease.MayWait(now) {
 		e.postponed = false
 		return false
 	}
@@ -58,7 +34,8 @@ func (h *hold) postponeLocked(now clock.Instant) bool {
 	if c.lastRenewal.Sub(now) <= renewalBurst {
 		return false
 	}
-	e.at, e.early, e.postponed = min(c.lastRenewal, now.Add(h.deadline.Sub(now)/4)), renewalBurst, true
+	h.lease.Postpone(min(c.lastRenewal, now.Add(h.lease.Deadline().Sub(now)/4)), renewalBurst)
+	e.postponed = true
 	return true
 }
 
@@ -67,42 +44,21 @@ func (h *hold) postponeLocked(now clock.Instant) bool {
 func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	// Contexts that must end come first: until they have, another owner may be granted the lock
 	// beside this one.
-	var lost, unlocked, kept []*hold
+	var lost, kept []*hold
 	for _, e := range due {
 		h := e.owner.(*hold)
-		h.mu.Lock()
-		switch {
-		case h.phase == lingering && !h.lingersLocked(now):
-			e.over = true
-			h.phase = released
-			unlocked = append(unlocked, h)
-		case !h.isKeptLocked():
-			e.over = true
-		case h.phase == held && !now.Before(h.deadline):
-			e.over = true
-			h.loseLocked(h.whyLostLocked(now))
+		switch goesOn, wasLost := h.due(now); {
+		case wasLost:
 			lost = append(lost, h)
-		case h.postponeLocked(now):
-		default:
-			h.planLocked(now)
+		case goesOn:
 			kept = append(kept, h)
 		}
-		h.mu.Unlock()
 	}
-	for _, h := range unlocked {
-		h.mu.Lock()
-		h.abandonLocked(nil, noTally)
-		h.mu.Unlock()
-	}
-	r := newRenewalRound(c, now)
+	batches := &renewalBatches{core: c, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
 	for _, h := range kept {
-		h.mu.Lock()
-		if h.isKeptLocked() && !h.set.fixed {
-			r.addLocked(h)
-		}
-		h.mu.Unlock()
+		h.renew(now, batches)
 	}
-	unsent := r.send()
+	unsent := batches.send()
 	if len(kept) > 0 {
 		c.introduction.keep(now)
 	}
@@ -114,66 +70,80 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	}
 }
 
-// renewalRound gathers the renewals that fall together into batches: as few calls as their bounds
-// allow for each connection.
-type renewalRound struct {
-	core    *core
-	sent    clock.Instant                    // read before anything is sent
-	open    map[*pipeline.Pipe]*renewalBatch // the batch to add to, by connection
-	batches []*renewalBatch                  // in the order in which they are sent
+// due handles a hold that is due. goesOn reports that it is to be renewed now.
+func (h *hold) due(now clock.Instant) (goesOn, lost bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.postponeLocked(now) {
+		h.entry.at, h.entry.early = h.lease.Next()
+		return false, false
+	}
+	var room [8]lease.Command
+	goesOn, commands := h.lease.Due(now, room[:0])
+	h.entry.over = !goesOn
+	h.entry.at, h.entry.early = h.lease.Next()
+	if len(commands) > 0 && commands[0].Do == lease.Release { // the min hold is over
+		h.releaseLocked(commands, nil, noTally)
+		return false, false
+	}
+	return goesOn, h.carryOutLocked(commands, callers{})
+}
+
+// renew adds the hold's renewals to batches, and sends its repairs at once.
+func (h *hold) renew(now clock.Instant, to *renewalBatches) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.lease.Kept() || h.set.fixed {
+		return
+	}
+	h.noteRenewingLocked(now)
+	var room [8]lease.Command
+	h.carryOutLocked(h.lease.Renew(now, room[:0]), callers{batches: to})
+	h.entry.at, h.entry.early = h.lease.Next()
+}
+
+// renewalBatches gathers the renewals that fall together: as few calls as their bounds allow for each
+// connection.
+type renewalBatches struct {
+	core *core
+	sent clock.Instant                    // read before anything is sent
+	open map[*pipeline.Pipe]*renewalBatch // the batch to add to, by connection
+	all  []*renewalBatch                  // in the order in which they are sent
 }
 
 // renewalBatch is the locks that one call renews on one node. It receives the reply.
 type renewalBatch struct {
-	core  *core
-	pipe  *pipeline.Pipe
-	sent  clock.Instant
-	votes []*vote
-	locks []scripts.Renewal
-	bytes int
+	core     *core
+	pipe     *pipeline.Pipe
+	sent     clock.Instant
+	members  []*member
+	commands []lease.Command // for each of the members
+	locks    []scripts.Renewal
+	bytes    int
 }
 
-func newRenewalRound(c *core, now clock.Instant) *renewalRound {
-	return &renewalRound{core: c, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
-}
-
-// addLocked adds the hold's renewal to a batch for every node that keeps it. It sends a repair at
-// once to each node that does not: a node that forgot the lock grants it to the same owner with the
-// same token, unless the node is in quarantine or another owner is there. It leaves out nodes that
-// have not answered yet, so that requests to a slow node do not pile up.
-func (r *renewalRound) addLocked(h *hold) {
-	h.renewedAt = r.sent
-	h.noteRenewingLocked(r.sent)
+// add adds a renewal of the hold, whose mutex is locked.
+func (bs *renewalBatches) add(h *hold, c lease.Command) {
 	bytes := 0
 	for _, name := range h.names {
 		bytes += len(name.String()) + perName
 	}
-	for i := range h.votes {
-		v := &h.votes[i]
-		switch {
-		case v.busy:
-		case v.until == clock.Never:
-			v.repairLocked(h.deadlineFor(r.sent))
-		default:
-			v.busy = true
-			b := r.batchFor(v, bytes)
-			b.votes, b.bytes = append(b.votes, v), b.bytes+bytes
-			b.locks = append(b.locks,
-				scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.token, Lease: h.set.leaseMillis})
-		}
-	}
+	m := &h.members[c.Master]
+	b := bs.batchFor(m, bytes)
+	b.members, b.commands, b.bytes = append(b.members, m), append(b.commands, c), b.bytes+bytes
+	b.locks = append(b.locks, h.renewal(h.set.leaseMillis))
 }
 
-// batchFor returns the batch for a vote whose names have that many bytes.
-func (r *renewalRound) batchFor(v *vote, bytes int) *renewalBatch {
-	pipe := v.hold.pipe(v.node)
-	if b := r.open[pipe]; b != nil && len(b.votes) < batchSize && b.bytes+bytes <= batchBytes && !v.alone {
+// batchFor returns the batch for a renewal whose names have that many bytes.
+func (bs *renewalBatches) batchFor(m *member, bytes int) *renewalBatch {
+	pipe := m.hold.pipe(m.node)
+	if b := bs.open[pipe]; b != nil && len(b.members) < batchSize && b.bytes+bytes <= batchBytes && !m.alone {
 		return b
 	}
-	b := &renewalBatch{core: r.core, pipe: pipe, sent: r.sent}
-	r.batches = append(r.batches, b)
-	if !v.alone {
-		r.open[pipe] = b
+	b := &renewalBatch{core: bs.core, pipe: pipe, sent: bs.sent}
+	bs.all = append(bs.all, b)
+	if !m.alone {
+		bs.open[pipe] = b
 	}
 	return b
 }
@@ -184,154 +154,72 @@ type unsent struct {
 	err   error
 }
 
-func (r *renewalRound) send() (failed []unsent) {
-	for _, b := range r.batches {
-		if err := b.pipe.Start(scripts.Renew(b.votes[0].hold.list, b.locks), nil, b); err != nil {
+func (bs *renewalBatches) send() (failed []unsent) {
+	for _, b := range bs.all {
+		if err := b.start(); err != nil {
 			failed = append(failed, unsent{b, err})
 		}
 	}
 	return failed
 }
 
+func (b *renewalBatch) start() error {
+	return b.pipe.Start(scripts.Renew(b.members[0].hold.list, b.locks), nil, b)
+}
+
 // Done receives a node's reply to the batch.
 func (b *renewalBatch) Done(r pipeline.Result) {
-	if len(b.votes) > 1 && r.RefusesKeys {
-		for i := range b.votes {
+	if len(b.members) > 1 && r.RefusesKeys {
+		for i := range b.members {
 			b.renewAlone(i)
 		}
 		return
 	}
 	b.noteReply(r)
+	node := b.members[0].node
 	switch refusal := r.Reply.NotLetIn; {
 	case refusal != nil: // also where no lock of the batch is left there
-		b.core.members.renewalRefused(b.votes[0].node, refusal)
+		b.core.members.renewalRefused(node, refusal)
 	case r.Err == nil:
-		b.core.members.proved(b.votes[0].node, b.sent)
+		b.core.members.proved(node, b.sent)
 	}
-	for i, v := range b.votes {
-		v.hold.update(func() {
-			v.busy = false
-			if r.Err != nil {
-				v.err = r.Err
-				return
-			}
-			v.alone = false
-			v.renewedLocked(r, i, v.hold.deadlineFor(b.sent))
-		})
+	for i, m := range b.members {
+		if r.Err == nil {
+			m.setAlone(false)
+		}
+		reply, err := m.hold.read(b.commands[i], r, i)
+		m.hold.answer(b.commands[i], reply, err, callers{})
 	}
+}
+
+func (m *member) setAlone(alone bool) {
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	m.alone = alone
 }
 
 // renewAlone renews one lock of a batch that the server refused. The refusal may concern the key of
 // another lock only.
 func (b *renewalBatch) renewAlone(i int) {
-	v := b.votes[i]
 	one := &renewalBatch{
-		core: b.core, pipe: b.pipe, votes: b.votes[i : i+1 : i+1], locks: b.locks[i : i+1 : i+1],
+		core: b.core, pipe: b.pipe, members: b.members[i : i+1 : i+1], commands: b.commands[i : i+1 : i+1],
+		locks: b.locks[i : i+1 : i+1],
 	}
-	if err := one.startAlone(v); err != nil {
+	if err := one.startAlone(); err != nil {
 		one.Done(pipeline.Result{Err: err})
 	}
 }
 
-func (b *renewalBatch) startAlone(v *vote) error {
-	v.hold.mu.Lock()
-	defer v.hold.mu.Unlock()
-	if !v.hold.isKeptLocked() { // no renewal follows the release
-		v.busy = false
+func (b *renewalBatch) startAlone() error {
+	m := b.members[0]
+	m.hold.mu.Lock()
+	defer m.hold.mu.Unlock()
+	b.sent = b.core.clock.Now()
+	c, goesOn := m.hold.lease.RenewAgain(b.sent, b.commands[0])
+	if !goesOn {
 		return nil
 	}
-	v.alone = true
-	b.sent = b.core.clock.Now()
-	return b.pipe.Start(scripts.Renew(b.votes[0].hold.list, b.locks), nil, b)
-}
-
-// repairLocked asks a node that does not keep the lock for the grant again, until then.
-func (v *vote) repairLocked(until clock.Instant) {
-	h := v.hold
-	v.forgot = false
-	call := h.acquireAgain(h.level, h.set.leaseMillis)
-	if err := h.pipe(v.node).Start(call, &v.claim, &repairReply{v, call, until}); err != nil {
-		v.err = err
-		return
-	}
-	v.busy, v.sent = true, true
-}
-
-// repairReply receives a node's reply to a repair.
-type repairReply struct {
-	vote  *vote
-	call  scripts.Call
-	until clock.Instant // how long a grant lasts
-}
-
-func (a *repairReply) Done(r pipeline.Result) {
-	v := a.vote
-	if r.Reply.Acquire.Refusal != nil && v.hold.refusedByList(v, &r, a.call, a) {
-		return
-	}
-	var err error
-	v.hold.update(func() {
-		v.busy = false
-		v.regrantedLocked(r, a.until)
-		err = v.err
-	})
-	v.noteRepair(err)
-}
-
-// update applies one node's answer to the hold. It ends the hold when too few nodes are left, and
-// has the schedule try again soon when the renewal fell short.
-func (h *hold) update(apply func()) {
-	c := h.core
-	hastenTo, lost := h.applyAnswer(apply)
-	if lost {
-		c.finishLost(h)
-	} else if hastenTo != clock.Never {
-		c.schedule.hasten(&h.entry, hastenTo)
-	}
-}
-
-// applyAnswer returns when the schedule must handle the hold at the latest; Never when the answer
-// has not changed that.
-func (h *hold) applyAnswer(apply func()) (hastenTo clock.Instant, lost bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before := h.deadline
-	apply()
-	if !h.isKeptLocked() {
-		return clock.Never, false
-	}
-	now := h.core.clock.Now()
-	if h.phase == held && !now.Before(h.deadline) {
-		h.loseLocked(h.whyLostLocked(now))
-		return clock.Never, true
-	}
-	if h.deadline.Before(before) {
-		hastenTo = h.deadline
-	} else {
-		hastenTo = clock.Never
-	}
-	if !h.set.fixed && h.fellShortLocked() {
-		soon := now.Add(min(max(h.set.lease/12, minRenewPause), maxRenewPause))
-		if hastenTo == clock.Never || soon.Before(hastenTo) {
-			hastenTo = soon
-		}
-	}
-	return hastenTo, false
-}
-
-// fellShortLocked reports whether a node should be repaired soon, or all nodes have answered the
-// last renewals and too few have confirmed.
-func (h *hold) fellShortLocked() bool {
-	open := false
-	for i := range h.votes {
-		if h.votes[i].forgot {
-			return true
-		}
-		open = open || h.votes[i].busy
-	}
-	goal := h.deadlineFor(h.renewedAt)
-	if h.maxHoldEnd != clock.Never {
-		goal = min(goal, h.maxHoldEnd)
-	}
-	return !open && h.deadline.Before(goal)
+	b.commands[0] = c
+	m.alone = true
+	return b.start()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -29,25 +30,23 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			a, fake := heldHold(t, time.Second)
 			one := a.hold
-			r, total := newRenewalRound(one.core, fake.Now()), 0
+			r, total := &renewalBatches{core: one.core, sent: fake.Now(), open: map[*pipeline.Pipe]*renewalBatch{}}, 0
 			for i := range c.locks {
 				var names []string
 				for k := range c.names {
 					names = append(names, fmt.Sprint(c.name, i, " ", k))
 				}
 				h := newHold(one.core, one.set, names)
-				h.phase, h.deadline = held, clock.Instant(1<<62)
-				for i := range h.votes {
-					h.votes[i].until = h.deadline
+				for i := range h.members {
+					r.add(h, lease.Command{Do: lease.Renew, Master: i})
 				}
-				r.addLocked(h)
 			}
 			largest := 0
-			for _, b := range r.batches {
-				total += len(b.votes)
-				largest = max(largest, len(b.votes))
-				if len(b.votes) != len(b.locks) {
-					t.Errorf("%d votes for %d locks", len(b.votes), len(b.locks))
+			for _, b := range r.all {
+				total += len(b.members)
+				largest = max(largest, len(b.members))
+				if len(b.members) != len(b.locks) {
+					t.Errorf("%d members for %d locks", len(b.members), len(b.locks))
 				}
 			}
 			if total != 3*c.locks || largest > c.most || largest < c.most/2 {
@@ -57,30 +56,16 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 	}
 }
 
-// A confirmation raises what is believed of a node and never lowers it: a renewal by a lease that is shorter than an extension.
-func TestConfirmationNeverLowers(t *testing.T) {
-	a, fake := heldHold(t, time.Second)
-	h := a.hold
-	far := clock.Deadline(fake.Now(), 10*time.Second, 0)
-	for i, runID := range []string{"one", "two"} {
-		h.votes[i].renewedLocked(renewed(scripts.Kept, runID), 0, far)
-		h.votes[i].renewedLocked(renewed(scripts.Kept, runID), 0, clock.Deadline(fake.Now(), time.Second, 0))
-	}
-	if h.deadline != far {
-		t.Errorf("the deadline is %v before that of the extension", far.Sub(h.deadline))
-	}
-}
-
 // A lock whose batch was refused travels alone until a renewal of its own succeeds, and with others from then on.
 func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	h := a.hold
-	v := &h.votes[0]
-	v.alone = true
+	m := &h.members[0]
+	m.alone = true
 	alone := func(reply pipeline.Result) bool {
-		b := &renewalBatch{core: h.core, sent: fake.Now(), votes: []*vote{v}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+		b := &renewalBatch{core: h.core, sent: fake.Now(), members: []*member{m}, commands: []lease.Command{{Do: lease.Renew}}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
 		b.Done(reply)
-		return v.alone
+		return m.alone
 	}
 	if !alone(pipeline.Result{Err: errors.New("refused"), Sent: true, RefusesKeys: true}) {
 		t.Error("it travels with others, and is refused")
@@ -94,14 +79,14 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 func TestRenewalAloneCountsFromItsOwnRequest(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	h := a.hold
-	v := &h.votes[0]
-	b := &renewalBatch{core: h.core, pipe: h.pipe(0), sent: fake.Now(), votes: []*vote{v}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+	b := &renewalBatch{core: h.core, pipe: h.pipe(0), sent: fake.Now(), members: []*member{&h.members[0]},
+		commands: []lease.Command{{Do: lease.Renew}}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
 	fake.Advance(time.Second / 2)
-	if err := b.startAlone(v); err != nil {
+	if err := b.startAlone(); err != nil {
 		t.Fatal(err)
 	}
-	if b.sent != fake.Now() {
-		t.Errorf("it counts from %v before it was sent", fake.Now().Sub(b.sent))
+	if want := clock.Deadline(fake.Now(), time.Second, 0); b.sent != fake.Now() || b.commands[0].Until != want {
+		t.Errorf("it counts from %v before it was sent, and confirms until %v later", fake.Now().Sub(b.sent), b.commands[0].Until.Sub(want))
 	}
 }
 
@@ -114,13 +99,20 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	one.core.introduction = newIntroduction(&core{members: &members{}}, Identity{})
 	fixed, kept := *one.set, *one.set
 	fixed.fixed, kept.minHold = true, time.Second
-	holds := func(n int, set *settings, p phase, lasts time.Duration) (all []*hold) {
+	holds := func(n int, set *settings, lasts time.Duration) (all []*hold) {
+		of := *set
+		of.lease = lasts
+		of.terms = lease.Terms{Need: 2, Lease: lasts, Fixed: of.fixed, MinHold: of.minHold}
 		for range n {
-			h := newHold(one.core, set, one.first.names)
-			h.phase, h.deadline, h.requestedAt = p, now.Add(lasts), now
-			for i := range h.votes {
-				h.votes[i].until, h.votes[i].busy = h.deadline, true // so that nothing is sent
+			h := newHold(one.core, &of, one.first.names)
+			asks := h.lease.Begin(now, lease.Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
+			for i, process := range []string{"one", "two", "three"} {
+				h.lease.Answered(now, asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
 			}
+			if !h.lease.Hold(now) {
+				t.Fatal("it is not held")
+			}
+			h.lease.Renew(now, nil) // and it is not answered, so nothing is sent
 			all = append(all, h)
 		}
 		return all
@@ -135,11 +127,11 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		one.core.renewDue(at, due)
 	}
 
-	all := holds(10*batchSize, one.set, held, time.Second)
+	all := holds(10*batchSize, one.set, time.Second)
 	handle(now, all...)
 	inBurst := map[int]int{}
 	for _, h := range all {
-		if h.renewedAt == now {
+		if !h.entry.postponed {
 			inBurst[0]++
 			continue
 		}
@@ -154,19 +146,19 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	at := last.entry.at
 	one.core.lastRenewal = at.Add(time.Second)
 	handle(at, last)
-	if last.renewedAt != at || last.entry.postponed {
+	if last.entry.at != at.Add(last.set.lease/3) || last.entry.postponed {
 		t.Error("a renewal is put off twice")
 	}
 
 	one.core.lastRenewal = now.Add(time.Second)
-	urgent := holds(1, one.set, held, 4*time.Millisecond)[0]
+	urgent := holds(1, one.set, 4*time.Millisecond)[0]
 	handle(now, urgent)
-	if most := now.Add(time.Millisecond); urgent.renewedAt != now && most.Before(urgent.entry.at) {
+	if most := now.Add(time.Millisecond); urgent.entry.postponed && most.Before(urgent.entry.at) {
 		t.Errorf("a lock whose deadline is near is renewed after %v", urgent.entry.at.Sub(now))
 	}
-	for what, h := range map[string]*hold{
-		"a fixed lease": holds(1, &fixed, held, time.Second)[0], "a lingering one": holds(1, &kept, lingering, time.Second)[0],
-	} {
+	lingers := holds(1, &kept, time.Second)[0]
+	lingers.lease.Linger(now, nil)
+	for what, h := range map[string]*hold{"a fixed lease": holds(1, &fixed, time.Second)[0], "a lingering one": lingers} {
 		handle(now, h)
 		if h.entry.postponed {
 			t.Errorf("%s is put off", what)

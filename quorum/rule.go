@@ -1,11 +1,6 @@
 package quorum
 
-import (
-	"fmt"
-	"slices"
-
-	"github.com/quorumlock/quorumlock/clock"
-)
+import "fmt"
 
 // Rule returns the quorum size for a number of nodes: how many of them make a lock. Any two sets of
 // that size must share a node. The error says why that number of nodes makes no lock.
@@ -48,34 +43,4 @@ func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
 		return need, unfounded
 	}
 	return 0, unfounded
-}
-
-// verdict is what the answers so far mean for the quorum.
-type verdict int
-
-const (
-	pending verdict = iota
-	won             // the quorum is reached
-	lost            // the quorum cannot be reached any more
-)
-
-// judge returns the verdict on an attempt: granted and denied count the nodes that granted, and
-// those that refused or failed.
-func judge(nodes, need, granted, denied int) verdict {
-	switch {
-	case granted >= need:
-		return won
-	case nodes-denied < need:
-		return lost
-	default:
-		return pending
-	}
-}
-
-// deadlineOf returns the instant until which at least need nodes keep their grants. until has, for
-// each node, the instant until which it does; the result is the need-th largest. deadlineOf sorts
-// until.
-func deadlineOf(until []clock.Instant, need int) clock.Instant {
-	slices.Sort(until)
-	return until[len(until)-need]
 }

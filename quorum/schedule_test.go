@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // Holds that are over leave the schedule: when they are lost by the clock, and when answers tell that they are.
@@ -64,13 +64,18 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	h := a.hold
 	c := h.core
+	fixed := *h.set // so that none is renewed
+	fixed.terms.Fixed = true
 	var all []*hold
 	for range 2*maxDue + 7 {
-		one := newHold(c, h.set, h.first.names)
+		one := newHold(c, &fixed, h.first.names)
 		one.first = Lock{hold: one, level: 1}
 		one.first.begin(t.Context())
-		one.phase, one.deadline = held, fake.Now().Add(time.Second)
-		if !c.schedule.add(&one.entry, func() bool { one.planLocked(fake.Now()); one.entry.at = one.deadline; return true }) {
+		asks := one.lease.Begin(fake.Now(), lease.Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
+		for i, process := range []string{"one", "two"} {
+			one.lease.Answered(fake.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
+		}
+		if !c.schedule.add(&one.entry, one.holdUnlessLate) {
 			t.Fatal("the schedule is closed")
 		}
 		all = append(all, one)
@@ -100,14 +105,20 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 	for _, fixed := range []bool{false, true} {
 		a, fake := heldHold(t, time.Second)
 		h := a.hold
-		h.set.fixed = fixed
-		near, far := fake.Now().Add(time.Millisecond), clock.Deadline(fake.Now(), 10*time.Second, 0)
-		h.votes[0].renewedLocked(renewed(scripts.Kept, "one"), 0, far)
-		h.votes[1].renewedLocked(renewed(scripts.Kept, "two"), 0, far)
-		h.votes[2].renewedLocked(renewed(scripts.Kept, "three"), 0, near)
-		by, lost := h.applyAnswer(func() { h.votes[0].renewedLocked(renewed(scripts.Gone, "one"), 0, far) })
-		if by != near || lost || h.deadline != near {
-			t.Errorf("fixed %v: seen to by %v after the deadline, lost: %v", fixed, by.Sub(near), lost)
+		h.set.terms.Fixed = fixed
+		near, far := fake.Now().Add(time.Second+time.Millisecond), clock.Deadline(fake.Now(), 10*time.Second, 0)
+		answer := func(node int, is lease.Answer, until clock.Instant) followUp {
+			reply := lease.Reply{Is: is, Process: [...]string{"one", "two", "three"}[node]}
+			_, _, _, f := h.feed(lease.Command{Do: lease.Extend, Master: node, Until: until}, reply, nil, callers{})
+			return f
+		}
+		answer(0, lease.Kept, far)
+		answer(1, lease.Kept, far)
+		answer(2, lease.Kept, near)
+		h.lease.Postpone(h.lease.Deadline(), 0)
+		second := h.lease.Until(2)
+		if f := answer(0, lease.Gone, far); f.lost || f.hastenTo.Sub(second) > 0 || h.lease.Deadline() != second {
+			t.Errorf("fixed %v: seen to %v after the deadline, lost: %v", fixed, f.hastenTo.Sub(second), f.lost)
 		}
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -44,8 +46,9 @@ func TestALockThatLivesLongerIsOnAllNodes(t *testing.T) {
 			t.Errorf("the third master has %q", owner)
 		}
 		h := held.hold
-		if until := h.votes[third].until; until != h.deadlineFor(h.requestedAt) {
-			t.Errorf("the third grant lasts for %v longer than the request says", until.Sub(h.deadlineFor(h.requestedAt)))
+		want := clock.Deadline(h.lease.BegunAt(), h.set.lease, h.set.drift)
+		if until := h.lease.Until(third); until != want {
+			t.Errorf("the third grant lasts for %v longer than the request says", until.Sub(want))
 		}
 		c.unlock(held)
 		synctest.Wait()
@@ -78,8 +81,8 @@ func TestExtendBeforeTheSecondWave(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		for i := range held.hold.votes {
-			if err := held.hold.votes[i].err; err != nil {
+		for i := range held.hold.members {
+			if err := held.hold.members[i].err; err != nil {
 				t.Error(err)
 			}
 		}
@@ -158,7 +161,8 @@ func TestAFailedAttemptHasNoSecondWave(t *testing.T) {
 				a := newAttempt(l.core, l.set, []string{"a"}, nil)
 				a.ask(approach)
 				time.Sleep(2 * maxStep)
-				if !a.isDecided() {
+				synctest.Wait()
+				if a.hold.lease.Verdict() == lease.Open {
 					t.Fatal("the attempt is open: the test shows nothing")
 				}
 				c.before(third, func() {})
@@ -171,12 +175,11 @@ func TestAFailedAttemptHasNoSecondWave(t *testing.T) {
 
 // A process that was paused until its lock was over asks no further node.
 func TestALockThatIsOverHasNoSecondWave(t *testing.T) {
-	a, fake := heldHold(t, time.Second)
-	a.answers[2].outcome = unasked
+	a, fake := heldBy(t, time.Second, 2)
 	a.entry = entry{owner: a, index: -1}
 	fake.Advance(time.Second)
 	a.hold.core.askSecondWaves(fake.Now(), []*entry{&a.entry})
-	if a.answers[2].outcome != unasked {
+	if a.hold.lease.AnswerOf(2) != lease.Unasked {
 		t.Error("the third node was asked")
 	}
 }
@@ -204,7 +207,7 @@ func TestSecondWavesThatFallTogether(t *testing.T) {
 			if left := wait(apart); left != 0 {
 				t.Errorf("%v apart: %d second waves are left", apart, left)
 			}
-			if one.hold.secondWave != nil || other.hold.secondWave != nil {
+			if one.hold.attempt != nil || other.hold.attempt != nil {
 				t.Error("a lock keeps its attempt when all nodes have been asked")
 			}
 			c.unlock(one)

@@ -75,7 +75,7 @@ func (t *tally) add(node int, a nodeReply) {
 
 func (t *tally) isDecidedLocked() bool {
 	certain := t.count - bits.OnesCount64(t.denied&t.believed)
-	return judge(certain+t.left, t.need, certain, 0) != pending
+	return certain >= t.need || certain+t.left < t.need
 }
 
 // heardBy returns how many connections heard the release on every node that had the lock, by the

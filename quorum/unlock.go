@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // Unlock lowers the level, or releases the lock when this is the handle that acquired it. It sends
@@ -81,26 +83,26 @@ func (l *Lock) startLinger() (lingers bool, err error) {
 	}
 	defer func() { // after the contexts have ended, even if a context of the caller's panics
 		if lingers && err == nil {
-			h.core.schedule.hasten(&h.entry, h.minHoldEnd())
+			h.core.schedule.hasten(&h.entry, h.lease.MinHoldEnd())
 		}
 	}()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.phase == lingering {
-		return true, l.usableLocked("unlock")
-	}
 	err = l.usableLocked("unlock")
-	if err != nil && h.phase != orphaned || l.unlocked.Load() || !h.core.clock.Now().Before(h.minHoldEnd()) {
+	if h.lease.Phase() == lease.Lingering {
+		return true, err
+	}
+	if l.unlocked.Load() {
+		return false, nil
+	}
+	var room [1]lease.Command
+	lingers, commands := h.lease.Linger(h.core.clock.Now(), room[:0])
+	if !lingers {
 		return false, nil
 	}
 	l.unlocked.Store(true)
-	if h.phase == orphaned {
-		h.phase = released
-		return true, err
-	}
-	h.phase, lingers = lingering, true
-	h.endContextsLocked(ErrReleased)
-	return true, nil
+	h.carryOutLocked(commands, callers{})
+	return true, err
 }
 
 // startRelease ends the lock and its contexts, and sends the release. t counts the replies. The
@@ -120,25 +122,19 @@ func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	wasOrphaned = h.phase == orphaned
+	wasOrphaned = h.lease.Phase() == lease.Orphaned
 	now := h.core.clock.Now()
-	if err := l.usableAtLocked("unlock", now); err != nil && !wasOrphaned {
-		l.unlocked.Store(true)
-		if justLost = h.phase == held; justLost {
-			h.loseLocked("the deadline has passed")
-		}
-		return nil, false, justLost, err
-	}
-	t = newTally(len(h.votes), h.core.need)
-	for i := range h.votes {
-		if now.Before(h.votes[i].until) {
-			t.believed |= 1 << i
-		}
-	}
+	err = l.usableAtLocked("unlock", now)
 	l.unlocked.Store(true)
-	h.phase = released
-	defer h.abandonLocked(t.few[:0], allIn(t)) // after the contexts have ended, even if a context of the caller's panics
-	h.endContextsLocked(ErrReleased)
+	keepers := h.lease.KeepersAt(now)
+	var room [8]lease.Command
+	commands := h.lease.Unlock(now, room[:0])
+	if err != nil && !wasOrphaned {
+		return nil, false, h.carryOutLocked(commands, callers{}), err
+	}
+	t = newTally(len(h.members), h.core.need)
+	t.believed = keepers
+	h.releaseLocked(commands, t.few[:0], allIn(t))
 	return t, wasOrphaned, false, nil
 }
 
@@ -156,7 +152,7 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.phase == expired {
+	if h.lease.Phase() == lease.Expired {
 		return &Error{Op: "unlock", Names: l.names, causes: []error{h.lossReason}}
 	}
 	return nil
@@ -173,7 +169,7 @@ func (l *Lock) startLower() (*tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTally(len(h.votes), h.core.need)
+	t := newTally(len(h.members), h.core.need)
 	h.lowerLocked(l, allIn(t))
 	return t, nil
 }

@@ -20,9 +20,12 @@ func asksQuorumFirst(l *Locker) *Locker {
 	return l
 }
 
+// firstNode returns the node with which attempts at the names begin.
+func firstNode(l *Locker, names ...string) int { return l.core.order(nil, names, false)[0] }
+
 // firstWave returns the nodes of the first wave for the name "a", and the third one.
 func firstWave(l *Locker) (wave [2]int, third int) {
-	first := newAttempt(l.core, l.set, []string{"a"}, nil).hold.firstNode()
+	first := firstNode(l, "a")
 	return [2]int{first, (first + 1) % 3}, (first + 2) % 3
 }
 
@@ -164,7 +167,7 @@ func TestAskAllAsksAllNodes(t *testing.T) {
 func TestAllNodesAreAskedWhereAllAreNeeded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := asksQuorumFirst(c.process())
-		l.core.need = 3
+		l.core.need, l.set.terms.Need = 3, 3
 		calls := c.calls.Load()
 		held := c.lock(l, "a")
 		if n := c.calls.Load() - calls; n != 3 {
@@ -252,7 +255,7 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 func TestWithWhichNodeAttemptsBegin(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, count := c.process(), [3]int{}
-		first := func(names ...string) int { return newAttempt(l.core, l.set, names, nil).hold.firstNode() }
+		first := func(names ...string) int { return firstNode(l, names...) }
 		for i := range 300 {
 			one, other := fmt.Sprint("one ", i), fmt.Sprint("other ", i)
 			if first(one, other) != first(other, one) {

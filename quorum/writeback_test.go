@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -53,14 +54,11 @@ func TestLateGrantHasNoPartInTheToken(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		a, answerLate := c.grantTwo(c.process())
 		answerLate()
-		if a.answers[2].outcome != granted {
-			t.Fatalf("the third master's answer is %d", a.answers[2].outcome)
+		if answer := a.hold.lease.AnswerOf(2); answer != lease.Granted {
+			t.Fatalf("the third master's answer is %d", answer)
 		}
-		c.masters[2].Crash(fakeredis.Nothing)
-		synctest.Wait()
-		a.settleToken(t.Context())
-		if a.cause != nil || a.hold.token != high+1 {
-			t.Errorf("the token is %d: %v", a.hold.token, a.cause)
+		if !a.isSettled() || a.hold.lease.Token() != high+1 {
+			t.Errorf("the token is %d, cause %d", a.hold.lease.Token(), a.hold.lease.Cause())
 		}
 		a.undo(t.Context())
 	})
@@ -69,10 +67,21 @@ func TestLateGrantHasNoPartInTheToken(t *testing.T) {
 // An attempt fails when a grant that was read is gone at the write-back.
 func TestAttemptFailsWhereTheTokenCannotBeWrittenBack(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		a, answerLate := c.grantTwo(c.process())
-		defer answerLate()
-		c.masters[1].Flush()
-		a.settleToken(t.Context())
+		l, flushed := c.process(), make(chan struct{})
+		c.raiseCounters(l, 0)
+		for _, late := range []int{0, 2} {
+			c.before(late, func() { <-flushed })
+		}
+		a := newAttempt(l.core, l.set, []string{"a"}, nil)
+		a.ask(waiting.AskAll)
+		synctest.Wait()
+		c.masters[1].Flush() // its grant has been read
+		c.before(2, func() { time.Sleep(time.Second) })
+		close(flushed)
+		<-a.decided
+		if cause := a.hold.lease.Cause(); cause != lease.NotRaised {
+			t.Errorf("cause %d", cause)
+		}
 		if a.commit(t.Context()) {
 			t.Error("the lock is held, but its token stands on one master only")
 		}

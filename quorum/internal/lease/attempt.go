@@ -119,8 +119,10 @@ func (l *Lease) send(c Command) Command {
 	return c
 }
 
-// Count returns how many masters gave each answer to the request for a grant.
-func (l *Lease) Count() (of [Unsent + 1]int) {
+// Counts is how many masters gave each answer to the request for a grant.
+type Counts [Unsent + 1]int
+
+func (l *Lease) Count() (of Counts) {
 	for i := range l.votes {
 		of[l.votes[i].answer]++
 	}
@@ -261,7 +263,7 @@ func (l *Lease) submit(c Command, r Reply, out []Command) []Command {
 // Submitted sends a request again, to a master that accepts this client now. It returns false after
 // a release, which no request follows: the request has failed then.
 func (l *Lease) Submitted(c Command, out []Command) (bool, []Command) {
-	if l.phase != Asking && l.phase != Settling && !l.Kept() {
+	if l.isOver() {
 		return false, out
 	}
 	again := c
@@ -273,31 +275,35 @@ func (l *Lease) Submitted(c Command, out []Command) (bool, []Command) {
 // where its request went out once, since no other attempt uses that owner, however high neighbours
 // have raised the counter. A request that was resent may have been granted again, after another
 // owner and above it: then the counter is above the token.
-func (l *Lease) wroteBack(c Command, r Reply, out []Command) []Command {
-	v := &l.votes[c.Master]
+func (l *Lease) wroteBack(c Command, r Reply, out []Command) (Outcome, []Command) {
+	v, o := &l.votes[c.Master], Outcome{Answer: r.Is, Twin: -1}
 	if l.phase != Settling || l.cause != NoCause || !v.has(behind) {
-		return out
+		return o, out
 	}
 	switch {
 	case r.Is == Failed || r.Is == Unsent:
-		l.cause = RaiseFailed
+		o.Cause = RaiseFailed
 	case r.Token < l.token:
-		l.cause = NotRaised
+		o.Cause = NotRaised
 	case r.Token > l.token && r.Late:
-		l.cause = MovedOn
+		o.Cause = MovedOn
 	default:
 		v.clear(behind)
 		if l.raises--; l.raises > 0 {
-			return out
+			return o, out
 		}
 	}
-	return append(out, Command{Do: Decided})
+	l.cause = o.Cause
+	return o, append(out, Command{Do: Decided})
 }
+
+// IsSettled reports whether the token stands on the masters that were read, so that Hold may follow.
+func (l *Lease) IsSettled() bool { return l.phase == Settling && l.raises == 0 && l.cause == NoCause }
 
 // Hold makes a lease that is settled a held lock, unless its deadline has passed: reading the clock
 // is the last step of an attempt. Where it returns false, Cause says why.
 func (l *Lease) Hold(now clock.Instant) bool {
-	if l.phase != Settling || l.raises > 0 || l.cause != NoCause {
+	if !l.IsSettled() {
 		return false
 	}
 	if l.terms.MaxHold > 0 {

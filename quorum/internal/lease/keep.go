@@ -22,16 +22,22 @@ type Outcome struct {
 	Answer Answer
 	Counts bool // the master keeps the grant
 	Twin   int  // the other master that is the same process, −1 for none
+	// Cause is why the answer to Raise fails the attempt.
+	Cause Cause
 }
 
 // Answered takes a master's answer to a command that can have one, or the news that the command
-// could not be sent ([Unsent]). A command has one answer; answers come in any order, and late.
+// could not be sent ([Unsent]). A command has one answer; answers come in any order, and late. now
+// matters only for a lease that is [Lease.Kept].
 func (l *Lease) Answered(now clock.Instant, c Command, r Reply, out []Command) (Outcome, []Command) {
+	if l.isOver() && r.Is != NotAccepted { // a master that does not accept the client gets its list all the same
+		return Outcome{Answer: r.Is, Twin: -1, Counts: r.Is == Granted || r.Is == Kept}, out
+	}
 	switch c.Do {
 	case Ask:
 		return l.answered(now, c, r, out)
 	case Raise:
-		return Outcome{Answer: r.Is, Twin: -1}, l.wroteBack(c, r, out)
+		return l.wroteBack(c, r, out)
 	case Repair, Enter:
 		return l.regranted(now, c, r, out)
 	case Renew, Extend:
@@ -40,6 +46,9 @@ func (l *Lease) Answered(now clock.Instant, c Command, r Reply, out []Command) (
 		return Outcome{Answer: r.Is, Twin: -1}, out
 	}
 }
+
+// isOver reports whether answers change nothing any more.
+func (l *Lease) isOver() bool { return l.phase != Asking && l.phase != Settling && !l.Kept() }
 
 // plan sets when Due is called next: a third of the lease after now for the next renewal, or at the
 // deadline if that comes first or the lease is fixed.

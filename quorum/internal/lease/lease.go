@@ -129,13 +129,14 @@ func (l *Lease) EndedByMaxHold() bool {
 	return l.maxHoldEnd != clock.Never && l.deadline == l.maxHoldEnd
 }
 
-// KeptBy reports whether a master keeps the grant at now, by the local clock.
-func (l *Lease) KeptBy(master int, now clock.Instant) bool { return now.Before(l.votes[master].until) }
+// Until returns the instant until which a master keeps the grant, by the local clock; Never for one
+// that does not.
+func (l *Lease) Until(master int) clock.Instant { return l.votes[master].until }
 
 // KeepersAt returns the masters that keep the grant at now, bit by master.
 func (l *Lease) KeepersAt(now clock.Instant) (keepers uint64) {
 	for i := range l.votes {
-		if l.KeptBy(i, now) {
+		if now.Before(l.votes[i].until) {
 			keepers |= 1 << i
 		}
 	}

@@ -1,0 +1,372 @@
+package lease
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+const start = clock.Instant(time.Hour)
+
+var processes = []string{"one", "two", "three"}
+
+// bench is a lease over three masters, and its clock.
+type bench struct {
+	*testing.T
+	*Lease
+	now  clock.Instant
+	sent []Command // the last ones
+}
+
+func newBench(t *testing.T, terms Terms) *bench {
+	terms.Need = 2
+	if terms.Lease == 0 {
+		terms.Lease = time.Second
+	}
+	l := new(Lease)
+	l.Init(&terms, make([]Vote, 3))
+	return &bench{T: t, Lease: l, now: start}
+}
+
+// asking is a bench whose attempt has asked all masters.
+func asking(t *testing.T, terms Terms) *bench {
+	b := newBench(t, terms)
+	b.sent = b.Begin(b.now, Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
+	b.want("Ask 0, Ask 1, Ask 2")
+	return b
+}
+
+// held is a bench whose first two masters have granted token 7, and whose third has not answered.
+func held(t *testing.T, terms Terms) *bench {
+	b := asking(t, terms)
+	ask := slices.Clone(b.sent)
+	b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 7})
+	b.answer(ask[1], Reply{Is: Granted, Process: "two", Token: 7})
+	b.want("Decided")
+	if !b.Hold(b.now) {
+		t.Fatal("it is not held")
+	}
+	b.sent = ask
+	return b
+}
+
+func (b *bench) answer(c Command, r Reply) (o Outcome) {
+	o, b.sent = b.Answered(b.now, c, r, nil)
+	return o
+}
+
+// want compares the last commands.
+func (b *bench) want(commands string) {
+	b.Helper()
+	got := ""
+	for _, c := range b.sent {
+		if got != "" {
+			got += ", "
+		}
+		switch c.Do {
+		case Decided, Cleared:
+			got += names[c.Do]
+		case End:
+			got += fmt.Sprint("End ", c.Cause)
+		case Release:
+			got += fmt.Sprintf("Release %d to %d", c.Master, c.Level)
+		default:
+			got += fmt.Sprint(names[c.Do], " ", c.Master)
+		}
+	}
+	if got != commands {
+		b.Errorf("commands %q, want %q", got, commands)
+	}
+}
+
+var names = map[Do]string{Ask: "Ask", Raise: "Raise", Renew: "Renew", Repair: "Repair", Enter: "Enter", Extend: "Extend",
+	Submit: "Submit", Decided: "Decided", Cleared: "Cleared"}
+
+// A late grant counts from its own request, not from a renewal that was sent since.
+func TestALateGrantCountsFromItsOwnRequest(t *testing.T) {
+	b := held(t, Terms{})
+	ask := b.sent
+	b.now = b.now.Add(500 * time.Millisecond)
+	renewals := b.Renew(b.now, nil)
+	b.answer(renewals[0], Reply{Is: Kept, Process: "one"})
+	b.answer(ask[2], Reply{Is: Granted, Process: "three", Token: 7})
+	if want := b.until(start); b.Lease.Deadline() != want {
+		t.Errorf("the deadline is %v after that of the grants, which two of three masters keep no longer", b.Lease.Deadline().Sub(want))
+	}
+}
+
+// No answer after the deadline moves it.
+func TestADeadLeaseStaysDead(t *testing.T) {
+	b := held(t, Terms{})
+	ask, deadline := b.sent, b.Lease.Deadline()
+	renewals := b.Renew(b.now.Add(900*time.Millisecond), nil)
+	b.now = b.now.Add(time.Second)
+	b.answer(renewals[0], Reply{Is: Kept, Process: "one"})
+	b.want(fmt.Sprint("End ", NotConfirmed))
+	for i, r := range []Reply{{Is: Kept, Process: "one"}, {Is: Kept, Process: "two"}} {
+		b.answer(renewals[i], r)
+		b.want("")
+	}
+	b.answer(ask[2], Reply{Is: Granted, Process: "three", Token: 7})
+	if b.Lease.Deadline() != deadline || b.Valid(b.now) || b.Phase() != Expired {
+		t.Errorf("the deadline moved by %v, phase %d", b.Lease.Deadline().Sub(deadline), b.Phase())
+	}
+}
+
+// A confirmation counts from its request, however late it comes, and never lowers what is known.
+func TestAConfirmationCountsFromItsRequest(t *testing.T) {
+	for _, do := range []Do{Renew, Repair, Enter, Extend} {
+		b := held(t, Terms{})
+		b.now = b.now.Add(500 * time.Millisecond)
+		want := b.until(b.now)
+		b.now = b.now.Add(250 * time.Millisecond)
+		is := Granted
+		if do == Renew || do == Extend {
+			is = Kept
+		}
+		for _, until := range []clock.Instant{want, b.until(start)} {
+			for i := range 2 {
+				b.answer(Command{Do: do, Master: i, Until: until}, Reply{Is: is, Process: processes[i]})
+			}
+		}
+		if b.Lease.Deadline() != want {
+			t.Errorf("%s: the deadline is %v after that of the requests", names[do], b.Lease.Deadline().Sub(want))
+		}
+	}
+}
+
+// A master that does not keep the grant counts no longer, however long it had confirmed it before.
+func TestADeniedGrantCountsNoLonger(t *testing.T) {
+	for what, c := range map[string]struct {
+		do     Do
+		is     Answer
+		repair bool // soon
+	}{
+		"another owner, by a repair":  {Repair, Refused, true},
+		"barred, by a repair":         {Repair, Barred, true},
+		"another owner, by a renewal": {Renew, Taken, true},
+		"forgotten":                   {Renew, Gone, true},
+		"in quarantine":               {Repair, Quarantined, false},
+		"entered, in quarantine":      {Enter, Quarantined, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := held(t, Terms{})
+			b.answer(Command{Do: c.do, Master: 0}, Reply{Is: c.is, Process: "one"})
+			b.want(fmt.Sprint("End ", NotKept))
+			if b.Until(0) != clock.Never || b.Valid(b.now) || b.votes[0].has(forgot) != c.repair {
+				t.Errorf("kept until %v, valid %v, repaired soon %v", b.Until(0), b.Valid(b.now), b.votes[0].has(forgot))
+			}
+		})
+	}
+}
+
+// Two grants of one process are one vote.
+func TestASecondGrantOfAProcessIsNone(t *testing.T) {
+	b := asking(t, Terms{})
+	ask := slices.Clone(b.sent)
+	b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 7})
+	if o := b.answer(ask[1], Reply{Is: Granted, Process: "one", Token: 8}); o.Twin != 0 || o.Counts || b.AnswerOf(1) != Failed {
+		t.Errorf("%+v", o)
+	}
+	b.want("")
+	if b.Until(1) != clock.Never || b.Verdict() != Open {
+		t.Errorf("kept until %v, verdict %d", b.Until(1), b.Verdict())
+	}
+}
+
+// A master needs a release where a request for a grant may have been carried out, or may yet be.
+func TestWhatNeedsARelease(t *testing.T) {
+	for what, c := range map[string]struct {
+		reply  Reply
+		needed bool
+	}{
+		"granted":             {Reply{Is: Granted, Process: "three"}, true},
+		"not sent":            {Reply{Is: Unsent}, false},
+		"failed":              {Reply{Is: Failed}, true},
+		"failed, forbidden":   {Reply{Is: Failed, NothingDone: true}, false},
+		"refused":             {Reply{Is: Refused}, false},
+		"barred":              {Reply{Is: Barred}, false},
+		"quarantined":         {Reply{Is: Quarantined}, false},
+		"marker":              {Reply{Is: NotAccepted}, false},
+		"refused, resent":     {Reply{Is: Refused, Resent: true}, true}, // the first copy may come late
+		"quarantined, resent": {Reply{Is: Quarantined, Resent: true}, true},
+		"marker, resent":      {Reply{Is: NotAccepted, Resent: true}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := asking(t, Terms{})
+			b.answer(b.sent[2], c.reply)
+			b.sent = b.GiveUp(nil)
+			if want := "Release 0 to 0, Release 1 to 0"; c.needed {
+				b.want(want + ", Release 2 to 0")
+			} else {
+				b.want(want)
+			}
+		})
+	}
+}
+
+// A master that refused the attempt may grant a repair: what it refused before proves nothing then.
+func TestARefusalAfterARepairProvesNothing(t *testing.T) {
+	b := held(t, Terms{})
+	ask := b.sent
+	b.Renew(b.now, nil)
+	b.answer(ask[2], Reply{Is: Refused})
+	b.sent = b.Unlock(b.now, nil)
+	b.want(fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"))
+}
+
+// A lock whose client's list was submitted meanwhile, and that was released, asks nobody again.
+func TestNoRequestFollowsARelease(t *testing.T) {
+	b := asking(t, Terms{})
+	b.answer(b.sent[2], Reply{Is: NotAccepted})
+	b.want("Submit 2")
+	submit := b.sent[0]
+	b.GiveUp(nil)
+	if again, commands := b.Submitted(submit, nil); again || len(commands) > 0 {
+		t.Error("the request went out again")
+	}
+	for what, event := range map[string]func([]Command) []Command{
+		"Renew":      func(out []Command) []Command { return b.Renew(b.now, out) },
+		"SecondWave": func(out []Command) []Command { return b.SecondWave(b.now, out) },
+		"Due":        func(out []Command) []Command { _, out = b.Due(b.now, out); return out },
+	} {
+		if b.sent = event(nil); len(b.sent) > 0 {
+			t.Errorf("%s: %v", what, b.sent)
+		}
+	}
+}
+
+// The waves of an attempt, by the answers in their order.
+func TestWaves(t *testing.T) {
+	granted, refused, failed := Reply{Is: Granted}, Reply{Is: Refused}, Reply{Is: Failed}
+	for what, c := range map[string]struct {
+		wave    Wave
+		replies []Reply // to the requests, in their order
+		want    []string
+	}{
+		"all at once":                      {Wave{Size: 3}, []Reply{granted, granted}, []string{"Ask 2, Ask 0, Ask 1", "", "Decided"}},
+		"a quorum first":                   {Wave{Size: 2}, []Reply{granted, granted}, []string{"Ask 2, Ask 0", "", "Decided"}},
+		"a quorum first, one refuses":      {Wave{Size: 2}, []Reply{granted, refused, granted}, []string{"Ask 2, Ask 0", "", "Ask 1", "Decided"}},
+		"a quorum first, one fails":        {Wave{Size: 2}, []Reply{failed, granted, granted}, []string{"Ask 2, Ask 0", "Ask 1", "", "Decided"}},
+		"a quorum first, both refuse":      {Wave{Size: 2}, []Reply{refused, refused}, []string{"Ask 2, Ask 0", "", "Decided"}},
+		"a probe":                          {Wave{Size: 1, Probe: true}, []Reply{granted, granted}, []string{"Ask 2", "Ask 0, Ask 1", "Decided"}},
+		"a probe that is refused":          {Wave{Size: 1, Probe: true}, []Reply{refused}, []string{"Ask 2", "Decided"}},
+		"a probe that fails":               {Wave{Size: 1, Probe: true}, []Reply{failed, granted, granted}, []string{"Ask 2", "Ask 0", "Ask 1", "Decided"}},
+		"two masters are down":             {Wave{Size: 3, Down: 0b101}, nil, []string{"Decided"}},
+		"one is down, and is asked anyway": {Wave{Size: 3, Down: 0b100}, []Reply{granted}, []string{"Ask 2, Ask 0, Ask 1", ""}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t, Terms{})
+			c.wave.Order = []int{2, 0, 1}
+			b.sent = b.Begin(b.now, c.wave, nil)
+			b.want(c.want[0])
+			var asked []Command
+			for i, r := range c.replies {
+				asked = append(asked, b.sent...)
+				asked = slices.DeleteFunc(asked, func(c Command) bool { return c.Do != Ask })
+				r.Process = processes[asked[i].Master]
+				b.answer(asked[i], r)
+				b.want(c.want[i+1])
+			}
+		})
+	}
+}
+
+// The token is the largest counter that was read, and stands on each master that was read before the
+// lock is held.
+func TestWriteBack(t *testing.T) {
+	for what, c := range map[string]struct {
+		reply Reply
+		cause Cause
+	}{
+		"raised":                          {Reply{Is: Granted, Token: 9}, NoCause},
+		"a neighbour has raised it":       {Reply{Is: Granted, Token: 12}, NoCause},
+		"the grant is gone":               {Reply{Is: Granted, Token: 0}, NotRaised},
+		"above, and a copy may come late": {Reply{Is: Granted, Token: 12, Late: true}, MovedOn},
+		"a copy may come late":            {Reply{Is: Granted, Token: 9, Late: true}, NoCause},
+		"no answer":                       {Reply{Is: Failed}, RaiseFailed},
+		"down":                            {Reply{Is: Unsent}, RaiseFailed},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := asking(t, Terms{})
+			ask := slices.Clone(b.sent)
+			b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 9})
+			b.answer(ask[1], Reply{Is: Granted, Process: "two", Token: 5})
+			b.want("Raise 1")
+			raise := b.sent[0]
+			b.answer(ask[2], Reply{Is: Granted, Process: "three", Token: 99}) // too late to count
+			b.want("")
+			if b.Hold(b.now) {
+				t.Error("it is held before the token stands on a quorum")
+			}
+			b.answer(raise, c.reply)
+			b.want("Decided")
+			if b.Cause() != c.cause || b.Token() != 9 || b.Hold(b.now) != (c.cause == NoCause) {
+				t.Errorf("cause %d, token %d, phase %d", b.Cause(), b.Token(), b.Phase())
+			}
+		})
+	}
+}
+
+// The end of a lock, by what happens first.
+func TestEnds(t *testing.T) {
+	due := func(b *bench) { _, b.sent = b.Due(b.now, nil) }
+	for what, c := range map[string]struct {
+		terms Terms
+		after time.Duration
+		event func(b *bench)
+		want  string
+		phase Phase
+	}{
+		"the deadline":           {Terms{}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
+		"a fixed lease is over":  {Terms{Fixed: true}, time.Second, due, fmt.Sprint("End ", LeaseOver), Expired},
+		"the max hold":           {Terms{MaxHold: 500 * time.Millisecond}, 500 * time.Millisecond, due, fmt.Sprint("End ", MaxHoldOver), Expired},
+		"unlocked":               {Terms{}, 0, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"unlocked too late":      {Terms{}, time.Second, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", DeadlineFound), Expired},
+		"closed":                 {Terms{}, 0, func(b *bench) { b.sent = b.Orphan(nil) }, fmt.Sprint("End ", Closed), Orphaned},
+		"closed, then unlocked":  {Terms{}, 0, func(b *bench) { b.Orphan(nil); b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"lingers":                {Terms{MinHold: time.Second}, 0, linger, fmt.Sprint("End ", Unlocked), Lingering},
+		"lingers no longer":      {Terms{MinHold: 500 * time.Millisecond}, 500 * time.Millisecond, linger, "", Held},
+		"closed, then lingers":   {Terms{MinHold: time.Second}, 0, func(b *bench) { b.Orphan(nil); linger(b) }, "", Released},
+		"lingers to the end":     {Terms{MinHold: 500 * time.Millisecond}, 0, func(b *bench) { linger(b); b.now = b.now.Add(500 * time.Millisecond); due(b) }, "Release 0 to 0, Release 1 to 0, Release 2 to 0", Released},
+		"lingers, then too late": {Terms{MinHold: time.Hour}, 0, func(b *bench) { linger(b); b.now = b.now.Add(time.Second); due(b) }, "Release 0 to 0, Release 1 to 0, Release 2 to 0", Released},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := held(t, c.terms)
+			b.now = b.now.Add(c.after)
+			c.event(b)
+			b.want(c.want)
+			if b.Phase() != c.phase {
+				t.Errorf("phase %d, want %d", b.Phase(), c.phase)
+			}
+		})
+	}
+}
+
+func linger(b *bench) { _, b.sent = b.Linger(b.now, nil) }
+
+// Re-entry of a fixed lease asks for the rest of it only.
+func TestReentryProlongsNoFixedLease(t *testing.T) {
+	b := held(t, Terms{Fixed: true})
+	b.now = b.now.Add(400 * time.Millisecond)
+	for _, c := range b.Enter(b.now, nil) {
+		if c.Level != 2 || c.Lease != b.Lease.Deadline().Sub(b.now) || b.Lease.Deadline().Before(c.Until) {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// An attempt that is too late is no lock: reading the clock is its last step.
+func TestHoldReadsTheClockLast(t *testing.T) {
+	b := asking(t, Terms{})
+	ask := slices.Clone(b.sent)
+	for i := range 2 {
+		b.answer(ask[i], Reply{Is: Granted, Process: processes[i], Token: 7})
+	}
+	if b.now = b.now.Add(time.Second); b.Hold(b.now) || b.Cause() != TooLate {
+		t.Errorf("phase %d, cause %d", b.Phase(), b.Cause())
+	}
+}

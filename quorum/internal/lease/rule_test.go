@@ -1,0 +1,195 @@
+package lease
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// reckonOf returns the deadline of a lease whose masters keep their grants until then.
+func reckonOf(until []clock.Instant, need int) clock.Instant {
+	l := Lease{terms: &Terms{Need: need}, maxHoldEnd: clock.Never}
+	for _, u := range until {
+		l.votes = append(l.votes, Vote{until: u})
+	}
+	return l.reckon()
+}
+
+// settled returns the token of an attempt that is won, and how many counters stand lower.
+func settled(votes []Vote) (token uint64, behind int) {
+	l := Lease{terms: &Terms{}, votes: votes}
+	commands := l.settle(nil)
+	for _, c := range commands {
+		if c.Do == Raise {
+			behind++
+		}
+	}
+	return l.token, behind
+}
+
+// eachOutcome calls f with every combination of n answers, which are numbers below base.
+func eachOutcome(n, base int, f func(outcome []int)) {
+	outcome := make([]int, n)
+	for {
+		f(outcome)
+		i := 0
+		for ; i < n; i++ {
+			if outcome[i]++; outcome[i] < base {
+				break
+			}
+			outcome[i] = 0
+		}
+		if i == n {
+			return
+		}
+	}
+}
+
+// oracleVerdict tries every combination of answers by the nodes that have not answered.
+func oracleVerdict(votes []int, need int) Verdict {
+	const open, yes = 0, 1
+	outcomes := map[bool]bool{}
+	eachOutcome(len(votes), 2, func(late []int) {
+		count := 0
+		for i, vote := range votes {
+			if vote == yes || vote == open && late[i] == yes {
+				count++
+			}
+		}
+		outcomes[count >= need] = true
+	})
+	switch {
+	case outcomes[true] && outcomes[false]:
+		return Open
+	case outcomes[true]:
+		return Won
+	default:
+		return Lost
+	}
+}
+
+func TestJudgeAgainstOracle(t *testing.T) {
+	compared := 0
+	for n := 1; n <= 5; n++ {
+		for need := 1; need <= n; need++ {
+			eachOutcome(n, 3, func(votes []int) { // open, yes, no
+				yes, no := 0, 0
+				for _, vote := range votes {
+					switch vote {
+					case 1:
+						yes++
+					case 2:
+						no++
+					}
+				}
+				if got, want := judge(n, need, yes, no), oracleVerdict(votes, need); got != want {
+					t.Fatalf("judge(%d nodes, need %d, votes %v) = %v, want %v", n, need, votes, got, want)
+				}
+				compared++
+			})
+		}
+	}
+	t.Logf("%d outcomes compared", compared)
+}
+
+// oracleDeadline returns the last of the instants at which as many nodes as need keep their grants.
+func oracleDeadline(until []clock.Instant, need int) clock.Instant {
+	best := clock.Never
+	for _, candidate := range until {
+		keeping := 0
+		for _, u := range until {
+			if u >= candidate {
+				keeping++
+			}
+		}
+		if keeping >= need && candidate > best {
+			best = candidate
+		}
+	}
+	return best
+}
+
+func TestDeadlineAgainstOracle(t *testing.T) {
+	check := func(until []clock.Instant, need int) {
+		t.Helper()
+		want := oracleDeadline(until, need)
+		if got := reckonOf(until, need); got != want {
+			t.Fatalf("reckon(%v, %d) = %v, want %v", until, need, got, want)
+		}
+	}
+	for n := 1; n <= 5; n++ {
+		for need := 1; need <= n; need++ {
+			eachOutcome(n, 4, func(outcome []int) {
+				until := make([]clock.Instant, n)
+				for i, o := range outcome {
+					if until[i] = clock.Instant(o); o == 0 {
+						until[i] = clock.Never
+					}
+				}
+				check(until, need)
+			})
+		}
+	}
+	for range 20_000 {
+		until := make([]clock.Instant, 6+rand.IntN(20))
+		for i := range until {
+			until[i] = clock.Instant(rand.IntN(12)) - 4
+		}
+		check(until, 1+rand.IntN(len(until)))
+	}
+}
+
+func TestTokenAgainstOracle(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		eachOutcome(n, 5, func(outcome []int) { // 0: a late grant, with the highest counter
+			votes := make([]Vote, n)
+			var highest uint64
+			standing := map[uint64]int{}
+			read := 0
+			for i, o := range outcome {
+				votes[i] = Vote{token: uint64(o), answer: Granted}
+				if o == 0 {
+					votes[i] = Vote{token: 99, answer: Unanswered}
+					continue
+				}
+				read++
+				standing[uint64(o)]++
+				highest = max(highest, uint64(o))
+			}
+			token, behind := settled(votes)
+			if token != highest || behind != read-standing[highest] {
+				t.Fatalf("settle(%v) = %d, %d behind; want %d, %d",
+					outcome, token, behind, highest, read-standing[highest])
+			}
+		})
+	}
+}
+
+func TestOracleAboveFiveNodes(t *testing.T) {
+	for range 3_000 {
+		n := 6 + rand.IntN(5)
+		need := 1 + rand.IntN(n)
+		answers, votes := make([]int, n), make([]Vote, n)
+		yes, no := 0, 0
+		var highest uint64
+		standing := map[uint64]int{}
+		for i := range answers {
+			switch answers[i] = rand.IntN(3); answers[i] {
+			case 1:
+				yes++
+				votes[i] = Vote{token: 1 + rand.Uint64N(4), answer: Granted}
+				highest = max(highest, votes[i].token)
+				standing[votes[i].token]++
+			case 2:
+				no++
+			}
+		}
+		if got, want := judge(n, need, yes, no), oracleVerdict(answers, need); got != want {
+			t.Fatalf("judge(%d nodes, need %d, votes %v) = %v, want %v", n, need, answers, got, want)
+		}
+		if token, behind := settled(votes); token != highest || behind != yes-standing[highest] {
+			t.Fatalf("settle(%+v) = %d, %d behind; want %d", votes, token, behind, highest)
+		}
+	}
+}
