@@ -36,7 +36,7 @@ func (m *members) noteOver(node int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.grants[node] = true
-	if len(m.grants) == m.core.need && !m.saidOver {
+	if len(m.grants) == m.core.need && !m.saidOver && !m.core.isClosed() {
 		m.saidOver = true
 		m.core.events.Post(func() { m.core.log().Info("quorumlock: new masters grant now") })
 	}

@@ -15,6 +15,7 @@ const maxNodes = 64
 // re-entry), up to the moment when the outcome is certain: no caller waits for a slow node after
 // that. A nil tally ignores its replies.
 type tally struct {
+	nodes   int
 	need    int
 	decided chan struct{} // closed when need replies count, or no longer can
 	// believed, bit by node, has the nodes that should have the owner. A reply that denies it
@@ -28,6 +29,7 @@ type tally struct {
 	found  bool   // on some node
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
+	clear  chan struct{} // closed when the error is as permanent as it can be; nil while nobody waits for that
 
 	few [5]releaseReply // room for the receivers of a release
 }
@@ -41,7 +43,7 @@ type nodeReply struct {
 }
 
 func newTally(nodes, need int) *tally {
-	t := &tally{need: need, left: nodes, decided: make(chan struct{})}
+	t := &tally{nodes: nodes, need: need, left: nodes, decided: make(chan struct{})}
 	if t.isDecidedLocked() {
 		close(t.decided)
 	}
@@ -70,6 +72,10 @@ func (t *tally) add(node int, a nodeReply) {
 	}
 	if !before && t.isDecidedLocked() {
 		close(t.decided)
+	}
+	if t.clear != nil && !t.isUnclearLocked() {
+		close(t.clear)
+		t.clear = nil
 	}
 }
 
