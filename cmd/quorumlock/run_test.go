@@ -202,7 +202,7 @@ func TestTheCommandHasItsArguments(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	for _, last := range []string{completionRequest, "-h", "--help", "-version", "--"} {
-		if stdout, _ := d.run(t, exitOK, "x", "--", "echo", last); stdout != last+"\n" {
+		if stdout, _ := d.run(t, exitOK, "x", "--", "printf", `%s\n`, last); stdout != last+"\n" {
 			t.Errorf("%s: it printed %q", last, stdout)
 		}
 	}
