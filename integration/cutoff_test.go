@@ -49,7 +49,7 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 			t.Run(fmt.Sprintf("%d masters, %s", n, fault.name), func(t *testing.T) {
 				f := fleet(t, n)
 				net := proxied(t, f)
-				cutOff := open(t, net, redlock.Open, quorum.WithLease(time.Second))
+				cutOff := open(t, net, redlock.Open, quorum.WithLease(2*time.Second), brief)
 				other := open(t, f, redlock.Open)
 
 				var race sync.WaitGroup
@@ -89,7 +89,7 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 	control := time.AfterFunc(time.Until(deadline), func() { late <- time.Since(deadline) })
 	defer control.Stop()
 	refused := 0
-	giveUp := time.Now().Add(5 * time.Second)
+	giveUp := time.Now().Add(patience)
 	for {
 		second, err := other.TryLock(t.Context(), first.Names()...)
 		if err != nil {
@@ -137,7 +137,7 @@ func (slowHandler) Handle(context.Context, slog.Record) error {
 // Many locks are lost together. The context of each ends before its release lets the next holder
 // in. Not parallel, as above.
 func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
-	const lease, many = time.Second, 250
+	const lease, many = 2 * time.Second, 250
 	f := fleet(t, 3)
 	net := proxied(t, f)
 	// The timeout outlasts the lease: the path to the masters is open when the locks are lost, so
@@ -193,7 +193,7 @@ func freed(t *testing.T, f *redistest.Fleet, bridges int) iter.Seq[int] {
 	names := make(chan string, 2*bridges)
 	var listening sync.WaitGroup
 	for _, m := range f.Masters[:2] {
-		conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(2*soon))
+		conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(3*soon))
 		must(t, err)
 		sub := redis.PubSubConn{Conn: conn}
 		must(t, sub.PSubscribe(scripts.Channel("bridge *")))
@@ -259,8 +259,9 @@ func TestHolderThatWasCutOffComesBack(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
-	cutOff := open(t, net, redlock.Open, quorum.WithLease(800*time.Millisecond))
-	other := open(t, f, redlock.Open, quorum.WithLease(800*time.Millisecond))
+	const lease = 3 * time.Second
+	cutOff := open(t, net, redlock.Open, quorum.WithLease(lease))
+	other := open(t, f, redlock.Open, quorum.WithLease(lease))
 
 	first := lock(t, cutOff, "bridge")
 	net.each(func(p *proxy) { p.set(requests, weather{held: true}) })
@@ -269,7 +270,7 @@ func TestHolderThatWasCutOffComesBack(t *testing.T) {
 	lock(t, cutOff, "something else") // by now everything that was held back has arrived
 
 	// Time passing is the point: a late renewal or repair would do harm within two leases.
-	pass(t, 1600*time.Millisecond)
+	pass(t, 2*lease)
 	if !second.Valid() || first.Valid() {
 		t.Errorf("second valid %v, first valid %v", second.Valid(), first.Valid())
 	}
@@ -290,14 +291,13 @@ func TestShortCutCostsNoLock(t *testing.T) {
 			t.Parallel()
 			f := fleet(t, 3)
 			net := proxied(t, f)
-			l := open(t, net, redlock.Open, quorum.WithLease(2*time.Second))
+			const lease = 4 * time.Second
+			l := open(t, net, redlock.Open, quorum.WithLease(lease), brief)
 			held := lock(t, l, "bridge")
-			before := held.Deadline()
 			net.each(fault.cut)
-			pass(t, 900*time.Millisecond) // a renewal falls into the cut
+			pass(t, lease*9/20) // a renewal falls into the cut
 			net.each((*proxy).heal)
-			eventually(t, 2*time.Second, func() bool { return held.Deadline().After(before.Add(time.Second)) },
-				"the deadline moves on after the cut")
+			isRenewed(t, held, lease)
 			unlock(t, held)
 			noKeys(t, f.Masters, "bridge")
 		})

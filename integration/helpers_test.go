@@ -23,8 +23,10 @@ import (
 )
 
 const (
-	// nodeTimeout is the node timeout of the lockers that open returns.
-	nodeTimeout = 500 * time.Millisecond
+	// nodeTimeout is the node timeout of the lockers that open returns: longer than a busy machine stands still.
+	nodeTimeout = 3 * time.Second
+	// briefTimeout is that of tests which wait until requests have timed out.
+	briefTimeout = 500 * time.Millisecond
 	// soon bounds what should happen at once, even on a busy machine.
 	soon = 2 * time.Second
 	// patience is how long a test waits for an event that must come: as long as nobody's patience ends first.
@@ -64,6 +66,9 @@ func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	})
 	return f
 }
+
+// brief gives a locker briefTimeout.
+var brief = quorum.WithNodeOptions(node.WithTimeout(briefTimeout))
 
 // addressed is a set of nodes to open: a *redistest.Fleet, or a network of proxies in front of one.
 type addressed interface{ URLs() []string }
@@ -227,6 +232,22 @@ func pass(t *testing.T, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-t.Context().Done():
+	}
+}
+
+// outlives lets that many leases pass, and fails the test unless the lock is held, and still renewed.
+func outlives(t *testing.T, held *quorum.Lock, lease time.Duration, leases float64) {
+	t.Helper()
+	pass(t, time.Duration(leases*float64(lease)))
+	isRenewed(t, held, lease)
+}
+
+// isRenewed fails the test unless the lock is held, and a renewal succeeds.
+func isRenewed(t *testing.T, held *quorum.Lock, lease time.Duration) {
+	t.Helper()
+	before := held.Deadline()
+	if !poll.Until(lease+patience, func() bool { return !held.Valid() || held.Deadline().After(before.Add(lease/10)) }) || !held.Valid() {
+		t.Errorf("%q: valid %v, level %d, %v left: %v", held.Names(), held.Valid(), held.Level(), time.Until(held.Deadline()), held.Err())
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 // openCandidate opens a locker of its own, and a candidate on it.
 func openCandidate(urls []string) (*quorum.Locker, *leader.Candidate, error) {
 	locker, err := redlock.Open(urls, quorum.WithLease(electionLease),
-		quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithoutQuarantine()))
+		quorum.WithNodeOptions(node.WithTimeout(briefTimeout), node.WithoutQuarantine()))
 	if err != nil {
 		return nil, nil, err
 	}

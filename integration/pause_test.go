@@ -65,8 +65,8 @@ func TestPausedHolder(t *testing.T) {
 	must(t, holder.Process.Signal(syscall.SIGCONT))
 
 	var valid, lost, unlockSaysLost bool
-	var level, microseconds int
-	say("resumed %t %d %d %t %t", &valid, &level, &microseconds, &lost, &unlockSaysLost)
+	var level, microseconds, stalled int
+	say("resumed %t %d %d %d %t %t", &valid, &level, &microseconds, &stalled, &lost, &unlockSaysLost)
 	t.Logf("the holder's context ended %d µs after it ran again", microseconds)
 	if valid || level != 0 {
 		t.Errorf("the holder found valid %v and level %d after a pause longer than its lease", valid, level)
@@ -74,8 +74,8 @@ func TestPausedHolder(t *testing.T) {
 	if !lost || !unlockSaysLost {
 		t.Errorf("lost %v, and by Unlock %v: want ErrLost", lost, unlockSaysLost)
 	}
-	if microseconds > 50_000 {
-		t.Errorf("the holder's context ended %d µs after it ran again", microseconds)
+	if microseconds > 50_000+4*stalled {
+		t.Errorf("the holder's context ended %d µs after it ran again; the machine stood still for %d µs", microseconds, stalled)
 	}
 	levelIs(t, f.Masters, next, 1)
 	if !next.Valid() {
