@@ -242,7 +242,7 @@ const tooSlow = "the marks come too late, again and again"
 // says runs a call and returns its exit code and what it printed.
 func (o operator) says(t *testing.T, verb string, args ...string) (code int, out string) {
 	t.Helper()
-	poll.Until(patience, func() bool {
+	poll.Until(3*patience, func() bool {
 		code, out = exitOf(t, o.command(t.Context(), verb, args...))
 		return !strings.Contains(out, tooSlow)
 	})

@@ -23,7 +23,7 @@ type interruption struct {
 }
 
 // interruptedLease is the max lease of the deployments whose changes are interrupted.
-const interruptedLease = 800 * time.Millisecond
+const interruptedLease = 1500 * time.Millisecond
 
 var (
 	abc  = []string{"a", "b", "c"}
@@ -176,7 +176,7 @@ func (in interruption) killed(
 	t *testing.T, o operator, r *roster, marks *trap, at int, after bool,
 ) (code int, out string, killed bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(3 * patience); ; {
 		code, out, killed = in.killedOnce(t, o, r, marks, at, after)
 		if killed || !strings.Contains(out, tooSlow) || time.Now().After(deadline) {
 			return code, out, killed

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -23,7 +24,8 @@ func TestPausedHolder(t *testing.T) {
 	must(t, err)
 	holder := exec.Command(self)
 	holder.Env = append(os.Environ(), "GOMAXPROCS=1", childRole+"=holder", holderURLs+"="+strings.Join(f.URLs(), " "))
-	holder.Stderr = os.Stderr
+	printed := &child.Output{}
+	holder.Stderr = printed
 	orders, err := holder.StdinPipe()
 	must(t, err)
 	out, err := holder.StdoutPipe()
@@ -34,13 +36,14 @@ func TestPausedHolder(t *testing.T) {
 		holder.Process.Kill()
 		holder.Wait()
 	})
-	said := bufio.NewScanner(out)
+	said := bufio.NewScanner(printed.Tee(out))
 	say := func(format string, values ...any) {
 		t.Helper()
-		said.Scan()
-		if n, err := fmt.Sscanf(said.Text(), format, values...); n != len(values) || err != nil {
-			t.Fatalf("the holder said %q, want %q", said.Text(), format)
-		}
+		must(t, child.Await(holder, printed, 3*patience, fmt.Sprintf("the holder says %q", format), func() error {
+			said.Scan()
+			_, err := fmt.Sscanf(said.Text(), format, values...)
+			return err
+		}))
 	}
 
 	var token uint64

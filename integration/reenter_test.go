@@ -292,7 +292,7 @@ func TestNestedReleaseThatDidNotArrive(t *testing.T) {
 // Extend got.
 func TestReenterAfterPersist(t *testing.T) {
 	t.Parallel()
-	const lease, extended = 2 * time.Second, 60 * time.Second
+	const lease, extended = 2 * time.Second, 25 * time.Second
 	f := fleet(t, 3)
 	holder := open(t, f, redlock.Open, quorum.WithFixedLease(lease))
 	outer := lock(t, holder, "bridge")

@@ -150,7 +150,8 @@ func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
-	locker := open(t, net, redlock.Open, quorum.WithFixedLease(3*time.Second))
+	locker := open(t, net, redlock.Open, quorum.WithFixedLease(4*time.Second),
+		quorum.WithNodeOptions(node.WithTimeout(1200*time.Millisecond))) // Extend waits for the third
 	held := lock(t, locker, "nearer")
 	eventually(t, patience, func() bool { return keys(t, f.Masters, "nearer")[2] != nil }, "all three granted")
 	pass(t, 50*time.Millisecond) // until the third grant has arrived
