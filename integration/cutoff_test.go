@@ -297,7 +297,7 @@ func TestShortCutCostsNoLock(t *testing.T) {
 			net.each(fault.cut)
 			pass(t, lease*9/20) // a renewal falls into the cut
 			net.each((*proxy).heal)
-			isRenewed(t, held, lease)
+			areRenewed(t, lease, held)
 			unlock(t, held)
 			noKeys(t, f.Masters, "bridge")
 		})

@@ -239,15 +239,18 @@ func pass(t *testing.T, d time.Duration) {
 func outlives(t *testing.T, held *quorum.Lock, lease time.Duration, leases float64) {
 	t.Helper()
 	pass(t, time.Duration(leases*float64(lease)))
-	isRenewed(t, held, lease)
+	areRenewed(t, lease, held)
 }
 
-// isRenewed fails the test unless the lock is held, and a renewal succeeds.
-func isRenewed(t *testing.T, held *quorum.Lock, lease time.Duration) {
+// areRenewed fails the test unless the locks are held, and a renewal of each succeeds.
+func areRenewed(t *testing.T, lease time.Duration, locks ...*quorum.Lock) {
 	t.Helper()
-	before := held.Deadline()
-	if !poll.Until(lease+patience, func() bool { return !held.Valid() || held.Deadline().After(before.Add(lease/10)) }) || !held.Valid() {
-		t.Errorf("%q: valid %v, level %d, %v left: %v", held.Names(), held.Valid(), held.Level(), time.Until(held.Deadline()), held.Err())
+	began := time.Now()
+	for _, held := range locks { // together: a deadline that is a lease from now, less drift, was got by a renewal since
+		renewed := func() bool { return held.Deadline().After(began.Add(lease * 98 / 100)) }
+		if !poll.Until(lease+patience, func() bool { return !held.Valid() || renewed() }) || !held.Valid() {
+			t.Errorf("%q: valid %v, level %d, %v left: %v", held.Names(), held.Valid(), held.Level(), time.Until(held.Deadline()), held.Err())
+		}
 	}
 }
 

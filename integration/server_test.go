@@ -81,7 +81,7 @@ func TestOutOfMemory(t *testing.T) {
 	// Time passing is the point: the lock would have ended twice.
 	pass(t, 2*lease)
 	for _, one := range []*quorum.Lock{held, other} {
-		isRenewed(t, one, lease)
+		areRenewed(t, lease, one)
 		if one.Level() != 1 {
 			t.Errorf("%q: level %d", one.Names(), one.Level())
 		}
