@@ -27,7 +27,7 @@ import (
 func admitted(t *testing.T, f *redistest.Fleet, by opener, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()
 	for _, url := range f.URLs() {
-		n, err := node.Open(url)
+		n, err := node.Open(url, node.WithTimeout(nodeTimeout))
 		must(t, err)
 		must(t, n.Admit(t.Context()))
 		must(t, n.Close())
