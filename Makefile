@@ -23,11 +23,12 @@ QUICK := . ./clock ./fence ./internal/events ./internal/fakeredis ./internal/mem
 	./leader ./multilock ./quorum ./quorum/internal/waiting ./redlock ./scripts
 # What make flakes runs: the packages whose tests start processes, or live by real time. FLAKES_FOR bounds it: no run starts later.
 FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock gocronquorumlock integration
-FLAKES_FOR ?= 30m
+FLAKES_FOR ?= 60m
 FLAKES_RUNS ?= 30
+FLAKES_JOBS ?= 6
 
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint redis-server postgres prometheus zsh fish
-.PHONY: test-searches test-packages test-modules test-chaos
+.PHONY: test-searches test-packages test-integration test-modules test-chaos
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,11 +44,11 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: redis-server postgres prometheus zsh fish ## all tests, with real redis-server processes (9 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=3 $(PIECES) test-searches test-packages test-modules
+	@$(MAKE) --no-print-directory --jobs=4 $(PIECES) test-searches test-integration test-packages test-modules
 	@$(MAKE) --no-print-directory test-chaos
 
-flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=30m FLAKES_RUNS=30 FLAKES="node quorum")
-	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
+flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
+	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
 
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority. Other work may starve them for
 # long, hence the timeout.
@@ -57,10 +58,13 @@ test-searches:
 	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=40)
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
-# Parallel tests wait most of the time; those of integration/ less.
+# Parallel tests wait most of the time.
 test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
-	cd integration && $(TEST) -p 1 -parallel 4 $(INTEGRATION)
+
+# So do these. They take longest, beside the others.
+test-integration:
+	cd integration && $(TEST) -p 1 -parallel 8 $(INTEGRATION)
 
 # These wait most of the time, so they run beside the packages.
 test-modules:

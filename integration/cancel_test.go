@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -281,9 +282,19 @@ func TestDeadlineAtAnyMoment(t *testing.T) {
 		p.set(requests, weather{jitter: 4 * time.Millisecond})
 		p.set(replies, weather{jitter: 4 * time.Millisecond})
 	})
+	// Half of the deadlines come before an attempt would end, half after, however slow the machine is.
+	var control []time.Duration
+	for i := range 20 {
+		began := time.Now()
+		held := lock(t, locker, fmt.Sprintf("control %d", i))
+		control = append(control, time.Since(began))
+		unlock(t, held)
+	}
+	slices.Sort(control)
+	usual := control[len(control)/2]
 	ended, slow, slowest := 0, 0, time.Duration(0)
 	for i := range 200 {
-		patience := time.Duration(i%40) * 300 * time.Microsecond
+		patience := time.Duration(i%40) * usual / 20
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		w := stopwatch(t)
 		held, err := locker.Lock(ctx, fmt.Sprintf("job %d", i))

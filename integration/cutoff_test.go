@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,27 +48,49 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for _, fault := range faults {
 			t.Run(fmt.Sprintf("%d masters, %s", n, fault.name), func(t *testing.T) {
-				f := fleet(t, n)
-				net := proxied(t, f)
-				cutOff := open(t, net, redlock.Open, quorum.WithLease(time.Second))
-				other := open(t, f, redlock.Open)
-
-				var race sync.WaitGroup
-				held := make([]*quorum.Lock, 3)
-				for i := range held {
-					held[i] = lock(t, cutOff, fmt.Sprintf("bridge %d", i))
-				}
-				net.each(fault.cut)
-				for _, first := range held {
-					race.Go(func() { contend(t, first, other, n) })
-				}
-				race.Wait()
-				for _, first := range held {
-					wantReasons(t, first, net)
+				// A machine that stands still until the deadline has sent no renewal that could fail.
+				// Then the scene is played again.
+				for tries := 1; ; tries++ {
+					net, held, stalled := cutOffAll(t, n, fault.cut)
+					if slices.ContainsFunc(held, lacksReasons) && stalled > cutOffLease/4 && tries < 5 {
+						t.Logf("a lock was lost without a reason, and the machine stood still for %v: again", stalled)
+						continue
+					}
+					for _, first := range held {
+						wantReasons(t, first, net)
+					}
+					return
 				}
 			})
 		}
 	}
+}
+
+const cutOffLease = 2 * time.Second
+
+// cutOffAll cuts off a holder of three locks, for each of which another one contends. It returns the locks once
+// they have passed to the others, and for how long the machine stood still.
+func cutOffAll(t *testing.T, n int, cut func(*proxy)) (*network, []*quorum.Lock, time.Duration) {
+	t.Helper()
+	f := fleet(t, n)
+	net := proxied(t, f)
+	cutOff := open(t, net, redlock.Open, quorum.WithLease(cutOffLease), brief)
+	other := open(t, f, redlock.Open)
+	w := stopwatch(t)
+	defer w.Stop()
+
+	var race sync.WaitGroup
+	held := make([]*quorum.Lock, 3)
+	for i := range held {
+		held[i] = lock(t, cutOff, fmt.Sprintf("bridge %d", i))
+	}
+	net.each(cut)
+	for _, first := range held {
+		race.Go(func() { contend(t, first, other, n) })
+	}
+	race.Wait()
+	_, stalled := w.Read()
+	return net, held, stalled
 }
 
 // onTime is by how much a timer of an idle machine may be late.
@@ -89,7 +112,7 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 	control := time.AfterFunc(time.Until(deadline), func() { late <- time.Since(deadline) })
 	defer control.Stop()
 	refused := 0
-	giveUp := time.Now().Add(5 * time.Second)
+	giveUp := time.Now().Add(patience)
 	for {
 		second, err := other.TryLock(t.Context(), first.Names()...)
 		if err != nil {
@@ -137,7 +160,7 @@ func (slowHandler) Handle(context.Context, slog.Record) error {
 // Many locks are lost together. The context of each ends before its release lets the next holder
 // in. Not parallel, as above.
 func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
-	const lease, many = time.Second, 250
+	const lease, many = 2 * time.Second, 250
 	f := fleet(t, 3)
 	net := proxied(t, f)
 	// The timeout outlasts the lease: the path to the masters is open when the locks are lost, so
@@ -193,7 +216,7 @@ func freed(t *testing.T, f *redistest.Fleet, bridges int) iter.Seq[int] {
 	names := make(chan string, 2*bridges)
 	var listening sync.WaitGroup
 	for _, m := range f.Masters[:2] {
-		conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(2*soon))
+		conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(3*soon))
 		must(t, err)
 		sub := redis.PubSubConn{Conn: conn}
 		must(t, sub.PSubscribe(scripts.Channel("bridge *")))
@@ -230,6 +253,12 @@ func freed(t *testing.T, f *redistest.Fleet, bridges int) iter.Seq[int] {
 	}
 }
 
+// lacksReasons reports whether the loss of a lock names no node.
+func lacksReasons(lost *quorum.Lock) bool {
+	var why *quorum.Error
+	return !errors.As(context.Cause(lost.Context()), &why) || why.Nodes == nil
+}
+
 // wantReasons fails the test unless a lock was lost because no node answered.
 func wantReasons(t *testing.T, lost *quorum.Lock, net *network) {
 	t.Helper()
@@ -259,8 +288,9 @@ func TestHolderThatWasCutOffComesBack(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
-	cutOff := open(t, net, redlock.Open, quorum.WithLease(800*time.Millisecond))
-	other := open(t, f, redlock.Open, quorum.WithLease(800*time.Millisecond))
+	const lease = 3 * time.Second
+	cutOff := open(t, net, redlock.Open, quorum.WithLease(lease))
+	other := open(t, f, redlock.Open, quorum.WithLease(lease))
 
 	first := lock(t, cutOff, "bridge")
 	net.each(func(p *proxy) { p.set(requests, weather{held: true}) })
@@ -269,7 +299,7 @@ func TestHolderThatWasCutOffComesBack(t *testing.T) {
 	lock(t, cutOff, "something else") // by now everything that was held back has arrived
 
 	// Time passing is the point: a late renewal or repair would do harm within two leases.
-	pass(t, 1600*time.Millisecond)
+	pass(t, 2*lease)
 	if !second.Valid() || first.Valid() {
 		t.Errorf("second valid %v, first valid %v", second.Valid(), first.Valid())
 	}
@@ -290,14 +320,13 @@ func TestShortCutCostsNoLock(t *testing.T) {
 			t.Parallel()
 			f := fleet(t, 3)
 			net := proxied(t, f)
-			l := open(t, net, redlock.Open, quorum.WithLease(2*time.Second))
+			const lease = 4 * time.Second
+			l := open(t, net, redlock.Open, quorum.WithLease(lease), brief)
 			held := lock(t, l, "bridge")
-			before := held.Deadline()
 			net.each(fault.cut)
-			pass(t, 900*time.Millisecond) // a renewal falls into the cut
+			pass(t, lease*9/20) // a renewal falls into the cut
 			net.each((*proxy).heal)
-			eventually(t, 2*time.Second, func() bool { return held.Deadline().After(before.Add(time.Second)) },
-				"the deadline moves on after the cut")
+			areRenewed(t, lease, held)
 			unlock(t, held)
 			noKeys(t, f.Masters, "bridge")
 		})

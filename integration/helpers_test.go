@@ -23,8 +23,10 @@ import (
 )
 
 const (
-	// nodeTimeout is the node timeout of the lockers that open returns.
-	nodeTimeout = 500 * time.Millisecond
+	// nodeTimeout is the node timeout of the lockers that open returns: longer than a busy machine stands still.
+	nodeTimeout = 3 * time.Second
+	// briefTimeout is that of tests which wait until requests have timed out.
+	briefTimeout = 500 * time.Millisecond
 	// soon bounds what should happen at once, even on a busy machine.
 	soon = 2 * time.Second
 	// patience is how long a test waits for an event that must come: as long as nobody's patience ends first.
@@ -64,6 +66,9 @@ func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	})
 	return f
 }
+
+// brief gives a locker briefTimeout.
+var brief = quorum.WithNodeOptions(node.WithTimeout(briefTimeout))
 
 // addressed is a set of nodes to open: a *redistest.Fleet, or a network of proxies in front of one.
 type addressed interface{ URLs() []string }
@@ -227,6 +232,25 @@ func pass(t *testing.T, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-t.Context().Done():
+	}
+}
+
+// outlives lets that many leases pass, and fails the test unless the lock is held, and still renewed.
+func outlives(t *testing.T, held *quorum.Lock, lease time.Duration, leases float64) {
+	t.Helper()
+	pass(t, time.Duration(leases*float64(lease)))
+	areRenewed(t, lease, held)
+}
+
+// areRenewed fails the test unless the locks are held, and a renewal of each succeeds.
+func areRenewed(t *testing.T, lease time.Duration, locks ...*quorum.Lock) {
+	t.Helper()
+	began := time.Now()
+	for _, held := range locks { // together: a deadline that is a lease from now, less drift, was got by a renewal since
+		renewed := func() bool { return held.Deadline().After(began.Add(lease * 98 / 100)) }
+		if !poll.Until(lease+patience, func() bool { return !held.Valid() || renewed() }) || !held.Valid() {
+			t.Errorf("%q: valid %v, level %d, %v left: %v", held.Names(), held.Valid(), held.Level(), time.Until(held.Deadline()), held.Err())
+		}
 	}
 }
 

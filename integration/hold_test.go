@@ -119,7 +119,7 @@ func listen(t *testing.T, ms []*redistest.Master, name string) (heard func() [][
 	}
 	var conns []redis.PubSubConn
 	for _, m := range ms {
-		raw, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(soon), redis.DialReadTimeout(soon))
+		raw, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(patience), redis.DialReadTimeout(patience))
 		must(t, err)
 		t.Cleanup(func() { raw.Close() })
 		c := redis.PubSubConn{Conn: raw}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
@@ -32,7 +33,7 @@ const (
 // openCandidate opens a locker of its own, and a candidate on it.
 func openCandidate(urls []string) (*quorum.Locker, *leader.Candidate, error) {
 	locker, err := redlock.Open(urls, quorum.WithLease(electionLease),
-		quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithoutQuarantine()))
+		quorum.WithNodeOptions(node.WithTimeout(briefTimeout), node.WithoutQuarantine()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,6 +95,7 @@ type contestant struct {
 	path *network
 
 	process *exec.Cmd // nil for a goroutine
+	printed child.Output
 	input   io.Closer // its end tells the process to resign, and to end
 
 	locker *quorum.Locker // nil for a process
@@ -123,7 +125,7 @@ func (e *elections) start(t *testing.T, f *redistest.Fleet, client int, process,
 	}()
 	t.Cleanup(func() {
 		c.path.each((*proxy).heal)
-		c.end()
+		_ = c.end() // a test that is over may have closed it
 	})
 	return c
 }
@@ -135,7 +137,7 @@ func (c *contestant) startProcess(t *testing.T, e *elections, client int) {
 	c.process = exec.Command(self)
 	c.process.Env = append(os.Environ(), "GOMAXPROCS=2", childRole+"=candidate",
 		candidateURLs+"="+strings.Join(c.path.URLs(), " "))
-	c.process.Stderr = os.Stderr
+	c.process.Stderr = &c.printed
 	c.input, err = c.process.StdinPipe()
 	must(t, err)
 	out, err := c.process.StdoutPipe()
@@ -143,7 +145,7 @@ func (c *contestant) startProcess(t *testing.T, e *elections, client int) {
 	must(t, c.process.Start())
 	go func() {
 		defer close(c.ended)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
+		for lines := bufio.NewScanner(c.printed.Tee(out)); lines.Scan(); {
 			var v validity
 			if json.Unmarshal(lines.Bytes(), &v) == nil { // the last line of a process that was killed may be cut short
 				e.add(client, v)
@@ -155,15 +157,14 @@ func (c *contestant) startProcess(t *testing.T, e *elections, client int) {
 }
 
 // end lets the contestant resign, and returns when it has ended.
-func (c *contestant) end() {
+func (c *contestant) end() error {
 	if c.process != nil {
 		c.input.Close()
-		<-c.ended
-		return
+		return child.Await(c.process, &c.printed, patience, "a candidate resigns", func() error { <-c.ended; return nil })
 	}
 	c.cancel()
 	<-c.ended
-	c.locker.Close()
+	return c.locker.Close()
 }
 
 // kill ends a process at once, frozen or not. A goroutine's locker is closed, which leaves its keys.

@@ -23,10 +23,11 @@ type race struct {
 	contestants map[int]*contestant
 	clients     int // so far
 	played      map[string]int
+	stalls      *poll.Stopwatch
 }
 
 func newRace(t *testing.T) *race {
-	return &race{T: t, fleet: fleet(t, 3), contestants: map[int]*contestant{}, played: map[string]int{}}
+	return &race{T: t, fleet: fleet(t, 3), contestants: map[int]*contestant{}, played: map[string]int{}, stalls: stopwatch(t)}
 }
 
 // join starts a contestant, and returns its number.
@@ -47,14 +48,30 @@ func (r *race) replace(client int) {
 func (r *race) leads() observedTerm {
 	r.Helper()
 	var t observedTerm
-	eventually(r.T, 4*electionLease, func() (ok bool) { t, ok = r.valid(); return ok }, "there is a leader")
+	if !poll.Until(patience, func() (ok bool) { t, ok = r.valid(); return ok }) {
+		r.Fatal("there is no leader", r.printed())
+	}
 	return t
 }
 
 // succeeded waits until another one leads. How late that is is for the judge.
 func (r *race) succeeded(d death) {
 	r.Helper()
-	eventually(r.T, 6*electionLease, func() bool { _, ok := r.gap(d); return ok }, "another leads: the leader was "+d.how)
+	if !poll.Until(patience, func() bool { _, ok := r.gap(d); return ok }) {
+		r.Fatalf("nobody else leads: the leader was %s%s", d.how, r.printed())
+	}
+	r.elections.outlived(d, r.stalls)
+}
+
+// printed quotes what the processes have printed.
+func (r *race) printed() string {
+	var b strings.Builder
+	for n, c := range r.contestants {
+		if c.process != nil {
+			fmt.Fprintf(&b, "\ncandidate %d: %v", n, &c.printed)
+		}
+	}
+	return b.String()
 }
 
 // happens lets the leader die in the way that its kind has met least so far.
@@ -68,14 +85,14 @@ func (r *race) happens() {
 	}
 	how := slices.MinFunc(ways, func(a, b string) int { return r.played[kind+" "+a] - r.played[kind+" "+b] })
 	r.played[kind+" "+how]++
-	d := r.dies(t, how)
+	d := r.dies(t, how, r.stalls)
 	switch how {
 	case "killed", "closed":
 		c.kill()
 		r.succeeded(d)
 		r.replace(t.client)
 	case "resigned":
-		c.end()
+		must(r.T, c.end())
 		r.succeeded(d)
 		r.replace(t.client)
 	case "frozen":
@@ -110,9 +127,9 @@ func TestElections(t *testing.T) {
 		}
 	}
 	for _, c := range r.contestants {
-		c.end()
+		must(t, c.end())
 	}
-	eventually(t, 2*electionLease, func() bool { return len(allLocks(t, r.fleet.Masters)) == 0 },
+	eventually(t, patience, func() bool { return len(allLocks(t, r.fleet.Masters)) == 0 },
 		"nothing is left on the masters")
 	wrong, longest := r.judge(2 * electionLease)
 	for _, w := range wrong {
@@ -139,10 +156,10 @@ func TestElectionsControl(t *testing.T) {
 		led := r.leads()
 		r.join(true, false)
 		c := r.contestants[careless]
-		d := r.dies(led, "cut off")
+		d := r.dies(led, "cut off", r.stalls)
 		c.cutOff(false)
 		r.succeeded(d)
-		if !poll.Until(electionLease, func() bool { return noticed(r) }) {
+		if !poll.Until(patience, func() bool { return noticed(r) }) {
 			t.Error("the judge sees nothing wrong with a leader that does not ask Term.Valid")
 		}
 		c.heal()
@@ -158,7 +175,7 @@ func TestElectionsControl(t *testing.T) {
 			if robbed == 10 { // a renewal may come first, but not every time
 				t.Fatal("the judge sees nothing wrong with two leaders")
 			}
-			d := r.dies(r.leads(), fmt.Sprint("robbed ", robbed))
+			d := r.dies(r.leads(), fmt.Sprint("robbed ", robbed), r.stalls)
 			must(t, operator.ForceUnlock(t.Context(), election))
 			r.succeeded(d)
 		}

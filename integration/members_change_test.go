@@ -19,7 +19,7 @@ import (
 )
 
 // rolloutLease is the max lease of the deployments whose masters change under load.
-const rolloutLease = 1500 * time.Millisecond
+const rolloutLease = 3 * time.Second
 
 // oneChange is one change of the list by one master.
 type oneChange struct {
@@ -271,7 +271,7 @@ func (l *load) hold(names []string, name string) (*quorum.Lock, *quorum.Locker) 
 	locker, err := l.open(names)
 	must(l.T, err)
 	l.Cleanup(func() { l.close(locker) })
-	late := time.AfterFunc(10*soon, l.stop)
+	late := time.AfterFunc(2*patience, l.stop)
 	defer late.Stop()
 	held, err := l.acquire(int(l.clients.Add(1)), name, locker.Lock)
 	if err != nil {

@@ -44,7 +44,7 @@ func commandsOf(t *testing.T, m *redistest.Master) (scripts, commands int, all s
 // PEXPIRE, GET, PEXPIRE; a release HDEL, EXISTS, PUBLISH; and an inner unlock HEXISTS, HSET.
 func TestMembersCostNoCommands(t *testing.T) {
 	t.Parallel()
-	const lease = 900 * time.Millisecond
+	const lease = 3 * time.Second
 	f := fleet(t, 3)
 	l := open(t, f, redlock.Open, quorum.WithLease(lease))
 	still := l.With(quorum.WithFixedLease(20 * time.Second))
@@ -74,7 +74,7 @@ func TestMembersCostNoCommands(t *testing.T) {
 	grantedByAll(t, f.Masters, "job")
 	measure("renewal", 5, func() {
 		for _, m := range f.Masters {
-			eventually(t, 3*lease, func() bool { ran, _, _ := commandsOf(t, m); return ran > 1 }, "two renewals")
+			eventually(t, patience, func() bool { ran, _, _ := commandsOf(t, m); return ran > 1 }, "two renewals")
 		}
 	})
 	unlock(t, outer)

@@ -23,7 +23,7 @@ type interruption struct {
 }
 
 // interruptedLease is the max lease of the deployments whose changes are interrupted.
-const interruptedLease = 800 * time.Millisecond
+const interruptedLease = 1500 * time.Millisecond
 
 var (
 	abc  = []string{"a", "b", "c"}
@@ -176,6 +176,19 @@ func (in interruption) killed(
 	t *testing.T, o operator, r *roster, marks *trap, at int, after bool,
 ) (code int, out string, killed bool) {
 	t.Helper()
+	for deadline := time.Now().Add(3 * patience); ; {
+		code, out, killed = in.killedOnce(t, o, r, marks, at, after)
+		if killed || !strings.Contains(out, tooSlow) || time.Now().After(deadline) {
+			return code, out, killed
+		}
+		in.begin(t, r)
+	}
+}
+
+func (in interruption) killedOnce(
+	t *testing.T, o operator, r *roster, marks *trap, at int, after bool,
+) (code int, out string, killed bool) {
+	t.Helper()
 	cmd := o.command(t.Context(), in.verb, in.arguments(r)...)
 	var printed strings.Builder
 	cmd.Stdout, cmd.Stderr = &printed, &printed
@@ -230,7 +243,7 @@ func (in interruption) isSafe(t *testing.T, r *roster, what string) {
 		}
 	}
 	if has(in.from) && has(in.to) {
-		must(t, tryOnce(t, redlock.Open, interruptedLease, r.of(in.from...), "shared", func(held *quorum.Lock) {
+		must(t, tryInTime(t, redlock.Open, interruptedLease, r.of(in.from...), "shared", func(held *quorum.Lock) {
 			if err := tryOnce(t, redlock.Open, interruptedLease, r.of(in.to...), "shared", nil); held.Valid() {
 				wantErr(t, err, quorum.ErrHeld)
 			}

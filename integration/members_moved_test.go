@@ -34,7 +34,7 @@ func TestMembersNameThatMovesWhileTheOldProcessLives(t *testing.T) {
 			moved := urlList{r.url("a"), r.masters["new"].URL() + "?name=b", r.url("c")}
 			other, err := listOpen(t, redlock.Open, forgetLease, moved, quorum.WithLease(forgetLease))
 			must(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 4*forgetLease)
+			ctx, cancel := context.WithTimeout(t.Context(), forgetLease+patience)
 			defer cancel()
 			began := time.Now()
 			second, err := other.Lock(ctx, "held")

@@ -31,7 +31,7 @@ func deployment(t *testing.T, opts ...quorum.Option) (*roster, *quorum.Locker) {
 // lockAfter waits for the lock, and returns how long after since it was acquired.
 func lockAfter(t *testing.T, l *quorum.Locker, since time.Time) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*forgetLease)
+	ctx, cancel := context.WithTimeout(t.Context(), forgetLease+patience)
 	defer cancel()
 	held, err := l.Lock(ctx, "job")
 	must(t, err)
@@ -99,7 +99,7 @@ func TestMembersRestartWhileAnotherIsDead(t *testing.T) {
 		err  error
 	}
 	waiter := make(chan result, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	go func() {
 		held, err := l.Lock(ctx, "job")

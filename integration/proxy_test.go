@@ -188,7 +188,7 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		master, err := net.DialTimeout("tcp", p.upstream, soon)
+		master, err := net.DialTimeout("tcp", p.upstream, patience)
 		if err != nil {
 			client.Close()
 			continue

@@ -81,10 +81,10 @@ func (p peer) Unlock(name string) (level int) {
 }
 
 // Wait subscribes to the releases of a name. The function that it returns blocks until one is
-// published, at most for soon, and returns its payload.
+// published, at most for our patience, and returns its payload.
 func (p peer) Wait(name string) (payload func() string) {
 	p.t.Helper()
-	c, err := redis.Dial("tcp", p.master.Addr(), redis.DialConnectTimeout(soon), redis.DialReadTimeout(soon))
+	c, err := redis.Dial("tcp", p.master.Addr(), redis.DialConnectTimeout(patience), redis.DialReadTimeout(patience))
 	must(p.t, err)
 	p.t.Cleanup(func() { c.Close() })
 	channel := redis.PubSubConn{Conn: c}

@@ -3,12 +3,14 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -162,27 +164,35 @@ func TestFromContext(t *testing.T) {
 // server is reached again, and the outer lock is held all the time.
 func TestLostReplyToNestedAcquire(t *testing.T) {
 	t.Parallel()
-	for kind, patience := range map[string]time.Duration{
-		"given up before the timeout": nodeTimeout / 3,
-		"until the timeout":           soon,
+	for kind, timeout := range map[string]time.Duration{
+		"given up before the timeout": nodeTimeout,
+		"until the timeout":           briefTimeout,
 	} {
 		for _, lost := range []int{2, 3} {
 			t.Run(kind+", "+strconv.Itoa(lost)+" of 3 lost", func(t *testing.T) {
 				t.Parallel()
 				f := fleet(t, 3)
 				net := proxied(t, f)
-				locker := open(t, net, redlock.Open)
+				locker := open(t, net, redlock.Open, quorum.WithNodeOptions(node.WithTimeout(timeout)))
 				outer := lock(t, locker, "account")
 				levelIs(t, f.Masters, outer, 1)
 				for _, p := range net.proxies[:lost] {
 					p.set(replies, weather{dropped: true})
 				}
-				ctx, cancel := context.WithTimeout(outer.Context(), patience)
+				ctx, cancel := context.WithTimeout(outer.Context(), soon)
 				defer cancel()
+				givenUp := make(chan struct{})
+				go func() {
+					defer close(givenUp)
+					if timeout == nodeTimeout && poll.Until(patience, func() bool { return !slices.ContainsFunc(net.proxies[:lost], undropped) }) {
+						cancel()
+					}
+				}()
 				_, err := locker.Lock(ctx, "account")
+				<-givenUp
 				wantErr(t, err, quorum.ErrNotAcquired)
 				for i, p := range net.proxies[:lost] {
-					if p.drops() == 0 {
+					if undropped(p) {
 						t.Errorf("proxy %d lost no reply: the test shows nothing", i)
 					}
 				}
@@ -205,6 +215,8 @@ func TestLostReplyToNestedAcquire(t *testing.T) {
 	}
 }
 
+func undropped(p *proxy) bool { return p.drops() == 0 }
+
 // A release of an inner level whose reply was lost lowers the level exactly once.
 func TestLostReplyToNestedRelease(t *testing.T) {
 	t.Parallel()
@@ -217,7 +229,7 @@ func TestLostReplyToNestedRelease(t *testing.T) {
 				t.Parallel()
 				f := fleet(t, 3)
 				net := proxied(t, f)
-				locker := open(t, net, redlock.Open)
+				locker := open(t, net, redlock.Open, brief)
 				outer := lock(t, locker, "account")
 				middle := lockWithin(t, outer.Context(), locker, "account")
 				inner := lockWithin(t, middle.Context(), locker, "account")
@@ -259,7 +271,7 @@ func TestNestedReleaseThatDidNotArrive(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
-	locker := open(t, net, redlock.Open)
+	locker := open(t, net, redlock.Open, brief)
 	outer := lock(t, locker, "account")
 	inner := lockWithin(t, outer.Context(), locker, "account")
 	levelIs(t, f.Masters, outer, 2)
@@ -280,7 +292,7 @@ func TestNestedReleaseThatDidNotArrive(t *testing.T) {
 // Extend got.
 func TestReenterAfterPersist(t *testing.T) {
 	t.Parallel()
-	const lease, extended = 300 * time.Millisecond, 10 * time.Second
+	const lease, extended = 2 * time.Second, 25 * time.Second
 	f := fleet(t, 3)
 	holder := open(t, f, redlock.Open, quorum.WithFixedLease(lease))
 	outer := lock(t, holder, "bridge")
@@ -293,7 +305,7 @@ func TestReenterAfterPersist(t *testing.T) {
 	}
 
 	contender := open(t, f, redlock.Open)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*lease)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*lease)
 	defer cancel()
 	second, err := contender.Lock(ctx, "bridge")
 	if err == nil {

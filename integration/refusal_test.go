@@ -50,7 +50,7 @@ func TestReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
 // server is free.
 func TestReleaseToBusyMasters(t *testing.T) {
 	f := fleet(t, 3, "--lua-time-limit", "1")
-	locker := open(t, f, redlock.Open)
+	locker := open(t, f, redlock.Open, brief)
 	held := lock(t, locker, "busy")
 	for _, m := range f.Masters {
 		go m.Do("EVAL", "while true do end", 0)
@@ -65,7 +65,7 @@ func TestReleaseToBusyMasters(t *testing.T) {
 	}
 	eventually(t, patience, func() bool { return busy() == len(f.Masters) }, "the masters busy")
 	for _, m := range f.Masters {
-		time.AfterFunc(nodeTimeout, func() { m.Do("SCRIPT", "KILL") })
+		time.AfterFunc(briefTimeout, func() { m.Do("SCRIPT", "KILL") })
 	}
 	if err := held.Unlock(t.Context()); errors.Is(err, quorum.ErrLost) {
 		t.Errorf("Unlock: %v: want no loss", err)
@@ -80,7 +80,7 @@ func TestLogHandlerMayComeBack(t *testing.T) {
 	comeBack := make(chan error, 1)
 	var locker *quorum.Locker
 	handler := &reentrantHandler{Handler: slog.DiscardHandler, handle: func() {
-		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_, err := locker.Inspect(ctx, "lost")
 		select {
@@ -150,12 +150,13 @@ func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	net := proxied(t, f)
-	locker := open(t, net, redlock.Open, quorum.WithFixedLease(time.Second))
+	locker := open(t, net, redlock.Open, quorum.WithFixedLease(4*time.Second),
+		quorum.WithNodeOptions(node.WithTimeout(1200*time.Millisecond))) // Extend waits for the third
 	held := lock(t, locker, "nearer")
 	eventually(t, patience, func() bool { return keys(t, f.Masters, "nearer")[2] != nil }, "all three granted")
 	pass(t, 50*time.Millisecond) // until the third grant has arrived
 	net.proxies[2].set(requests, weather{dropped: true})
-	must(t, held.Extend(t.Context(), 10*time.Second)) // the first two
+	must(t, held.Extend(t.Context(), 30*time.Second)) // the first two
 	_, err := f.Masters[0].Do("DEL", "nearer")
 	must(t, err)
 	// The second only: the first has forgotten.
@@ -165,7 +166,7 @@ func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
 		if held.Valid() {
 			t.Error("the context ended, and the lock is valid")
 		}
-	case <-time.After(3 * time.Second):
+	case <-time.After(patience):
 		t.Errorf("valid %v, and the context is alive", held.Valid())
 	}
 }

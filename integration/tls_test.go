@@ -49,7 +49,7 @@ func (s *secured) reload(t *testing.T, i int) {
 // lock is held and others come and go. The program is not restarted.
 func TestCertificatesThatRotate(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 3 * time.Second
 	old, err := redistest.NewAuthority()
 	must(t, err)
 	next, err := redistest.NewAuthority()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -88,8 +90,8 @@ func hops(t *testing.T, ctx context.Context, m *redistest.Master) (all []hop) {
 
 const hopEvery = 5 * time.Millisecond
 
-// takeTurns lets processes contend for one lock, and returns all their turns in order, how many
-// each process had, and the hops meanwhile.
+// takeTurns lets processes contend for one lock, and returns in order their turns from when the last of
+// them had begun until the first of them was to end, how many each process had, and the hops meanwhile.
 func takeTurns(t *testing.T, processes int, hold, away time.Duration) (all []aTurn, shares []int, control []hop) {
 	t.Helper()
 	f := fleet(t, 3)
@@ -102,28 +104,37 @@ func takeTurns(t *testing.T, processes int, hold, away time.Duration) (all []aTu
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childRole+"=contender", holderURLs+"="+strings.Join(f.URLs(), " "),
 			fmt.Sprintf("%s=%d %d", turnsPause, hold, away))
+		printed := &child.Output{}
+		cmd.Stderr = printed
 		out, err := cmd.StdoutPipe()
 		must(t, err)
 		must(t, cmd.Start())
 		go func() {
 			var mine []aTurn
-			lines := bufio.NewScanner(out)
-			for lines.Scan() {
-				turn := aTurn{process: int64(process)}
-				if _, err := fmt.Sscanf(lines.Text(), "turn %d %d %d", &turn.called, &turn.got, &turn.left); err != nil {
-					t.Errorf("process %d: %s", process, lines.Text())
+			lines := bufio.NewScanner(printed.Tee(out))
+			err := child.Await(cmd, printed, turnsFor+3*patience, fmt.Sprintf("the turns of process %d", process), func() error {
+				for lines.Scan() {
+					turn := aTurn{process: int64(process)}
+					if _, err := fmt.Sscanf(lines.Text(), "turn %d %d %d", &turn.called, &turn.got, &turn.left); err != nil {
+						t.Errorf("process %d: %s", process, lines.Text())
+					}
+					mine = append(mine, turn)
 				}
-				mine = append(mine, turn)
-			}
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("process %d: %v", process, err)
+				return cmd.Wait()
+			})
+			if err != nil {
+				t.Error(err)
 			}
 			turns <- mine
 		}()
 	}
+	from, to := int64(0), int64(math.MaxInt64)
 	for range processes {
 		mine := <-turns
-		shares = append(shares, len(mine))
+		if len(mine) == 0 {
+			t.Fatal("a process had no turn")
+		}
+		from, to = max(from, mine[0].called), min(to, mine[0].called+int64(turnsFor))
 		all = append(all, mine...)
 	}
 	cancel()
@@ -134,7 +145,25 @@ func takeTurns(t *testing.T, processes int, hold, away time.Duration) (all []aTu
 			t.Fatalf("two holders: %+v and %+v", before, turn)
 		}
 	}
+	all = slices.DeleteFunc(all, func(turn aTurn) bool { return turn.called < from || turn.left > to })
+	shares = make([]int, processes)
+	for _, turn := range all {
+		shares[turn.process]++
+	}
+	if len(all) < 2*processes {
+		t.Fatalf("only %d turns while all of %d processes contended", len(all), processes)
+	}
 	return all, shares, control
+}
+
+// lateness returns how late the machine was between two instants.
+func lateness(control []hop, from, to int64) (sum time.Duration) {
+	for _, h := range control {
+		if h.took() > 2*time.Millisecond && h.done > from && h.due < to {
+			sum += h.took()
+		}
+	}
+	return sum
 }
 
 // Eight processes contend for one lock, which passes fast and evenly: a handoff is a few hops. bench
@@ -150,12 +179,12 @@ func TestProcessesTakeTurns(t *testing.T) {
 		if turn.process != before.process {
 			handoffs = append(handoffs, time.Duration(turn.got-max(before.left, turn.called)))
 		}
-		waits = append(waits, time.Duration(turn.got-turn.called))
+		waits = append(waits, time.Duration(turn.got-turn.called)-4*lateness(control, turn.called, turn.got))
 	}
 	slices.Sort(handoffs)
 	slices.Sort(waits)
 	least, most := slices.Min(shares), slices.Max(shares)
-	fair := turnsFor * processes / time.Duration(len(all))
+	fair := time.Duration(all[len(all)-1].left-all[0].called) * processes / time.Duration(len(all))
 	p50, p99, longest := handoffs[len(handoffs)/2], handoffs[len(handoffs)*99/100], waits[len(waits)-1]
 	t.Logf("%d turns, handoff p50 %v, p99 %v, hop p50 %v, p99 %v; shares %d to %d; longest wait %v, fair %v",
 		len(all), p50, p99, hop50, hop99, least, most, longest, fair)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
@@ -253,11 +254,14 @@ func TestNobodyIsStranded(t *testing.T) {
 		f := fleet(t, 3)
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childRole+"=holder", holderURLs+"="+strings.Join(f.URLs(), " "))
+		printed := &child.Output{}
+		cmd.Stdout, cmd.Stderr = printed, printed
 		_, err := cmd.StdinPipe()
 		must(t, err)
 		must(t, cmd.Start())
-		eventually(t, 2*soon, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 },
-			"the child holds the lock")
+		if !poll.Until(patience, func() bool { return len(leftOver(t, f.Masters, "job")) == 3 }) {
+			t.Fatalf("the child does not hold the lock; %v", printed)
+		}
 		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "job")
 		must(t, cmd.Process.Kill())
 		since := stopwatch(t)

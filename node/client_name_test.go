@@ -37,6 +37,29 @@ func TestConnectionsHaveAName(t *testing.T) {
 	}
 }
 
+// So do the connections of Check and Admit, and those on which releases are heard.
+func TestAllConnectionsHaveAName(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	_, err := n.Check(t.Context())
+	must(t, err)
+	must(t, n.Admit(t.Context()))
+	mark(t, n)
+	subscribed := make(chan struct{})
+	defer n.Subscriptions().Subscribe("redisson_lock__channel:{k}", subscriber{confirmed: subscribed})()
+	<-subscribed
+	list, err := redis.String(m.Do("CLIENT", "LIST"))
+	must(t, err)
+	for client := range strings.Lines(list) {
+		if !strings.Contains(client, " name=quorumlock ") && !strings.Contains(client, " cmd=client") {
+			t.Errorf("a connection has no name: %s", client)
+		}
+	}
+	if !strings.Contains(list, " sub=1 ") {
+		t.Errorf("no connection is subscribed: %s", list)
+	}
+}
+
 // A user that may not name connections locks as well.
 func TestNameMayBeForbidden(t *testing.T) {
 	m := startReal(t)

@@ -62,9 +62,14 @@ func appConns(t *testing.T, m *redistest.Master, kind string) (ids string) {
 }
 
 // subscriber takes messages, and ignores them.
-type subscriber struct{}
+// subscriber takes messages. It closes confirmed, if that is not nil, with its first subscription.
+type subscriber struct{ confirmed chan struct{} }
 
-func (subscriber) OnSubscribed()   {}
+func (s subscriber) OnSubscribed() {
+	if s.confirmed != nil {
+		close(s.confirmed)
+	}
+}
 func (subscriber) OnMessage()      {}
 func (subscriber) OnUnsubscribed() {}
 

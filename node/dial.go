@@ -38,7 +38,7 @@ func newPool(e endpoint, o options) *redis.Pool {
 			if err != nil {
 				return nil, err
 			}
-			return redis.DialContext(ctx, e.network, e.address,
+			c, err := redis.DialContext(ctx, e.network, e.address,
 				redis.DialContextFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
 					return dial(ctx, e, o.dialer, o.tls)
 				}),
@@ -48,8 +48,26 @@ func newPool(e endpoint, o options) *redis.Pool {
 				redis.DialPassword(password),
 				redis.DialDatabase(e.database),
 			)
+			if err != nil {
+				return nil, err
+			}
+			return setName(ctx, c, o.timeout)
 		},
 	}
+}
+
+// setName has CLIENT LIST show whose connection it is. An error reply does not matter: the user may
+// not be allowed to set a name.
+func setName(ctx context.Context, c redis.Conn, timeout time.Duration) (redis.Conn, error) {
+	err := redisconn.Send(c, timeout, func() error { return c.Send("CLIENT", "SETNAME", clientName) })
+	if err == nil {
+		_, err = redisconn.ReceiveBy(ctx, c, timeout)
+	}
+	if c.Err() != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // ask returns the credentials of one connection.

@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 
 // text returns what the error says of the node.
 func (e *Error) text() string {
-	text := inScript.ReplaceAllString(e.Err.Error(), "")
+	text := arguments.ReplaceAllString(inScript.ReplaceAllString(e.Err.Error(), ""), "$1")
 	if e.Op == "connect" && errors.Is(e.Err, ErrTimeout) {
 		text += " (quorumlock check may tell why)"
 	}
@@ -63,6 +63,9 @@ func (e *Error) text() string {
 // error in Redis 6 and behind it since.
 var inScript = regexp.MustCompile(`ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: (@user_script: ?\d+: )?-?` +
 	`| script: [0-9a-f]{40}, on @user_script:\d+\.?`)
+
+// arguments is what Redis repeats of a command that it does not know.
+var arguments = regexp.MustCompile(`(?s)(unknown command [^,]*), with args beginning with: .*`)
 
 func (e *Error) Unwrap() error { return e.Err }
 

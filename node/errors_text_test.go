@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,6 +20,8 @@ func TestErrorsAreShort(t *testing.T) {
 		{"acquire", redis.Error("ERR something script: " + hash + ", on @user_script:3."), "node a: acquire: ERR something"},
 		{"acquire", redis.Error("ERR Error running script (call to f_" + hash + "): @user_script:3: @user_script: 3: -OOM memory"),
 			"node a: acquire: OOM memory"},
+		{"connect", fmt.Errorf("%w: %w", node.ErrScripts, redis.Error("ERR unknown command 'EVALSHA', with args beginning with: '"+
+			hash+"' '2' 'a name, with more'\n")), "node a: connect: runs no Lua scripts: ERR unknown command 'EVALSHA'"},
 		{"acquire", node.ErrTimeout, "node a: acquire: timed out"},
 		{"connect", node.ErrTimeout, "node a: connect: timed out (quorumlock check may tell why)"},
 	} {

@@ -36,7 +36,8 @@ type stateLog struct {
 	downLoggedAt time.Time
 	refusedAt    time.Time   // of the last refused release that was to be logged
 	listsAt      time.Time   // of the last refused list that was to be logged
-	over         *time.Timer // of the current quarantine; nil before the first one
+	ends         *time.Timer // of the current quarantine; nil before the first one
+	over         func()      // called in place of the line that the logged quarantine is over; nil for none
 	later        int         // how many wait before quarantines are logged: see LogQuarantineLater
 	running      bool
 	closed       bool
@@ -104,10 +105,10 @@ func (l *stateLog) readQuarantineLocked(q pipeline.Quarantine) {
 	left := time.Until(end)
 	switch {
 	case left <= 0:
-	case l.over == nil:
-		l.over = time.AfterFunc(left, l.quarantineOver)
+	case l.ends == nil:
+		l.ends = time.AfterFunc(left, l.quarantineOver)
 	default:
-		l.over.Reset(left)
+		l.ends.Reset(left)
 	}
 }
 
@@ -239,13 +240,17 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 		logged.down = 0
 		return func(logger *slog.Logger) { logger.Info("quorumlock: node answers again") }
 	case !isDown && l.later == 0 && current.quarantine.After(now) && current.quarantine.Sub(logged.quarantine) > sameEnd:
-		logged.quarantine = current.quarantine
+		logged.quarantine, l.over = current.quarantine, nil
 		left := current.quarantine.Sub(now).Round(time.Millisecond)
 		return func(logger *slog.Logger) {
 			logger.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
 		}
 	case !isDown && !logged.quarantine.IsZero() && !current.quarantine.After(now):
 		logged.quarantine = time.Time{}
+		if over := l.over; over != nil {
+			l.over = nil
+			return func(*slog.Logger) { over() }
+		}
 		return func(logger *slog.Logger) { logger.Info("quorumlock: node grants again, its quarantine is over") }
 	case current.lists != nil:
 		l.current.lists = nil
@@ -268,7 +273,7 @@ func (l *stateLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	if l.over != nil {
-		l.over.Stop()
+	if l.ends != nil {
+		l.ends.Stop()
 	}
 }

@@ -19,7 +19,7 @@ import (
 // Unnamed is the name of a node over a pool before its first connection.
 const Unnamed = "pool"
 
-// clientName is what CLIENT LIST shows of connections for calls.
+// clientName is what CLIENT LIST shows of connections. Those of a user's pool keep their own name.
 const clientName = "quorumlock"
 
 // server is the Redis server of a node, over a pool.
@@ -97,7 +97,6 @@ func (s *server) newConn(c redis.Conn, runID string, database int) *pipeline.Con
 // evicts, one of another deployment. It loads the scripts, and writes nothing.
 func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, error) {
 	all := scripts.All()
-	setsName := s.address != "" // a pool of the user's names its connections itself
 	err := redisconn.Send(c, s.opts.timeout, func() error {
 		for _, section := range []string{"server", "replication", "memory"} {
 			if err := c.Send("INFO", section); err != nil {
@@ -109,19 +108,13 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 				return err
 			}
 		}
-		if err := c.Send("CLIENT", "INFO"); err != nil || !setsName {
-			return err
-		}
-		return c.Send("CLIENT", "SETNAME", clientName)
+		return c.Send("CLIENT", "INFO")
 	})
 	if err != nil {
 		return nil, err
 	}
 
 	replies := make([]any, 3+len(all)+1)
-	if setsName {
-		replies = append(replies, nil) // an error does not matter: the user may not be allowed to set a name
-	}
 	errs := make([]error, len(replies))
 	for i := range replies {
 		replies[i], errs[i] = redisconn.ReceiveBy(ctx, c, s.opts.timeout)

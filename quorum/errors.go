@@ -209,8 +209,7 @@ func (e *Error) nodesRefuse() bool {
 	}
 	nodes := e.Granted + e.Refused + e.Quarantined + e.Unknown
 	for _, err := range e.Nodes.Errors {
-		var failed *node.Error
-		if errors.As(err, &failed) && failed.Permanent() {
+		if isPermanent(err) {
 			nodes--
 		}
 	}

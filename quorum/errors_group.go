@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 )
 
 // grouped joins the errors of nodes, and says what several nodes have in common once: "nodes a, b:
 // acquire: ...; node c: ...".
 func grouped(errs []error) string {
-	var reasons []string // in the order of the first node of each
-	nodes := map[string][]string{}
+	var groups plain.Grouped
 	for _, err := range errs {
 		reason, name := err.Error(), ""
 		var failed *node.Error
@@ -21,22 +21,18 @@ func grouped(errs []error) string {
 				reason, name = rest, failed.Node
 			}
 		}
-		if _, known := nodes[reason]; !known {
-			reasons = append(reasons, reason)
-			nodes[reason] = nil
-		}
-		if name != "" {
-			nodes[reason] = append(nodes[reason], name)
-		}
+		groups.Add(name, reason)
 	}
-	for i, reason := range reasons {
-		switch of := nodes[reason]; len(of) {
+	texts := make([]string, len(groups))
+	for i, g := range groups {
+		switch len(g.Nodes) {
 		case 0:
+			texts[i] = g.Reason
 		case 1:
-			reasons[i] = fmt.Sprintf("node %s: %s", of[0], reason)
+			texts[i] = fmt.Sprintf("node %s: %s", g, g.Reason)
 		default:
-			reasons[i] = fmt.Sprintf("nodes %s: %s", strings.Join(of, ", "), reason)
+			texts[i] = fmt.Sprintf("nodes %s: %s", g, g.Reason)
 		}
 	}
-	return strings.Join(reasons, "; ")
+	return strings.Join(texts, "; ")
 }

@@ -106,8 +106,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := set.check(nodes[0].MaxLease(), need); err != nil {
 		return nil, err
 	}
-	release, said := logLater(nodes), false
-	defer func() { release(said) }()
+	release, saidBy := logLater(nodes), (*members)(nil)
+	defer func() { release(saidBy) }()
 	if err := distinct(nodes); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,9 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c.introduction = newIntroduction(c, identity)
 	c.members = newMembers(c, unfounded == nil, set.exists)
 	seen := c.members.start()
-	said = c.members.saidNew.Load()
+	if c.members.saidNew.Load() {
+		saidBy = c.members
+	}
 	if unfounded != nil && !seen.letsIn() {
 		return nil, seen.unfounded(unfounded)
 	}

@@ -30,6 +30,10 @@ type members struct {
 	mu      sync.Mutex
 	asked   []question // the next round answers them
 	running bool
+	// grants has the nodes whose first quarantine is over, which saidNew has told; saidOver: noteOver has
+	// logged that.
+	grants   map[int]bool
+	saidOver bool
 }
 
 // question is a call that waits for a round.
@@ -42,7 +46,7 @@ const everyNode = -1
 
 func newMembers(c *core, founds, exists bool) *members {
 	m := &members{core: c, founds: founds, exists: exists, letIn: make([]atomic.Int64, len(c.nodes)),
-		keptOut: make([]atomic.Int64, len(c.nodes))}
+		keptOut: make([]atomic.Int64, len(c.nodes)), grants: map[int]bool{}}
 	m.newUntil.Store(int64(clock.Never))
 	for i := range m.letIn {
 		m.letIn[i].Store(int64(clock.Never))

@@ -10,19 +10,35 @@ import (
 )
 
 // The masters of a new deployment wait in quarantine together. One line of the log says so, instead
-// of one for each node and one for the calls that wait.
+// of one for each node and one for the calls that wait, and one line says that it is over.
 
-// logLater has the nodes say nothing of their quarantines until release is called, with true if the
-// line about new masters has been logged.
-func logLater(nodes []*node.Node) (release func(said bool)) {
-	releases := make([]func(bool), len(nodes))
+// logLater has the nodes say nothing of their quarantines until release is called: with the locker's
+// members if these have said it for all nodes, else with nil.
+func logLater(nodes []*node.Node) (release func(saidBy *members)) {
+	releases := make([]func(func()), len(nodes))
 	for i, n := range nodes {
 		releases[i] = n.LogQuarantineLater()
 	}
-	return func(said bool) {
-		for _, release := range releases {
-			release(said)
+	return func(saidBy *members) {
+		for i, release := range releases {
+			if saidBy == nil {
+				release(nil)
+			} else {
+				release(func() { saidBy.noteOver(i) })
+			}
 		}
+	}
+}
+
+// noteOver notes that a node's first quarantine is over, and logs it once when so many grant as a
+// lock needs.
+func (m *members) noteOver(node int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.grants[node] = true
+	if len(m.grants) == m.core.need && !m.saidOver && !m.core.isClosed() {
+		m.saidOver = true
+		m.core.events.Post(func() { m.core.log().Info("quorumlock: new masters grant now") })
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
-// The first start is one line of the log, in each process, and no warning: neither one for each node
-// nor one for the calls that wait. A master that comes back later is a warning.
+// The first start is one line of the log, in each process, and one when it is over. It is no warning:
+// neither one for each node nor one for the calls that wait. A master that comes back later is one.
 func TestAFirstStartIsOneLineOfTheLog(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var log logLines
@@ -36,8 +36,11 @@ func TestAFirstStartIsOneLineOfTheLog(t *testing.T) {
 		if n := log.count("level=WARN"); n != 0 {
 			t.Errorf("%d warnings: %s", n, &log.all)
 		}
-		if n := log.count("its quarantine is over"); n != 6 {
+		if n := log.count("its quarantine is over"); n != 0 {
 			t.Errorf("%d nodes said that they grant again", n)
+		}
+		if n := log.count("level=INFO msg=\"quorumlock: new masters grant now\""); n != 2 {
+			t.Errorf("%d lines of two processes say that the wait is over: %s", n, &log.all)
 		}
 		l := c.process()
 		c.lets(l, "a")

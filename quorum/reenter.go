@@ -54,6 +54,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	if err != nil {
 		return nil, err
 	}
+	t.awaitWhetherPermanent(ctx, h.core.closed)
 	err = inner.await(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
 		entered = true

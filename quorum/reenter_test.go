@@ -3,7 +3,11 @@ package quorum
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
 // endedContext says that it has ended, and ends nothing.
@@ -51,4 +55,38 @@ func TestPermanentErrorsOfReentry(t *testing.T) {
 			}
 		}
 	})
+}
+
+// So it can while a host is down: a re-entry, too, hears the masters that are left before it is
+// judged. It waits for a dead one for grace at most.
+func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
+	for what, delay := range map[string]time.Duration{"slow": grace / 4, "dead": time.Second} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				c.process() // gives the masters their list
+				var slow atomic.Bool
+				l := c.over(func(master int) {
+					if master == 1 && slow.Load() {
+						time.Sleep(delay)
+					}
+				}, 0, 1, 2)
+				held, err := l.Lock(t.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				slow.Store(true)
+				c.masters[0].Set("a", "of an application")
+				c.masters[1].Set("a", "of an application")
+				c.masters[2].Crash(fakeredis.Nothing)
+				began := time.Now()
+				_, err = l.Lock(held.Context(), "a")
+				if took := time.Since(began); took > grace {
+					t.Errorf("it took %v", took)
+				}
+				if isFound := errors.Is(err, ErrPermanent); err == nil || isFound != (delay < grace) {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+		})
+	}
 }

@@ -71,7 +71,11 @@ func (m *members) run() {
 		release := logLater(m.core.nodes)
 		s := m.round(asked)
 		m.noteRefusals(s)
-		release(m.noteNew(s))
+		if m.noteNew(s) {
+			release(m)
+		} else {
+			release(nil)
+		}
 		for _, q := range asked {
 			q.answer(s)
 		}

@@ -1,11 +1,14 @@
 package quorum
 
 import (
+	"context"
 	"math/bits"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // maxNodes is the number of bits in tally.believed, which has one for each node.
@@ -15,6 +18,7 @@ const maxNodes = 64
 // re-entry), up to the moment when the outcome is certain: no caller waits for a slow node after
 // that. A nil tally ignores its replies.
 type tally struct {
+	nodes   int
 	need    int
 	decided chan struct{} // closed when need replies count, or no longer can
 	// believed, bit by node, has the nodes that should have the owner. A reply that denies it
@@ -28,6 +32,7 @@ type tally struct {
 	found  bool   // on some node
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
+	clear  chan struct{} // closed when the error is as permanent as it can be; nil while nobody waits for that
 
 	few [5]releaseReply // room for the receivers of a release
 }
@@ -41,7 +46,7 @@ type nodeReply struct {
 }
 
 func newTally(nodes, need int) *tally {
-	t := &tally{need: need, left: nodes, decided: make(chan struct{})}
+	t := &tally{nodes: nodes, need: need, left: nodes, decided: make(chan struct{})}
 	if t.isDecidedLocked() {
 		close(t.decided)
 	}
@@ -70,6 +75,10 @@ func (t *tally) add(node int, a nodeReply) {
 	}
 	if !before && t.isDecidedLocked() {
 		close(t.decided)
+	}
+	if t.clear != nil && !t.isUnclearLocked() {
+		close(t.clear)
+		t.clear = nil
 	}
 }
 
@@ -101,4 +110,48 @@ func (t *tally) result() (enough bool, denied uint64, failed *multierror.Error) 
 		failed = &multierror.Error{Errors: slices.Clone(t.failed.Errors)}
 	}
 	return t.count >= t.need, t.denied, failed
+}
+
+// awaitWhetherPermanent waits, after a call that failed, for the nodes whose errors can make the
+// call's permanent.
+func (t *tally) awaitWhetherPermanent(ctx context.Context, closed <-chan struct{}) {
+	if awaitDecided(ctx, t) != nil {
+		return
+	}
+	told := t.unclear()
+	if told == nil {
+		return
+	}
+	moment := time.NewTimer(grace)
+	defer moment.Stop()
+	select {
+	case <-told:
+	case <-moment.C:
+	case <-ctx.Done():
+	case <-closed:
+	}
+}
+
+// unclear returns a channel that is closed once no reply can make the error permanent any more, or
+// nil if none can now.
+func (t *tally) unclear() (told <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count >= t.need || !t.isUnclearLocked() {
+		return nil
+	}
+	t.clear = make(chan struct{})
+	return t.clear
+}
+
+func (t *tally) isUnclearLocked() bool {
+	permanent := 0
+	if t.failed != nil {
+		for _, err := range t.failed.Errors {
+			if isPermanent(err) {
+				permanent++
+			}
+		}
+	}
+	return lease.Unclear(t.nodes, t.need, permanent, t.left)
 }

@@ -103,9 +103,19 @@ func TestCompletionInARealShell(t *testing.T) {
 				t.Errorf("a command was run: %q", &c.out)
 			}
 
-			// And it does complete: commands, flags, after -- the name of a command, and then of a file.
+			// And it does complete, nothing twice: commands, flags, after -- the name of a command, and then of a file.
 			if err := os.WriteFile(filepath.Join(dir, "an-odd-file"), nil, 0o600); err != nil {
 				t.Fatal(err)
+			}
+			if shell == "zsh" { // it lists on a terminal only
+				if err := os.Symlink("/bin/true", filepath.Join(dir, "nothing-at-all")); err != nil {
+					t.Fatal(err)
+				}
+				c.press(t, "quorumlock run x -- nothing-at\x04")
+				c.says(t, ctrlU)
+				if n := strings.Count(c.out.String(), "nothing-at-all"); n != 1 {
+					t.Errorf("it lists a command of the path and of the directory %d times: %q", n, &c.out)
+				}
 			}
 			for line, want := range map[string]string{
 				"quorumlock vers\t":                                      "version",

@@ -15,7 +15,7 @@ import (
 // completeInBash defines the completion, and completes the words.
 const completeInBash = `
 source <(quorumlock completion bash) || exit
-COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+COMP_WORDS=(quorumlock "$@") COMP_CWORD=$#
 __quorumlock_complete
 printf '%s ' "${COMPREPLY[@]}"`
 
@@ -67,9 +67,60 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// No completion comes twice: not a flag, and not a command that is in two directories of the path, or
+// in this one.
+func TestNoCompletionComesTwice(t *testing.T) {
+	t.Parallel()
+	for shell, complete := range map[string]string{
+		"bash": completeInBash,
+		"fish": `quorumlock completion fish | source; complete -C "quorumlock $argv" | string replace -r '\t.*' ''; true`,
+	} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skipf("there is no %s: %v", shell, err)
+			}
+			bin, dirs := t.TempDir(), []string{t.TempDir(), t.TempDir(), t.TempDir()}
+			if err := os.Symlink(os.Args[0], filepath.Join(bin, "quorumlock")); err != nil {
+				t.Fatal(err)
+			}
+			for _, dir := range dirs {
+				if err := os.Symlink("/bin/true", filepath.Join(dir, "in-three-places")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for line, want := range map[string]string{
+				"": "status", "run -": "--lease", "members ": "show", "completion ": "zsh", "run x -- in-three": "in-three-places",
+			} {
+				words := strings.Split(line, " ")
+				args := append([]string{"--norc", "-c", complete, "bash"}, words...)
+				if shell == "fish" {
+					args = []string{"--no-config", "-c", complete, "--", line}
+				}
+				cmd := exec.Command(path, args...)
+				cmd.Dir = dirs[2]
+				cmd.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "HOME="+bin,
+					"PATH="+strings.Join([]string{bin, dirs[0], dirs[1], os.Getenv("PATH")}, ":"))
+				said, err := cmd.Output()
+				offers := strings.Fields(string(said))
+				if err != nil || !slices.Contains(offers, want) {
+					t.Fatalf("%q: %v, %q", line, err, offers)
+				}
+				slices.Sort(offers)
+				for i := range offers {
+					if i > 0 && offers[i] == offers[i-1] {
+						t.Errorf("%q: %s comes twice", line, offers[i])
+					}
+				}
+			}
+		})
+	}
+}
+
 func completed(t *testing.T, bash, bin string, line ...string) []string {
 	t.Helper()
-	cmd := exec.Command(bash, append([]string{"--norc", "-c", completeInBash, "bash", "quorumlock"}, line...)...)
+	cmd := exec.Command(bash, append([]string{"--norc", "-c", completeInBash, "bash"}, line...)...)
 	cmd.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+bin+":"+os.Getenv("PATH"),
 		urlsVariable+"=redis://127.0.0.1:1")
 	said, err := cmd.Output()

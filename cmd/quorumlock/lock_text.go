@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -21,10 +22,28 @@ func printLocks(out io.Writer, locks []lockState) {
 		fmt.Fprintln(out, lock)
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		for _, m := range lock.masters {
-			fmt.Fprintf(table, "  %s\t%s\n", m.name, m.says())
+			if m.err == nil {
+				fmt.Fprintf(table, "  %s\t%s\n", m.name, m.says())
+			}
+		}
+		table.Flush()
+		for _, g := range groupErrors(lock.errs()) {
+			fmt.Fprintf(table, "  %s\tNO VOTE: %s\n", g, g.Reason)
 		}
 		table.Flush()
 	}
+}
+
+// groupErrors groups nodes by their errors, which name them.
+func groupErrors(errs []error) (groups plain.Grouped) {
+	for _, err := range errs {
+		name, failed := "", (*node.Error)(nil)
+		if errors.As(err, &failed) {
+			name = plain.Text(failed.Node)
+		}
+		groups.Add(name, reason(err))
+	}
+	return groups
 }
 
 // String returns one line: what holds the lock.
@@ -42,16 +61,14 @@ func (l lockState) sentence(verb string) string {
 	return fmt.Sprintf("%q: unknown, %s", l.name, l.whyUnknown())
 }
 
-// whyUnknown says what keeps the masters from telling: what all that have no vote have in common, or
-// how many there are of each kind.
+// whyUnknown says what keeps the masters from telling: how many there are of each kind.
 func (l lockState) whyUnknown() string {
-	silent, refusing, waiting, reasons := 0, 0, 0, map[string]bool{}
+	silent, refusing, waiting := 0, 0, 0
 	for _, m := range l.masters {
 		var failed *node.Error
 		switch {
 		case errors.As(m.err, &failed) && (redisconn.IsServerError(failed.Err) || failed.Permanent()):
 			refusing++
-			reasons[reason(m.err)] = true
 		case m.err != nil:
 			silent++
 		case m.quarantine > 0:
@@ -71,13 +88,7 @@ func (l lockState) whyUnknown() string {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
 		}
 	}
-	text := strings.Join(parts, ", ")
-	if len(reasons) == 1 {
-		for why := range reasons {
-			text += ": " + why
-		}
-	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 // holder names the process, where it is known. The owner's id is long, and comes last.
@@ -96,12 +107,10 @@ func (l lockState) taken(now time.Time) string {
 	return fmt.Sprintf(", taken at least %v ago", now.Sub(l.since).Round(100*time.Millisecond))
 }
 
+// says is for a master without an error.
 func (m masterState) says() string {
 	text := "free"
-	switch {
-	case m.err != nil:
-		return "NO VOTE: " + reason(m.err)
-	case m.owner != "":
+	if m.owner != "" {
 		text = fmt.Sprintf("held %s, level %d", lasts(m.ttl), m.level)
 	}
 	text += fmt.Sprintf(", token counter %d", m.token)

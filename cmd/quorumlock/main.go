@@ -31,8 +31,9 @@ const (
 const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey,
 valkeys or unix.
 run, status, top and unlock take the masters' URLs, separated by spaces or commas, from the variable QUORUMLOCK_URLS or
-from the file of --urls-file: on a command line, passwords show. All clients must know a master by one name: that in
-its URL, or host:port. Flags take one dash or two, and come before the arguments.
+from the file of --urls-file: on a command line, passwords show. check and members show take them likewise, if they
+are given none as arguments. All clients must know a master by one name: that in its URL, or host:port. Flags take one
+dash or two, and come before the arguments.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
 Those of unlock: 0 when no lock is left, 1 when masters refuse, 69 when too few answer; 64 without -yes; 78 as run.
@@ -60,7 +61,7 @@ func main() {
 const (
 	runName = "run"
 	// completionRequest ends a command line that a shell wants completed. The library carries out
-	// nothing then.
+	// nothing then. In a job it is an argument: our scripts ask for nothing behind --.
 	completionRequest = "--generate-shell-completion"
 )
 
@@ -74,8 +75,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		p.stdout, args, p.code = stderr, []string{"help"}, exitUsage
 	case args[0] == "-version" || args[0] == "--version":
 		args = append([]string{"version"}, args[1:]...)
-	case args[0] == runName && args[len(args)-1] != completionRequest:
-		if dashes := slices.Index(args, "--"); dashes >= 0 {
+	case args[0] == runName:
+		dashes := slices.Index(args, "--")
+		if dashes >= 0 && !slices.Equal(args[dashes+1:], []string{completionRequest}) { // else the shell completes --
 			args, job = args[:dashes], args[dashes:]
 		}
 	}

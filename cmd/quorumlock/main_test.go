@@ -236,6 +236,17 @@ func TestHelp(t *testing.T) {
 			t.Errorf("no example of %s", name)
 		}
 	}
+	// The help says where the URLs come from, and where they do not.
+	for _, name := range []string{"run", "status", "top", "unlock", "check", "members show"} {
+		help, _ := command(t, exitOK, append(strings.Fields(name), "-h")...)
+		_, options, _ := strings.Cut(help, "OPTIONS:")
+		contains(t, options, urlsVariable)
+	}
+	for _, name := range []string{"admit", "members add", "members remove", "members commit", "members abort"} {
+		if help, _ := command(t, exitOK, append(strings.Fields(name), "-h")...); strings.Contains(help, urlsVariable) {
+			t.Errorf("%s does not read it: %s", name, help)
+		}
+	}
 	for says, lines := range map[string][][]string{
 		"   demo ":                        {{"help"}, {"-h"}, {"--help"}, {"-help"}, {"h"}},
 		"under 40 s":                      {{"demo", "-h"}, {"demo", "--help"}, {"help", "demo"}},

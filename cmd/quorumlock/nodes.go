@@ -46,7 +46,11 @@ func (p *program) masterCommand(name, usage, arguments string, more func(*lineFl
 	if more != nil {
 		more(flags, line)
 	}
-	flags.urlsFile("the URLs are in `FILE`, not arguments, where passwords show", &line.file)
+	fileUsage := "the URLs are in `FILE`, not arguments, where passwords show"
+	if readsVariable(name) {
+		fileUsage += "; without either they are in the variable " + urlsVariable
+	}
+	flags.urlsFile(fileUsage, &line.file)
 	line.tls.flags(flags)
 	flags.timeouts(0, 0, &line.maxLease, &line.timeout)
 	return p.command(name, usage, arguments, flags, exitUsage, func(ctx context.Context, args []string) int {
@@ -62,6 +66,10 @@ func (p *program) masterCommand(name, usage, arguments string, more func(*lineFl
 	})
 }
 
+// readsVariable reports whether a command takes the URLs from the environment where it is given none.
+// Those that change something do not.
+func readsVariable(command string) bool { return command == "check" || command == "members show" }
+
 // open opens a node for each URL. It returns what is wrong with the command line; a URL or a file
 // that cannot be used is line.err, and no node is open then. It repeats no URL, which may hold a
 // password.
@@ -73,7 +81,7 @@ func (line *commandLine) open(command string, args []string) (wrong string) {
 		}
 		line.name, urls = args[0], args[1:]
 	}
-	switch isReader := command == "check" || command == "members show"; {
+	switch isReader := readsVariable(command); {
 	case line.file != "" && len(urls) > 0:
 		return command + " takes URLs as arguments or from -urls-file, not from both"
 	case line.file != "" || len(urls) == 0 && isReader && os.Getenv(urlsVariable) != "":

@@ -196,6 +196,20 @@ func TestRunGivesTheCommandWhatTheLockIs(t *testing.T) {
 	}
 }
 
+// What follows -- is the command's own: also what a shell adds to a line that it wants completed. Only
+// -- itself is completed, to a flag.
+func TestTheCommandHasItsArguments(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	for _, last := range []string{completionRequest, "-h", "--help", "-version", "--"} {
+		if stdout, _ := d.run(t, exitOK, "x", "--", "printf", `%s\n`, last); stdout != last+"\n" {
+			t.Errorf("%s: it printed %q", last, stdout)
+		}
+	}
+	stdout, _ := d.run(t, exitOK, "--", completionRequest)
+	contains(t, stdout, "--min-hold:")
+}
+
 func TestTheCommandHasStdin(t *testing.T) {
 	t.Parallel()
 	p := deploy(t, 3, 30*time.Second).prepare("x", "--", "cat")

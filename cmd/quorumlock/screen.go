@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -13,8 +14,8 @@ const watchInterval = time.Second
 
 // watch draws what show returns again and again, until ctx ends. Where out is no terminal it writes
 // it once. It changes no mode of the terminal, so there is none to restore, whatever ends the
-// process: each drawing goes over the one before.
-func watch(ctx context.Context, out io.Writer, every time.Duration, show func(context.Context) ([]byte, error)) error {
+// process: each drawing goes over the one before. What is wider than the terminal is cut, or wrapped.
+func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, show func(context.Context) ([]byte, error)) error {
 	for drawn := false; ; drawn = true {
 		text, err := show(ctx)
 		if err != nil || ctx.Err() != nil {
@@ -29,6 +30,9 @@ func watch(ctx context.Context, out io.Writer, every time.Duration, show func(co
 			_, err := out.Write(text)
 			return err
 		}
+		if wraps {
+			text = wrapped(text, width)
+		}
 		if _, err := out.Write(drawing(text, width, height, !drawn)); err != nil {
 			return err
 		}
@@ -36,6 +40,31 @@ func watch(ctx context.Context, out io.Writer, every time.Duration, show func(co
 			return nil
 		}
 	}
+}
+
+// wrapped breaks lines that are wider, at a space where there is one, and indents what follows.
+func wrapped(text []byte, width int) []byte {
+	const indent = "    "
+	if width <= 2*len(indent) {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		rest := []rune(line)
+		for len(rest) > width+1 { // the last one is the newline
+			end := width
+			for end > len(indent) && rest[end] != ' ' {
+				end--
+			}
+			if end <= len(indent) {
+				end = width // one long word
+			}
+			b.WriteString(strings.TrimRight(string(rest[:end]), " ") + "\n")
+			rest = []rune(indent + strings.TrimLeft(string(rest[end:]), " "))
+		}
+		b.WriteString(string(rest))
+	}
+	return []byte(b.String())
 }
 
 // drawing returns the text as control sequences and lines that fit a terminal of that size. The

@@ -38,7 +38,7 @@ func (p *program) status(ctx context.Context, line *lockLine, nodes []*node.Node
 		return text.Bytes(), err
 	}
 	if line.watch {
-		return code, watch(ctx, p.stdout, watchInterval, show)
+		return code, watch(ctx, p.stdout, watchInterval, true, show)
 	}
 	text, err := show(ctx)
 	if err == nil && ctx.Err() == nil {

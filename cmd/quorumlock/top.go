@@ -37,7 +37,7 @@ func (p *program) topCommand() *cli.Command {
 
 func (p *program) top(ctx context.Context, nodes []*node.Node, s *survey, every time.Duration) (int, error) {
 	code, none := exitOK, error(nil)
-	err := watch(ctx, p.stdout, every, func(ctx context.Context) ([]byte, error) {
+	err := watch(ctx, p.stdout, every, false, func(ctx context.Context) ([]byte, error) {
 		s.look(ctx, nodes)
 		code, none = exitOK, nil
 		if !slices.ContainsFunc(s.found, func(f finding) bool { return f.err == nil }) {
@@ -57,23 +57,24 @@ func (s *survey) print(out io.Writer) {
 	for _, f := range s.found {
 		r := f.report
 		if f.err != nil {
-			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t%s\n", f.name, f.state(), oneLine(f.err))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", f.name, f.state(), reason(f.err))
 			continue
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%v\t%v\t%s\n", f.name, f.state(), r.Version, r.Uptime,
 			r.RoundTrip.Round(10*time.Microsecond), left(r.Quarantine))
 	}
 	fmt.Fprintln(table)
-	fmt.Fprintln(table, "LOCK\tWAITING\tCHANGES\tHELD BY\tTOKEN AT MOST\tTAKEN AT LEAST\tLEFT")
+	// A terminal that is too narrow cuts the last columns.
+	fmt.Fprintln(table, "LOCK\tWAITING\tCHANGES\tLEFT\tHELD BY\tTAKEN AT LEAST\tTOKEN AT MOST")
 	now := time.Now()
 	for _, name := range s.ranked() {
 		b := s.known[name]
 		switch l := b.lock; {
 		case l.state == lockHeld:
-			fmt.Fprintf(table, "%.64q\t%d\t%d\t%s\t%d\t%s\t%s\n", name, b.waiting, b.changes, l.byWhom(), l.token,
-				ago(l.since, now), rest(l.ttl))
+			fmt.Fprintf(table, "%.64q\t%d\t%d\t%s\t%s\t%s\t%d\n", name, b.waiting, b.changes, rest(l.ttl), l.byWhom(),
+				ago(l.since, now), l.token)
 		case l.name != "":
-			fmt.Fprintf(table, "%.64q\t%d\t%d\t%s\t%d\t\t\n", name, b.waiting, b.changes, "- ("+l.state+")", l.token)
+			fmt.Fprintf(table, "%.64q\t%d\t%d\t\t- (%s)\t\t%d\n", name, b.waiting, b.changes, l.state, l.token)
 		}
 	}
 	table.Flush()

@@ -22,7 +22,7 @@ func TestTop(t *testing.T) {
 	holder := d.start(t, "a,{b}", "--", "sh", "-c", "echo ready; exec sleep 600")
 	d.prepare("a", "--", "true").begin(t)
 	host, _ := os.Hostname()
-	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +sh on %s \(pid %d\) +\d{16} +\S+s ago +\d+\.\ds\n`,
+	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +\d+\.\ds +sh on %s \(pid %d\) +\S+s ago +\d{16}\n`,
 		regexp.QuoteMeta(host), holder.Process.Pid))
 	printed := ""
 	eventually(t, "a waiter in top's table", func() bool {
@@ -95,5 +95,24 @@ func TestDrawing(t *testing.T) {
 	}
 	if again := drawing(text, 5, 4, false); bytes.Contains(again, []byte("\x1b[2J")) {
 		t.Errorf("the second drawing clears the terminal: %q", again)
+	}
+}
+
+// status -watch loses nothing on a narrow terminal.
+func TestWrapped(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"exactly 10\n":                   "exactly 10\n",
+		"one two three four five\nsix\n": "one two\n    three\n    four\n    five\nsix\n",
+		"onetwothreefour\n":              "onetwothre\n    efour\n",
+		"  a b c d e f\n":                "  a b c d\n    e f\n",
+		"üüüüü üüüüü\n":                  "üüüüü\n    üüüüü\n",
+	} {
+		if got := string(wrapped([]byte(text), 10)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := string(wrapped([]byte("too narrow\n"), 8)); got != "too narrow\n" {
+		t.Errorf("%q", got)
 	}
 }

@@ -72,8 +72,10 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need i
 	}
 	fmt.Fprintf(out, "NOT UNLOCKED: %s\n", lock)
 	usable, code := len(lock.masters), exitUnavailable
+	for _, g := range groupErrors(errs) {
+		fmt.Fprintf(out, "  %s: %s\n", g, g.Reason)
+	}
 	for _, err := range errs {
-		fmt.Fprintf(out, "  %s\n", oneLine(err))
 		if failed := (*node.Error)(nil); errors.As(err, &failed) && failed.Permanent() {
 			usable--
 		}

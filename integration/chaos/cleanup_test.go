@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/containers"
+	"github.com/quorumlock/quorumlock/internal/child"
 )
 
 // panicAt names, in the environment, the kind of fault at which a run panics.
@@ -52,6 +53,8 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 		cmd.Env = append(cmd.Env, panicAt+"="+fault)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	printed := &child.Output{}
+	cmd.Stderr = printed
 	said, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +66,7 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 	defer late.Stop()
 	var dir, run string
 	met := false
-	for lines := bufio.NewScanner(said); lines.Scan(); {
+	for lines := bufio.NewScanner(printed.Tee(said)); lines.Scan(); {
 		line := lines.Text()
 		if dir == "" {
 			_, _ = fmt.Sscanf(line, startLine, &dir, &run)
@@ -82,7 +85,7 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 		}
 	}
 	if err := cmd.Wait(); err == nil || !met || dir == "" {
-		t.Fatalf("the run must end in the middle: %v; reached %q: %v, directory %q", err, fault, met, dir)
+		t.Fatalf("the run must end in the middle: %v; reached %q: %v, directory %q; %v", err, fault, met, dir, printed)
 	}
 	ended := time.Now()
 	for {

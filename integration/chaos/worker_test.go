@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/child"
 )
 
 // worker is a contender's process. When this process dies, the workers see the end of their input
@@ -25,7 +25,7 @@ type worker struct {
 	plan    contender.Plan
 	cmd     *exec.Cmd
 	orders  io.WriteCloser
-	stderr  bytes.Buffer
+	printed child.Output
 	exited  chan struct{}
 	stopped bool // by the random walk
 	seen    int  // the number of reports that the scenario has seen, of a gated contender
@@ -45,7 +45,7 @@ func startWorker(plan contender.Plan) (*worker, error) {
 	w := &worker{plan: plan, cmd: exec.Command(path), exited: make(chan struct{}), changed: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	w.cmd.Stderr = &w.stderr
+	w.cmd.Stderr = &w.printed
 	if w.orders, err = w.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func startWorker(plan contender.Plan) (*worker, error) {
 
 func (w *worker) listen(said io.Reader) {
 	defer close(w.exited)
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(w.printed.Tee(said))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var r contender.Report
@@ -107,9 +107,9 @@ func (w *worker) next(from int, bound time.Duration, wanted func(contender.Repor
 		select {
 		case <-changed:
 		case <-w.exited:
-			return contender.Report{}, from, fmt.Errorf("contender %d has ended: %s", w.plan.Client, w.stderr.String())
+			return contender.Report{}, from, fmt.Errorf("contender %d has ended; %v", w.plan.Client, &w.printed)
 		case <-late.C:
-			return contender.Report{}, from, fmt.Errorf("contender %d: not within %v", w.plan.Client, bound)
+			return contender.Report{}, from, fmt.Errorf("contender %d: not within %v; %v", w.plan.Client, bound, &w.printed)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (w *worker) end(bound time.Duration) error {
 		last = w.reports[len(w.reports)-1]
 	}
 	if w.err != nil || last.Did != contender.Ended || last.Err != "" {
-		return fmt.Errorf("contender %d ended with %v, last said %+v: %s", w.plan.Client, w.err, last, w.stderr.String())
+		return fmt.Errorf("contender %d ended with %v, last said %+v; %v", w.plan.Client, w.err, last, &w.printed)
 	}
 	return nil
 }

@@ -23,6 +23,9 @@ import (
 // soon bounds what should happen at once, even on a busy machine.
 const soon = 10 * time.Second
 
+// patience is how long a test waits for a child's word.
+const patience = time.Minute
+
 // childRole, in the environment, makes a copy of the test binary a holder instead of a test.
 const childRole = "QUORUMLOCK_TEST_CHILD"
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -106,10 +107,11 @@ func holderProcess() int {
 
 // holder is a holder process.
 type holder struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	orders *json.Encoder
-	said   *json.Decoder
+	t       *testing.T
+	cmd     *exec.Cmd
+	printed *child.Output
+	orders  *json.Encoder
+	said    *json.Decoder
 }
 
 // startHolder starts a holder process, and stops it (SIGSTOP) with a valid lock and its work half
@@ -120,7 +122,8 @@ func startHolder(t *testing.T, p plan) *holder {
 	must(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), childRole+"=holder")
-	cmd.Stderr = os.Stderr
+	printed := &child.Output{}
+	cmd.Stderr = printed
 	in, err := cmd.StdinPipe()
 	must(t, err)
 	out, err := cmd.StdoutPipe()
@@ -131,10 +134,10 @@ func startHolder(t *testing.T, p plan) *holder {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	h := &holder{t, cmd, json.NewEncoder(in), json.NewDecoder(out)}
+	h := &holder{t, cmd, printed, json.NewEncoder(in), json.NewDecoder(printed.Tee(out))}
 	must(t, h.orders.Encode(p))
 	var said json.RawMessage
-	must(t, h.said.Decode(&said))
+	must(t, child.Await(cmd, printed, patience, "the holder says that it holds", func() error { return h.said.Decode(&said) }))
 	if string(said) != "true" {
 		t.Fatalf("the holder said %s, want a valid lock", said)
 	}
@@ -148,7 +151,7 @@ func (h *holder) resume() outcome {
 	must(h.t, h.orders.Encode("go on"))
 	must(h.t, h.cmd.Process.Signal(syscall.SIGCONT))
 	var told outcome
-	must(h.t, h.said.Decode(&told))
+	must(h.t, child.Await(h.cmd, h.printed, patience, "the holder tells its end", func() error { return h.said.Decode(&told) }))
 	if told.Err != "" && !told.Fenced {
 		h.t.Fatalf("the holder failed: %s", told.Err)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -19,9 +18,8 @@ const runBound = 20 * time.Minute
 
 // binary is the compiled tests of one package.
 type binary struct {
-	dir     string
-	path    string
-	running sync.Mutex
+	dir  string
+	path string
 }
 
 // build compiles the tests in a directory.

@@ -23,12 +23,12 @@ import (
 
 // settings are the flags.
 type settings struct {
-	bound   time.Duration // no run starts after it
-	runs    int           // of each package
-	hogs    int
-	workers int    // binaries that run at one time
-	race    bool   // builds with the race detector
-	filter  string // of tests, as in go test -run
+	bound  time.Duration // no run starts after it
+	runs   int           // of each package
+	hogs   int
+	jobs   int    // binaries that run at one time, of one package too
+	race   bool   // builds with the race detector
+	filter string // of tests, as in go test -run
 }
 
 func main() {
@@ -36,7 +36,7 @@ func main() {
 	flag.DurationVar(&s.bound, "for", 30*time.Minute, "start no run after this time")
 	flag.IntVar(&s.runs, "runs", 30, "runs of each package")
 	flag.IntVar(&s.hogs, "hogs", 2*runtime.NumCPU(), "processes that keep a core busy")
-	flag.IntVar(&s.workers, "workers", 2, "packages whose tests run at one time")
+	flag.IntVar(&s.jobs, "jobs", 2, "test binaries that run at one time; several may be of one package")
 	flag.BoolVar(&s.race, "race", true, "build with the race detector")
 	flag.StringVar(&s.filter, "run", "", "only the tests that match, as in go test -run")
 	hog := flag.Bool("hog", false, "be a hog")
@@ -85,7 +85,7 @@ func run(ctx context.Context, s settings, dirs []string) (failed bool, err error
 	t := &table{}
 	runs := make(chan *binary)
 	var workers sync.WaitGroup
-	for range s.workers {
+	for range s.jobs {
 		workers.Go(func() {
 			for b := range runs {
 				r := b.run(ctx, s.filter)
@@ -94,47 +94,22 @@ func run(ctx context.Context, s settings, dirs []string) (failed bool, err error
 					fmt.Fprintf(os.Stderr, "%v %s: %v, %d failed %v\n", time.Since(began).Round(time.Second), b.dir,
 						r.took.Round(100*time.Millisecond), len(r.failures), r.names())
 				}
-				b.running.Unlock()
 			}
 		})
 	}
-	// Packages take turns, so that each has had runs when the time is over. Two runs of one package
-	// would not meet in make test, so they do not meet here.
-	left := make([]int, len(binaries))
-	for i := range left {
-		left[i] = s.runs
-	}
-	for more := true; more && ctx.Err() == nil && time.Since(began) < s.bound; {
-		more = false
-		for i, b := range binaries {
-			switch {
-			case left[i] == 0:
-				continue
-			case time.Since(began) >= s.bound || ctx.Err() != nil:
-				continue
-			case !b.running.TryLock():
-				more = true
-				continue
-			}
-			left[i]--
-			more = true
-			runs <- b
-		}
-		if more {
-			pause(ctx, 50*time.Millisecond)
+	// Packages take turns, so that each has had runs when the time is over. Runs of one package may meet: the
+	// longest ones wait most of the time.
+	ending, end := context.WithTimeout(ctx, s.bound)
+	defer end()
+	for i := 0; i < s.runs*len(binaries) && ending.Err() == nil; i++ {
+		select {
+		case runs <- binaries[i%len(binaries)]:
+		case <-ending.Done():
 		}
 	}
 	close(runs)
 	workers.Wait()
-	fmt.Printf("Tests beside %d hogs on %d cores, %d packages at a time, in %v:\n\n", s.hogs, runtime.NumCPU(), s.workers, time.Since(began).Round(time.Second))
+	fmt.Printf("Tests beside %d hogs on %d cores, %d runs at a time, in %v:\n\n", s.hogs, runtime.NumCPU(), s.jobs, time.Since(began).Round(time.Second))
 	t.print(os.Stdout)
 	return t.failed(), nil
-}
-
-// pause waits for a while, or until the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -2,6 +2,7 @@ package plain
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,5 +61,15 @@ func TestJSON(t *testing.T) {
 	document := "{\n  \"a\": \"\u009b \u202e \U000e0041 ä\"\n}\n"
 	if got, want := string(JSON([]byte(document))), "{\n  \"a\": \"\\u009b \\u202e \\udb40\\udc41 ä\"\n}\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	var groups Grouped
+	for _, of := range [][2]string{{"a", "x"}, {"b", "y"}, {"", "z"}, {"c", "x"}, {"", "y"}} {
+		groups.Add(of[0], of[1])
+	}
+	if got := fmt.Sprint(groups); got != "[a, c b ]" || groups[0].Reason+groups[1].Reason+groups[2].Reason != "xyz" {
+		t.Errorf("%+v", groups)
 	}
 }

@@ -7,17 +7,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // variable marks a process as the proxies', and holds its task.
 const variable = "QUORUMLOCK_BENCH_DELAY"
+
+// startBound is for how long a busy machine may take to start the process.
+const startBound = time.Minute
 
 // task is what the process is to do.
 type task struct {
@@ -50,7 +53,8 @@ func Start(ctx context.Context, masters []*redistest.Master, delay time.Duration
 	}
 	p := &Proxies{cmd: exec.CommandContext(ctx, program)}
 	p.cmd.Env = append(os.Environ(), variable+"="+string(text))
-	p.cmd.Stderr = os.Stderr
+	said := &child.Output{}
+	p.cmd.Stderr = said
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -61,12 +65,15 @@ func Start(ctx context.Context, masters []*redistest.Master, delay time.Duration
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &p.URLs)
-	}
+	err = child.Await(p.cmd, said, startBound, "delay: the proxies start", func() error {
+		line, err := bufio.NewReader(said.Tee(out)).ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(line, &p.URLs)
+	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("delay: the proxies did not start: %w", err), p.Close())
+		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
@@ -43,7 +44,7 @@ func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Ro
 	}
 	for i, w := range workers {
 		if err == nil {
-			err = w.out.Decode(&accounts[i])
+			err = child.Await(w.cmd, w.said, p.For+overtime, "handoff: a worker's account", func() error { return w.out.Decode(&accounts[i]) })
 		}
 	}
 	if err == nil {
@@ -60,9 +61,10 @@ func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Ro
 
 // worker is a started process.
 type worker struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
+	cmd  *exec.Cmd
+	said *child.Output
+	in   io.WriteCloser
+	out  *json.Decoder
 }
 
 // startWorkers returns the started workers once they are ready; on an error, those that were
@@ -91,8 +93,9 @@ func (p Plan) startWorkers(ctx context.Context, peer string, all []*redistest.Ma
 	}
 	for _, w := range workers {
 		var ready string
-		if err := w.out.Decode(&ready); err != nil {
-			return workers, fmt.Errorf("handoff: a worker did not start: %w", err)
+		err := child.Await(w.cmd, w.said, overtime, "handoff: a worker starts", func() error { return w.out.Decode(&ready) })
+		if err != nil {
+			return workers, err
 		}
 	}
 	return workers, nil
@@ -105,7 +108,8 @@ func startWorker(ctx context.Context, program string, t task) (*worker, error) {
 	}
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
-	cmd.Stderr = os.Stderr
+	said := &child.Output{}
+	cmd.Stderr = said
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -114,7 +118,7 @@ func startWorker(ctx context.Context, program string, t task) (*worker, error) {
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	return &worker{cmd: cmd, in: in, out: json.NewDecoder(out)}, cmd.Start()
+	return &worker{cmd: cmd, said: said, in: in, out: json.NewDecoder(said.Tee(out))}, cmd.Start()
 }
 
 // end waits for a worker that is done. A worker that still waits for its start ends when its pipe

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strconv"
 	"time"
 
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
+
+// startBound is for how long a busy machine may take to start a program.
+const startBound = time.Minute
 
 // Worker is a running program over masters that no other process uses.
 type Worker struct {
@@ -30,7 +33,8 @@ func Start(ctx context.Context, program string, callers int, masters []*redistes
 		args = append(args, m.URL())
 	}
 	w := &Worker{masters: masters, cmd: exec.CommandContext(ctx, program, args...)}
-	w.cmd.Stderr = os.Stderr
+	said := &child.Output{}
+	w.cmd.Stderr = said
 	var err error
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -39,13 +43,14 @@ func Start(ctx context.Context, program string, callers int, masters []*redistes
 	if err != nil {
 		return nil, errors.Join(err, w.in.Close())
 	}
-	w.out = json.NewDecoder(out)
+	w.out = json.NewDecoder(said.Tee(out))
 	if err := w.cmd.Start(); err != nil {
 		return nil, err
 	}
 	var ready string
-	if err := w.out.Decode(&ready); err != nil {
-		return nil, errors.Join(fmt.Errorf("revision: the program did not start: %w", err), w.Close())
+	err = child.Await(w.cmd, said, startBound, "revision: the program starts", func() error { return w.out.Decode(&ready) })
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }

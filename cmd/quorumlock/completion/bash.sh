@@ -12,7 +12,7 @@ __quorumlock_complete() {
         type -P -- "$line" >/dev/null || continue
         printf -v line %q "$line"
         COMPREPLY+=("$line")
-      done < <(compgen -c -- "$cur")
+      done < <(compgen -c -- "$cur" | sort -u) # a command may be in several directories
     fi
     return 0
   done

@@ -76,8 +76,8 @@ func (l *Lease) AskWhetherPermanent(out []Command) (unclear bool, _ []Command) {
 	return true, l.askAll(out)
 }
 
-// Unclear reports whether answers to come can make the attempt's error permanent.
-func (l *Lease) Unclear() bool { return l.phase == Asking && l.verdict == Lost && l.unclear() }
+// IsUnclear reports whether answers to come can make the attempt's error permanent.
+func (l *Lease) IsUnclear() bool { return l.phase == Asking && l.verdict == Lost && l.unclear() }
 
 func (l *Lease) unclear() bool {
 	permanent, open := 0, 0
@@ -89,8 +89,14 @@ func (l *Lease) unclear() bool {
 			permanent++
 		}
 	}
-	usable := len(l.votes) - permanent
-	return permanent > 0 && usable >= l.terms.Need && usable-open < l.terms.Need
+	return Unclear(len(l.votes), l.terms.Need, permanent, open)
+}
+
+// Unclear reports whether so many permanent errors leave enough masters, but no longer do if those
+// that are open answer with one, too.
+func Unclear(masters, need, permanent, open int) bool {
+	usable := masters - permanent
+	return permanent > 0 && usable >= need && usable-open < need
 }
 
 func (l *Lease) askAll(out []Command) []Command {
@@ -228,9 +234,9 @@ func (l *Lease) answered(now clock.Instant, c Command, r Reply, out []Command) (
 	if provesNothingDone(r) {
 		v.clear(mayHold)
 	}
-	unclear := l.Unclear()
+	unclear := l.IsUnclear()
 	out = l.judge(out)
-	if unclear && !l.Unclear() {
+	if unclear && !l.IsUnclear() {
 		out = append(out, Command{Do: Cleared})
 	}
 	return o, out

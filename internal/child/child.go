@@ -1,0 +1,71 @@
+// Package child waits for what a test's child process does, with a bound, and tells what the child had printed.
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// most is how much of what a child prints is kept.
+const most = 8 << 10
+
+// Output keeps the last of what a child prints. The zero value is ready, and safe for concurrent use.
+type Output struct {
+	mu   sync.Mutex
+	text []byte
+	lost bool
+}
+
+// Write keeps text. It never fails.
+func (o *Output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, text...)
+	if n := len(o.text) - most; n > 0 {
+		o.text, o.lost = append(o.text[:0], o.text[n:]...), true
+	}
+	return len(text), nil
+}
+
+// Tee returns a reader that keeps what is read through it.
+func (o *Output) Tee(from io.Reader) io.Reader { return io.TeeReader(from, o) }
+
+// String quotes what was kept, for an error.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case len(o.text) == 0:
+		return "the child had printed nothing"
+	case o.lost:
+		return fmt.Sprintf("the child had printed, at last: …%s", o.text)
+	default:
+		return fmt.Sprintf("the child had printed: %s", o.text)
+	}
+}
+
+// ErrLate is in the error of a wait that reached its bound.
+var ErrLate = errors.New("not in time")
+
+// Await calls wait, which reads from a started child or waits for its end. After bound it kills the child, so
+// wait returns. An error of wait, and ErrLate, come with what the child had printed; what names the event.
+func Await(cmd *exec.Cmd, said *Output, bound time.Duration, what string, wait func() error) error {
+	late := make(chan struct{})
+	timer := time.AfterFunc(bound, func() {
+		close(late)
+		_ = cmd.Process.Kill() // it may have ended
+	})
+	err := wait()
+	if !timer.Stop() {
+		<-late
+		err = errors.Join(fmt.Errorf("%w: within %v", ErrLate, bound), err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w; %v", what, err, said)
+	}
+	return nil
+}
