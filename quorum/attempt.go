@@ -93,7 +93,7 @@ func (a *attempt) commit(ctx context.Context) bool {
 	}
 	h.first.begin(ctx) // before any mutex is locked: ctx is the caller's code
 	switch {
-	case h.core.schedule.add(&h.entry, h.holdUnlessLate):
+	case h.core.schedule.Add(&h.entry, h.holdUnlessLate):
 		h.core.introduction.keep(h.requestedAt)
 		return true
 	case h.core.isClosed():

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -17,10 +18,10 @@ type attempt struct {
 	decided chan struct{} // closed when the outcome is certain, or no more nodes are asked
 
 	// Set before the first node is asked.
-	waveSize  int   // how many nodes the first wave has
-	firstNode int   // the node that is asked first
-	probing   bool  // the first wave is the probe node, whose refusal ends the attempt
-	entry     entry // in core.secondWaves
+	waveSize  int                      // how many nodes the first wave has
+	firstNode int                      // the node that is asked first
+	probing   bool                     // the first wave is the probe node, whose refusal ends the attempt
+	entry     schedule.Entry[*attempt] // in core.secondWaves
 
 	// Under hold.mu.
 	timed   bool // the times of its answers count for the rtt

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
@@ -34,10 +35,12 @@ type core struct {
 
 	uuid      string // the first part of every owner
 	lastOwner atomic.Uint64
-	schedule  *schedule // of renewals, and of the ends of locks
+	// schedule is of renewals, and of the ends of locks. Lock order: mu of either schedule, then
+	// hold.mu, then the nodes'.
+	schedule *schedule.Schedule[*hold]
 	// secondWaves is the schedule of attempts, and of locks that they have become, whose second
 	// wave is yet to be asked.
-	secondWaves *schedule
+	secondWaves *schedule.Schedule[*attempt]
 	// lastRenewal is when the last of the renewals that have been due is to be sent, one each
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant

@@ -29,8 +29,9 @@
 //
 // Words beside the glossary of docs/design.md: a hold (hold.go) is the state of one owner's lock,
 // with a vote for each node, which says how long that node keeps the grant by the local clock. The
-// hold's deadline is the instant until which a quorum of nodes does. One schedule (schedule.go)
-// with one timer handles all holds, and another one the second waves that are yet to be asked. A
+// hold's deadline is the instant until which a quorum of nodes does. One schedule (package
+// schedule) with one timer handles all holds, and another one the second waves that are yet to be
+// asked. A
 // handle is a [Lock]: one for the acquired lock, and another for each re-entry. A flow is the calls
 // whose contexts derive from a lock's context.
 //
@@ -44,7 +45,7 @@
 // what [Locker.Stats] returns is counted in counters.go.
 //
 // Each file uses only those before it: identity, errors, rule, options, hooks, rtt, background,
-// names, turns, tally, counters, schedule, holders, core, sight, members, round, settle, hold,
+// names, turns, tally, counters, holders, core, sight, members, round, settle, hold,
 // grant, release, renew, ballot, waves, token, failure, attempt, lock, observe, extend, reenter,
 // unlock, subscribe, wait, locker, stats, inspect. (Only options, hooks and hold, core and members,
 // tally and release, renew and observe, hold, ballot and waves, and subscribe and wait name each

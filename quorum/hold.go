@@ -10,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testlock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -39,10 +40,10 @@ type hold struct {
 	set   *settings
 	owner scripts.Owner
 	names []scripts.Name
-	one   [1]scripts.Name // room for the usual number of names
-	list  *scripts.List   // of masters; nil while it is not known
-	first Lock            // the handle of level 1
-	entry entry           // in the schedule, while it is held
+	one   [1]scripts.Name       // room for the usual number of names
+	list  *scripts.List         // of masters; nil while it is not known
+	first Lock                  // the handle of level 1
+	entry schedule.Entry[*hold] // in the schedule, while it is held
 
 	// mu orders the owner's requests: a request that could bring a key back is sent with mu held,
 	// and never after a release.
@@ -53,6 +54,7 @@ type hold struct {
 	level       int
 	inner       []*Lock       // handles of levels above 1
 	deadline    clock.Instant // once it has passed, no answer revives the hold
+	postponed   bool          // its renewal is due at entry.At, and is not put off again
 	maxHoldEnd  clock.Instant // by WithMaxHold; Never for none
 	requestedAt clock.Instant // read before the requests for a grant were sent
 	renewedAt   clock.Instant // read before the last renewals, or else those requests, were sent
@@ -142,13 +144,13 @@ func innermost(ctx context.Context) *Lock {
 // none must confirm anything.
 func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
-	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule{}, closed: make(chan struct{})}
+	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule.Schedule[*hold]{}, closed: make(chan struct{})}
 	h := &hold{
 		core: c, set: &set, owner: scripts.NewOwner("test", 1), level: 1, phase: held,
 		token: t.Token, deadline: c.clock.Now().Add(maxMaxHold), maxHoldEnd: clock.Never,
 	}
 	h.setNames(t.Names)
-	h.entry = entry{owner: h, index: -1}
+	h.entry.Owner = h
 	h.first = Lock{hold: h, names: t.Names, level: 1, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
 	h.first.scope = lockContext{t.Parent, &h.first}
 	return &h.first
@@ -169,7 +171,7 @@ func newHold(c *core, set *settings, names []string) *hold {
 	h.core, h.set, h.owner, h.list, h.level = c, set, c.newOwner(), c.members.list.Load(), 1
 	h.deadline, h.maxHoldEnd = clock.Never, clock.Never
 	h.setNames(names)
-	h.entry = entry{owner: h, index: -1}
+	h.entry.Owner = h
 	for i := range h.votes {
 		h.votes[i] = vote{hold: h, node: i, until: clock.Never}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -29,8 +30,8 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 		t.Cleanup(func() { n.Close() })
 		c.nodes[i] = n
 	}
-	c.schedule, c.members = newSchedule(c.clock, c.renewDue), newMembers(c, true, false)
-	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
+	c.schedule, c.members = schedule.New(c.clock, c.renewDue), newMembers(c, true, false)
+	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
 	c.members.list.Store(scripts.NewList("a", "b", "c"))
 	set := defaults()
 	set.lease, set.drift = lease, 0

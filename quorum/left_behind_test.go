@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -72,7 +73,7 @@ func TestALateRefusalNeedsNoRelease(t *testing.T) {
 func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 	for what, later := range map[string]func(c *cluster, l *Locker, held *Lock){
 		"repaired": func(c *cluster, l *Locker, held *Lock) {
-			l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+			l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 			synctest.Wait()
 		},
 		"entered again": func(c *cluster, l *Locker, held *Lock) {
@@ -146,7 +147,7 @@ func TestLostLockIsReleasedWhereItStands(t *testing.T) {
 		synctest.Wait()
 		c.masters[0].Flush()
 		c.masters[1].Flush()
-		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		<-held.Context().Done()
 		if !errors.Is(held.Err(), ErrLost) {
 			t.Error(held.Err())
@@ -285,7 +286,7 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		if err := inner.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
 			t.Errorf("unlocked: %v", err)
 		}
-		l.core.renewDue(l.core.clock.Now(), []*entry{&held.hold.entry})()
+		l.core.renewDue(l.core.clock.Now(), []*schedule.Entry[*hold]{&held.hold.entry})()
 		synctest.Wait()
 		if sent := c.calls.Load() - calls; sent != 0 {
 			t.Errorf("%d calls after the release", sent)

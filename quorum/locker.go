@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"golang.org/x/sync/errgroup"
 )
@@ -116,8 +117,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: newRTT(len(nodes)),
 		quorumFirst: tuning.QuorumFirst,
 	}
-	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
-	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
+	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
+	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
 	identity := thisProcess(set.label)
 	c.holders = newHolders(nodes, c.uuid, identity, c.clock)
 	c.introduction = newIntroduction(c, identity)
@@ -344,9 +345,9 @@ func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
 		close(c.closed)
-		c.secondWaves.close()
-		for _, e := range c.schedule.close() {
-			e.owner.(*hold).orphan()
+		c.secondWaves.Close()
+		for _, h := range c.schedule.Close() {
+			h.orphan()
 		}
 		c.endNodes()
 	})

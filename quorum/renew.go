@@ -5,6 +5,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -31,12 +32,12 @@ const (
 // planLocked sets when the schedule handles the hold next: a third of the lease after now for the
 // next renewal, or at the deadline if that comes first or the lease is fixed.
 func (h *hold) planLocked(now clock.Instant) {
-	h.entry.at, h.entry.early = h.deadline, 0
+	h.entry.At, h.entry.Early = h.deadline, 0
 	if next := now.Add(h.set.lease / 3); !h.set.fixed && next.Before(h.deadline) {
-		h.entry.at, h.entry.early = next, min(coalesce, h.set.lease/30)
+		h.entry.At, h.entry.Early = next, min(coalesce, h.set.lease/30)
 	}
-	if end := h.minHoldEnd(); h.phase == lingering && end.Before(h.entry.at) {
-		h.entry.at, h.entry.early = end, 0
+	if end := h.minHoldEnd(); h.phase == lingering && end.Before(h.entry.At) {
+		h.entry.At, h.entry.Early = end, 0
 	}
 }
 
@@ -50,36 +51,36 @@ func (h *hold) lingersLocked(now clock.Instant) bool {
 // hold later, but long before its deadline. A hold is postponed once for each renewal.
 func (h *hold) postponeLocked(now clock.Instant) bool {
 	e, c := &h.entry, h.core
-	if e.postponed || h.set.fixed || h.phase != held {
-		e.postponed = false
+	if h.postponed || h.set.fixed || h.phase != held {
+		h.postponed = false
 		return false
 	}
 	c.lastRenewal = max(c.lastRenewal, now).Add(renewalGap)
 	if c.lastRenewal.Sub(now) <= renewalBurst {
 		return false
 	}
-	e.at, e.early, e.postponed = min(c.lastRenewal, now.Add(h.deadline.Sub(now)/4)), renewalBurst, true
+	e.At, e.Early, h.postponed = min(c.lastRenewal, now.Add(h.deadline.Sub(now)/4)), renewalBurst, true
 	return true
 }
 
-// renewDue handles the holds that are due (schedule.due): it ends those whose deadline has passed,
+// renewDue handles the holds that are due (schedule.Due): it ends those whose deadline has passed,
 // releases those that were unlocked and whose min hold is over, and renews the others.
-func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
+func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after func()) {
 	// Contexts that must end come first: until they have, another owner may be granted the lock
 	// beside this one.
 	var lost, unlocked, kept []*hold
 	for _, e := range due {
-		h := e.owner.(*hold)
+		h := e.Owner
 		h.mu.Lock()
 		switch {
 		case h.phase == lingering && !h.lingersLocked(now):
-			e.over = true
+			e.Over = true
 			h.phase = released
 			unlocked = append(unlocked, h)
 		case !h.isKeptLocked():
-			e.over = true
+			e.Over = true
 		case h.phase == held && !now.Before(h.deadline):
-			e.over = true
+			e.Over = true
 			h.loseLocked(h.whyLostLocked(now))
 			lost = append(lost, h)
 		case h.postponeLocked(now):
@@ -286,7 +287,7 @@ func (h *hold) update(apply func()) {
 	if lost {
 		c.finishLost(h)
 	} else if hastenTo != clock.Never {
-		c.schedule.hasten(&h.entry, hastenTo)
+		c.schedule.Hasten(&h.entry, hastenTo)
 	}
 }
 

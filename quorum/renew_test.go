@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -126,12 +127,10 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		return all
 	}
 	handle := func(at clock.Instant, all ...*hold) {
-		var due []*entry
+		var due []*schedule.Entry[*hold]
 		for _, h := range all {
 			due = append(due, &h.entry)
 		}
-		one.core.schedule.mu.Lock()
-		defer one.core.schedule.mu.Unlock()
 		one.core.renewDue(at, due)
 	}
 
@@ -143,7 +142,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 			inBurst[0]++
 			continue
 		}
-		inBurst[int(h.entry.at.Sub(now)/renewalBurst)]++
+		inBurst[int(h.entry.At.Sub(now)/renewalBurst)]++
 	}
 	for burst := range 10 {
 		if n := inBurst[burst]; n < batchSize/2 || n > batchSize {
@@ -151,24 +150,24 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		}
 	}
 	last := all[len(all)-1]
-	at := last.entry.at
+	at := last.entry.At
 	one.core.lastRenewal = at.Add(time.Second)
 	handle(at, last)
-	if last.renewedAt != at || last.entry.postponed {
+	if last.renewedAt != at || last.postponed {
 		t.Error("a renewal is put off twice")
 	}
 
 	one.core.lastRenewal = now.Add(time.Second)
 	urgent := holds(1, one.set, held, 4*time.Millisecond)[0]
 	handle(now, urgent)
-	if most := now.Add(time.Millisecond); urgent.renewedAt != now && most.Before(urgent.entry.at) {
-		t.Errorf("a lock whose deadline is near is renewed after %v", urgent.entry.at.Sub(now))
+	if most := now.Add(time.Millisecond); urgent.renewedAt != now && most.Before(urgent.entry.At) {
+		t.Errorf("a lock whose deadline is near is renewed after %v", urgent.entry.At.Sub(now))
 	}
 	for what, h := range map[string]*hold{
 		"a fixed lease": holds(1, &fixed, held, time.Second)[0], "a lingering one": holds(1, &kept, lingering, time.Second)[0],
 	} {
 		handle(now, h)
-		if h.entry.postponed {
+		if h.postponed {
 			t.Errorf("%s is put off", what)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -23,7 +24,7 @@ func TestLostHoldsLeaveTheSchedule(t *testing.T) {
 			for _, m := range c.masters {
 				m.Flush()
 			}
-			l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+			l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -47,9 +48,7 @@ func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 		held := c.lock(l, "a")
 		synctest.Wait()
 		calls := c.calls.Load()
-		l.core.schedule.mu.Lock()
-		after := l.core.renewDue(l.core.clock.Now(), []*entry{&held.hold.entry})
-		l.core.schedule.mu.Unlock()
+		after := l.core.renewDue(l.core.clock.Now(), []*schedule.Entry[*hold]{&held.hold.entry})
 		synctest.Wait()
 		if sent := c.calls.Load() - calls; sent != 3 {
 			t.Errorf("%d renewals were sent under the mutex, want 3", sent)
@@ -65,12 +64,12 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	h := a.hold
 	c := h.core
 	var all []*hold
-	for range 2*maxDue + 7 {
+	for range 519 {
 		one := newHold(c, h.set, h.first.names)
 		one.first = Lock{hold: one, level: 1}
 		one.first.begin(t.Context())
 		one.phase, one.deadline = held, fake.Now().Add(time.Second)
-		if !c.schedule.add(&one.entry, func() bool { one.planLocked(fake.Now()); one.entry.at = one.deadline; return true }) {
+		if !c.schedule.Add(&one.entry, func() bool { one.planLocked(fake.Now()); one.entry.At = one.deadline; return true }) {
 			t.Fatal("the schedule is closed")
 		}
 		all = append(all, one)
@@ -87,11 +86,8 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 // wantNothingScheduled wants the schedule to be empty.
 func (c *cluster) wantNothingScheduled(l *Locker) {
 	c.t.Helper()
-	s := l.core.schedule
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) > 0 {
-		c.t.Errorf("%d holds are left in the schedule", len(s.queue))
+	if n := l.core.schedule.Len(); n > 0 {
+		c.t.Errorf("%d holds are left in the schedule", n)
 	}
 }
 
@@ -109,24 +105,5 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		if by != near || lost || h.deadline != near {
 			t.Errorf("fixed %v: seen to by %v after the deadline, lost: %v", fixed, by.Sub(near), lost)
 		}
-	}
-}
-
-// To hasten an entry by a later instant leaves it where it is.
-func TestHastenDelaysNothing(t *testing.T) {
-	a, fake := heldHold(t, time.Second)
-	s, e := a.hold.core.schedule, &a.hold.entry
-	due := fake.Now().Add(time.Second)
-	if !s.add(e, func() bool { e.at = due; return true }) {
-		t.Fatal("the schedule is closed")
-	}
-	defer s.remove(e)
-	s.hasten(e, due.Add(time.Minute))
-	if e.at != due {
-		t.Errorf("the entry is due %v later", e.at.Sub(due))
-	}
-	s.hasten(e, due.Add(-time.Millisecond))
-	if e.at != due.Add(-time.Millisecond) {
-		t.Errorf("the entry is due in %v", e.at.Sub(fake.Now()))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -125,7 +126,7 @@ func TestASecondWaveThatIsNotSentLeavesNothingBehind(t *testing.T) {
 		l := asksQuorumFirst(c.process())
 		_, third := firstWave(l)
 		held := c.lock(l, "a")
-		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait()
 		if c.owners(l)[third] != held.Owner() {
 			t.Fatal("the third master has not granted: the test shows nothing")
@@ -173,9 +174,9 @@ func TestAFailedAttemptHasNoSecondWave(t *testing.T) {
 func TestALockThatIsOverHasNoSecondWave(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	a.answers[2].outcome = unasked
-	a.entry = entry{owner: a, index: -1}
+	a.entry.Owner = a
 	fake.Advance(time.Second)
-	a.hold.core.askSecondWaves(fake.Now(), []*entry{&a.entry})
+	a.hold.core.askSecondWaves(fake.Now(), []*schedule.Entry[*attempt]{&a.entry})
 	if a.answers[2].outcome != unasked {
 		t.Error("the third node was asked")
 	}
@@ -193,7 +194,7 @@ func TestSecondWavesThatFallTogether(t *testing.T) {
 			wait := func(d time.Duration) int {
 				time.Sleep(d)
 				synctest.Wait()
-				return l.core.secondWaves.len()
+				return l.core.secondWaves.Len()
 			}
 			if left := wait(2*minStep - apart - time.Nanosecond); left != 2 {
 				t.Errorf("before two steps have passed %d of 2 second waves are left", left)
@@ -237,7 +238,7 @@ func TestCloseForgetsSecondWaves(t *testing.T) {
 		c.lock(l, "a")
 		c.notAsked(third)
 		l.Close()
-		if n := l.core.secondWaves.len(); n != 0 {
+		if n := l.core.secondWaves.Len(); n != 0 {
 			t.Errorf("%d second waves are left", n)
 		}
 		time.Sleep(2 * maxStep)

@@ -37,7 +37,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		}
 		return err
 	}
-	h.core.schedule.remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
+	h.core.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
 	t, wasOrphaned, err := l.startRelease()
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (l *Lock) startLinger() (lingers bool, err error) {
 	}
 	defer func() { // after the contexts have ended, even if a context of the caller's panics
 		if lingers && err == nil {
-			h.core.schedule.hasten(&h.entry, h.minHoldEnd())
+			h.core.schedule.Hasten(&h.entry, h.minHoldEnd())
 		}
 	}()
 	h.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
@@ -28,7 +29,7 @@ const busyFrom = 4
 // ask asks the first wave, and schedules the second one.
 func (a *attempt) ask(approach waiting.Approach) {
 	if a.askFirstWave(approach) {
-		a.hold.core.secondWaves.add(&a.entry, func() bool { return true })
+		a.hold.core.secondWaves.Add(&a.entry, func() bool { return true })
 	}
 }
 
@@ -52,7 +53,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 		a.waveSize, a.timed = len(a.answers), compares
 	}
 	step := rtt.step(h.core.need)
-	a.entry = entry{owner: a, at: h.requestedAt.Add(2 * step), early: step / 2, index: -1}
+	a.entry = schedule.Entry[*attempt]{Owner: a, At: h.requestedAt.Add(2 * step), Early: step / 2}
 	for range a.waveSize {
 		a.askNextLocked()
 	}
@@ -128,12 +129,12 @@ func (h *hold) askSecondWaveNowLocked() {
 	}
 }
 
-// askSecondWaves asks the second waves that are due (schedule.due): of attempts that are open, and
+// askSecondWaves asks the second waves that are due (schedule.Due): of attempts that are open, and
 // of locks that are still valid. An attempt that has failed may be due before its call undoes it.
-func (c *core) askSecondWaves(now clock.Instant, due []*entry) (after func()) {
+func (c *core) askSecondWaves(now clock.Instant, due []*schedule.Entry[*attempt]) (after func()) {
 	for _, e := range due {
-		e.over = true
-		a := e.owner.(*attempt)
+		e.Over = true
+		a := e.Owner
 		a.hold.mu.Lock()
 		switch h := a.hold; {
 		case h.phase == attempting && !a.isDecided():

@@ -150,9 +150,9 @@ func TestRepairCarriesTheToken(t *testing.T) {
 		held := c.lock(l, "a")
 		synctest.Wait()
 		c.masters[0].Flush()
-		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait() // the renewal finds that the lock is gone
-		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait()
 		state, err := l.Inspect(t.Context(), "a")
 		if err != nil {
