@@ -114,7 +114,7 @@ func (n *answer) Done(r pipeline.Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a.timed && r.Err == nil {
-		h.core.rtt.observe(v.node, h.core.clock.Now().Sub(h.requestedAt))
+		h.core.rtt.Observe(v.node, h.core.clock.Now().Sub(h.requestedAt))
 	}
 	n.outcome, v.err = h.core.readGrant(v.node, r, h.requestedAt)
 	switch reply := r.Reply.Acquire; n.outcome {

@@ -48,8 +48,8 @@ type core struct {
 	// openAttempts counts the attempts whose outcome is open: how busy the locker is.
 	openAttempts atomic.Int32
 	quorumFirst  func(attempt uint64) bool // in tests; see package tuning
-	rtt          *rtt
-	turns        turns
+	rtt          *waiting.RTT
+	history      waiting.History
 	counters     counters
 	events       events.Queue // hooks that are to run
 	closeOnce    sync.Once
@@ -85,7 +85,7 @@ func (c *core) newRand() *rand.Rand {
 
 // moment returns the present, for package waiting.
 func (c *core) moment() waiting.Moment {
-	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step(c.need)}
+	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.Step(c.need)}
 }
 
 func (c *core) isClosed() bool {

@@ -11,7 +11,7 @@
 //	                        all nodes (sight.go), and marks blank ones with the locker's list of
 //	                        masters (members.go), if it may
 //	attempting  attempt.go  a fresh owner; a request to each node (ballot.go), in one wave or two
-//	                        (waves.go), slow nodes last (rtt.go); a lock that is released soon
+//	                        (waves.go), slow nodes last (package waiting); a lock that is released soon
 //	                        has asked the first wave only
 //	            token.go    the fencing token is the largest counter, written back to the counted
 //	                        nodes that stand lower
@@ -20,7 +20,7 @@
 //	held        renew.go    every third of the lease, renewals in batches; a node that forgot the
 //	                        lock is asked to grant it again (repair); extend.go, reenter.go
 //	released    unlock.go   contexts end, then the release goes to every node (release.go); the next
-//	                        call of Lock goes behind the processes that heard it (turns.go)
+//	                        call of Lock goes behind the processes that heard it (package waiting)
 //	lingering   renew.go    unlocked before the end of its min hold: renewed until then, and
 //	                        released by the schedule
 //	expired     release.go  too few nodes keep it, by the clock: contexts end, what is left on nodes
@@ -36,16 +36,16 @@
 // whose contexts derive from a lock's context.
 //
 // Where to begin a change: how many nodes an attempt asks first, when it asks the others, and from
-// which load on, is in waves.go; what counts as slow, and how long a step is, in rtt.go; who
-// probes, in package waiting and newQueueLocked (wait.go). What an answer to an attempt does is in
+// which load on, is in waves.go; what counts as slow, how long a step is, and who probes, in
+// package waiting. What an answer to an attempt does is in
 // ballot.go (its fields) and grant.go (its outcome); what a reply to a release does in release.go,
 // and its second try after a refusal in internal/pipeline; the wording of errors is in errors.go,
 // the choice of the reason in failure.go. A Locker tells the nodes which process it belongs to in
 // identity.go, and asks which process a holder is in holders.go. Hooks are called in observe.go;
 // what [Locker.Stats] returns is counted in counters.go.
 //
-// Each file uses only those before it: identity, errors, rule, options, hooks, rtt, background,
-// names, turns, tally, counters, holders, core, sight, members, round, settle, hold,
+// Each file uses only those before it: identity, errors, rule, options, hooks, background,
+// names, tally, counters, holders, core, sight, members, round, settle, hold,
 // grant, release, renew, ballot, waves, token, failure, attempt, lock, observe, extend, reenter,
 // unlock, subscribe, wait, locker, stats, inspect. (Only options, hooks and hold, core and members,
 // tally and release, renew and observe, hold, ballot and waves, and subscribe and wait name each

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -21,7 +22,7 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	fake := clock.NewFake()
 	fake.Advance(time.Hour)
 	c := &core{nodes: make([]*node.Node, 3), need: 2, clock: fake, uuid: newUUID(), closed: make(chan struct{}),
-		rtt: newRTT(3)}
+		rtt: waiting.NewRTT(3)}
 	for i := range c.nodes {
 		n, err := node.Open("redis://127.0.0.1:1") // never used
 		if err != nil {

@@ -114,7 +114,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	}
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(), log: set.log,
-		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: newRTT(len(nodes)),
+		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: waiting.NewRTT(len(nodes)),
 		quorumFirst: tuning.QuorumFirst,
 	}
 	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand

@@ -40,7 +40,7 @@ func TestALockThatLivesLongerIsOnAllNodes(t *testing.T) {
 		if owner := c.owners(l)[third]; owner != "" {
 			t.Errorf("the third master has %s at once", owner)
 		}
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		if owner := c.owners(l)[third]; owner != held.Owner() {
 			t.Errorf("the third master has %q", owner)
 		}
@@ -62,7 +62,7 @@ func TestTheSecondWaveMakesUpForALostGrant(t *testing.T) {
 		wave, _ := firstWave(l)
 		held := c.lock(l, "a")
 		c.masters[wave[0]].Crash(fakeredis.Everything)
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		if state, err := l.Inspect(t.Context(), "a"); err != nil || state.Owner != held.Owner() {
 			t.Errorf("a quorum has %q: %v", state.Owner, err)
 		}
@@ -103,7 +103,7 @@ func TestReentryBeforeTheSecondWave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		state, err := l.Inspect(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestASecondWaveThatIsNotSentLeavesNothingBehind(t *testing.T) {
 		if pipe.Down() == nil {
 			t.Fatal("the third master is not down: the test shows nothing")
 		}
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		c.unlock(held)
 		c.masters[third].Start()
 		time.Sleep(time.Second)
@@ -158,7 +158,7 @@ func TestAFailedAttemptHasNoSecondWave(t *testing.T) {
 				c.notAsked(third)
 				a := newAttempt(l.core, l.set, []string{"a"}, nil)
 				a.ask(approach)
-				time.Sleep(2 * maxStep)
+				time.Sleep(2 * waiting.MaxStep)
 				if !a.isDecided() {
 					t.Fatal("the attempt is open: the test shows nothing")
 				}
@@ -185,7 +185,7 @@ func TestALockThatIsOverHasNoSecondWave(t *testing.T) {
 // A second wave is asked two steps after its first wave. Waves of up to half a step apart are asked
 // together.
 func TestSecondWavesThatFallTogether(t *testing.T) {
-	for apart, together := range map[time.Duration]bool{minStep * 2 / 5: true, minStep * 3 / 5: false} {
+	for apart, together := range map[time.Duration]bool{waiting.MinStep * 2 / 5: true, waiting.MinStep * 3 / 5: false} {
 		inCluster(t, func(t *testing.T, c *cluster) {
 			l := asksQuorumFirst(c.process())
 			one := c.lock(l, "a")
@@ -196,7 +196,7 @@ func TestSecondWavesThatFallTogether(t *testing.T) {
 				synctest.Wait()
 				return l.core.secondWaves.Len()
 			}
-			if left := wait(2*minStep - apart - time.Nanosecond); left != 2 {
+			if left := wait(2*waiting.MinStep - apart - time.Nanosecond); left != 2 {
 				t.Errorf("before two steps have passed %d of 2 second waves are left", left)
 			}
 			if left := wait(time.Nanosecond); (left == 0) != together {
@@ -221,7 +221,7 @@ func TestASecondWaveOfALockThatLingers(t *testing.T) {
 		_, third := firstWave(l)
 		held := c.lock(l, "a")
 		c.unlock(held)
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		if owner := c.owners(l)[third]; owner != held.Owner() {
 			t.Errorf("the third master has %q", owner)
 		}
@@ -241,7 +241,7 @@ func TestCloseForgetsSecondWaves(t *testing.T) {
 		if n := l.core.secondWaves.Len(); n != 0 {
 			t.Errorf("%d second waves are left", n)
 		}
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		c.before(third, func() {})
 	})
 }
@@ -254,7 +254,7 @@ func TestAWonAttemptHasASecondWave(t *testing.T) {
 		a := newAttempt(l.core, l.set, []string{"a"}, nil)
 		a.ask(waiting.QuorumFirst)
 		<-a.decided
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		if owner := c.owners(l)[third]; owner != a.hold.owner.String() {
 			t.Errorf("the third master has %q", owner)
 		}

@@ -45,7 +45,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	l.runReleasedHook()
 	err = l.await(ctx, "unlock", t)
 	if heard := t.heardBy(); heard > 0 {
-		h.core.turns.noteReleased(newNameSet(l.names), heard, h.core.moment())
+		h.core.history.Released(newNameSet(l.names).hash(), heard, h.core.moment())
 	}
 	if failed, _ := err.(*Error); failed != nil {
 		if !errors.Is(failed, ErrUnavailable) { // then it is the end of ctx

@@ -43,7 +43,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	}
 	a.firstNode = h.firstNode()
 	rtt := h.core.rtt
-	compares := approach != waiting.ProbeFirst && rtt.mustCompare(h.requestedAt)
+	compares := approach != waiting.ProbeFirst && rtt.MustCompare(h.requestedAt)
 	switch {
 	case approach == waiting.ProbeFirst:
 		a.waveSize, a.probing, a.timed = 1, true, true
@@ -52,7 +52,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	default:
 		a.waveSize, a.timed = len(a.answers), compares
 	}
-	step := rtt.step(h.core.need)
+	step := rtt.Step(h.core.need)
 	a.entry = schedule.Entry[*attempt]{Owner: a, At: h.requestedAt.Add(2 * step), Early: step / 2}
 	for range a.waveSize {
 		a.askNextLocked()
@@ -85,7 +85,7 @@ func (a *attempt) askNextLocked() bool {
 	for _, alsoSlow := range [...]bool{a.probing, true} {
 		for k := range a.answers {
 			i := (a.firstNode + k) % len(a.answers)
-			if a.answers[i].outcome == unasked && (alsoSlow || !a.hold.core.rtt.isSlow(i)) {
+			if a.answers[i].outcome == unasked && (alsoSlow || !a.hold.core.rtt.IsSlow(i)) {
 				a.askLocked(i)
 				return true
 			}
@@ -154,7 +154,7 @@ func (c *core) askSecondWaves(now clock.Instant, due []*schedule.Entry[*attempt]
 func (a *attempt) noteLateLocked(now clock.Instant) {
 	for i := range a.answers {
 		if a.answers[i].outcome == unanswered {
-			a.hold.core.rtt.observe(i, now.Sub(a.hold.requestedAt))
+			a.hold.core.rtt.Observe(i, now.Sub(a.hold.requestedAt))
 		}
 	}
 }
