@@ -32,7 +32,7 @@ func (c *core) attempt(
 func (c *core) attemptOnce(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
-	if err := c.members.await(ctx); err != nil {
+	if err := c.awaitList(ctx); err != nil {
 		err.Names = slices.Clone(names)
 		c.counters.attempts[outcomeOf(err)].Add(1)
 		r := &attemptResult{Result: waiting.Result{Wait: -1}, err: err, approach: approach, cut: ctx.Err() != nil}

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	crand "crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -28,7 +28,7 @@ type core struct {
 	clock    clock.Clock
 	maxLease time.Duration
 	log      func() *slog.Logger
-	members  *members
+	roster   *roster.Roster
 
 	holders      *holders
 	introduction *introduction
@@ -104,20 +104,12 @@ func (c *core) unattempted(reason ...error) *Error {
 
 // nodeError makes err a *node.Error that names the node, unless it is one. It returns nil for nil.
 func (c *core) nodeError(i int, op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var known *node.Error
-	if errors.As(err, &known) {
-		return err
-	}
-	return &node.Error{Node: c.nodes[i].Name(), Op: op, Err: err}
+	return roster.NodeError(c.nodes[i], op, err)
 }
 
 // oneProcess is the error of a node whose process is also that of another.
 func (c *core) oneProcess(node, other int) error {
-	err := fmt.Errorf("%w: it is one process with node %s", ErrInvalid, c.nodes[other].Name())
-	return c.nodeError(node, "acquire", err)
+	return roster.OneProcess(c.nodes[node], c.nodes[other])
 }
 
 // each calls ask for all nodes at once, and waits for all of them. It returns a *node.Error for

@@ -38,15 +38,15 @@ func (c *core) readGrant(node int, r pipeline.Result, sent clock.Instant) (outco
 	}
 	switch r.Reply.Acquire.Outcome {
 	case scripts.Granted:
-		c.members.proved(node, sent)
+		c.roster.NoteAccepted(node, sent)
 		return granted, nil
 	case scripts.Quarantined:
 		if r.RunID != "" { // else no node has said so: it is claimed, and lets nobody in
-			c.members.proved(node, sent)
+			c.roster.NoteAccepted(node, sent)
 		}
 		return quarantined, nil
 	case scripts.Held:
-		c.members.proved(node, sent)
+		c.roster.NoteAccepted(node, sent)
 		return refused, nil
 	case scripts.Released:
 		return refused, nil
@@ -103,7 +103,7 @@ func (v *vote) renewedLocked(r pipeline.Result, i int, until clock.Instant) {
 		h.denyLocked(v)
 		v.err = h.core.nodeError(v.node, "renew", errTaken)
 	case scripts.NotRenewed: // the key is there, for as long as the last renewal said
-		v.err = h.core.members.renewalRefused(v.node, r.Reply.NotLetIn)
+		v.err = h.core.roster.RenewalRefused(v.node, r.Reply.NotLetIn)
 	}
 }
 
@@ -118,7 +118,7 @@ func (h *hold) refusedByList(v *vote, r *pipeline.Result, call scripts.Call, to 
 		v.relist = false
 		return false
 	}
-	if err := h.core.members.refusal(v.node, r.Reply.Acquire.Refusal); err != nil {
+	if err := h.core.roster.Refusal(v.node, r.Reply.Acquire.Refusal); err != nil {
 		r.Err, r.NothingDone = err, !r.Resent
 		return false
 	}
@@ -127,7 +127,7 @@ func (h *hold) refusedByList(v *vote, r *pipeline.Result, call scripts.Call, to 
 		v.sent = false
 	}
 	resent := r.Resent
-	h.core.members.settle(v.node, func(wait time.Duration, err error) {
+	h.core.roster.Recheck(v.node, func(wait time.Duration, err error) {
 		result := pipeline.Result{Err: err, Sent: true, Resent: resent, NothingDone: !resent}
 		switch {
 		case wait > 0:

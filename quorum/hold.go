@@ -168,7 +168,7 @@ func newHold(c *core, set *settings, names []string) *hold {
 	} else {
 		h = &hold{votes: make([]vote, n)}
 	}
-	h.core, h.set, h.owner, h.list, h.level = c, set, c.newOwner(), c.members.list.Load(), 1
+	h.core, h.set, h.owner, h.list, h.level = c, set, c.newOwner(), c.roster.List(), 1
 	h.deadline, h.maxHoldEnd = clock.Never, clock.Never
 	h.setNames(names)
 	h.entry.Owner = h

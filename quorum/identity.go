@@ -69,7 +69,7 @@ func (in *introduction) keep(now clock.Instant) {
 		return
 	}
 	c := in.core
-	call := scripts.Introduce(c.uuid, scripts.Identity(in.identity), c.members.list.Load(), c.maxLease)
+	call := scripts.Introduce(c.uuid, scripts.Identity(in.identity), c.roster.List(), c.maxLease)
 	for _, n := range c.nodes {
 		n.Pipe("").Start(call, nil, nil) // a node that is down gets it with a later one
 	}

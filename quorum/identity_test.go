@@ -77,7 +77,7 @@ func TestIntroduction(t *testing.T) {
 		}
 		for _, n := range l.core.nodes {
 			found := n.Pipe("").Do(t.Context(), scripts.Lockers("0")).Reply.Lockers
-			if found == nil || len(found.Found) != 1 || !found.Found[0].HasList(l.core.members.list.Load()) {
+			if found == nil || len(found.Found) != 1 || !found.Found[0].HasList(l.core.roster.List()) {
 				t.Errorf("the locker does not say its list: %+v", found)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -50,7 +49,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 		r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 		if seen.Node, seen.Err = n.Name(), r.Err; r.Err == nil {
 			reply := r.Reply.Inspect
-			if seen.Err = c.nodeError(i, "inspect", c.otherClients(reply.Marker)); seen.Err != nil {
+			if seen.Err = c.nodeError(i, "inspect", c.roster.OtherList(reply.Marker)); seen.Err != nil {
 				return seen.Err
 			}
 			*seen = NodeState{Node: n.Name(), Owner: reply.Owner, Level: reply.Level, TTL: reply.TTL, Token: reply.Token,
@@ -65,22 +64,6 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 			causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
 	}
 	return state, nil
-}
-
-// otherClients returns why a node with that marker does not let this locker in: it lets in clients
-// with another list of masters, so its keys are no votes here. It returns nil for other nodes.
-func (c *core) otherClients(marker string) error {
-	list := c.members.list.Load()
-	m, err := scripts.ParseMarker(marker)
-	if list == nil || err != nil || m.Claimed {
-		return nil
-	}
-	process := scripts.Process{Run: m.Run, MaxLease: m.MaxLease, Member: m.Member}
-	view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: process})
-	if view.Standing(list) != membership.Refuses {
-		return nil
-	}
-	return view.Refusal(list)
 }
 
 // identify sets which processes the owners are. It asks the nodes that have answered.

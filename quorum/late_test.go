@@ -24,16 +24,16 @@ func heldHold(t *testing.T, lease time.Duration) (*attempt, *clock.Fake) {
 	c := &core{nodes: make([]*node.Node, 3), need: 2, clock: fake, uuid: newUUID(), closed: make(chan struct{}),
 		rtt: waiting.NewRTT(3)}
 	for i := range c.nodes {
-		n, err := node.Open("redis://127.0.0.1:1") // never used
+		n, err := node.Open("redis://127.0.0.1:1", node.WithName(string(rune('a'+i)))) // never used
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { n.Close() })
 		c.nodes[i] = n
 	}
-	c.schedule, c.members = schedule.New(c.clock, c.renewDue), newMembers(c, true, false)
+	c.schedule, c.roster = schedule.New(c.clock, c.renewDue), c.newRoster(true, false)
 	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
-	c.members.list.Store(scripts.NewList("a", "b", "c"))
+	c.roster.Resolve()
 	set := defaults()
 	set.lease, set.drift = lease, 0
 	a := newAttempt(c, &set, []string{"a"}, nil)

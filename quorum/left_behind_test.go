@@ -95,7 +95,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 					}
 				}
 				third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.leaseMillis,
-					List: l.core.members.list.Load(), Seed: 1}))
+					List: l.core.roster.List(), Seed: 1}))
 				held := c.lock(l, "a")
 				synctest.Wait()
 				third(scripts.Release(name, rival, 0))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"golang.org/x/sync/errgroup"
@@ -107,7 +108,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := set.check(nodes[0].MaxLease()); err != nil {
 		return nil, err
 	}
-	release, said := logLater(nodes), false
+	release, said := roster.LogQuarantinesLater(nodes), false
 	defer func() { release(said) }()
 	if err := distinct(nodes); err != nil {
 		return nil, err
@@ -122,11 +123,11 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	identity := thisProcess(set.label)
 	c.holders = newHolders(nodes, c.uuid, identity, c.clock)
 	c.introduction = newIntroduction(c, identity)
-	c.members = newMembers(c, unfounded == nil, set.exists)
-	seen := c.members.start()
-	said = c.members.saidNew.Load()
-	if unfounded != nil && !seen.letsIn() {
-		return nil, seen.unfounded(unfounded)
+	c.roster = c.newRoster(unfounded == nil, set.exists)
+	survey := <-c.roster.Survey()
+	said = survey.AllNew()
+	if unfounded != nil && !survey.IsAccepted() {
+		return nil, notFounded(survey, unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
 }

@@ -21,7 +21,7 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		probed := h.firstNode()
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival:1"), Level: 1,
-			Lease: h.set.leaseMillis, List: l.core.members.list.Load(), Seed: 1})
+			Lease: h.set.leaseMillis, List: l.core.roster.List(), Seed: 1})
 		if r := l.core.nodes[(probed+1)%3].Pipe("a").Do(t.Context(), rival); r.Err != nil {
 			t.Fatal(r.Err)
 		}

@@ -205,9 +205,9 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	b.noteReply(r)
 	switch refusal := r.Reply.NotLetIn; {
 	case refusal != nil: // also where no lock of the batch is left there
-		b.core.members.renewalRefused(b.votes[0].node, refusal)
+		b.core.roster.RenewalRefused(b.votes[0].node, refusal)
 	case r.Err == nil:
-		b.core.members.proved(b.votes[0].node, b.sent)
+		b.core.roster.NoteAccepted(b.votes[0].node, b.sent)
 	}
 	for i, v := range b.votes {
 		v.hold.update(func() {

@@ -65,7 +65,7 @@ func (l *Locker) Stats() Stats {
 // when it was last asked.
 func (c *core) nodeState(i int) node.State {
 	state := c.nodes[i].State()
-	if answers := state == node.Up || state == node.Quarantined; answers && !c.members.letsIn(i) {
+	if answers := state == node.Up || state == node.Quarantined; answers && !c.roster.Accepts(i) {
 		return node.NotLetIn
 	}
 	return state

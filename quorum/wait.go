@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -272,7 +273,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		at = c.moment()
-		if !c.members.waitsForNew(r.err) && list.noteShort(!r.Held) {
+		if !(errors.Is(r.err, ErrQuarantined) && c.roster.WaitsForNew()) && list.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
 	}

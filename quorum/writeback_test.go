@@ -35,7 +35,7 @@ func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	for _, i := range masters {
 		for _, call := range []scripts.Call{
 			scripts.Acquire(scripts.AcquireArgs{
-				Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, List: l.core.members.list.Load(),
+				Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, List: l.core.roster.List(),
 				Seed: high,
 			}),
 			scripts.Release(name, before, 0),
