@@ -94,7 +94,7 @@ func (a *attempt) commit(ctx context.Context) bool {
 	h.first.begin(ctx) // before any mutex is locked: ctx is the caller's code
 	switch {
 	case h.core.schedule.Add(&h.entry, h.holdUnlessLate):
-		h.core.introduction.keep(h.requestedAt)
+		h.core.introduction.Keep(h.requestedAt)
 		return true
 	case h.core.isClosed():
 		a.cause = ErrClosed

@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -30,8 +31,9 @@ type core struct {
 	log      func() *slog.Logger
 	roster   *roster.Roster
 
-	holders      *holders
-	introduction *introduction
+	identity     Identity // of this process
+	holders      *holders.Holders
+	introduction *holders.Introduction
 
 	uuid      string // the first part of every owner
 	lastOwner atomic.Uint64

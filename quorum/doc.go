@@ -39,13 +39,13 @@
 // package waiting. What an answer to an attempt does is in ballot.go (its fields) and grant.go (its
 // outcome); what a reply to a release does in release.go, and its second try after a refusal in
 // internal/pipeline; the wording of errors is in errors.go, the choice of the reason in failure.go.
-// Which masters accept this locker, and how new ones are marked, is in package roster. A Locker
-// tells the nodes which process it belongs to in identity.go, and asks which process a holder is in
-// holders.go. Hooks are called in observe.go; what [Locker.Stats] returns is counted in counters.go.
+// Which masters accept this locker, and how new ones are marked, is in package roster; which process
+// a holder is, and how a Locker shows the nodes its own, in package holders. Hooks are called in
+// observe.go; what [Locker.Stats] returns is counted in counters.go.
 //
-// Each file uses only those before it: identity, errors, rule, options, hooks, background, names,
-// tally, counters, holders, core, masters, hold, grant, release, renew, ballot, waves, token,
-// failure, attempt, lock, observe, extend, reenter, unlock, subscribe, wait, locker, stats, inspect.
-// (Only options, hooks and hold, tally and release, renew and observe, hold, ballot and waves, and
-// subscribe and wait name each other.)
+// Each file uses only those before it: rule, options, hooks, background, names, tally, counters,
+// core, errors, identity, masters, hold, grant, release, renew, ballot, waves, token, failure,
+// attempt, lock, observe, extend, reenter, unlock, subscribe, wait, locker, stats, inspect. (Only
+// core, errors and identity, options, hooks and hold, tally and release, renew and observe, hold,
+// ballot and waves, and subscribe and wait name each other.)
 package quorum

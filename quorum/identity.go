@@ -1,13 +1,12 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 
-	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 )
 
 // Identity is which process a [Locker] belongs to, by its own word. It is for people, in errors, in
@@ -46,31 +45,43 @@ func thisProcess(label string) Identity {
 	return Identity{Host: host, PID: os.Getpid(), Program: program, Label: label}
 }
 
-// introduction keeps a Locker's identity on the nodes while the Locker holds locks: a key on each
-// node, however many locks it holds. The key outlives every lease, so that the lock of a process
-// that is dead still tells which it was. With it is the list of masters, for quorumlock members.
-type introduction struct {
-	core     *core
-	identity Identity
-	next     atomic.Int64 // the clock.Instant of the next writing
-}
-
-func newIntroduction(c *core, is Identity) *introduction {
-	in := &introduction{core: c, identity: is}
-	in.next.Store(int64(clock.Never))
-	return in
-}
-
-// keep writes the identity, if that is due. It waits for no node. A server that refuses the key is
-// left alone: its locks have no identity.
-func (in *introduction) keep(now clock.Instant) {
-	next := in.next.Load()
-	if int64(now) < next || !in.next.CompareAndSwap(next, int64(now.Add(scripts.IntroduceEvery))) {
-		return
+// named returns the holder that an error has, for package holders. It returns false if there is
+// none, or if it is a lock of this Locker, which is known.
+func (c *core) named(e *Error) (of holders.Named, ok bool) {
+	if e.ours {
+		e.HolderIdentity = c.identity
 	}
-	c := in.core
-	call := scripts.Introduce(c.uuid, scripts.Identity(in.identity), c.roster.List(), c.maxLease)
-	for _, n := range c.nodes {
-		n.Pipe("").Start(call, nil, nil) // a node that is down gets it with a later one
+	if e.Holder == "" || e.ours {
+		return of, false
+	}
+	return holders.Named{Owner: e.Holder, Name: e.Names[0], Node: e.namedBy}, true
+}
+
+// describe completes the error of a call that does not wait, by what is known of the holder or a
+// node reports soon.
+func (c *core) describe(ctx context.Context, e *Error) {
+	if of, ok := c.named(e); ok {
+		e.setHolder(c.holders.Describe(ctx, of))
+	}
+}
+
+// prepare completes the error of an attempt by what is known of the holder, and has a node asked for
+// more, for the error of the call that waits.
+func (c *core) prepare(e *Error) {
+	if of, ok := c.named(e); ok {
+		e.setHolder(c.holders.Prepare(of))
+	}
+}
+
+// recall completes the error of a call that has waited.
+func (c *core) recall(e *Error) {
+	if of, ok := c.named(e); ok {
+		e.setHolder(c.holders.Recall(of.Owner))
+	}
+}
+
+func (e *Error) setHolder(h holders.Holder) {
+	if h != (holders.Holder{}) {
+		e.HolderIdentity, e.HolderToken = Identity(h.Identity), h.Token
 	}
 }

@@ -74,9 +74,9 @@ func (l *Locker) identify(ctx context.Context, s *State) {
 			owners = append(owners, n.Owner)
 		}
 	}
-	found := l.core.holders.identities(owners, func(lockers []string) map[string]Identity {
+	found := l.core.holders.Identities(owners, func(lockers []string) map[string]scripts.Identity {
 		var mu sync.Mutex
-		all := map[string]Identity{}
+		all := map[string]scripts.Identity{}
 		l.core.each("inspect", func(i int, n *node.Node) error {
 			if s.Nodes[i].Err != nil {
 				return nil
@@ -89,7 +89,7 @@ func (l *Locker) identify(ctx context.Context, s *State) {
 			defer mu.Unlock()
 			for k, is := range r.Reply.Who {
 				if is != (scripts.Identity{}) {
-					all[lockers[k]] = Identity(is)
+					all[lockers[k]] = is
 				}
 			}
 			return nil
@@ -98,7 +98,7 @@ func (l *Locker) identify(ctx context.Context, s *State) {
 	})
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Owner != "" {
-			n.Identity = found[scripts.LockerOf(n.Owner)]
+			n.Identity = Identity(found[scripts.LockerOf(n.Owner)])
 		}
 	}
 }

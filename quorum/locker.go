@@ -11,9 +11,11 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -120,10 +122,10 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	}
 	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
 	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
-	identity := thisProcess(set.label)
-	c.holders = newHolders(nodes, c.uuid, identity, c.clock)
-	c.introduction = newIntroduction(c, identity)
 	c.roster = c.newRoster(unfounded == nil, set.exists)
+	c.identity = thisProcess(set.label)
+	c.holders = holders.New(nodes, c.uuid, scripts.Identity(c.identity), c.clock)
+	c.introduction = holders.NewIntroduction(nodes, c.uuid, scripts.Identity(c.identity), c.roster.List, c.maxLease)
 	survey := <-c.roster.Survey()
 	said = survey.AllNew()
 	if unfounded != nil && !survey.IsAccepted() {
@@ -197,7 +199,7 @@ func (l *Locker) ID() string { return l.core.uuid }
 
 // Identity returns which process the Locker belongs to, as it tells the masters while it holds
 // locks.
-func (l *Locker) Identity() Identity { return l.core.holders.identity }
+func (l *Locker) Identity() Identity { return l.core.identity }
 
 // Nodes returns the names of the nodes, in the Locker's order (see [node.Node.Name]).
 func (l *Locker) Nodes() []string {
@@ -262,7 +264,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	lock, r := l.core.attempt(ctx, l.set, names, waiting.QuorumFirst)
 	o.attempted(lock, r)
 	if lock == nil {
-		l.core.holders.describe(ctx, r.err)
+		l.core.describe(ctx, r.err)
 		return l.report(o, nil, r.err)
 	}
 	return l.report(o, lock, nil)

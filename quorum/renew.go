@@ -105,7 +105,7 @@ func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after 
 	}
 	unsent := r.send()
 	if len(kept) > 0 {
-		c.introduction.keep(now)
+		c.introduction.Keep(now)
 	}
 	return func() {
 		c.finishLost(lost...)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -113,7 +113,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	one := a.hold
 	now := fake.Now()
-	one.core.introduction = newIntroduction(&core{roster: &roster.Roster{}}, Identity{})
+	one.core.introduction = holders.NewIntroduction(nil, "", scripts.Identity{}, one.core.roster.List, time.Second)
 	fixed, kept := *one.set, *one.set
 	fixed.fixed, kept.minHold = true, time.Second
 	holds := func(n int, set *settings, p phase, lasts time.Duration) (all []*hold) {

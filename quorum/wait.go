@@ -269,7 +269,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 			}
 			return nil, r.err
 		}
-		c.holders.prepare(r.err)
+		c.prepare(r.err)
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		at = c.moment()
@@ -318,7 +318,7 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 // errorOf returns the error of an attempt as that of this waiter, with what is known of the holder.
 func (w *waiter) errorOf(attempt *Error, names []string, causes []error) *Error {
 	e := attempt.forWaiter(names, causes)
-	w.queue.list.core.holders.recall(e)
+	w.queue.list.core.recall(e)
 	return e
 }
 
