@@ -43,9 +43,9 @@
 // a holder is, and how a Locker shows the nodes its own, in package holders. Hooks are called in
 // observe.go; what [Locker.Stats] returns is counted in counters.go.
 //
-// Each file uses only those before it: rule, options, hooks, background, names, tally, counters,
-// core, errors, identity, masters, hold, grant, release, renew, ballot, waves, token, failure,
-// attempt, lock, observe, extend, reenter, unlock, subscribe, wait, locker, stats, inspect. (Only
-// core, errors and identity, options, hooks and hold, tally and release, renew and observe, hold,
+// Each file uses only those before it: identity, errors, rule, options, hooks, background, names,
+// tally, counters, core, holder, masters, hold, grant, release, renew, ballot, waves, token,
+// failure, attempt, lock, observe, extend, reenter, unlock, subscribe, wait, locker, stats, inspect.
+// (Only options, hooks and hold, core, hold and ballot, tally and release, renew and observe, hold,
 // ballot and waves, and subscribe and wait name each other.)
 package quorum
