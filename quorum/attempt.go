@@ -9,6 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -31,9 +32,9 @@ type attempt struct {
 	call    scripts.Call // the request for a grant
 	room    [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
 	answers []answer
-	few     [5]answer     // room for the usual number of nodes
-	decided chan struct{} // closed when the outcome is certain
-	entry   entry         // in core.secondWaves
+	few     [5]answer                // room for the usual number of nodes
+	decided chan struct{}            // closed when the outcome is certain
+	entry   schedule.Entry[*attempt] // in core.secondWaves
 
 	// Under hold.mu.
 	asked   bool          // the first wave
@@ -81,7 +82,7 @@ func (c *core) attempt(
 func (c *core) attemptOnce(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
-	if err := c.members.await(ctx); err != nil {
+	if err := c.awaitList(ctx); err != nil {
 		err.Names = slices.Clone(names)
 		c.counters.attempts[outcomeOf(err)].Add(1)
 		r := &attemptResult{Result: waiting.Result{Wait: -1}, err: err, approach: approach, cut: ctx.Err() != nil}
@@ -133,7 +134,7 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 // attempt is open then or has become a lock.
 func (a *attempt) ask(approach waiting.Approach) {
 	if a.askFirstWave(approach) {
-		a.hold.core.secondWaves.add(&a.entry, func() bool { return true })
+		a.hold.core.secondWaves.Add(&a.entry, func() bool { return true })
 	}
 }
 
@@ -150,7 +151,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 		Room: a.room[:0],
 	})
 	wave := lease.Wave{Size: len(a.answers), Probe: approach == waiting.ProbeFirst}
-	compares := !wave.Probe && c.rtt.mustCompare(now)
+	compares := !wave.Probe && c.rtt.MustCompare(now)
 	switch {
 	case wave.Probe:
 		wave.Size, a.timed = 1, true
@@ -172,8 +173,8 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 			wave.Permanent |= 1 << i
 		}
 	}
-	step := c.rtt.step(c.need)
-	a.entry = entry{owner: a, at: now.Add(2 * step), early: step / 2, index: -1}
+	step := c.rtt.Step(c.need)
+	a.entry = schedule.Entry[*attempt]{Owner: a, At: now.Add(2 * step), Early: step / 2}
 	var room [8]lease.Command
 	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), callers{attempt: a})
 	a.asked = true
@@ -197,7 +198,7 @@ func (c *core) order(all []int, names []string, slowLast bool) []int {
 	for _, slow := range [...]bool{false, true} {
 		for k := range c.nodes {
 			i := (first + k) % len(c.nodes)
-			if isSlow := slowLast && c.rtt.isSlow(i); isSlow == slow {
+			if isSlow := slowLast && c.rtt.IsSlow(i); isSlow == slow {
 				all = append(all, i)
 			}
 		}
@@ -231,19 +232,19 @@ func (n *answer) take(reply lease.Reply, err error, said *scripts.AcquireReply) 
 // noteLocked notes what an answer says besides its outcome, and how long it took.
 func (a *attempt) noteLocked(node int, reply lease.Reply, said *scripts.AcquireReply) {
 	if a.timed && reply.Is != lease.Failed {
-		a.hold.core.rtt.observe(node, a.hold.core.clock.Now().Sub(a.hold.lease.BegunAt()))
+		a.hold.core.rtt.Observe(node, a.hold.core.clock.Now().Sub(a.hold.lease.BegunAt()))
 	}
 	if n := &a.answers[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
 		n.wait, n.holder, n.listeners = said.Wait, said.Holder, said.Waiting
 	}
 }
 
-// askSecondWaves asks the second waves that are due (schedule.due). It tells the rtt of the nodes
+// askSecondWaves asks the second waves that are due (schedule.Due). It tells the rtt of the nodes
 // that have not answered, so that further attempts ask them last.
-func (c *core) askSecondWaves(now clock.Instant, due []*entry) (after func()) {
+func (c *core) askSecondWaves(now clock.Instant, due []*schedule.Entry[*attempt]) (after func()) {
 	for _, e := range due {
-		e.over = true
-		e.owner.(*attempt).askSecondWave(now)
+		e.Over = true
+		e.Owner.askSecondWave(now)
 	}
 	return func() {}
 }
@@ -255,7 +256,7 @@ func (a *attempt) askSecondWave(now clock.Instant) {
 	if h.lease.Phase() == lease.Asking && h.lease.Verdict() == lease.Open {
 		for i := range a.answers {
 			if h.lease.AnswerOf(i) == lease.Unanswered {
-				h.core.rtt.observe(i, now.Sub(h.lease.BegunAt()))
+				h.core.rtt.Observe(i, now.Sub(h.lease.BegunAt()))
 			}
 		}
 	}
@@ -320,8 +321,8 @@ func (a *attempt) commit(ctx context.Context) bool {
 		return false
 	}
 	h.first.begin(ctx) // before any mutex is locked: ctx is the caller's code
-	if h.core.schedule.add(&h.entry, h.holdUnlessLate) {
-		h.core.introduction.keep(h.lease.BegunAt())
+	if h.core.schedule.Add(&h.entry, h.holdUnlessLate) {
+		h.core.introduction.Keep(h.lease.BegunAt())
 		return true
 	}
 	h.first.cancel(ErrNotAcquired)
@@ -341,7 +342,7 @@ func (h *hold) holdUnlessLate() bool {
 	if !h.lease.Hold(h.core.clock.Now()) {
 		return false
 	}
-	h.entry.at, h.entry.early = h.lease.Next()
+	h.entry.At, h.entry.Early = h.lease.Next()
 	if !h.lease.HasSecondWave() {
 		h.attempt = nil
 	}

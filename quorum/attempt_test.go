@@ -19,7 +19,7 @@ func (c *cluster) rivalHas(l *Locker, masters ...int) {
 	c.t.Helper()
 	for _, i := range masters {
 		call := scripts.Acquire(scripts.AcquireArgs{Names: []scripts.Name{scripts.NewName("a")}, Owner: scripts.OwnerOf("rival:1"), Level: 1,
-			Lease: l.set.leaseMillis, List: l.core.members.list.Load(), Seed: 1})
+			Lease: l.set.leaseMillis, List: l.core.roster.List(), Seed: 1})
 		if r := l.core.nodes[i].Pipe("a").Do(c.t.Context(), call); r.Err != nil {
 			c.t.Fatal(r.Err)
 		}

@@ -25,6 +25,15 @@ func (t *tracker) done() {
 	}
 }
 
+// start runs f in a goroutine.
+func (t *tracker) start(f func()) {
+	t.add()
+	go func() {
+		defer t.done()
+		f()
+	}()
+}
+
 // idle returns a channel that is closed once nothing is under way.
 func (t *tracker) idle() <-chan struct{} {
 	t.mu.Lock()

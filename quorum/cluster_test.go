@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -220,4 +221,23 @@ func (c *cluster) subscriptions(name string) (sum int) {
 		sum += m.Listening(scripts.Channel(name))
 	}
 	return sum
+}
+
+// returns reports whether a call returns that locks a mutex for a moment. In a bubble time stands
+// still while it waits, so the bound is a count.
+func returns(call func()) bool {
+	returned := make(chan struct{})
+	go func() {
+		call()
+		close(returned)
+	}()
+	for range 1_000_000 {
+		select {
+		case <-returned:
+			return true
+		default:
+			runtime.Gosched()
+		}
+	}
+	return false
 }

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	crand "crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +13,9 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
@@ -27,17 +29,20 @@ type core struct {
 	clock    clock.Clock
 	maxLease time.Duration
 	log      func() *slog.Logger
-	members  *members
+	roster   *roster.Roster
 
-	holders      *holders
-	introduction *introduction
+	identity     Identity // of this process
+	holders      *holders.Holders
+	introduction *holders.Introduction
 
 	uuid      string // the first part of every owner
 	lastOwner atomic.Uint64
-	schedule  *schedule // of renewals, and of the ends of locks
+	// schedule is of renewals, and of the ends of locks. Lock order: mu of either schedule, then
+	// hold.mu, then the nodes'.
+	schedule *schedule.Schedule[*hold]
 	// secondWaves is the schedule of attempts, and of locks that they have become, whose second
 	// wave is yet to be asked.
-	secondWaves *schedule
+	secondWaves *schedule.Schedule[*attempt]
 	// lastRenewal is when the last of the renewals that have been due is to be sent, one each
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant
@@ -45,8 +50,8 @@ type core struct {
 	// openAttempts counts the attempts whose outcome is open: how busy the locker is.
 	openAttempts atomic.Int32
 	quorumFirst  func(attempt uint64) bool // in tests; see package tuning
-	rtt          *rtt
-	turns        turns
+	rtt          *waiting.RTT
+	history      waiting.History
 	counters     counters
 	events       events.Queue // hooks that are to run
 	closeOnce    sync.Once
@@ -82,7 +87,7 @@ func (c *core) newRand() *rand.Rand {
 
 // moment returns the present, for package waiting.
 func (c *core) moment() waiting.Moment {
-	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.step(c.need)}
+	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.Step(c.need)}
 }
 
 func (c *core) isClosed() bool {
@@ -101,20 +106,12 @@ func (c *core) unattempted(reason ...error) *Error {
 
 // nodeError makes err a *node.Error that names the node, unless it is one. It returns nil for nil.
 func (c *core) nodeError(i int, op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var known *node.Error
-	if errors.As(err, &known) {
-		return err
-	}
-	return &node.Error{Node: c.nodes[i].Name(), Op: op, Err: err}
+	return roster.NodeError(c.nodes[i], op, err)
 }
 
 // oneProcess is the error of a node whose process is also that of another.
 func (c *core) oneProcess(node, other int) error {
-	err := fmt.Errorf("%w: it is one process with node %s", ErrInvalid, c.nodes[other].Name())
-	return c.nodeError(node, "acquire", err)
+	return roster.OneProcess(c.nodes[node], c.nodes[other])
 }
 
 // each calls ask for all nodes at once, and waits for all of them. It returns a *node.Error for

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -12,10 +13,13 @@ import (
 // even number.
 func (c *cluster) removesLast() {
 	l := c.process()
-	seen := l.core.members.start()
 	next := scripts.NewList(l.core.nodes[0].Name(), l.core.nodes[1].Name())
 	for i, m := range c.masters {
-		marker := seen.views[i].Marker()
+		r := l.core.nodes[i].Pipe("").Do(c.t.Context(), scripts.Look())
+		if r.Err != nil {
+			c.t.Fatal(r.Err)
+		}
+		marker := membership.Read(*r.Reply.Look, 0).Marker()
 		marker.Generation++
 		marker.Next = next
 		m.Set(scripts.MarkerKey, marker.String())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testlock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -75,11 +76,11 @@ func innermost(ctx context.Context) *Lock {
 // none must confirm anything.
 func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
-	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule{}, closed: make(chan struct{})}
+	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule.Schedule[*hold]{}, closed: make(chan struct{})}
 	h := &hold{core: c, set: &set, owner: scripts.NewOwner("test", 1)}
 	h.lease.InitHeld(&set.terms, t.Token, c.clock.Now().Add(maxMaxHold))
 	h.setNames(t.Names)
-	h.entry = entry{owner: h, index: -1}
+	h.entry.Owner = h
 	h.first = Lock{hold: h, names: t.Names, level: 1, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
 	h.first.scope = lockContext{t.Parent, &h.first}
 	return &h.first

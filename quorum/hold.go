@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -22,10 +23,10 @@ type hold struct {
 	set   *settings
 	owner scripts.Owner
 	names []scripts.Name
-	one   [1]scripts.Name // room for the usual number of names
-	list  *scripts.List   // of masters; nil while it is not known
-	first Lock            // the handle of level 1
-	entry entry           // in the schedule, while it is held
+	one   [1]scripts.Name       // room for the usual number of names
+	list  *scripts.List         // of masters; nil while it is not known
+	first Lock                  // the handle of level 1
+	entry schedule.Entry[*hold] // in the schedule, while it is held
 
 	// mu orders the owner's requests: the lease's commands are carried out with mu held.
 	mu         sync.Mutex
@@ -33,6 +34,7 @@ type hold struct {
 	members    []member
 	inner      []*Lock  // handles of levels above 1
 	lossReason *Error   // why the lock is lost
+	postponed  bool     // its renewal is due at entry.At, and is not put off again
 	attempt    *attempt // until a lock has asked its second wave; then nil, so that a lock keeps no attempt
 }
 
@@ -59,10 +61,10 @@ func newHold(c *core, set *settings, names []string) *hold {
 	} else {
 		h, votes = &hold{members: make([]member, n)}, make([]lease.Vote, n)
 	}
-	h.core, h.set, h.owner, h.list = c, set, c.newOwner(), c.members.list.Load()
+	h.core, h.set, h.owner, h.list = c, set, c.newOwner(), c.roster.List()
 	h.lease.Init(&set.terms, votes)
 	h.setNames(names)
-	h.entry = entry{owner: h, index: -1}
+	h.entry.Owner = h
 	for i := range h.members {
 		h.members[i] = member{hold: h, node: i}
 	}
@@ -223,7 +225,7 @@ func (h *hold) follow(f followUp) {
 	if f.lost {
 		h.core.finishLost(h)
 	} else if f.hastenTo != clock.Never {
-		h.core.schedule.hasten(&h.entry, f.hastenTo)
+		h.core.schedule.Hasten(&h.entry, f.hastenTo)
 	}
 }
 
@@ -261,7 +263,7 @@ func (h *hold) feed(c lease.Command, reply lease.Reply, err error, to callers) (
 func (h *hold) submit(c lease.Command, to callers) {
 	again := c
 	again.Do = c.Again
-	h.core.members.settle(c.Master, func(wait time.Duration, err error) {
+	h.core.roster.Recheck(c.Master, func(wait time.Duration, err error) {
 		reply := lease.Reply{Is: lease.Failed, Resent: to.resent, NothingDone: !to.resent, Permanent: isPermanent(err)}
 		said := &scripts.AcquireReply{}
 		switch {
@@ -326,13 +328,13 @@ func (h *hold) read(c lease.Command, r pipeline.Result, i int) (lease.Reply, err
 			reply.Is = lease.Taken
 		case scripts.NotRenewed:
 			reply.Is = lease.NotRenewed
-			return reply, h.core.members.renewalRefused(c.Master, r.Reply.NotLetIn)
+			return reply, h.core.roster.RenewalRefused(c.Master, r.Reply.NotLetIn)
 		}
 		return reply, nil
 	}
 	said := &r.Reply.Acquire
 	if said.Refusal != nil {
-		if err := h.core.members.refusal(c.Master, said.Refusal); err != nil {
+		if err := h.core.roster.Refusal(c.Master, said.Refusal); err != nil {
 			reply.Is, reply.NothingDone, reply.Permanent = lease.Failed, !r.Resent, isPermanent(err)
 			return reply, err
 		}
@@ -353,7 +355,7 @@ func (h *hold) read(c lease.Command, r pipeline.Result, i int) (lease.Reply, err
 			return reply, nil
 		}
 	}
-	h.core.members.proved(c.Master, h.lease.BegunAt())
+	h.core.roster.NoteAccepted(c.Master, h.lease.BegunAt())
 	return reply, nil
 }
 

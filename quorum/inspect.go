@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -50,7 +49,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 		r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 		if seen.Node, seen.Err = n.Name(), r.Err; r.Err == nil {
 			reply := r.Reply.Inspect
-			if seen.Err = c.nodeError(i, "inspect", c.otherClients(reply.Marker)); seen.Err != nil {
+			if seen.Err = c.nodeError(i, "inspect", c.roster.OtherList(reply.Marker)); seen.Err != nil {
 				return seen.Err
 			}
 			*seen = NodeState{Node: n.Name(), Owner: reply.Owner, Level: reply.Level, TTL: reply.TTL, Token: reply.Token,
@@ -67,22 +66,6 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 	return state, nil
 }
 
-// otherClients returns why a node with that marker does not let this locker in: it lets in clients
-// with another list of masters, so its keys are no votes here. It returns nil for other nodes.
-func (c *core) otherClients(marker string) error {
-	list := c.members.list.Load()
-	m, err := scripts.ParseMarker(marker)
-	if list == nil || err != nil || m.Claimed {
-		return nil
-	}
-	process := scripts.Process{Run: m.Run, MaxLease: m.MaxLease, Member: m.Member}
-	view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: process})
-	if view.Standing(list) != membership.Refuses {
-		return nil
-	}
-	return view.Refusal(list)
-}
-
 // identify sets which processes the owners are. It asks the nodes that have answered.
 func (l *Locker) identify(ctx context.Context, s *State) {
 	var owners []string
@@ -91,9 +74,9 @@ func (l *Locker) identify(ctx context.Context, s *State) {
 			owners = append(owners, n.Owner)
 		}
 	}
-	found := l.core.holders.identities(owners, func(lockers []string) map[string]Identity {
+	found := l.core.holders.Identities(owners, func(lockers []string) map[string]scripts.Identity {
 		var mu sync.Mutex
-		all := map[string]Identity{}
+		all := map[string]scripts.Identity{}
 		l.core.each("inspect", func(i int, n *node.Node) error {
 			if s.Nodes[i].Err != nil {
 				return nil
@@ -106,7 +89,7 @@ func (l *Locker) identify(ctx context.Context, s *State) {
 			defer mu.Unlock()
 			for k, is := range r.Reply.Who {
 				if is != (scripts.Identity{}) {
-					all[lockers[k]] = Identity(is)
+					all[lockers[k]] = is
 				}
 			}
 			return nil
@@ -115,7 +98,7 @@ func (l *Locker) identify(ctx context.Context, s *State) {
 	})
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Owner != "" {
-			n.Identity = found[scripts.LockerOf(n.Owner)]
+			n.Identity = Identity(found[scripts.LockerOf(n.Owner)])
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -36,18 +38,18 @@ func asking(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake
 	fake := clock.NewFake()
 	fake.Advance(time.Hour)
 	c := &core{nodes: make([]*node.Node, 3), need: 2, clock: fake, uuid: newUUID(), closed: make(chan struct{}),
-		rtt: newRTT(3)}
+		rtt: waiting.NewRTT(3)}
 	for i := range c.nodes {
-		n, err := node.Open("redis://127.0.0.1:1") // never used
+		n, err := node.Open("redis://127.0.0.1:1", node.WithName(string(rune('a'+i)))) // never used
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { n.Close() })
 		c.nodes[i] = n
 	}
-	c.schedule, c.members = newSchedule(c.clock, c.renewDue), newMembers(c, true, false)
-	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
-	c.members.list.Store(scripts.NewList("a", "b", "c"))
+	c.schedule, c.roster = schedule.New(c.clock, c.renewDue), c.newRoster(true, false)
+	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
+	c.roster.Resolve()
 	set := defaults()
 	set.lease, set.drift = lasts, 0
 	set.terms = lease.Terms{Need: 2, Lease: lasts}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -31,7 +32,7 @@ func TestALateRefusalNeedsNoRelease(t *testing.T) {
 func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 	for what, later := range map[string]func(c *cluster, l *Locker, held *Lock){
 		"repaired": func(c *cluster, l *Locker, held *Lock) {
-			l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+			l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 			synctest.Wait()
 		},
 		"entered again": func(c *cluster, l *Locker, held *Lock) {
@@ -53,7 +54,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 					}
 				}
 				third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.leaseMillis,
-					List: l.core.members.list.Load(), Seed: 1}))
+					List: l.core.roster.List(), Seed: 1}))
 				held := c.lock(l, "a")
 				synctest.Wait()
 				third(scripts.Release(name, rival, 0))
@@ -105,7 +106,7 @@ func TestLostLockIsReleasedWhereItStands(t *testing.T) {
 		synctest.Wait()
 		c.masters[0].Flush()
 		c.masters[1].Flush()
-		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		<-held.Context().Done()
 		if !errors.Is(held.Err(), ErrLost) {
 			t.Error(held.Err())
@@ -244,7 +245,7 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		if err := inner.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
 			t.Errorf("unlocked: %v", err)
 		}
-		l.core.renewDue(l.core.clock.Now(), []*entry{&held.hold.entry})()
+		l.core.renewDue(l.core.clock.Now(), []*schedule.Entry[*hold]{&held.hold.entry})()
 		synctest.Wait()
 		if sent := c.calls.Load() - calls; sent != 0 {
 			t.Errorf("%d calls after the release", sent)

@@ -11,7 +11,11 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -106,28 +110,28 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := set.check(nodes[0].MaxLease(), need); err != nil {
 		return nil, err
 	}
-	release, saidBy := logLater(nodes), (*members)(nil)
+	release, saidBy := roster.LogQuarantinesLater(nodes), (*roster.Roster)(nil)
 	defer func() { release(saidBy) }()
 	if err := distinct(nodes); err != nil {
 		return nil, err
 	}
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(), log: set.log,
-		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: newRTT(len(nodes)),
+		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: waiting.NewRTT(len(nodes)),
 		quorumFirst: tuning.QuorumFirst,
 	}
-	c.schedule, c.makeRand = newSchedule(c.clock, c.renewDue), c.newRand
-	c.secondWaves = newSchedule(c.clock, c.askSecondWaves)
-	identity := thisProcess(set.label)
-	c.holders = newHolders(nodes, c.uuid, identity, c.clock)
-	c.introduction = newIntroduction(c, identity)
-	c.members = newMembers(c, unfounded == nil, set.exists)
-	seen := c.members.start()
-	if c.members.saidNew.Load() {
-		saidBy = c.members
+	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
+	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
+	c.roster = c.newRoster(unfounded == nil, set.exists)
+	c.identity = thisProcess(set.label)
+	c.holders = holders.New(nodes, c.uuid, scripts.Identity(c.identity), c.clock)
+	c.introduction = holders.NewIntroduction(nodes, c.uuid, scripts.Identity(c.identity), c.roster.List, c.maxLease)
+	survey := <-c.roster.Survey()
+	if survey.AllNew() {
+		saidBy = c.roster
 	}
-	if unfounded != nil && !seen.letsIn() {
-		return nil, seen.unfounded(unfounded)
+	if unfounded != nil && !survey.IsAccepted() {
+		return nil, notFounded(survey, unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
 }
@@ -197,7 +201,7 @@ func (l *Locker) ID() string { return l.core.uuid }
 
 // Identity returns which process the Locker belongs to, as it tells the masters while it holds
 // locks.
-func (l *Locker) Identity() Identity { return l.core.holders.identity }
+func (l *Locker) Identity() Identity { return l.core.identity }
 
 // Nodes returns the names of the nodes, in the Locker's order (see [node.Node.Name]).
 func (l *Locker) Nodes() []string {
@@ -262,7 +266,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	lock, r := l.core.attempt(ctx, l.set, names, waiting.QuorumFirst)
 	o.attempted(lock, r)
 	if lock == nil {
-		l.core.holders.describe(ctx, r.err)
+		l.core.describe(ctx, r.err)
 		return l.report(o, nil, r.err)
 	}
 	return l.report(o, lock, nil)
@@ -346,9 +350,9 @@ func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
 		close(c.closed)
-		c.secondWaves.close()
-		for _, e := range c.schedule.close() {
-			e.owner.(*hold).orphan()
+		c.secondWaves.Close()
+		for _, h := range c.schedule.Close() {
+			h.orphan()
 		}
 		c.endNodes()
 	})

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -216,7 +215,7 @@ func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 		l := c.process()
 		c.unlock(c.lock(l, "a"))
 		for i, m := range c.masters {
-			marker := scripts.Marker{Generation: 1, Members: l.core.members.list.Load(), Next: scripts.NewList()}
+			marker := scripts.Marker{Generation: 1, Members: l.core.roster.List(), Next: scripts.NewList()}
 			marker.Run, marker.Member = identify(t, l, i), l.core.nodes[i].Name()
 			marker.MaxLease = time.Hour
 			m.Set(scripts.MarkerKey, marker.String())
@@ -281,28 +280,4 @@ func TestAMasterWithoutMemoryIsMarkedLater(t *testing.T) {
 	if err := lock.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}
-}
-
-// What a look says is old after half a max lease: the members may have changed since, and no blank
-// master is marked by it.
-func TestAnOldLookMarksNothing(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		last, old := c.masters[2], true
-		last.Flush()
-		c.before(2, func() {
-			if old {
-				old = false
-				l.core.clock.(*clock.Fake).Advance(node.DefaultMaxLease / 2)
-			}
-		})
-		l.core.members.start()
-		if keys := last.Keys(); len(keys) > 0 {
-			t.Errorf("marked by an old look: %q", keys)
-		}
-		l.core.members.start()
-		if keys := last.Keys(); len(keys) != 1 {
-			t.Errorf("not marked by a new look: %q", keys)
-		}
-	})
 }

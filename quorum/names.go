@@ -55,6 +55,9 @@ func newNameSet(names []string) nameSet {
 	return nameSet{len(names), b.String()}
 }
 
+// hash returns the hash of the names.
+func (s nameSet) hash() uint32 { return hash(s.text) }
+
 // hash is the hash FNV-1a of 32 bits, the same in every process.
 func hash(text string) uint32 {
 	h := fnv.New32a()

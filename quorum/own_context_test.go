@@ -153,7 +153,7 @@ func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 		synctest.Wait()
 		c.masters[0].Flush()
 		c.masters[1].Flush()
-		l.core.schedule.hasten(&lost.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&lost.hold.entry, l.core.clock.Now())
 		<-lost.Context().Done()
 		err := lost.Unlock(lost.Context())
 		if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) {

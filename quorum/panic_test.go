@@ -92,12 +92,15 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
 	for what, mu := range map[string]*sync.Mutex{
-		"waitlist": &l.waitlist.mu, "schedule": &l.core.schedule.mu, "second waves": &l.core.secondWaves.mu, "rng": &l.core.rngMu,
+		"waitlist": &l.waitlist.mu, "rng": &l.core.rngMu,
 	} {
 		if !mu.TryLock() {
 			c.t.Fatalf("the mutex of the %s stays locked", what)
 		}
 		mu.Unlock()
+	}
+	if !returns(func() { l.core.schedule.Len(); l.core.secondWaves.Len() }) {
+		c.t.Fatal("the mutex of a schedule stays locked")
 	}
 	c.wantNoQueues(l)
 	if n := l.core.openAttempts.Load(); n != 0 {
@@ -106,7 +109,7 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	if n := l.core.background.count; n != 0 {
 		c.t.Errorf("the background tracker counts %d", n)
 	}
-	if n := len(l.core.schedule.queue); n != 0 {
+	if n := l.core.schedule.Len(); n != 0 {
 		c.t.Errorf("%d locks are renewed", n)
 	}
 	if n := c.subscriptions("a"); n != 0 {

@@ -22,7 +22,7 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
 		probed := firstNode(l, "a")
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival:1"), Level: 1,
-			Lease: h.set.leaseMillis, List: l.core.members.list.Load(), Seed: 1})
+			Lease: h.set.leaseMillis, List: l.core.roster.List(), Seed: 1})
 		if r := l.core.nodes[(probed+1)%3].Pipe("a").Do(t.Context(), rival); r.Err != nil {
 			t.Fatal(r.Err)
 		}
@@ -55,7 +55,7 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 		if lock == nil {
 			t.Fatal(r.err)
 		}
-		if took := time.Since(began); took > 2*maxStep {
+		if took := time.Since(began); took > 2*waiting.MaxStep {
 			t.Errorf("it waited for the probe node for %v", took)
 		}
 		c.unlock(lock)
@@ -88,7 +88,7 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		frozen := make(chan struct{})
 		c.before(firstNode(l, "a"), func() { <-frozen })
 		calls := c.calls.Load()
-		ctx, cancel := context.WithTimeout(t.Context(), minStep)
+		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep)
 		defer cancel()
 		if lock, _ := l.core.attempt(ctx, l.set, []string{"a"}, waiting.ProbeFirst); lock != nil {
 			t.Error("it has the lock")
@@ -149,7 +149,7 @@ func TestASecondWaveThatFailsAtOnce(t *testing.T) {
 		wave, third := firstWave(l)
 		frozen := make(chan struct{})
 		c.before(wave[0], func() { <-frozen })
-		time.AfterFunc(minStep, func() {
+		time.AfterFunc(waiting.MinStep, func() {
 			for _, i := range []int{wave[1], third} {
 				c.masters[i].Crash(fakeredis.Everything)
 				l.core.nodes[i].Pipe("a").Do(context.Background(), scripts.Look())
@@ -160,7 +160,7 @@ func TestASecondWaveThatFailsAtOnce(t *testing.T) {
 		if r == nil || !errors.Is(r.err, ErrUnavailable) {
 			t.Fatalf("%+v", r)
 		}
-		if took := time.Since(began); took > 2*minStep+grace {
+		if took := time.Since(began); took > 2*waiting.MinStep+grace {
 			t.Errorf("it took %v", took)
 		}
 		close(frozen)
@@ -174,9 +174,9 @@ func TestASlowProbeNodeIsAskedFirst(t *testing.T) {
 		l := c.process()
 		wave, third := firstWave(l)
 		c.rivalHas(l, wave[0])
-		l.core.rtt.observe(wave[0], time.Second)
-		l.core.rtt.observe(wave[1], time.Millisecond)
-		l.core.rtt.observe(third, time.Millisecond)
+		l.core.rtt.Observe(wave[0], time.Second)
+		l.core.rtt.Observe(wave[1], time.Millisecond)
+		l.core.rtt.Observe(third, time.Millisecond)
 		calls := c.calls.Load()
 		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
 		if r == nil || !r.Held {

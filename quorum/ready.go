@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
-	"github.com/quorumlock/quorumlock/internal/membership"
-	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 )
 
 // opReady is the operation of the errors of [Locker.Ready].
@@ -37,13 +34,11 @@ func (l *Locker) Ready(ctx context.Context) error {
 	if ended := contextError(ctx); ended != nil {
 		return &Error{Op: opReady, causes: ended}
 	}
-	if c.isReady(ctx) {
+	if c.roster.Ready(ctx, c.need) {
 		return nil
 	}
-	done := make(chan *sight, 1) // a round tells why, and marks new masters
-	c.members.ask(question{everyNode, func(s *sight) { done <- s }})
 	select {
-	case s := <-done:
+	case s := <-c.roster.Survey(): // it shows why, and marks new masters
 		if err := c.notReady(s); err != nil {
 			return err
 		}
@@ -55,63 +50,16 @@ func (l *Locker) Ready(ctx context.Context) error {
 	}
 }
 
-// isReady looks at all nodes, and reports whether as many as the quorum size are ready. It returns
-// as soon as they are.
-func (c *core) isReady(ctx context.Context) bool {
-	list, sent := c.members.resolve(), c.clock.Now()
-	if list == nil {
-		return false
-	}
-	ctx, enough := context.WithCancel(ctx)
-	defer enough()
-	var mu sync.Mutex
-	ready := map[string]bool{} // by run id: one process is one vote
-	c.each("look", func(i int, n *node.Node) error {
-		r := n.Pipe("").Do(ctx, scripts.Look())
-		if r.Err != nil {
-			return r.Err
-		}
-		view := membership.Read(*r.Reply.Look, 0)
-		if view.Standing(list) != membership.LetsIn || c.quarantineOf(i, view) > 0 {
-			return nil
-		}
-		c.members.proved(i, sent)
-		mu.Lock()
-		defer mu.Unlock()
-		if ready[r.RunID] = true; len(ready) >= c.need {
-			enough()
-		}
-		return nil
-	})
-	return len(ready) >= c.need
-}
-
-// quarantineOf returns how long a node that was looked at grants nothing new.
-func (c *core) quarantineOf(i int, view *membership.View) time.Duration {
-	left, _ := view.Quarantine()
-	return min(left, c.nodes[i].Quarantine())
-}
-
-// notReady returns why the nodes of a sight make no lock, or nil if they can.
-func (c *core) notReady(s *sight) *Error {
+// notReady returns why the nodes make no lock, as a survey has found; nil if they can.
+func (c *core) notReady(s *roster.Survey) *Error {
 	e := &Error{Op: opReady, Need: c.need}
 	var waits []time.Duration // of the nodes that are ready, or will be
-	for i, view := range s.views {
-		err := c.nodeError(i, "look", c.verdict(s, i))
-		wait := time.Duration(0)
-		switch {
-		case view == nil || s.list == nil:
-		case view.Standing(s.list) == membership.Claimed:
-			if wait = membership.ClaimWaits(s.views, s.list); wait > 0 {
-				err = nil
-			}
-		default:
-			wait = c.quarantineOf(i, view)
-		}
+	for i := range c.nodes {
+		wait, err := s.Wait(i)
 		switch {
 		case err != nil:
 			e.Unknown++
-			e.Nodes = multierror.Append(e.Nodes, err)
+			e.Nodes = multierror.Append(e.Nodes, c.nodeError(i, "look", err))
 			continue
 		case wait > 0:
 			e.Quarantined++
@@ -131,21 +79,4 @@ func (c *core) notReady(s *sight) *Error {
 		e.causes = []error{ErrUnavailable}
 	}
 	return e
-}
-
-// noteRefusals notes which nodes do not let this locker in, as a round has found, and has the nodes
-// log those whose clients have another list of masters.
-func (m *members) noteRefusals(s *sight) {
-	for i, view := range s.views {
-		switch {
-		case view == nil || s.list == nil:
-			continue
-		case view.Standing(s.list) == membership.Claimed && membership.ClaimWaits(s.views, s.list) > 0:
-			continue // its quarantine has begun
-		}
-		if m.core.verdict(s, i) != nil {
-			m.noteKeptOut(i)
-			m.core.nodes[i].LogNotLetIn(s.list, scripts.Refusal{Marker: view.Text, Process: view.Process})
-		}
-	}
 }

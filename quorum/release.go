@@ -69,7 +69,7 @@ func (a *releaseReply) Done(r pipeline.Result) {
 // finishLost releases what nodes still keep of lost holds, and calls notifyLost.
 func (c *core) finishLost(lost ...*hold) {
 	for _, h := range lost {
-		c.schedule.remove(&h.entry)
+		c.schedule.Remove(&h.entry)
 		h.drop()
 	}
 	c.notifyLost(lost)
@@ -110,7 +110,7 @@ func (c *core) notifyLost(lost []*hold) {
 // ended the goroutine in the midst of it. It waits for no reply, and does nothing when the hold has
 // ended.
 func (h *hold) releaseInterrupted() {
-	h.core.schedule.remove(&h.entry)
+	h.core.schedule.Remove(&h.entry)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.first.unlocked.Store(true)

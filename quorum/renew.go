@@ -6,6 +6,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -25,9 +26,9 @@ const (
 // postponeLocked reports whether too many renewals are due at now: then the schedule handles the
 // hold later, but long before its deadline. A hold is postponed once for each renewal.
 func (h *hold) postponeLocked(now clock.Instant) bool {
-	e, c := &h.entry, h.core
-	if e.postponed || !h.lease.MayWait(now) {
-		e.postponed = false
+	c := h.core
+	if h.postponed || !h.lease.MayWait(now) {
+		h.postponed = false
 		return false
 	}
 	c.lastRenewal = max(c.lastRenewal, now).Add(renewalGap)
@@ -35,18 +36,18 @@ func (h *hold) postponeLocked(now clock.Instant) bool {
 		return false
 	}
 	h.lease.Postpone(min(c.lastRenewal, now.Add(h.lease.Deadline().Sub(now)/4)), renewalBurst)
-	e.postponed = true
+	h.postponed = true
 	return true
 }
 
-// renewDue handles the holds that are due (schedule.due): it ends those whose deadline has passed,
+// renewDue handles the holds that are due (schedule.Due): it ends those whose deadline has passed,
 // releases those that were unlocked and whose min hold is over, and renews the others.
-func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
+func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after func()) {
 	// Contexts that must end come first: until they have, another owner may be granted the lock
 	// beside this one.
 	var lost, kept []*hold
 	for _, e := range due {
-		h := e.owner.(*hold)
+		h := e.Owner
 		switch goesOn, wasLost := h.due(now); {
 		case wasLost:
 			lost = append(lost, h)
@@ -60,7 +61,7 @@ func (c *core) renewDue(now clock.Instant, due []*entry) (after func()) {
 	}
 	unsent := batches.send()
 	if len(kept) > 0 {
-		c.introduction.keep(now)
+		c.introduction.Keep(now)
 	}
 	return func() {
 		c.finishLost(lost...)
@@ -75,13 +76,13 @@ func (h *hold) due(now clock.Instant) (goesOn, lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.postponeLocked(now) {
-		h.entry.at, h.entry.early = h.lease.Next()
+		h.entry.At, h.entry.Early = h.lease.Next()
 		return false, false
 	}
 	var room [8]lease.Command
 	goesOn, commands := h.lease.Due(now, room[:0])
-	h.entry.over = !goesOn
-	h.entry.at, h.entry.early = h.lease.Next()
+	h.entry.Over = !goesOn
+	h.entry.At, h.entry.Early = h.lease.Next()
 	if len(commands) > 0 && commands[0].Do == lease.Release { // the min hold is over
 		h.releaseLocked(commands, nil, noTally)
 		return false, false
@@ -99,7 +100,7 @@ func (h *hold) renew(now clock.Instant, to *renewalBatches) {
 	h.noteRenewingLocked(now)
 	var room [8]lease.Command
 	h.carryOutLocked(h.lease.Renew(now, room[:0]), callers{batches: to})
-	h.entry.at, h.entry.early = h.lease.Next()
+	h.entry.At, h.entry.Early = h.lease.Next()
 }
 
 // renewalBatches gathers the renewals that fall together: as few calls as their bounds allow for each
@@ -179,9 +180,9 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	node := b.members[0].node
 	switch refusal := r.Reply.NotLetIn; {
 	case refusal != nil: // also where no lock of the batch is left there
-		b.core.members.renewalRefused(node, refusal)
+		b.core.roster.RenewalRefused(node, refusal)
 	case r.Err == nil:
-		b.core.members.proved(node, b.sent)
+		b.core.roster.NoteAccepted(node, b.sent)
 	}
 	for i, m := range b.members {
 		if r.Err == nil {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -96,7 +98,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	one := a.hold
 	now := fake.Now()
-	one.core.introduction = newIntroduction(&core{members: &members{}}, Identity{})
+	one.core.introduction = holders.NewIntroduction(nil, "", scripts.Identity{}, one.core.roster.List, time.Second)
 	fixed, kept := *one.set, *one.set
 	fixed.fixed, kept.minHold = true, time.Second
 	holds := func(n int, set *settings, lasts time.Duration) (all []*hold) {
@@ -118,12 +120,10 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		return all
 	}
 	handle := func(at clock.Instant, all ...*hold) {
-		var due []*entry
+		var due []*schedule.Entry[*hold]
 		for _, h := range all {
 			due = append(due, &h.entry)
 		}
-		one.core.schedule.mu.Lock()
-		defer one.core.schedule.mu.Unlock()
 		one.core.renewDue(at, due)
 	}
 
@@ -131,11 +131,11 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	handle(now, all...)
 	inBurst := map[int]int{}
 	for _, h := range all {
-		if !h.entry.postponed {
+		if !h.postponed {
 			inBurst[0]++
 			continue
 		}
-		inBurst[int(h.entry.at.Sub(now)/renewalBurst)]++
+		inBurst[int(h.entry.At.Sub(now)/renewalBurst)]++
 	}
 	for burst := range 10 {
 		if n := inBurst[burst]; n < batchSize/2 || n > batchSize {
@@ -143,24 +143,24 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		}
 	}
 	last := all[len(all)-1]
-	at := last.entry.at
+	at := last.entry.At
 	one.core.lastRenewal = at.Add(time.Second)
 	handle(at, last)
-	if last.entry.at != at.Add(last.set.lease/3) || last.entry.postponed {
+	if last.entry.At != at.Add(last.set.lease/3) || last.postponed {
 		t.Error("a renewal is put off twice")
 	}
 
 	one.core.lastRenewal = now.Add(time.Second)
 	urgent := holds(1, one.set, 4*time.Millisecond)[0]
 	handle(now, urgent)
-	if most := now.Add(time.Millisecond); urgent.entry.postponed && most.Before(urgent.entry.at) {
-		t.Errorf("a lock whose deadline is near is renewed after %v", urgent.entry.at.Sub(now))
+	if most := now.Add(time.Millisecond); urgent.postponed && most.Before(urgent.entry.At) {
+		t.Errorf("a lock whose deadline is near is renewed after %v", urgent.entry.At.Sub(now))
 	}
 	lingers := holds(1, &kept, time.Second)[0]
 	lingers.lease.Linger(now, nil)
 	for what, h := range map[string]*hold{"a fixed lease": holds(1, &fixed, time.Second)[0], "a lingering one": lingers} {
 		handle(now, h)
-		if h.entry.postponed {
+		if h.postponed {
 			t.Errorf("%s is put off", what)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 )
 
 // Holds that are over leave the schedule: when they are lost by the clock, and when answers tell that they are.
@@ -23,7 +24,7 @@ func TestLostHoldsLeaveTheSchedule(t *testing.T) {
 			for _, m := range c.masters {
 				m.Flush()
 			}
-			l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+			l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -47,9 +48,7 @@ func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 		held := c.lock(l, "a")
 		synctest.Wait()
 		calls := c.calls.Load()
-		l.core.schedule.mu.Lock()
-		after := l.core.renewDue(l.core.clock.Now(), []*entry{&held.hold.entry})
-		l.core.schedule.mu.Unlock()
+		after := l.core.renewDue(l.core.clock.Now(), []*schedule.Entry[*hold]{&held.hold.entry})
 		synctest.Wait()
 		if sent := c.calls.Load() - calls; sent != 3 {
 			t.Errorf("%d renewals were sent under the mutex, want 3", sent)
@@ -67,7 +66,7 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	fixed := *h.set // so that none is renewed
 	fixed.terms.Fixed = true
 	var all []*hold
-	for range 2*maxDue + 7 {
+	for range 519 {
 		one := newHold(c, &fixed, h.first.names)
 		one.first = Lock{hold: one, level: 1}
 		one.first.begin(t.Context())
@@ -75,7 +74,7 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 		for i, process := range []string{"one", "two"} {
 			one.lease.Answered(fake.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
 		}
-		if !c.schedule.add(&one.entry, one.holdUnlessLate) {
+		if !c.schedule.Add(&one.entry, one.holdUnlessLate) {
 			t.Fatal("the schedule is closed")
 		}
 		all = append(all, one)
@@ -92,11 +91,8 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 // wantNothingScheduled wants the schedule to be empty.
 func (c *cluster) wantNothingScheduled(l *Locker) {
 	c.t.Helper()
-	s := l.core.schedule
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) > 0 {
-		c.t.Errorf("%d holds are left in the schedule", len(s.queue))
+	if n := l.core.schedule.Len(); n > 0 {
+		c.t.Errorf("%d holds are left in the schedule", n)
 	}
 }
 
@@ -120,24 +116,5 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		if f := answer(0, lease.Gone, far); f.lost || f.hastenTo.Sub(second) > 0 || h.lease.Deadline() != second {
 			t.Errorf("fixed %v: seen to %v after the deadline, lost: %v", fixed, f.hastenTo.Sub(second), f.lost)
 		}
-	}
-}
-
-// To hasten an entry by a later instant leaves it where it is.
-func TestHastenDelaysNothing(t *testing.T) {
-	a, fake := heldHold(t, time.Second)
-	s, e := a.hold.core.schedule, &a.hold.entry
-	due := fake.Now().Add(time.Second)
-	if !s.add(e, func() bool { e.at = due; return true }) {
-		t.Fatal("the schedule is closed")
-	}
-	defer s.remove(e)
-	s.hasten(e, due.Add(time.Minute))
-	if e.at != due {
-		t.Errorf("the entry is due %v later", e.at.Sub(due))
-	}
-	s.hasten(e, due.Add(-time.Millisecond))
-	if e.at != due.Add(-time.Millisecond) {
-		t.Errorf("the entry is due in %v", e.at.Sub(fake.Now()))
 	}
 }

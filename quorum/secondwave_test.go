@@ -8,6 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -41,7 +42,7 @@ func TestALockThatLivesLongerIsOnAllNodes(t *testing.T) {
 		if owner := c.owners(l)[third]; owner != "" {
 			t.Errorf("the third master has %s at once", owner)
 		}
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		if owner := c.owners(l)[third]; owner != held.Owner() {
 			t.Errorf("the third master has %q", owner)
 		}
@@ -64,7 +65,7 @@ func TestTheSecondWaveMakesUpForALostGrant(t *testing.T) {
 		wave, _ := firstWave(l)
 		held := c.lock(l, "a")
 		c.masters[wave[0]].Crash(fakeredis.Everything)
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		if state, err := l.Inspect(t.Context(), "a"); err != nil || state.Owner != held.Owner() {
 			t.Errorf("a quorum has %q: %v", state.Owner, err)
 		}
@@ -105,7 +106,7 @@ func TestReentryBeforeTheSecondWave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		state, err := l.Inspect(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +129,7 @@ func TestASecondWaveThatIsNotSentLeavesNothingBehind(t *testing.T) {
 		l := asksQuorumFirst(c.process())
 		_, third := firstWave(l)
 		held := c.lock(l, "a")
-		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait()
 		if c.owners(l)[third] != held.Owner() {
 			t.Fatal("the third master has not granted: the test shows nothing")
@@ -139,7 +140,7 @@ func TestASecondWaveThatIsNotSentLeavesNothingBehind(t *testing.T) {
 		if pipe.Down() == nil {
 			t.Fatal("the third master is not down: the test shows nothing")
 		}
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		c.unlock(held)
 		c.masters[third].Start()
 		time.Sleep(time.Second)
@@ -160,7 +161,7 @@ func TestAFailedAttemptHasNoSecondWave(t *testing.T) {
 				c.notAsked(third)
 				a := newAttempt(l.core, l.set, []string{"a"}, nil)
 				a.ask(approach)
-				time.Sleep(2 * maxStep)
+				time.Sleep(2 * waiting.MaxStep)
 				synctest.Wait()
 				if a.hold.lease.Verdict() == lease.Open {
 					t.Fatal("the attempt is open: the test shows nothing")
@@ -176,9 +177,9 @@ func TestAFailedAttemptHasNoSecondWave(t *testing.T) {
 // A process that was paused until its lock was over asks no further node.
 func TestALockThatIsOverHasNoSecondWave(t *testing.T) {
 	a, fake := heldBy(t, time.Second, 2)
-	a.entry = entry{owner: a, index: -1}
+	a.entry.Owner = a
 	fake.Advance(time.Second)
-	a.hold.core.askSecondWaves(fake.Now(), []*entry{&a.entry})
+	a.hold.core.askSecondWaves(fake.Now(), []*schedule.Entry[*attempt]{&a.entry})
 	if a.hold.lease.AnswerOf(2) != lease.Unasked {
 		t.Error("the third node was asked")
 	}
@@ -187,7 +188,7 @@ func TestALockThatIsOverHasNoSecondWave(t *testing.T) {
 // A second wave is asked two steps after its first wave. Waves of up to half a step apart are asked
 // together.
 func TestSecondWavesThatFallTogether(t *testing.T) {
-	for apart, together := range map[time.Duration]bool{minStep * 2 / 5: true, minStep * 3 / 5: false} {
+	for apart, together := range map[time.Duration]bool{waiting.MinStep * 2 / 5: true, waiting.MinStep * 3 / 5: false} {
 		inCluster(t, func(t *testing.T, c *cluster) {
 			l := asksQuorumFirst(c.process())
 			one := c.lock(l, "a")
@@ -196,9 +197,9 @@ func TestSecondWavesThatFallTogether(t *testing.T) {
 			wait := func(d time.Duration) int {
 				time.Sleep(d)
 				synctest.Wait()
-				return l.core.secondWaves.len()
+				return l.core.secondWaves.Len()
 			}
-			if left := wait(2*minStep - apart - time.Nanosecond); left != 2 {
+			if left := wait(2*waiting.MinStep - apart - time.Nanosecond); left != 2 {
 				t.Errorf("before two steps have passed %d of 2 second waves are left", left)
 			}
 			if left := wait(time.Nanosecond); (left == 0) != together {
@@ -223,7 +224,7 @@ func TestASecondWaveOfALockThatLingers(t *testing.T) {
 		_, third := firstWave(l)
 		held := c.lock(l, "a")
 		c.unlock(held)
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		if owner := c.owners(l)[third]; owner != held.Owner() {
 			t.Errorf("the third master has %q", owner)
 		}
@@ -240,10 +241,10 @@ func TestCloseForgetsSecondWaves(t *testing.T) {
 		c.lock(l, "a")
 		c.notAsked(third)
 		l.Close()
-		if n := l.core.secondWaves.len(); n != 0 {
+		if n := l.core.secondWaves.Len(); n != 0 {
 			t.Errorf("%d second waves are left", n)
 		}
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		c.before(third, func() {})
 	})
 }
@@ -256,7 +257,7 @@ func TestAWonAttemptHasASecondWave(t *testing.T) {
 		a := newAttempt(l.core, l.set, []string{"a"}, nil)
 		a.ask(waiting.QuorumFirst)
 		<-a.decided
-		time.Sleep(2 * maxStep)
+		time.Sleep(2 * waiting.MaxStep)
 		if owner := c.owners(l)[third]; owner != a.hold.owner.String() {
 			t.Errorf("the third master has %q", owner)
 		}

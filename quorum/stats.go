@@ -39,7 +39,7 @@ func (l *Locker) Stats() Stats {
 	c := l.core
 	n := &c.counters
 	s := Stats{
-		Held: c.schedule.len(), Waiting: l.waitlist.len(), Attempts: make(map[Outcome]uint64, outcomes),
+		Held: c.schedule.Len(), Waiting: l.waitlist.len(), Attempts: make(map[Outcome]uint64, outcomes),
 		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(),
 		Quorum: c.need, Nodes: make([]NodeStats, len(c.nodes)), EventsDropped: c.events.Dropped(),
 	}
@@ -65,7 +65,7 @@ func (l *Locker) Stats() Stats {
 // when it was last asked.
 func (c *core) nodeState(i int) node.State {
 	state := c.nodes[i].State()
-	if answers := state == node.Up || state == node.Quarantined; answers && !c.members.letsIn(i) {
+	if answers := state == node.Up || state == node.Quarantined; answers && !c.roster.Accepts(i) {
 		return node.NotLetIn
 	}
 	return state

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -103,12 +102,12 @@ func TestTurnsNobodyTakes(t *testing.T) {
 			t.Fatalf("TryLock: %v", err)
 		}
 		c.unlock(tried)
-		lockTakes("two subscribers", 3*minStep)
+		lockTakes("two subscribers", 3*waiting.MinStep)
 
-		time.Sleep(minStep + 1)
+		time.Sleep(waiting.MinStep + 1)
 		lockTakes("a step later", 0)
 		c.unlock(c.lock(l, "b"))
-		lockTakes("two subscribers, again", 3*minStep)
+		lockTakes("two subscribers, again", 3*waiting.MinStep)
 	})
 }
 
@@ -118,50 +117,13 @@ func TestTurnsErrorOfACallThatGivesUp(t *testing.T) {
 		l := c.process()
 		c.deafSubscriber("a")
 		c.unlock(c.lock(l, "a"))
-		ctx, cancel := context.WithTimeout(t.Context(), minStep/2)
+		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep/2)
 		defer cancel()
 		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want ErrHeld and DeadlineExceeded", err)
 		}
 		c.wantNoQueues(l)
 	})
-}
-
-// What a process remembers of its releases leaves out its own subscriptions.
-func TestTurnsLeaveOutTheProcessItself(t *testing.T) {
-	const step = time.Millisecond
-	key, other := nameSet{1, "a"}, nameSet{1, "b"}
-	at := func(d time.Duration) waiting.Moment {
-		return waiting.Moment{Now: clock.Instant(time.Hour + d), Step: step}
-	}
-	for _, c := range []struct {
-		name string
-		do   func(t *turns)
-		want int
-	}{
-		{"nothing", func(t *turns) {}, 0},
-		{"a release", func(t *turns) { t.noteReleased(key, 2, at(0)) }, 2},
-		{"of other names", func(t *turns) { t.noteReleased(other, 2, at(0)) }, 0},
-		{"long ago", func(t *turns) { t.noteReleased(key, 2, at(-step-1)) }, 0},
-		{"the subscriptions may not have ended", func(t *turns) {
-			t.noteUnsubscribed(key, 1, at(-step))
-			t.noteReleased(key, 2, at(0))
-		}, 1},
-		{"the subscriptions have ended", func(t *turns) {
-			t.noteUnsubscribed(key, 1, at(-step-1))
-			t.noteReleased(key, 2, at(0))
-		}, 2},
-		{"the subscriptions end after it", func(t *turns) {
-			t.noteReleased(key, 2, at(-step/2))
-			t.noteUnsubscribed(key, 1, at(0))
-		}, 1},
-	} {
-		var turns turns
-		c.do(&turns)
-		if got, _ := turns.justReleased(key, at(0)); got != c.want {
-			t.Errorf("%s: %d others, want %d", c.name, got, c.want)
-		}
-	}
 }
 
 // A release was heard by as many as heard it on every node that had the lock.

@@ -39,7 +39,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		}
 		return err
 	}
-	h.core.schedule.remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
+	h.core.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
 	t, wasOrphaned, err := l.startRelease()
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	l.runReleasedHook()
 	err = l.await(ctx, "unlock", t)
 	if heard := t.heardBy(); heard > 0 {
-		h.core.turns.noteReleased(newNameSet(l.names), heard, h.core.moment())
+		h.core.history.Released(newNameSet(l.names).hash(), heard, h.core.moment())
 	}
 	if failed, _ := err.(*Error); failed != nil {
 		if !errors.Is(failed, ErrUnavailable) { // then it is the end of ctx
@@ -83,7 +83,7 @@ func (l *Lock) startLinger() (lingers bool, err error) {
 	}
 	defer func() { // after the contexts have ended, even if a context of the caller's panics
 		if lingers && err == nil {
-			h.core.schedule.hasten(&h.entry, h.lease.MinHoldEnd())
+			h.core.schedule.Hasten(&h.entry, h.lease.MinHoldEnd())
 		}
 	}()
 	h.mu.Lock()

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -21,9 +22,6 @@ type waitlist struct {
 	waiters int // in all queues
 	// free has some to use again, so that names without contention cost no allocation.
 	free []*queue
-	// contendedUntil is when names stop counting as contended, by a hash of the names. Until then a
-	// first attempt probes, since other processes most likely wait for them.
-	contendedUntil [256]clock.Instant
 
 	// saidShort: the last attempt by a call of Lock failed for want of nodes, and the log has said
 	// so.
@@ -37,17 +35,6 @@ const maxFree = 256
 // quietFor is for how long the log says no second time that calls wait for nodes: attempts may fail
 // and succeed by turns.
 const quietFor = 10 * time.Second
-
-// contendedFor is how long names count as contended after the last waiter of this process has left
-// their queue.
-const contendedFor = 100 * time.Millisecond
-
-// contendedLocked returns the entry of a set of names. Where two sets share an entry, a first
-// attempt takes one round trip more.
-func (list *waitlist) contendedLocked(key nameSet) *clock.Instant {
-	sum := hash(key.text)
-	return &list.contendedUntil[sum%uint32(len(list.contendedUntil))]
-}
 
 // queue holds this process's waiters for one set of names, in FIFO order, and the subscriptions
 // that wake them.
@@ -96,7 +83,7 @@ func (list *waitlist) add(retry waiting.Retry, key nameSet, at waiting.Moment) (
 	w.queue, w.Owner = q, w
 	list.waiters++
 	q.Join(&w.Waiter, retry, at)
-	if others, released := list.core.turns.justReleased(key, at); others > 0 && !subscribe {
+	if others, released := list.core.history.JustReleased(key.hash(), at); others > 0 && !subscribe {
 		q.Yield(others, released)
 		q.lastError, subscribe = list.core.unattempted(ErrHeld), true
 	}
@@ -106,10 +93,6 @@ func (list *waitlist) add(retry waiting.Retry, key nameSet, at waiting.Moment) (
 
 func (list *waitlist) newQueueLocked(key nameSet, now clock.Instant) *queue {
 	c := list.core
-	approach := waiting.QuorumFirst
-	if now.Before(*list.contendedLocked(key)) {
-		approach = waiting.ProbeFirst
-	}
 	var q *queue
 	if last := len(list.free) - 1; last < 0 {
 		q = new(queue)
@@ -117,7 +100,7 @@ func (list *waitlist) newQueueLocked(key nameSet, now clock.Instant) *queue {
 		q, list.free = list.free[last], list.free[:last]
 	}
 	*q = queue{list: list, key: key}
-	q.Init(len(c.nodes), c.need, approach, c.makeRand)
+	q.Init(len(c.nodes), c.need, c.history.FirstApproach(key.hash(), now), c.makeRand)
 	list.queues[key] = q
 	return q
 }
@@ -228,8 +211,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	}
 	delete(list.queues, q.key)
 	if q.subscribed {
-		*list.contendedLocked(q.key) = list.core.clock.Now().Add(contendedFor)
-		list.core.turns.noteUnsubscribed(q.key, q.Others(), list.core.moment())
+		list.core.history.Unsubscribed(q.key.hash(), q.Others(), list.core.moment())
 	} else if len(list.free) < maxFree {
 		list.free = append(list.free, q) // no subscriber refers to it, and its one waiter has left
 	}
@@ -287,11 +269,11 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 			}
 			return nil, r.err
 		}
-		c.holders.prepare(r.err)
+		c.prepare(r.err)
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		at = c.moment()
-		if !c.members.waitsForNew(r.err) && list.noteShort(!r.Held) {
+		if !(errors.Is(r.err, ErrQuarantined) && c.roster.WaitsForNew()) && list.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
 	}
@@ -336,7 +318,7 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 // errorOf returns the error of an attempt as that of this waiter, with what is known of the holder.
 func (w *waiter) errorOf(attempt *Error, names []string, causes []error) *Error {
 	e := attempt.forWaiter(names, causes)
-	w.queue.list.core.holders.recall(e)
+	w.queue.list.core.recall(e)
 	return e
 }
 

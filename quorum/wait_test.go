@@ -247,7 +247,7 @@ func TestQueueProbesRecentlyContendedNames(t *testing.T) {
 		for _, round := range []struct {
 			after       time.Duration
 			least, most int64
-		}{{contendedFor - time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // a release may go to the last node
+		}{{99 * time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // a release may go to the last node
 			time.Sleep(round.after)
 			calls := c.calls.Load()
 			w := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
@@ -606,7 +606,7 @@ func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 				cancel()
 				<-results
 			}
-			time.Sleep(2 * maxStep) // the schedule's timer, for a second wave, has fired
+			time.Sleep(2 * waiting.MaxStep) // the schedule's timer, for a second wave, has fired
 			if pending := count.pending.Load(); pending != want {
 				t.Errorf("%d timers are set after %d of two waiters have left, want %d", pending, left, want)
 			}

@@ -56,7 +56,7 @@ func TestARefusalByTheFirstWaveAsksNoOtherNode(t *testing.T) {
 		if r == nil || r.Wait != 5*time.Second {
 			t.Errorf("%+v", r)
 		}
-		time.Sleep(2 * maxStep) // an attempt that has ended has no second wave
+		time.Sleep(2 * waiting.MaxStep) // an attempt that has ended has no second wave
 		c.before(third, func() {})
 	})
 }
@@ -82,7 +82,7 @@ func TestAnotherNodeStandsInForOneOfTheFirstWave(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(began); took >= 2*minStep {
+				if took := time.Since(began); took >= 2*waiting.MinStep {
 					t.Errorf("it took %v", took)
 				}
 				held.Unlock(t.Context())
@@ -110,7 +110,7 @@ func TestAFrozenNodeOfTheFirstWaveIsAskedLast(t *testing.T) {
 			took = append(took, time.Since(began))
 			held.Unlock(t.Context())
 		}
-		if took[0] > 2*maxStep || took[5] >= 2*minStep {
+		if took[0] > 2*waiting.MaxStep || took[5] >= 2*waiting.MinStep {
 			t.Errorf("attempts took %v", took)
 		}
 		close(frozen)
@@ -140,7 +140,7 @@ func TestOnlyABusyLockerAsksAQuorumFirst(t *testing.T) {
 		asks("one attempt too few", 3)
 		l.core.openAttempts.Add(1)
 		asks("a busy locker", 2)
-		time.Sleep(compareEvery)
+		time.Sleep(waiting.CompareEvery)
 		asks("an attempt that compares the nodes again", 3)
 		asks("the next one", 2)
 	})
@@ -183,9 +183,9 @@ func TestASlowNodeIsAsked(t *testing.T) {
 		inCluster(t, func(t *testing.T, c *cluster) {
 			l := asksQuorumFirst(c.process())
 			wave, third := firstWave(l)
-			l.core.rtt.observe(wave[1], time.Second)
-			l.core.rtt.observe(wave[0], time.Microsecond)
-			l.core.rtt.observe(third, time.Microsecond)
+			l.core.rtt.Observe(wave[1], time.Second)
+			l.core.rtt.Observe(wave[0], time.Microsecond)
+			l.core.rtt.Observe(third, time.Microsecond)
 			lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, approach)
 			if lock == nil {
 				t.Fatal(r.err)
@@ -193,7 +193,7 @@ func TestASlowNodeIsAsked(t *testing.T) {
 			if approach == waiting.QuorumFirst && c.owners(l)[wave[1]] != "" {
 				t.Error("the slow node is in the first wave")
 			}
-			time.Sleep(2 * maxStep)
+			time.Sleep(2 * waiting.MaxStep)
 			if owner := c.owners(l)[wave[1]]; owner != lock.Owner() {
 				t.Errorf("approach %d: the slow node has %q", approach, owner)
 			}
@@ -213,12 +213,17 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 		for i := range c.masters {
 			c.before(i, func() { time.Sleep(answer) })
 		}
+		due := true // a comparison
 		takes := func(what string, approach waiting.Approach, first, second, last time.Duration) {
 			t.Helper()
+			l.core.rtt = waiting.NewRTT(3)
+			if !due {
+				l.core.rtt.MustCompare(l.core.clock.Now().Add(time.Hour))
+			}
 			lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, approach)
-			time.Sleep(2 * maxStep)
+			time.Sleep(2 * waiting.MaxStep)
 			for i, want := range map[int]time.Duration{wave[0]: first, wave[1]: second, third: last} {
-				if got := time.Duration(l.core.rtt.nanos[i].Swap(0)); got != want {
+				if got := l.core.rtt.Mean(i); got != want {
 					t.Errorf("%s: node %d of the order: %v, want %v", what, (i-wave[0]+3)%3, got, want)
 				}
 			}
@@ -227,21 +232,20 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		compared := l.core.rtt.comparedAt.Load()
 		takes("a probe, although a comparison is due", waiting.ProbeFirst, answer, 0, 0)
-		if l.core.rtt.comparedAt.Load() != compared {
+		if !l.core.rtt.MustCompare(l.core.clock.Now()) {
 			t.Error("a probe counts as the comparison that is due")
 		}
 		takes("an attempt that compares", waiting.AskAll, answer, answer, answer)
-		l.core.rtt.comparedAt.Store(int64(l.core.clock.Now().Add(time.Hour)))
+		due = false
 		takes("one that does not", waiting.AskAll, 0, 0, 0)
 		takes("a probe, and its second wave", waiting.ProbeFirst, answer, 0, 0)
 		asksQuorumFirst(l)
 		takes("a quorum first", waiting.QuorumFirst, 0, 0, 0)
 		thaws := make(chan struct{})
 		c.before(wave[0], func() { <-thaws })
-		time.AfterFunc(3*minStep, func() { close(thaws) })
-		takes("a probe node that is late", waiting.ProbeFirst, 2*minStep, 0, 0)
+		time.AfterFunc(3*waiting.MinStep, func() { close(thaws) })
+		takes("a probe node that is late", waiting.ProbeFirst, 2*waiting.MinStep, 0, 0)
 		c.before(wave[0], func() { time.Sleep(answer) })
 		c.rivalHas(l, wave[0])
 		takes("a probe that is refused", waiting.ProbeFirst, answer, 0, 0)

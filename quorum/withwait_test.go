@@ -131,7 +131,7 @@ func TestWaitForTheList(t *testing.T) {
 	const short = 300 * time.Millisecond // below a node's timeout
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(short))
-		l.core.members.list.Store(nil)
+		l.core.roster = l.core.newRoster(true, false) // whose list is not known yet
 		stalled := make(chan struct{})
 		c.stalled.Store(&stalled)
 		_, err := l.Lock(t.Context(), "a")

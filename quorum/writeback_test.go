@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -36,7 +35,7 @@ func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	for _, i := range masters {
 		for _, call := range []scripts.Call{
 			scripts.Acquire(scripts.AcquireArgs{
-				Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, List: l.core.members.list.Load(),
+				Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, List: l.core.roster.List(),
 				Seed: high,
 			}),
 			scripts.Release(name, before, 0),
@@ -67,16 +66,15 @@ func TestLateGrantHasNoPartInTheToken(t *testing.T) {
 // An attempt fails when a grant that was read is gone at the write-back.
 func TestAttemptFailsWhereTheTokenCannotBeWrittenBack(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l, flushed := c.process(), make(chan struct{})
+		l, flushed, over := c.process(), make(chan struct{}), make(chan struct{})
+		defer close(over)
 		c.raiseCounters(l, 0)
-		for _, late := range []int{0, 2} {
-			c.before(late, func() { <-flushed })
-		}
+		c.before(0, func() { <-flushed })
+		c.before(2, func() { <-over })
 		a := newAttempt(l.core, l.set, []string{"a"}, nil)
 		a.ask(waiting.AskAll)
 		synctest.Wait()
 		c.masters[1].Flush() // its grant has been read
-		c.before(2, func() { time.Sleep(time.Second) })
 		close(flushed)
 		<-a.decided
 		if cause := a.hold.lease.Cause(); cause != lease.NotRaised {
@@ -159,9 +157,9 @@ func TestRepairCarriesTheToken(t *testing.T) {
 		held := c.lock(l, "a")
 		synctest.Wait()
 		c.masters[0].Flush()
-		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait() // the renewal finds that the lock is gone
-		l.core.schedule.hasten(&held.hold.entry, l.core.clock.Now())
+		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		synctest.Wait()
 		state, err := l.Inspect(t.Context(), "a")
 		if err != nil {

@@ -1,6 +1,6 @@
 // Package waiting decides which waiter attempts to acquire a lock, when, and which nodes it asks
-// first: its [Approach]. It is a pure state machine: events go in, and [Queue.Next]
-// says what follows. It sends nothing, reads no clock and starts no timer.
+// first: its [Approach]. It is a pure state machine: events go in, and [Queue.Next] says what
+// follows. It sends nothing, reads no clock and starts no timer.
 //
 // A [Queue] holds the waiters of one process for one set of names, in FIFO order. Only the head
 // makes attempts. Between processes there is no queue; the order is estimated. A refusal reports
@@ -46,7 +46,11 @@
 //
 // [QuorumFirst] is the approach of first attempts only: all others know that they may not be alone.
 //
-// The files: waiters.go is the list, waiting.go the policy above it.
+// Beside the queues, an [RTT] has the round-trip times, from which a step follows, and a [History]
+// what has just happened to names: it chooses the approach of first attempts, and who must yield.
+//
+// The files: waiters.go is the list, waiting.go the policy above it; rtt.go and history.go stand
+// alone.
 package waiting
 
 import (

@@ -1,4 +1,4 @@
-package quorum
+package waiting
 
 import (
 	"testing"
@@ -7,24 +7,24 @@ import (
 
 // A node is slow beside the fastest one, and fast again once its answers are.
 func TestRTTFindsSlowNodes(t *testing.T) {
-	p := newRTT(3)
-	if p.isSlow(0) {
+	p := NewRTT(3)
+	if p.IsSlow(0) {
 		t.Error("a node without a mean is slow")
 	}
 	for range 20 {
-		p.observe(0, 200*time.Microsecond)
-		p.observe(1, 600*time.Microsecond)
-		p.observe(2, 3*time.Millisecond)
+		p.Observe(0, 200*time.Microsecond)
+		p.Observe(1, 600*time.Microsecond)
+		p.Observe(2, 3*time.Millisecond)
 	}
 	for node, want := range []bool{false, false, true} {
-		if got := p.isSlow(node); got != want {
+		if got := p.IsSlow(node); got != want {
 			t.Errorf("node %d is slow: %v", node, got)
 		}
 	}
 	for range 20 {
-		p.observe(2, 300*time.Microsecond)
+		p.Observe(2, 300*time.Microsecond)
 	}
-	if p.isSlow(2) {
+	if p.IsSlow(2) {
 		t.Error("a node that is fast again is slow")
 	}
 }
@@ -33,28 +33,28 @@ func TestRTTFindsSlowNodes(t *testing.T) {
 // the fastest one.
 func TestFromWhenANodeIsSlow(t *testing.T) {
 	for mean, want := range map[time.Duration]bool{2200 * time.Microsecond: false, 2400 * time.Microsecond: true} {
-		p := newRTT(3)
-		p.observe(1, time.Millisecond)
-		p.observe(2, mean)
-		if p.isSlow(2) != want {
+		p := NewRTT(3)
+		p.Observe(1, time.Millisecond)
+		p.Observe(2, mean)
+		if p.IsSlow(2) != want {
 			t.Errorf("beside 1ms, %v is slow: %v", mean, !want)
 		}
 	}
-	p := newRTT(3)
-	p.observe(0, 2*time.Millisecond)
-	if p.isSlow(0) {
+	p := NewRTT(3)
+	p.Observe(0, 2*time.Millisecond)
+	if p.IsSlow(0) {
 		t.Error("the only node with a mean is slow")
 	}
 }
 
 // One answer that comes late does not make a node slow.
 func TestRTTIsAMean(t *testing.T) {
-	p := newRTT(3)
+	p := NewRTT(3)
 	for node := range 3 {
-		p.observe(node, 100*time.Microsecond)
+		p.Observe(node, 100*time.Microsecond)
 	}
-	p.observe(1, 3*time.Millisecond)
-	if p.isSlow(1) {
+	p.Observe(1, 3*time.Millisecond)
+	if p.IsSlow(1) {
 		t.Error("one late answer has made it slow")
 	}
 }
@@ -65,18 +65,18 @@ func TestStepIsThreeRoundTripsOfAQuorum(t *testing.T) {
 		means [3]time.Duration
 		want  time.Duration
 	}{
-		{[3]time.Duration{}, minStep},
-		{[3]time.Duration{time.Microsecond, time.Microsecond, time.Second}, minStep},
+		{[3]time.Duration{}, MinStep},
+		{[3]time.Duration{time.Microsecond, time.Microsecond, time.Second}, MinStep},
 		{[3]time.Duration{2 * time.Millisecond, time.Second, time.Millisecond}, 6 * time.Millisecond},
-		{[3]time.Duration{time.Second, time.Second, time.Second}, maxStep},
+		{[3]time.Duration{time.Second, time.Second, time.Second}, MaxStep},
 	} {
-		p := newRTT(3)
+		p := NewRTT(3)
 		for node, d := range of.means {
 			if d > 0 {
-				p.observe(node, d)
+				p.Observe(node, d)
 			}
 		}
-		if got := p.step(2); got != of.want {
+		if got := p.Step(2); got != of.want {
 			t.Errorf("means %v: a step is %v, want %v", of.means, got, of.want)
 		}
 	}

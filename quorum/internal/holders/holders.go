@@ -1,0 +1,221 @@
+// Package holders knows which processes hold locks: it asks the nodes about holders that have been
+// in a locker's way ([Holders]), and shows the nodes which process this locker is ([Introduction]).
+// It is for people, in errors and states: nothing is decided by it.
+package holders
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const (
+	// holderWait bounds how long a failed TryLock waits to learn which process the holder is. The
+	// node that is asked has just answered.
+	holderWait = 20 * time.Millisecond
+	// holderPause is how long an identity that a node does not know counts as unknown, and the
+	// least time between two questions of calls that wait.
+	holderPause = time.Second
+	// maxHolders bounds how many lockers, and owners, are remembered.
+	maxHolders = 256
+)
+
+// Holders remembers which process each holder of a lock is, and its token. It asks nobody in the
+// way of an attempt: only when an attempt has failed, and a node has named a holder that is not
+// known. It is safe for concurrent use.
+type Holders struct {
+	nodes    []*node.Node
+	locker   string // the Locker's own id
+	identity scripts.Identity
+	clock    clock.Clock
+
+	mu      sync.Mutex
+	lockers map[string]knownLocker
+	tokens  map[string]uint64 // by owner: each attempt has a fresh one
+	askedAt clock.Instant     // of the last question for a call that waits
+}
+
+// knownLocker is what a node said of a locker. An identity does not change.
+type knownLocker struct {
+	identity scripts.Identity
+	until    clock.Instant // of an unknown one
+}
+
+// Named is a holder by its owner's id, as a node has named it, and the name that it holds there.
+type Named struct {
+	Owner string
+	Name  string
+	Node  int
+}
+
+// Holder is what is known of a holder. The zero Holder is an unknown one.
+type Holder struct {
+	Identity scripts.Identity
+	Token    uint64 // the node's counter while the holder held the name; 0 if it is not known
+}
+
+// New returns the memory of a locker with that id and identity.
+func New(nodes []*node.Node, locker string, identity scripts.Identity, c clock.Clock) *Holders {
+	return &Holders{nodes: nodes, locker: locker, identity: identity, clock: c,
+		lockers: map[string]knownLocker{}, tokens: map[string]uint64{}, askedAt: clock.Never}
+}
+
+// Describe returns what is known of a holder. If it is not known, Describe asks the node that named
+// it, and waits for the answer for 20 ms at most, and no longer than ctx.
+func (hs *Holders) Describe(ctx context.Context, of Named) Holder {
+	known, complete := hs.recall(of.Owner)
+	if complete {
+		return known
+	}
+	answered := hs.ask(of)
+	if answered == nil {
+		return known
+	}
+	moment := time.NewTimer(holderWait)
+	defer moment.Stop()
+	select {
+	case <-answered:
+		return hs.Recall(of.Owner)
+	case <-moment.C:
+	case <-ctx.Done():
+	}
+	return known
+}
+
+// Prepare returns what is known of the holder that an attempt of a waiting call met. If it is not
+// known, Prepare has the node asked for what [Holders.Recall] returns later: it does not wait, and
+// asks once a second at most, since each attempt may meet another holder.
+func (hs *Holders) Prepare(of Named) Holder {
+	known, complete := hs.recall(of.Owner)
+	if complete {
+		return known
+	}
+	now := hs.clock.Now()
+	hs.mu.Lock()
+	tooSoon := hs.askedAt != clock.Never && now.Sub(hs.askedAt) < holderPause
+	if !tooSoon {
+		hs.askedAt = now
+	}
+	hs.mu.Unlock()
+	if !tooSoon {
+		hs.ask(of)
+	}
+	return known
+}
+
+// Recall returns what is known of the holder with that owner's id. It asks nobody.
+func (hs *Holders) Recall(owner string) Holder {
+	known, _ := hs.recall(owner)
+	return known
+}
+
+// recall reports whether there is no more to ask.
+func (hs *Holders) recall(owner string) (h Holder, complete bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	known, found := hs.lockers[scripts.LockerOf(owner)]
+	if found && known.identity == (scripts.Identity{}) {
+		return Holder{}, hs.clock.Now().Before(known.until)
+	}
+	token, read := hs.tokens[owner]
+	if found {
+		h = Holder{known.identity, token}
+	}
+	return h, found && read
+}
+
+// ask asks the node that named the holder for the holder's token and identity. The channel that it
+// returns is closed when the answers are remembered; it is nil if the node takes no call.
+func (hs *Holders) ask(of Named) <-chan struct{} {
+	// The replies come in this order.
+	pipe, answered := hs.nodes[of.Node].Pipe(of.Name), make(chan struct{})
+	token := tokenReply{hs, of.Owner}
+	if pipe.Start(scripts.Inspect(scripts.NewName(of.Name)), nil, token) != nil {
+		return nil
+	}
+	locker := scripts.LockerOf(of.Owner)
+	if pipe.Start(scripts.Who([]string{locker}), nil, identityReply{hs, locker, answered}) != nil {
+		return nil
+	}
+	return answered
+}
+
+// tokenReply receives the state of the name.
+type tokenReply struct {
+	holders *Holders
+	owner   string
+}
+
+func (t tokenReply) Done(r pipeline.Result) {
+	token := uint64(0)
+	if r.Err == nil && r.Reply.Inspect.Owner == t.owner {
+		token = r.Reply.Inspect.Token
+	}
+	hs := t.holders
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if len(hs.tokens) >= maxHolders {
+		clear(hs.tokens)
+	}
+	hs.tokens[t.owner] = token
+}
+
+// identityReply receives the holder's identity. An error, of a user that may not read it perhaps,
+// leaves it unknown.
+type identityReply struct {
+	holders  *Holders
+	locker   string
+	answered chan struct{}
+}
+
+func (i identityReply) Done(r pipeline.Result) {
+	is := scripts.Identity{}
+	if r.Err == nil {
+		is = r.Reply.Who[0]
+	}
+	i.holders.remember(i.locker, is)
+	close(i.answered)
+}
+
+func (hs *Holders) remember(locker string, is scripts.Identity) {
+	now := hs.clock.Now()
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if len(hs.lockers) >= maxHolders {
+		clear(hs.lockers)
+	}
+	hs.lockers[locker] = knownLocker{is, now.Add(holderPause)}
+}
+
+// Identities returns the identities of the owners' lockers, by the lockers' ids, as far as they are
+// known. read asks the nodes for the others.
+func (hs *Holders) Identities(owners []string, read func(lockers []string) map[string]scripts.Identity,
+) map[string]scripts.Identity {
+	all := map[string]scripts.Identity{}
+	var missing []string
+	hs.mu.Lock()
+	for _, owner := range owners {
+		locker := scripts.LockerOf(owner)
+		if known := hs.lockers[locker]; locker == hs.locker {
+			all[locker] = hs.identity
+		} else if known.identity != (scripts.Identity{}) {
+			all[locker] = known.identity
+		} else if !slices.Contains(missing, locker) {
+			missing = append(missing, locker)
+		}
+	}
+	hs.mu.Unlock()
+	if len(missing) > 0 {
+		for locker, is := range read(missing) {
+			hs.remember(locker, is)
+			all[locker] = is
+		}
+	}
+	return all
+}

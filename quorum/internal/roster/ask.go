@@ -1,0 +1,131 @@
+package roster
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// question is what waits for a survey.
+type question struct {
+	node   int // that must answer; everyNode for all
+	answer func(*Survey)
+}
+
+const everyNode = -1
+
+// Survey has a survey ask all nodes: it takes a node's timeout at most, for each request that
+// follows. The channel receives its result.
+func (r *Roster) Survey() <-chan *Survey {
+	done := make(chan *Survey, 1)
+	r.ask(question{everyNode, func(s *Survey) { done <- s }})
+	return done
+}
+
+// Recheck has a survey ask about one node, which may get marked. done is called in a goroutine. It
+// gets how long the node is claimed and must wait, or 0 and nil if the node accepts this locker now,
+// or else a *node.Error.
+func (r *Roster) Recheck(i int, done func(wait time.Duration, err error)) {
+	r.ask(question{i, func(s *Survey) {
+		if wait := s.claimWaits(i); wait > 0 {
+			done(wait, nil)
+			return
+		}
+		err := NodeError(r.nodes[i], "acquire", s.Refusal(i))
+		if err != nil {
+			r.noteRefused(i)
+		}
+		done(0, err)
+	}})
+}
+
+// Refusal returns why a node does not accept this locker, as a *node.Error; nil if only a survey can
+// find out: an unmarked node may be marked, and one that says it is another member may be one
+// process with it.
+func (r *Roster) Refusal(i int, reply *scripts.Refusal) error {
+	view, list := membership.ReadRefusal(*reply), r.List()
+	if view.Standing(list) != membership.Refuses || view.IsAnotherMember(list) {
+		return nil
+	}
+	r.noteRefused(i)
+	return NodeError(r.nodes[i], "acquire", view.Refusal(list))
+}
+
+// RenewalRefused returns why a node does not renew this locker's locks, as a *node.Error. An
+// unmarked one is marked, if this locker may, so that the next renewal succeeds.
+func (r *Roster) RenewalRefused(i int, reply *scripts.Refusal) error {
+	if err := r.Refusal(i, reply); err != nil {
+		return err
+	}
+	r.Recheck(i, func(time.Duration, error) {})
+	return NodeError(r.nodes[i], "renew", errForgotList)
+}
+
+// OtherList returns why a node with that marker does not accept this locker, because it accepts
+// clients with another list; nil for other nodes.
+func (r *Roster) OtherList(marker string) error {
+	list := r.List()
+	m, err := scripts.ParseMarker(marker)
+	if list == nil || err != nil || m.Claimed {
+		return nil
+	}
+	process := scripts.Process{Run: m.Run, MaxLease: m.MaxLease, Member: m.Member}
+	view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: process})
+	if view.Standing(list) != membership.Refuses {
+		return nil
+	}
+	return view.Refusal(list)
+}
+
+// ask has a survey answer the question, in a goroutine. Questions that come while one runs share the
+// next one.
+func (r *Roster) ask(q question) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, q)
+	if !r.running {
+		r.running = true
+		r.opts.Go(r.run)
+	}
+}
+
+func (r *Roster) run() {
+	for {
+		asked := r.take()
+		if len(asked) == 0 {
+			return
+		}
+		release := LogQuarantinesLater(r.nodes)
+		s := r.survey(asked)
+		r.noteRefusals(s)
+		if r.noteNew(s) {
+			release(r)
+		} else {
+			release(nil)
+		}
+		for _, q := range asked {
+			q.answer(s)
+		}
+	}
+}
+
+func (r *Roster) take() (asked []question) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked, r.asked = r.asked, nil
+	r.running = len(asked) > 0
+	return asked
+}
+
+// noteRefusals records which nodes do not accept this locker, and has the nodes log those whose
+// clients have another list of masters.
+func (r *Roster) noteRefusals(s *Survey) {
+	for i, view := range s.views {
+		if view == nil || s.list == nil || s.claimWaits(i) > 0 || s.Refusal(i) == nil {
+			continue
+		}
+		r.noteRefused(i)
+		r.nodes[i].LogNotLetIn(s.list, scripts.Refusal{Marker: view.Text, Process: view.Process})
+	}
+}

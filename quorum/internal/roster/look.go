@@ -1,0 +1,126 @@
+package roster
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// survey looks at the nodes, and marks those that may be marked.
+func (r *Roster) survey(asked []question) *Survey {
+	s := newSurvey(r)
+	s.look(asked)
+	for range 4 * len(r.nodes) { // a bound for nodes whose markers change under us
+		if s.list == nil || r.isClosed() {
+			return s
+		}
+		marks := r.client(s.list).Plan(s.views)
+		if len(marks) == 0 || !s.mark(marks) {
+			return s
+		}
+	}
+	return s
+}
+
+// look looks at all nodes. It stops waiting for nodes that no question is about once a majority
+// accepts this locker: the others cannot change what is marked.
+func (s *Survey) look(asked []question) {
+	r := s.roster
+	sent := r.clock.Now()
+	s.list = r.Resolve() // also where no node answers
+	for i, n := range r.nodes {
+		s.errs[i] = NodeError(n, "look", node.ErrTimeout)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var mu sync.Mutex
+	answered := make([]bool, len(r.nodes))
+	isOpen := func(q question) bool { return q.node == everyNode || !answered[q.node] }
+	r.each(func(i int, n *node.Node) {
+		result := n.Pipe("").Do(ctx, scripts.Look())
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return // it was not waited for
+		}
+		answered[i] = true
+		if s.errs[i] = result.Err; result.Err == nil {
+			since := r.clock.Now().Sub(sent)
+			s.views[i], s.runIDs[i] = membership.Read(*result.Reply.Look, since), result.RunID
+		}
+		s.list = r.Resolve()
+		s.noteAccepted(i, sent)
+		if !slices.ContainsFunc(asked, isOpen) && s.list != nil && r.client(s.list).MayMark(s.views) {
+			stop()
+		}
+	})
+	s.refuseTwins()
+}
+
+// refuseTwins takes away the views of nodes that are one process: no list has one process twice. It
+// leaves the one that accepts this locker.
+func (s *Survey) refuseTwins() {
+	nodes := s.roster.nodes
+	for j := range s.views {
+		for i := range j {
+			if s.views[i] == nil || s.views[j] == nil || s.runIDs[i] != s.runIDs[j] {
+				continue
+			}
+			refused := map[int]error{i: s.Refusal(i), j: s.Refusal(j)}
+			for k, why := range refused {
+				if why != nil {
+					s.views[k] = nil
+					s.errs[k] = OneProcess(nodes[k], nodes[i+j-k])
+				}
+			}
+		}
+	}
+}
+
+// mark writes marks, all at once. A node that does not answer has no view any more. It returns false
+// when nothing has changed: the look is too old to mark by.
+func (s *Survey) mark(marks []membership.Mark) (changed bool) {
+	r := s.roster
+	sent := r.clock.Now()
+	before := slices.Clone(s.views)
+	var group sync.WaitGroup
+	for _, mark := range marks {
+		group.Go(func() {
+			i := mark.Node
+			result := r.nodes[i].Pipe("").Do(context.Background(), mark.Call)
+			if result.Err != nil {
+				s.views[i], s.errs[i] = nil, result.Err
+				return
+			}
+			s.views[i] = s.views[i].Wrote(*result.Reply.Mark)
+			s.noteAccepted(i, sent)
+		})
+	}
+	group.Wait()
+	for i, v := range s.views {
+		changed = changed || before[i] != nil && (v == nil || v.Text != before[i].Text)
+	}
+	return changed
+}
+
+// noteAccepted records whether a node accepts this locker, by its reply to a request sent at sent.
+func (s *Survey) noteAccepted(i int, sent clock.Instant) {
+	if s.accepts(s.views[i]) {
+		s.roster.NoteAccepted(i, sent)
+		s.roster.wasAccepted.Store(true)
+	}
+}
+
+// each calls ask for all nodes at once, and waits for all of them.
+func (r *Roster) each(ask func(i int, n *node.Node)) {
+	var group sync.WaitGroup
+	for i, n := range r.nodes {
+		group.Go(func() { ask(i, n) })
+	}
+	group.Wait()
+}

@@ -1,0 +1,136 @@
+// Package roster knows which masters accept a locker: each accepts the clients with its own list of
+// masters, and refuses all others. With the locker's list it marks masters that are unmarked (new,
+// restarted or flushed), where package membership allows that.
+//
+// A [Survey] looks at all nodes, marks those that may be marked, and says of each why it does not
+// accept the locker. The questions that come while one runs share the next one:
+//
+//	[Roster.Survey]          about all nodes: when a Locker is made, while the list is not known, and
+//	                         when Ready has found too few nodes
+//	[Roster.Recheck]         about one, which has refused a request for a grant
+//	[Roster.RenewalRefused]  about one, which has refused a renewal; nobody waits for the answer
+//
+// Between surveys the requests themselves show what has changed: [Roster.NoteAccepted] and
+// [Roster.Refusal] record it for [Roster.Accepts].
+//
+// The errors are those of package node, and say what to do. A *node.Error is one that a caller of
+// package quorum gets.
+//
+// The files, each of which uses only those above it (but roster.go names questions): errors.go,
+// roster.go, survey.go, look.go, newmasters.go, ask.go, ready.go.
+package roster
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/events"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Roster is the list of masters of one locker, and what is known of the nodes that accept it. It is
+// safe for concurrent use. The zero Roster has no nodes, and its list is not known.
+type Roster struct {
+	nodes []*node.Node
+	clock clock.Clock
+	opts  Options
+
+	list atomic.Pointer[scripts.List] // nil while it is not known
+
+	wasAccepted atomic.Bool    // a node has accepted this locker
+	acceptedAt  []atomic.Int64 // by node: when the request was sent by which it last accepted this locker
+	refusedAt   []atomic.Int64 // by node: when it was last found not to accept this locker
+
+	saidNew  atomic.Bool  // the log has the line about new masters
+	newUntil atomic.Int64 // a clock.Instant: the end of the quarantine that it is about
+
+	mu      sync.Mutex
+	asked   []question // the next survey answers them
+	running bool
+	// grants has the nodes whose first quarantine, which the log has announced, is over; saidOver: so
+	// has the log said.
+	grants   map[int]bool
+	saidOver bool
+}
+
+// Options are what a Roster needs of its locker, all of it.
+type Options struct {
+	Need   int  // the quorum size
+	Founds bool // it may found a deployment: see membership.Client
+	Exists bool // it was told that the deployment exists, and founds none
+
+	Log    func() *slog.Logger
+	Events *events.Queue  // runs what may block
+	Go     func(f func()) // runs f in a goroutine of the locker's
+	Closed <-chan struct{}
+}
+
+// New returns the roster of a locker over the nodes. It asks them nothing.
+func New(nodes []*node.Node, c clock.Clock, opts Options) *Roster {
+	r := &Roster{nodes: nodes, clock: c, opts: opts, acceptedAt: make([]atomic.Int64, len(nodes)),
+		refusedAt: make([]atomic.Int64, len(nodes)), grants: map[int]bool{}}
+	r.newUntil.Store(int64(clock.Never))
+	for i := range nodes {
+		r.acceptedAt[i].Store(int64(clock.Never))
+		r.refusedAt[i].Store(int64(clock.Never))
+	}
+	return r
+}
+
+// List returns the list of masters; nil while it is not known.
+func (r *Roster) List() *scripts.List { return r.list.Load() }
+
+// Resolve returns the list of masters, which it makes of the nodes' names; nil while one of them is
+// not known: a node over a pool has no name until it is connected to.
+func (r *Roster) Resolve() *scripts.List {
+	if list := r.list.Load(); list != nil {
+		return list
+	}
+	names := make([]string, len(r.nodes))
+	for i, n := range r.nodes {
+		names[i] = n.Name()
+		if names[i] == node.Unnamed || slices.Contains(names[:i], names[i]) {
+			return nil
+		}
+	}
+	r.list.CompareAndSwap(nil, scripts.NewList(names...))
+	return r.list.Load()
+}
+
+// NoteAccepted records that a node accepted this locker, by its reply to a request sent at sent.
+func (r *Roster) NoteAccepted(node int, sent clock.Instant) {
+	if sent > clock.Instant(r.acceptedAt[node].Load()) {
+		r.acceptedAt[node].Store(int64(sent))
+	}
+}
+
+func (r *Roster) noteRefused(node int) { r.refusedAt[node].Store(int64(r.clock.Now())) }
+
+// Accepts reports whether the node has accepted this locker since it was last found not to.
+func (r *Roster) Accepts(node int) bool {
+	return r.refusedAt[node].Load() <= r.acceptedAt[node].Load()
+}
+
+// client returns what package membership must know of this locker. An even number of masters founds
+// no deployment, but once masters have accepted it, it may go on with theirs.
+func (r *Roster) client(list *scripts.List) membership.Client {
+	return membership.Client{
+		List: list, Found: r.opts.Founds || r.wasAccepted.Load(), Exists: r.opts.Exists,
+		Quarantine: func(i int) time.Duration { return r.nodes[i].Quarantine() },
+	}
+}
+
+func (r *Roster) isClosed() bool {
+	select {
+	case <-r.opts.Closed:
+		return true
+	default:
+		return false
+	}
+}

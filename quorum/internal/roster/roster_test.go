@@ -1,0 +1,396 @@
+package roster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/bubble"
+	"github.com/quorumlock/quorumlock/internal/events"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+	"github.com/quorumlock/quorumlock/scripts"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+// deployment is masters in memory, in a bubble.
+type deployment struct {
+	t       *testing.T
+	masters []*fakeredis.Master
+	clock   *clock.Fake
+	log     bytes.Buffer // of all rosters
+}
+
+// locker is what one locker has: its nodes and its roster.
+type locker struct {
+	*roster.Roster
+	nodes  []*node.Node
+	closed chan struct{}
+}
+
+func inDeployment(t *testing.T, test func(t *testing.T, d *deployment)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := &deployment{t: t, clock: bubble.Clock(t), masters: bubble.Masters(t, 3)}
+		test(t, d)
+	})
+}
+
+// quick is the options of nodes without quarantine.
+var quick = []node.Option{node.WithoutQuarantine()}
+
+// over returns a locker over the masters, which may found a deployment.
+func (d *deployment) over(masters []*fakeredis.Master, opts []node.Option, exists bool) locker {
+	l := locker{nodes: bubble.Nodes(d.t, masters, nil, opts...), closed: make(chan struct{})}
+	logger := slog.New(slog.NewTextHandler(&d.log, nil))
+	l.Roster = roster.New(l.nodes, d.clock, roster.Options{
+		Founds: true, Exists: exists, Log: func() *slog.Logger { return logger }, Events: new(events.Queue),
+		Go: func(f func()) { go f() }, Closed: l.closed,
+	})
+	return l
+}
+
+// wants wants a survey to find which nodes accept the locker.
+func (l locker) wants(t *testing.T, accepted ...bool) *roster.Survey {
+	t.Helper()
+	s := <-l.Survey()
+	for i, want := range accepted {
+		if err := s.Refusal(i); (err == nil) != want || l.Accepts(i) != want {
+			t.Errorf("master %d accepts: %v and %v, want %v", i, err, l.Accepts(i), want)
+		}
+	}
+	return s
+}
+
+// refusal returns what a master replies with when it refuses a client.
+func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
+	t.Helper()
+	r := l.nodes[i].Pipe("").Do(t.Context(), scripts.Look())
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	return &scripts.Refusal{Marker: r.Reply.Look.Marker, Process: r.Reply.Look.Process}
+}
+
+// New masters are marked, and accept the lockers with their list.
+func TestNewMastersAreMarked(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, quick, false)
+		if l.List() != nil {
+			t.Error("the list is known before the nodes' names are asked for")
+		}
+		s := l.wants(t, true, true, true)
+		if !s.IsAccepted() || s.AllNew() || len(s.Unanswered()) > 0 || l.List() == nil || l.WaitsForNew() {
+			t.Error("a master is not as expected")
+		}
+		if !l.Ready(t.Context(), 3) {
+			t.Error("three are not ready")
+		}
+		time.Sleep(time.Second)
+		d.masters[2].Crash(fakeredis.Everything)
+		s = <-l.Survey()
+		if s.Refusal(2) == nil || len(s.Unanswered()) != 1 || !s.IsAccepted() {
+			t.Errorf("a master is down: %v, %q", s.Refusal(2), s.Unanswered())
+		}
+		if _, err := s.Wait(2); err == nil {
+			t.Error("it can grant")
+		}
+		rechecked := make(chan error)
+		l.Recheck(2, func(_ time.Duration, err error) { rechecked <- err })
+		if err := <-rechecked; err == nil || l.Accepts(2) {
+			t.Errorf("asked about it: %v; it accepts the locker: %v", err, l.Accepts(2))
+		}
+		if !l.Ready(t.Context(), 2) || l.Ready(t.Context(), 3) {
+			t.Error("not two are ready")
+		}
+	})
+}
+
+// A master that was marked again accepts the locker, and grants when its quarantine is over.
+func TestAMasterInQuarantineIsNotReady(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, nil, false)
+		<-l.Survey()
+		time.Sleep(node.DefaultMaxLease)
+		l.wants(t, true, true, true)
+		d.masters[0].Flush()
+		s := l.wants(t, true, true, true)
+		if wait, err := s.Wait(0); wait != node.DefaultMaxLease || err != nil {
+			t.Errorf("wait %v, %v", wait, err)
+		}
+		if !l.Ready(t.Context(), 2) || l.Ready(t.Context(), 3) {
+			t.Error("not two are ready")
+		}
+	})
+}
+
+// The masters of a new deployment wait together, and the log says it once.
+func TestTheFirstQuarantine(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, nil, false)
+		for range 2 {
+			s := <-l.Survey()
+			if wait, err := s.Wait(0); !s.AllNew() || wait != node.DefaultMaxLease || err != nil || !l.WaitsForNew() || l.Ready(t.Context(), 1) {
+				t.Errorf("new: %v; wait %v, %v", s.AllNew(), wait, err)
+			}
+			rechecked := make(chan time.Duration)
+			l.Recheck(1, func(wait time.Duration, err error) { rechecked <- wait })
+			if wait := <-rechecked; wait != node.DefaultMaxLease {
+				t.Errorf("asked about a node: wait %v", wait)
+			}
+		}
+		time.Sleep(node.DefaultMaxLease)
+		if s := l.wants(t, true, true, true); s.AllNew() || l.WaitsForNew() || !l.Ready(t.Context(), 3) {
+			t.Error("the quarantine is not over")
+		}
+		synctest.Wait()
+		if n := strings.Count(d.log.String(), "new masters: "); n != 1 || !strings.Contains(d.log.String(), "left=30s") {
+			t.Errorf("%d lines: %s", n, &d.log)
+		}
+	})
+}
+
+// A locker that was told that the deployment exists founds none.
+func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, quick, true)
+		if s := l.wants(t, false, false, false); s.IsAccepted() || !strings.Contains(s.Refusal(0).Error(), "told that the deployment exists") {
+			t.Errorf("refused for: %v", s.Refusal(0))
+		}
+		for i, m := range d.masters {
+			if keys := m.Keys(); len(keys) > 0 {
+				t.Errorf("master %d has %q", i, keys)
+			}
+		}
+		<-d.over(d.masters, quick, false).Survey()
+		l.wants(t, true, true, true)
+	})
+}
+
+// A closed locker marks nothing.
+func TestAClosedLockerMarksNothing(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, quick, false)
+		close(l.closed)
+		l.wants(t, false, false, false)
+	})
+}
+
+// Two nodes of one process are one member: the one that accepts the locker.
+func TestTwinsAreOneMember(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		twin := d.over([]*fakeredis.Master{d.masters[0], d.masters[1], d.masters[0]}, quick, false)
+		s := <-twin.Survey()
+		for _, i := range []int{0, 2} {
+			if err := s.Refusal(i); !errors.Is(err, node.ErrInvalid) || !strings.Contains(err.Error(), "is one process with node master ") {
+				t.Errorf("node %d: %v", i, err)
+			}
+		}
+		<-d.over(d.masters, quick, false).Survey()
+		s = <-twin.Survey()
+		if s.Refusal(0) != nil || !errors.Is(s.Refusal(2), node.ErrInvalid) {
+			t.Errorf("once it is marked: %v, %v", s.Refusal(0), s.Refusal(2))
+		}
+	})
+}
+
+// A master with another list refuses, and what it replies says so.
+func TestAnotherList(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l, other := d.over(d.masters, quick, false), d.over(d.masters[:1], quick, false)
+		l.wants(t, true, true, true)
+		s := other.wants(t, false)
+		reply := other.refusal(t, 0)
+		var failed *node.Error
+		for what, err := range map[string]error{
+			"a survey": s.Refusal(0), "a refusal": other.Refusal(0, reply), "a renewal": other.RenewalRefused(0, reply),
+			"its marker": other.OtherList(reply.Marker),
+		} {
+			if !errors.Is(err, node.ErrMembership) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := other.Refusal(0, reply); !errors.As(err, &failed) || failed.Node != "master 0" {
+			t.Errorf("%v is not of the node", err)
+		}
+		if err := l.OtherList(reply.Marker); err != nil {
+			t.Errorf("the marker with its own list: %v", err)
+		}
+		if err := l.OtherList("?"); err != nil {
+			t.Errorf("no marker: %v", err)
+		}
+	})
+}
+
+// A node counts as one that accepts the locker by its last reply: a refusal, or to the request that
+// was sent last.
+func TestAccepts(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, quick, false)
+		sent := d.clock.Now()
+		if !l.Accepts(0) {
+			t.Error("a node that has not been asked does not accept the locker")
+		}
+		l.wants(t, true, true, true)
+		reply := l.refusal(t, 0)
+		other := d.over(d.masters[:1], quick, false)
+		other.Resolve()
+		time.Sleep(time.Second)
+		if other.Refusal(0, reply); other.Accepts(0) {
+			t.Error("a node that refuses the locker accepts it")
+		}
+		if other.NoteAccepted(0, sent); other.Accepts(0) {
+			t.Error("an older reply counts")
+		}
+		time.Sleep(time.Second)
+		other.NoteAccepted(0, d.clock.Now())
+		if other.NoteAccepted(0, sent); !other.Accepts(0) {
+			t.Error("a newer reply does not count, or an older one does")
+		}
+	})
+}
+
+// A master that has forgotten is marked by what asks about it, and accepts the locker again.
+func TestAMasterThatForgotIsMarked(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, quick, false)
+		l.wants(t, true, true, true)
+		d.masters[0].Flush()
+		reply := l.refusal(t, 0)
+		if err := l.Refusal(0, reply); err != nil {
+			t.Errorf("before a survey: %v", err)
+		}
+		rechecked := make(chan error)
+		l.Recheck(0, func(_ time.Duration, err error) { rechecked <- err })
+		if err := <-rechecked; err != nil || len(d.masters[0].Keys()) != 1 {
+			t.Errorf("%v; its keys: %q", err, d.masters[0].Keys())
+		}
+		d.masters[0].Flush()
+		var failed *node.Error
+		if err := l.RenewalRefused(0, reply); !errors.As(err, &failed) || failed.Op != "renew" {
+			t.Errorf("a renewal: %v", err)
+		}
+		synctest.Wait()
+		if len(d.masters[0].Keys()) != 1 || !l.Accepts(0) {
+			t.Errorf("after a renewal its keys are %q", d.masters[0].Keys())
+		}
+	})
+}
+
+// Questions about a node do not wait for another one that does not answer, and those that come while
+// a survey runs share the next one.
+func TestQuestionsShareSurveys(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, quick, false)
+		l.wants(t, true, true, true)
+		thaws := make(chan struct{})
+		looks := 0
+		d.masters[0].Trace = func(string, string, []string, any, error) {
+			looks++
+			time.Sleep(10 * time.Millisecond)
+		}
+		d.masters[2].Trace = func(string, string, []string, any, error) { <-thaws }
+		defer close(thaws)
+		var answers sync.WaitGroup
+		began := time.Now()
+		for range 100 {
+			answers.Add(1)
+			l.Recheck(0, func(_ time.Duration, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				answers.Done()
+			})
+			time.Sleep(time.Millisecond)
+		}
+		answers.Wait()
+		if took := time.Since(began); took > 120*time.Millisecond {
+			t.Errorf("the answers took %v", took)
+		}
+		if looks > 12 {
+			t.Errorf("100 questions made %d looks at a master", looks)
+		}
+	})
+}
+
+// What a look says is old after half a max lease: the members may have changed since, and no
+// unmarked master is marked by it.
+func TestAnOldLookMarksNothing(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		last, old := d.masters[2], false
+		last.Trace = func(string, string, []string, any, error) {
+			if old {
+				old = false
+				d.clock.Advance(node.DefaultMaxLease / 2)
+			}
+		}
+		l := d.over(d.masters, quick, false)
+		l.wants(t, true, true, true)
+		last.Flush()
+		old = true
+		<-l.Survey()
+		if keys := last.Keys(); len(keys) > 0 {
+			t.Errorf("marked by an old look: %q", keys)
+		}
+		<-l.Survey()
+		if keys := last.Keys(); len(keys) != 1 {
+			t.Errorf("not marked by a new look: %q", keys)
+		}
+	})
+}
+
+// To be ready takes no mark, and no longer than ctx.
+func TestReadyMarksNothing(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, quick, false)
+		l.wants(t, true, true, true)
+		for _, m := range d.masters[1:] {
+			m.Flush()
+		}
+		if !l.Ready(t.Context(), 1) || l.Ready(t.Context(), 2) {
+			t.Error("not one is ready")
+		}
+		if keys := d.masters[1].Keys(); len(keys) > 0 {
+			t.Errorf("it has written %q", keys)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if l.Ready(ctx, 1) {
+			t.Error("ready after the end of ctx")
+		}
+	})
+}
+
+// A locker whose list is that of the next members is accepted, as are those with the present list.
+func TestTheNextMembersAreAccepted(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(d.masters, quick, false)
+		l.wants(t, true, true, true)
+		two := d.over(d.masters[:2], quick, false)
+		two.wants(t, false, false)
+		for i, m := range d.masters {
+			refusal := l.refusal(t, i)
+			marker := membership.ReadRefusal(*refusal).Marker()
+			marker.Generation++
+			marker.Next = two.List()
+			m.Set(scripts.MarkerKey, marker.String())
+		}
+		time.Sleep(time.Second)
+		two.wants(t, true, true)
+		l.wants(t, true, true, true)
+	})
+}

@@ -1,0 +1,105 @@
+package waiting
+
+import (
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// contendedFor is how long names count as contended after the process's subscriptions for them have
+// ended.
+const contendedFor = 100 * time.Millisecond
+
+// History remembers what has just happened to sets of names, each by a hash of its names:
+//
+//   - This process has released them while other processes subscribed. A caller that asks again at
+//     once would be faster than a waiter, which has to hear of the release first. So for one step
+//     its call goes behind those that heard it.
+//   - The last waiter of this process has left. Other processes most likely wait for them, so for
+//     100 ms a first attempt probes.
+//
+// The zero History is empty. It has room for 256 sets. It is safe for concurrent use.
+type History struct {
+	mu     sync.Mutex
+	recent [256]record // by a part of the hash
+}
+
+// record is what is remembered of a set of names.
+type record struct {
+	known    bool
+	names    uint32 // their hash
+	released clock.Instant
+	heard    int // how many other processes heard the release
+
+	// The process's own subscriptions ended at unsubscribed, when so many others subscribed. A node
+	// may carry out a release that follows within a step before it ends the subscription.
+	unsubscribed clock.Instant
+	others       int
+}
+
+// Released notes that the names were released, and that so many connections heard it.
+func (h *History) Released(names uint32, heard int, at Moment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.keepLocked(names)
+	if at.Now.Sub(r.unsubscribed) <= at.Step {
+		heard = min(heard, r.others) // one of the connections may be this process's
+	}
+	r.released, r.heard = at.Now, heard
+}
+
+// Unsubscribed notes that the process's own subscriptions for the names end, while so many other
+// processes subscribe.
+func (h *History) Unsubscribed(names uint32, others int, at Moment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.keepLocked(names)
+	r.unsubscribed, r.others = at.Now, others
+	r.heard = min(r.heard, others) // the subscriptions may have heard the last release, too
+}
+
+// JustReleased returns how many other processes heard this one release the names within the last
+// step, and when that was; 0 for none. After a step their attempts are visible on the nodes.
+func (h *History) JustReleased(names uint32, at Moment) (others int, released Moment) {
+	r := h.record(names)
+	if at.Now.Sub(r.released) > at.Step {
+		return 0, at
+	}
+	return r.heard, Moment{Now: r.released, Step: at.Step}
+}
+
+// FirstApproach returns the approach of the first attempt of a new queue: [ProbeFirst] while the
+// names are contended, else [QuorumFirst].
+func (h *History) FirstApproach(names uint32, now clock.Instant) Approach {
+	if now.Sub(h.record(names).unsubscribed) < contendedFor {
+		return ProbeFirst
+	}
+	return QuorumFirst
+}
+
+// record returns what is remembered of a set of names.
+func (h *History) record(names uint32) record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.recent[h.place(names)]; r.known && r.names == names {
+		return r
+	}
+	return newRecord(names)
+}
+
+// keepLocked returns the record of a set of names, to be changed. Sets that share a place drive
+// each other out.
+func (h *History) keepLocked(names uint32) *record {
+	r := &h.recent[h.place(names)]
+	if !r.known || r.names != names {
+		*r = newRecord(names)
+	}
+	return r
+}
+
+func (h *History) place(names uint32) uint32 { return names % uint32(len(h.recent)) }
+
+func newRecord(names uint32) record {
+	return record{known: true, names: names, released: clock.Never, unsubscribed: clock.Never}
+}
