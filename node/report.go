@@ -76,7 +76,7 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 		hazard("a client has begun to mark %s, and has not finished: this master lets nobody in until its quarantine "+
 			"is over, and a client with that list finds all of them", m.Members)
 	}
-	word, isAdmitted := view.Word()
+	word, isAdmitted := view.AdmissionLeft()
 	switch {
 	case o.noQuarantine:
 		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")

@@ -120,7 +120,7 @@ func TestWhatAViewSays(t *testing.T) {
 		if got.quarantine, marked = c.view.Quarantine(); marked != got.isMarked {
 			t.Errorf("%s: a quarantine of %v is known: %v", what, got.quarantine, marked)
 		}
-		if word, given := c.view.Word(); given {
+		if word, given := c.view.AdmissionLeft(); given {
 			got.given, got.word = true, word
 		}
 		if got != c.want {

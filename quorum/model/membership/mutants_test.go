@@ -46,7 +46,7 @@ var mutants = []mutant{
 		shrinks().with(oneForgets)},
 	{"without a majority, all answer", markFile, "		if v == nil {\n			return nil\n		}\n", "		if v == nil {\n			continue\n		}\n", stale},
 	{"claims come before marks", markFile, "top.Claimed = true", "top.Claimed = false", founds("abcde", "abc", "cde")},
-	{"claims wait for each other", markFile, "if views[i].waits() > 0 {", "if false {", founds("abcd", "abc", "bcd").with(twoForget)},
+	{"claims wait for each other", markFile, "if views[i].quarantineLeft() > 0 {", "if false {", founds("abcd", "abc", "bcd").with(twoForget)},
 	{"a master that came back with another list is not claimed", markFile, "standing == Blank && v.HadAnother(c.List), ", "",
 		setup{names: "abcde", start: []string{"old:abc", "old:abc", "old:cde", "cde", "cde"}, lists: []string{"abc", "cde"}, maxLease: 2}},
 	{"an existing deployment is not founded", markFile, "case standing == Blank && c.Exists && !v.had(c.List):", "case false:",
@@ -68,7 +68,7 @@ var mutants = []mutant{
 			commands: []string{"commit abcd", "remove abcd abd"}, maxLease: 2}},
 	{"a change waits after an abort", abortFile, "scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))", "scripts.At(m.Admitted), scripts.At(0))",
 		shrinks()},
-	{"a commit stands on a majority", commitFile, "case len(ready) < Majority(to):", "case false:",
+	{"a commit stands on a majority", commitFile, "case len(carrying) < Majority(to):", "case false:",
 		shrinks().with(twoAtOnce).with(func(s *setup) { s.start = []string{"abcd#3", "abcd#1", "abc#2", "abcd#1"} })},
 	{"one member at a time", changeFile, "	case !areNeighbours(from, to):", "	case false:",
 		setup{names: "abcde", start: []string{"abc", "abc", "abc", "?abc", "?abc"}, lists: []string{"abc", "abcde"},
@@ -78,8 +78,8 @@ var mutants = []mutant{
 			commands: []string{"remove ab a", "remove ab b", "commit a", "commit b", "abort ab"}}},
 	{"a claim lets nobody in", markerFile, `const claimSign = "?"`, `const claimSign = ""`, founds("abcde", "abc", "cde")},
 	{"a master lets in its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
-	{"a pass over the tokens before a change", announceFile, "passes: c.From, ", "", counts()},
-	{"the pass is of a majority", procedureFile, "if len(names) >= Majority(p.plan.passes) {", "if len(names) > 0 {", counts()},
+	{"a pass over the tokens before a change", announceFile, "tokensOf: c.From, ", "", counts()},
+	{"the pass is of a majority", procedureFile, "if len(names) >= Majority(p.plan.tokensOf) {", "if len(names) > 0 {", counts()},
 }
 
 // late is a command that pauses for long between two marks.
