@@ -58,6 +58,10 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 		r.Refused = fmt.Errorf("%w: this master is the member %s of %s, and is named %s here: give it that name "+
 			"(?name=... in the URL, or node.WithName)", ErrMembership, m.Member, m.Members, view.Process.Member)
 	}
+	if r.Refused == nil && view.IsRetired() {
+		r.Refused = fmt.Errorf("%w: retired: it is no member of %s (generation %d), and lets in nobody. Leave it out, or take it "+
+			"back with quorumlock members add", ErrMembership, m.Members, m.Generation)
+	}
 	if r.Refused != nil {
 		hazard("refused as a node: %v", r.Refused)
 	}

@@ -214,8 +214,11 @@ func (v *View) Refusal(list *scripts.List) error {
 		next = fmt.Sprintf(", and %s next", m.Next)
 	}
 	hint := ""
+	if m.Generation > 1 && !m.Claimed {
+		hint = ". The list was changed: give this client the new one"
+	}
 	if m.Members.Len() == list.Len() {
-		hint = sameNames
+		hint += sameNames
 	}
 	return fmt.Errorf("%w: this master %s clients with %s (generation %d)%s, this client's list is %s%s",
 		ErrDiffers, whom, m.Members, m.Generation, next, list, hint)

@@ -59,6 +59,13 @@ func removed() setup {
 	return setup{names: "abde", start: []string{"ab", "bde#4", "bde#4", "bde#4"}, lists: []string{"ab", "bde"}, forgets: 1, maxLease: 2}
 }
 
+// retires is three masters that become three others, by way of two: no command is interrupted, and all
+// masters answer and are given. The first that is removed runs on, and two of the others forget.
+func retires() setup {
+	return setup{names: "abcde", start: []string{"abc", "abc>bc", "abc>bc"}, lists: []string{"abc", "cde"}, whole: true, forgets: 2, maxLease: 2,
+		commands: []string{"commit abc", "add bc bcd", "commit abcd", "add bcd bcde", "commit abcde", "remove bcde cde"}}
+}
+
 // counts is the tokens of three masters of which one is replaced.
 func counts() setup {
 	return setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,
@@ -104,6 +111,7 @@ func TestSearch(t *testing.T) {
 		{"wiped masters beside the present ones", wipes().with(oneForgets), 0, false},
 		{"a removed master beside the present ones", removed().with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll().with(exists), 0, false},
+		{"a retired master beside the present ones", retires(), 0, false},
 		{"tokens, replaced by way of two", counts(), 150_000, false},
 		{"tokens, three to five", countsUp(), 150_000, false},
 
