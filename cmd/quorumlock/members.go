@@ -198,8 +198,9 @@ func (m masters) abort(ctx context.Context, given *scripts.List, out io.Writer) 
 			report.From, report.To, strings.Join(report.Changed, ", "), m.nodes[m.names[0]].MaxLease())
 	}
 	if len(report.NoAnswer) > 0 {
-		return explain(fmt.Errorf("a change may still be announced on %s: no answer, or not given. Repeat the command with them. Until "+
-			"then the next change cannot include them", strings.Join(report.NoAnswer, ", ")), errs)
+		them := plural(report.NoAnswer, "it", "them")
+		return explain(fmt.Errorf("a change may still be announced on %s: no answer, or not given. Repeat the command with %s. Until "+
+			"then the next change cannot include %s", strings.Join(report.NoAnswer, ", "), them, them), errs)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -20,7 +21,7 @@ func TestMembersThatAreRetired(t *testing.T) {
 		names = append(names, string(rune('a'+i)))
 		do(t, m, "FLUSHALL")
 	}
-	const lease = "-max-lease=50ms"
+	const lease = "-max-lease=500ms"
 	members := func(code int, verb string, args ...string) (out, errs string) {
 		return command(t, code, append([]string{"members", verb, lease}, args...)...)
 	}
@@ -50,16 +51,13 @@ func TestMembersThatAreRetired(t *testing.T) {
 	members(exitOK, "show", urls[:3]...)
 
 	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList(names...), Next: scripts.NewList()}
-	for _, m := range fleet.Masters[:1] {
-		info := fmt.Sprintf("%s", do(t, m, "INFO", "server"))
-		_, run, _ := strings.Cut(info, "run_id:")
-		claim.Run, _, _ = strings.Cut(run, "\r\n")
-		claim.MaxLease, claim.Member, claim.Admitted = 50e6, "a", 1<<62
-		do(t, m, "SET", scripts.MarkerKey, claim.String())
-	}
+	info := fmt.Sprintf("%s", do(t, fleet.Masters[0], "INFO", "server"))
+	_, run, _ := strings.Cut(info, "run_id:")
+	claim.Run, _, _ = strings.Cut(run, "\r\n")
+	claim.MaxLease, claim.Member = 500*time.Millisecond, "a"
+	do(t, fleet.Masters[0], "SET", scripts.MarkerKey, claim.String())
 	printed, _ = members(exitOK, "show", urls[:3]...)
-	contains(t, lineOf(t, printed, "a"), "being marked for {a, b, c, d}", "none", "s")
-	t.Logf("%s", printed)
+	contains(t, lineOf(t, printed, "a"), "being marked for {a, b, c, d} none none -")
 }
 
 // A commit without a master that does not answer is not all done.
@@ -67,13 +65,13 @@ func TestMembersCommitWithoutOne(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 4)
 	urls := fleet.URLs()
-	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=50ms"}, urls[:3]...)...)
-	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=50ms", urls[3]}, urls[:3]...)...)
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=500ms"}, urls[:3]...)...)
+	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=500ms", urls[3]}, urls[:3]...)...)
 	if err := fleet.Masters[2].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=50ms"}, urls...)...)
+		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=500ms"}, urls...)...)
 		contains(t, errs, "not done on "+fleet.Masters[2].Addr()+", no answer: repeat the command when it runs")
 	}
 }

@@ -21,6 +21,13 @@ func shrinks() setup {
 		commands: []string{"remove abcd abc", "remove abcd abd", "commit abc", "commit abd", "commit abcd", "abort abcd"}}
 }
 
+// generations is shrinks of masters whose lists are of two generations: an operator has admitted some.
+func generations() setup {
+	s := shrinks()
+	s.start = []string{"abcd#3", "abcd#1", "abcd#3", "abcd#1"}
+	return s
+}
+
 // replaces is three masters of which one is replaced, by way of two.
 func replaces() setup {
 	return setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, silent: 1, maxLease: 2,
@@ -111,10 +118,13 @@ func TestSearch(t *testing.T) {
 		{"wiped masters beside the present ones", wipes().with(oneForgets), 0, false},
 		{"a removed master beside the present ones", removed().with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll().with(exists), 0, false},
+		{"masters of two generations, two commands", generations().with(twoAtOnce), 150_000, false},
+		{"masters of two generations, one forgets", generations().with(oneForgets), 150_000, false},
 		{"a retired master beside the present ones", retires(), 0, false},
 		{"tokens, replaced by way of two", counts(), 150_000, false},
 		{"tokens, three to five", countsUp(), 150_000, false},
 
+		{"masters of two generations, two commands, all", generations().with(twoAtOnce), 0, true},
 		{"four to three, either way, one forgets, all", shrinks().with(oneForgets), 0, true},
 		{"four to three, either way, two commands, one forgets", shrinks().with(twoAtOnce).with(oneForgets), 0, true},
 		{"four to three, either way, two forget", shrinks().with(twoForget), 0, true},
