@@ -68,9 +68,9 @@ func (v *View) update(text string) {
 // nothing since.
 func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
 
-// IsBlank reports whether the node lets in nobody, and no client has claimed it: it is not marked,
-// or its marker has no members, because an operator has admitted it and no client has marked it
-// since.
+// IsBlank reports whether the node grants nothing, and no client has claimed it: it is not marked, or
+// its marker has no members, because an operator has admitted it and no client has marked it since. By
+// the marker of an earlier process it still renews what it has kept.
 func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() == 0 }
 
 // MaxLease returns the max lease of the deployment by the node's marker, whichever process it
@@ -157,7 +157,7 @@ func (v *View) IsRetired() bool { return v.IsOutside() && v.marker.Next.Len() ==
 type Standing int
 
 const (
-	// Blank: the node has forgotten whom it lets in, or has never known: it lets in nobody.
+	// Blank: the node has forgotten whom it lets in, or has never known: it grants nothing.
 	Blank Standing = iota + 1
 	// Claimed: a client with the same list is marking all blank members. It lets in nobody yet.
 	Claimed
