@@ -21,7 +21,7 @@ func TestMembersThatAreRetired(t *testing.T) {
 		names = append(names, string(rune('a'+i)))
 		do(t, m, "FLUSHALL")
 	}
-	const lease = "-max-lease=500ms"
+	const lease = "-max-lease=3s"
 	members := func(code int, verb string, args ...string) (out, errs string) {
 		return command(t, code, append([]string{"members", verb, lease}, args...)...)
 	}
@@ -54,7 +54,7 @@ func TestMembersThatAreRetired(t *testing.T) {
 	info := fmt.Sprintf("%s", do(t, fleet.Masters[0], "INFO", "server"))
 	_, run, _ := strings.Cut(info, "run_id:")
 	claim.Run, _, _ = strings.Cut(run, "\r\n")
-	claim.MaxLease, claim.Member = 500*time.Millisecond, "a"
+	claim.MaxLease, claim.Member = 3*time.Second, "a"
 	do(t, fleet.Masters[0], "SET", scripts.MarkerKey, claim.String())
 	printed, _ = members(exitOK, "show", urls[:3]...)
 	contains(t, lineOf(t, printed, "a"), "being marked for {a, b, c, d} none none -")
@@ -65,13 +65,13 @@ func TestMembersCommitWithoutOne(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 4)
 	urls := fleet.URLs()
-	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=500ms"}, urls[:3]...)...)
-	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=500ms", urls[3]}, urls[:3]...)...)
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=3s"}, urls[:3]...)...)
+	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=3s", urls[3]}, urls[:3]...)...)
 	if err := fleet.Masters[2].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=500ms"}, urls...)...)
+		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=3s"}, urls...)...)
 		contains(t, errs, "not done on "+fleet.Masters[2].Addr()+", no answer: repeat the command when it runs")
 	}
 }

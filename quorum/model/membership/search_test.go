@@ -118,6 +118,7 @@ func TestSearch(t *testing.T) {
 		{"wiped masters beside the present ones", wipes().with(oneForgets), 0, false},
 		{"a removed master beside the present ones", removed().with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll().with(exists), 0, false},
+		{"masters of two generations", generations(), 0, false},
 		{"masters of two generations, two commands", generations().with(twoAtOnce), 150_000, false},
 		{"masters of two generations, one forgets", generations().with(oneForgets), 150_000, false},
 		{"a retired master beside the present ones", retires(), 0, false},
