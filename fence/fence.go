@@ -63,8 +63,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return ErrFenced }
 
-// maxToken is the greatest token that a lock can have. A resource that has seen a greater one by
-// mistake would refuse every holder from then on.
+// maxToken is the greatest token that a resource takes: up to there all of them compare exactly. Locks'
+// tokens are below 2^52. A resource that has seen a greater one by mistake would refuse every holder
+// from then on.
 const maxToken = 1<<53 - 1
 
 func check(resource string, token uint64) error {

@@ -36,9 +36,10 @@ func TestMembersCommandRefuses(t *testing.T) {
 		{"add: no URL", plain, "", "members add", "", 2, []string{"needs the URL of at least one master"}},
 		{"remove: no URL", plain, "", "members remove", "", 2, []string{"needs"}},
 		{"remove: a name only", plain, "", "members remove", "=c", 2,
-			[]string{"needs the name of the member, and then the URLs"}},
+			[]string{"needs the name of the member", "and then the URLs"}},
 		{"remove: a URL for the name", plain, "", "members remove", "c a b c", 2,
-			[]string{"needs the name of the member, and then the URLs"}},
+			[]string{"needs the name of the member", "not a URL", "and then the URLs"}},
+		{"add: the new one last", plain, "", "members add", "a b c d", 1, []string{"d is none of these, and the URL of the new master comes first"}},
 		{"commit: no URL", plain, "", "members commit", "", 2, []string{"needs the URL of at least one master"}},
 		{"abort: no URL", plain, "", "members abort", "", 2, []string{"needs the URL of at least one master"}},
 		{"an unknown flag", plain, "", "members add -yes", "d a b c", 2, []string{"unknown flag"}},
@@ -57,7 +58,7 @@ func TestMembersCommandRefuses(t *testing.T) {
 		{"remove: down to one", func(t *testing.T, r *roster) { r.giveAll(t, refusalLease, "a", "b") }, "",
 			"members remove", "=b a b", 1, []string{"fewer than two masters"}},
 		{"add: another change is under way", announced, "", "members add", "e a b c", 1,
-			[]string{"a change to {a, b, c, d} is under way", "members commit or members abort comes first"}},
+			[]string{"a change to {a, b, c, d} is under way", "which comes first: members commit with the URLs of {a, b, c, d}, or members abort with those of {a, b, c, d}"}},
 		{"remove: another change is under way", announced, "", "members remove", "=c a b c", 1,
 			[]string{"a change to {a, b, c, d} is under way"}},
 		{"commit: not announced", plain, "", "members commit", "a b c d", 1,
@@ -68,13 +69,13 @@ func TestMembersCommandRefuses(t *testing.T) {
 			r.give(t, "d", refusalLease, abc, abcd)
 		}, "", "members commit", "a b c d", 1, []string{"stands on 2 of its masters, and must on 3", "repeat members add or remove"}},
 		{"commit: a member lacks", announced, "", "members commit", "a b d", 1,
-			[]string{"a change to {a, b, c, d} is under way", "that list"}},
+			[]string{"a change to {a, b, c, d} is under way", "members commit with the URLs of {a, b, c, d}"}},
 		{"commit: the new member lacks", announced, "", "members commit", "a b c", 1,
-			[]string{"a change to {a, b, c, d} is under way", "that list"}},
+			[]string{"a change to {a, b, c, d} is under way", "members commit with the URLs of {a, b, c, d}"}},
 		{"abort: committed on some", func(t *testing.T, r *roster) {
 			announced(t, r)
 			r.give(t, "b", refusalLease, abcd, nil)
-		}, "", "members abort", "a b c d", 1, []string{"is committed on b already: members commit finishes it"}},
+		}, "", "members abort", "a b c d", 1, []string{"is committed on b already: members commit with the URLs of {a, b, c, d} gives all of them that list"}},
 		{"add: a member is dead", plain, "b", "members add", "d a b c", 1,
 			[]string{"b does not answer", "(a dead one is removed first)"}},
 		{"add: the new one is dead", plain, "d", "members add", "d a b c", 1, []string{"d does not answer"}},

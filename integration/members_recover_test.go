@@ -87,3 +87,37 @@ func TestMembersOfTwoGenerationsChange(t *testing.T) {
 	o.does(t, "members commit -yes", r.of(abcd...)...)
 	isLetIn(t, redlock.Open, interruptedLease, r.of(abcd...))
 }
+
+// A change was committed on one master, and taken back on the others while it was away. Each command
+// names the step that works, and the masters' refusal says first that the list was changed.
+func TestMembersCommittedOnOneAndTakenBack(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, interruptedLease)
+	r := rosterOf(t, abcd...)
+	for _, name := range []string{"b", "c", "d"} {
+		r.give(t, name, interruptedLease, abc, nil)
+	}
+	r.give(t, "a", interruptedLease, abcd, nil)
+	const step = "members commit with the URLs of {a, b, c} gives all of them that list"
+	for _, c := range []struct {
+		verb string
+		args []string
+	}{
+		{"members abort", r.of(abcd...)},
+		{"members add", r.of("d", "a", "b", "c")},
+		{"members remove", append([]string{"b"}, r.of(abc...)...)},
+	} {
+		code, out := o.says(t, c.verb, c.args...)
+		if code != 1 {
+			t.Errorf("%s: exit code %d", c.verb, code)
+		}
+		holds(t, out, step)
+	}
+	o.does(t, "members commit", r.of(abc...)...)
+	isLetIn(t, redlock.Open, interruptedLease, r.of(abc...))
+	err := tryOnce(t, redlock.Open, interruptedLease, r.of("a", "b", "d"), "job", nil)
+	wantErr(t, err, quorum.ErrMembership, quorum.ErrPermanent)
+	t.Logf("%v", err)
+	pass(t, interruptedLease)
+	o.does(t, "members add", append(r.of("d"), r.of(abc...)...)...)
+}

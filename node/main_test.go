@@ -180,7 +180,7 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 		return pipeline.Result{}
 	}
 	admitted := scripts.In(n.Quarantine())
-	if _, given := view.Word(); given {
+	if _, given := view.AdmissionLeft(); given {
 		admitted = scripts.At(view.Marker().Admitted)
 	}
 	seen := scripts.Seen{Process: view.Process, Marker: view.Text}

@@ -58,6 +58,10 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 		r.Refused = fmt.Errorf("%w: this master is the member %s of %s, and is named %s here: give it that name "+
 			"(?name=... in the URL, or node.WithName)", ErrMembership, m.Member, m.Members, view.Process.Member)
 	}
+	if r.Refused == nil && view.IsRetired() {
+		r.Refused = fmt.Errorf("%w: retired: it is no member of %s (generation %d), and lets in nobody. Leave it out, or take it "+
+			"back with quorumlock members add", ErrMembership, m.Members, m.Generation)
+	}
 	if r.Refused != nil {
 		hazard("refused as a node: %v", r.Refused)
 	}
@@ -76,7 +80,7 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 		hazard("a client has begun to mark %s, and has not finished: this master lets nobody in until its quarantine "+
 			"is over, and a client with that list finds all of them", m.Members)
 	}
-	word, isAdmitted := view.Word()
+	word, isAdmitted := view.AdmissionLeft()
 	switch {
 	case o.noQuarantine:
 		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")

@@ -55,8 +55,8 @@ type Error struct {
 	Refused     int // by nodes where another owner holds a name
 	Quarantined int
 	// Unknown counts the other nodes: those that had not answered, or failed, and may yet have
-	// carried out the request; and those that were not asked, because the outcome was certain
-	// before. The message tells these apart.
+	// carried out the request; those that let in clients with another list; and those that were not
+	// asked, because the outcome was certain before. The message tells these apart.
 	Unknown int
 
 	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a
@@ -87,7 +87,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	counted := "granted"
+	counted, differ := "granted", e.differing()
 	b.WriteString("quorumlock: ")
 	if e.Op == opReady {
 		b.WriteString("not ")
@@ -101,6 +101,9 @@ func (e *Error) Error() string {
 		said := strings.TrimPrefix(cause.Error(), "quorumlock: ")
 		if holder := e.holder(); cause == ErrHeld && holder != "" {
 			said = "held by " + holder
+		}
+		if cause == ErrUnavailable && e.differing() > e.nodes()-e.Need {
+			said = "masters let in clients with another list"
 		}
 		b.WriteString(": " + said)
 	}
@@ -118,7 +121,7 @@ func (e *Error) Error() string {
 			what string
 		}{
 			{e.Refused, "refused"}, {e.Quarantined, "in quarantine"},
-			{e.Unknown - e.unasked, "unknown"}, {e.unasked, "not asked"},
+			{differ, "with another list"}, {e.Unknown - e.unasked - differ, "unknown"}, {e.unasked, "not asked"},
 		} {
 			if part.n > 0 {
 				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
@@ -131,6 +134,22 @@ func (e *Error) Error() string {
 		b.WriteString(": " + grouped(e.Nodes.Errors))
 	}
 	return b.String()
+}
+
+// nodes returns how many nodes there are.
+func (e *Error) nodes() int { return e.Granted + e.Refused + e.Quarantined + e.Unknown }
+
+// differing returns how many of the unknown nodes let in clients with another list.
+func (e *Error) differing() (count int) {
+	if e.Nodes == nil {
+		return 0
+	}
+	for _, err := range e.Nodes.Errors {
+		if errors.Is(err, ErrMembership) {
+			count++
+		}
+	}
+	return min(count, e.Unknown-e.unasked)
 }
 
 // holder describes the process that holds the lock; it is empty where that is not known.
@@ -207,7 +226,7 @@ func (e *Error) nodesRefuse() bool {
 	if e.Need == 0 || e.Nodes == nil || e.kept {
 		return false
 	}
-	nodes := e.Granted + e.Refused + e.Quarantined + e.Unknown
+	nodes := e.nodes()
 	for _, err := range e.Nodes.Errors {
 		if isPermanent(err) {
 			nodes--

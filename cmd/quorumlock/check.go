@@ -140,8 +140,8 @@ func letIn(found []finding) (by map[string][]string, under bool) {
 	by = map[string][]string{}
 	for _, f := range found {
 		r := f.report
-		if f.err != nil || len(r.Members) == 0 {
-			continue
+		if f.err != nil || len(r.Members) == 0 || len(r.Next) == 0 && !slices.Contains(r.Members, r.Member) {
+			continue // a retired one lets in nobody
 		}
 		list := fmt.Sprintf("clients with %s (generation %d)", scripts.NewList(r.Members...), r.Generation)
 		if len(r.Next) > 0 {

@@ -126,11 +126,11 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, wait bool
 	}
 	removed := ""
 	if to.Len() < from.Len() {
-		removed = " Give the URL of the removed master, too, if it runs: it is then retired."
+		removed = " Give it the URL of the removed master, too, if that runs: it is then retired."
 	}
 	fmt.Fprintf(out, "Announced: clients with %s are let in beside those with %s.\n"+
-		"Now deploy all clients with %s, then: quorumlock members commit with that list.%s\n"+
-		"To go back: quorumlock members abort.\n", to, from, to, removed)
+		"Now deploy all clients with %[1]s, then: quorumlock members commit with the URLs of %[1]s.%[3]s\n"+
+		"To go back: quorumlock members abort with the URLs of %[4]s.\n", to, from, removed, longer(from, to))
 	return nil
 }
 
@@ -145,23 +145,43 @@ func (m masters) commit(ctx context.Context, given *scripts.List, yes bool, out 
 			}
 		}
 	}
-	report, _, err := m.carryOut(ctx, membership.Commit(given), out)
+	report, errs, err := m.carryOut(ctx, membership.Commit(given), out)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The members are %s. Clients with another list are refused from now on.\n"+
-		"The next change of members is refused for one max lease, %v.\n", report.To, m.nodes[m.names[0]].MaxLease())
-	if len(report.NoAnswer) > 0 {
-		fmt.Fprintf(out, "Not done on %s, no answer: repeat the command when they run.\n", strings.Join(report.NoAnswer, ", "))
+	if len(report.Changed) == 0 {
+		fmt.Fprintf(out, "Nothing to commit: the members are %s already.\n", report.To)
+	} else {
+		fmt.Fprintf(out, "The members are %s. Clients with another list are refused from now on.\n"+
+			"The next change of members is refused for one max lease, %v.\n", report.To, m.nodes[m.names[0]].MaxLease())
 	}
-	if len(report.Blank) > 0 {
-		fmt.Fprintf(out, "Not done on %s, blank: a client marks them.\n", strings.Join(report.Blank, ", "))
+	if blank := report.Blank; len(blank) > 0 {
+		fmt.Fprintf(out, "Not done on %s, blank: a client marks %s.\n", strings.Join(blank, ", "), plural(blank, "it", "them"))
 	}
 	if name := report.Unretired; name != "" {
 		fmt.Fprintf(out, "%s was not retired: it was not given, does not answer, or has another list. Stop it for good. A wiped master that "+
 			"goes on under an old name may be founded anew by clients with an old list.\n", name)
 	}
+	if away := report.NoAnswer; len(away) > 0 {
+		return explain(fmt.Errorf("not done on %s, no answer: repeat the command when %s", strings.Join(away, ", "),
+			plural(away, "it runs", "they run")), errs)
+	}
 	return nil
+}
+
+// longer returns the list that has all masters of a change.
+func longer(from, to *scripts.List) *scripts.List {
+	if to.Len() > from.Len() {
+		return to
+	}
+	return from
+}
+
+func plural(names []string, one, many string) string {
+	if len(names) == 1 {
+		return one
+	}
+	return many
 }
 
 // abort takes back an announced change.
@@ -171,15 +191,16 @@ func (m masters) abort(ctx context.Context, given *scripts.List, out io.Writer) 
 		return err
 	}
 	if len(report.Changed) == 0 {
-		fmt.Fprintln(out, "No change is under way on the masters that answered.")
+		fmt.Fprintln(out, "Nothing to abort: no change is under way on the masters that answered.")
 	} else {
 		fmt.Fprintf(out, "The change from %s to %s is taken back on %s.\n"+
 			"The next change of members is refused for one max lease, %v.\n",
 			report.From, report.To, strings.Join(report.Changed, ", "), m.nodes[m.names[0]].MaxLease())
 	}
 	if len(report.NoAnswer) > 0 {
-		return explain(fmt.Errorf("a change may still be announced on %s: no answer, or not given. Repeat the command with them. Until "+
-			"then the next change cannot include them", strings.Join(report.NoAnswer, ", ")), errs)
+		them := plural(report.NoAnswer, "it", "them")
+		return explain(fmt.Errorf("a change may still be announced on %s: no answer, or not given. Repeat the command with %s. Until "+
+			"then the next change cannot include %s", strings.Join(report.NoAnswer, ", "), them, them), errs)
 	}
 	return nil
 }

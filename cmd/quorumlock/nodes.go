@@ -77,7 +77,8 @@ func (line *commandLine) open(command string, args []string) (wrong string) {
 	urls := args
 	if command == removeMember {
 		if len(args) == 0 || strings.Contains(args[0], "://") || len(args) == 1 && line.file == "" {
-			return command + " needs the name of the member, and then the URLs of the present list, or -urls-file"
+			return command + " needs the name of the member (host:port or that of ?name=, not a URL: see members show), and then " +
+				"the URLs of the present list, or -urls-file"
 		}
 		line.name, urls = args[0], args[1:]
 	}

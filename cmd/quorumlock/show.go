@@ -31,24 +31,35 @@ func (m masters) show(ctx context.Context, out io.Writer) error {
 	if len(errs) > 0 {
 		return explain(errors.New("not all masters answered"), errs)
 	}
+	for _, name := range m.names {
+		if v := views[name]; v.IsRetired() {
+			return fmt.Errorf("%s is retired: it is no member of %s, and lets in nobody. Leave out its URL, or take it back "+
+				"with members add", name, v.Marker().Members)
+		}
+	}
 	return nil
 }
 
 // row returns the cells of a master behind its name.
 func row(v *membership.View) string {
 	if v == nil {
-		return "-\tdoes not answer\t\t\t"
+		return "-\tdoes not answer\t-\t-\t-"
 	}
 	marker := v.Marker()
 	switch {
 	case v.IsBlank():
-		return "-\tblank\t\t\t"
-	case marker.Claimed:
-		return fmt.Sprintf("%d\tbeing marked for %s\t%s\t\t", marker.Generation, marker.Members, next(marker.Next))
+		return "-\tblank\t-\t-\t-"
+	case v.IsRetired():
+		return fmt.Sprintf("%d\tretired: %s\tnone\t-\t-", marker.Generation, marker.Members)
 	}
 	quarantine, _ := v.Quarantine()
-	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s", marker.Generation, marker.Members, next(marker.Next),
-		left(quarantine), until(marker.Change-v.Now))
+	members, change := marker.Members.String(), until(v.ChangeWaits())
+	if marker.Claimed {
+		members, change = "being marked for "+members, "-"
+	} else if marker.Next.Len() > 0 {
+		change = "after this one"
+	}
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s", marker.Generation, members, next(marker.Next), left(quarantine), change)
 }
 
 // summarize prints what the masters' lists mean together. It returns the list to which a change is
@@ -67,7 +78,9 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 			}
 			continue
 		}
-		lists[fmt.Sprint(marker.Generation, marker.Members, marker.Next)] = true
+		if !v.IsRetired() {
+			lists[fmt.Sprint(marker.Generation, marker.Members, marker.Next)] = true
+		}
 		if marker.Next.Len() > 0 {
 			announced = marker.Next
 		}
@@ -80,8 +93,8 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 	switch {
 	case misnamed:
 	case announced != nil:
-		fmt.Fprintf(out, "A change to %s is under way. Next: members commit with that list, when all clients have it; "+
-			"or members abort.\n", announced)
+		fmt.Fprintf(out, "A change to %s is under way. Next: members commit with the URLs of that list, when all clients "+
+			"have it; or members abort with those of both lists.\n", announced)
 	case len(begun) > 0 && len(lists) <= 1:
 		for _, name := range slices.Sorted(maps.Keys(begun)) {
 			fmt.Fprintf(out, "A change that adds %s to %s was begun and is not announced: the same members add goes on. "+
@@ -89,8 +102,9 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 		}
 	case len(lists) > 1:
 		fmt.Fprintln(out, "The masters do not all have the same list. "+
-			"Where a commit was interrupted, members commit finishes it; "+
-			"a master that was removed keeps its last list.")
+			"Where a commit was interrupted, members commit with the URLs of the new list finishes it; "+
+			"members abort with all URLs says what else to do. "+
+			"A master that was removed while it did not answer keeps its last list.")
 	case len(lists) == 0:
 		fmt.Fprintln(out, "No master that answers has a list.")
 	case len(views) == len(m.names):

@@ -41,9 +41,12 @@ func abort(given *scripts.List, views map[string]*View) (p plan, err error) {
 	for _, name := range given.Names() {
 		for _, next := range announced {
 			if v := views[name]; v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Members.Equal(next) {
-				return plan{}, fmt.Errorf("the change to %s is committed on %s already: members commit finishes it", next, name)
+				return plan{}, fmt.Errorf("the change to %s is committed on %s already: %s", next, name, wayOut(views))
 			}
 		}
+	}
+	if len(announced) == 0 && areSplit(views) {
+		return plan{}, fmt.Errorf("no change is announced, but the masters do not all have one list: %s", wayOut(views))
 	}
 	return p, nil
 }

@@ -9,10 +9,10 @@ import (
 
 // Announce returns the command that lets in clients with To beside those with From.
 //
-// All members of To must answer. Before the first mark it makes a pass over the token counters: a
+// All members of To must answer. Before the first mark that announces it raises the token counters: a
 // token stands on a majority of the list that issued it, and majorities of a list and of the next but
-// one need not meet. So the highest counters are read from a majority of From, and raised on one. The
-// pass comes after the wait for the last change, when no attempt of an older list is under way.
+// one need not meet. So the highest counters are read from a majority of From, and written to one. That
+// comes after the wait for the last change, when no attempt of an older list is under way.
 func (c Change) Announce() *Procedure {
 	all := c.From
 	if c.To.Len() > all.Len() {
@@ -22,7 +22,7 @@ func (c Change) Announce() *Procedure {
 }
 
 func (c Change) announce(views map[string]*View) (p plan, err error) {
-	p = plan{passes: c.From, report: Report{From: c.From, To: c.To}}
+	p = plan{tokensOf: c.From, report: Report{From: c.From, To: c.To}}
 	generation, err := c.present(views)
 	if err != nil {
 		return plan{}, err
@@ -30,7 +30,7 @@ func (c Change) announce(views map[string]*View) (p plan, err error) {
 	for _, name := range c.To.Names() {
 		v := views[name]
 		if !c.From.Has(name) {
-			if first, ready, err := c.prepare(name, v, generation); !ready {
+			if first, isReady, err := c.prepare(name, v, generation); !isReady {
 				return first, err
 			}
 		}
@@ -58,30 +58,31 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 		}
 		m := v.marker
 		switch {
-		case m.Members.Equal(c.To) && c.isAnnounced(views):
-			return 0, fmt.Errorf("%s has the members %s already (generation %d): members commit finishes the change",
-				name, c.To, m.Generation)
-		case m.Members.Equal(c.To):
-			return 0, fmt.Errorf("%s has the members %s already (generation %d). %s", name, c.To, m.Generation, takenBack)
 		case !m.Members.Equal(c.From):
-			return 0, fmt.Errorf("%s has the members %s (generation %d), not %s: give that list",
-				name, m.Members, m.Generation, c.From)
+			return 0, fmt.Errorf("%s has the members %s (generation %d), not %s: %s",
+				name, m.Members, m.Generation, c.From, c.instead(views, m))
 		case m.Next.Len() > 0 && !m.Next.Equal(c.To):
-			return 0, fmt.Errorf("on %s a change to %s is under way: members commit or members abort comes first", name, m.Next)
+			return 0, fmt.Errorf("on %s a change to %s is under way, which comes first: %s", name, m.Next, endChange(m))
 		}
 		generation = max(generation, m.Generation)
 	}
 	return generation, nil
 }
 
-// isAnnounced reports whether a master says that the members change to To.
-func (c Change) isAnnounced(views map[string]*View) bool {
-	for _, v := range views {
-		if v != nil && v.marker.Next.Equal(c.To) {
-			return true
-		}
+// instead returns what to do when the members in a marker are not From.
+func (c Change) instead(views map[string]*View, m scripts.Marker) string {
+	added := extraMember(c.To, m.Members)
+	switch {
+	case m.Next.Len() > 0:
+		return "a change is under way: " + endChange(m)
+	case finishing(views) != nil || areSplit(views):
+		return wayOut(views)
+	case m.Members.Equal(c.To):
+		return "the change is made already"
+	case added != "" && c.To.Len() > c.From.Len() && c.From.Has(added):
+		return fmt.Sprintf("%s is none of these, and the URL of the new master comes first", added)
 	}
-	return false
+	return "give the URLs of that list"
 }
 
 // mayChange returns why a member of From, which stays, cannot be changed now.
@@ -103,9 +104,9 @@ func (v *View) mayChange(name string) error {
 	return nil
 }
 
-// prepare claims the member that is added, which begins its quarantine: a blank one, or one that a
-// change has removed. It returns what comes first, unless the member is ready to be announced.
-func (c Change) prepare(name string, v *View, generation uint64) (first plan, ready bool, err error) {
+// prepare claims the member that is added, which begins its quarantine: a blank one, or one outside
+// all lists. It returns what comes first, unless the member is ready to be announced.
+func (c Change) prepare(name string, v *View, generation uint64) (first plan, isReady bool, err error) {
 	m := v.marker
 	if !v.IsBlank() {
 		if err := v.misfit(name); err != nil {
@@ -114,9 +115,9 @@ func (c Change) prepare(name string, v *View, generation uint64) (first plan, re
 	}
 	switch {
 	case !v.IsBlank() && m.Members.Equal(c.From) && (m.Claimed || m.Next.Equal(c.To)):
-		left := v.waits()
+		left := v.quarantineLeft()
 		return plan{wait: left}, left == 0, nil
-	case v.IsBlank() || v.IsRetired() || m.Claimed && !m.Members.Has(name):
+	case v.IsBlank() || v.IsOutside() || m.Claimed && !m.Members.Has(name):
 		first.again = true
 		claim := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: scripts.NewList()}
 		first.mark(name, v, v.write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))

@@ -2,6 +2,8 @@ package membership
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
@@ -34,8 +36,8 @@ func areNeighbours(a, b *scripts.List) bool {
 	return a.Len() == b.Len()+1 && a.HasAll(b) || b.Len() == a.Len()+1 && b.HasAll(a)
 }
 
-// without returns the one member of list that other does not have; empty unless there is one.
-func without(list, other *scripts.List) string {
+// extraMember returns the one member of list that other does not have; empty unless there is one.
+func extraMember(list, other *scripts.List) string {
 	if other.Len() == 0 || list.Len() != other.Len()+1 || !list.HasAll(other) {
 		return ""
 	}
@@ -64,10 +66,58 @@ func (v *View) misfit(name string) error {
 	return nil
 }
 
-// takenBack says what to do with a master on which a change was committed that was aborted on the
-// others while it was away.
-const takenBack = "If all others have another list, the change was taken back while this master was away: wipe " +
-	"its list (DEL " + scripts.MarkerKey + " on it), and clients mark it again"
+// endChange says how the change that a marker announces ends.
+func endChange(m scripts.Marker) string {
+	both := scripts.NewList(slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Members.Names(), m.Next.Names()))))...)
+	return fmt.Sprintf("members commit with the URLs of %s, or members abort with those of %s", m.Next, both)
+}
+
+// wayOut says what to do with masters that do not have one list, and where an abort is too late: a
+// change was committed on some, and perhaps taken back on others while these were away.
+func wayOut(views map[string]*View) string {
+	if list := finishing(views); list != nil {
+		return finish(list)
+	}
+	return "start the masters that do not answer and repeat the command; or quorumlock admit -yes -members with the URLs of " +
+		"the list that you want gives it to them, on your word"
+}
+
+// finish says how masters get a list that most of its members have.
+func finish(list *scripts.List) string {
+	return fmt.Sprintf("members commit with the URLs of %s gives all of them that list", list)
+}
+
+// finishing returns a list that a commit would write on some masters; nil for none.
+func finishing(views map[string]*View) *scripts.List {
+	for _, name := range slices.Sorted(maps.Keys(views)) {
+		v := views[name]
+		if v == nil || v.IsBlank() || v.marker.Claimed {
+			continue
+		}
+		for _, list := range []*scripts.List{v.marker.Next, v.marker.Members} {
+			if p, err := commit(list, views); list.Len() > 0 && err == nil && len(p.marks) > 0 {
+				return p.report.To
+			}
+		}
+	}
+	return nil
+}
+
+// areSplit reports whether masters that answer have different lists, and none of these is finished.
+func areSplit(views map[string]*View) bool {
+	lists := map[string]*scripts.List{}
+	for _, v := range views {
+		if v != nil && !v.IsBlank() && !v.marker.Claimed && !v.IsOutside() {
+			lists[v.marker.Members.String()] = v.marker.Members
+		}
+	}
+	for _, list := range lists {
+		if p, err := commit(list, views); err == nil && len(p.marks) == 0 {
+			return false
+		}
+	}
+	return len(lists) > 1
+}
 
 // round rounds up, for people.
 func round(d time.Duration) time.Duration {

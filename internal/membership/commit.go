@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,7 +14,15 @@ import (
 // Members that do not answer, or are blank, are left for a later run. The change must be announced,
 // or committed, on a majority of the new list: on fewer, clients with the old one would go on.
 func Commit(given *scripts.List) *Procedure {
-	return newProcedure(given.Names(), func(views map[string]*View) (plan, error) { return commit(given, views) })
+	return newProcedure(given.Names(), func(views map[string]*View) (plan, error) {
+		p, err := commit(given, views)
+		if few := tooFewError(""); errors.As(err, &few) {
+			if list := finishing(views); list != nil {
+				err = fmt.Errorf("%w. Or %s", err, finish(list))
+			}
+		}
+		return p, err
+	})
 }
 
 func commit(given *scripts.List, views map[string]*View) (plan, error) {
@@ -23,7 +32,7 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 		return plan{}, err
 	}
 	p := plan{report: Report{From: from, To: to}}
-	var ready, pending []string // ready: the change is announced or committed there
+	var carrying, toWrite []string // carrying: the change is announced or committed there
 	generation := uint64(0)
 	for _, name := range to.Names() {
 		v := views[name]
@@ -42,13 +51,13 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 		isFrom := from != nil && m.Members.Equal(from)
 		switch {
 		case !m.Claimed && m.Members.Equal(to) && m.Next.Len() == 0:
-			ready = append(ready, name)
+			carrying = append(carrying, name)
 			generation = max(generation, m.Generation)
 		case isFrom && !m.Claimed && m.Next.Equal(to):
-			ready, pending = append(ready, name), append(pending, name)
+			carrying, toWrite = append(carrying, name), append(toWrite, name)
 			generation = max(generation, m.Generation+1)
 		case isFrom && (m.Claimed && !from.Has(name) || !m.Claimed && m.Next.Len() == 0):
-			pending = append(pending, name)
+			toWrite = append(toWrite, name)
 			generation = max(generation, m.Generation+1)
 		case m.Claimed:
 			p.report.Blank = append(p.report.Blank, name)
@@ -57,15 +66,15 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 		}
 	}
 	switch {
-	case len(ready) < Majority(to):
-		return plan{}, errTooFew(ready, to, p.report)
+	case len(carrying) < Majority(to):
+		return plan{}, errTooFew(carrying, to, p.report)
 	case from == nil:
 		return p, nil // committed wherever a master answers
 	}
 	if removed := p.retiring(views, from, to); removed != "" {
-		pending = append(pending, removed)
+		toWrite = append(toWrite, removed)
 	}
-	for _, name := range pending {
+	for _, name := range toWrite {
 		v := views[name]
 		m := v.marker
 		m.Claimed, m.Members, m.Next, m.Generation = false, to, scripts.NewList(), generation
@@ -77,7 +86,7 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 // Pending returns the list that a commit of the masters given would make the members, while none of
 // them has committed it; else nil.
 func Pending(given *scripts.List, views map[string]*View) *scripts.List {
-	to, pending := target(given, views), false
+	to, isAnnounced := target(given, views), false
 	for _, v := range views {
 		if v == nil || v.IsBlank() || v.marker.Claimed {
 			continue
@@ -85,40 +94,50 @@ func Pending(given *scripts.List, views map[string]*View) *scripts.List {
 		if v.marker.Members.Equal(to) {
 			return nil
 		}
-		pending = pending || v.marker.Next.Equal(to)
+		isAnnounced = isAnnounced || v.marker.Next.Equal(to)
 	}
-	if !pending {
+	if !isAnnounced {
 		return nil
 	}
 	return to
 }
 
 // target returns the list to commit: the one that was given, or that list without the master that the
-// change removes, if that is announced, or the master is retired or has the old list still.
+// change removes. That one is meant if it is announced; or if the removed master is retired or has the
+// old list still, unless most masters that were given have that list.
 func target(given *scripts.List, views map[string]*View) *scripts.List {
+	have := 0
 	for _, name := range given.Names() {
 		v := views[name]
 		if v == nil || v.IsBlank() || v.marker.Claimed {
 			continue
 		}
-		if next := v.marker.Next; next.Equal(given) || without(given, next) != "" {
+		next := v.marker.Next
+		if next.Equal(given) || extraMember(given, next) != "" {
 			return next
 		}
+		if next.Len() == 0 && v.marker.Members.Equal(given) {
+			have++
+		}
+	}
+	if have >= Majority(given) {
+		return given
 	}
 	for _, name := range given.Names() {
 		v := views[name]
 		if v == nil || v.IsBlank() || v.marker.Claimed || !v.marker.Members.Has(name) {
 			continue
 		}
-		if left := v.marker.Members; hadOrIsRetired(views[without(given, left)], given, left) {
+		if left := v.marker.Members; isTheRemoved(views[extraMember(given, left)], given, left) {
 			return left
 		}
 	}
 	return given
 }
 
-// hadOrIsRetired reports whether a master has the list from still, or is retired from it.
-func hadOrIsRetired(v *View, from, to *scripts.List) bool {
+// isTheRemoved reports whether a master is the one that the change removes: it has the list from still,
+// or is retired from it.
+func isTheRemoved(v *View, from, to *scripts.List) bool {
 	return v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Next.Len() == 0 &&
 		(v.marker.Members.Equal(from) || v.IsRetired() && v.marker.Members.Equal(to))
 }
@@ -136,8 +155,8 @@ func origin(given, to *scripts.List, views map[string]*View) (from *scripts.List
 		m := v.marker
 		switch {
 		case m.Next.Equal(to) && from != nil && !m.Members.Equal(from):
-			return nil, fmt.Errorf("%s changes from %s, and others from %s, to %s: members abort comes first",
-				name, m.Members, from, to)
+			return nil, fmt.Errorf("%s changes from %s, and others from %s, to %s: members abort with the URLs of all of them "+
+				"comes first", name, m.Members, from, to)
 		case m.Next.Equal(to):
 			isBegun, from = true, m.Members
 		case m.Members.Equal(to):
@@ -170,18 +189,17 @@ func origin(given, to *scripts.List, views map[string]*View) (from *scripts.List
 
 func errNotAnnounced(name string, m scripts.Marker, to *scripts.List) error {
 	if m.Next.Len() > 0 {
-		return fmt.Errorf("on %s a change to %s is under way, not to %s: members commit with that list, or members abort",
-			name, m.Next, to)
+		return fmt.Errorf("on %s a change to %s is under way, not to %s: %s", name, m.Next, to, endChange(m))
 	}
 	return fmt.Errorf("%s has the members %s (generation %d), and no change to %s is announced there: "+
 		"members add or remove comes first. If %s is what you wanted, it is done", name, m.Members, m.Generation, to, m.Members)
 }
 
 // retiring returns the removed master, if it is to be marked: it has the members From, and no next
-// ones. The mark has the members that stay, of which it is none, so it lets in nobody and names them
+// ones. The mark has the members To, of which it is none, so it lets in nobody and names them
 // to clients with an old list. It comes last.
 func (p *plan) retiring(views map[string]*View, from, to *scripts.List) string {
-	removed := without(from, to)
+	removed := extraMember(from, to)
 	if removed == "" {
 		return ""
 	}
@@ -197,12 +215,17 @@ func (p *plan) retiring(views map[string]*View, from, to *scripts.List) string {
 	return ""
 }
 
-// errTooFew is why the change may not be committed yet.
-func errTooFew(ready []string, to *scripts.List, r Report) error {
+// tooFewError is why the change may not be committed yet.
+type tooFewError string
+
+func (e tooFewError) Error() string { return string(e) }
+
+func errTooFew(carrying []string, to *scripts.List, r Report) error {
 	hint := "repeat members add or remove"
 	if len(r.NoAnswer) > 0 {
 		hint = fmt.Sprintf("start %s and repeat this command, or repeat members add or remove", strings.Join(r.NoAnswer, ", "))
 	}
-	return fmt.Errorf("the change to %s stands on %d of its masters, and must on %d: %s; members abort takes the change back, "+
-		"unless a master has committed it. If none of these goes on: quorumlock admit -members", to, len(ready), Majority(to), hint)
+	return tooFewError(fmt.Sprintf("the change to %s stands on %d of its masters, and must on %d: %s; members abort takes the "+
+		"change back, unless a master has committed it. If none of these goes on: quorumlock admit -members",
+		to, len(carrying), Majority(to), hint))
 }

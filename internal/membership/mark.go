@@ -120,7 +120,7 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		return []Mark{c.mark(first, views[first], top)}
 	}
 	for _, i := range claimed {
-		if views[i].waits() > 0 {
+		if views[i].quarantineLeft() > 0 {
 			return nil
 		}
 		marks = append(marks, confirm(i, views[i], top.Generation))

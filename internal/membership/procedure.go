@@ -12,7 +12,7 @@ import (
 // that the action names gets the answer:
 //
 //	Look ─▶ Pause ─▶ Look                        the member that is added is in quarantine
-//	  ├───▶ ReadTokens ─▶ RaiseTokens ─▶ Write   the first mark of an announcement
+//	  ├───▶ ReadTokens ─▶ RaiseTokens ─▶ Write   the first mark that announces
 //	  ├───▶ Write ─▶ Write ─▶ Done               each mark, in the order of the masters' names
 //	  └───▶ Failed, Done                         nothing may be written, or nothing is left to write
 //	Write ─▶ Look                                the master had changed since it was seen: all begins again
@@ -35,11 +35,11 @@ type Procedure struct {
 
 // plan is what follows from one look.
 type plan struct {
-	marks  []Step        // the writes, in order
-	wait   time.Duration // before the next look, where there are no marks
-	again  bool          // look again after the marks
-	passes *scripts.List // the list whose token counters are raised before the first mark; nil for none
-	report Report
+	marks    []Step        // the writes, in order
+	wait     time.Duration // before the next look, where there are no marks
+	again    bool          // look again after the marks
+	tokensOf *scripts.List // the list whose token counters are raised before the first mark; nil for none
+	report   Report
 }
 
 // Action is what a step asks for.
@@ -110,8 +110,8 @@ func (p *Procedure) Looked(views map[string]*View) {
 		p.fail(err)
 	case p.plan.wait > 0:
 		p.next = Step{Do: Pause, Wait: p.plan.wait}
-	case len(p.plan.marks) > 0 && p.plan.passes != nil:
-		p.next = Step{Do: ReadTokens, Names: p.plan.passes.Names()}
+	case len(p.plan.marks) > 0 && p.plan.tokensOf != nil:
+		p.next = Step{Do: ReadTokens, Names: p.plan.tokensOf.Names()}
 	default:
 		p.write()
 	}
@@ -138,11 +138,11 @@ func (p *Procedure) TokensRaised(names []string) {
 }
 
 func (p *Procedure) isMajority(names []string, what string) bool {
-	if len(names) >= Majority(p.plan.passes) {
+	if len(names) >= Majority(p.plan.tokensOf) {
 		return true
 	}
 	p.fail(fmt.Errorf("the token counters were %s on %d of %s, and a majority is needed before the list may change: "+
-		"repeat the command when more masters answer", what, len(names), p.plan.passes))
+		"repeat the command when more masters answer", what, len(names), p.plan.tokensOf))
 	return false
 }
 

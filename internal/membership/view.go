@@ -68,9 +68,9 @@ func (v *View) update(text string) {
 // nothing since.
 func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
 
-// IsBlank reports whether the node lets in nobody, and no client has claimed it: it is not marked,
-// or its marker has no members, because an operator has admitted it and no client has marked it
-// since.
+// IsBlank reports whether the node grants nothing, and no client has claimed it: it is not marked, or
+// its marker has no members, because an operator has admitted it and no client has marked it since. By
+// the marker of an earlier process it still renews what it has kept.
 func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() == 0 }
 
 // MaxLease returns the max lease of the deployment by the node's marker, whichever process it
@@ -91,11 +91,11 @@ func (v *View) Quarantine() (left time.Duration, marked bool) {
 	if !v.IsMarked() {
 		return 0, false
 	}
-	return v.waits(), true
+	return v.quarantineLeft(), true
 }
 
-// waits returns how much is left of the quarantine that a mark or a claim has begun.
-func (v *View) waits() time.Duration { return v.marker.Quarantine(v.Now) }
+// quarantineLeft returns how much is left of the quarantine that a mark or a claim has begun.
+func (v *View) quarantineLeft() time.Duration { return v.marker.Quarantine(v.Now) }
 
 // ChangeWaits returns how long the next change of the members must wait. A clock that was set back
 // makes it no longer than a max lease.
@@ -107,7 +107,7 @@ func (v *View) ChangeWaits() time.Duration {
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	for _, v := range views {
 		if v != nil && v.Standing(list) == Claimed {
-			longest = max(longest, v.waits())
+			longest = max(longest, v.quarantineLeft())
 		}
 	}
 	return longest
@@ -119,10 +119,10 @@ func (v *View) write(m scripts.Marker, admitted, change scripts.When) scripts.Ca
 	return scripts.Mark(scripts.Seen{Process: v.Process, Marker: v.Text}, m, admitted, change, v.last)
 }
 
-// Word returns how long the operator's word still counts that has admitted a blank node: a client
+// AdmissionLeft returns how long the operator's word still counts that has admitted a blank node: a client
 // that marks the node later begins its quarantine. It returns false when there is no such word, or
 // not any more.
-func (v *View) Word() (left time.Duration, given bool) {
+func (v *View) AdmissionLeft() (left time.Duration, given bool) {
 	left = v.marker.Admitted + v.marker.MaxLease - v.Now
 	return left, v.IsMarked() && v.marker.Members.Len() == 0 && left >= 0
 }
@@ -143,17 +143,21 @@ func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
 }
 
-// IsRetired reports whether a change of the members has removed the node: its marker has the members
-// that stay, and it is none of them. It lets in nobody.
-func (v *View) IsRetired() bool {
+// IsOutside reports whether the node is none of the members in its own marker: a change has removed
+// it, or has announced it and is not committed there.
+func (v *View) IsOutside() bool {
 	return !v.IsBlank() && !v.marker.Claimed && !v.marker.Members.Has(v.marker.Member)
 }
+
+// IsRetired reports whether the node is outside and is not announced either, so it lets in nobody: a
+// change has removed it, or was taken back that added it, or it was added and has forgotten that.
+func (v *View) IsRetired() bool { return v.IsOutside() && v.marker.Next.Len() == 0 }
 
 // Standing is how a node stands to a client with a list of masters.
 type Standing int
 
 const (
-	// Blank: the node has forgotten whom it lets in, or has never known: it lets in nobody.
+	// Blank: the node has forgotten whom it lets in, or has never known: it grants nothing.
 	Blank Standing = iota + 1
 	// Claimed: a client with the same list is marking all blank members. It lets in nobody yet.
 	Claimed
@@ -210,8 +214,11 @@ func (v *View) Refusal(list *scripts.List) error {
 		next = fmt.Sprintf(", and %s next", m.Next)
 	}
 	hint := ""
+	if m.Generation > 1 && !m.Claimed {
+		hint = ". The list was changed: give this client the new one"
+	}
 	if m.Members.Len() == list.Len() {
-		hint = sameNames
+		hint += sameNames
 	}
 	return fmt.Errorf("%w: this master %s clients with %s (generation %d)%s, this client's list is %s%s",
 		ErrDiffers, whom, m.Members, m.Generation, next, list, hint)

@@ -55,6 +55,7 @@ func TestStanding(t *testing.T) {
 
 // The sentences have both lists, and what to do where the same masters may have other names.
 func TestRefusals(t *testing.T) {
+	const changed = ". The list was changed: give this client the new one"
 	const hint = ". Where these are the same masters by other addresses, give every client the same names: ?name=... in the URL, or node.WithName"
 	for what, c := range map[string]struct {
 		change func(*scripts.Marker)
@@ -66,13 +67,15 @@ func TestRefusals(t *testing.T) {
 		"another member": {func(m *scripts.Marker) { m.Member, m.Members = "b", abd }, membership.ErrDiffers,
 			"the lists of masters differ: this master is the member b of {a, b, d} (generation 7), and a to this client, whose list is {a, b, c}" + hint},
 		"another list as long": {func(m *scripts.Marker) { m.Members = abd }, membership.ErrDiffers,
-			"the lists of masters differ: this master lets in clients with {a, b, d} (generation 7), this client's list is {a, b, c}" + hint},
+			"the lists of masters differ: this master lets in clients with {a, b, d} (generation 7), this client's list is {a, b, c}" + changed + hint},
+		"another list as long, never changed": {func(m *scripts.Marker) { m.Members, m.Generation = abd, 1 }, membership.ErrDiffers,
+			"the lists of masters differ: this master lets in clients with {a, b, d} (generation 1), this client's list is {a, b, c}" + hint},
 		"a longer list": {func(m *scripts.Marker) { m.Members = abcd }, membership.ErrDiffers,
-			"the lists of masters differ: this master lets in clients with {a, b, c, d} (generation 7), this client's list is {a, b, c}"},
+			"the lists of masters differ: this master lets in clients with {a, b, c, d} (generation 7), this client's list is {a, b, c}" + changed},
 		"a shorter list": {func(m *scripts.Marker) { m.Members = scripts.NewList("a") }, membership.ErrDiffers,
-			"the lists of masters differ: this master lets in clients with {a} (generation 7), this client's list is {a, b, c}"},
+			"the lists of masters differ: this master lets in clients with {a} (generation 7), this client's list is {a, b, c}" + changed},
 		"a change": {func(m *scripts.Marker) { m.Members, m.Next = abcd, five }, membership.ErrDiffers,
-			"the lists of masters differ: this master lets in clients with {a, b, c, d} (generation 7), and {a, b, c, d, e} next, this client's list is {a, b, c}"},
+			"the lists of masters differ: this master lets in clients with {a, b, c, d} (generation 7), and {a, b, c, d, e} next, this client's list is {a, b, c}" + changed},
 		"claimed": {func(m *scripts.Marker) { m.Members, m.Claimed = abcd, true }, membership.ErrDiffers,
 			"the lists of masters differ: this master is being marked for clients with {a, b, c, d} (generation 7), this client's list is {a, b, c}"},
 	} {
@@ -120,7 +123,7 @@ func TestWhatAViewSays(t *testing.T) {
 		if got.quarantine, marked = c.view.Quarantine(); marked != got.isMarked {
 			t.Errorf("%s: a quarantine of %v is known: %v", what, got.quarantine, marked)
 		}
-		if word, given := c.view.Word(); given {
+		if word, given := c.view.AdmissionLeft(); given {
 			got.given, got.word = true, word
 		}
 		if got != c.want {

@@ -21,6 +21,13 @@ func shrinks() setup {
 		commands: []string{"remove abcd abc", "remove abcd abd", "commit abc", "commit abd", "commit abcd", "abort abcd"}}
 }
 
+// generations is shrinks of masters whose lists are of two generations: an operator has admitted some.
+func generations() setup {
+	s := shrinks()
+	s.start = []string{"abcd#3", "abcd#1", "abcd#3", "abcd#1"}
+	return s
+}
+
 // replaces is three masters of which one is replaced, by way of two.
 func replaces() setup {
 	return setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, silent: 1, maxLease: 2,
@@ -57,6 +64,13 @@ func wipedAll() setup {
 // removed is after two masters became three others, while one was away: it comes back with its list.
 func removed() setup {
 	return setup{names: "abde", start: []string{"ab", "bde#4", "bde#4", "bde#4"}, lists: []string{"ab", "bde"}, forgets: 1, maxLease: 2}
+}
+
+// retires is three masters that become three others, by way of two: no command is interrupted, and all
+// masters answer and are given. The first that is removed runs on, and two of the others forget.
+func retires() setup {
+	return setup{names: "abcde", start: []string{"abc", "abc>bc", "abc>bc"}, lists: []string{"abc", "cde"}, whole: true, forgets: 2, maxLease: 2,
+		commands: []string{"commit abc", "add bc bcd", "commit abcd", "add bcd bcde", "commit abcde", "remove bcde cde"}}
 }
 
 // counts is the tokens of three masters of which one is replaced.
@@ -104,6 +118,9 @@ func TestSearch(t *testing.T) {
 		{"wiped masters beside the present ones", wipes().with(oneForgets), 0, false},
 		{"a removed master beside the present ones", removed().with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll().with(exists), 0, false},
+		{"masters of two generations, two commands", generations().with(twoAtOnce), 150_000, false},
+		{"masters of two generations, one forgets", generations().with(oneForgets), 150_000, false},
+		{"a retired master beside the present ones", retires(), 0, false},
 		{"tokens, replaced by way of two", counts(), 150_000, false},
 		{"tokens, three to five", countsUp(), 150_000, false},
 

@@ -210,6 +210,9 @@ func (w *world) begin(s *state, i int, after func(event, func(*state))) {
 				after(by, func(s *state) {
 					w.write(s, next.write.node, to)
 					s.ops[i] = op{rest: next.yes}
+					for w.whole && s.ops[i].rest != 0 {
+						w.writeNext(s, i)
+					}
 					s.tidy(i)
 				})
 			case next.no != 0:
@@ -257,16 +260,22 @@ func (w *world) proceed(s *state, i int, after func(event, func(*state))) {
 		w.pass(s, i, next, after)
 		return
 	}
-	x := &s.nodes[next.write.node]
-	to, written := w.carryOut(next.write, x.process, x.marker)
 	after(event{does: writes, who: uint8(i), at: uint8(next.write.node)}, func(s *state) {
-		s.ops[i].rest = next.no
-		if written {
-			w.write(s, next.write.node, to)
-			s.ops[i].rest = next.yes
-		}
+		w.writeNext(s, i)
 		s.tidy(i)
 	})
+}
+
+// writeNext carries out a command's next mark.
+func (w *world) writeNext(s *state, i int) {
+	next := &w.futures.all[s.ops[i].rest]
+	x := &s.nodes[next.write.node]
+	to, written := w.carryOut(next.write, x.process, x.marker)
+	s.ops[i].rest = next.no
+	if written {
+		w.write(s, next.write.node, to)
+		s.ops[i].rest = next.yes
+	}
 }
 
 func (w *world) describe(by event, s *state) string {

@@ -22,6 +22,7 @@ type setup struct {
 	exists   bool     // clients were told that it exists
 	commands []string // that an operator may run, at any moment and any number of times
 	atOnce   int      // how many commands run at once
+	whole    bool     // a command makes all its marks at one instant
 	forgets  int      // how often a master loses its data
 	restarts int      // how often a master restarts with its data
 	silent   int      // how many masters may be silent in one look

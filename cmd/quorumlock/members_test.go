@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Masters that a change has removed are said to be retired, and are not fit; what has nothing to do
+// says so.
+func TestMembersThatAreRetired(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 4)
+	urls := fleet.URLs()
+	var names []string
+	for i, m := range fleet.Masters {
+		urls[i] += "?name=" + string(rune('a'+i))
+		names = append(names, string(rune('a'+i)))
+		do(t, m, "FLUSHALL")
+	}
+	const lease = "-max-lease=3s"
+	members := func(code int, verb string, args ...string) (out, errs string) {
+		return command(t, code, append([]string{"members", verb, lease}, args...)...)
+	}
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	printed, _ := members(exitOK, "commit", urls...)
+	contains(t, printed, "Nothing to commit: the members are {a, b, c, d} already.")
+	printed, _ = members(exitOK, "abort", urls...)
+	contains(t, printed, "Nothing to abort: no change is under way")
+
+	printed, _ = members(exitOK, "remove", append([]string{"-wait", "d"}, urls...)...)
+	contains(t, printed, "members commit with the URLs of {a, b, c}.", "members abort with the URLs of {a, b, c, d}.")
+	printed, _ = members(exitOK, "show", urls...)
+	for _, name := range names {
+		if contains(t, lineOf(t, printed, name), "{a, b, c, d}"); name != "d" {
+			contains(t, lineOf(t, printed, name), "{a, b, c}", "after this one")
+		}
+	}
+	members(exitOK, "commit", urls...)
+	printed, errs := members(exitFailed, "show", urls...)
+	contains(t, lineOf(t, printed, "d"), "retired: {a, b, c}")
+	contains(t, printed, "No change is under way.")
+	contains(t, errs, "d is retired: it is no member of {a, b, c}, and lets in nobody")
+	printed, _ = command(t, exitFailed, append([]string{"check", lease}, urls...)...)
+	contains(t, lineOf(t, printed, "d"), "REFUSED master")
+	contains(t, printed, "retired: it is no member of {a, b, c} (generation 2), and lets in nobody", "3 of 4 masters are fit", "a, b, c: let in clients with")
+	command(t, exitOK, append([]string{"check", lease}, urls[:3]...)...)
+	members(exitOK, "show", urls[:3]...)
+
+	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList(names...), Next: scripts.NewList()}
+	info := fmt.Sprintf("%s", do(t, fleet.Masters[0], "INFO", "server"))
+	_, run, _ := strings.Cut(info, "run_id:")
+	claim.Run, _, _ = strings.Cut(run, "\r\n")
+	claim.MaxLease, claim.Member = 3*time.Second, "a"
+	do(t, fleet.Masters[0], "SET", scripts.MarkerKey, claim.String())
+	printed, _ = members(exitOK, "show", urls[:3]...)
+	contains(t, lineOf(t, printed, "a"), "being marked for {a, b, c, d} none none -")
+}
+
+// A commit without a master that does not answer is not all done.
+func TestMembersCommitWithoutOne(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 4)
+	urls := fleet.URLs()
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=3s"}, urls[:3]...)...)
+	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=3s", urls[3]}, urls[:3]...)...)
+	if err := fleet.Masters[2].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=3s"}, urls...)...)
+		contains(t, errs, "not done on "+fleet.Masters[2].Addr()+", no answer: repeat the command when it runs")
+	}
+}
