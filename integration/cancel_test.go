@@ -139,9 +139,9 @@ func TestCancel(t *testing.T) {
 		},
 		"while connecting": func(s *scene) {
 			s.hold(replies)
-			before := s.net.saw("SCRIPT")
+			before := s.net.saw("SETNAME")
 			s.net.each((*proxy).cut)
-			s.cancelled(s.lock, func() bool { return s.net.saw("SCRIPT") >= before+3 })
+			s.cancelled(s.lock, func() bool { return s.net.saw("SETNAME") >= before+3 })
 			s.net.each((*proxy).heal)
 		},
 		"acquires on their way there": func(s *scene) {
