@@ -6,7 +6,7 @@ GO ?= go
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
 TEST ?= $(GO) test $(RACE) -shuffle=on
 # These directories are modules of their own: their requirements stay out of users' module graphs.
-MODULES := . integration bench gocronquorumlock otelquorumlock promquorumlock
+MODULES := . integration bench contrib/gocronquorumlock contrib/otelquorumlock contrib/promquorumlock
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
@@ -22,7 +22,7 @@ PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 QUICK := . ./clock ./fence ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
 	./leader ./multilock ./quorum ./quorum/internal/waiting ./redlock ./scripts
 # What make flakes runs: the packages whose tests start processes, or live by real time. FLAKES_FOR bounds it: no run starts later.
-FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock gocronquorumlock integration
+FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock contrib/gocronquorumlock integration
 FLAKES_FOR ?= 60m
 FLAKES_RUNS ?= 30
 FLAKES_JOBS ?= 6
@@ -68,9 +68,9 @@ test-integration:
 
 # These wait most of the time, so they run beside the packages.
 test-modules:
-	cd gocronquorumlock && $(TEST) ./...
-	cd otelquorumlock && $(TEST) ./...
-	cd promquorumlock && $(TEST) ./...
+	cd contrib/gocronquorumlock && $(TEST) ./...
+	cd contrib/otelquorumlock && $(TEST) ./...
+	cd contrib/promquorumlock && $(TEST) ./...
 	cd integration && $(TEST) ./containers
 
 # By itself, after all else: its clients give up on a master after 250 ms.

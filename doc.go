@@ -12,10 +12,10 @@
 //   - [github.com/quorumlock/quorumlock/fence] has a database or a Redis key refuse the writes of a
 //     holder whose lock has passed to another.
 //   - [github.com/quorumlock/quorumlock/leader] lets one instance of a service lead.
-//   - [github.com/quorumlock/quorumlock/promquorumlock] and
-//     [github.com/quorumlock/quorumlock/otelquorumlock], modules of their own, measure locks for
+//   - [github.com/quorumlock/quorumlock/contrib/promquorumlock] and
+//     [github.com/quorumlock/quorumlock/contrib/otelquorumlock], modules of their own, measure locks for
 //     Prometheus and by OpenTelemetry.
-//   - [github.com/quorumlock/quorumlock/gocronquorumlock], a module of its own, runs each job of
+//   - [github.com/quorumlock/quorumlock/contrib/gocronquorumlock], a module of its own, runs each job of
 //     gocron once per tick.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
 //   - [github.com/quorumlock/quorumlock/clock] has what quorum.WithClock takes, and a fake for tests.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/promquorumlock"
+	"github.com/quorumlock/quorumlock/contrib/promquorumlock"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -223,7 +223,7 @@ func (r *run) await(what string, holds func() bool) {
 // dashboard returns the queries of the dashboard, with the variables filled in.
 func dashboard(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "docs", "grafana", "quorumlock.json"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "grafana", "quorumlock.json"))
 	must(t, err)
 	var board struct {
 		Panels []struct{ Targets []struct{ Expr string } }

@@ -1,8 +1,8 @@
-module github.com/quorumlock/quorumlock/promquorumlock
+module github.com/quorumlock/quorumlock/contrib/promquorumlock
 
 go 1.26.0
 
-replace github.com/quorumlock/quorumlock => ..
+replace github.com/quorumlock/quorumlock => ../..
 
 require (
 	github.com/prometheus/client_golang v1.25.0

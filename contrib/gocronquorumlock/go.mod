@@ -1,8 +1,8 @@
-module github.com/quorumlock/quorumlock/gocronquorumlock
+module github.com/quorumlock/quorumlock/contrib/gocronquorumlock
 
 go 1.26.0
 
-replace github.com/quorumlock/quorumlock => ..
+replace github.com/quorumlock/quorumlock => ../..
 
 require (
 	github.com/go-co-op/gocron/v2 v2.21.2

@@ -11,7 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/otelquorumlock"
+	"github.com/quorumlock/quorumlock/contrib/otelquorumlock"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )

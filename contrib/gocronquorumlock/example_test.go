@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
-	"github.com/quorumlock/quorumlock/gocronquorumlock"
+	"github.com/quorumlock/quorumlock/contrib/gocronquorumlock"
 	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"

@@ -15,7 +15,7 @@ import (
 )
 
 // Scope is the name of the meter and the tracer.
-const Scope = "github.com/quorumlock/quorumlock/otelquorumlock"
+const Scope = "github.com/quorumlock/quorumlock/contrib/otelquorumlock"
 
 // Telemetry measures and traces a process's locks. It is safe for concurrent use.
 type Telemetry struct {

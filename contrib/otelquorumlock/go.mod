@@ -1,8 +1,8 @@
-module github.com/quorumlock/quorumlock/otelquorumlock
+module github.com/quorumlock/quorumlock/contrib/otelquorumlock
 
 go 1.26.0
 
-replace github.com/quorumlock/quorumlock => ..
+replace github.com/quorumlock/quorumlock => ../..
 
 require (
 	github.com/quorumlock/quorumlock v0.0.0

@@ -42,7 +42,7 @@ var (
 func startPrometheus(t *testing.T, target string) *server {
 	t.Helper()
 	program, dir := needs(t, "prometheus"), t.TempDir()
-	rules, err := os.ReadFile(filepath.Join("..", "docs", "alerts.yml"))
+	rules, err := os.ReadFile(filepath.Join("..", "..", "docs", "alerts.yml"))
 	must(t, err)
 	quick := forOf.ReplaceAll(rangeOf.ReplaceAll(rules, []byte("6s")), []byte("for: 1s"))
 	must(t, os.WriteFile(filepath.Join(dir, "alerts.yml"), quick, 0o600))

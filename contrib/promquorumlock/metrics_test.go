@@ -14,7 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/metrics"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/promquorumlock"
+	"github.com/quorumlock/quorumlock/contrib/promquorumlock"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -23,7 +23,7 @@ import (
 func TestDocumentsNameEachMetric(t *testing.T) {
 	prometheusNames := func(m *metrics.Metric) string { return m.PrometheusName() }
 	for path, name := range map[string]func(*metrics.Metric) string{
-		"doc.go": prometheusNames, "../docs/operations.md": prometheusNames,
+		"doc.go": prometheusNames, "../../docs/operations.md": prometheusNames,
 		"../otelquorumlock/doc.go": func(m *metrics.Metric) string { return m.Name },
 	} {
 		text, err := os.ReadFile(path)
