@@ -211,9 +211,13 @@ func (a *attempt) send(c lease.Command) error {
 	if a.asked {
 		a.timed = false // it is asked later than the others
 	}
-	to := &a.answers[c.Master]
+	to, h := &a.answers[c.Master], a.hold
 	to.command = c
-	return a.hold.pipe(c.Master).Start(a.call, &a.hold.members[c.Master].claim, to)
+	call := a.call
+	if c.Level > 1 { // it goes out again, and the lock was entered again meanwhile
+		call = h.acquireAgain(c)
+	}
+	return h.pipe(c.Master).Start(call, &h.members[c.Master].claim, to)
 }
 
 // Done receives a node's answer ([pipeline.Receiver]). It may come while other answers are awaited;

@@ -175,6 +175,11 @@ func (r *request) call() scripts.Call {
 	if c.Do == lease.Extend {
 		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
 	}
+	return h.acquireAgain(c)
+}
+
+// acquireAgain returns the call with which a holder asks for its own lock again.
+func (h *hold) acquireAgain(c lease.Command) scripts.Call {
 	return scripts.Acquire(scripts.AcquireArgs{
 		Names: h.names, Owner: h.owner, Level: c.Level, Lease: scripts.ToMillis(c.Lease), List: h.list, Token: h.lease.Token(),
 	})
