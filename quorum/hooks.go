@@ -182,3 +182,6 @@ func either[F any](first, second F, isSecond bool) F {
 	}
 	return first
 }
+
+// MarshalText returns the word that String returns, for JSON and the like.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }

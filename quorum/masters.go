@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
@@ -52,4 +54,75 @@ func notFounded(s *roster.Survey, rule error) error {
 	}
 	return &Error{Op: "open", Nodes: multierror.Append(nil, unanswered...), causes: []error{rule,
 		detail("none of the masters that answer says that its members change to these"), ErrUnavailable}}
+}
+
+// opReady is the operation of the errors of [Locker.Ready].
+const opReady = "ready"
+
+// Ready returns nil if so many nodes as a lock needs answer, let this Locker in and are out of
+// quarantine. It is for a readiness probe, and for a program that should fail at its start rather
+// than wait in its first call of Lock. It takes no lock, and writes nothing but the marks of new
+// masters, as [Open] does. What it does not see is whether the user may run the scripts at a name.
+//
+// It asks all nodes, and returns as soon as enough are ready: no dead node delays that. Otherwise it
+// takes up to about a node's timeout.
+//
+// The error is an [*Error] with the [*node.Error] of each node that failed. It wraps
+// [ErrQuarantined] if only quarantines, which pass by themselves, are in the way, or else
+// [ErrUnavailable]; with it [ErrMembership] for another list of masters, and [ErrPermanent] if too
+// few nodes are without a permanent error. A Locker whose options [Locker.With] refused returns
+// [ErrInvalid], and a closed one [ErrClosed].
+func (l *Locker) Ready(ctx context.Context) error {
+	c := l.core
+	if err := l.unusable(opReady, nil); err != nil {
+		return err
+	}
+	if ended := contextError(ctx); ended != nil {
+		return &Error{Op: opReady, causes: ended}
+	}
+	if c.roster.Ready(ctx, c.need) {
+		return nil
+	}
+	select {
+	case s := <-c.roster.Survey(): // it shows why, and marks new masters
+		if err := c.notReady(s); err != nil {
+			return err
+		}
+		return nil
+	case <-ctx.Done():
+		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
+	case <-c.closed:
+		return &Error{Op: opReady, causes: []error{ErrClosed}}
+	}
+}
+
+// notReady returns why the nodes make no lock, as a survey has found; nil if they can.
+func (c *core) notReady(s *roster.Survey) *Error {
+	e := &Error{Op: opReady, Need: c.need}
+	var waits []time.Duration // of the nodes that are ready, or will be
+	for i := range c.nodes {
+		wait, err := s.Wait(i)
+		switch {
+		case err != nil:
+			e.Unknown++
+			e.Nodes = multierror.Append(e.Nodes, c.nodeError(i, "look", err))
+			continue
+		case wait > 0:
+			e.Quarantined++
+		default:
+			e.Granted++
+		}
+		waits = append(waits, wait)
+	}
+	slices.Sort(waits)
+	switch {
+	case e.Granted >= e.Need:
+		return nil
+	case len(waits) >= e.Need:
+		left := waits[e.Need-1].Round(100 * time.Millisecond)
+		e.causes = []error{ErrQuarantined, detail(fmt.Sprintf("for another %v", left))}
+	default:
+		e.causes = []error{ErrUnavailable}
+	}
+	return e
 }

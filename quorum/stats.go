@@ -1,6 +1,10 @@
 package quorum
 
-import "github.com/quorumlock/quorumlock/node"
+import (
+	"sync/atomic"
+
+	"github.com/quorumlock/quorumlock/node"
+)
 
 // Stats is a snapshot of a Locker and of those that [Locker.With] makes of it. Counts are since the
 // Locker was made.
@@ -69,4 +73,17 @@ func (c *core) nodeState(i int) node.State {
 		return node.NotLetIn
 	}
 	return state
+}
+
+// counters are what a Locker counts for [Stats].
+type counters struct {
+	attempts                   [outcomes]atomic.Uint64
+	released, lost, writeBacks atomic.Uint64
+	nodes                      [maxNodes]nodeCounters
+}
+
+// nodeCounters is the part of one node.
+type nodeCounters struct {
+	renewals, renewalsFailed atomic.Uint64
+	repairs, repairsFailed   atomic.Uint64
 }
