@@ -42,9 +42,10 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 		}
 		b = binary.AppendVarint(b, ago)
 	}
-	if b = append(b, byte(l.phase)); l.Over() {
+	if l.Over() {
 		return b
 	}
+	b = append(b, byte(l.phase))
 	b = append(b, l.asked, byte(l.level))
 	b = binary.AppendUvarint(b, l.token)
 	if l.phase <= Settling {

@@ -83,6 +83,7 @@ func (w *world) happen(s *state, c int, e event) {
 	}
 	if w.ls.states[res.lease].over {
 		s.floors[o], s.seeds[o] = [maxNames]uint8{}, 0
+		w.forgetReplies(s, c, e.number)
 	}
 	var unsent [16]do
 	n := 0
@@ -94,7 +95,6 @@ func (w *world) happen(s *state, c int, e event) {
 		case d.submits:
 			push(l.submits[:], d.request)
 		case isRelease && r.cmd.Level == 0 && w.clock == lying: // an end of the lease does the same
-			l.released |= 1 << e.number
 		case isRelease && l.isDown:
 			w.owe(l, d.request)
 		case l.isDown:
@@ -103,12 +103,77 @@ func (w *world) happen(s *state, c int, e event) {
 		default:
 			push(l.queue[:], d.request)
 		}
-		if isRelease && r.cmd.Level == 0 {
-			l.released |= 1 << e.number
-		}
 	}
 	for _, d := range unsent[:n] {
 		w.answer(s, c, int(d.master), d.request, lease.Reply{Is: lease.Unsent})
+	}
+}
+
+func (w *world) isOver(s *state, c int, number uint8) bool {
+	return w.ls.states[s.leases[ownerOf(c, int(number))]].over
+}
+
+// awaits reports whether something of an attempt's is under way to a master or from it.
+func (w *world) awaits(l *link, number uint8) bool {
+	for _, id := range l.queue {
+		if id != 0 && w.ls.requests[id].number == number {
+			return true
+		}
+	}
+	for _, a := range l.unread {
+		if a.to != 0 && w.ls.requests[a.to].number == number {
+			return true
+		}
+	}
+	for _, id := range l.submits {
+		if id != 0 && w.ls.requests[id].number == number {
+			return true
+		}
+	}
+	return false
+}
+
+// reduce leaves out what makes no difference to what may follow.
+func (w *world) reduce(s *state) {
+	for c := range w.clients() {
+		for i := range s.links {
+			l := &s.links[i][c]
+			for number := range w.attempts[c] {
+				if l.mayBe>>number&1 == 1 && w.isOver(s, c, number) && !w.awaits(l, number) {
+					l.mayBe &^= 1 << number
+				}
+			}
+		}
+	}
+}
+
+// isQuiet reports whether no answer is under way to an attempt.
+func (w *world) isQuiet(s *state, c int, number uint8) bool {
+	for i := range s.links {
+		if w.awaits(&s.links[i][c], number) {
+			return false
+		}
+	}
+	return true
+}
+
+// forgetReplies leaves out what makes no difference to a lease that is over: replies, and what is to be
+// known when they come.
+func (w *world) forgetReplies(s *state, c int, number uint8) {
+	for i := range s.links {
+		l := &s.links[i][c]
+		for k := 0; l.unread[k].to != 0; {
+			if w.ls.requests[l.unread[k].to].number == number {
+				remove(l.unread[:], k)
+			} else {
+				k++
+			}
+		}
+		for k, id := range l.queue {
+			if id != 0 && w.ls.requests[id].number == number {
+				l.queue[k] = w.plain(id)
+			}
+		}
 	}
 }
 
@@ -128,7 +193,7 @@ func (w *world) owe(l *link, id requestID) {
 // answer gives a reply to the machine that asked.
 func (w *world) answer(s *state, c, i int, id requestID, is lease.Reply) {
 	r := &w.ls.requests[id]
-	if r.cmd.Do == lease.Release {
+	if r.cmd.Do == lease.Release || w.isOver(s, c, r.number) {
 		return
 	}
 	is.Late = r.cmd.Do == lease.Raise && s.links[i][c].mayBe>>r.number&1 == 1
@@ -145,7 +210,7 @@ func (w *world) deliver(s *state, c, i int) {
 	l := &s.links[i][c]
 	id := shift(l.queue[:])
 	is := w.carryOut(s, c, i, w.marked(l, id))
-	if w.ls.requests[id].cmd.Do != lease.Release {
+	if r := &w.ls.requests[id]; r.cmd.Do != lease.Release && !w.isOver(s, c, r.number) {
 		push(l.unread[:], answer{id, w.ls.reply(is)})
 	}
 }
@@ -211,7 +276,7 @@ func (w *world) die(s *state, c, i int, again, late bool) {
 		}
 		r := w.ls.requests[id]
 		switch {
-		case again && !(isAsk(r.cmd.Do) && l.released>>r.number&1 == 1):
+		case again && !(isAsk(r.cmd.Do) && w.isOver(s, c, r.number)): // then its release was sent
 			r.resent = r.cmd.Do != lease.Release
 			push(l.queue[:], w.ls.request(r))
 		case !again && r.cmd.Do == lease.Release:
@@ -294,7 +359,12 @@ func (w *world) pass(s *state) {
 	}
 	for o, id := range s.leases {
 		if st := &w.ls.states[id]; st.begun && !st.over {
-			w.happen(s, o/maxAttempts, event{what: ages, number: uint8(o % maxAttempts)})
+			c, number := o/maxAttempts, uint8(o%maxAttempts)
+			w.happen(s, c, event{what: ages, number: number})
+			// That a timer is late makes a difference only to answers that come meanwhile.
+			if st := &w.ls.states[s.leases[o]]; st.phase == lease.Held && !st.valid && w.isQuiet(s, c, number) {
+				w.happen(s, c, event{what: isDue, number: number})
+			}
 		}
 	}
 }
@@ -307,6 +377,7 @@ func (w *world) successors(s *state, f func(step, *state)) {
 	try := func(what step, apply func(*state)) {
 		next = *s
 		apply(&next)
+		w.reduce(&next)
 		f(what, &next)
 	}
 	for c := range w.clients() {
@@ -347,9 +418,7 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 					if w.tokens {
 						s.floors[o] = s.highest
 					}
-					if w.clock == honest && w.tokens {
-						s.seeds[o] = s.ticks * seedStep
-					}
+					s.seeds[o] = w.seed(s)
 					w.happen(s, c, event{what: begins, number: uint8(number), wave: uint8(wave)})
 				})
 			}
@@ -407,6 +476,17 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 	}
 }
 
+// seed is a client's clock. Without tokens each grant has the same one.
+func (w *world) seed(s *state) uint8 {
+	switch {
+	case !w.tokens:
+		return 1
+	case w.clock == honest:
+		return s.ticks * seedStep
+	}
+	return 0
+}
+
 func (w *world) linkSteps(s *state, c, i int, try func(step, func(*state))) {
 	l := &s.links[i][c]
 	does := func(what steps, number uint8, place int, apply func(*state)) {
@@ -415,12 +495,14 @@ func (w *world) linkSteps(s *state, c, i int, try func(step, func(*state))) {
 	if id := l.queue[0]; id != 0 && !l.isDown {
 		r := &w.ls.requests[id]
 		one, next := r.number, func(s *state) { w.deliver(s, c, i) }
-		if r.cmd.Do == lease.Release || l.unread[0].to != 0 {
+		if w.isOver(s, c, one) || r.cmd.Do == lease.Release || l.unread[0].to != 0 {
 			does(delivers, one, 0, next)
 		} else {
 			does(delivers, one, 0, func(s *state) {
 				next(s)
-				w.read(s, c, i)
+				if s.links[i][c].unread[0].to != 0 {
+					w.read(s, c, i)
+				}
 			})
 			if w.late.has(r.cmd.Do) {
 				does(deliversUnread, one, 0, next)

@@ -100,13 +100,12 @@ type answer struct {
 
 // link is the requests from one client to one master: an ordered pipeline, and what is about it.
 type link struct {
-	queue    [7]requestID // not carried out
-	unread   [5]answer
-	late     [5]requestID // that dead connections may still deliver, in order of their numbers, once each
-	submits  [2]requestID // that wait for the client's list to be submitted
-	mayBe    uint8        // bit by attempt: a request for a grant was on a connection that died
-	isDown   bool
-	released uint8 // bit by attempt: a release to level 0 was sent
+	queue   [6]requestID // not carried out
+	unread  [4]answer
+	late    [4]requestID // that dead connections may still deliver, in order of their numbers, once each
+	submits [2]requestID // that wait for the client's list to be submitted
+	mayBe   uint8        // bit by attempt: a request for a grant was on a connection that died
+	isDown  bool
 }
 
 // state is everything at one instant. It is comparable.
