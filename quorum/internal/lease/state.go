@@ -55,7 +55,7 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 		}
 		b = append(b, byte(l.verdict), byte(l.cause), l.raises, l.first, probing)
 	}
-	if l.phase == Asking || l.HasSecondWave() || l.terms.MaxHold > 0 || l.terms.MinHold > 0 || l.terms.Fixed {
+	if l.HasSecondWave() || l.terms.MaxHold > 0 || l.terms.MinHold > 0 || l.terms.Fixed {
 		instant(l.begunAt, horizon)
 	}
 	instant(l.deadline, 0)

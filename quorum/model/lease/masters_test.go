@@ -310,12 +310,14 @@ func (m *masters) bump(data *fakeredis.Keyspace) {
 	m.run(data, scripts.Release(names, owner, 0))
 }
 
-// ageMarker moves the end of a quarantine, which the marker has as an instant.
+// ageMarker moves the end of a quarantine, which the marker has as an instant; 0 for one that is over.
 func (m *masters) ageMarker(data *fakeredis.Keyspace) {
 	text := data.Get(scripts.MarkerKey)
 	first, rest, _ := strings.Cut(text, " ")
 	if admitted, _ := strconv.ParseInt(first, 10, 64); admitted > 0 {
-		admitted = max(admitted-tick.Milliseconds(), nodeTime.UnixMilli())
+		if admitted -= tick.Milliseconds(); admitted <= nodeTime.UnixMilli() {
+			admitted = 0
+		}
 		data.Set(scripts.MarkerKey, strconv.FormatInt(admitted, 10)+" "+rest)
 	}
 }

@@ -88,7 +88,7 @@ func (w *world) checkMasters(s *state, c, number int) promise {
 		case at.owners>>o&1 == 0:
 		case st.over && w.clock != lying && s.orphaned>>o&1 == 0:
 			return leftBehind
-		case !st.over && int(at.levels[o]) != st.level:
+		case !st.over && s.deaths == 0 && int(at.levels[o]) != st.level:
 			return wrongLevel
 		}
 	}

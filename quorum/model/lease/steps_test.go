@@ -101,7 +101,7 @@ func (w *world) happen(s *state, c int, e event) {
 			unsent[n] = d
 			n++
 		default:
-			push(l.queue[:], d.request)
+			push(l.queue[:], w.accepted(d.request))
 		}
 	}
 	for _, d := range unsent[:n] {
@@ -147,6 +147,24 @@ func (w *world) reduce(s *state) {
 	}
 }
 
+// isCalling reports whether a call that a holder made is yet to reach a master.
+func (w *world) isCalling(s *state, c int, number uint8) bool {
+	for i := range s.links {
+		l := &s.links[i][c]
+		for _, id := range l.queue {
+			if r := &w.ls.requests[id]; id != 0 && r.number == number && of(lease.Enter, lease.Extend, lease.Release).has(r.cmd.Do) {
+				return true
+			}
+		}
+		for _, id := range l.submits {
+			if id != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // isQuiet reports whether no answer is under way to an attempt.
 func (w *world) isQuiet(s *state, c int, number uint8) bool {
 	for i := range s.links {
@@ -155,6 +173,13 @@ func (w *world) isQuiet(s *state, c int, number uint8) bool {
 		}
 	}
 	return true
+}
+
+// accepted is a request that a pipeline has taken.
+func (w *world) accepted(id requestID) requestID {
+	r := w.ls.requests[id]
+	r.cmd = lease.Command{Do: r.cmd.Do, Level: r.cmd.Level, Lease: r.cmd.Lease, Until: r.cmd.Until}
+	return w.ls.request(r)
 }
 
 // forgetReplies leaves out what makes no difference to a lease that is over: replies, and what is to be
@@ -213,6 +238,24 @@ func (w *world) deliver(s *state, c, i int) {
 	if r := &w.ls.requests[id]; r.cmd.Do != lease.Release && !w.isOver(s, c, r.number) {
 		push(l.unread[:], answer{id, w.ls.reply(is)})
 	}
+}
+
+// submit has a client notice that a master is another process, or forgot, and send its request again.
+func (w *world) submit(s *state, c, i, k int) {
+	at := &s.masters[w.processOf(i)]
+	if w.ms.states[*at].unaware {
+		*at = w.ms.changed(*at, itIsNoticed)
+	}
+	id := s.links[i][c].submits[k]
+	remove(s.links[i][c].submits[:], k)
+	w.happen(s, c, event{what: submitted, number: w.ls.requests[id].number, master: uint8(i), to: id})
+}
+
+func (w *world) failToSubmit(s *state, c, i, k int) {
+	id := s.links[i][c].submits[k]
+	remove(s.links[i][c].submits[:], k)
+	resent := w.ls.requests[id].resent
+	w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent})
 }
 
 // marked is a release that leaves a tombstone where a request for a grant may arrive late. With lying
@@ -361,8 +404,8 @@ func (w *world) pass(s *state) {
 		if st := &w.ls.states[id]; st.begun && !st.over {
 			c, number := o/maxAttempts, uint8(o%maxAttempts)
 			w.happen(s, c, event{what: ages, number: number})
-			// That a timer is late makes a difference only to answers that come meanwhile.
-			if st := &w.ls.states[s.leases[o]]; st.phase == lease.Held && !st.valid && w.isQuiet(s, c, number) {
+			// A late timer makes a difference only to answers that come meanwhile.
+			if st := &w.ls.states[s.leases[o]]; st.phase == lease.Held && !st.valid && (!w.dozes || w.isQuiet(s, c, number)) {
 				w.happen(s, c, event{what: isDue, number: number})
 			}
 		}
@@ -380,6 +423,9 @@ func (w *world) successors(s *state, f func(step, *state)) {
 		w.reduce(&next)
 		f(what, &next)
 	}
+	if !w.slow && w.submitsNow(s, try) {
+		return
+	}
 	for c := range w.clients() {
 		for number := range int(w.attempts[c]) {
 			w.callerSteps(s, c, number, try)
@@ -396,6 +442,22 @@ func (w *world) successors(s *state, f func(step, *state)) {
 	if w.clock == honest && (w.ticks == 0 || s.ticks < w.ticks) {
 		try(step{does: passes}, w.pass)
 	}
+}
+
+// submitsNow lets a client that has to submit its list do so, or fail, before anything else happens.
+func (w *world) submitsNow(s *state, try func(step, func(*state))) bool {
+	for i := range s.links {
+		for c := range w.clients() {
+			if id := s.links[i][c].submits[0]; id != 0 {
+				by := step{does: submits, client: uint8(c), number: w.ls.requests[id].number, node: uint8(i)}
+				try(by, func(s *state) { w.submit(s, c, i, 0) })
+				by.does = failsToSubmit
+				try(by, func(s *state) { w.failToSubmit(s, c, i, 0) })
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state))) {
@@ -444,13 +506,14 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 		if !w.fixed || !st.valid {
 			does(isDue, 0)
 		}
-		if st.valid && st.level < w.levels {
+		calls := !w.isCalling(s, c, uint8(number))
+		if st.valid && st.level < w.levels && calls {
 			does(enters, 0)
 		}
-		if st.level > 1 {
+		if st.level > 1 && calls {
 			does(leaves, 0)
 		}
-		if st.valid && w.setup.extends {
+		if st.valid && w.setup.extends && calls {
 			does(extends, 0)
 		}
 		if ends {
@@ -533,16 +596,9 @@ func (w *world) linkSteps(s *state, c, i int, try func(step, func(*state))) {
 	}
 	for k, id := range l.submits {
 		if id != 0 {
-			r := &w.ls.requests[id]
-			does(submits, r.number, k, func(s *state) {
-				remove(s.links[i][c].submits[:], k)
-				w.happen(s, c, event{what: submitted, number: r.number, master: uint8(i), to: id})
-			})
-			does(failsToSubmit, r.number, k, func(s *state) {
-				remove(s.links[i][c].submits[:], k)
-				resent := w.ls.requests[id].resent
-				w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent})
-			})
+			number := w.ls.requests[id].number
+			does(submits, number, k, func(s *state) { w.submit(s, c, i, k) })
+			does(failsToSubmit, number, k, func(s *state) { w.failToSubmit(s, c, i, k) })
 		}
 	}
 	if l.isDown {

@@ -54,6 +54,8 @@ type setup struct {
 	extends  bool  // a holder may extend the lease to maxLease
 	closes   bool  // a Locker may be closed
 	twins    bool  // the first two masters are one process
+	dozes    bool  // timers may be late: a lease may be found over long after its deadline
+	slow     bool  // it may take a while until a client's list is submitted
 	timers   bool  // two leases that differ only in when the machine wants to be called are two states
 }
 
