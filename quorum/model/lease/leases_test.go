@@ -330,6 +330,9 @@ func (l *leases) take(id leaseID, e event) (res result) {
 			fail(longHold)
 		}
 	}
+	if m.Valid(now) && st.phase == lease.Held && st.begun && !st.valid {
+		fail(revived)
+	}
 	if next, _ := m.Next(); l.timers && m.Phase() == lease.Held && m.Deadline().Before(next) {
 		fail(forgotten)
 	}

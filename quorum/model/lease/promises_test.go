@@ -17,6 +17,7 @@ const (
 	wrongLevel
 	shortHold
 	longHold
+	revived
 	forgotten
 )
 
@@ -31,6 +32,7 @@ var promises = [...]string{
 	wrongLevel:       "a master has another level than the holder",
 	shortHold:        "the lock is released before the end of its min hold",
 	longHold:         "the lock outlives its bound",
+	revived:          "a lock that was over is valid again",
 	forgotten:        "the machine asks to be called after its deadline",
 }
 
