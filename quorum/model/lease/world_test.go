@@ -105,7 +105,7 @@ type link struct {
 	queue   [6]requestID // not carried out
 	unread  [4]answer
 	late    [4]requestID // that dead connections may still deliver, in order of their numbers, once each
-	submits [2]requestID // that wait for the client's list to be submitted
+	submits [3]requestID // that wait for the client's list to be submitted
 	mayBe   uint8        // bit by attempt: a request for a grant was on a connection that died
 	isDown  bool
 }
