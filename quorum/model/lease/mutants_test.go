@@ -101,6 +101,10 @@ var mutants = []mutant{
 	{rule: "a release leaves a tombstone", edits: in(heldFile, `if last != "0" {`, "if false {"), setup: stands.with(aDeath)},
 
 	// The rules of the machine.
+	{rule: "the token is the largest counter that was read", edits: in(attemptFile, "l.token = max(l.token, v.token)", "l.token = v.token"), setup: tokens},
+	{rule: "every master that was read confirms the token", edits: in(attemptFile, "	case r.Token < l.token:\n", "	case false:\n"), setup: tokens},
+	{rule: "a lost lock is released", edits: in(keepFile, "Drop(out []Command) []Command { return l.release(0, out) }", "Drop(out []Command) []Command { return out }"),
+		setup: base.with(longer).with(aForgets)},
 	{rule: "the deadline is that of a quorum", edits: in(leaseFile, "all[len(all)-l.terms.Need]", "all[len(all)-l.terms.Need+1]"), setup: base.with(longer)},
 	{rule: "one process is one vote", edits: in(leaseFile, "other.process == process {", "false {"), setup: base.with(isTwinned)},
 	{rule: "a grant of the second wave counts from the first request", edits: []edit{
@@ -163,6 +167,7 @@ func TestMutants(t *testing.T) {
 		}
 		return
 	}
+	var rows []string
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
 			out := m.search(t)
@@ -177,7 +182,15 @@ func TestMutants(t *testing.T) {
 			case testing.Verbose():
 				t.Logf("%s", out)
 			}
+			trace := ""
+			if found != nil {
+				trace = fmt.Sprintf("%s: %s", found[1], found[2])
+			}
+			rows = append(rows, m.row(trace))
 		})
+	}
+	if *writesTable && len(rows) == len(mutants) && !t.Failed() {
+		writeTable(t, rows)
 	}
 }
 
