@@ -120,7 +120,7 @@ var mutants = []mutant{
 		harmless: "The deadline has passed all the same, so the lock is not valid. The caller learns of it later: when the deadline's timer fires.",
 		setup:    base.with(aForgets)},
 	{rule: "a renewal does not raise a grant that is denied", edits: in(leaseFile, "		v.until = clock.Never\n", ""),
-		harmless: "A master that denied the grant was asked after it confirmed: the time to live that it confirmed has passed, or the master is in quarantine for longer.",
+		harmless: "A master that denied the grant was asked after it confirmed: the time to live that it confirmed has passed, or the master is in quarantine for longer. But no repair goes out.",
 		setup:    base.with(aForgets)},
 	{rule: "a lock is kept until its min hold is over", edits: in(keepFile, "!(now.Before(l.MinHoldEnd()) && now.Before(l.deadline))", "true"),
 		setup: base.with(lingersTwo)},

@@ -88,6 +88,7 @@ func (w *world) checkMasters(s *state, c, number int) promise {
 	for i := range s.masters {
 		switch at := &w.ms.states[s.masters[w.processOf(i)]]; {
 		case at.owners>>o&1 == 0:
+		case st.over && w.sharesOwner(s, c): // by a mutant
 		case st.over && w.clock != lying && s.orphaned>>o&1 == 0:
 			return leftBehind
 		case !st.over && s.deaths == 0 && int(at.levels[o]) != st.level:
@@ -95,6 +96,16 @@ func (w *world) checkMasters(s *state, c, number int) promise {
 		}
 	}
 	return kept
+}
+
+// sharesOwner reports whether the owner of a lease that is over is that of one that is not.
+func (w *world) sharesOwner(s *state, c int) bool {
+	one, other := ownerOf(c, 0), ownerOf(c, 1)
+	if w.ms.owners[one] != w.ms.owners[other] {
+		return false
+	}
+	st := &w.ls.states[s.leases[other]]
+	return st.begun && !st.over
 }
 
 // acquires notes a lock that was acquired.
