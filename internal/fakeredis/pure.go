@@ -87,7 +87,9 @@ func (k *Keyspace) Fields(key string) map[string]string {
 }
 
 // TTL returns a key's time to live.
-func (k *Keyspace) TTL(key string) time.Duration { return time.Duration(k.pttl(key)) * time.Millisecond }
+func (k *Keyspace) TTL(key string) time.Duration {
+	return time.Duration(k.pttl(key)) * time.Millisecond
+}
 
 // Delete deletes a key.
 func (k *Keyspace) Delete(key string) { k.delete(key) }

@@ -38,10 +38,9 @@ const (
 func in(file, text, now string) []edit { return []edit{{file, text, now}} }
 
 var (
-	base       = setup{attempts: two, lease: 1, maxLease: 1}
-	tokens     = setup{clock: lying, tokens: true, attempts: two, lease: 1, maxLease: 1, fixed: true}
-	neighbourd = setup{clock: lying, tokens: true, names: [maxClients]string{"a", "n"}, attempts: two, lease: 1, maxLease: 1, fixed: true}
-	stands     = setup{clock: still, attempts: one, lease: 1, maxLease: 1}
+	base   = setup{attempts: two, lease: 1, maxLease: 1}
+	tokens = setup{clock: lying, tokens: true, attempts: two, lease: 1, maxLease: 1, fixed: true}
+	stands = setup{clock: still, attempts: one, lease: 1, maxLease: 1}
 )
 
 // with is a setup with other bounds.
@@ -50,29 +49,25 @@ func (s setup) with(change func(*setup)) setup {
 	return s
 }
 
-func aDeath(s *setup)      { s.deaths = 1 }
-func twoDeaths(s *setup)   { s.deaths = 2 }
-func aForgets(s *setup)    { s.forgets = 1 }
-func aRestarts(s *setup)   { s.restarts = 1 }
-func longer(s *setup)      { s.lease, s.maxLease = 2, 2 }
-func isExtended(s *setup)  { s.maxLease, s.extends = 2, true }
-func isFixed(s *setup)     { s.fixed = true }
-func readsLate(s *setup)   { s.late = allKinds }
-func isEntered(s *setup)   { s.levels = 2 }
-func probesToo(s *setup)   { s.probes = true }
-func wavesToo(s *setup)    { s.waves = true }
-func againFirst(s *setup)  { s.attempts = oneTwice }
-func isSlow(s *setup)      { s.slow = true }
-func isDozing(s *setup)    { s.dozes = true }
-func isRenewed(s *setup)   { s.fixed = false }
-func inTwoTicks(s *setup)  { s.clock, s.ticks = honest, 2 }
-func alone(s *setup)       { s.attempts = one }
-func isTwinned(s *setup)   { s.twins = true }
-func lingersTwo(s *setup)  { s.minHold = 2 }
-func twoNames(s *setup)    { s.names = [maxClients]string{"ab", "b"} }
-func isTimed(s *setup)     { s.timers = true }
-func boundedBy1(s *setup)  { s.maxHold = 1 }
-func isClosedToo(s *setup) { s.closes = true }
+func aDeath(s *setup)     { s.deaths = 1 }
+func twoDeaths(s *setup)  { s.deaths = 2 }
+func aForgets(s *setup)   { s.forgets = 1 }
+func longer(s *setup)     { s.lease, s.maxLease = 2, 2 }
+func isExtended(s *setup) { s.maxLease, s.extends = 2, true }
+func isFixed(s *setup)    { s.fixed = true }
+func readsLate(s *setup)  { s.late = allKinds }
+func isEntered(s *setup)  { s.levels = 2 }
+func probesToo(s *setup)  { s.probes = true }
+func wavesToo(s *setup)   { s.waves = true }
+func againFirst(s *setup) { s.attempts = oneTwice }
+func isSlow(s *setup)     { s.slow = true }
+func isDozing(s *setup)   { s.dozes = true }
+func inTwoTicks(s *setup) { s.clock, s.ticks = honest, 2 }
+func alone(s *setup)      { s.attempts = one }
+func isTwinned(s *setup)  { s.twins = true }
+func lingersTwo(s *setup) { s.minHold = 2 }
+func isTimed(s *setup)    { s.timers = true }
+func boundedBy1(s *setup) { s.maxHold = 1 }
 
 var mutants = []mutant{
 	// The rules of the old model.
@@ -125,6 +120,8 @@ var mutants = []mutant{
 	{rule: "a lock is kept until its min hold is over", edits: in(keepFile, "!(now.Before(l.MinHoldEnd()) && now.Before(l.deadline))", "true"),
 		setup: base.with(lingersTwo)},
 	{rule: "a max hold bounds the deadline", edits: in(leaseFile, "		at = min(at, l.maxHoldEnd)\n", ""), setup: base.with(boundedBy1).with(alone).with(longer)},
+	{rule: "the machine wants to be called no later than at its deadline", edits: in(keepFile, "!l.terms.Fixed && next.Before(l.deadline) {", "!l.terms.Fixed {"),
+		setup: base.with(alone).with(isTimed).with(func(s *setup) { s.lease, s.maxLease = 3, 3 })},
 	{rule: "no request follows the release", edits: in(attemptFile, "if l.phase != Asking && l.phase != Settling && !l.Kept() {", "if false {"),
 		setup: base.with(alone).with(aForgets).with(isSlow)},
 	{rule: "a repair has the level", edits: in(keepFile, "Do: Renew, Master: i, Level: l.level,", "Do: Renew, Master: i, Level: 1,"),
