@@ -81,7 +81,7 @@ test-chaos:
 chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/chaos.md (19 minutes)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/chaos.md -chaos.revision="$$(git describe --always --dirty)"
 
-# These take too long for every change: a deeper search of the model (12 minutes), many seeds of the simulation,
+# These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing.
 soak: redis-server ## the same claims, for hours
 	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/model/... -model.deep

@@ -390,16 +390,7 @@ func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tal
 	certain = newTally(of[lease.Granted], of[lease.Granted])
 	open = newTally(of[lease.Unanswered], of[lease.Unanswered])
 	var room [8]lease.Command
-	h.releaseLocked(h.lease.GiveUp(room[:0]), nil, func(node int) *tally {
-		switch h.lease.AnswerOf(node) {
-		case lease.Granted:
-			return certain
-		case lease.Unanswered:
-			return open
-		default:
-			return nil
-		}
-	})
+	h.releaseLocked(h.lease.GiveUp(room[:0]), callers{undo: &undo{certain, open}})
 	return err, certain, open
 }
 

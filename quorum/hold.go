@@ -86,10 +86,12 @@ func (h *hold) validLocked() bool { return h.lease.Valid(h.core.clock.Now()) }
 
 // callers are who wait for the replies to commands; the zero value is nobody.
 type callers struct {
-	attempt *attempt              // to Ask and Raise
-	tally   func(node int) *tally // to Enter, Extend and Release; its results may be nil
-	room    []releaseReply        // for the receivers of the replies to releases
-	batches *renewalBatches       // take renewals
+	attempt *attempt     // to Ask and Raise
+	tally   *tally       // to Enter, Extend and Release
+	undo    *undo        // to the releases of an attempt, in place of tally
+	release scripts.Call // to Release, and room for the receivers of its replies
+	room    []releaseReply
+	batches *renewalBatches // take renewals
 
 	// Of a reply that is fed to the lease.
 	said   *scripts.AcquireReply // to a request for a grant; nil for none
@@ -115,10 +117,7 @@ func (h *hold) carryOutLocked(commands []lease.Command, to callers) (lost bool) 
 			call := scripts.Raise(h.names, h.owner, h.lease.Token())
 			err = h.pipe(c.Master).Start(call, nil, &request{hold: h, command: c, attempt: to.attempt})
 		case lease.Repair, lease.Enter, lease.Extend:
-			r := &request{hold: h, command: c}
-			if to.tally != nil {
-				r.tally = to.tally(c.Master)
-			}
+			r := &request{hold: h, command: c, tally: to.tally}
 			if err = h.pipe(c.Master).Start(r.call(), r.claim(), r); err != nil {
 				r.tally.add(c.Master, nodeReply{err: err})
 			}
@@ -133,10 +132,7 @@ func (h *hold) carryOutLocked(commands []lease.Command, to callers) (lost bool) 
 		case lease.Cleared:
 			to.attempt.noteCleared()
 		case lease.End:
-			lost = h.lease.Phase() == lease.Expired
-			defer h.carryOutLocked(commands[i+1:], to) // even if a context of the caller's panics
-			h.endLocked(c.Cause)
-			return lost
+			return h.endThenLocked(c.Cause, commands[i+1:], to)
 		}
 		if err != nil {
 			h.members[c.Master].err = err
@@ -151,6 +147,15 @@ func (h *hold) carryOutLocked(commands []lease.Command, to callers) (lost bool) 
 	if h.lease.Kept() && !h.lease.HasSecondWave() {
 		h.attempt = nil
 	}
+	return lost
+}
+
+// endThenLocked ends the contexts, and then carries out the rest, even if a context of the caller's
+// panics.
+func (h *hold) endThenLocked(why lease.Cause, rest []lease.Command, to callers) (lost bool) {
+	lost = h.lease.Phase() == lease.Expired
+	defer h.carryOutLocked(rest, to)
+	h.endLocked(why)
 	return lost
 }
 
@@ -198,7 +203,7 @@ func (r *request) Done(result pipeline.Result) {
 
 func (r *request) take(reply lease.Reply, err error, _ *scripts.AcquireReply) {
 	h, c := r.hold, r.command
-	o, err, pending := h.answer(c, reply, err, callers{attempt: r.attempt, tally: r.tallyOf, resent: reply.Resent, to: r})
+	o, err, pending := h.answer(c, reply, err, callers{attempt: r.attempt, tally: r.tally, resent: reply.Resent, to: r})
 	switch {
 	case pending:
 	case c.Do == lease.Repair:
@@ -207,8 +212,6 @@ func (r *request) take(reply lease.Reply, err error, _ *scripts.AcquireReply) {
 		r.tally.add(c.Master, nodeReply{counts: o.Counts, err: err})
 	}
 }
-
-func (r *request) tallyOf(int) *tally { return r.tally }
 
 // answer feeds the lease with a node's reply. pending reports that the request goes out again, or has
 // gone.
@@ -266,22 +269,21 @@ func (h *hold) feed(c lease.Command, reply lease.Reply, err error, to callers) (
 // submit has the roster submit this locker's list to a node, and sends the request again if the node
 // accepts it.
 func (h *hold) submit(c lease.Command, to callers) {
-	again := c
-	again.Do = c.Again
+	resent, receiver, again := to.resent, to.to, callers{attempt: to.attempt, tally: to.tally}
 	h.core.roster.Recheck(c.Master, func(wait time.Duration, err error) {
-		reply := lease.Reply{Is: lease.Failed, Resent: to.resent, NothingDone: !to.resent, Permanent: isPermanent(err)}
+		reply := lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent, Permanent: isPermanent(err)}
 		said := &scripts.AcquireReply{}
 		switch {
 		case wait > 0:
-			reply = lease.Reply{Is: lease.Quarantined, Resent: to.resent}
+			reply = lease.Reply{Is: lease.Quarantined, Resent: resent}
 			said.Outcome, said.Wait = scripts.Quarantined, wait
 		case err == nil:
-			if h.sendAgain(c, to) {
+			if h.sendAgain(c, again) {
 				return
 			}
 			err = h.core.nodeError(c.Master, "acquire", errMarker)
 		}
-		to.to.take(reply, err, said)
+		receiver.take(reply, err, said)
 	})
 }
 

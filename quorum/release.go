@@ -13,31 +13,50 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// releaseLocked carries out the commands with which a lock, or a level of it, is released. A node's
-// reply goes to the tally that tallyFor returns for it, or to none where it returns nil; a node that
-// gets no release counts as one that has confirmed. The receivers of the replies are in room, if it
-// suffices.
-func (h *hold) releaseLocked(commands []lease.Command, room []releaseReply, tallyFor func(node int) *tally) {
+// releaseLocked carries out the commands with which a lock, or a level of it, is released. The replies
+// go to the tally of to; a node that gets no release counts as one that has confirmed. The receivers of
+// the replies are in to.room, if it suffices.
+func (h *hold) releaseLocked(commands []lease.Command, to callers) {
 	released := uint64(0)
 	for _, c := range commands {
+		if c.Do == lease.Release && released == 0 {
+			to.release = scripts.Release(h.names, h.owner, c.Level)
+		}
 		if c.Do == lease.Release {
 			released |= 1 << c.Master
 		}
 	}
 	for i := range h.members {
 		if released&(1<<i) == 0 {
-			tallyFor(i).add(i, nodeReply{counts: true})
+			to.tallyOf(h, i).add(i, nodeReply{counts: true})
 		}
 	}
-	room = slices.Grow(room, len(h.members))[:len(h.members)]
-	h.carryOutLocked(commands, callers{tally: tallyFor, room: room})
+	to.room = slices.Grow(to.room, len(h.members))[:len(h.members)]
+	h.carryOutLocked(commands, to)
+}
+
+// undo is who waits for the releases of an attempt: certain for those of the nodes that granted, open
+// for those of the nodes that have not answered.
+type undo struct{ certain, open *tally }
+
+func (to *callers) tallyOf(h *hold, node int) *tally {
+	switch {
+	case to.undo == nil:
+		return to.tally
+	case h.lease.AnswerOf(node) == lease.Granted:
+		return to.undo.certain
+	case h.lease.AnswerOf(node) == lease.Unanswered:
+		return to.undo.open
+	default:
+		return nil
+	}
 }
 
 // sendRelease sends a release to a node. Before that of the whole lock, requests for a grant are
 // abandoned, so that none of them is resent behind it.
 func (h *hold) sendRelease(c lease.Command, to *callers) {
 	claim, r := &h.members[c.Master].claim, &to.room[c.Master]
-	*r = releaseReply{tally: to.tally(c.Master), hold: h, node: c.Master}
+	*r = releaseReply{tally: to.tallyOf(h, c.Master), hold: h, node: c.Master}
 	if c.Level == 0 {
 		claim.Abandon()
 	}
@@ -46,16 +65,10 @@ func (h *hold) sendRelease(c lease.Command, to *callers) {
 		return
 	}
 	h.core.background.add()
-	if err := h.pipe(c.Master).Start(scripts.Release(h.names, h.owner, c.Level), claim, r); err != nil {
+	if err := h.pipe(c.Master).Start(to.release, claim, r); err != nil {
 		r.Done(pipeline.Result{Err: err})
 	}
 }
-
-// allIn is the tallyFor that counts the replies of all nodes in t.
-func allIn(t *tally) func(int) *tally { return func(int) *tally { return t } }
-
-// noTally is the tallyFor of a release that no caller waits for.
-func noTally(int) *tally { return nil }
 
 // releaseReply receives a node's reply to a release. "Not found" counts too: nothing of the owner
 // is left there. It is no denial after a resend, since the first copy may have deleted the key.
@@ -86,7 +99,7 @@ func (h *hold) drop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var room [8]lease.Command
-	h.releaseLocked(h.lease.Drop(room[:0]), nil, noTally)
+	h.releaseLocked(h.lease.Drop(room[:0]), callers{})
 }
 
 // notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook
@@ -120,7 +133,7 @@ func (h *hold) releaseInterrupted() {
 	defer h.mu.Unlock()
 	h.first.unlocked.Store(true)
 	var room [8]lease.Command
-	h.releaseLocked(h.lease.Interrupt(room[:0]), nil, noTally)
+	h.releaseLocked(h.lease.Interrupt(room[:0]), callers{})
 }
 
 // orphan ends a hold because its Locker was closed. A hold that lingers has ended already.

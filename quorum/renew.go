@@ -84,7 +84,7 @@ func (h *hold) due(now clock.Instant) (goesOn, lost bool) {
 	h.entry.Over = !goesOn
 	h.entry.At, h.entry.Early = h.lease.Next()
 	if len(commands) > 0 && commands[0].Do == lease.Release { // the min hold is over
-		h.releaseLocked(commands, nil, noTally)
+		h.releaseLocked(commands, callers{})
 		return false, false
 	}
 	return goesOn, h.carryOutLocked(commands, callers{})

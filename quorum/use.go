@@ -90,7 +90,7 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	commands := h.lease.Enter(h.core.clock.Now(), nil)
 	l.level = h.lease.Level()
 	h.inner = append(h.inner, l)
-	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: allIn(t)})
+	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: t})
 	return t, nil
 }
 
@@ -102,14 +102,14 @@ func (l *Lock) backOut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.level > 0 && h.lease.Phase() == lease.Held {
-		h.lowerLocked(l, noTally)
+		h.lowerLocked(l, nil)
 	}
 }
 
 // lowerLocked ends an inner handle: it lowers the level by one, here and on the nodes.
-func (h *hold) lowerLocked(l *Lock, tallyFor func(int) *tally) {
+func (h *hold) lowerLocked(l *Lock, t *tally) {
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	h.releaseLocked(h.lease.Leave(nil), nil, tallyFor)
+	h.releaseLocked(h.lease.Leave(nil), callers{tally: t})
 }
 
 // Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
@@ -146,7 +146,7 @@ func (l *Lock) startExtend(lasts time.Duration) (*tally, error) {
 	}
 	t := newTally(len(h.members), h.core.need)
 	commands := h.lease.Extend(h.core.clock.Now(), lasts, nil)
-	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: allIn(t)})
+	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: t})
 	return t, nil
 }
 
@@ -275,7 +275,7 @@ func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 	}
 	t = newTally(len(h.members), h.core.need)
 	t.believed = keepers
-	h.releaseLocked(commands, t.few[:0], allIn(t))
+	h.releaseLocked(commands, callers{tally: t, room: t.few[:0]})
 	return t, wasOrphaned, false, nil
 }
 
@@ -311,6 +311,6 @@ func (l *Lock) startLower() (*tally, error) {
 		return nil, err
 	}
 	t := newTally(len(h.members), h.core.need)
-	h.lowerLocked(l, allIn(t))
+	h.lowerLocked(l, t)
 	return t, nil
 }

@@ -10,7 +10,7 @@ import (
 const tooHigh = 1 << 52
 
 // acquire is acquire.lua.
-func acquire(k *keyspace, keys, args []string) (any, error) {
+func acquire(k *Keyspace, keys, args []string) (any, error) {
 	owner, level, lease := args[0], args[1], millis(args[2])
 	carried, seed := or(args[3], 0), or(args[4], 0)
 	expected := args[6]
@@ -113,7 +113,7 @@ func acquire(k *keyspace, keys, args []string) (any, error) {
 }
 
 // counter reads a token counter.
-func (k *keyspace) counter(key string) (value float64, found bool, err error) {
+func (k *Keyspace) counter(key string) (value float64, found bool, err error) {
 	text, found, err := k.get(key)
 	if err == nil && !found {
 		return 0, false, nil

@@ -59,27 +59,27 @@ func (m *Master) runLocked(s *session, command []string) (any, error) {
 // plain are the commands on keys, with the least number of their arguments.
 var plain = map[string]struct {
 	args int
-	run  func(k *keyspace, a []string) (any, error)
+	run  func(k *Keyspace, a []string) (any, error)
 }{
-	"DEL":    {1, func(k *keyspace, a []string) (any, error) { return count(a, k.delete), nil }},
-	"EXISTS": {1, func(k *keyspace, a []string) (any, error) { return count(a, k.exists), nil }},
-	"KEYS":   {1, func(k *keyspace, a []string) (any, error) { return k.names(a[0]), nil }},
-	"TYPE": {1, func(k *keyspace, a []string) (any, error) {
+	"DEL":    {1, func(k *Keyspace, a []string) (any, error) { return count(a, k.delete), nil }},
+	"EXISTS": {1, func(k *Keyspace, a []string) (any, error) { return count(a, k.exists), nil }},
+	"KEYS":   {1, func(k *Keyspace, a []string) (any, error) { return k.names(a[0]), nil }},
+	"TYPE": {1, func(k *Keyspace, a []string) (any, error) {
 		if v := k.find(a[0]); v != nil {
 			return status(v.kind), nil
 		}
 		return status("none"), nil
 	}},
-	"PTTL": {1, func(k *keyspace, a []string) (any, error) { return k.pttl(a[0]), nil }},
-	"PEXPIRE": {2, func(k *keyspace, a []string) (any, error) {
+	"PTTL": {1, func(k *Keyspace, a []string) (any, error) { return k.pttl(a[0]), nil }},
+	"PEXPIRE": {2, func(k *Keyspace, a []string) (any, error) {
 		ttl, err := strconv.ParseInt(a[1], 10, 64)
 		if err != nil {
 			return nil, errNumber
 		}
 		return number(k.pexpire(a[0], ttl)), nil
 	}},
-	"GET": {1, func(k *keyspace, a []string) (any, error) { return optional(k.get(a[0])) }},
-	"SET": {2, func(k *keyspace, a []string) (any, error) {
+	"GET": {1, func(k *Keyspace, a []string) (any, error) { return optional(k.get(a[0])) }},
+	"SET": {2, func(k *Keyspace, a []string) (any, error) {
 		ttl := int64(0)
 		if len(a) > 2 {
 			var err error
@@ -91,7 +91,7 @@ var plain = map[string]struct {
 		k.set(a[0], a[1], ttl)
 		return ok, nil
 	}},
-	"HSET": {3, func(k *keyspace, a []string) (any, error) {
+	"HSET": {3, func(k *Keyspace, a []string) (any, error) {
 		if len(a)%2 == 0 {
 			return nil, errSyntax
 		}
@@ -105,20 +105,20 @@ var plain = map[string]struct {
 		}
 		return added, nil
 	}},
-	"HGET": {2, func(k *keyspace, a []string) (any, error) { return optional(k.hget(a[0], a[1])) }},
-	"HDEL": {2, func(k *keyspace, a []string) (any, error) {
+	"HGET": {2, func(k *Keyspace, a []string) (any, error) { return optional(k.hget(a[0], a[1])) }},
+	"HDEL": {2, func(k *Keyspace, a []string) (any, error) {
 		found, err := k.hdel(a[0], a[1])
 		return number(found), err
 	}},
-	"HEXISTS": {2, func(k *keyspace, a []string) (any, error) {
+	"HEXISTS": {2, func(k *Keyspace, a []string) (any, error) {
 		_, found, err := k.hget(a[0], a[1])
 		return number(found), err
 	}},
-	"HLEN": {1, func(k *keyspace, a []string) (any, error) {
+	"HLEN": {1, func(k *Keyspace, a []string) (any, error) {
 		n, err := k.hlen(a[0])
 		return int64(n), err
 	}},
-	"HGETALL": {1, func(k *keyspace, a []string) (any, error) {
+	"HGETALL": {1, func(k *Keyspace, a []string) (any, error) {
 		v, err := k.typed(a[0], aHash)
 		all := []string{}
 		if v != nil {
@@ -128,7 +128,7 @@ var plain = map[string]struct {
 		}
 		return all, err
 	}},
-	"RPUSH": {2, func(k *keyspace, a []string) (any, error) {
+	"RPUSH": {2, func(k *Keyspace, a []string) (any, error) {
 		v, err := k.typed(a[0], aList)
 		if err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ var plain = map[string]struct {
 		v.list = append(v.list, a[1:]...)
 		return int64(len(v.list)), nil
 	}},
-	"LRANGE": {3, func(k *keyspace, a []string) (any, error) { // the whole list, whatever the range
+	"LRANGE": {3, func(k *Keyspace, a []string) (any, error) { // the whole list, whatever the range
 		v, err := k.typed(a[0], aList)
 		if v == nil {
 			return []string{}, err

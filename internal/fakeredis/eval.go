@@ -10,7 +10,7 @@ import (
 )
 
 // program is a script in Go. Its keys and arguments count from 0, in Lua from 1.
-type program func(k *keyspace, keys, args []string) (any, error)
+type program func(k *Keyspace, keys, args []string) (any, error)
 
 type known struct {
 	name string

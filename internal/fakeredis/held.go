@@ -1,7 +1,7 @@
 package fakeredis
 
 // renew is renew.lua.
-func renew(k *keyspace, keys, args []string) (any, error) {
+func renew(k *Keyspace, keys, args []string) (any, error) {
 	expected, names := args[len(args)-1], (len(keys)-1)/2
 	marker, _, _ := k.get(keys[0])
 	_, isItsOwn, isLetIn := letsIn(marker, expected, k.anyList)
@@ -32,7 +32,7 @@ func renew(k *keyspace, keys, args []string) (any, error) {
 }
 
 // release is release.lua.
-func release(k *keyspace, keys, args []string) (any, error) {
+func release(k *Keyspace, keys, args []string) (any, error) {
 	owner, level, last := args[0], args[1], args[len(args)-1]
 	found, heard := int64(0), 0
 	for i, key := range keys[1:] {
@@ -58,7 +58,7 @@ func release(k *keyspace, keys, args []string) (any, error) {
 }
 
 // raise is raise.lua.
-func raise(k *keyspace, keys, args []string) (any, error) {
+func raise(k *Keyspace, keys, args []string) (any, error) {
 	owner, token := args[0], or(args[1], 0)
 	highest := token
 	for i := 0; i < len(keys); i += 2 {

@@ -33,8 +33,9 @@ type value struct {
 	expires int64 // in ms of the master's time; 0 for never
 }
 
-// keyspace is a master's data at one moment.
-type keyspace struct {
+// Keyspace is a master's data at one moment, and the pure part of a master: no network, no mutex and no
+// clock. See pure.go for what searches need of it.
+type Keyspace struct {
 	values  map[string]*value
 	now     int64
 	publish func(channel, payload string) int
@@ -45,7 +46,7 @@ type keyspace struct {
 
 // find returns nil for a key that is missing or has expired. As in Redis, a key is still there in
 // the millisecond in which it expires.
-func (k *keyspace) find(key string) *value {
+func (k *Keyspace) find(key string) *value {
 	v := k.values[key]
 	if v != nil && v.expires != 0 && k.now > v.expires {
 		delete(k.values, key)
@@ -55,7 +56,7 @@ func (k *keyspace) find(key string) *value {
 }
 
 // typed is find for a command on keys of one type.
-func (k *keyspace) typed(key string, want kind) (*value, error) {
+func (k *Keyspace) typed(key string, want kind) (*value, error) {
 	v := k.find(key)
 	if v != nil && v.kind != want {
 		return nil, errWrongType
@@ -63,15 +64,15 @@ func (k *keyspace) typed(key string, want kind) (*value, error) {
 	return v, nil
 }
 
-func (k *keyspace) exists(key string) bool { return k.find(key) != nil }
+func (k *Keyspace) exists(key string) bool { return k.find(key) != nil }
 
-func (k *keyspace) delete(key string) bool {
+func (k *Keyspace) delete(key string) bool {
 	found := k.exists(key)
 	delete(k.values, key)
 	return found
 }
 
-func (k *keyspace) get(key string) (text string, found bool, err error) {
+func (k *Keyspace) get(key string) (text string, found bool, err error) {
 	v, err := k.typed(key, aString)
 	if v == nil {
 		return "", false, err
@@ -80,7 +81,7 @@ func (k *keyspace) get(key string) (text string, found bool, err error) {
 }
 
 // set writes a string over any value. A ttl of 0 is for ever.
-func (k *keyspace) set(key, text string, ttl int64) {
+func (k *Keyspace) set(key, text string, ttl int64) {
 	v := &value{kind: aString, text: text}
 	if ttl > 0 {
 		v.expires = k.now + ttl
@@ -88,7 +89,7 @@ func (k *keyspace) set(key, text string, ttl int64) {
 	k.values[key] = v
 }
 
-func (k *keyspace) hget(key, field string) (text string, found bool, err error) {
+func (k *Keyspace) hget(key, field string) (text string, found bool, err error) {
 	v, err := k.typed(key, aHash)
 	if v == nil {
 		return "", false, err
@@ -97,7 +98,7 @@ func (k *keyspace) hget(key, field string) (text string, found bool, err error) 
 	return text, found, nil
 }
 
-func (k *keyspace) hlen(key string) (int, error) {
+func (k *Keyspace) hlen(key string) (int, error) {
 	v, err := k.typed(key, aHash)
 	if v == nil {
 		return 0, err
@@ -106,14 +107,14 @@ func (k *keyspace) hlen(key string) (int, error) {
 }
 
 // oneField returns a field of a hash that has one.
-func (k *keyspace) oneField(key string) string {
+func (k *Keyspace) oneField(key string) string {
 	for field := range k.find(key).hash {
 		return field
 	}
 	return ""
 }
 
-func (k *keyspace) hset(key, field, text string) (added bool, err error) {
+func (k *Keyspace) hset(key, field, text string) (added bool, err error) {
 	v, err := k.typed(key, aHash)
 	if err != nil {
 		return false, err
@@ -128,7 +129,7 @@ func (k *keyspace) hset(key, field, text string) (added bool, err error) {
 }
 
 // hdel deletes a field, and the key with the last one.
-func (k *keyspace) hdel(key, field string) (found bool, err error) {
+func (k *Keyspace) hdel(key, field string) (found bool, err error) {
 	v, err := k.typed(key, aHash)
 	if v == nil {
 		return false, err
@@ -142,7 +143,7 @@ func (k *keyspace) hdel(key, field string) (found bool, err error) {
 }
 
 // hmget returns "" for a missing field. The library writes no empty field.
-func (k *keyspace) hmget(key string, fields ...string) ([]string, error) {
+func (k *Keyspace) hmget(key string, fields ...string) ([]string, error) {
 	v, err := k.typed(key, aHash)
 	if err != nil {
 		return nil, err
@@ -157,7 +158,7 @@ func (k *keyspace) hmget(key string, fields ...string) ([]string, error) {
 }
 
 // pttl returns −1 for a key without a time to live, −2 for a missing key.
-func (k *keyspace) pttl(key string) int64 {
+func (k *Keyspace) pttl(key string) int64 {
 	switch v := k.find(key); {
 	case v == nil:
 		return -2
@@ -168,7 +169,7 @@ func (k *keyspace) pttl(key string) int64 {
 	}
 }
 
-func (k *keyspace) pexpire(key string, ttl int64) bool {
+func (k *Keyspace) pexpire(key string, ttl int64) bool {
 	v := k.find(key)
 	switch {
 	case v == nil:
@@ -182,14 +183,14 @@ func (k *keyspace) pexpire(key string, ttl int64) bool {
 }
 
 // raise is pexpire, but never shortens. A key without a time to live keeps none.
-func (k *keyspace) raise(key string, ttl int64) {
+func (k *Keyspace) raise(key string, ttl int64) {
 	if left := k.pttl(key); left != -1 && left < ttl {
 		k.pexpire(key, ttl)
 	}
 }
 
 // names returns the keys that match, sorted.
-func (k *keyspace) names(pattern string) []string {
+func (k *Keyspace) names(pattern string) []string {
 	var names []string
 	for key := range k.values {
 		if k.exists(key) && matches(pattern, key) {

@@ -169,8 +169,8 @@ func (m *Master) FlushScripts() {
 
 // openLocked returns the data at the present moment, which stays the same throughout a command or a
 // script.
-func (m *Master) openLocked() *keyspace {
-	return &keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked,
+func (m *Master) openLocked() *Keyspace {
+	return &Keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked,
 		anyList: m.AnyList}
 }
 

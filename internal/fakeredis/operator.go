@@ -11,7 +11,7 @@ import (
 const maxMarker = 65536
 
 // inspect is inspect.lua.
-func inspect(k *keyspace, keys, _ []string) (any, error) {
+func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	owner, level, ttl := "", "", int64(0)
 	if k.exists(keys[1]) {
 		var err error
@@ -42,7 +42,7 @@ func inspect(k *keyspace, keys, _ []string) (any, error) {
 }
 
 // force is force.lua.
-func force(k *keyspace, keys, args []string) (any, error) {
+func force(k *Keyspace, keys, args []string) (any, error) {
 	there := k.exists(keys[0])
 	if there {
 		if _, _, err := k.lockAt(keys[0]); err != nil {
@@ -61,7 +61,7 @@ func force(k *keyspace, keys, args []string) (any, error) {
 }
 
 // look is look.lua.
-func look(k *keyspace, keys, args []string) (any, error) {
+func look(k *Keyspace, keys, args []string) (any, error) {
 	marker, _, err := k.get(keys[0])
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func look(k *keyspace, keys, args []string) (any, error) {
 }
 
 // mark is mark.lua.
-func mark(k *keyspace, keys, args []string) (any, error) {
+func mark(k *Keyspace, keys, args []string) (any, error) {
 	marker, _, err := k.get(keys[0])
 	if err != nil {
 		return nil, err
@@ -111,13 +111,13 @@ func MarkText(marker string, args []string, now int64) (text string, written boo
 }
 
 // introduce is introduce.lua.
-func introduce(k *keyspace, keys, args []string) (any, error) {
+func introduce(k *Keyspace, keys, args []string) (any, error) {
 	k.set(keys[0], args[0], millis(args[1]))
 	return int64(1), nil
 }
 
 // who is who.lua.
-func who(k *keyspace, keys, _ []string) (any, error) {
+func who(k *Keyspace, keys, _ []string) (any, error) {
 	found := make([]any, len(keys))
 	for i, key := range keys {
 		text, _, err := k.get(key)
@@ -130,7 +130,7 @@ func who(k *keyspace, keys, _ []string) (any, error) {
 }
 
 // lockers is lockers.lua. It looks at all keys in one call.
-func lockers(k *keyspace, _, args []string) (any, error) {
+func lockers(k *Keyspace, _, args []string) (any, error) {
 	found := []any{}
 	for _, key := range slices.Sorted(maps.Keys(k.values)) {
 		text, there, err := k.get(key)
@@ -142,7 +142,7 @@ func lockers(k *keyspace, _, args []string) (any, error) {
 }
 
 // counters is counters.lua.
-func counters(k *keyspace, keys, _ []string) (any, error) {
+func counters(k *Keyspace, keys, _ []string) (any, error) {
 	found := []any{}
 	for i, key := range keys {
 		if text, there, err := k.get(key); there && err == nil {
@@ -153,7 +153,7 @@ func counters(k *keyspace, keys, _ []string) (any, error) {
 }
 
 // lift is lift.lua.
-func lift(k *keyspace, keys, args []string) (any, error) {
+func lift(k *Keyspace, keys, args []string) (any, error) {
 	raised := int64(0)
 	for i, key := range keys {
 		counter, there, err := k.counter(key)

@@ -7,7 +7,7 @@ import (
 )
 
 // acquires is acquires.lua.
-func acquires(k *keyspace, keys, args []string) (any, error) {
+func acquires(k *Keyspace, keys, args []string) (any, error) {
 	n := (len(keys) - 1) / 3
 	tombs, counters, hashes := keys[1:1+n], keys[1+n:1+2*n], keys[1+2*n:]
 	expected, lease, seeds := args[0], millis(args[1]), args[2:]
@@ -51,7 +51,7 @@ func acquires(k *keyspace, keys, args []string) (any, error) {
 }
 
 // heldPlainly is what acquires replies for a key that exists: 0 where acquire must look closer.
-func (k *keyspace) heldPlainly(key, owner string) any {
+func (k *Keyspace) heldPlainly(key, owner string) any {
 	fields, err := k.hlen(key)
 	ttl := k.pttl(key)
 	if err != nil || fields != 1 || ttl < 0 || k.oneField(key) == owner {
@@ -62,7 +62,7 @@ func (k *keyspace) heldPlainly(key, owner string) any {
 }
 
 // releases is releases.lua.
-func releases(k *keyspace, keys, args []string) (any, error) {
+func releases(k *Keyspace, keys, args []string) (any, error) {
 	replies, usual := make([]any, len(keys)), true
 	for i, key := range keys {
 		deleted, _ := k.hdel(key, args[2*i])

@@ -12,7 +12,7 @@ var (
 )
 
 // lockAt is lockAt of shape.lua.
-func (k *keyspace) lockAt(key string) (owner, level string, err error) {
+func (k *Keyspace) lockAt(key string) (owner, level string, err error) {
 	fields, err := k.hlen(key)
 	if err != nil {
 		return "", "", err

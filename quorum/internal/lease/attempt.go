@@ -266,14 +266,14 @@ func (l *Lease) submit(c Command, r Reply, out []Command) []Command {
 	return append(out, again)
 }
 
-// Submitted sends a request again, to a master that accepts this client now. It returns false after
-// a release, which no request follows: the request has failed then.
+// Submitted sends a request again, to a master that accepts this client now, with the level that the
+// lock has now. It returns false after a release, which no request follows: the request has failed then.
 func (l *Lease) Submitted(c Command, out []Command) (bool, []Command) {
 	if l.isOver() {
 		return false, out
 	}
 	again := c
-	again.Do = c.Again
+	again.Do, again.Level = c.Again, l.level
 	return true, append(out, l.send(again))
 }
 

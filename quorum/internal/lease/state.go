@@ -8,42 +8,91 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Clone returns a copy that shares nothing but the terms. It is for searches of this package.
+// The functions of this file are for searches of this package.
+
+// Clone returns a copy that shares nothing but the terms.
 func (l *Lease) Clone() *Lease {
 	copied := *l
 	copied.votes = slices.Clone(l.votes)
 	return &copied
 }
 
-// AppendKey appends what decides on the lease's future, in which all instants are relative to now
-// and none is longer ago than horizon, past which it makes no difference. It is for searches of this
-// package. process returns a name for each process that the caller may exchange for others.
-func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, process func(string) byte) []byte {
-	instant := func(i clock.Instant) {
+// Age moves all instants into the past, as if the clock had advanced by d and shown the same instant
+// since.
+func (l *Lease) Age(d time.Duration) {
+	for _, at := range []*clock.Instant{&l.begunAt, &l.renewedAt, &l.deadline, &l.maxHoldEnd, &l.next} {
+		*at = at.Add(-d)
+	}
+	for i := range l.votes {
+		l.votes[i].until = l.votes[i].until.Add(-d)
+	}
+}
+
+// Over reports whether the lease has sent its last release, or never sends one.
+func (l *Lease) Over() bool { return l.phase == Undone || l.phase == Released || l.phase == Expired }
+
+// AppendKey appends what decides on the lease's future, but for the votes. Instants are relative to
+// now. None is longer ago than horizon, past which it makes no difference. Without timers it leaves
+// out what decides on Next only.
+func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, timers bool) []byte {
+	instant := func(i clock.Instant, horizon time.Duration) {
 		ago := int64(-1 << 62)
 		if i != clock.Never {
 			ago = int64(max(i.Sub(now), -horizon))
 		}
 		b = binary.AppendVarint(b, ago)
 	}
-	probing := byte(0)
-	if l.probing {
-		probing = 1
+	if l.Over() {
+		return b
 	}
-	b = append(b, byte(l.phase), byte(l.verdict), byte(l.cause), probing, l.asked, l.first, l.raises, byte(l.level))
+	b = append(b, byte(l.phase))
+	b = append(b, l.asked, byte(l.level))
 	b = binary.AppendUvarint(b, l.token)
-	for _, i := range []clock.Instant{l.begunAt, l.renewedAt, l.deadline, l.maxHoldEnd, l.next} {
-		instant(i)
-	}
-	for i := range l.votes {
-		v := &l.votes[i]
-		instant(v.until)
-		name := byte(0)
-		if v.until != clock.Never {
-			name = process(v.process)
+	if l.phase <= Settling {
+		probing := byte(0)
+		if l.probing {
+			probing = 1
 		}
-		b = append(b, name, byte(v.answer), v.order, byte(v.flags))
-		b = binary.AppendUvarint(b, v.token)
+		b = append(b, byte(l.verdict), byte(l.cause), l.raises, l.first, probing)
+	}
+	if l.HasSecondWave() || l.terms.MaxHold > 0 || l.terms.MinHold > 0 || l.terms.Fixed {
+		instant(l.begunAt, horizon)
+	}
+	instant(l.deadline, 0)
+	instant(l.maxHoldEnd, 0)
+	if timers {
+		instant(l.renewedAt, horizon)
+		instant(l.next, 0)
 	}
 	return b
+}
+
+// AppendVote appends what decides on the future of one master's vote, as AppendKey does for the rest.
+// process returns a name for each process that the caller may exchange for others.
+func (l *Lease) AppendVote(b []byte, master int, now clock.Instant, timers bool, process func(string) byte) []byte {
+	if l.Over() {
+		return b
+	}
+	v := &l.votes[master]
+	left, name := int64(-1), byte(0)
+	if v.until != clock.Never {
+		left, name = int64(max(v.until.Sub(now), 0)), process(v.process)
+	}
+	b = binary.AppendVarint(b, left)
+	keeps := v.flags &^ forgot
+	if timers {
+		keeps = v.flags
+	}
+	place := byte(0) // in the order, of a master that is yet to be asked
+	for k := int(l.asked); k < len(l.votes); k++ {
+		if int(l.votes[k].order) == master {
+			place = byte(k)
+		}
+	}
+	b = append(b, name, place)
+	if l.phase <= Settling {
+		b = append(b, byte(v.answer), byte(keeps))
+		return binary.AppendUvarint(b, v.token)
+	}
+	return append(b, byte(keeps&^(counted|behind|permanents)))
 }

@@ -1,0 +1,124 @@
+package lease
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+)
+
+var words = [...]string{lease.Ask: "request", lease.Raise: "write-back", lease.Renew: "renewal", lease.Repair: "repair", lease.Enter: "re-entry",
+	lease.Extend: "extension", lease.Release: "release"}
+
+// describe tells a step in words.
+func (w *world) describe(by step, s *state) string {
+	who, at := fmt.Sprintf("%c%d", 'A'+by.client, by.number+1), by.node+1
+	l := &s.links[by.node][by.client]
+	word := func(id requestID) string { return who + "'s " + words[w.ls.requests[id].cmd.Do] }
+	switch by.does {
+	case steps(begins):
+		wave := w.ls.waves[by.place]
+		switch {
+		case wave.Size == nodes:
+			return who + " asks all masters"
+		case wave.Probe:
+			return fmt.Sprintf("%s probes %d", who, wave.Order[0]+1)
+		}
+		return fmt.Sprintf("%s asks %d and %d first", who, wave.Order[0]+1, wave.Order[1]+1)
+	case steps(asksOn):
+		return who + " asks its second wave"
+	case steps(holds):
+		return who + " reads the clock"
+	case steps(givesUp):
+		return who + " gives up"
+	case steps(isDue):
+		return who + " is due"
+	case steps(enters):
+		return who + " enters again"
+	case steps(leaves):
+		return who + " leaves a level"
+	case steps(extends):
+		return who + " extends its lease"
+	case steps(unlocks):
+		return who + " unlocks"
+	case steps(isClosed):
+		return who + "'s Locker is closed"
+	case delivers:
+		return fmt.Sprintf("%d carries out %s", at, word(l.queue[0]))
+	case deliversUnread:
+		return fmt.Sprintf("%d carries out %s, whose reply is not read yet", at, word(l.queue[0]))
+	case deliversThenDies:
+		return fmt.Sprintf("%d carries out %s, and the connection dies", at, word(l.queue[0]))
+	case deliversThenTimesOut:
+		return fmt.Sprintf("%d carries out %s, and does not answer in time", at, word(l.queue[0]))
+	case reads:
+		return fmt.Sprintf("the reply of %d to %s is read", at, word(l.unread[0].to))
+	case deliversLate:
+		return fmt.Sprintf("%d carries out %s, which arrives late", at, word(l.late[by.place]))
+	case dies:
+		return fmt.Sprintf("the connection of %c to %d dies", who[0], at)
+	case timesOut:
+		return fmt.Sprintf("%d does not answer %c in time", at, who[0])
+	case isRefused:
+		return fmt.Sprintf("%c cannot connect to %d", who[0], at)
+	case comesUp:
+		return fmt.Sprintf("%c has a connection to %d again", who[0], at)
+	case submits:
+		return fmt.Sprintf("%d takes the list of %s", at, who)
+	case failsToSubmit:
+		return fmt.Sprintf("%d does not take the list of %s", at, who)
+	case restarts:
+		return fmt.Sprintf("%d restarts", at)
+	case forgets:
+		return fmt.Sprintf("%d forgets all", at)
+	case notices:
+		return fmt.Sprintf("a client notices that %d is another process, or forgot", at)
+	case bumped:
+		return fmt.Sprintf("a neighbour locks and unlocks on %d", at)
+	case expires:
+		return fmt.Sprintf("the leases end on %d", at)
+	}
+	return "a tick passes"
+}
+
+var phases = [...]string{lease.Asking: "asks", lease.Settling: "settles", lease.Held: "holds", lease.Lingering: "lingers", lease.Undone: "undone",
+	lease.Released: "released", lease.Expired: "lost", lease.Orphaned: "orphaned"}
+
+// display is a state on one line.
+func (w *world) display(s *state) string {
+	var b strings.Builder
+	for i := range s.masters {
+		st := &w.ms.states[s.masters[w.processOf(i)]]
+		fmt.Fprintf(&b, "%d:", i+1)
+		for o := range owners {
+			if st.owners>>o&1 == 1 {
+				fmt.Fprintf(&b, "%c%d", 'A'+o/maxAttempts, o%maxAttempts+1)
+				if w.clock == honest {
+					fmt.Fprintf(&b, "(%.0f)", st.data.TTL(w.ms.names[o/maxAttempts][0].String()).Seconds())
+				}
+			}
+		}
+		if w.tokens {
+			fmt.Fprintf(&b, " c%d", w.ms.counters(st.data)[w.places[0][0]])
+		}
+		if st.unaware {
+			b.WriteString("?")
+		}
+		b.WriteString("  ")
+	}
+	for o, id := range s.leases {
+		if st := &w.ls.states[id]; st.begun {
+			fmt.Fprintf(&b, "| %c%d %s", 'A'+o/maxAttempts, o%maxAttempts+1, phases[st.phase])
+			switch {
+			case st.valid || st.keeps:
+				fmt.Fprintf(&b, " for %.0f", st.is.Deadline().Sub(now).Seconds())
+			case st.phase == lease.Held:
+				b.WriteString(" no more")
+			}
+			if w.tokens && st.token > 0 {
+				fmt.Fprintf(&b, " t%d", st.token)
+			}
+		}
+	}
+	return b.String()
+}

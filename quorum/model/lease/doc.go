@@ -1,0 +1,54 @@
+// Package lease holds no code, only tests: an exhaustive search of the life of locks for two holders, for
+// fencing tokens that do not increase, and for the other promises of promises_test.go.
+//
+// What is searched is what ships. Each client runs the machine of quorum/internal/lease. Each master is a
+// keyspace of internal/fakeredis, which script vectors hold to real servers. Calls are made and replies
+// are read by package scripts.
+//
+//   - world_test.go is the state, and the bounds of a search. Read this file first.
+//   - masters_test.go and leases_test.go run the shipped code, and remember what it did. Every state of a
+//     master, and of a lease, has a number; times in it count from now.
+//   - steps_test.go is what may happen, and what stands for the shell of package quorum and for its
+//     pipelines.
+//   - promises_test.go is what must hold.
+//   - explore_test.go searches breadth first, so a trace that it finds is a shortest one.
+//   - search_test.go has the setups in which the promises must hold.
+//   - mutants_test.go leaves out one rule of the shipped code at a time: the search must find a trace.
+//     table_test.go has them in docs/safety.md.
+//
+// # What is promised
+//
+// With honest clocks, no two clients hold a name at one time, and each acquisition of it has a greater
+// token than all before it. With lying clocks a lease may end on a master at any time, and its holder
+// does not notice: still no two acquisitions of a name have equal tokens, and an attempt that began after
+// another client had acquired gets a greater token than that client. With clocks that stand still, a
+// lease that is over leaves nothing behind, even where connections die.
+//
+// Only the seed, which is a clock, restores a counter that a master forgot. So tokens are promised over
+// masters that forget or over clocks that lie, not over both.
+//
+// # What is bounded
+//
+// Three masters, the quorum rule "majority", one to three clients, one or two attempts for each. Each
+// search bounds how many connections die and how many masters restart or forget, and, where there are
+// seeds, the time. Delays and renewals are not bounded, nor is time without seeds: states repeat. Each
+// search says whether it was complete.
+//
+// Without tokens all counters are alike: a master's counter is deleted after each call, and each grant
+// has the token 1. With lying clocks nobody sends a release to level 0, as an end of the lease does the
+// same.
+//
+// # What the search leaves out
+//
+// It renews whenever it likes, and not only when the machine asks. The machine's next instant is part
+// of the state only in setups with timers. A timer is late only in setups that doze. A client that has
+// to submit its list does so at once, or fails, unless the setup is slow. A reply is read when it is
+// given, unless the setup reads it late.
+//
+// All requests of a pipeline that dies were written, or, where the client cannot connect, none was. The
+// requests that dead connections may still deliver are a set. A holder enters, leaves and extends again
+// once its last such requests have reached the masters. A lease whose requests are proven to have done
+// nothing gets its release all the same (pipeline.Claim.NothingThere). A renewal holds one lock, and no
+// server refuses keys. Clocks run alike: the drift is shorter than a tick. Five masters, and the marking
+// of masters by lists, are not played: package membership searches the latter.
+package lease

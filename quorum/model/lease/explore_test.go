@@ -1,0 +1,167 @@
+package lease
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"time"
+)
+
+// outcome is what a search found.
+type outcome struct {
+	states, transitions, depth int
+	complete                   bool // every reachable state was searched
+	took                       time.Duration
+	broken                     promise
+	trace                      []string
+	masters, leases            int
+}
+
+func (o outcome) String() string {
+	how := "complete"
+	switch {
+	case o.broken != kept:
+		how = fmt.Sprintf("violated after %d steps: %s", len(o.trace), promises[o.broken])
+	case !o.complete:
+		how = "bounded"
+	}
+	return fmt.Sprintf("%d states, %d transitions, depth %d, %v: %s (%d states of a master, %d of a lease)", o.states, o.transitions,
+		o.depth, o.took.Round(time.Millisecond), how, o.masters, o.leases)
+}
+
+type origin struct {
+	from int32
+	by   step
+}
+
+// explore searches breadth first, up to limit states. States that differ only in which client or master
+// is which count as one. A state is remembered by a hash of 64 bits.
+func (w *world) explore(limit int) (found outcome) {
+	begun := time.Now()
+	seed := maphash.MakeSeed()
+	var start state
+	origins := []origin{{from: -1}}
+	seen := map[uint64]struct{}{w.key(seed, &start): {}}
+	level, first := []state{start}, 0 // first is the index, in origins, of the first state of the level
+	last := -1
+	for len(level) > 0 && last < 0 && len(origins) < limit {
+		var next []state
+		nextFirst := len(origins)
+		for i := range level {
+			w.successors(&level[i], func(by step, s *state) {
+				found.transitions++
+				key := w.key(seed, s)
+				if _, known := seen[key]; known || last >= 0 {
+					return
+				}
+				seen[key] = struct{}{}
+				origins = append(origins, origin{int32(first + i), by})
+				next = append(next, *s)
+				if found.broken = w.check(s); found.broken != kept {
+					last = len(origins) - 1
+				}
+			})
+			if last >= 0 || len(origins) >= limit {
+				break
+			}
+		}
+		level, first = next, nextFirst
+		found.depth++
+	}
+	found.states, found.complete = len(origins), len(level) == 0 && last < 0
+	found.masters, found.leases = len(w.ms.states), len(w.ls.states)
+	var by []step
+	for i := last; i > 0; i = int(origins[i].from) {
+		by = append(by, origins[i].by)
+	}
+	slices.Reverse(by)
+	found.trace = w.replay(by)
+	found.took = time.Since(begun)
+	return found
+}
+
+// orders3 are the permutations of the clients' names. The first is as they are.
+var orders3 = [...][maxClients]int{{0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+
+// allows reports whether clients may change places: they differ in their names only.
+func (s *setup) allows(order int) bool {
+	for c, to := range orders3[order] {
+		if s.attempts[c] != s.attempts[to] || s.names[c] != s.names[to] {
+			return false
+		}
+		if c >= s.clients() && to != c {
+			return false
+		}
+	}
+	return true
+}
+
+// key is the same for states that differ only in which client or master is which.
+func (w *world) key(seed maphash.Seed, s *state) uint64 {
+	least := ^uint64(0)
+	clients := w.clients()
+	for order := range orders3 {
+		if !w.allows(order) {
+			continue
+		}
+		to := &orders3[order]
+		var all struct {
+			nodes                                                     [nodes]uint64
+			rests                                                     [owners]uint32
+			seeds                                                     [owners]uint8
+			floors                                                    [owners][maxNames]uint8
+			acquired                                                  [maxNames][8]uint8
+			highest                                                   [maxNames]uint8
+			orphaned, broken, ticks, deaths, restarts, forgets, bumps uint8
+		}
+		all.acquired, all.highest = s.acquired, s.highest
+		all.broken, all.ticks, all.deaths, all.restarts, all.forgets, all.bumps = s.broken, s.ticks, s.deaths, s.restarts, s.forgets, s.bumps
+		var parts [nodes]struct {
+			links  [maxClients]link
+			votes  [owners]uint32
+			master uint32
+		}
+		for i := range nodes {
+			parts[i].master = w.ms.states[s.masters[w.processOf(i)]].renamed[order]
+		}
+		for c := range clients {
+			for i := range nodes {
+				parts[i].links[to[c]] = s.links[i][c]
+			}
+			for number := range int(w.attempts[c]) {
+				from, at := ownerOf(c, number), ownerOf(to[c], number)
+				st := &w.ls.states[s.leases[from]]
+				all.rests[at] = st.rest
+				all.seeds[at], all.floors[at] = s.seeds[from], s.floors[from]
+				all.orphaned |= s.orphaned >> from & 1 << at
+				for i := range nodes {
+					parts[i].votes[at] = st.votes[i]
+				}
+			}
+		}
+		for i := range nodes {
+			all.nodes[i] = maphash.Comparable(seed, parts[i])
+		}
+		if !w.twins {
+			slices.Sort(all.nodes[:])
+		}
+		least = min(least, maphash.Comparable(seed, all))
+	}
+	return least
+}
+
+// replay repeats the steps and describes each.
+func (w *world) replay(by []step) (lines []string) {
+	var s state
+	for _, what := range by {
+		var next state
+		w.successors(&s, func(other step, n *state) {
+			if other == what {
+				next = *n
+			}
+		})
+		lines = append(lines, fmt.Sprintf("%-66s %s", w.describe(what, &s), w.display(&next)))
+		s = next
+	}
+	return lines
+}

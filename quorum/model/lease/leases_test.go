@@ -1,0 +1,356 @@
+package lease
+
+import (
+	"bytes"
+	"math/bits"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+)
+
+// leases is the states of a lease that were found, and what it does with events: the shipped machine runs
+// once for each pair.
+type leases struct {
+	*setup
+	terms    lease.Terms
+	states   []leaseState
+	byKey    map[string]leaseID
+	votes    map[string]uint32
+	rests    map[string]uint32
+	results  map[eventOf]result
+	requests []request
+	byAsked  map[request]requestID
+	replies  []lease.Reply
+	byReply  map[lease.Reply]replyID
+	aged     map[requestID]requestID
+	waves    []lease.Wave
+}
+
+type leaseState struct {
+	is      *lease.Lease // nil for one that has not begun
+	rest    uint32       // what makes it another lease, but for its votes
+	votes   [nodes]uint32
+	phase   lease.Phase
+	begun   bool
+	over    bool // it has sent its last release
+	valid   bool // now
+	keeps   bool // masters keep it from others
+	second  bool // it has a second wave
+	settled bool // Hold makes it a lock, or says why not
+	level   int
+	token   uint64
+}
+
+// event is one that the machine takes.
+type event struct {
+	what   events
+	number uint8 // of the client's attempt
+	seed   uint8
+	wave   uint8
+	master uint8
+	to     requestID
+	is     replyID
+}
+
+type events uint8
+
+const (
+	begins events = iota
+	asksOn
+	holds
+	givesUp
+	isDue
+	enters
+	leaves
+	extends
+	unlocks
+	isClosed
+	answered
+	submitted
+	ages
+)
+
+type eventOf struct {
+	lease leaseID
+	event event
+}
+
+// do is one thing that the shell does at the machine's word.
+type do struct {
+	submits bool // the client's list; else it sends
+	request requestID
+	master  uint8
+}
+
+type result struct {
+	lease  leaseID
+	does   []do
+	held   bool // it became a held lock
+	broken promise
+}
+
+func newLeases(s *setup) *leases {
+	l := &leases{setup: s, byKey: map[string]leaseID{}, votes: map[string]uint32{}, rests: map[string]uint32{},
+		results: map[eventOf]result{}, byAsked: map[request]requestID{}, byReply: map[lease.Reply]replyID{}, aged: map[requestID]requestID{}}
+	l.terms = lease.Terms{Need: need, Lease: ticks(s.lease), Fixed: s.fixed}
+	if s.minHold > 0 {
+		l.terms.MinHold = ticks(s.minHold)
+	}
+	if s.maxHold > 0 {
+		l.terms.MaxHold = ticks(s.maxHold)
+	}
+	l.states = []leaseState{{}}
+	l.requests, l.replies = make([]request, 1), make([]lease.Reply, 1)
+	l.waves = []lease.Wave{{Order: []int{0, 1, 2}, Size: nodes}}
+	for first := range nodes {
+		order := []int{first, (first + 1) % nodes, (first + 2) % nodes}
+		l.waves = append(l.waves, lease.Wave{Order: order, Size: need}, lease.Wave{Order: order, Size: 1, Probe: true})
+	}
+	return l
+}
+
+// horizon is the instant before which nothing makes a difference.
+func (l *leases) horizon() time.Duration {
+	return time.Duration(max(l.lease, l.minHold, l.maxHold)) * tick
+}
+
+func (l *leases) intern(is *lease.Lease) leaseID {
+	rest := is.AppendKey(nil, now, l.horizon(), l.timers)
+	key := bytes.Clone(rest)
+	var votes [nodes][]byte
+	for i := range nodes {
+		votes[i] = is.AppendVote(nil, i, now, l.timers, l.processOf)
+		key = append(append(key, '/'), votes[i]...)
+	}
+	if id, known := l.byKey[string(key)]; known {
+		return id
+	}
+	id := leaseID(len(l.states))
+	l.byKey[string(key)] = id
+	st := leaseState{is: is, rest: 1 + numberOf(l.rests, string(rest)), phase: is.Phase(), begun: true, over: is.Over(), valid: is.Valid(now),
+		level: is.Level(), token: is.Token()}
+	st.keeps = is.Kept() && now.Before(is.Deadline())
+	st.second = is.HasSecondWave() && !st.over
+	for i := range nodes {
+		st.votes[i] = 1 + numberOf(l.votes, string(votes[i]))
+	}
+	if st.phase == lease.Settling {
+		trial := is.Clone()
+		st.settled = trial.Hold(now) || trial.Cause() != is.Cause()
+	}
+	l.states = append(l.states, st)
+	return id
+}
+
+// processOf is a name for a process. Where no process has two addresses, no two votes have one.
+func (l *leases) processOf(process string) byte {
+	if l.twins {
+		return process[0]
+	}
+	return 0
+}
+
+// process is that of a master.
+func (l *leases) process(master int) string {
+	if l.twins && master == 1 {
+		master = 0
+	}
+	return string(rune('0' + master))
+}
+
+func (l *leases) request(r request) requestID {
+	id, known := l.byAsked[r]
+	if !known {
+		id = requestID(len(l.requests))
+		if id == 0 {
+			panic("too many requests")
+		}
+		l.byAsked[r] = id
+		l.requests = append(l.requests, r)
+	}
+	return id
+}
+
+func (l *leases) reply(r lease.Reply) replyID {
+	id, known := l.byReply[r]
+	if !known {
+		id = replyID(len(l.replies))
+		l.byReply[r] = id
+		l.replies = append(l.replies, r)
+	}
+	return id
+}
+
+// older is a request a tick later. All instants that have passed are alike.
+func (l *leases) older(id requestID) requestID {
+	to, known := l.aged[id]
+	if !known {
+		r := l.requests[id]
+		if left := r.cmd.Until.Sub(now); r.cmd.Until != 0 {
+			r.cmd.Until = now.Add(max(left-tick, 0))
+		}
+		to = l.request(r)
+		l.aged[id] = to
+	}
+	return to
+}
+
+// react has the machine take an event, or returns what it did before.
+func (l *leases) react(id leaseID, e event) result {
+	key := eventOf{id, e}
+	found, known := l.results[key]
+	if !known {
+		found = l.take(id, e)
+		l.results[key] = found
+	}
+	return found
+}
+
+// take runs the shipped machine, as the shell does: one call at a time, and with what follows from its
+// outcome at once.
+func (l *leases) take(id leaseID, e event) (res result) {
+	st := &l.states[id]
+	var m *lease.Lease
+	if e.what == begins {
+		m = new(lease.Lease)
+		m.Init(&l.terms, make([]lease.Vote, nodes))
+	} else {
+		m = st.is.Clone()
+	}
+	wasOver, wasLingering := m.Over(), m.Phase() == lease.Lingering
+	fail := func(p promise) {
+		if res.broken == 0 {
+			res.broken = p
+		}
+	}
+	var out []lease.Command
+	switch e.what {
+	case begins:
+		out = m.Begin(now, l.waves[e.wave], nil)
+	case asksOn:
+		out = m.SecondWave(now, nil)
+	case holds:
+		if res.held = m.Hold(now); !res.held {
+			out = m.GiveUp(nil)
+		} else {
+			if !m.Valid(now) {
+				fail(lateLock)
+			}
+			if l.processes(m) < need {
+				fail(twiceCounted)
+			}
+		}
+	case givesUp:
+		out = m.GiveUp(nil)
+	case isDue:
+		var goesOn bool
+		if goesOn, out = m.Due(now, nil); goesOn {
+			out = m.Renew(now, out)
+		}
+	case enters:
+		out = m.Enter(now, nil)
+	case leaves:
+		out = m.Leave(nil)
+	case extends:
+		out = m.Extend(now, ticks(l.maxLease), nil)
+	case unlocks:
+		var lingers bool
+		if lingers, out = m.Linger(now, nil); !lingers {
+			out = m.Unlock(now, out)
+		}
+	case isClosed:
+		out = m.Orphan(nil)
+	case answered:
+		cmd := l.requests[e.to].cmd
+		cmd.Master = int(e.master)
+		reply := l.replies[e.is]
+		reply.Process = l.process(int(e.master))
+		_, out = m.Answered(now, cmd, reply, nil)
+	case submitted:
+		r := l.requests[e.to]
+		cmd := r.cmd
+		cmd.Do, cmd.Again, cmd.Master = lease.Submit, cmd.Do, int(e.master)
+		var again bool
+		if again, out = m.Submitted(cmd, nil); !again {
+			_, out = m.Answered(now, r.cmdAt(e.master), lease.Reply{Is: lease.Failed, Resent: r.resent, NothingDone: !r.resent}, out)
+		}
+	case ages:
+		m.Age(tick)
+	}
+	// The call goes on when its outcome is certain.
+	for i := 0; i < len(out); i++ {
+		lost := m.Phase() == lease.Asking && (m.Verdict() == lease.Lost || m.Verdict() == lease.Beaten)
+		switch {
+		case out[i].Do == lease.Decided && lost:
+			var unclear bool
+			if unclear, out = m.AskWhetherPermanent(out); !unclear {
+				out = m.GiveUp(out)
+			}
+		case out[i].Do == lease.Decided && m.Phase() == lease.Settling && m.Cause() != lease.NoCause,
+			out[i].Do == lease.Cleared && lost:
+			out = m.GiveUp(out)
+		}
+	}
+	if m.Phase() == lease.Expired && !wasOver {
+		out = m.Drop(out)
+	}
+	released := false
+	for _, c := range out {
+		d := do{master: uint8(c.Master)}
+		r := request{number: e.number, cmd: c}
+		r.cmd.Master, r.cmd.Cause = 0, 0
+		switch c.Do {
+		case lease.Decided, lease.Cleared, lease.End:
+			continue
+		case lease.Submit:
+			d.submits = true
+			r = l.requests[e.to]
+		case lease.Ask:
+			r.seed = e.seed
+		case lease.Repair, lease.Enter, lease.Renew, lease.Extend, lease.Raise:
+			r.token = m.Token()
+		}
+		switch c.Do {
+		case lease.Ask, lease.Repair, lease.Enter:
+			if wasOver || released {
+				fail(asksAfterRelease)
+			}
+		case lease.Release:
+			released = released || c.Level == 0
+		}
+		d.request = l.request(r)
+		res.does = append(res.does, d)
+	}
+	if wasLingering && released && now.Before(m.MinHoldEnd()) && now.Before(m.Deadline()) {
+		fail(shortHold)
+	}
+	if m.Valid(now) {
+		begun := m.BegunAt()
+		if l.fixed && !l.setup.extends && !now.Before(begun.Add(l.terms.Lease)) || l.maxHold > 0 && !now.Before(begun.Add(l.terms.MaxHold)) {
+			fail(longHold)
+		}
+	}
+	if m.Valid(now) && st.phase == lease.Held && st.begun && !st.valid {
+		fail(revived)
+	}
+	if next, _ := m.Next(); l.timers && m.Phase() == lease.Held && m.Deadline().Before(next) {
+		fail(forgotten)
+	}
+	res.lease = l.intern(m)
+	return res
+}
+
+func (r *request) cmdAt(master uint8) lease.Command {
+	c := r.cmd
+	c.Master = int(master)
+	return c
+}
+
+// processes is how many keep the lock.
+func (l *leases) processes(m *lease.Lease) int {
+	keepers := m.KeepersAt(now)
+	if l.twins && keepers&3 == 3 {
+		keepers &^= 2
+	}
+	return bits.OnesCount64(keepers)
+}

@@ -1,0 +1,323 @@
+package lease
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// request is one that a client sends to a master. Its instant is as if it was sent now.
+type request struct {
+	cmd    lease.Command // of master 0
+	number uint8         // of the client's attempt
+	token  uint64
+	seed   uint8
+	resent bool
+	marked bool // a release that leaves a tombstone
+}
+
+// masters is the states of a master that were found, and what they answer. All masters have one name
+// and one process: they are as good as each other.
+type masters struct {
+	*setup
+	states  []masterState
+	byKey   map[string]masterID
+	replies map[askedOf]replied
+	others  map[changeOf]masterID
+	renames map[string]uint32 // numbers the states under each order of the clients
+
+	names   [maxClients][]scripts.Name
+	owners  [owners]scripts.Owner
+	process scripts.Process
+	list    *scripts.List
+}
+
+type masterState struct {
+	data    *fakeredis.Keyspace
+	owners  uint8         // bit by owner: who has a key
+	levels  [owners]uint8 // of the owners that have a key
+	renamed [len(orders3)]uint32
+	unaware bool // its marker is not that of its process
+	free    bool // no lock is there
+}
+
+type askedOf struct {
+	master masterID
+	client uint8
+	asked  requestID
+}
+
+type replied struct {
+	master masterID
+	is     lease.Reply
+	lower  bool // a counter fell
+}
+
+type changeOf struct {
+	master masterID
+	what   change
+}
+
+type change uint8
+
+const (
+	itForgets change = iota
+	itRestarts
+	itIsNoticed
+	itIsBumped
+	itsLeasesEnd
+	itAges
+)
+
+var (
+	nodeTime   = time.UnixMilli(1_000_000_000)
+	neighbours = sharesCounter("a")
+)
+
+// sharesCounter returns a name that has the counter of another.
+func sharesCounter(name string) scripts.Name {
+	for i := 0; ; i++ {
+		if other := scripts.NewName(fmt.Sprint("n", i)); other.Counter() == scripts.NewName(name).Counter() {
+			return other
+		}
+	}
+}
+
+func nameOf(letter rune) scripts.Name {
+	if letter == 'n' {
+		return neighbours
+	}
+	return scripts.NewName(string(letter))
+}
+
+// placeOf numbers the names.
+func placeOf(letter rune) int { return strings.IndexRune("abn", letter) }
+
+func ticks(n int) time.Duration { return time.Duration(n)*tick - time.Millisecond }
+
+func newMasters(s *setup) *masters {
+	m := &masters{setup: s, byKey: map[string]masterID{}, replies: map[askedOf]replied{}, others: map[changeOf]masterID{}, renames: map[string]uint32{}}
+	m.process = scripts.Process{Run: "process", MaxLease: ticks(s.maxLease), Member: "m"}
+	m.list = scripts.NewList("m", "others")
+	for c := range s.clients() {
+		for _, letter := range s.names[c] {
+			m.names[c] = append(m.names[c], nameOf(letter))
+		}
+		for number := range maxAttempts {
+			m.owners[ownerOf(c, number)] = scripts.NewOwner(locker(c), uint64(number+1))
+		}
+	}
+	data := fakeredis.NewKeyspace(nodeTime)
+	m.mark(data, scripts.At(0))
+	m.intern(data)
+	return m
+}
+
+func locker(client int) string { return fmt.Sprintf("<%d>", client) }
+
+// mark writes the marker as a client does that notices, with the shipped script.
+func (m *masters) mark(data *fakeredis.Keyspace, admitted scripts.When) {
+	seen := scripts.Seen{Process: m.process, Marker: data.Get(scripts.MarkerKey)}
+	after := scripts.Marker{Process: m.process, Members: m.list, Next: scripts.NewList()}
+	last := time.Duration(nodeTime.UnixMilli()) * time.Millisecond
+	call := scripts.Mark(seen, after, admitted, scripts.At(0), last)
+	m.run(data, call)
+}
+
+func (m *masters) run(data *fakeredis.Keyspace, call scripts.Call) (scripts.Reply, error) {
+	return m.runMarked(data, call, scripts.NoTombstone)
+}
+
+func (m *masters) runMarked(data *fakeredis.Keyspace, call scripts.Call, tombstone any) (scripts.Reply, error) {
+	conn := scripts.ConnArgs{Process: m.process.String(), Expected: m.process.Expected(m.list), Tombstone: tombstone}
+	value, err := data.Run(call, conn)
+	if err != nil {
+		return scripts.Reply{}, err
+	}
+	reply, err := call.Parse(value)
+	if err != nil {
+		panic(err)
+	}
+	return reply, nil
+}
+
+// intern returns the number of a master's state.
+func (m *masters) intern(data *fakeredis.Keyspace) masterID {
+	if !m.tokens {
+		for c := range m.clients() {
+			for _, name := range m.names[c] {
+				data.Delete(name.Counter())
+			}
+		}
+	}
+	same := func(s string) string { return s }
+	key := string(data.AppendKey(nil, same))
+	if id, known := m.byKey[key]; known {
+		return id
+	}
+	id := masterID(len(m.states))
+	m.byKey[key] = id
+	st := masterState{data: data, free: true}
+	st.unaware = !strings.Contains(data.Get(scripts.MarkerKey), m.process.String())
+	for c := range m.clients() {
+		for number := range int(m.attempts[c]) {
+			o := ownerOf(c, number)
+			for _, name := range m.names[c] {
+				if level, there := data.Fields(name.String())[m.owners[o].String()]; there {
+					st.owners |= 1 << o
+					st.levels[o] = level[0] - '0'
+					st.free = false
+				}
+			}
+		}
+	}
+	for i, order := range orders3 {
+		if m.allows(i) {
+			var pairs []string
+			for c := range maxClients {
+				pairs = append(pairs, locker(c), locker(order[c]))
+			}
+			renames := strings.NewReplacer(pairs...)
+			st.renamed[i] = numberOf(m.renames, string(data.AppendKey(nil, renames.Replace)))
+		}
+	}
+	m.states = append(m.states, st)
+	return id
+}
+
+func numberOf(all map[string]uint32, key string) uint32 {
+	n, known := all[key]
+	if !known {
+		n = uint32(len(all))
+		all[key] = n
+	}
+	return n
+}
+
+// ask carries out a request, or returns what it did before.
+func (m *masters) ask(id masterID, client int, asked requestID, r *request) replied {
+	key := askedOf{id, uint8(client), asked}
+	found, known := m.replies[key]
+	if !known {
+		found = m.carryOut(id, client, r)
+		m.replies[key] = found
+	}
+	return found
+}
+
+func (m *masters) carryOut(id masterID, client int, r *request) replied {
+	data, owner, tombstone := m.states[id].data.Clone(), m.owners[ownerOf(client, int(r.number))], scripts.NoTombstone
+	if r.marked {
+		tombstone = ticks(m.maxLease).Milliseconds()
+	}
+	before := m.counters(data)
+	reply, err := m.runMarked(data, m.call(client, owner, r), tombstone)
+	if err != nil {
+		return replied{master: id, is: lease.Reply{Is: lease.Failed}}
+	}
+	found := replied{lower: m.lower(before, m.counters(data)), is: lease.Reply{Resent: r.resent}}
+	switch r.cmd.Do {
+	case lease.Ask, lease.Repair, lease.Enter:
+		found.is.Is = [...]lease.Answer{scripts.Granted: lease.Granted, scripts.Held: lease.Refused, scripts.Quarantined: lease.Quarantined,
+			scripts.NotLetIn: lease.NotAccepted, scripts.Released: lease.Barred}[reply.Acquire.Outcome]
+		found.is.Token = reply.Acquire.Token
+	case lease.Renew, lease.Extend:
+		found.is.Is = map[scripts.Renewed]lease.Answer{scripts.Kept: lease.Kept, scripts.Gone: lease.Gone, scripts.Taken: lease.Taken,
+			scripts.NotRenewed: lease.NotRenewed}[reply.Renew[0]]
+	case lease.Raise:
+		found.is.Is, found.is.Token = lease.Kept, reply.Raise
+	case lease.Release:
+		found.is.Is = lease.Kept
+	}
+	found.master = m.intern(data)
+	return found
+}
+
+// call is a request as package quorum makes it.
+func (m *masters) call(client int, owner scripts.Owner, r *request) scripts.Call {
+	names, millis := m.names[client], scripts.ToMillis(r.cmd.Lease)
+	switch r.cmd.Do {
+	case lease.Ask:
+		return scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: r.cmd.Level, Lease: millis, List: m.list, Seed: uint64(r.seed)})
+	case lease.Repair, lease.Enter:
+		return scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: r.cmd.Level, Lease: millis, List: m.list, Token: r.token})
+	case lease.Raise:
+		return scripts.Raise(names, owner, r.token)
+	case lease.Renew, lease.Extend:
+		return scripts.Renew(m.list, []scripts.Renewal{{Names: names, Owner: owner, Token: r.token, Lease: millis}})
+	case lease.Release:
+		return scripts.Release(names, owner, r.cmd.Level)
+	}
+	panic("no request")
+}
+
+func (m *masters) counters(data *fakeredis.Keyspace) (all [maxNames]int) {
+	for i, letter := range "abn" {
+		all[i], _ = strconv.Atoi(data.Get(nameOf(letter).Counter()))
+	}
+	return all
+}
+
+func (m *masters) lower(before, after [maxNames]int) bool {
+	for i := range before {
+		if after[i] < before[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// changed is what becomes of a master.
+func (m *masters) changed(id masterID, what change) masterID {
+	key := changeOf{id, what}
+	to, known := m.others[key]
+	if !known {
+		data := m.states[id].data.Clone()
+		switch what {
+		case itForgets:
+			data = fakeredis.NewKeyspace(nodeTime)
+		case itRestarts: // the marker names another process now
+			data.Set(scripts.MarkerKey, strings.Replace(data.Get(scripts.MarkerKey), " process ", " former ", 1))
+		case itIsNoticed:
+			m.mark(data, scripts.In(ticks(m.maxLease)))
+		case itIsBumped:
+			m.bump(data)
+		case itsLeasesEnd:
+			for c := range m.clients() {
+				for _, name := range m.names[c] {
+					data.Delete(name.String())
+				}
+			}
+		case itAges:
+			data.Age(tick)
+			m.ageMarker(data)
+		}
+		to = m.intern(data)
+		m.others[key] = to
+	}
+	return to
+}
+
+// bump is a neighbour that is granted, and releases.
+func (m *masters) bump(data *fakeredis.Keyspace) {
+	names, owner := []scripts.Name{neighbours}, scripts.NewOwner("neighbour", 1)
+	m.run(data, scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: scripts.ToMillis(tick), List: m.list}))
+	m.run(data, scripts.Release(names, owner, 0))
+}
+
+// ageMarker moves the end of a quarantine, which the marker has as an instant; 0 for one that is over.
+func (m *masters) ageMarker(data *fakeredis.Keyspace) {
+	text := data.Get(scripts.MarkerKey)
+	first, rest, _ := strings.Cut(text, " ")
+	if admitted, _ := strconv.ParseInt(first, 10, 64); admitted > 0 {
+		if admitted -= tick.Milliseconds(); admitted <= nodeTime.UnixMilli() {
+			admitted = 0
+		}
+		data.Set(scripts.MarkerKey, strconv.FormatInt(admitted, 10)+" "+rest)
+	}
+}

@@ -1,0 +1,126 @@
+package lease
+
+import "github.com/quorumlock/quorumlock/quorum/internal/lease"
+
+// promise is one that a step broke.
+type promise uint8
+
+const (
+	kept promise = iota
+	twoHold
+	lateLock
+	twiceCounted
+	tokenFell
+	counterFell
+	asksAfterRelease
+	leftBehind
+	wrongLevel
+	shortHold
+	longHold
+	revived
+	forgotten
+)
+
+var promises = [...]string{
+	twoHold:          "two hold the lock",
+	lateLock:         "a lock is handed out that is over",
+	twiceCounted:     "one process is counted twice",
+	tokenFell:        "the token is not greater",
+	counterFell:      "a script lowers a counter",
+	asksAfterRelease: "a request for a grant follows the release",
+	leftBehind:       "a released lease is left on a master",
+	wrongLevel:       "a master has another level than the holder",
+	shortHold:        "the lock is released before the end of its min hold",
+	longHold:         "the lock outlives its bound",
+	revived:          "a lock that was over is valid again",
+	forgotten:        "the machine asks to be called after its deadline",
+}
+
+// check names the promise that a state breaks.
+func (w *world) check(s *state) promise {
+	if s.broken != 0 {
+		return promise(s.broken)
+	}
+	if w.clock != lying && w.bothHold(s) {
+		return twoHold
+	}
+	for c := range w.clients() {
+		for number := range int(w.attempts[c]) {
+			if p := w.checkMasters(s, c, number); p != kept {
+				return p
+			}
+		}
+	}
+	return kept
+}
+
+// bothHold reports whether two clients hold a name, or one does while another's min hold lasts.
+func (w *world) bothHold(s *state) bool {
+	var held [maxNames]bool
+	for o, id := range s.leases {
+		if st := &w.ls.states[id]; st.valid || st.keeps {
+			for _, name := range w.places[o/maxAttempts] {
+				if held[name] {
+					return true
+				}
+				held[name] = true
+			}
+		}
+	}
+	return false
+}
+
+// checkMasters compares masters with a lease of which nothing is on its way.
+func (w *world) checkMasters(s *state, c, number int) promise {
+	o := ownerOf(c, number)
+	st := &w.ls.states[s.leases[o]]
+	if !st.over && !(st.phase == lease.Held && w.levels > 1) || !st.begun {
+		return kept
+	}
+	if s.restarts > 0 || w.clock != still && s.deaths > 0 {
+		return kept
+	}
+	for i := range s.links {
+		if !s.links[i][c].isIdle() {
+			return kept
+		}
+	}
+	for i := range s.masters {
+		switch at := &w.ms.states[s.masters[w.processOf(i)]]; {
+		case at.owners>>o&1 == 0:
+		case st.over && w.sharesOwner(s, c): // by a mutant
+		case st.over && w.clock != lying && s.orphaned>>o&1 == 0:
+			return leftBehind
+		case !st.over && s.deaths == 0 && int(at.levels[o]) != st.level:
+			return wrongLevel
+		}
+	}
+	return kept
+}
+
+// sharesOwner reports whether the owner of a lease that is over is that of one that is not.
+func (w *world) sharesOwner(s *state, c int) bool {
+	one, other := ownerOf(c, 0), ownerOf(c, 1)
+	if w.ms.owners[one] != w.ms.owners[other] {
+		return false
+	}
+	st := &w.ls.states[s.leases[other]]
+	return st.begun && !st.over
+}
+
+// acquires notes a lock that was acquired.
+func (w *world) acquires(s *state, c, o int) {
+	if !w.tokens {
+		return
+	}
+	token := uint8(w.ls.states[s.leases[o]].token)
+	for _, name := range w.places[c] {
+		bit, mask := &s.acquired[name][token/8], uint8(1)<<(token%8)
+		if token <= s.floors[o][name] || *bit&mask != 0 || w.clock != lying && token <= s.highest[name] {
+			s.broken = uint8(tokenFell)
+		}
+		*bit |= mask
+		s.highest[name] = max(s.highest[name], token)
+	}
+	s.floors[o] = [maxNames]uint8{}
+}

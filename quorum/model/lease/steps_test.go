@@ -1,0 +1,653 @@
+package lease
+
+import (
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+)
+
+// world is a setup, ready to be searched.
+type world struct {
+	*setup
+	ms     *masters
+	ls     *leases
+	places [maxClients][]int // the numbers of each client's names
+}
+
+func newWorld(s setup) *world {
+	w := &world{setup: &s}
+	for c := range s.clients() {
+		if s.names[c] == "" {
+			s.names[c] = "a"
+		}
+		for _, letter := range s.names[c] {
+			w.places[c] = append(w.places[c], placeOf(letter))
+		}
+	}
+	w.ms, w.ls = newMasters(&s), newLeases(&s)
+	return w
+}
+
+// processOf is the master whose data a master has.
+func (w *world) processOf(i int) int {
+	if w.twins && i == 1 {
+		return 0
+	}
+	return i
+}
+
+// step is one event of the trace.
+type step struct {
+	does   steps
+	client uint8
+	number uint8
+	node   uint8
+	place  uint8 // of a request among several, or of a wave
+}
+
+type steps uint8
+
+const (
+	callerDoes steps = iota // the events of a caller, a timer, and the shell follow
+	delivers         = steps(ages) + 1 + iota
+	deliversUnread
+	deliversThenDies
+	deliversThenTimesOut
+	reads
+	deliversLate
+	dies
+	timesOut
+	isRefused
+	comesUp
+	submits
+	failsToSubmit
+	restarts
+	forgets
+	notices
+	bumped
+	expires
+	passes
+)
+
+// ---- What the shell and its pipelines do.
+
+// happen has an attempt's machine take an event, and does what it says.
+func (w *world) happen(s *state, c int, e event) {
+	o := ownerOf(c, int(e.number))
+	e.seed = s.seeds[o]
+	res := w.ls.react(s.leases[o], e)
+	if res.broken != kept {
+		s.broken = uint8(res.broken)
+	}
+	s.leases[o] = res.lease
+	if res.held {
+		w.acquires(s, c, o)
+	}
+	if w.ls.states[res.lease].over {
+		s.floors[o], s.seeds[o] = [maxNames]uint8{}, 0
+		w.forgetReplies(s, c, e.number)
+	}
+	var unsent [16]do
+	n := 0
+	for _, d := range res.does {
+		l := &s.links[d.master][c]
+		r := &w.ls.requests[d.request]
+		isRelease := r.cmd.Do == lease.Release
+		switch {
+		case d.submits:
+			push(l.submits[:], d.request)
+		case isRelease && r.cmd.Level == 0 && w.clock == lying: // an end of the lease does the same
+		case isRelease && l.isDown:
+			w.owe(l, d.request)
+		case l.isDown:
+			unsent[n] = d
+			n++
+		default:
+			push(l.queue[:], w.accepted(d.request))
+		}
+	}
+	for _, d := range unsent[:n] {
+		w.answer(s, c, int(d.master), d.request, lease.Reply{Is: lease.Unsent})
+	}
+}
+
+func (w *world) isOver(s *state, c int, number uint8) bool {
+	return w.ls.states[s.leases[ownerOf(c, int(number))]].over
+}
+
+// awaits reports whether something of an attempt's is under way to a master or from it.
+func (w *world) awaits(l *link, number uint8) bool {
+	for _, id := range l.queue {
+		if id != 0 && w.ls.requests[id].number == number {
+			return true
+		}
+	}
+	for _, a := range l.unread {
+		if a.to != 0 && w.ls.requests[a.to].number == number {
+			return true
+		}
+	}
+	for _, id := range l.submits {
+		if id != 0 && w.ls.requests[id].number == number {
+			return true
+		}
+	}
+	return false
+}
+
+// reduce leaves out what makes no difference to what may follow.
+func (w *world) reduce(s *state) {
+	for c := range w.clients() {
+		for i := range s.links {
+			l := &s.links[i][c]
+			for number := range w.attempts[c] {
+				if l.mayBe>>number&1 == 1 && w.isOver(s, c, number) && !w.awaits(l, number) {
+					l.mayBe &^= 1 << number
+				}
+			}
+		}
+	}
+}
+
+// isCalling reports whether a call that a holder made is yet to reach a master.
+func (w *world) isCalling(s *state, c int, number uint8) bool {
+	for i := range s.links {
+		l := &s.links[i][c]
+		for _, id := range l.queue {
+			if r := &w.ls.requests[id]; id != 0 && r.number == number && of(lease.Enter, lease.Extend, lease.Release).has(r.cmd.Do) {
+				return true
+			}
+		}
+		for _, id := range l.submits {
+			if id != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isQuiet reports whether no answer is under way to an attempt.
+func (w *world) isQuiet(s *state, c int, number uint8) bool {
+	for i := range s.links {
+		if w.awaits(&s.links[i][c], number) {
+			return false
+		}
+	}
+	return true
+}
+
+// accepted is a request that a pipeline has taken.
+func (w *world) accepted(id requestID) requestID {
+	r := w.ls.requests[id]
+	r.cmd = lease.Command{Do: r.cmd.Do, Level: r.cmd.Level, Lease: r.cmd.Lease, Until: r.cmd.Until}
+	return w.ls.request(r)
+}
+
+// forgetReplies leaves out what makes no difference to a lease that is over: replies, and what is to be
+// known when they come.
+func (w *world) forgetReplies(s *state, c int, number uint8) {
+	for i := range s.links {
+		l := &s.links[i][c]
+		for k := 0; l.unread[k].to != 0; {
+			if w.ls.requests[l.unread[k].to].number == number {
+				remove(l.unread[:], k)
+			} else {
+				k++
+			}
+		}
+		for k, id := range l.queue {
+			if id != 0 && w.ls.requests[id].number == number {
+				l.queue[k] = w.plain(id)
+			}
+		}
+	}
+}
+
+// owe keeps an owner's last release until the master answers again.
+func (w *world) owe(l *link, id requestID) {
+	number := w.ls.requests[id].number
+	for i := 0; i < len(l.queue) && l.queue[i] != 0; {
+		if w.ls.requests[l.queue[i]].number == number {
+			remove(l.queue[:], i)
+		} else {
+			i++
+		}
+	}
+	push(l.queue[:], id)
+}
+
+// answer gives a reply to the machine that asked.
+func (w *world) answer(s *state, c, i int, id requestID, is lease.Reply) {
+	r := &w.ls.requests[id]
+	if r.cmd.Do == lease.Release || w.isOver(s, c, r.number) {
+		return
+	}
+	is.Late = r.cmd.Do == lease.Raise && s.links[i][c].mayBe>>r.number&1 == 1
+	w.happen(s, c, event{what: answered, number: r.number, master: uint8(i), to: id, is: w.ls.reply(is)})
+}
+
+func (w *world) read(s *state, c, i int) {
+	a := shift(s.links[i][c].unread[:])
+	w.answer(s, c, i, a.to, w.ls.replies[a.is])
+}
+
+// deliver has a master carry out the first request of a pipeline. The reply is unread.
+func (w *world) deliver(s *state, c, i int) {
+	l := &s.links[i][c]
+	id := shift(l.queue[:])
+	is := w.carryOut(s, c, i, w.marked(l, id))
+	if r := &w.ls.requests[id]; r.cmd.Do != lease.Release && !w.isOver(s, c, r.number) {
+		push(l.unread[:], answer{id, w.ls.reply(is)})
+	}
+}
+
+// submit has a client notice that a master is another process, or forgot, and send its request again.
+func (w *world) submit(s *state, c, i, k int) {
+	at := &s.masters[w.processOf(i)]
+	if w.ms.states[*at].unaware {
+		*at = w.ms.changed(*at, itIsNoticed)
+	}
+	id := s.links[i][c].submits[k]
+	remove(s.links[i][c].submits[:], k)
+	w.happen(s, c, event{what: submitted, number: w.ls.requests[id].number, master: uint8(i), to: id})
+}
+
+func (w *world) failToSubmit(s *state, c, i, k int) {
+	id := s.links[i][c].submits[k]
+	remove(s.links[i][c].submits[:], k)
+	resent := w.ls.requests[id].resent
+	w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent})
+}
+
+// marked is a release that leaves a tombstone where a request for a grant may arrive late. With lying
+// clocks the tombstone may end at once.
+func (w *world) marked(l *link, id requestID) requestID {
+	r := w.ls.requests[id]
+	if r.cmd.Do == lease.Release && r.cmd.Level == 0 && l.mayBe>>r.number&1 == 1 && w.clock != lying {
+		r.marked = true
+		return w.ls.request(r)
+	}
+	return id
+}
+
+func (w *world) carryOut(s *state, c, i int, id requestID) lease.Reply {
+	at := &s.masters[w.processOf(i)]
+	found := w.ms.ask(*at, c, id, &w.ls.requests[id])
+	*at = found.master
+	if found.lower {
+		s.broken = uint8(counterFell)
+	}
+	return found.is
+}
+
+func isAsk(d lease.Do) bool { return d == lease.Ask || d == lease.Repair || d == lease.Enter }
+
+// die ends a connection. A request that the master did not carry out may still be, in any order, unless
+// the process has ended too. A reply that was unread is lost. On the next connection requests are resent;
+// or else the master did not answer in time, is not asked until it comes up, and owed releases come first.
+func (w *world) die(s *state, c, i int, again, late bool) {
+	l := &s.links[i][c]
+	var lost [len(l.unread) + len(l.queue)]requestID
+	n := 0
+	for _, a := range l.unread {
+		if a.to != 0 {
+			lost[n] = a.to
+			n++
+		}
+	}
+	for _, id := range l.queue {
+		if id != 0 {
+			if late {
+				l.addLate(w.plain(w.marked(l, id)))
+			}
+			lost[n] = id
+			n++
+		}
+	}
+	clear(l.unread[:])
+	clear(l.queue[:])
+	for _, id := range lost[:n] {
+		if r := &w.ls.requests[id]; isAsk(r.cmd.Do) {
+			l.mayBe |= 1 << r.number
+		}
+	}
+	l.isDown = !again
+	var failed [len(lost)]requestID
+	n = 0
+	for _, id := range lost {
+		if id == 0 {
+			continue
+		}
+		r := w.ls.requests[id]
+		switch {
+		case again && !(isAsk(r.cmd.Do) && w.isOver(s, c, r.number)): // then its release was sent
+			r.resent = r.cmd.Do != lease.Release
+			push(l.queue[:], w.ls.request(r))
+		case !again && r.cmd.Do == lease.Release:
+			w.owe(l, id)
+		default:
+			failed[n] = id
+			n++
+		}
+	}
+	for _, id := range failed[:n] {
+		w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: w.ls.requests[id].resent})
+	}
+}
+
+// plain is a request that no client awaits.
+func (w *world) plain(id requestID) requestID {
+	r := w.ls.requests[id]
+	r.cmd = lease.Command{Do: r.cmd.Do, Level: r.cmd.Level, Lease: r.cmd.Lease}
+	r.resent = false
+	return w.ls.request(r)
+}
+
+// goDown fails the requests of a pipeline, of which none went out.
+func (w *world) goDown(s *state, c, i int) {
+	l := &s.links[i][c]
+	queue := l.queue
+	clear(l.queue[:])
+	l.isDown = true
+	for _, id := range queue {
+		if id != 0 && w.ls.requests[id].cmd.Do == lease.Release {
+			w.owe(l, id)
+		}
+	}
+	for _, id := range queue {
+		if id != 0 {
+			resent := w.ls.requests[id].resent
+			w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent})
+		}
+	}
+}
+
+// restart makes a new process of a master. Its connections die with the old one.
+func (w *world) restart(s *state, i int) {
+	at := &s.masters[w.processOf(i)]
+	*at = w.ms.changed(*at, itRestarts)
+	for c := range w.clients() {
+		if l := &s.links[i][c]; l.queue[0] != 0 || l.unread[0].to != 0 {
+			w.die(s, c, i, true, false)
+		}
+	}
+}
+
+// pass lets a tick pass everywhere.
+func (w *world) pass(s *state) {
+	if w.ticks > 0 {
+		s.ticks++
+	}
+	for i := range s.masters {
+		if w.processOf(i) == i {
+			s.masters[i] = w.ms.changed(s.masters[i], itAges)
+		}
+		for c := range w.clients() {
+			l := &s.links[i][c]
+			for k := range l.queue {
+				if l.queue[k] != 0 {
+					l.queue[k] = w.ls.older(l.queue[k])
+				}
+			}
+			for k := range l.unread {
+				if l.unread[k].to != 0 {
+					l.unread[k].to = w.ls.older(l.unread[k].to)
+				}
+			}
+			for k := range l.submits {
+				if l.submits[k] != 0 {
+					l.submits[k] = w.ls.older(l.submits[k])
+				}
+			}
+		}
+	}
+	for o, id := range s.leases {
+		if st := &w.ls.states[id]; st.begun && !st.over {
+			c, number := o/maxAttempts, uint8(o%maxAttempts)
+			w.happen(s, c, event{what: ages, number: number})
+			// A late timer makes a difference only to answers that come meanwhile.
+			if st := &w.ls.states[s.leases[o]]; st.phase == lease.Held && !st.valid && (!w.dozes || w.isQuiet(s, c, number)) {
+				w.happen(s, c, event{what: isDue, number: number})
+			}
+		}
+	}
+}
+
+// ---- What may happen next.
+
+// successors calls f with every state that one step leads to.
+func (w *world) successors(s *state, f func(step, *state)) {
+	var next state
+	try := func(what step, apply func(*state)) {
+		next = *s
+		apply(&next)
+		w.reduce(&next)
+		f(what, &next)
+	}
+	if !w.slow && w.submitsNow(s, try) {
+		return
+	}
+	for c := range w.clients() {
+		for number := range int(w.attempts[c]) {
+			w.callerSteps(s, c, number, try)
+		}
+		for i := range s.links {
+			w.linkSteps(s, c, i, try)
+		}
+	}
+	for i := range s.masters {
+		if w.processOf(i) == i {
+			w.masterSteps(s, i, try)
+		}
+	}
+	if w.clock == honest && (w.ticks == 0 || s.ticks < w.ticks) {
+		try(step{does: passes}, w.pass)
+	}
+}
+
+// submitsNow lets a client that has to submit its list do so, or fail, before anything else happens.
+func (w *world) submitsNow(s *state, try func(step, func(*state))) bool {
+	for i := range s.links {
+		for c := range w.clients() {
+			if id := s.links[i][c].submits[0]; id != 0 {
+				by := step{does: submits, client: uint8(c), number: w.ls.requests[id].number, node: uint8(i)}
+				try(by, func(s *state) { w.submit(s, c, i, 0) })
+				by.does = failsToSubmit
+				try(by, func(s *state) { w.failToSubmit(s, c, i, 0) })
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state))) {
+	o := ownerOf(c, number)
+	st := &w.ls.states[s.leases[o]]
+	does := func(what events, wave int) {
+		by := step{does: steps(what), client: uint8(c), number: uint8(number), place: uint8(wave)}
+		try(by, func(s *state) { w.happen(s, c, event{what: what, number: uint8(number), wave: uint8(wave)}) })
+	}
+	if !st.begun {
+		if number > 0 {
+			if last := &w.ls.states[s.leases[o-1]]; !last.over && last.phase != lease.Orphaned {
+				return
+			}
+		}
+		for wave := range w.ls.waves {
+			if wave == 0 || w.waves && wave%2 == 1 || w.probes && wave%2 == 0 {
+				by := step{does: steps(begins), client: uint8(c), number: uint8(number), place: uint8(wave)}
+				try(by, func(s *state) {
+					if w.tokens {
+						s.floors[o] = s.highest
+					}
+					s.seeds[o] = w.seed(s)
+					w.happen(s, c, event{what: begins, number: uint8(number), wave: uint8(wave)})
+				})
+			}
+		}
+		return
+	}
+	if st.over {
+		return
+	}
+	ends := w.ends(c, number)
+	if st.second {
+		does(asksOn, 0)
+	}
+	switch st.phase {
+	case lease.Asking, lease.Settling:
+		if st.settled {
+			does(holds, 0)
+		}
+		if ends {
+			does(givesUp, 0)
+		}
+	case lease.Held:
+		if !w.fixed || !st.valid {
+			does(isDue, 0)
+		}
+		calls := !w.isCalling(s, c, uint8(number))
+		if st.valid && st.level < w.levels && calls {
+			does(enters, 0)
+		}
+		if st.level > 1 && calls {
+			does(leaves, 0)
+		}
+		if st.valid && w.setup.extends && calls {
+			does(extends, 0)
+		}
+		if ends {
+			does(unlocks, 0)
+		}
+		if w.closes {
+			by := step{does: steps(isClosed), client: uint8(c), number: uint8(number)}
+			try(by, func(s *state) {
+				s.orphaned |= 1 << o
+				w.happen(s, c, event{what: isClosed, number: uint8(number)})
+			})
+		}
+	case lease.Lingering:
+		does(isDue, 0)
+	case lease.Orphaned:
+		by := step{does: steps(unlocks), client: uint8(c), number: uint8(number)}
+		try(by, func(s *state) {
+			if w.minHold == 0 {
+				s.orphaned &^= 1 << o
+			}
+			w.happen(s, c, event{what: unlocks, number: uint8(number)})
+		})
+	}
+}
+
+// seed is a client's clock. Without tokens each grant has the same one.
+func (w *world) seed(s *state) uint8 {
+	switch {
+	case !w.tokens:
+		return 1
+	case w.clock == honest:
+		return s.ticks * seedStep
+	}
+	return 0
+}
+
+func (w *world) linkSteps(s *state, c, i int, try func(step, func(*state))) {
+	l := &s.links[i][c]
+	does := func(what steps, number uint8, place int, apply func(*state)) {
+		try(step{does: what, client: uint8(c), number: number, node: uint8(i), place: uint8(place)}, apply)
+	}
+	if id := l.queue[0]; id != 0 && !l.isDown {
+		r := &w.ls.requests[id]
+		one, next := r.number, func(s *state) { w.deliver(s, c, i) }
+		if w.isOver(s, c, one) || r.cmd.Do == lease.Release || l.unread[0].to != 0 {
+			does(delivers, one, 0, next)
+		} else {
+			does(delivers, one, 0, func(s *state) {
+				next(s)
+				if s.links[i][c].unread[0].to != 0 {
+					w.read(s, c, i)
+				}
+			})
+			if w.late.has(r.cmd.Do) {
+				does(deliversUnread, one, 0, next)
+			} else if s.deaths < w.deaths {
+				does(deliversThenDies, one, 0, func(s *state) {
+					next(s)
+					s.deaths++
+					w.die(s, c, i, true, true)
+				})
+				does(deliversThenTimesOut, one, 0, func(s *state) {
+					next(s)
+					s.deaths++
+					w.die(s, c, i, false, true)
+				})
+			}
+		}
+	}
+	if l.unread[0].to != 0 {
+		does(reads, w.ls.requests[l.unread[0].to].number, 0, func(s *state) { w.read(s, c, i) })
+	}
+	for k, id := range l.late {
+		if id != 0 {
+			does(deliversLate, w.ls.requests[id].number, k, func(s *state) {
+				remove(s.links[i][c].late[:], k)
+				w.carryOut(s, c, i, id)
+			})
+		}
+	}
+	for k, id := range l.submits {
+		if id != 0 {
+			number := w.ls.requests[id].number
+			does(submits, number, k, func(s *state) { w.submit(s, c, i, k) })
+			does(failsToSubmit, number, k, func(s *state) { w.failToSubmit(s, c, i, k) })
+		}
+	}
+	if l.isDown {
+		does(comesUp, 0, 0, func(s *state) { s.links[i][c].isDown = false })
+		return
+	}
+	if busy := l.queue[0] != 0 || l.unread[0].to != 0; s.deaths < w.deaths && busy {
+		die := func(again bool) func(s *state) {
+			return func(s *state) {
+				s.deaths++
+				w.die(s, c, i, again, true)
+			}
+		}
+		does(dies, 0, 0, die(true))
+		does(timesOut, 0, 0, die(false))
+		if l.unread[0].to == 0 {
+			does(isRefused, 0, 0, func(s *state) {
+				s.deaths++
+				w.goDown(s, c, i)
+			})
+		}
+	}
+}
+
+func (w *world) masterSteps(s *state, i int, try func(step, func(*state))) {
+	at := &w.ms.states[s.masters[i]]
+	becomes := func(does steps, what change, then func(*state)) {
+		try(step{does: does, node: uint8(i)}, func(s *state) {
+			s.masters[i] = w.ms.changed(s.masters[i], what)
+			then(s)
+		})
+	}
+	nothing := func(*state) {}
+	if s.restarts < w.restarts {
+		try(step{does: restarts, node: uint8(i)}, func(s *state) {
+			s.restarts++
+			w.restart(s, i)
+		})
+	}
+	if s.forgets < w.forgets {
+		becomes(forgets, itForgets, func(s *state) { s.forgets++ })
+	}
+	if at.unaware {
+		becomes(notices, itIsNoticed, nothing)
+	}
+	if s.bumps < w.bumps {
+		becomes(bumped, itIsBumped, func(s *state) { s.bumps++ })
+	}
+	if w.clock == lying && !at.free {
+		becomes(expires, itsLeasesEnd, nothing)
+	}
+}
