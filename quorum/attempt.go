@@ -225,16 +225,16 @@ func (a *attempt) send(c lease.Command) error {
 // when its release has been sent.
 func (n *answer) Done(r pipeline.Result) {
 	reply, err := n.attempt.hold.read(n.command, r, 0)
-	n.take(reply, err, &r.Reply.Acquire)
+	n.take(reply, err, r.Reply.Acquire)
 }
 
-func (n *answer) take(reply lease.Reply, err error, said *scripts.AcquireReply) {
+func (n *answer) take(reply lease.Reply, err error, said scripts.AcquireReply) {
 	n.attempt.hold.answer(n.command, reply, err,
 		callers{attempt: n.attempt, said: said, resent: reply.Resent, to: n})
 }
 
 // noteLocked notes what an answer says besides its outcome, and how long it took.
-func (a *attempt) noteLocked(node int, reply lease.Reply, said *scripts.AcquireReply) {
+func (a *attempt) noteLocked(node int, reply lease.Reply, said scripts.AcquireReply) {
 	if a.timed && reply.Is != lease.Failed {
 		a.hold.core.rtt.Observe(node, a.hold.core.clock.Now().Sub(a.hold.lease.BegunAt()))
 	}

@@ -94,14 +94,14 @@ type callers struct {
 	batches *renewalBatches // take renewals
 
 	// Of a reply that is fed to the lease.
-	said   *scripts.AcquireReply // to a request for a grant; nil for none
+	said   scripts.AcquireReply // to a request for a grant
 	resent bool
 	to     receiver
 }
 
 // receiver takes the reply to a command, or what stands for it.
 type receiver interface {
-	take(reply lease.Reply, err error, said *scripts.AcquireReply)
+	take(reply lease.Reply, err error, said scripts.AcquireReply)
 }
 
 // carryOutLocked carries out commands, in order, and those that follow where one cannot be sent. It
@@ -198,10 +198,10 @@ func (h *hold) renewal(lasts scripts.Millis) scripts.Renewal {
 // Done receives the node's reply. It may come at any time, also after the lock has ended.
 func (r *request) Done(result pipeline.Result) {
 	reply, err := r.hold.read(r.command, result, 0)
-	r.take(reply, err, nil)
+	r.take(reply, err, scripts.AcquireReply{})
 }
 
-func (r *request) take(reply lease.Reply, err error, _ *scripts.AcquireReply) {
+func (r *request) take(reply lease.Reply, err error, _ scripts.AcquireReply) {
 	h, c := r.hold, r.command
 	o, err, pending := h.answer(c, reply, err, callers{attempt: r.attempt, tally: r.tally, resent: reply.Resent, to: r})
 	switch {
@@ -272,7 +272,7 @@ func (h *hold) submit(c lease.Command, to callers) {
 	resent, receiver, again := to.resent, to.to, callers{attempt: to.attempt, tally: to.tally}
 	h.core.roster.Recheck(c.Master, func(wait time.Duration, err error) {
 		reply := lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent, Permanent: isPermanent(err)}
-		said := &scripts.AcquireReply{}
+		said := scripts.AcquireReply{}
 		switch {
 		case wait > 0:
 			reply = lease.Reply{Is: lease.Quarantined, Resent: resent}
