@@ -35,7 +35,7 @@ func (c Change) announce(views map[string]*View) (p plan, err error) {
 			}
 		}
 		m := v.marker
-		if m.Claimed || !m.Next.Equal(c.To) || m.Generation != generation {
+		if m.Claimed || !m.Next.Equal(c.To) {
 			m.Claimed, m.Members, m.Next, m.Generation = false, c.From, c.To, generation
 			p.mark(name, v, v.rewrite(m))
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
@@ -78,6 +79,10 @@ func wayOut(views map[string]*View) string {
 	if list := finishing(views); list != nil {
 		return finish(list)
 	}
+	if list, apart := mostHave(views); len(apart) > 0 {
+		return fmt.Sprintf("most masters have %s, and %s another list, from a change that was taken back: wipe it there (DEL %s), "+
+			"and clients with %[1]s mark it again", list, strings.Join(apart, ", "), scripts.MarkerKey)
+	}
 	return "start the masters that do not answer and repeat the command; or quorumlock admit -yes -members with the URLs of " +
 		"the list that you want gives it to them, on your word"
 }
@@ -101,6 +106,30 @@ func finishing(views map[string]*View) *scripts.List {
 		}
 	}
 	return nil
+}
+
+// mostHave returns the list that a majority of its members have, and those that have another.
+func mostHave(views map[string]*View) (list *scripts.List, apart []string) {
+	for _, v := range views {
+		if v == nil || v.IsBlank() || v.marker.Claimed || v.IsOutside() {
+			continue
+		}
+		list, apart = v.marker.Members, nil
+		have := 0
+		for _, name := range list.Names() {
+			switch other := views[name]; {
+			case other == nil || other.IsBlank():
+			case !other.marker.Claimed && other.marker.Next.Len() == 0 && other.marker.Members.Equal(list):
+				have++
+			default:
+				apart = append(apart, name)
+			}
+		}
+		if have >= Majority(list) {
+			return list, apart
+		}
+	}
+	return nil, nil
 }
 
 // areSplit reports whether masters that answer have different lists, and none of these is finished.

@@ -103,10 +103,9 @@ func Pending(given *scripts.List, views map[string]*View) *scripts.List {
 }
 
 // target returns the list to commit: the one that was given, or that list without the master that the
-// change removes. That one is meant if it is announced; or if the removed master is retired or has the
-// old list still, unless most masters that were given have that list.
+// change removes, if that is announced, or the master is retired or has the old list still.
 func target(given *scripts.List, views map[string]*View) *scripts.List {
-	have := 0
+	committed := map[uint64]int{} // masters that have the given list, by generation
 	for _, name := range given.Names() {
 		v := views[name]
 		if v == nil || v.IsBlank() || v.marker.Claimed {
@@ -117,18 +116,20 @@ func target(given *scripts.List, views map[string]*View) *scripts.List {
 			return next
 		}
 		if next.Len() == 0 && v.marker.Members.Equal(given) {
-			have++
+			committed[v.marker.Generation]++
 		}
-	}
-	if have >= Majority(given) {
-		return given
 	}
 	for _, name := range given.Names() {
 		v := views[name]
 		if v == nil || v.IsBlank() || v.marker.Claimed || !v.marker.Members.Has(name) {
 			continue
 		}
-		if left := v.marker.Members; isTheRemoved(views[extraMember(given, left)], given, left) {
+		left := v.marker.Members
+		last := views[extraMember(given, left)]
+		if !isTheRemoved(last, given, left) {
+			continue
+		}
+		if at := last.marker.Generation; at <= v.marker.Generation || committed[at] < Majority(given) {
 			return left
 		}
 	}
@@ -136,7 +137,8 @@ func target(given *scripts.List, views map[string]*View) *scripts.List {
 }
 
 // isTheRemoved reports whether a master is the one that the change removes: it has the list from still,
-// or is retired from it.
+// or is retired from it. One that a change has added has its list, too, beside a member that the commit
+// left behind: target tells these apart, by a majority that has committed in a later generation.
 func isTheRemoved(v *View, from, to *scripts.List) bool {
 	return v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Next.Len() == 0 &&
 		(v.marker.Members.Equal(from) || v.IsRetired() && v.marker.Members.Equal(to))

@@ -167,6 +167,7 @@ func TestAnnounceNeedsTheTokensOfAMajority(t *testing.T) {
 // has the change.
 func TestCommitWithoutSome(t *testing.T) {
 	announced := becoming(abcd)
+	committed := func(m *scripts.Marker) { m.Members, m.Generation = abcd, 8 }
 	for what, c := range map[string]struct {
 		masters []setup
 		want    string // the marks; or what the error says
@@ -177,7 +178,7 @@ func TestCommitWithoutSome(t *testing.T) {
 		"one was marked since":          {[]setup{announced, marked, announced, announced}, "a b c d"},
 		"the new one is claimed":        {[]setup{announced, announced, announced, claimed}, "a b c d"},
 		"some have committed":           {[]setup{listing(abcd), listing(abcd), announced, absent}, "c"},
-		"one is left over":              {[]setup{listing(abcd), listing(abcd), marked, listing(abcd)}, "c"},
+		"one is left over":              {[]setup{committed, committed, marked, committed}, "c"},
 		"one was marked, one committed": {[]setup{listing(abcd), marked, announced, announced}, "b c d"},
 		"all have committed":            {[]setup{listing(abcd), listing(abcd), listing(abcd), absent}, ""},
 		"two do not answer":             {[]setup{announced, absent, absent, announced}, "the change to {a, b, c, d} stands on 2 of its masters, and must on 3: start b, c and repeat"},
@@ -262,6 +263,9 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 		"abort, most committed":    {[]setup{generation8(abcd), generation8(abcd), marked, generation8(abcd)}, membership.Abort(abcd), "no change is announced", abcd},
 		"add, most committed":      {[]setup{generation8(abcd), generation8(abcd), marked, generation8(abcd)}, changeOf(t, abc, abcd).Announce(), "a has the members {a, b, c, d}", abcd},
 		"abort, committed and not": {[]setup{generation8(abcd), announced, announced, announced}, membership.Abort(abcd), "is committed on a already", abcd},
+		"a removal, abort":         {[]setup{generation8(ab), marked, marked}, membership.Abort(abc), "most masters have {a, b, c}, and a another list, from a change that was taken back: wipe it there (DEL quorumlock:marker)", nil},
+		"a removal, add":           {[]setup{generation8(ab), marked, marked, nil}, changeOf(t, abc, abcd).Announce(), "and a another list, from a change that was taken back: wipe it there", nil},
+		"a removal, remove":        {[]setup{generation8(ab), marked, marked}, changeOf(t, abc, ab).Announce(), "and a another list, from a change that was taken back: wipe it there", nil},
 		"no list has a majority":   {[]setup{generation8(abcd), generation8(abcd), marked, marked}, membership.Abort(abcd), admit, nil},
 		"none, add":                {[]setup{generation8(abcd), generation8(abcd), marked, marked}, changeOf(t, abc, abcd).Announce(), admit, nil},
 		"none, commit":             {[]setup{generation8(abcd), generation8(abcd), marked, nil}, membership.Commit(abcd), "quorumlock admit -members", nil},
