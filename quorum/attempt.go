@@ -195,10 +195,16 @@ func (c *core) isQuorumFirst(compares bool) bool {
 // processes.
 func (c *core) order(all []int, names []string, slowLast bool) []int {
 	first := int(hash(slices.Min(names)) % uint32(len(c.nodes)))
+	isSlow := uint64(0) // bit by node; read once, because it may change at any time
+	for i := range c.nodes {
+		if slowLast && c.rtt.IsSlow(i) {
+			isSlow |= 1 << i
+		}
+	}
 	for _, slow := range [...]bool{false, true} {
 		for k := range c.nodes {
 			i := (first + k) % len(c.nodes)
-			if isSlow := slowLast && c.rtt.IsSlow(i); isSlow == slow {
+			if isSlow&(1<<i) != 0 == slow {
 				all = append(all, i)
 			}
 		}
@@ -235,7 +241,7 @@ func (n *answer) take(reply lease.Reply, err error, said scripts.AcquireReply) {
 
 // noteLocked notes what an answer says besides its outcome, and how long it took.
 func (a *attempt) noteLocked(node int, reply lease.Reply, said scripts.AcquireReply) {
-	if a.timed && reply.Is != lease.Failed {
+	if a.timed && reply.Is != lease.Failed && reply.Is != lease.NotAccepted {
 		a.hold.core.rtt.Observe(node, a.hold.core.clock.Now().Sub(a.hold.lease.BegunAt()))
 	}
 	if n := &a.answers[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {

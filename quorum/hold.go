@@ -136,11 +136,7 @@ func (h *hold) carryOutLocked(commands []lease.Command, to callers) (lost bool) 
 		}
 		if err != nil {
 			h.members[c.Master].err = err
-			now := clock.Never
-			if h.lease.Kept() {
-				now = h.core.clock.Now()
-			}
-			_, commands = h.lease.Answered(now, c,
+			_, commands = h.lease.Answered(clock.Never, c,
 				lease.Reply{Is: lease.Unsent, Permanent: isPermanent(err)}, commands)
 		}
 	}

@@ -131,6 +131,9 @@ func (h *hold) releaseInterrupted() {
 	h.core.schedule.Remove(&h.entry)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.lease.HasEnded() && h.lease.Phase() != lease.Orphaned {
+		return
+	}
 	h.first.unlocked.Store(true)
 	var room [8]lease.Command
 	h.releaseLocked(h.lease.Interrupt(room[:0]), callers{})

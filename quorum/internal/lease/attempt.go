@@ -113,6 +113,9 @@ func (l *Lease) askNext(out []Command) []Command {
 	master := int(l.votes[l.asked].order)
 	l.asked++
 	v := &l.votes[master]
+	if v.answer != Unasked { // it was down when the attempt began
+		return out
+	}
 	v.answer = Unanswered
 	return append(out, l.send(Command{Do: Ask, Master: master, Level: 1, Lease: l.terms.Lease, Until: l.until(l.begunAt)}))
 }
@@ -225,7 +228,7 @@ func (l *Lease) answered(now clock.Instant, c Command, r Reply, out []Command) (
 	}
 	o.Counts = o.Answer == Granted
 	if l.phase != Asking && l.phase != Settling {
-		return o, l.review(now, out)
+		return o, l.review(now, r, out)
 	}
 	v.answer = o.Answer
 	if r.Permanent || o.Twin >= 0 {
@@ -269,7 +272,7 @@ func (l *Lease) submit(c Command, r Reply, out []Command) []Command {
 // Submitted sends a request again, to a master that accepts this client now, with the level that the
 // lock has now. It returns false after a release, which no request follows: the request has failed then.
 func (l *Lease) Submitted(c Command, out []Command) (bool, []Command) {
-	if l.isOver() {
+	if l.HasEnded() {
 		return false, out
 	}
 	again := c

@@ -28,9 +28,10 @@ type Outcome struct {
 
 // Answered takes a master's answer to a command that can have one, or the news that the command
 // could not be sent ([Unsent]). A command has one answer; answers come in any order, and late. now
-// matters only for a lease that is [Lease.Kept].
+// matters only for a lease that is [Lease.Kept], and not for Unsent: that never ends a lease, so that
+// the shell may feed it while it carries out commands.
 func (l *Lease) Answered(now clock.Instant, c Command, r Reply, out []Command) (Outcome, []Command) {
-	if l.isOver() && r.Is != NotAccepted { // a master that does not accept the client gets its list all the same
+	if l.HasEnded() && r.Is != NotAccepted { // a master that does not accept the client gets its list all the same
 		return Outcome{Answer: r.Is, Twin: -1, Counts: r.Is == Granted || r.Is == Kept}, out
 	}
 	switch c.Do {
@@ -47,8 +48,8 @@ func (l *Lease) Answered(now clock.Instant, c Command, r Reply, out []Command) (
 	}
 }
 
-// isOver reports whether answers change nothing any more.
-func (l *Lease) isOver() bool { return l.phase != Asking && l.phase != Settling && !l.Kept() }
+// HasEnded reports whether the lease has ended: answers change nothing any more.
+func (l *Lease) HasEnded() bool { return l.phase != Asking && l.phase != Settling && !l.Kept() }
 
 // plan sets when Due is called next: a third of the lease after now for the next renewal, or at the
 // deadline if that comes first or the lease is fixed.
@@ -138,7 +139,7 @@ func (l *Lease) renewed(now clock.Instant, c Command, r Reply, out []Command) (O
 		l.deny(now, c.Master)
 	} // NotRenewed: the key is there, for as long as the last renewal said
 	o.Counts = o.Answer == Kept
-	return o, l.review(now, out)
+	return o, l.review(now, r, out)
 }
 
 // regranted takes an answer to Repair or Enter.
@@ -172,19 +173,19 @@ func (l *Lease) regranted(now clock.Instant, c Command, r Reply, out []Command) 
 		v.clear(busy)
 	}
 	o.Counts = o.Answer == Granted
-	return o, l.review(now, out)
+	return o, l.review(now, r, out)
 }
 
 // review ends a held lock that too few masters keep, and has a renewal that fell short tried again
 // soon.
-func (l *Lease) review(now clock.Instant, out []Command) []Command {
-	if !l.Kept() {
+func (l *Lease) review(now clock.Instant, r Reply, out []Command) []Command {
+	if !l.Kept() || r.Is == Unsent {
 		return out
 	}
 	if l.phase == Held && !now.Before(l.deadline) {
 		return l.lose(l.whyOver(now), out)
 	}
-	l.hasten(l.deadline)
+	l.hasten(max(l.deadline, now)) // a lease that lingers may have none
 	if !l.terms.Fixed && l.fellShort() {
 		l.hasten(now.Add(min(max(l.terms.Lease/12, minRenewPause), maxRenewPause)))
 	}

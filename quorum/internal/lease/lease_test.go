@@ -370,3 +370,60 @@ func TestHoldReadsTheClockLast(t *testing.T) {
 		t.Errorf("phase %d, cause %d", b.Phase(), b.Cause())
 	}
 }
+
+// A re-entry asks the second wave first. The master's pipe refuses that request, and takes the next
+// one: Unlock releases it there.
+func TestAReentryAfterASecondWaveThatCouldNotBeSentIsReleased(t *testing.T) {
+	b := newBench(t, Terms{})
+	b.sent = b.Begin(b.now, Wave{Order: []int{0, 1, 2}, Size: 2}, nil)
+	ask := b.sent
+	for i := range 2 {
+		b.answer(ask[i], Reply{Is: Granted, Process: processes[i], Token: 7})
+	}
+	if !b.Hold(b.now) {
+		t.Fatal("it is not held")
+	}
+	b.sent = b.Enter(b.now, nil)
+	b.want("Ask 2, Enter 0, Enter 1, Enter 2")
+	b.answer(b.sent[0], Reply{Is: Unsent})
+	b.sent = b.Unlock(b.now, nil)
+	b.want(fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"))
+}
+
+// A lock that lingers and that no quorum keeps is due at once: what is left of it is released.
+func TestALingeringLockThatIsNotKeptIsDueAtOnce(t *testing.T) {
+	b := held(t, Terms{MinHold: time.Second})
+	renewals := b.Renew(b.now, nil)
+	linger(b)
+	for i := range 2 {
+		b.answer(renewals[i], Reply{Is: Gone})
+	}
+	if at, _ := b.Next(); at != b.now {
+		t.Errorf("it is due %v after the answer", at.Sub(b.now))
+	}
+}
+
+// A command that could not be sent ends no lease, whatever the time: the shell feeds it while it
+// carries out commands, and could not tell its users.
+func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {
+	for _, do := range []Do{Ask, Renew, Repair, Enter, Extend} {
+		b := held(t, Terms{})
+		b.now = b.now.Add(time.Hour)
+		b.answer(Command{Do: do, Master: 2}, Reply{Is: Unsent})
+		b.want("")
+		if b.Phase() != Held {
+			t.Errorf("%s: phase %d", names[do], b.Phase())
+		}
+	}
+}
+
+// An attempt that was lost to masters that were down asks only the others whether its error is
+// permanent.
+func TestMastersThatWereDownAreNotAskedWhetherTheErrorIsPermanent(t *testing.T) {
+	b := newBench(t, Terms{})
+	b.sent = b.Begin(b.now, Wave{Order: []int{0, 1, 2}, Size: 3, Down: 0b011, Permanent: 0b001}, nil)
+	b.want("Decided")
+	if _, b.sent = b.AskWhetherPermanent(nil); len(b.sent) != 1 || b.sent[0].Master != 2 {
+		t.Errorf("%+v", b.sent)
+	}
+}

@@ -12,6 +12,9 @@ import (
 // master.
 func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
 	out = l.askAll(out) // a request that came later would lower the level
+	for i := range out {
+		out[i].fresh = false // the next request to that master follows
+	}
 	lease := l.terms.Lease
 	if l.terms.Fixed {
 		lease = l.deadline.Sub(now)
