@@ -199,7 +199,7 @@ func (r *request) Done(result pipeline.Result) {
 
 func (r *request) take(reply lease.Reply, err error, _ scripts.AcquireReply) {
 	h, c := r.hold, r.command
-	o, err, pending := h.answer(c, reply, err, callers{attempt: r.attempt, tally: r.tally, resent: reply.Resent, to: r})
+	o, pending, err := h.answer(c, reply, err, callers{attempt: r.attempt, tally: r.tally, resent: reply.Resent, to: r})
 	switch {
 	case pending:
 	case c.Do == lease.Repair:
@@ -212,11 +212,11 @@ func (r *request) take(reply lease.Reply, err error, _ scripts.AcquireReply) {
 // answer feeds the lease with a node's reply. pending reports that the request goes out again, or has
 // gone.
 func (h *hold) answer(c lease.Command, reply lease.Reply, err error, to callers) (
-	o lease.Outcome, why error, pending bool,
+	o lease.Outcome, pending bool, why error,
 ) {
-	o, why, pending, f := h.feed(c, reply, err, to)
+	o, pending, f, why := h.feed(c, reply, err, to)
 	h.follow(f)
-	return o, why, pending
+	return o, pending, why
 }
 
 // followUp is what is left to do, once mu is unlocked, after the lease was fed.
@@ -235,7 +235,7 @@ func (h *hold) follow(f followUp) {
 
 // feed is answer under the mutex.
 func (h *hold) feed(c lease.Command, reply lease.Reply, err error, to callers) (
-	o lease.Outcome, why error, pending bool, f followUp,
+	o lease.Outcome, pending bool, f followUp, why error,
 ) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -259,7 +259,7 @@ func (h *hold) feed(c lease.Command, reply lease.Reply, err error, to callers) (
 	if next, _ := h.lease.Next(); next.Before(before) && h.lease.Kept() {
 		f.hastenTo = next
 	}
-	return o, why, pending, f
+	return o, pending, f, why
 }
 
 // submit has the roster submit this locker's list to a node, and sends the request again if the node

@@ -62,11 +62,6 @@ func asking(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake
 	return a, fake
 }
 
-// renewed is the result of a renewal of one lock.
-func renewed(said scripts.Renewed, runID string) pipeline.Result {
-	return pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{said}}, RunID: runID}
-}
-
 // granting is the result of a granted acquire.
 func granting(runID string, token uint64) pipeline.Result {
 	reply := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted, Token: token}}

@@ -105,7 +105,7 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		near, far := fake.Now().Add(time.Second+time.Millisecond), clock.Deadline(fake.Now(), 10*time.Second, 0)
 		answer := func(node int, is lease.Answer, until clock.Instant) followUp {
 			reply := lease.Reply{Is: is, Process: [...]string{"one", "two", "three"}[node]}
-			_, _, _, f := h.feed(lease.Command{Do: lease.Extend, Master: node, Until: until}, reply, nil, callers{})
+			_, _, f, _ := h.feed(lease.Command{Do: lease.Extend, Master: node, Until: until}, reply, nil, callers{})
 			return f
 		}
 		answer(0, lease.Kept, far)
