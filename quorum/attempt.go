@@ -379,9 +379,7 @@ func (a *attempt) undo(ctx context.Context) *Error {
 	case <-certain.decided:
 	case <-ctx.Done():
 	}
-	if ended := contextError(ctx); ended != nil && !errors.Is(err, ended[0]) {
-		err.causes = append(err.causes, ended...)
-	}
+	err.noteEnd(ctx)
 	return err
 }
 

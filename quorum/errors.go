@@ -292,6 +292,13 @@ func contextError(ctx context.Context) []error {
 	return []error{err, cause}
 }
 
+// noteEnd adds the context's end to the causes, unless they have it.
+func (e *Error) noteEnd(ctx context.Context) {
+	if ended := contextError(ctx); ended != nil && !errors.Is(e, ended[0]) {
+		e.causes = append(e.causes, ended...)
+	}
+}
+
 // isOverdue reports whether one of the causes is the end of a time, by which the nodes had not
 // answered.
 func isOverdue(causes []error) bool {

@@ -191,3 +191,16 @@ func TestExtendWithTheLocksOwnContext(t *testing.T) {
 		}
 	})
 }
+
+// The context of a call of Lock ends after an attempt was undone, and before the next one: the error
+// has the context's.
+func TestAContextThatEndsAfterAnAttemptIsInTheError(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := c.process(WithHooks(Hooks{Attempt: func(context.Context, AttemptEvent) { cancel() }}))
+		c.rivalHas(l, 0, 1, 2)
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrHeld) {
+			t.Error(err)
+		}
+	})
+}

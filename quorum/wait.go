@@ -267,6 +267,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 			if last := w.lastError(); r.cut && last != nil { // the attempt before found out more
 				return nil, w.errorOf(last, names, c.endOfWaiting(ctx))
 			}
+			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
 			return nil, r.err
 		}
 		c.prepare(r.err)
