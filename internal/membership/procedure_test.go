@@ -371,3 +371,28 @@ func TestChangeWaits(t *testing.T) {
 		t.Errorf("it waits %v", wait)
 	}
 }
+
+// A master that an earlier change has retired has the list of the change that is under way, and has
+// committed nothing of it.
+func TestAMasterThatWasRetiredBeforeHasNotCommitted(t *testing.T) {
+	abde := scripts.NewList("a", "b", "d", "e")
+	back := func(m *scripts.Marker) { m.Members, m.Next, m.Generation = abde, abd, 9 }
+	retired := func(m *scripts.Marker) { m.Members, m.Generation = abd, 8 }
+	c := newClusterOf(t, back, back, retired, back, back)
+	views := map[string]*membership.View{}
+	for name := range c.masters {
+		views[name] = c.look(name)
+	}
+	if to := membership.Pending(abcd, views); to == nil || !to.Equal(abd) { // c by mistake for e
+		t.Errorf("pending: %v", to)
+	}
+	if trail, last := c.carryOut(membership.Abort(five), nil); strings.Join(trail, " ") != "a b d e" || last.Do != membership.Done {
+		t.Errorf("taken back on %q, %v", trail, last.Err)
+	}
+
+	this := func(m *scripts.Marker) { m.Members, m.Generation = abd, 10 } // retired by this change
+	c = newClusterOf(t, absent, absent, nil, back, this)
+	if trail, last := c.carryOut(membership.Abort(abde), nil); len(trail) > 0 || last.Err == nil || !strings.Contains(last.Err.Error(), "is committed on e already") {
+		t.Errorf("committed, and taken back on %q, %v", trail, last.Err)
+	}
+}
