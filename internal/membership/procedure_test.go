@@ -396,3 +396,47 @@ func TestAMasterThatWasRetiredBeforeHasNotCommitted(t *testing.T) {
 		t.Errorf("committed, and taken back on %q, %v", trail, last.Err)
 	}
 }
+
+// A generation that no number of changes makes is refused, and does not spread. So no command counts
+// beyond what a marker can have.
+func TestAForgedGeneration(t *testing.T) {
+	const most = 1 << 52
+	of := func(generation uint64, next *scripts.List) setup {
+		return func(m *scripts.Marker) { m.Generation, m.Next = generation, next }
+	}
+	for _, generation := range []uint64{most, 1<<53 - 1} {
+		for what, c := range map[string]struct {
+			masters []setup
+			by      *membership.Procedure
+		}{
+			"announce": {[]setup{marked, of(generation, none), marked, nil}, changeOf(t, abc, abcd).Announce()},
+			"commit":   {[]setup{becoming(abcd), of(generation, abcd), becoming(abcd), becoming(abcd)}, membership.Commit(abcd)},
+		} {
+			world := newClusterOf(t, c.masters...)
+			trail, last := world.carryOut(c.by, nil)
+			if want := fmt.Sprintf("b has the generation %d, which counts no changes: wipe it (DEL quorumlock:marker)", generation); len(trail) > 0 ||
+				last.Err == nil || !strings.Contains(last.Err.Error(), want) {
+				t.Errorf("%s marks %q and says %v, want %q", what, trail, last.Err, want)
+			}
+		}
+
+		world := newClusterOf(t, of(generation, none), marked, nil)
+		world.settle(clientOf(abc), world.views(abc))
+		world.has("marked again", "c", abc, none, 7)
+		call, err := world.look("a").Admit(abc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		world.run("a", call)
+		world.has("admitted", "a", abc, none, 1)
+	}
+
+	world := newClusterOf(t, of(most-1, none), of(most-1, none), marked)
+	if _, last := world.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), nil); last.Do != membership.Done {
+		t.Fatal(last.Err)
+	}
+	if _, last := world.carryOut(membership.Commit(abc), nil); last.Do != membership.Done {
+		t.Fatal(last.Err)
+	}
+	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
+}
