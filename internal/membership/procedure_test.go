@@ -440,3 +440,16 @@ func TestAForgedGeneration(t *testing.T) {
 	}
 	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
 }
+
+// The clock of the master that is added was set back by an hour: its quarantine begins anew, and is one
+// max lease.
+func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
+	c := newClusterOf(t, marked, marked, marked, func(m *scripts.Marker) { m.Claimed, m.Admitted = true, start+time.Hour })
+	trail, last := c.carryOut(changeOf(t, abc, abcd).Announce(), nil)
+	if got := strings.Join(trail, " "); got != "d pause read raise a b c d" || last.Do != membership.Done {
+		t.Errorf("%q, %v", got, last.Err)
+	}
+	if waited := c.now() - start; waited != maxLease {
+		t.Errorf("it waited for %v", waited)
+	}
+}
