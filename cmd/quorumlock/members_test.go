@@ -101,3 +101,23 @@ func TestMembersOfOneProcess(t *testing.T) {
 	_, errs = command(t, exitFailed, append([]string{"members", "add", lease}, urls...)...)
 	contains(t, errs, "a list has at most 64 masters, and this one would have 65")
 }
+
+// Where no master may be asked for the lockers, commit needs the operator's word.
+func TestMembersCommitWithoutAnyCensus(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	const lease = "-max-lease=2s"
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	command(t, exitOK, append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)...)
+	for _, m := range fleet.Masters {
+		do(t, m, "ACL", "SETUSER", "default", "-scan")
+	}
+	_, errs := command(t, exitFailed, append([]string{"members", "commit", lease}, urls...)...)
+	contains(t, errs, "no master said which lockers there are", "commit with -yes")
+	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
+	contains(t, printed, "is under way")
+	do(t, fleet.Masters[0], "ACL", "SETUSER", "default", "+scan")
+	printed, _ = command(t, exitOK, append([]string{"members", "commit", lease}, urls...)...)
+	contains(t, printed, "did not say which lockers there are", "The members are")
+}
