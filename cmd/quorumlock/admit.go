@@ -52,9 +52,20 @@ func admit(ctx context.Context, line commandLine, stdout, stderr io.Writer) int 
 		askWord(ctx, line, list, stderr)
 		return exitUsage
 	}
+	found := each(ctx, line.nodes, checkOne)
+	if line.members {
+		if err := areProcesses(line.nodes, found); err != nil {
+			fmt.Fprintf(stderr, "quorumlock: admit: %v\n", err)
+			return exitFailed
+		}
+	}
+	before := map[*node.Node]finding{}
+	for i, n := range line.nodes {
+		before[n] = found[i]
+	}
 	done := each(ctx, line.nodes, func(ctx context.Context, n *node.Node) admission {
-		a := admission{name: n.Name()}
-		if a.before, a.err = n.Check(ctx); a.err != nil {
+		a := admission{name: n.Name(), before: before[n].report, err: before[n].err}
+		if a.err != nil {
 			return a
 		}
 		if line.members {
@@ -72,6 +83,21 @@ func admit(ctx context.Context, line commandLine, stdout, stderr io.Writer) int 
 		return exitFailed
 	}
 	return exitOK
+}
+
+// areProcesses returns why nodes may not be one list: two are one process.
+func areProcesses(nodes []*node.Node, found []finding) error {
+	seen := map[string]*node.Node{}
+	for i, f := range found {
+		if f.err != nil || f.report.RunID == "" {
+			continue
+		}
+		if other := seen[f.report.RunID]; other != nil {
+			return errOneProcess(other, nodes[i])
+		}
+		seen[f.report.RunID] = nodes[i]
+	}
+	return nil
 }
 
 // belief returns the operator's word.

@@ -84,7 +84,9 @@ func members(ctx context.Context, command string, line commandLine, stdout, stde
 	case "show":
 		err = all.show(ctx, stdout)
 	case "add":
-		err = all.announce(ctx, given.Without(all.names[0]), given, line.waitOut, stdout)
+		if err = all.addsVote(ctx, all.names[0], given); err == nil {
+			err = all.announce(ctx, given.Without(all.names[0]), given, line.waitOut, stdout)
+		}
 	case "remove":
 		if !given.Has(line.name) {
 			err = fmt.Errorf("%s is no member of %s: give the present list", line.name, given)

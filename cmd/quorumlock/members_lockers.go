@@ -119,6 +119,11 @@ func (m masters) isEveryClientMoved(ctx context.Context, to *scripts.List, out i
 			"Deploy them with it, or stop them, and repeat the command: a locker that has stopped counts for another %v at most. "+
 			"-yes commits at once", to, nameLockers(others, maxLease), left.Round(time.Second))
 	}
+	if len(found.lacks) == len(m.names) {
+		return fmt.Errorf("no master said which lockers there are, so some may still have another list than %s: let the user of "+
+			"these URLs read the lockers (~quorumlock:*, +scan, +mget and +pttl), or make sure that all clients have that list, and "+
+			"commit with -yes", to)
+	}
 	if len(found.lacks) > 0 {
 		fmt.Fprintf(out, "%s did not say which lockers there are.\n", strings.Join(found.lacks, ", "))
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,6 +107,39 @@ func (m masters) look(ctx context.Context) (views map[string]*membership.View, e
 		}
 	}
 	return views, errs
+}
+
+// addsVote returns why the master to add may not be a member: one of the others is the same process, or
+// there are too many.
+func (m masters) addsVote(ctx context.Context, added string, to *scripts.List) error {
+	if to.Len() > mostMasters {
+		return fmt.Errorf("a list has at most %d masters, and this one would have %d", mostMasters, to.Len())
+	}
+	views, _ := m.look(ctx)
+	newcomer := views[added]
+	if newcomer == nil {
+		return nil // the procedure says so
+	}
+	for _, name := range m.names {
+		if v := views[name]; v != nil && name != added && runID(v) == runID(newcomer) {
+			return errOneProcess(m.nodes[added], m.nodes[name])
+		}
+	}
+	return nil
+}
+
+// mostMasters is how many masters a list may have at most, as packages quorum and node have it.
+const mostMasters = 64
+
+// runID returns the run id of the process that a view is of, without the number of its database.
+func runID(v *membership.View) string {
+	id, _, _ := strings.Cut(v.Process.Run, "/")
+	return id
+}
+
+func errOneProcess(a, b *node.Node) error {
+	return fmt.Errorf("%s (%s) and %s (%s) are one process, and one process is one vote: give each master a process of its own",
+		a.Name(), a.Address(), b.Name(), b.Address())
 }
 
 // readCounters returns all token counters of the masters that answer, and why the others have none.

@@ -75,3 +75,49 @@ func TestMembersCommitWithoutOne(t *testing.T) {
 		contains(t, errs, "not done on "+fleet.Masters[2].Addr()+", no answer: repeat the command when it runs")
 	}
 }
+
+// A node of a process that is a master already brings no vote of its own, and 64 masters are the most.
+func TestMembersOfOneProcess(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	twin := urls[0] + "/1?name=twin"
+	addr := fleet.Masters[0].Addr()
+	const lease = "-max-lease=3s"
+	_, errs := command(t, exitFailed, append([]string{"admit", "-yes", "-members", lease, twin}, urls...)...)
+	contains(t, errs, "twin ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
+	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
+	contains(t, printed, "No master that answers has a list.")
+
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	_, errs = command(t, exitFailed, append([]string{"members", "add", "-wait", lease, twin}, urls...)...)
+	contains(t, errs, "twin ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
+	printed, _ = command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
+	contains(t, printed, "No change is under way.")
+
+	for i := range 62 {
+		urls = append(urls, fmt.Sprintf("redis://127.0.0.1:1?name=dead%d", i))
+	}
+	_, errs = command(t, exitFailed, append([]string{"members", "add", lease}, urls...)...)
+	contains(t, errs, "a list has at most 64 masters, and this one would have 65")
+}
+
+// Where no master may be asked for the lockers, commit needs the operator's word.
+func TestMembersCommitWithoutAnyCensus(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	const lease = "-max-lease=2s"
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	command(t, exitOK, append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)...)
+	for _, m := range fleet.Masters {
+		do(t, m, "ACL", "SETUSER", "default", "-scan")
+	}
+	_, errs := command(t, exitFailed, append([]string{"members", "commit", lease}, urls...)...)
+	contains(t, errs, "no master said which lockers there are", "commit with -yes")
+	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
+	contains(t, printed, "is under way")
+	do(t, fleet.Masters[0], "ACL", "SETUSER", "default", "+scan")
+	printed, _ = command(t, exitOK, append([]string{"members", "commit", lease}, urls...)...)
+	contains(t, printed, "did not say which lockers there are", "The members are")
+}

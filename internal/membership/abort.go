@@ -15,6 +15,7 @@ func Abort(given *scripts.List) *Procedure {
 
 func abort(given *scripts.List, views map[string]*View) (p plan, err error) {
 	var announced []*scripts.List
+	generation := uint64(0) // the highest that announces
 	for _, name := range given.Names() {
 		v := views[name]
 		if v == nil {
@@ -28,7 +29,7 @@ func abort(given *scripts.List, views map[string]*View) (p plan, err error) {
 			return plan{}, err
 		}
 		m := v.marker
-		announced = append(announced, m.Next)
+		announced, generation = append(announced, m.Next), max(generation, m.Generation)
 		for _, member := range slices.Concat(m.Members.Names(), m.Next.Names()) {
 			if !given.Has(member) && !slices.Contains(p.report.NoAnswer, member) {
 				p.report.NoAnswer = append(p.report.NoAnswer, member)
@@ -40,7 +41,7 @@ func abort(given *scripts.List, views map[string]*View) (p plan, err error) {
 	}
 	for _, name := range given.Names() {
 		for _, next := range announced {
-			if v := views[name]; v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Members.Equal(next) {
+			if v := views[name]; v != nil && v.hasCommitted(next, generation) {
 				return plan{}, fmt.Errorf("the change to %s is committed on %s already: %s", next, name, wayOut(views))
 			}
 		}

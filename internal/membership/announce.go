@@ -116,7 +116,12 @@ func (c Change) prepare(name string, v *View, generation uint64) (first plan, is
 	switch {
 	case !v.IsBlank() && m.Members.Equal(c.From) && (m.Claimed || m.Next.Equal(c.To)):
 		left := v.quarantineLeft()
-		return plan{wait: left}, left == 0, nil
+		if left <= m.MaxLease {
+			return plan{wait: left}, left == 0, nil
+		}
+		first.again = true // the master's clock was set back: its quarantine begins anew
+		first.mark(name, v, v.write(m, scripts.In(m.MaxLease), scripts.At(m.Change)))
+		return first, false, nil
 	case v.IsBlank() || v.IsOutside() || m.Claimed && !m.Members.Has(name):
 		first.again = true
 		claim := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: scripts.NewList()}

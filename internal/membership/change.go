@@ -63,9 +63,20 @@ func (v *View) misfit(name string) error {
 		return fmt.Errorf("%s has the max lease %v: say -max-lease %v", name, m.MaxLease, m.MaxLease)
 	case m.Member != v.Process.Member:
 		return fmt.Errorf("%s is the member %s of %s: name it so (?name=... in the URL)", name, m.Member, m.Members)
+	case !isCounted(m.Generation):
+		return fmt.Errorf("%s has the generation %d, which counts no changes: wipe it (DEL %s), and clients with its list mark "+
+			"it again. Where more than one has such a generation: quorumlock admit -yes -members with the URLs of all, once all "+
+			"clients have stopped for one max lease", name, m.Generation, scripts.MarkerKey)
 	}
 	return nil
 }
+
+// mostChanges is more than the members can change in earnest: a generation that is not below was
+// forged, or corrupted. [scripts.ParseMarker] reads generations below 1<<53, so a command may count on from any
+// below this one.
+const mostChanges = 1 << 52
+
+func isCounted(generation uint64) bool { return generation < mostChanges }
 
 // endChange says how the change that a marker announces ends.
 func endChange(m scripts.Marker) string {

@@ -86,20 +86,29 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 // Pending returns the list that a commit of the masters given would make the members, while none of
 // them has committed it; else nil.
 func Pending(given *scripts.List, views map[string]*View) *scripts.List {
-	to, isAnnounced := target(given, views), false
+	to, isAnnounced, generation := target(given, views), false, uint64(0)
 	for _, v := range views {
-		if v == nil || v.IsBlank() || v.marker.Claimed {
-			continue
+		if v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Next.Equal(to) {
+			isAnnounced, generation = true, max(generation, v.marker.Generation)
 		}
-		if v.marker.Members.Equal(to) {
+	}
+	for _, v := range views {
+		if v != nil && v.hasCommitted(to, generation) {
 			return nil
 		}
-		isAnnounced = isAnnounced || v.marker.Next.Equal(to)
 	}
 	if !isAnnounced {
 		return nil
 	}
 	return to
+}
+
+// hasCommitted reports whether a master has committed the change to a list that others announce in
+// that generation, the highest of theirs. One that was retired in it, or before, has that list from an
+// earlier change: the masters came back to it.
+func (v *View) hasCommitted(to *scripts.List, announced uint64) bool {
+	return !v.IsBlank() && !v.marker.Claimed && v.marker.Members.Equal(to) &&
+		!(v.IsRetired() && v.marker.Generation <= announced)
 }
 
 // target returns the list to commit: the one that was given, or that list without the master that the

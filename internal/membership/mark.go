@@ -45,15 +45,17 @@ func (c Client) MayMark(views []*View) bool {
 }
 
 // evidence returns the marker of the highest generation among a majority of the list that lets this
-// client in. Fewer nodes could be those that a change of the members has left behind.
+// client in; a generation that counts no changes is below all others. Fewer nodes could be those that a
+// change of the members has left behind.
 func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
 	in := 0
 	for _, v := range views {
 		if v == nil || v.Standing(c.List) != LetsIn {
 			continue
 		}
-		if in++; in == 1 || v.marker.Generation > top.Generation {
-			top = v.marker
+		m := v.marker
+		if in++; in == 1 || isCounted(m.Generation) && (m.Generation > top.Generation || !isCounted(top.Generation)) {
+			top = m
 		}
 	}
 	return top, in >= Majority(c.List)
@@ -187,6 +189,9 @@ func (v *View) Admit(list *scripts.List) (scripts.Call, error) {
 				"(?name=... in the URL)", ErrDiffers, v.marker.Member, v.marker.Members)
 		}
 		m, change = v.marker, scripts.At(v.marker.Change)
+	}
+	if list != nil && !isCounted(m.Generation) {
+		m.Generation, m.Claimed = 0, true // all begins anew
 	}
 	if list != nil && (m.Claimed || !m.Members.Equal(list) || m.Next.Len() > 0) {
 		m.Members, m.Next, m.Claimed, m.Generation = list, scripts.NewList(), false, m.Generation+1

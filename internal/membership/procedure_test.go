@@ -371,3 +371,85 @@ func TestChangeWaits(t *testing.T) {
 		t.Errorf("it waits %v", wait)
 	}
 }
+
+// A master that an earlier change has retired has the list of the change that is under way, and has
+// committed nothing of it.
+func TestAMasterThatWasRetiredBeforeHasNotCommitted(t *testing.T) {
+	abde := scripts.NewList("a", "b", "d", "e")
+	back := func(m *scripts.Marker) { m.Members, m.Next, m.Generation = abde, abd, 9 }
+	retired := func(m *scripts.Marker) { m.Members, m.Generation = abd, 8 }
+	c := newClusterOf(t, back, back, retired, back, back)
+	views := map[string]*membership.View{}
+	for name := range c.masters {
+		views[name] = c.look(name)
+	}
+	if to := membership.Pending(abcd, views); to == nil || !to.Equal(abd) { // c by mistake for e
+		t.Errorf("pending: %v", to)
+	}
+	if trail, last := c.carryOut(membership.Abort(five), nil); strings.Join(trail, " ") != "a b d e" || last.Do != membership.Done {
+		t.Errorf("taken back on %q, %v", trail, last.Err)
+	}
+
+	this := func(m *scripts.Marker) { m.Members, m.Generation = abd, 10 } // retired by this change
+	c = newClusterOf(t, absent, absent, nil, back, this)
+	if trail, last := c.carryOut(membership.Abort(abde), nil); len(trail) > 0 || last.Err == nil || !strings.Contains(last.Err.Error(), "is committed on e already") {
+		t.Errorf("committed, and taken back on %q, %v", trail, last.Err)
+	}
+}
+
+// A generation that no number of changes makes is refused, and does not spread. So no command counts
+// beyond what a marker can have.
+func TestAForgedGeneration(t *testing.T) {
+	const most = 1 << 52
+	of := func(generation uint64, next *scripts.List) setup {
+		return func(m *scripts.Marker) { m.Generation, m.Next = generation, next }
+	}
+	for _, generation := range []uint64{most, 1<<53 - 1} {
+		for what, c := range map[string]struct {
+			masters []setup
+			by      *membership.Procedure
+		}{
+			"announce": {[]setup{marked, of(generation, none), marked, nil}, changeOf(t, abc, abcd).Announce()},
+			"commit":   {[]setup{becoming(abcd), of(generation, abcd), becoming(abcd), becoming(abcd)}, membership.Commit(abcd)},
+		} {
+			world := newClusterOf(t, c.masters...)
+			trail, last := world.carryOut(c.by, nil)
+			if want := fmt.Sprintf("b has the generation %d, which counts no changes: wipe it (DEL quorumlock:marker)", generation); len(trail) > 0 ||
+				last.Err == nil || !strings.Contains(last.Err.Error(), want) {
+				t.Errorf("%s marks %q and says %v, want %q", what, trail, last.Err, want)
+			}
+		}
+
+		world := newClusterOf(t, of(generation, none), marked, nil)
+		world.settle(clientOf(abc), world.views(abc))
+		world.has("marked again", "c", abc, none, 7)
+		call, err := world.look("a").Admit(abc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		world.run("a", call)
+		world.has("admitted", "a", abc, none, 1)
+	}
+
+	world := newClusterOf(t, of(most-1, none), of(most-1, none), marked)
+	if _, last := world.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), nil); last.Do != membership.Done {
+		t.Fatal(last.Err)
+	}
+	if _, last := world.carryOut(membership.Commit(abc), nil); last.Do != membership.Done {
+		t.Fatal(last.Err)
+	}
+	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
+}
+
+// The clock of the master that is added was set back by an hour: its quarantine begins anew, and is one
+// max lease.
+func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
+	c := newClusterOf(t, marked, marked, marked, func(m *scripts.Marker) { m.Claimed, m.Admitted = true, start+time.Hour })
+	trail, last := c.carryOut(changeOf(t, abc, abcd).Announce(), nil)
+	if got := strings.Join(trail, " "); got != "d pause read raise a b c d" || last.Do != membership.Done {
+		t.Errorf("%q, %v", got, last.Err)
+	}
+	if waited := c.now() - start; waited != maxLease {
+		t.Errorf("it waited for %v", waited)
+	}
+}
