@@ -121,3 +121,26 @@ func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 	printed, _ = command(t, exitOK, append([]string{"members", "commit", lease}, urls...)...)
 	contains(t, printed, "did not say which lockers there are", "The members are")
 }
+
+// A master that was removed without its URL keeps its list. show names the commit that retires it.
+func TestMembersShowNamesWhatRetires(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	for i := range urls {
+		urls[i] += "?name=" + string(rune('a'+i))
+	}
+	const lease = "-max-lease=2s"
+	members := func(code int, verb string, args ...string) (out, errs string) {
+		return command(t, code, append([]string{"members", verb, lease}, args...)...)
+	}
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	members(exitOK, "remove", append([]string{"-wait", "a"}, urls...)...)
+	printed, _ := members(exitOK, "commit", urls[1:]...)
+	contains(t, printed, "a was not retired", "repeat the command with its URL, too")
+	printed, _ = members(exitOK, "show", urls...)
+	contains(t, printed, "members commit with the URLs of {a, b, c} gives all of them the list {b, c}, and retires a.")
+	members(exitOK, "commit", urls...)
+	printed, _ = members(exitFailed, "show", urls...)
+	contains(t, lineOf(t, printed, "a"), "retired: {b, c}")
+}

@@ -75,7 +75,7 @@ func (c Change) instead(views map[string]*View, m scripts.Marker) string {
 	switch {
 	case m.Next.Len() > 0:
 		return "a change is under way: " + endChange(m)
-	case finishing(views) != nil || areSplit(views):
+	case Finish(views) != "" || areSplit(views):
 		return wayOut(views)
 	case m.Members.Equal(c.To):
 		return "the change is made already"
