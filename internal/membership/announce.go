@@ -47,6 +47,9 @@ func (c Change) announce(views map[string]*View) (p plan, err error) {
 func (c Change) present(views map[string]*View) (generation uint64, err error) {
 	for _, name := range c.To.Names() {
 		v := views[name]
+		if v == nil && !c.From.Has(name) {
+			return 0, fmt.Errorf("%s, the new master, does not answer: start it, or give another", name)
+		}
 		if v == nil {
 			return 0, fmt.Errorf("%s does not answer: all members of %s must (a dead one is removed first)", name, c.To)
 		}

@@ -94,8 +94,27 @@ func wayOut(views map[string]*View) string {
 		return fmt.Sprintf("most masters have %s, and %s another list, from a change that was taken back: wipe it there (DEL %s), "+
 			"and clients with %[1]s mark it again", list, strings.Join(apart, ", "), scripts.MarkerKey)
 	}
-	return "start the masters that do not answer and repeat the command; or quorumlock admit -yes -members with the URLs of " +
-		"the list that you want gives it to them, on your word"
+	start := ""
+	if away := missing(views); len(away) > 0 {
+		start = fmt.Sprintf("start the masters that do not answer, or give their URLs (%s), and repeat the command; or ", strings.Join(away, ", "))
+	}
+	return start + "quorumlock admit -yes -members with the URLs of the list that you want gives it to them, on your word"
+}
+
+// missing returns the masters of any list that have no view.
+func missing(views map[string]*View) (names []string) {
+	for _, v := range views {
+		if v == nil || v.IsBlank() {
+			continue
+		}
+		for _, name := range slices.Concat(v.marker.Members.Names(), v.marker.Next.Names()) {
+			if views[name] == nil {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Finish says how masters get a list that most of its members have, or how the one that was removed is
