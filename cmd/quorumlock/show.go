@@ -107,7 +107,7 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 				"Clients notice nothing of it until then.\n", name, begun[name], goesOn)
 		}
 	case len(lists) > 1 && membership.Finish(views) != "":
-		fmt.Fprintf(out, "The masters do not all have the same list: %s.\n", membership.Finish(views))
+		fmt.Fprintf(out, "The masters do not all have the same list: %s.\n", plain.Text(membership.Finish(views)))
 	case len(lists) > 1:
 		fmt.Fprintln(out, "The masters do not all have the same list. "+
 			"Where a commit was interrupted, members commit with the URLs of the new list finishes it; "+

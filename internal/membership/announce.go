@@ -48,7 +48,7 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 	for _, name := range c.To.Names() {
 		v := views[name]
 		if v == nil && !c.From.Has(name) {
-			return 0, fmt.Errorf("%s, the new master, does not answer: start it, or give another", name)
+			return 0, fmt.Errorf("%s does not answer: it is the new master: start it, or give another", name)
 		}
 		if v == nil {
 			return 0, fmt.Errorf("%s does not answer: all members of %s must (a dead one is removed first)", name, c.To)

@@ -459,7 +459,7 @@ func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
 func TestWhatToStart(t *testing.T) {
 	world := newClusterOf(t, marked, marked, marked, absent)
 	if _, last := world.carryOut(changeOf(t, abc, abcd).Announce(), nil); last.Err == nil ||
-		last.Err.Error() != "d, the new master, does not answer: start it, or give another" {
+		last.Err.Error() != "d does not answer: it is the new master: start it, or give another" {
 		t.Errorf("the new one is away: %v", last.Err)
 	}
 	of8 := func(l *scripts.List) setup { return func(m *scripts.Marker) { m.Members, m.Generation = l, 8 } }
