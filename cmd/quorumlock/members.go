@@ -161,7 +161,8 @@ func (m masters) commit(ctx context.Context, given *scripts.List, yes bool, out 
 		fmt.Fprintf(out, "Not done on %s, blank: a client marks %s.\n", strings.Join(blank, ", "), plural(blank, "it", "them"))
 	}
 	if name := report.Unretired; name != "" {
-		fmt.Fprintf(out, "%s was not retired: it was not given, does not answer, or has another list. Stop it for good. A wiped master that "+
+		fmt.Fprintf(out, "%s was not retired: it was not given, does not answer, or has another list. Stop it for good, or "+
+			"repeat the command with its URL, too, while it runs. A wiped master that "+
 			"goes on under an old name may be founded anew by clients with an old list.\n", name)
 	}
 	if away := report.NoAnswer; len(away) > 0 {

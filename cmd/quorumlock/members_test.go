@@ -121,3 +121,54 @@ func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 	printed, _ = command(t, exitOK, append([]string{"members", "commit", lease}, urls...)...)
 	contains(t, printed, "did not say which lockers there are", "The members are")
 }
+
+// A master that was removed without its URL keeps its list. show names the commit that retires it.
+func TestMembersShowNamesWhatRetires(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	for i := range urls {
+		urls[i] += "?name=" + string(rune('a'+i))
+	}
+	const lease = "-max-lease=2s"
+	members := func(code int, verb string, args ...string) (out, errs string) {
+		return command(t, code, append([]string{"members", verb, lease}, args...)...)
+	}
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	members(exitOK, "remove", append([]string{"-wait", "a"}, urls...)...)
+	printed, _ := members(exitOK, "commit", urls[1:]...)
+	contains(t, printed, "a was not retired", "repeat the command with its URL, too")
+	printed, _ = members(exitOK, "show", urls...)
+	contains(t, printed, "members commit with the URLs of {a, b, c} gives all of them the list {b, c}, and retires a.")
+	members(exitOK, "commit", urls...)
+	printed, _ = members(exitFailed, "show", urls...)
+	contains(t, lineOf(t, printed, "a"), "retired: {b, c}")
+}
+
+// An add was begun, and then the members changed: show names the list to which the master can be added.
+func TestMembersShowOfAStaleClaim(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	for i := range urls {
+		urls[i] += "?name=" + string(rune('a'+i))
+	}
+	const lease = "-max-lease=2s"
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
+	info := fmt.Sprintf("%s", do(t, fleet.Masters[2], "INFO", "server"))
+	_, run, _ := strings.Cut(info, "run_id:")
+	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList("a", "b", "d"), Next: scripts.NewList()}
+	claim.Run, _, _ = strings.Cut(run, "\r\n")
+	claim.MaxLease, claim.Member = 2*time.Second, "c"
+	do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
+	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
+	contains(t, printed, "A change that adds c to {a, b, d} was begun and is not announced: the members are {a, b} now, "+
+		"and members add takes c with the URLs of that list.")
+	command(t, exitOK, append([]string{"members", "add", "-wait", lease, urls[2]}, urls[:2]...)...)
+
+	claim.Members = scripts.NewList("a", "b")
+	do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
+	printed, _ = command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
+	contains(t, printed, "adds c to {a, b} was begun and is not announced: the same members add goes on.")
+}

@@ -65,7 +65,7 @@ func row(v *membership.View) string {
 // summarize prints what the masters' lists mean together. It returns the list to which a change is
 // under way; nil for none.
 func (m masters) summarize(views map[string]*membership.View, out io.Writer) (announced *scripts.List) {
-	lists, begun, misnamed := map[string]bool{}, map[string]*scripts.List{}, false
+	lists, begun, misnamed := map[string]*scripts.List{}, map[string]*scripts.List{}, false
 	for _, name := range m.names {
 		v := views[name]
 		if v == nil || v.IsBlank() {
@@ -79,7 +79,7 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 			continue
 		}
 		if !v.IsRetired() {
-			lists[fmt.Sprint(marker.Generation, marker.Members, marker.Next)] = true
+			lists[fmt.Sprint(marker.Generation, marker.Members, marker.Next)] = marker.Members
 		}
 		if marker.Next.Len() > 0 {
 			announced = marker.Next
@@ -97,9 +97,17 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 			"have it; or members abort with those of both lists.\n", announced)
 	case len(begun) > 0 && len(lists) <= 1:
 		for _, name := range slices.Sorted(maps.Keys(begun)) {
-			fmt.Fprintf(out, "A change that adds %s to %s was begun and is not announced: the same members add goes on. "+
-				"Clients notice nothing of it until then.\n", name, begun[name])
+			goesOn := "the same members add goes on"
+			for _, present := range lists {
+				if !present.Equal(begun[name]) {
+					goesOn = fmt.Sprintf("the members are %s now, and members add takes %s with the URLs of that list", present, name)
+				}
+			}
+			fmt.Fprintf(out, "A change that adds %s to %s was begun and is not announced: %s. "+
+				"Clients notice nothing of it until then.\n", name, begun[name], goesOn)
 		}
+	case len(lists) > 1 && membership.Finish(views) != "":
+		fmt.Fprintf(out, "The masters do not all have the same list: %s.\n", plain.Text(membership.Finish(views)))
 	case len(lists) > 1:
 		fmt.Fprintln(out, "The masters do not all have the same list. "+
 			"Where a commit was interrupted, members commit with the URLs of the new list finishes it; "+

@@ -47,6 +47,9 @@ func (c Change) announce(views map[string]*View) (p plan, err error) {
 func (c Change) present(views map[string]*View) (generation uint64, err error) {
 	for _, name := range c.To.Names() {
 		v := views[name]
+		if v == nil && !c.From.Has(name) {
+			return 0, fmt.Errorf("%s does not answer: it is the new master: start it, or give another", name)
+		}
 		if v == nil {
 			return 0, fmt.Errorf("%s does not answer: all members of %s must (a dead one is removed first)", name, c.To)
 		}
@@ -75,7 +78,7 @@ func (c Change) instead(views map[string]*View, m scripts.Marker) string {
 	switch {
 	case m.Next.Len() > 0:
 		return "a change is under way: " + endChange(m)
-	case finishing(views) != nil || areSplit(views):
+	case Finish(views) != "" || areSplit(views):
 		return wayOut(views)
 	case m.Members.Equal(c.To):
 		return "the change is made already"

@@ -87,36 +87,70 @@ func endChange(m scripts.Marker) string {
 // wayOut says what to do with masters that do not have one list, and where an abort is too late: a
 // change was committed on some, and perhaps taken back on others while these were away.
 func wayOut(views map[string]*View) string {
-	if list := finishing(views); list != nil {
-		return finish(list)
+	if way := Finish(views); way != "" {
+		return way
 	}
 	if list, apart := mostHave(views); len(apart) > 0 {
 		return fmt.Sprintf("most masters have %s, and %s another list, from a change that was taken back: wipe it there (DEL %s), "+
 			"and clients with %[1]s mark it again", list, strings.Join(apart, ", "), scripts.MarkerKey)
 	}
-	return "start the masters that do not answer and repeat the command; or quorumlock admit -yes -members with the URLs of " +
-		"the list that you want gives it to them, on your word"
+	start := ""
+	if away := missing(views); len(away) > 0 {
+		start = fmt.Sprintf("start the masters that do not answer, or give their URLs (%s), and repeat the command; or ", strings.Join(away, ", "))
+	}
+	return start + "quorumlock admit -yes -members with the URLs of the list that you want gives it to them, on your word"
 }
 
-// finish says how masters get a list that most of its members have.
-func finish(list *scripts.List) string {
-	return fmt.Sprintf("members commit with the URLs of %s gives all of them that list", list)
+// missing returns the masters of any list that have no view.
+func missing(views map[string]*View) (names []string) {
+	for _, v := range views {
+		if v == nil || v.IsBlank() {
+			continue
+		}
+		for _, name := range slices.Concat(v.marker.Members.Names(), v.marker.Next.Names()) {
+			if views[name] == nil {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-// finishing returns a list that a commit would write on some masters; nil for none.
-func finishing(views map[string]*View) *scripts.List {
+// Finish says how masters get a list that most of its members have, or how the one that was removed is
+// retired; empty where a commit would write nothing.
+func Finish(views map[string]*View) string {
+	given, to := finishing(views)
+	switch {
+	case to == nil:
+		return ""
+	case given.Equal(to):
+		return fmt.Sprintf("members commit with the URLs of %s gives all of them that list", to)
+	}
+	return fmt.Sprintf("members commit with the URLs of %s gives all of them the list %s, and retires %s",
+		given, to, extraMember(given, to))
+}
+
+// finishing returns a list that a commit would write on some masters, and the masters to give to it; nil
+// for none. The master that is removed is given only where nothing else is left to do.
+func finishing(views map[string]*View) (given, to *scripts.List) {
 	for _, name := range slices.Sorted(maps.Keys(views)) {
 		v := views[name]
 		if v == nil || v.IsBlank() || v.marker.Claimed {
 			continue
 		}
 		for _, list := range []*scripts.List{v.marker.Next, v.marker.Members} {
-			if p, err := commit(list, views); list.Len() > 0 && err == nil && len(p.marks) > 0 {
-				return p.report.To
+			p, err := commit(list, views)
+			switch {
+			case list.Len() == 0 || err != nil || len(p.marks) == 0:
+			case p.report.To.Equal(list):
+				return list, list
+			case given == nil:
+				given, to = list, p.report.To
 			}
 		}
 	}
-	return nil
+	return given, to
 }
 
 // mostHave returns the list that a majority of its members have, and those that have another.

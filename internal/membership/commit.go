@@ -17,8 +17,8 @@ func Commit(given *scripts.List) *Procedure {
 	return newProcedure(given.Names(), func(views map[string]*View) (plan, error) {
 		p, err := commit(given, views)
 		if few := tooFewError(""); errors.As(err, &few) {
-			if list := finishing(views); list != nil {
-				err = fmt.Errorf("%w. Or %s", err, finish(list))
+			if way := Finish(views); way != "" {
+				err = fmt.Errorf("%w. Or %s", err, way)
 			}
 		}
 		return p, err

@@ -453,3 +453,28 @@ func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
 		t.Errorf("it waited for %v", waited)
 	}
 }
+
+// What to do is said of the masters that it is about: a new one that does not answer is no member yet,
+// and where all answer there is none to start.
+func TestWhatToStart(t *testing.T) {
+	world := newClusterOf(t, marked, marked, marked, absent)
+	if _, last := world.carryOut(changeOf(t, abc, abcd).Announce(), nil); last.Err == nil ||
+		last.Err.Error() != "d does not answer: it is the new master: start it, or give another" {
+		t.Errorf("the new one is away: %v", last.Err)
+	}
+	of8 := func(l *scripts.List) setup { return func(m *scripts.Marker) { m.Members, m.Generation = l, 8 } }
+	for what, c := range map[string]struct {
+		masters []setup
+		want    string // who is to be started; empty for none
+	}{
+		"all answer": {[]setup{of8(abcd), of8(abcd), marked, marked}, ""},
+		"d is away":  {[]setup{of8(abcd), of8(abd), marked, absent}, "start the masters that do not answer, or give their URLs (d), and repeat"},
+	} {
+		world := newClusterOf(t, c.masters...)
+		_, last := world.carryOut(membership.Abort(abcd), nil)
+		said := fmt.Sprint(last.Err)
+		if !strings.Contains(said, "quorumlock admit -yes -members") || !strings.Contains(said, c.want) || strings.Contains(said, "start the") != (c.want != "") {
+			t.Errorf("%s: %s", what, said)
+		}
+	}
+}
