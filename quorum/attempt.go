@@ -386,10 +386,10 @@ func (a *attempt) undo(ctx context.Context) *Error {
 // startUndo sends the releases. certain counts the replies of the nodes that granted, open those of
 // the nodes that have not answered.
 func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tally) {
-	h := a.hold
+	h, ended := a.hold, contextError(ctx) // before the mutex is locked: ctx is the caller's code
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	err = a.failureLocked(ctx)
+	err = a.failureLocked(ended)
 	of := h.lease.Count()
 	certain = newTally(of[lease.Granted], of[lease.Granted])
 	open = newTally(of[lease.Unanswered], of[lease.Unanswered])

@@ -26,11 +26,18 @@
 // another for each re-entry (handle.go, lock.go). A flow is the calls whose contexts derive from a
 // lock's context.
 //
-// Where to begin a change: when a lock is held, renewed, lost or released, and what goes to which
-// master then, is in package lease. Which node an attempt asks first, and whether it asks all, is in
-// attempt.go (askFirstWave). The wording of errors is in errors.go and hold.go (errorFor), the
-// choice of the reason in failure.go. Which process a holder is, and how a Locker shows its own, is in
-// package holders (identity.go). Hooks are called in observe.go; stats.go counts.
+// Where to begin a change:
+//
+//   - when a lock is held, renewed, lost or released, and what goes to which master then: package lease
+//   - which node an attempt asks first, and whether it asks all: attempt.go (askFirstWave, order)
+//   - what a node's reply means: scripts/replies.go, then hold.go (read)
+//   - how requests are sent, share a run, are sent again, and a refused release is tried again:
+//     internal/pipeline
+//   - whom a master accepts: package roster, over internal/membership
+//   - the text of an error: errors.go; of a node's, hold.go (errorFor); why a lock was lost, hold.go
+//     (whyLost); the choice of the reason, failure.go
+//   - which process a holder is, and how a Locker shows its own: package holders (identity.go)
+//   - hooks: observe.go; what Stats counts: stats.go
 //
 // Lock order: the mutex of a schedule, then a hold's, then the nodes'.
 package quorum

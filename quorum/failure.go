@@ -12,10 +12,9 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
-// failureLocked returns why the attempt failed.
-func (a *attempt) failureLocked(ctx context.Context) *Error {
+// failureLocked returns why the attempt failed. ended is the end of its context; nil for none.
+func (a *attempt) failureLocked(ended []error) *Error {
 	e := a.errorLocked()
-	ended := contextError(ctx)
 	switch {
 	case ended != nil:
 		e.causes = append(e.causes, ended...)

@@ -143,7 +143,7 @@ func (h *hold) carryOutLocked(commands []lease.Command, to callers) (lost bool) 
 	if h.lease.Kept() && !h.lease.HasSecondWave() {
 		h.attempt = nil
 	}
-	return lost
+	return false
 }
 
 // endThenLocked ends the contexts, and then carries out the rest, even if a context of the caller's
@@ -357,6 +357,10 @@ func (h *hold) read(c lease.Command, r pipeline.Result, i int) (lease.Reply, err
 		if r.RunID == "" { // no node has said so: it is claimed, and lets nobody in
 			return reply, nil
 		}
+	default:
+		err := h.core.nodeError(c.Master, "acquire", errors.New("the node's answer is not known"))
+		reply.Is = lease.Failed
+		return reply, err
 	}
 	h.core.roster.NoteAccepted(c.Master, h.lease.BegunAt())
 	return reply, nil
