@@ -145,6 +145,11 @@ func (d *demo) deploy(ctx context.Context) error {
 	}
 	d.claim(lock == nil && errors.Is(err, quorum.ErrQuarantined),
 		"worker A asks for the lock on %s and is refused: %v", resource, err)
+	if lock != nil { // the machine stood still for so long that the quarantine is over
+		if err := lock.Unlock(ctx); err != nil {
+			return err
+		}
+	}
 	for _, n := range d.a.nodes {
 		if err := n.Admit(ctx); err != nil {
 			return err
