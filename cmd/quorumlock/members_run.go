@@ -24,7 +24,7 @@ func (m masters) carryOut(
 	ctx context.Context, p *membership.Procedure, out io.Writer,
 ) (report membership.Report, errs map[string]error, err error) {
 	var counters map[string]*scripts.Counters
-	told := false
+	told := "" // the reason of the last pause
 	for ctx.Err() == nil {
 		switch step := p.Next(); step.Do {
 		case membership.Look:
@@ -32,10 +32,10 @@ func (m masters) carryOut(
 			views, errs = m.look(ctx)
 			p.Looked(views)
 		case membership.Pause:
-			if !told {
-				fmt.Fprintf(out, "The new member waits in quarantine for %v. Interrupt at will: the same command goes on.\n",
-					step.Wait.Round(100*time.Millisecond))
-				told = true
+			if told != step.Why {
+				fmt.Fprintf(out, "%s: waiting for another %v. Interrupt at will: the same command goes on.\n",
+					step.Why, max(step.Wait.Round(100*time.Millisecond), 100*time.Millisecond))
+				told = step.Why
 			}
 			if sleep(ctx, step.Wait) {
 				p.Paused()
@@ -63,29 +63,6 @@ func (m masters) carryOut(
 		}
 	}
 	return membership.Report{}, errs, ctx.Err()
-}
-
-// waitForChange waits until the members that stay take the next change: one max lease after the last.
-func (m masters) waitForChange(ctx context.Context, from, to *scripts.List, out io.Writer) {
-	told := false
-	for ctx.Err() == nil {
-		left := time.Duration(0)
-		views, _ := m.look(ctx)
-		for name, v := range views {
-			if from.Has(name) && to.Has(name) && !v.IsBlank() {
-				left = max(left, v.ChangeWaits())
-			}
-		}
-		if left == 0 {
-			return
-		}
-		if !told {
-			fmt.Fprintf(out, "The last change was less than one max lease ago: waiting for another %v.\n",
-				max(left.Round(100*time.Millisecond), 100*time.Millisecond))
-			told = true
-		}
-		sleep(ctx, left)
-	}
 }
 
 // look returns what the masters say of themselves, and why those that have no view did not answer.

@@ -18,6 +18,7 @@ import (
 // lists that they refuse may hold for so long. Each may be interrupted anywhere, and repeated.
 type Change struct {
 	From, To *scripts.List
+	Waits    bool // Announce waits until one max lease has passed since the last change, instead of refusing
 }
 
 // NewChange returns the change. The error says why it cannot be made.
@@ -29,7 +30,7 @@ func NewChange(from, to *scripts.List) (Change, error) {
 	case !areNeighbours(from, to):
 		return Change{}, fmt.Errorf("%s and %s do not differ by one member", from, to)
 	}
-	return Change{from, to}, nil
+	return Change{From: from, To: to}, nil
 }
 
 // areNeighbours reports whether two lists differ by one member that the longer one has.

@@ -11,7 +11,7 @@ import (
 // Procedure is one run of an operator's command, step by step. Next says what to do, and the method
 // that the action names gets the answer:
 //
-//	Look ─▶ Pause ─▶ Look                        the member that is added is in quarantine
+//	Look ─▶ Pause ─▶ Look                        the last change, or the added member's quarantine, is not over
 //	  ├───▶ ReadTokens ─▶ RaiseTokens ─▶ Write   the first mark that announces
 //	  ├───▶ Write ─▶ Write ─▶ Done               each mark, in the order of the masters' names
 //	  └───▶ Failed, Done                         nothing may be written, or nothing is left to write
@@ -37,6 +37,7 @@ type Procedure struct {
 type plan struct {
 	marks    []Step        // the writes, in order
 	wait     time.Duration // before the next look, where there are no marks
+	why      string        // of the wait, a sentence without its stop
 	again    bool          // look again after the marks
 	tokensOf *scripts.List // the list whose token counters are raised before the first mark; nil for none
 	report   Report
@@ -47,7 +48,7 @@ type Action int
 
 const (
 	Look        Action = iota + 1 // look at all masters of Names, and call Looked
-	Pause                         // wait for Wait, and call Paused
+	Pause                         // wait for Wait, for the reason Why, and call Paused
 	ReadTokens                    // read all token counters of each master of Names, and call TokensRead
 	RaiseTokens                   // raise them to the highest read, on each master of Names, and call TokensRaised
 	Write                         // run Call on the master Names[0], and call Wrote
@@ -60,6 +61,7 @@ type Step struct {
 	Do     Action
 	Names  []string
 	Wait   time.Duration
+	Why    string // a sentence for the operator, without its stop
 	Call   scripts.Call
 	seen   string // the marker that Call replaces
 	Report Report
@@ -109,7 +111,7 @@ func (p *Procedure) Looked(views map[string]*View) {
 	case err != nil:
 		p.fail(err)
 	case p.plan.wait > 0:
-		p.next = Step{Do: Pause, Wait: p.plan.wait}
+		p.next = Step{Do: Pause, Wait: p.plan.wait, Why: p.plan.why}
 	case len(p.plan.marks) > 0 && p.plan.tokensOf != nil:
 		p.next = Step{Do: ReadTokens, Names: p.plan.tokensOf.Names()}
 	default:

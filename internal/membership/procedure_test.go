@@ -364,14 +364,6 @@ func TestRunsEnd(t *testing.T) {
 	}
 }
 
-// A clock that was set back holds up the next change for no longer than a max lease.
-func TestChangeWaits(t *testing.T) {
-	v := view(func(m *scripts.Marker) { m.Change = start + 24*time.Hour })
-	if wait := v.ChangeWaits(); wait != maxLease {
-		t.Errorf("it waits %v", wait)
-	}
-}
-
 // A master that an earlier change has retired has the list of the change that is under way, and has
 // committed nothing of it.
 func TestAMasterThatWasRetiredBeforeHasNotCommitted(t *testing.T) {
@@ -439,19 +431,6 @@ func TestAForgedGeneration(t *testing.T) {
 		t.Fatal(last.Err)
 	}
 	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
-}
-
-// The clock of the master that is added was set back by an hour: its quarantine begins anew, and is one
-// max lease.
-func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
-	c := newClusterOf(t, marked, marked, marked, func(m *scripts.Marker) { m.Claimed, m.Admitted = true, start+time.Hour })
-	trail, last := c.carryOut(changeOf(t, abc, abcd).Announce(), nil)
-	if got := strings.Join(trail, " "); got != "d pause read raise a b c d" || last.Do != membership.Done {
-		t.Errorf("%q, %v", got, last.Err)
-	}
-	if waited := c.now() - start; waited != maxLease {
-		t.Errorf("it waited for %v", waited)
-	}
 }
 
 // What to do is said of the masters that it is about: a new one that does not answer is no member yet,

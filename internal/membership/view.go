@@ -103,6 +103,10 @@ func (v *View) ChangeWaits() time.Duration {
 	return min(max(v.marker.Change-v.Now, 0), v.marker.MaxLease)
 }
 
+// wasSetBack reports whether the node's clock was set back since the wait for the next change began:
+// that is longer than any wait.
+func (v *View) wasSetBack() bool { return v.marker.Change-v.Now > v.marker.MaxLease }
+
 // ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	for _, v := range views {
