@@ -67,7 +67,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 // marks those that are new with this list of masters, for at most a few of a node's timeouts; a
 // node that does not answer is identified when it grants. Masters that let in clients with another
 // list refuse the Locker's calls with [ErrMembership]. An even number of nodes by the rule Majority
-// is for a change of members, and needs a master that says so. The error wraps [ErrInvalid]: no
+// is for a change of members, and needs a master that has that list. The error wraps [ErrInvalid]: no
 // nodes, a number that the rule refuses, a nil node, one node twice, two nodes of one name or of
 // one process, nodes of different max lease, or an option that is not valid, [WithNodeOptions]
 // among them.
@@ -130,7 +130,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if survey.AllNew() {
 		saidBy = c.roster
 	}
-	if unfounded != nil && !survey.IsAccepted() {
+	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil

@@ -141,6 +141,18 @@ func (v *View) had(list *scripts.List) bool {
 	return v.marker.Members.Equal(list) || v.marker.Next.Equal(list)
 }
 
+// Has reports whether the node has that list: it lets in clients with it, or did before it came back
+// blank, or is being marked for it.
+func (v *View) Has(list *scripts.List) bool {
+	return v.Standing(list) == Blank && v.had(list) || v.Standing(list) == Claimed || v.Standing(list) == LetsIn
+}
+
+// Announced reports whether a blank node has come back in the midst of a change to that list. It then
+// waits for a client with the list before, which is returned.
+func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) {
+	return v.marker.Members, v.Standing(list) == Blank && v.marker.Next.Equal(list)
+}
+
 // HadAnother reports whether a blank node has come back with a marker that let in others, and not
 // clients with that list: these may not begin their deployment anew with it.
 func (v *View) HadAnother(list *scripts.List) bool {
