@@ -64,7 +64,7 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 			continue
 		}
 		if v.IsBlank() {
-			return 0, errBlank(name)
+			return 0, v.errBlank(name)
 		}
 		if err := v.misfit(name); err != nil {
 			return 0, err

@@ -83,3 +83,29 @@ func TestWhatIsWrongIsSaidBeforeTheWait(t *testing.T) {
 		}
 	}
 }
+
+// The announcement names what is wrong with the URLs.
+func TestAnnounceByWrongURLs(t *testing.T) {
+	for what, c := range map[string]struct {
+		by   membership.Change
+		want string
+	}{
+		"the new master last": {changeOf(t, scripts.NewList("b", "c", "d"), abcd), "b has the members {a, b, c} (generation 7), not {b, c, d}: d is none of these, and the URL of the new master comes first"},
+		"a member is missing": {changeOf(t, scripts.NewList("a", "b"), abd), "not {a, b}: give the URLs of that list"},
+		"one that is not":     {changeOf(t, abcd, abd), "not {a, b, c, d}: give the URLs of that list"},
+		"made already":        {changeOf(t, scripts.NewList("a", "b"), abc), "not {a, b}: the change is made already"},
+		"removed already":     {changeOf(t, abcd, abc), "not {a, b, c, d}: the change is made already"},
+	} {
+		world := newClusterOf(t, marked, marked, marked, nil)
+		if _, last := world.carryOut(c.by.Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, last.Err, c.want)
+		}
+	}
+	world := newClusterOf(t, becoming(abcd), becoming(abcd), becoming(abcd), becoming(abcd))
+	const ends = "members commit with the URLs of {a, b, c, d}, or members abort with those of {a, b, c, d}"
+	for _, by := range []membership.Change{changeOf(t, abc, scripts.NewList("a", "b")), changeOf(t, abcd, abd)} {
+		if _, last := world.carryOut(by.Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), ends) {
+			t.Errorf("%v", last.Err)
+		}
+	}
+}

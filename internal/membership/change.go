@@ -52,9 +52,13 @@ func extraMember(list, other *scripts.List) string {
 }
 
 // errBlank is why a blank member holds up a change.
-func errBlank(name string) error {
-	return fmt.Errorf("%s is blank: it waits until a client with its list marks it (lock any name), "+
-		"or for quorumlock admit -members", name)
+func (v *View) errBlank(name string) error {
+	list := "its list"
+	if v.marker.Members.Len() > 0 {
+		list = v.marker.Members.String()
+	}
+	return fmt.Errorf("%s is blank: it waits until a client with %s marks it (lock any name), or for quorumlock admit -members",
+		name, list)
 }
 
 // misfit returns why a master is not the one that the operator takes it for, nil when it is.
