@@ -83,7 +83,20 @@ func (m masters) look(ctx context.Context) (views map[string]*membership.View, e
 			views[name] = membership.Read(*s.reply.Look, s.since)
 		}
 	}
+	noteTwoMaxLeases(views, errs)
 	return views, errs
+}
+
+// errTwoMaxLeases: no max lease is that of all masters, so no -max-lease makes all of them answer.
+var errTwoMaxLeases = fmt.Errorf("other masters of this list have this client's. Wipe those that have the wrong one (DEL %s) "+
+	"when its clients have stopped for that long, and clients with the right one mark them again", scripts.MarkerKey)
+
+func noteTwoMaxLeases(views map[string]*membership.View, errs map[string]error) {
+	for name, err := range errs {
+		if errors.Is(err, node.ErrMaxLease) && slices.ContainsFunc(slices.Collect(maps.Values(views)), (*membership.View).IsMarked) {
+			errs[name] = fmt.Errorf("%w: %w", err, errTwoMaxLeases)
+		}
+	}
 }
 
 // addsVote returns why the master to add may not be a member: one of the others is the same process, or
@@ -201,7 +214,10 @@ func explain(err error, errs map[string]error) error {
 	err = plain.Wrap(err)
 	names := slices.Sorted(maps.Keys(errs))
 	for _, name := range names {
-		if errors.Is(errs[name], node.ErrMaxLease) {
+		switch {
+		case errors.Is(errs[name], errTwoMaxLeases):
+			return fmt.Errorf("%s: %s", name, plain.Text(errs[name].Error()))
+		case errors.Is(errs[name], node.ErrMaxLease):
 			return fmt.Errorf("%s: %s: give the deployment's with -max-lease", name, reason(errs[name]))
 		}
 	}

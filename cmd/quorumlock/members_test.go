@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -171,4 +173,56 @@ func TestMembersShowOfAStaleClaim(t *testing.T) {
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
 	printed, _ = command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
 	contains(t, printed, "adds c to {a, b} was begun and is not announced: the same members add goes on.")
+}
+
+// Masters of two max leases answer to neither as one deployment: the error says how they get one.
+func TestMembersOfTwoMaxLeases(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	for i, lease := range []string{"2s", "2s", "3s"} {
+		command(t, exitOK, "admit", "-yes", "-max-lease", lease, urls[i])
+	}
+	for _, lease := range []string{"2s", "3s"} {
+		for _, verb := range []string{"show", "commit", "abort"} {
+			_, errs := command(t, exitFailed, append([]string{"members", verb, "-max-lease", lease}, urls...)...)
+			contains(t, errs, "max lease differs", "other masters of this list have this client's", "(DEL "+scripts.MarkerKey+")")
+			if strings.Contains(errs, "give the deployment's") {
+				t.Errorf("%s -max-lease %s: %s", verb, lease, errs)
+			}
+		}
+	}
+	do(t, fleet.Masters[2], "DEL", scripts.MarkerKey)
+	command(t, exitOK, append([]string{"members", "show", "-max-lease=2s"}, urls...)...)
+}
+
+// An interrupt ends a command at once, whatever its masters' timeout.
+func TestMembersAreInterruptedAtOnce(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, verb := range []string{"show", "commit", "abort"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		ended := make(chan int, 1)
+		go func() {
+			ended <- run(ctx, []string{"members", verb, "-timeout=1m", "redis://" + silent.Addr().String()}, &output{}, &output{})
+		}()
+		conn, err := silent.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		interrupt()
+		select {
+		case code := <-ended:
+			if code != exitInterrupted {
+				t.Errorf("%s ends with %d", verb, code)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s goes on", verb)
+		}
+		conn.Close()
+	}
 }
