@@ -71,6 +71,9 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 		}
 		m := v.marker
 		switch {
+		case m.Claimed && !m.Members.Equal(c.From):
+			return 0, fmt.Errorf("%s is being marked for %s, not %s, and lets in nobody: wipe it (DEL %s), and a client with %[3]s marks "+
+				"it again (lock any name)", name, m.Members, c.From, scripts.MarkerKey)
 		case m.Claimed:
 			return 0, fmt.Errorf("%s is being marked for %s: lock any name with that list, and all its masters up", name, m.Members)
 		case !m.Members.Equal(c.From):
@@ -133,7 +136,9 @@ func (c Change) await(views map[string]*View) (first plan, mayChange bool, err e
 func (c Change) prepare(name string, v *View, generation uint64) (first plan, isReady bool, err error) {
 	m := v.marker
 	if !v.IsBlank() {
-		if err := v.misfit(name); err != nil {
+		if err := v.misfit(name); err != nil && !m.Members.Has(m.Member) {
+			return plan{}, false, fmt.Errorf("%w; or wipe it (DEL %s), and add it by this name", err, scripts.MarkerKey)
+		} else if err != nil {
 			return plan{}, false, err
 		}
 	}

@@ -109,3 +109,37 @@ func TestAnnounceByWrongURLs(t *testing.T) {
 		}
 	}
 }
+
+// A master that was added by another name, and taken back, and one that a client with a wrong list began
+// to mark, are wiped. The error says so, and then the change works.
+func TestMastersThatAreWipedFirst(t *testing.T) {
+	const wipe = "wipe it (DEL quorumlock:marker)"
+	alias := func(change setup) setup {
+		return func(m *scripts.Marker) { m.Member = "b.alias"; change(m) }
+	}
+	for what, c := range map[string]struct {
+		master setup // d, or b
+		name   string
+		want   string
+	}{
+		"claimed by another name": {alias(claimed), "d", "d is the member b.alias of {a, b, c}: name it so (?name=... in the URL); or " + wipe},
+		"retired by another name": {alias(marked), "d", "or " + wipe + ", and add it by this name"},
+		"a member being marked for another list": {func(m *scripts.Marker) { m.Claimed, m.Members = true, abd }, "b",
+			"b is being marked for {a, b, d}, not {a, b, c}, and lets in nobody: " + wipe + ", and a client with {a, b, c} marks it"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world := newClusterOf(t, marked, marked, marked, nil)
+			world.put(c.name, c.master)
+			change := changeOf(t, abc, abcd)
+			change.Waits = true
+			if trail, last := world.carryOut(change.Announce(), nil); len(trail) > 0 || !strings.Contains(fmt.Sprint(last.Err), c.want) {
+				t.Fatalf("it marks %q and says %v, want %q", trail, last.Err, c.want)
+			}
+			world.do(c.name, "DEL", scripts.MarkerKey)
+			world.settle(clientOf(abc), world.views(abc))
+			if _, last := world.carryOut(change.Announce(), nil); last.Do != membership.Done {
+				t.Error(last.Err)
+			}
+		})
+	}
+}
