@@ -226,3 +226,25 @@ func TestMembersAreInterruptedAtOnce(t *testing.T) {
 		conn.Close()
 	}
 }
+
+// A member's clock was set back by an hour after a change: the next change waits for one max lease.
+func TestMembersOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	const lease = "-max-lease=2s"
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", do(t, fleet.Masters[1], "GET", scripts.MarkerKey)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker.Change += time.Hour
+	do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
+	remove := append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)
+	began := time.Now()
+	printed, _ := command(t, exitOK, remove...)
+	contains(t, printed, "The last change was less than one max lease ago: waiting for another", "Announced: clients with")
+	if took := time.Since(began); took < 1900*time.Millisecond {
+		t.Errorf("it waited for %v", took)
+	}
+}
