@@ -248,3 +248,21 @@ func TestMembersOfAClockThatWasSetBack(t *testing.T) {
 		t.Errorf("it waited for %v", took)
 	}
 }
+
+// Masters that restarted with their data in the midst of a change: show has the lists that they had.
+func TestMembersShowOfMastersThatRestarted(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 2)
+	urls := fleet.URLs()
+	present, next := scripts.NewList("a", "b", "c"), scripts.NewList("a", "b")
+	for i, m := range fleet.Masters {
+		name := string(rune('a' + i))
+		urls[i] += "?name=" + name
+		before := scripts.Marker{Process: scripts.Process{Run: "before", MaxLease: 2 * time.Second, Member: name}, Generation: 3, Members: present, Next: next}
+		do(t, m, "SET", scripts.MarkerKey, before.String())
+	}
+	printed, _ := command(t, exitOK, append([]string{"members", "show", "-max-lease=2s"}, urls...)...)
+	contains(t, lineOf(t, printed, "a"), "- blank: had {a, b, c} {a, b} - -")
+	_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=2s"}, urls...)...)
+	contains(t, errs, "a is blank: it waits until a client with {a, b, c} marks it")
+}
