@@ -44,7 +44,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: redis-server postgres prometheus zsh fish ## all tests, with real redis-server processes (9 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=2 $(PIECES) test-searches test-waiting
+	@$(MAKE) --no-print-directory --jobs=4 $(PIECES) test-searches test-waiting
 
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
@@ -58,8 +58,7 @@ test-searches:
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
 # These wait most of the time. Chaos comes last: its clients give up on a master after 250 ms.
-test-waiting:
-	@$(MAKE) --no-print-directory --jobs=3 $(PIECES) test-integration test-packages test-modules
+test-waiting: test-integration test-packages test-modules
 	@$(MAKE) --no-print-directory test-chaos
 
 # Parallel tests wait most of the time.
