@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	nodes "github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 )
@@ -55,7 +56,7 @@ func (f *Feed) Hooks() quorum.Hooks {
 		Released: func(l *quorum.Lock) { count(Releases, 1, f.Group(l.Names())) },
 		Lost:     func(l *quorum.Lock, _ error) { count(Losses, 1, f.Group(l.Names())) },
 		Attempt: func(ctx context.Context, e quorum.AttemptEvent) {
-			f.sink.Record(ctx, Attempt, e.Duration.Seconds(), e.Outcome.String(), f.Group(e.Names))
+			f.sink.Record(ctx, Attempt, e.Duration.Seconds(), e.Outcome, f.Group(e.Names))
 			count(Votes, e.Granted, "granted")
 			count(Votes, e.Refused, "refused")
 			count(Votes, e.Quarantined, "quarantined")
@@ -63,7 +64,7 @@ func (f *Feed) Hooks() quorum.Hooks {
 			count(WriteBacks, e.WriteBacks)
 		},
 		LockEnd: func(ctx context.Context, e quorum.LockEvent) {
-			f.sink.Record(ctx, Wait, e.Duration.Seconds(), e.Outcome.String(), f.Group(e.Names))
+			f.sink.Record(ctx, Wait, e.Duration.Seconds(), e.Outcome, f.Group(e.Names))
 		},
 		Renewing: func(l *quorum.Lock, left, lease time.Duration) {
 			f.sink.Record(background, Validity, max(left.Seconds()/lease.Seconds(), 0), f.Group(l.Names()))
@@ -88,7 +89,7 @@ func (f *Feed) Hooks() quorum.Hooks {
 func (f *Feed) NodeHooks() nodes.Hooks {
 	return nodes.Hooks{
 		StateChanged: func(e nodes.StateEvent) {
-			f.sink.Record(context.Background(), Changes, 1, e.Node, e.State.String())
+			f.sink.Record(context.Background(), Changes, 1, e.Node, e.State)
 		},
 		ScriptEnded: func(e nodes.ScriptEvent) {
 			address, port := splitAddress(e.Address)
@@ -127,12 +128,12 @@ func Observe(name string, s quorum.Stats, observe func(m *Metric, value float64,
 	observe(Voters, float64(s.Voters), name)
 	observe(Dropped, float64(s.EventsDropped), name)
 	for _, n := range s.Nodes {
-		for _, is := range nodes.States() {
+		for _, is := range inside.States() {
 			one := 0.
 			if n.State == is {
 				one = 1
 			}
-			observe(NodeState, one, name, n.Name, is.String())
+			observe(NodeState, one, name, n.Name, is)
 		}
 	}
 }
