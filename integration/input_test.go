@@ -87,7 +87,7 @@ func calls(ctx context.Context, l *quorum.Locker) map[string]func(names ...strin
 		"Lock":    func(names ...string) error { _, err := l.Lock(ctx, names...); return err },
 		"TryLock": func(names ...string) error { _, err := l.TryLock(ctx, names...); return err },
 		"Do": func(names ...string) error {
-			return l.Do(ctx, func(context.Context) error { return errors.New("fn was called") }, names...)
+			return l.Do(ctx, func(context.Context, *quorum.Lock) error { return errors.New("fn was called") }, names...)
 		},
 		"ForceUnlock": func(names ...string) error { return l.ForceUnlock(ctx, names...) },
 	}

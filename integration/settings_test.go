@@ -49,9 +49,9 @@ func TestDo(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	l := open(t, f, redlock.Open, quorum.WithLease(2*time.Second))
-	must(t, l.Do(t.Context(), func(ctx context.Context) error {
-		held, ok := quorum.FromContext(ctx, "bridge")
-		if !ok || !held.Valid() || ctx != held.Context() {
+	must(t, l.Do(t.Context(), func(ctx context.Context, held *quorum.Lock) error {
+		found, ok := quorum.FromContext(ctx, "bridge")
+		if !ok || found != held || !held.Valid() || ctx != held.Context() {
 			t.Errorf("fn's context: %v, %v", held, ok)
 		}
 		return nil
@@ -59,7 +59,7 @@ func TestDo(t *testing.T) {
 	noKeys(t, f.Masters, "bridge")
 
 	ours := errors.New("ours")
-	err := l.Do(t.Context(), func(context.Context) error { return ours }, "bridge")
+	err := l.Do(t.Context(), func(context.Context, *quorum.Lock) error { return ours }, "bridge")
 	wantErr(t, err, ours)
 	if errors.Is(err, quorum.ErrLost) {
 		t.Errorf("not lost: %v", err)
@@ -67,7 +67,7 @@ func TestDo(t *testing.T) {
 	noKeys(t, f.Masters, "bridge")
 
 	ctx, cancel := context.WithCancel(t.Context())
-	err = l.Do(ctx, func(ctx context.Context) error { cancel(); return ctx.Err() }, "bridge")
+	err = l.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error { cancel(); return ctx.Err() }, "bridge")
 	wantErr(t, err, context.Canceled)
 	noKeys(t, f.Masters, "bridge")
 
@@ -77,17 +77,17 @@ func TestDo(t *testing.T) {
 				t.Error("fn's panic was lost")
 			}
 		}()
-		l.Do(t.Context(), func(context.Context) error { panic("fn") }, "bridge")
+		l.Do(t.Context(), func(context.Context, *quorum.Lock) error { panic("fn") }, "bridge")
 	}()
 	noKeys(t, f.Masters, "bridge")
 
-	err = l.Do(t.Context(), func(ctx context.Context) error {
+	err = l.Do(t.Context(), func(ctx context.Context, _ *quorum.Lock) error {
 		must(t, l.ForceUnlock(t.Context(), "bridge"))
 		<-ctx.Done()
 		return ours
 	}, "bridge")
 	wantErr(t, err, ours, quorum.ErrLost)
-	err = l.Do(t.Context(), func(ctx context.Context) error {
+	err = l.Do(t.Context(), func(ctx context.Context, _ *quorum.Lock) error {
 		must(t, l.ForceUnlock(t.Context(), "bridge"))
 		return nil // before the holder can notice
 	}, "bridge")
@@ -96,7 +96,7 @@ func TestDo(t *testing.T) {
 	other := lock(t, open(t, f, redlock.Open), "bridge")
 	ctx, cancel = context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	err = l.Do(ctx, func(context.Context) error { t.Error("fn was called without the lock"); return nil }, "bridge")
+	err = l.Do(ctx, func(context.Context, *quorum.Lock) error { t.Error("fn was called without the lock"); return nil }, "bridge")
 	wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrHeld, context.DeadlineExceeded)
 	unlock(t, other)
 }

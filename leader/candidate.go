@@ -55,11 +55,7 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 	if c.observe <= 0 {
 		return nil, fmt.Errorf("leader: %w: an observe interval of %v is not above 0", quorum.ErrInvalid, c.observe)
 	}
-	// A call whose context has ended checks its arguments, and sends nothing.
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := locker.TryLock(ended, name)
-	if errors.Is(err, quorum.ErrInvalid) || errors.Is(err, quorum.ErrClosed) {
+	if err := locker.Validate(name); err != nil {
 		return nil, fmt.Errorf("leader: %w", err)
 	}
 	return c, nil

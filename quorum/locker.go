@@ -236,6 +236,9 @@ func (l *Locker) Nodes() []string {
 // that does not pass by itself (a wrong password, a key of another type at the name). These three
 // wrap [ErrPermanent]: do not try them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
+	if l.set.wait == 0 {
+		return l.TryLock(ctx, names...)
+	}
 	within, err := l.prepare(ctx, "lock", names)
 	if err != nil {
 		return nil, err
@@ -288,11 +291,11 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 	return lock, err
 }
 
-// Do runs fn with the lock's context while it holds the names. The context ends when the lock can
-// no longer be trusted. [FromContext] finds the [Lock] in it by any of the names, for its token,
-// say; so do the functions that fn calls. Do returns the error of Lock, or those of fn and Unlock
-// joined: an error that wraps [ErrLost] says that the lock was lost before fn returned.
-func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, names ...string) (err error) {
+// Do runs fn with the lock and its context while it holds the names. The context ends when the lock
+// can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
+// error of Lock, or those of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
+// lost before fn returned.
+func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) (err error) {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {
 		return err
@@ -304,8 +307,13 @@ func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, nam
 		}
 		err = errors.Join(err, unlockErr)
 	}()
-	return fn(lock.Context())
+	return fn(lock.Context(), lock)
 }
+
+// Validate returns the error with which [Locker.Lock] would refuse the names at once, whatever the
+// nodes say, or nil. It asks no node. The error wraps [ErrInvalid] for names that cannot be locked and
+// for options that [Locker.With] refused, and [ErrClosed] for a Locker that was closed.
+func (l *Locker) Validate(names ...string) error { return l.refuse("lock", names) }
 
 // prepare checks the call, and returns the lock over the names that the flow of ctx holds; nil for
 // none.

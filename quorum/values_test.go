@@ -45,7 +45,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 		l := c.process()
 		own := errors.New("the work's own error")
 		for _, add := range []error{nil, own} {
-			err := l.Do(t.Context(), func(ctx context.Context) error {
+			err := l.Do(t.Context(), func(ctx context.Context, _ *Lock) error {
 				crashAll(c)
 				<-ctx.Done()
 				return errors.Join(add, context.Cause(ctx))
@@ -58,7 +58,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		// A work that does not say so is told of it.
-		err := l.Do(t.Context(), func(ctx context.Context) error {
+		err := l.Do(t.Context(), func(ctx context.Context, _ *Lock) error {
 			crashAll(c)
 			<-ctx.Done()
 			return own
