@@ -78,8 +78,8 @@ test-chaos:
 	cd integration && $(TEST) -run 'TestChaos/($(SCENARIOS))' ./chaos
 
 # Masters are containers where there is a container engine, else processes. The report says which.
-chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/chaos.md (19 minutes)
-	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/chaos.md -chaos.revision="$$(git describe --always --dirty)"
+chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos.md (19 minutes)
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/reports/chaos.md -chaos.revision="$$(git describe --always --dirty)"
 
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing.
@@ -94,7 +94,7 @@ soak: redis-server ## the same claims, for hours
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
 
 # A missed budget fails nothing, because other work on the machine may cause it. The report says which budgets are met.
-bench: redis-server ## the library beside other locks, and against its budgets; writes docs/bench.md (under 6 minutes)
+bench: redis-server ## the library beside other locks, and against its budgets; writes docs/reports/bench.md (under 6 minutes)
 	cd bench && $(GO) run . -docs ../docs -revision "$$(git describe --always --dirty)"
 
 bench-check: redis-server ## the budgets alone; fails where one is missed by more than a third (under 4 minutes)
