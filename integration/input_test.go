@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 	"go.uber.org/goleak"
@@ -473,7 +474,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		})
 	}
 	for what, opt := range map[string]quorum.Option{
-		"clock":   quorum.WithClock(nil),
+		"clock":   quorumtest.WithClock(nil),
 		"lease":   quorum.WithLease(31 * time.Second),
 		"timeout": quorum.WithNodeOptions(node.WithTimeout(0)),
 		"endless": quorum.WithNodeOptions(node.WithTimeout(math.MaxInt64)),

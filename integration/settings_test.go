@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -285,7 +286,7 @@ func TestSourceThatPanicsHoldsUpNobody(t *testing.T) {
 	f := fleet(t, 3)
 	held := lock(t, open(t, f, redlock.Open), "a")
 	defer unlock(t, held)
-	l := open(t, f, redlock.Open, quorum.WithRand(&panicsOnce{}))
+	l := open(t, f, redlock.Open, quorumtest.WithRand(&panicsOnce{}))
 	// call runs one Lock in a goroutine of its own, which a mutex could hold for ever, and tells whether it ended.
 	call := func(name string) (ended bool, panicked any) {
 		over := make(chan any, 1)
@@ -318,7 +319,7 @@ func TestOptionsThatWithRefuses(t *testing.T) {
 	l := open(t, f, redlock.Open)
 	for what, opt := range map[string]quorum.Option{
 		"max hold": quorum.WithMaxHold(30), // seconds were meant
-		"clock":    quorum.WithClock(nil), "source": quorum.WithRand(nil), "nodes'": quorum.WithNodeOptions(), "nil": nil,
+		"clock":    quorumtest.WithClock(nil), "source": quorumtest.WithRand(nil), "nodes'": quorum.WithNodeOptions(), "nil": nil,
 	} {
 		_, err := l.With(opt).TryLock(t.Context(), "a")
 		want(t, err, quorum.ErrInvalid, what)

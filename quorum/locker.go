@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
@@ -116,8 +117,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		return nil, err
 	}
 	c := &core{
-		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(), log: set.log,
-		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: waiting.NewRTT(len(nodes)),
+		nodes: nodes, need: need, clock: set.Clock, maxLease: nodes[0].MaxLease(), log: set.log,
+		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.Random), rtt: waiting.NewRTT(len(nodes)),
 		quorumFirst: tuning.QuorumFirst,
 	}
 	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
@@ -145,7 +146,7 @@ func distinct(nodes []*node.Node) error {
 			case m == n || n.Address() != "" && m.Address() == n.Address():
 				return fmt.Errorf("quorumlock: %w: node %s is given twice: one process is one vote",
 					ErrInvalid, cmp.Or(n.Address(), n.Name()))
-			case m.Name() == n.Name() && (m.Named() || n.Named()):
+			case m.Name() == n.Name() && (inside.Of(m).Named || inside.Of(n).Named):
 				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not tell "+
 					"them apart (WithName in WithNodeOptions names all of them alike)", ErrInvalid, i+1, j+1, n.Name())
 			}
@@ -157,7 +158,7 @@ func distinct(nodes []*node.Node) error {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
 			defer cancel()
-			runIDs[i], _ = n.Identify(ctx) // a node that does not answer is checked when it grants
+			runIDs[i], _ = inside.Of(n).Identify(ctx) // a node that does not answer is checked when it grants
 			return nil
 		})
 	}
@@ -175,20 +176,19 @@ func distinct(nodes []*node.Node) error {
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
 // closing one closes both. An option that is not valid makes every call of the new Locker fail with
-// [ErrInvalid], as do [WithClock], [WithRand], [WithLabel], [WithNodeOptions] and
-// [WithExistingDeployment]. A lock of one can
+// [ErrInvalid], as do [WithLabel], [WithNodeOptions] and [WithExistingDeployment]. A lock of one can
 // be entered again through the other only where both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
-	set.newOnly = false
+	set.newOnly, set.Given = false, false
 	bad := l.bad
 	if err := set.apply(opts); err != nil {
 		bad = err
-	} else if set.newOnly {
+	} else if set.newOnly || set.Given {
 		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness, the label, the nodes' options "+
 			"and whether the deployment exists are chosen when a Locker is made", ErrInvalid)
 	}
-	set.clock, set.random, set.nodeOpts, set.label = l.set.clock, l.set.random, l.set.nodeOpts, l.set.label
+	set.Settings, set.nodeOpts, set.label = l.set.Settings, l.set.nodeOpts, l.set.label
 	if err := set.check(l.core.maxLease, l.core.need); err != nil {
 		bad = err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -26,6 +27,8 @@ const (
 )
 
 type settings struct {
+	inside.Settings // of tests
+
 	lease    time.Duration
 	fixed    bool // never renewed
 	maxHold  time.Duration
@@ -35,13 +38,11 @@ type settings struct {
 	retry    waiting.Retry
 	logger   *slog.Logger // nil for the default one
 	hooks    Hooks
-	clock    clock.Clock
 	nodeOpts []node.Option
 
 	nodeOptsSet bool // by WithNodeOptions, also of none
 	exists      bool // the masters are a deployment already
 	newOnly     bool // an option was given that only a new Locker takes
-	random      rand.Source
 
 	label string
 
@@ -130,15 +131,6 @@ func WithExistingDeployment() Option {
 	return func(s *settings) { s.exists, s.newOnly = true, true }
 }
 
-// WithClock sets the clock of a new Locker, for tests (default [clock.System]).
-func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock, s.newOnly = c, true } }
-
-// WithRand sets the source of the jitter in a new Locker's waits, so that a test can replay them.
-// One goroutine at a time uses it (default: a source seeded at random).
-func WithRand(source rand.Source) Option {
-	return func(s *settings) { s.random, s.newOnly = source, true }
-}
-
 // WithNodeOptions sets the options of the nodes that [Open] opens. All nodes get the same, so
 // [node.WithName] is for a single node. [New] refuses it.
 func WithNodeOptions(opts ...node.Option) Option {
@@ -148,8 +140,8 @@ func WithNodeOptions(opts ...node.Option) Option {
 func defaults() settings {
 	return settings{
 		lease: DefaultLease, drift: clock.DefaultDriftFactor, wait: noBound,
-		retry: waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
-		clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
+		retry:    waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
+		Settings: inside.Settings{Clock: clock.System(), Random: rand.NewPCG(rand.Uint64(), rand.Uint64())},
 	}
 }
 
@@ -205,9 +197,9 @@ func (s *settings) check(maxLease time.Duration, need int) error {
 		return bad("retry times %v and %v are not in order, above 0 and at most %v", s.retry.Min, s.retry.Max, maxRetry)
 	case !scripts.ValidLabel(s.label):
 		return bad("the label is not printable UTF-8 of at most %d bytes", scripts.MaxLabel)
-	case s.clock == nil:
+	case s.Clock == nil:
 		return bad("the clock is nil")
-	case s.random == nil:
+	case s.Random == nil:
 		return bad("the source of randomness is nil")
 	case s.loggerSet && s.logger == nil:
 		return bad("the logger is nil")
