@@ -34,20 +34,13 @@ func readme(ctx context.Context, charge func(ctx context.Context, token uint64) 
 	}
 	defer locker.Close()
 
-	return locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error { // waits until the lock is held; renews it
+	// Do waits for the lock, and renews it until the function returns.
+	return locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
 		return charge(ctx, lock.Token()) // ctx ends when the lock can no longer be trusted
-	}, "invoice:42") // the error tells also when the lock was lost on the way
+	}, "invoice:42") // the error also reports a lock that was lost on the way
 }
 
 var _ = readme
-
-// inDevelopment is quoted by README.md.
-func inDevelopment(urls []string) (*quorum.Locker, error) {
-	locker, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()))
-	return locker, err
-}
-
-var _ = inDevelopment
 
 // readiness is quoted by docs/usage.md.
 func readiness(ctx context.Context, urls []string) error {

@@ -22,7 +22,7 @@ import (
 // with [quorum.ErrClosed] when the locker was closed meanwhile; nil if there is none. So a lead
 // that returns by itself ends Run, with nil too; one that leads for as long as it can waits for its
 // context to end. When ctx ends while the candidate campaigns, and when the locker is closed or
-// waiting is in vain, Run returns the error of [Candidate.Campaign]. The locker's [quorum.WithWait]
+// waiting cannot succeed, Run returns the error of [Candidate.Campaign]. The locker's [quorum.WithWait]
 // does not bound Run.
 //
 // Calls of Run on one candidate, or on several, in one process or in many, never call lead for two

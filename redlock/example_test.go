@@ -34,7 +34,7 @@ func Example() {
 	// <nil> <nil> released
 }
 
-// Do locks, runs the function with the lock's context, and unlocks. Its error tells also when the lock was lost on the way.
+// Do locks, runs the function with the lock's context, and unlocks. Its error also reports a lock that was lost on the way.
 func Example_do() {
 	masters, locker := examples.Start()
 	defer masters.Stop()

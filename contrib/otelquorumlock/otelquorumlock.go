@@ -43,9 +43,9 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(o *options) 
 // WithTracerProvider sets where spans go (default: [otel.GetTracerProvider]).
 func WithTracerProvider(p trace.TracerProvider) Option { return func(o *options) { o.tracers = p } }
 
-// WithGroup tells locks apart by the attribute quorumlock.group: what group returns for a lock's
-// first name. It should return one of a few words, since each makes series of its own. It may be
-// called by several goroutines at once. Without it, neither a metric nor a span tells of a name.
+// WithGroup adds the attribute quorumlock.group: what group returns for a lock's first name. It
+// should return one of a few words, since each makes series of its own. It may be called by several
+// goroutines at once.
 func WithGroup(group func(name string) string) Option {
 	return func(o *options) { o.group = group }
 }

@@ -26,9 +26,9 @@ type Option func(*options)
 
 type options struct{ group func(name string) string }
 
-// WithGroup tells locks apart by the label quorumlock_group: what group returns for a lock's first
-// name. It should return one of a few words, since each makes series of its own. It may be called
-// by several goroutines at once. Without it, no metric tells of a name.
+// WithGroup adds the label quorumlock_group: what group returns for a lock's first name. It should
+// return one of a few words, since each makes series of its own. It may be called by several
+// goroutines at once.
 func WithGroup(group func(name string) string) Option {
 	return func(o *options) { o.group = group }
 }
