@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -23,7 +24,7 @@ func (c *cluster) mark(change func(m *scripts.Marker, two *scripts.List)) {
 	l := c.process()
 	two := scripts.NewList(l.core.nodes[0].Name(), l.core.nodes[1].Name())
 	for i, m := range c.masters {
-		r := l.core.nodes[i].Pipe("").Do(c.t.Context(), scripts.Look())
+		r := inside.Of(l.core.nodes[i]).Pipe("").Do(c.t.Context(), scripts.Look())
 		if r.Err != nil {
 			c.t.Fatal(r.Err)
 		}
