@@ -178,7 +178,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	var room [8]lease.Command
 	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), callers{attempt: a})
 	a.asked = true
-	return h.lease.HasSecondWave() && h.lease.Verdict() != lease.Lost
+	return h.lease.HasUnasked() && h.lease.Verdict() != lease.OutOfReach
 }
 
 // isQuorumFirst reports whether an attempt that most likely is alone asks a quorum first.
@@ -320,7 +320,7 @@ func (a *attempt) noteCleared() {
 func (a *attempt) countWriteBacks() {
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
-	a.hold.core.counters.writeBacks.Add(uint64(a.hold.lease.Raises()))
+	a.hold.core.counters.writeBacks.Add(uint64(a.hold.lease.WriteBacks()))
 }
 
 // commit makes the attempt a held lock and schedules its renewal, if the quorum is reached, the
@@ -353,7 +353,7 @@ func (h *hold) holdUnlessLate() bool {
 		return false
 	}
 	h.entry.At, h.entry.Early = h.lease.Next()
-	if !h.lease.HasSecondWave() {
+	if !h.lease.HasUnasked() {
 		h.attempt = nil
 	}
 	return true
@@ -416,7 +416,7 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	defer h.mu.Unlock()
 	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach,
 		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
-	r.of, r.writeBacks = h.lease.Count(), h.lease.Raises()
+	r.of, r.writeBacks = h.lease.Count(), h.lease.WriteBacks()
 	waits := make([]time.Duration, 0, len(a.answers))
 	for i := range a.answers {
 		n := &a.answers[i]

@@ -151,7 +151,7 @@ func TestRemainingByTheAnswers(t *testing.T) {
 		for i, is := range c.answers {
 			a.answers[i].wait = c.waits[i]
 			if is != lease.Unanswered {
-				a.hold.lease.Answered(fake.Now(), a.answers[i].command, lease.Reply{Is: is}, nil)
+				a.hold.lease.TakeReply(fake.Now(), a.answers[i].command, lease.Reply{Is: is}, nil)
 			}
 		}
 		if got := a.remaining(); got != c.want {

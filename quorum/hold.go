@@ -136,11 +136,11 @@ func (h *hold) carryOutLocked(commands []lease.Command, to callers) (lost bool) 
 		}
 		if err != nil {
 			h.members[c.Master].err = err
-			_, commands = h.lease.Answered(clock.Never, c,
+			_, commands = h.lease.TakeReply(clock.Never, c,
 				lease.Reply{Is: lease.Unsent, Permanent: isPermanent(err)}, commands)
 		}
 	}
-	if h.lease.Kept() && !h.lease.HasSecondWave() {
+	if h.lease.Kept() && !h.lease.HasUnasked() {
 		h.attempt = nil
 	}
 	return false
@@ -212,7 +212,7 @@ func (r *request) take(reply lease.Reply, err error, _ scripts.AcquireReply) {
 // answer feeds the lease with a node's reply. pending reports that the request goes out again, or has
 // gone.
 func (h *hold) answer(c lease.Command, reply lease.Reply, err error, to callers) (
-	o lease.Outcome, pending bool, why error,
+	o lease.Effect, pending bool, why error,
 ) {
 	o, pending, f, why := h.feed(c, reply, err, to)
 	h.follow(f)
@@ -235,7 +235,7 @@ func (h *hold) follow(f followUp) {
 
 // feed is answer under the mutex.
 func (h *hold) feed(c lease.Command, reply lease.Reply, err error, to callers) (
-	o lease.Outcome, pending bool, f followUp, why error,
+	o lease.Effect, pending bool, f followUp, why error,
 ) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +250,7 @@ func (h *hold) feed(c lease.Command, reply lease.Reply, err error, to callers) (
 	if wasKept { // the answers to an attempt need no reading of the clock
 		now = h.core.clock.Now()
 	}
-	o, commands := h.lease.Answered(now, c, reply, room[:0])
+	o, commands := h.lease.TakeReply(now, c, reply, room[:0])
 	if pending = len(commands) > 0 && commands[0].Do == lease.Submit; !pending {
 		why = h.errorFor(c, reply, o, err, wasKept)
 		h.members[c.Master].err = why
@@ -368,7 +368,7 @@ func (h *hold) read(c lease.Command, r pipeline.Result, i int) (lease.Reply, err
 
 // errorFor returns the error of a node's answer, nil for none: a *node.Error. err is that of the
 // reply.
-func (h *hold) errorFor(c lease.Command, r lease.Reply, o lease.Outcome, err error, wasKept bool) error {
+func (h *hold) errorFor(c lease.Command, r lease.Reply, o lease.Effect, err error, wasKept bool) error {
 	op := "acquire"
 	switch c.Do {
 	case lease.Renew, lease.Extend:

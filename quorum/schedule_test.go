@@ -72,7 +72,7 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 		one.first.begin(t.Context())
 		asks := one.lease.Begin(fake.Now(), lease.Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
 		for i, process := range []string{"one", "two"} {
-			one.lease.Answered(fake.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
+			one.lease.TakeReply(fake.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
 		}
 		if !c.schedule.Add(&one.entry, one.holdUnlessLate) {
 			t.Fatal("the schedule is closed")

@@ -53,8 +53,8 @@ func held(t *testing.T, terms Terms) *bench {
 	return b
 }
 
-func (b *bench) answer(c Command, r Reply) (o Outcome) {
-	o, b.sent = b.Answered(b.now, c, r, nil)
+func (b *bench) answer(c Command, r Reply) (o Effect) {
+	o, b.sent = b.TakeReply(b.now, c, r, nil)
 	return o
 }
 

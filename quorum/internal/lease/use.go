@@ -22,7 +22,7 @@ func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
 	l.level++
 	for i := range l.votes {
 		c := Command{Do: Enter, Master: i, Level: l.level, Lease: lease, Until: clock.Deadline(now, lease, l.terms.Drift)}
-		out = append(out, l.send(c))
+		out = append(out, l.noteRequest(c))
 	}
 	return out
 }
