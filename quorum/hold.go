@@ -347,9 +347,9 @@ func (h *hold) read(c lease.Command, r pipeline.Result, i int) (lease.Reply, err
 	switch said.Outcome {
 	case scripts.Granted:
 		reply.Is, reply.Token = lease.Granted, said.Token
-	case scripts.Held:
+	case scripts.HeldByAnother:
 		reply.Is = lease.Refused
-	case scripts.Released:
+	case scripts.Barred:
 		reply.Is = lease.Barred
 		return reply, nil
 	case scripts.Quarantined:
