@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -28,26 +27,26 @@ const (
 
 // attempt is one request for the lock to the nodes, until it has become a held lock or is undone.
 type attempt struct {
-	hold    *hold
-	call    scripts.Call // the request for a grant
-	room    [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
-	answers []answer
-	few     [5]answer                // room for the usual number of nodes
-	decided chan struct{}            // closed when the outcome is certain
-	entry   schedule.Entry[*attempt] // in core.secondWaves
+	hold     *hold
+	call     scripts.Call // the request for a grant
+	room     [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
+	requests []grantRequest
+	few      [5]grantRequest          // room for the usual number of nodes
+	decided  chan struct{}            // closed when the outcome is certain
+	entry    schedule.Entry[*attempt] // in core.secondWaves
 
 	// Under hold.mu.
 	asked   bool          // the first wave
-	timed   bool          // the times of its answers count for the rtt
-	cleared chan struct{} // while it is waited for: closed once the answers tell whether the error is permanent
+	timed   bool          // the times until its replies count for the rtt
+	cleared chan struct{} // while it is waited for: closed once no reply can make the error permanent
 
-	waited bool // for grace, for nodes that have not answered
+	waited bool // for grace, for nodes that have not replied
 }
 
-// answer is one node's answer to an attempt, and the receiver of it. The hold's mutex guards it.
-type answer struct {
-	attempt   *attempt
-	command   lease.Command
+// grantRequest is an attempt's request to one node, with what the node has replied if it granted
+// nothing. The hold's mutex guards it.
+type grantRequest struct {
+	request
 	wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
 	holder    string        // of a refusal: the owner that is there
 	listeners int           // of a refusal: connections that subscribe to the channel
@@ -58,9 +57,9 @@ func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
 	h.first = Lock{hold: h, level: 1, outer: outer}
 	h.first.setNames(names)
 	a := &attempt{hold: h, decided: make(chan struct{})}
-	a.answers = a.few[:0]
+	a.requests = a.few[:0]
 	for range h.members {
-		a.answers = append(a.answers, answer{attempt: a})
+		a.requests = append(a.requests, grantRequest{request: request{hold: h, attempt: a}})
 	}
 	h.attempt = a
 	return a
@@ -150,7 +149,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, List: h.list, Seed: tokenSeed(),
 		Room: a.room[:0],
 	})
-	wave := lease.Wave{Size: len(a.answers), Probe: approach == waiting.ProbeFirst}
+	wave := lease.Wave{Size: len(a.requests), Probe: approach == waiting.ProbeFirst}
 	compares := !wave.Probe && c.rtt.MustCompare(now)
 	switch {
 	case wave.Probe:
@@ -176,7 +175,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	step := c.rtt.Step(c.need)
 	a.entry = schedule.Entry[*attempt]{Owner: a, At: now.Add(2 * step), Early: step / 2}
 	var room [8]lease.Command
-	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), callers{attempt: a})
+	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), nil)
 	a.asked = true
 	return h.lease.HasUnasked() && h.lease.Verdict() != lease.OutOfReach
 }
@@ -212,40 +211,16 @@ func (c *core) order(all []int, names []string, slowLast bool) []int {
 	return all
 }
 
-// send sends the request for a grant to a node.
-func (a *attempt) send(c lease.Command) error {
-	if a.asked {
-		a.timed = false // it is asked later than the others
-	}
-	to, h := &a.answers[c.Master], a.hold
-	to.command = c
-	call := a.call
-	if c.Level > 1 { // it goes out again, and the lock was entered again meanwhile
-		call = h.acquireAgain(c)
-	}
-	return h.pipe(c.Master).Start(call, &h.members[c.Master].claim, to)
-}
-
-// Done receives a node's answer ([pipeline.Receiver]). It may come while other answers are awaited;
-// after the quorum was reached, when it counts for the deadline only; or after the attempt's end,
-// when its release has been sent.
-func (n *answer) Done(r pipeline.Result) {
-	reply, err := n.attempt.hold.read(n.command, r, 0)
-	n.take(reply, err, r.Reply.Acquire)
-}
-
-func (n *answer) take(reply lease.Reply, err error, said scripts.AcquireReply) {
-	n.attempt.hold.answer(n.command, reply, err,
-		callers{attempt: n.attempt, said: said, resent: reply.Resent, to: n})
-}
-
-// noteLocked notes what an answer says besides its outcome, and how long it took.
-func (a *attempt) noteLocked(node int, reply lease.Reply, said scripts.AcquireReply) {
+// noteReply notes what a node's reply says besides its answer, and how long it took.
+func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireReply) {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if a.timed && reply.Is != lease.Failed && reply.Is != lease.NotAccepted {
-		a.hold.core.rtt.Observe(node, a.hold.core.clock.Now().Sub(a.hold.lease.BegunAt()))
+		h.core.rtt.Observe(node, h.core.clock.Now().Sub(h.lease.BegunAt()))
 	}
-	if n := &a.answers[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
-		n.wait, n.holder, n.listeners = said.Wait, said.Holder, said.Waiting
+	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
+		r.wait, r.holder, r.listeners = said.Wait, said.Holder, said.Waiting
 	}
 }
 
@@ -264,32 +239,22 @@ func (a *attempt) askSecondWave(now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lease.Phase() == lease.Asking && h.lease.Verdict() == lease.Open {
-		for i := range a.answers {
+		for i := range a.requests {
 			if h.lease.AnswerOf(i) == lease.Unanswered {
 				h.core.rtt.Observe(i, now.Sub(h.lease.BegunAt()))
 			}
 		}
 	}
 	var room [8]lease.Command
-	h.carryOutLocked(h.lease.SecondWave(now, room[:0]), callers{attempt: a})
+	h.carryOutLocked(h.lease.SecondWave(now, room[:0]), nil)
 }
 
 // askWhetherPermanent asks the nodes whose errors can make the attempt's permanent: one node's
 // permanent error may be that of all, a wrong list of masters, say. It waits for grace at most, and
 // undo does not wait for these nodes again: the call takes no longer than without.
 func (a *attempt) askWhetherPermanent(ctx context.Context) {
-	cleared := a.askTheRest()
-	if cleared == nil {
-		return
-	}
-	moment := time.NewTimer(grace)
-	defer moment.Stop()
-	select {
-	case <-cleared:
-	case <-moment.C:
-		a.waited = true
-	case <-ctx.Done():
-	case <-a.hold.core.closed:
+	if cleared := a.askTheRest(); cleared != nil {
+		a.waited = awaitClear(ctx, cleared, a.hold.core.closed)
 	}
 }
 
@@ -306,7 +271,7 @@ func (a *attempt) askTheRest() <-chan struct{} {
 	}
 	cleared := make(chan struct{})
 	a.cleared = cleared
-	h.carryOutLocked(commands, callers{attempt: a}) // the nodes may be down
+	h.carryOutLocked(commands, nil) // the nodes may be down
 	return cleared
 }
 
@@ -353,9 +318,7 @@ func (h *hold) holdUnlessLate() bool {
 		return false
 	}
 	h.entry.At, h.entry.Early = h.lease.Next()
-	if !h.lease.HasUnasked() {
-		h.attempt = nil
-	}
+	h.dropAttemptLocked()
 	return true
 }
 
@@ -383,19 +346,29 @@ func (a *attempt) undo(ctx context.Context) *Error {
 	return err
 }
 
-// startUndo sends the releases. certain counts the replies of the nodes that granted, open those of
-// the nodes that have not answered.
-func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tally) {
+// startUndo sends the releases. granted counts the replies of the nodes that granted, open those of
+// the nodes that have not replied to the request.
+func (a *attempt) startUndo(ctx context.Context) (err *Error, granted, open *tally) {
 	h, ended := a.hold, contextError(ctx) // before the mutex is locked: ctx is the caller's code
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	err = a.failureLocked(ended)
-	of := h.lease.Count()
-	certain = newTally(of[lease.Granted], of[lease.Granted])
-	open = newTally(of[lease.Unanswered], of[lease.Unanswered])
-	var room [8]lease.Command
-	h.releaseLocked(h.lease.GiveUp(room[:0]), callers{undo: &undo{certain, open}})
-	return err, certain, open
+	var releases [3][]lease.Command
+	for _, c := range h.lease.GiveUp(nil) {
+		to := &releases[2]
+		switch h.lease.AnswerOf(c.Master) {
+		case lease.Granted:
+			to = &releases[0]
+		case lease.Unanswered:
+			to = &releases[1]
+		}
+		*to = append(*to, c)
+	}
+	granted, open = newTally(len(releases[0]), len(releases[0])), newTally(len(releases[1]), len(releases[1]))
+	h.carryOutLocked(releases[0], granted)
+	h.carryOutLocked(releases[1], open)
+	h.carryOutLocked(releases[2], nil)
+	return err, granted, open
 }
 
 // attemptResult is what an attempt found out; of one that became a lock, for a hook only.
@@ -417,9 +390,9 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach,
 		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
 	r.of, r.writeBacks = h.lease.Count(), h.lease.WriteBacks()
-	waits := make([]time.Duration, 0, len(a.answers))
-	for i := range a.answers {
-		n := &a.answers[i]
+	waits := make([]time.Duration, 0, len(a.requests))
+	for i := range a.requests {
+		n := &a.requests[i]
 		r.Listeners = max(r.Listeners, n.listeners)
 		switch h.lease.AnswerOf(i) {
 		case lease.Granted:

@@ -14,7 +14,7 @@ import (
 
 // failureLocked returns why the attempt failed. ended is the end of its context; nil for none.
 func (a *attempt) failureLocked(ended []error) *Error {
-	e := a.errorLocked()
+	e := a.countsErrorLocked()
 	switch {
 	case ended != nil:
 		e.causes = append(e.causes, ended...)
@@ -50,8 +50,8 @@ func (h *hold) whyLate() error {
 	return detail(what + " was over before enough nodes had granted it")
 }
 
-// errorLocked returns an error with the count of each outcome.
-func (a *attempt) errorLocked() *Error {
+// countsErrorLocked returns an error with how many nodes gave each answer.
+func (a *attempt) countsErrorLocked() *Error {
 	h := a.hold
 	of := h.lease.Count()
 	e := &Error{
@@ -67,14 +67,14 @@ func (a *attempt) errorLocked() *Error {
 	return e
 }
 
-// remaining returns for how long the nodes that refused keep the lock by their answers, until as
-// many as the quorum size can grant; −1 for ever. It goes by the nodes that have answered, of which
-// a probe may have one only.
+// remaining returns for how long the nodes that refused keep the lock by their replies, until as
+// many as the quorum size can grant; −1 for ever. It goes by the nodes that have replied: of a probe
+// that may be one.
 func (a *attempt) remaining() time.Duration {
 	const forever = time.Duration(math.MaxInt64)
-	waits := make([]time.Duration, 0, len(a.answers))
-	for i := range a.answers {
-		switch wait := a.answers[i].wait; {
+	waits := make([]time.Duration, 0, len(a.requests))
+	for i := range a.requests {
+		switch wait := a.requests[i].wait; {
 		case a.hold.lease.AnswerOf(i) == lease.Granted:
 			waits = append(waits, 0)
 		case a.hold.lease.AnswerOf(i) != lease.Refused:
@@ -97,19 +97,19 @@ func (a *attempt) remaining() time.Duration {
 // holder returns the owner that the most nodes named in their refusals, and one of these nodes.
 func (a *attempt) holder() (holder string, namedBy int) {
 	count, most := map[string]int{}, 0
-	for i := range a.answers {
-		if n := &a.answers[i]; a.hold.lease.AnswerOf(i) == lease.Refused && n.holder != "" {
-			if count[n.holder]++; count[n.holder] > most {
-				holder, namedBy, most = n.holder, i, count[n.holder]
+	for i := range a.requests {
+		if r := &a.requests[i]; a.hold.lease.AnswerOf(i) == lease.Refused && r.holder != "" {
+			if count[r.holder]++; count[r.holder] > most {
+				holder, namedBy, most = r.holder, i, count[r.holder]
 			}
 		}
 	}
 	return holder, namedBy
 }
 
-// blockingReason returns the sentinel for what keeps the quorum from being reached: held,
-// quarantined or unavailable, in this order, whichever alone would have to change. It counts nodes
-// that were not asked, or have not answered, as granting.
+// blockingReason returns the sentinel for what keeps the quorum from being reached: the first of
+// held, quarantined and unavailable that, if it changed, would let the attempt succeed. It counts
+// nodes that were not asked, or have not replied, as granting.
 func (a *attempt) blockingReason() error {
 	of := a.hold.lease.Count()
 	willing := of[lease.Granted] + of[lease.Unanswered] + of[lease.Unasked]

@@ -113,13 +113,13 @@ func (l *Lock) usableAtLocked(op string, now clock.Instant) error {
 // overdueErrorLocked returns the error of a lock whose deadline has passed while its phase is still
 // held.
 func (h *hold) overdueErrorLocked(op string) *Error {
-	return h.errorLocked(op, ErrLost, detail("the deadline has passed"))
+	return h.keepersErrorLocked(op, ErrLost, detail("the deadline has passed"))
 }
 
 // await waits until t is decided or ctx ends. It returns nil if enough replies count.
 func (l *Lock) await(ctx context.Context, op string, t *tally) error {
 	ended := awaitDecided(ctx, t)
-	enough, _, nodes := t.result()
+	enough, nodes := t.result()
 	if enough {
 		return nil
 	}

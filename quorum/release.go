@@ -1,71 +1,41 @@
 package quorum
 
 import (
-	"context"
-	"math/bits"
-	"slices"
-	"sync"
-	"time"
-
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// releaseLocked carries out the commands with which a lock, or a level of it, is released. The replies
-// go to the tally of to; a node that gets no release counts as one that has confirmed. The receivers of
-// the replies are in to.room, if it suffices.
-func (h *hold) releaseLocked(commands []lease.Command, to callers) {
-	released := uint64(0)
+// releaseLocked carries out the commands with which a lock, or a level of it, is released. The tally
+// counts a node that gets no release as one that has confirmed. keepers are the nodes that should have
+// the owner, bit by node.
+func (h *hold) releaseLocked(commands []lease.Command, keepers uint64) *tally {
+	sent := 0
 	for _, c := range commands {
-		if c.Do == lease.Release && released == 0 {
-			to.release = scripts.Release(h.names, h.owner, c.Level)
-		}
 		if c.Do == lease.Release {
-			released |= 1 << c.Master
+			sent++
 		}
 	}
-	for i := range h.members {
-		if released&(1<<i) == 0 {
-			to.tallyOf(h, i).add(i, nodeReply{counts: true})
-		}
-	}
-	to.room = slices.Grow(to.room, len(h.members))[:len(h.members)]
-	h.carryOutLocked(commands, to)
-}
-
-// undo is who waits for the releases of an attempt: certain for those of the nodes that granted, open
-// for those of the nodes that have not answered.
-type undo struct{ certain, open *tally }
-
-func (to *callers) tallyOf(h *hold, node int) *tally {
-	switch {
-	case to.undo == nil:
-		return to.tally
-	case h.lease.AnswerOf(node) == lease.Granted:
-		return to.undo.certain
-	case h.lease.AnswerOf(node) == lease.Unanswered:
-		return to.undo.open
-	default:
-		return nil
-	}
+	t := newTally(sent, h.core.need-(len(h.members)-sent))
+	t.believed = keepers
+	h.carryOutLocked(commands, t)
+	return t
 }
 
 // sendRelease sends a release to a node. Before that of the whole lock, requests for a grant are
 // abandoned, so that none of them is resent behind it.
-func (h *hold) sendRelease(c lease.Command, to *callers) {
-	claim, r := &h.members[c.Master].claim, &to.room[c.Master]
-	*r = releaseReply{tally: to.tallyOf(h, c.Master), hold: h, node: c.Master}
+func (h *hold) sendRelease(c lease.Command, call scripts.Call, t *tally) {
+	claim, r := &h.members[c.Master].claim, t.receiver(c.Master)
+	*r = releaseReply{tally: t, hold: h, node: c.Master}
 	if c.Level == 0 {
 		claim.Abandon()
 	}
 	if claim.NothingThere() {
-		r.tally.add(c.Master, nodeReply{counts: true})
+		t.add(c.Master, nodeReply{counts: true})
 		return
 	}
 	h.core.background.add()
-	if err := h.pipe(c.Master).Start(to.release, claim, r); err != nil {
+	if err := h.pipe(c.Master).Start(call, claim, r); err != nil {
 		r.Done(pipeline.Result{Err: err})
 	}
 }
@@ -78,10 +48,11 @@ type releaseReply struct {
 	node  int
 }
 
-func (a *releaseReply) Done(r pipeline.Result) {
-	defer a.hold.core.background.done()
-	found := r.Resent || r.Reply.Release.Found == len(a.hold.names)
-	a.tally.add(a.node, nodeReply{counts: r.Err == nil, found: found, heard: r.Reply.Release.Heard, err: r.Err})
+func (r *releaseReply) Done(result pipeline.Result) {
+	defer r.hold.core.background.done()
+	said := result.Reply.Release
+	found := result.Resent || said.Found == len(r.hold.names)
+	r.tally.add(r.node, nodeReply{counts: result.Err == nil, found: found, heard: said.Heard, err: result.Err})
 }
 
 // finishLost releases what nodes still keep of lost holds, and calls notifyLost.
@@ -99,7 +70,7 @@ func (h *hold) drop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var room [8]lease.Command
-	h.releaseLocked(h.lease.Drop(room[:0]), callers{})
+	h.carryOutLocked(h.lease.Drop(room[:0]), nil)
 }
 
 // notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook
@@ -131,12 +102,12 @@ func (h *hold) releaseInterrupted() {
 	h.core.schedule.Remove(&h.entry)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lease.HasEnded() && h.lease.Phase() != lease.Orphaned {
+	if h.lease.IsDone() {
 		return
 	}
 	h.first.unlocked.Store(true)
 	var room [8]lease.Command
-	h.releaseLocked(h.lease.Interrupt(room[:0]), callers{})
+	h.carryOutLocked(h.lease.Interrupt(room[:0]), nil)
 }
 
 // orphan ends a hold because its Locker was closed. A hold that lingers has ended already.
@@ -144,150 +115,5 @@ func (h *hold) orphan() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var room [1]lease.Command
-	h.carryOutLocked(h.lease.Orphan(room[:0]), callers{})
-}
-
-// maxNodes is the number of bits in tally.believed, which has one for each node.
-const maxNodes = 64
-
-// tally counts the replies to one call that goes to all nodes of a hold (release, extend,
-// re-entry), up to the moment when the outcome is certain: no caller waits for a slow node after
-// that. A nil tally ignores its replies.
-type tally struct {
-	nodes   int
-	need    int
-	decided chan struct{} // closed when need replies count, or no longer can
-	// believed, bit by node, has the nodes that should have the owner. A reply that denies it
-	// counts, but decides nothing: with too many of them, the lock had been lost.
-	believed uint64
-
-	mu     sync.Mutex
-	left   int // replies still to come
-	count  int
-	denied uint64 // bit by node: it answered, and the owner was not there
-	found  bool   // on some node
-	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
-	failed *multierror.Error
-	clear  chan struct{} // closed when the error is as permanent as it can be; nil while nobody waits for that
-
-	few [5]releaseReply // room for the receivers of a release
-}
-
-// nodeReply is one node's reply, as a tally counts it.
-type nodeReply struct {
-	counts bool // towards what the tally needs
-	found  bool // the owner was there
-	heard  int  // how many connections heard the release
-	err    error
-}
-
-func newTally(nodes, need int) *tally {
-	t := &tally{nodes: nodes, need: need, left: nodes, decided: make(chan struct{})}
-	if t.isDecidedLocked() {
-		close(t.decided)
-	}
-	return t
-}
-
-func (t *tally) add(node int, a nodeReply) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before := t.isDecidedLocked()
-	t.left--
-	if a.counts && !a.found {
-		t.denied |= 1 << node
-	}
-	if a.counts {
-		t.count++
-	}
-	if a.counts && a.found && (!t.found || a.heard < t.heard) {
-		t.found, t.heard = true, a.heard
-	}
-	if a.err != nil {
-		t.failed = multierror.Append(t.failed, a.err)
-	}
-	if !before && t.isDecidedLocked() {
-		close(t.decided)
-	}
-	if t.clear != nil && !t.isUnclearLocked() {
-		close(t.clear)
-		t.clear = nil
-	}
-}
-
-func (t *tally) isDecidedLocked() bool {
-	certain := t.count - bits.OnesCount64(t.denied&t.believed)
-	return certain >= t.need || certain+t.left < t.need
-}
-
-// heardBy returns how many connections heard the release on every node that had the lock, by the
-// replies so far.
-func (t *tally) heardBy() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.heard
-}
-
-// counted returns how many replies count so far.
-func (t *tally) counted() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.count
-}
-
-// result returns what the replies so far say.
-func (t *tally) result() (enough bool, denied uint64, failed *multierror.Error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.failed != nil {
-		failed = &multierror.Error{Errors: slices.Clone(t.failed.Errors)}
-	}
-	return t.count >= t.need, t.denied, failed
-}
-
-// awaitWhetherPermanent waits, after a call that failed, for the nodes whose errors can make the
-// call's permanent.
-func (t *tally) awaitWhetherPermanent(ctx context.Context, closed <-chan struct{}) {
-	if awaitDecided(ctx, t) != nil {
-		return
-	}
-	told := t.unclear()
-	if told == nil {
-		return
-	}
-	moment := time.NewTimer(grace)
-	defer moment.Stop()
-	select {
-	case <-told:
-	case <-moment.C:
-	case <-ctx.Done():
-	case <-closed:
-	}
-}
-
-// unclear returns a channel that is closed once no reply can make the error permanent any more, or
-// nil if none can now.
-func (t *tally) unclear() (told <-chan struct{}) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.count >= t.need || !t.isUnclearLocked() {
-		return nil
-	}
-	t.clear = make(chan struct{})
-	return t.clear
-}
-
-func (t *tally) isUnclearLocked() bool {
-	permanent := 0
-	if t.failed != nil {
-		for _, err := range t.failed.Errors {
-			if isPermanent(err) {
-				permanent++
-			}
-		}
-	}
-	return lease.Unclear(t.nodes, t.need, permanent, t.left)
+	h.carryOutLocked(h.lease.Orphan(room[:0]), nil)
 }

@@ -103,18 +103,20 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		h := a.hold
 		h.set.terms.Fixed = fixed
 		near, far := fake.Now().Add(time.Second+time.Millisecond), clock.Deadline(fake.Now(), 10*time.Second, 0)
-		answer := func(node int, is lease.Answer, until clock.Instant) followUp {
+		answer := func(node int, is lease.Answer, until clock.Instant) {
 			reply := lease.Reply{Is: is, Process: [...]string{"one", "two", "three"}[node]}
-			_, _, f, _ := h.feed(lease.Command{Do: lease.Extend, Master: node, Until: until}, reply, nil, callers{})
-			return f
+			h.takeReply(lease.Command{Do: lease.Extend, Master: node, Until: until}, reply, nil)
 		}
 		answer(0, lease.Kept, far)
 		answer(1, lease.Kept, far)
 		answer(2, lease.Kept, near)
 		h.lease.Postpone(h.lease.Deadline(), 0)
+		h.entry.At = h.lease.Deadline()
+		h.core.schedule.Add(&h.entry, func() bool { return true })
 		second := h.lease.Until(2)
-		if f := answer(0, lease.Gone, far); f.lost || f.hastenTo.Sub(second) > 0 || h.lease.Deadline() != second {
-			t.Errorf("fixed %v: seen to %v after the deadline, lost: %v", fixed, f.hastenTo.Sub(second), f.lost)
+		answer(0, lease.Gone, far)
+		if !h.validLocked() || second.Before(h.entry.At) || h.lease.Deadline() != second {
+			t.Errorf("fixed %v: handled %v after the deadline, valid: %v", fixed, h.entry.At.Sub(second), h.validLocked())
 		}
 	}
 }

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -90,7 +89,7 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	commands := h.lease.Enter(h.core.clock.Now(), nil)
 	l.level = h.lease.Level()
 	h.inner = append(h.inner, l)
-	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: t})
+	h.carryOutLocked(commands, t)
 	return t, nil
 }
 
@@ -102,14 +101,14 @@ func (l *Lock) backOut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.level > 0 && h.lease.Phase() == lease.Held {
-		h.lowerLocked(l, nil)
+		h.lowerLocked(l)
 	}
 }
 
 // lowerLocked ends an inner handle: it lowers the level by one, here and on the nodes.
-func (h *hold) lowerLocked(l *Lock, t *tally) {
+func (h *hold) lowerLocked(l *Lock) *tally {
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	h.releaseLocked(h.lease.Leave(nil), callers{tally: t})
+	return h.releaseLocked(h.lease.Leave(nil), 0)
 }
 
 // Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
@@ -146,7 +145,7 @@ func (l *Lock) startExtend(lasts time.Duration) (*tally, error) {
 	}
 	t := newTally(len(h.members), h.core.need)
 	commands := h.lease.Extend(h.core.clock.Now(), lasts, nil)
-	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: t})
+	h.carryOutLocked(commands, t)
 	return t, nil
 }
 
@@ -198,8 +197,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 		}
 	}
-	// Without the nodes that should have held it and did not, was there a quorum?
-	if _, denied, _ := t.result(); err == nil && !wasOrphaned && bits.OnesCount64(t.believed&^denied) < h.core.need {
+	if err == nil && !wasOrphaned && t.wasLost(h.core.need) {
 		causes := []error{ErrLost, detail("nodes had forgotten it, or given it to another")}
 		return &Error{Op: "unlock", Names: l.names, causes: causes}
 	}
@@ -242,7 +240,7 @@ func (l *Lock) startLinger() (lingers bool, err error) {
 		return false, nil
 	}
 	l.unlocked.Store(true)
-	h.carryOutLocked(commands, callers{})
+	h.carryOutLocked(commands, nil)
 	return true, err
 }
 
@@ -271,12 +269,9 @@ func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 	var room [8]lease.Command
 	commands := h.lease.Unlock(now, room[:0])
 	if err != nil && !wasOrphaned {
-		return nil, false, h.carryOutLocked(commands, callers{}), err
+		return nil, false, h.carryOutLocked(commands, nil), err
 	}
-	t = newTally(len(h.members), h.core.need)
-	t.believed = keepers
-	h.releaseLocked(commands, callers{tally: t, room: t.few[:0]})
-	return t, wasOrphaned, false, nil
+	return h.releaseLocked(commands, keepers), wasOrphaned, false, nil
 }
 
 // unlockInner is Unlock of the handle of a re-entry.
@@ -310,7 +305,5 @@ func (l *Lock) startLower() (*tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTally(len(h.members), h.core.need)
-	h.lowerLocked(l, t)
-	return t, nil
+	return h.lowerLocked(l), nil
 }

@@ -265,20 +265,17 @@ func (l *Lease) submit(c Command, r Reply, out []Command) []Command {
 	if (l.phase == Asking || l.phase == Settling) && !r.Resent {
 		v.clear(mayHold)
 	}
-	again := c
-	again.Do, again.Again = Submit, c.Do
-	return append(out, again)
+	return append(out, Command{Do: Submit, Master: c.Master})
 }
 
-// Submitted sends a request again, to a master that accepts this client now, with the level that the
-// lock has now. It returns false after a release, which no request follows: the request has failed then.
-func (l *Lease) Submitted(c Command, out []Command) (bool, []Command) {
+// Submitted returns a request as it goes out again, to a master that accepts this client now. It
+// returns false after a release, which no request follows: the request has failed then.
+func (l *Lease) Submitted(c Command) (again Command, goesOn bool) {
 	if l.HasEnded() {
-		return false, out
+		return c, false
 	}
-	again := c
-	again.Do, again.Level = c.Again, l.level
-	return true, append(out, l.noteRequest(again))
+	c.Level = l.level
+	return l.noteRequest(c), true
 }
 
 // takeRaiseReply takes a reply to Raise. The owner must still hold by the grant that was read. It does

@@ -17,7 +17,7 @@ const (
 	Enter             // the same, for a caller who waits
 	Extend            // as Renew, for a caller who waits
 	Release           // all of the owner's if Level is 0, else set its level
-	Submit            // the client's list to the master, and then call [Lease.Submitted]
+	Submit            // the client's list to the master, and then call [Lease.Submitted] for the request
 	Decided           // the outcome of the attempt is certain
 	Cleared           // no reply can make the attempt's error permanent any more
 	End               // the contexts, with Cause; a lost lease is dropped then: see [Lease.Drop]
@@ -26,7 +26,6 @@ const (
 // Command is what the shell has to do. It carries commands out in their order.
 type Command struct {
 	Do     Do
-	Again  Do // of Submit: the request that goes out again
 	Master int
 	Level  int
 	Lease  time.Duration

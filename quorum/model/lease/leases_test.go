@@ -268,10 +268,9 @@ func (l *leases) take(id leaseID, e event) (res result) {
 		_, out = m.TakeReply(now, cmd, reply, nil)
 	case submitted:
 		r := l.requests[e.to]
-		cmd := r.cmd
-		cmd.Do, cmd.Again, cmd.Master = lease.Submit, cmd.Do, int(e.master)
-		var again bool
-		if again, out = m.Submitted(cmd, nil); !again {
+		if again, goesOn := m.Submitted(r.cmdAt(e.master)); goesOn {
+			out = append(out, again)
+		} else {
 			_, out = m.TakeReply(now, r.cmdAt(e.master), lease.Reply{Is: lease.Failed, Resent: r.resent, NothingDone: !r.resent}, out)
 		}
 	case ages:

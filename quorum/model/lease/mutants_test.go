@@ -126,7 +126,7 @@ var mutants = []mutant{
 		setup: base.with(alone).with(aForgets).with(isSlow)},
 	{rule: "a repair has the level", edits: in(keepFile, "Do: Renew, Master: i, Level: l.level,", "Do: Renew, Master: i, Level: 1,"),
 		setup: base.with(alone).with(aForgets).with(isEntered)},
-	{rule: "a request that goes out again has the present level", edits: in(attemptFile, "again.Do, again.Level = c.Again, l.level", "again.Do = c.Again"),
+	{rule: "a request that goes out again has the present level", edits: in(attemptFile, "	c.Level = l.level\n", ""),
 		setup: base.with(alone).with(longer).with(aForgets).with(isSlow).with(isEntered)},
 	{rule: "the second wave comes before a re-entry", edits: in(useFile, "	out = l.askAll(out) // a request that came later would lower the level\n", ""),
 		setup: base.with(alone).with(wavesToo).with(isEntered).with(isFixed)},
