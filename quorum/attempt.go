@@ -295,7 +295,7 @@ func (a *attempt) commit(ctx context.Context) bool {
 	if ctx.Err() != nil || !a.isSettled() {
 		return false
 	}
-	h.first.begin(ctx) // before any mutex is locked: ctx is the caller's code
+	h.first.makeContext(ctx) // before any mutex is locked: ctx is the caller's code
 	if h.core.schedule.Add(&h.entry, h.holdUnlessLate) {
 		h.core.introduction.Keep(h.lease.BegunAt())
 		return true
@@ -369,46 +369,4 @@ func (a *attempt) startUndo(ctx context.Context) (err *Error, granted, open *tal
 	h.carryOutLocked(releases[1], open)
 	h.carryOutLocked(releases[2], nil)
 	return err, granted, open
-}
-
-// attemptResult is what an attempt found out; of one that became a lock, for a hook only.
-type attemptResult struct {
-	waiting.Result
-	err        *Error
-	approach   waiting.Approach
-	cut        bool // the attempt ended before its outcome was certain
-	movedOn    bool // it failed for errMovedOn
-	of         lease.Counts
-	writeBacks int
-}
-
-// result returns what the nodes answered. It must be called before undo.
-func (a *attempt) result(approach waiting.Approach) *attemptResult {
-	h := a.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach,
-		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
-	r.of, r.writeBacks = h.lease.Count(), h.lease.WriteBacks()
-	waits := make([]time.Duration, 0, len(a.requests))
-	for i := range a.requests {
-		n := &a.requests[i]
-		r.Listeners = max(r.Listeners, n.listeners)
-		switch h.lease.AnswerOf(i) {
-		case lease.Granted:
-			r.Votes++
-			waits = append(waits, 0)
-		case lease.Unasked:
-			waits = append(waits, 0)
-		case lease.Refused, lease.Quarantined:
-			if n.wait >= 0 {
-				waits = append(waits, n.wait)
-			}
-		}
-	}
-	if len(waits) >= h.core.need && h.lease.Verdict() != lease.Won { // a won attempt failed for another reason
-		slices.Sort(waits)
-		r.Wait = waits[h.core.need-1]
-	}
-	return r
 }

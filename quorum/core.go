@@ -63,6 +63,22 @@ type core struct {
 	makeRand func() *rand.Rand // newRand as a value: one allocation
 }
 
+// maxNodes bounds the nodes of a Locker: sets of nodes have a bit for each.
+const maxNodes = 64
+
+// counters are what a Locker counts for [Stats].
+type counters struct {
+	attempts                   [outcomes]atomic.Uint64
+	released, lost, writeBacks atomic.Uint64
+	nodes                      [maxNodes]nodeCounters
+}
+
+// nodeCounters is the part of one node.
+type nodeCounters struct {
+	renewals, renewalsFailed atomic.Uint64
+	repairs, repairsFailed   atomic.Uint64
+}
+
 func (c *core) newOwner() scripts.Owner {
 	return scripts.NewOwner(c.uuid, c.lastOwner.Add(1))
 }

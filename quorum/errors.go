@@ -86,6 +86,9 @@ type Error struct {
 	kept    bool // Granted counts the nodes that keep a lock that was lost
 }
 
+// opReady is the operation of the errors of [Locker.Ready].
+const opReady = "ready"
+
 func (e *Error) Error() string {
 	var b strings.Builder
 	counted, differ := "granted", e.differing()
@@ -234,6 +237,12 @@ func (e *Error) nodesRefuse() bool {
 		}
 	}
 	return nodes < e.Need
+}
+
+// isPermanent reports whether a node's error does not pass by itself.
+func isPermanent(err error) bool {
+	var failed *node.Error
+	return errors.As(err, &failed) && failed.Permanent()
 }
 
 func invalidf(op string, names []string, format string, args ...any) *Error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 // failureLocked returns why the attempt failed. ended is the end of its context; nil for none.
@@ -121,6 +122,48 @@ func (a *attempt) blockingReason() error {
 	default:
 		return ErrUnavailable
 	}
+}
+
+// attemptResult is what an attempt found out; of one that became a lock, for a hook only.
+type attemptResult struct {
+	waiting.Result
+	err        *Error
+	approach   waiting.Approach
+	cut        bool // the attempt ended before its outcome was certain
+	movedOn    bool // it failed for errMovedOn
+	of         lease.Counts
+	writeBacks int
+}
+
+// result returns what the nodes answered. It must be called before undo.
+func (a *attempt) result(approach waiting.Approach) *attemptResult {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach,
+		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
+	r.of, r.writeBacks = h.lease.Count(), h.lease.WriteBacks()
+	waits := make([]time.Duration, 0, len(a.requests))
+	for i := range a.requests {
+		n := &a.requests[i]
+		r.Listeners = max(r.Listeners, n.listeners)
+		switch h.lease.AnswerOf(i) {
+		case lease.Granted:
+			r.Votes++
+			waits = append(waits, 0)
+		case lease.Unasked:
+			waits = append(waits, 0)
+		case lease.Refused, lease.Quarantined:
+			if n.wait >= 0 {
+				waits = append(waits, n.wait)
+			}
+		}
+	}
+	if len(waits) >= h.core.need && h.lease.Verdict() != lease.Won { // a won attempt failed for another reason
+		slices.Sort(waits)
+		r.Wait = waits[h.core.need-1]
+	}
+	return r
 }
 
 // outcomeOf returns the outcome of a call or an attempt that failed. It allocates nothing:

@@ -64,11 +64,11 @@ func (c *core) describe(ctx context.Context, e *Error) {
 	}
 }
 
-// prepare completes the error of an attempt by what is known of the holder, and has a node asked for
+// inquire completes the error of an attempt by what is known of the holder, and has a node asked for
 // more, for the error of the call that waits.
-func (c *core) prepare(e *Error) {
+func (c *core) inquire(e *Error) {
 	if of, ok := c.named(e); ok {
-		e.setHolder(c.holders.Prepare(of))
+		e.setHolder(c.holders.Inquire(of))
 	}
 }
 

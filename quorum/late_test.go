@@ -55,7 +55,7 @@ func asking(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake
 	set.terms = lease.Terms{Need: 2, Lease: lasts}
 	a := newAttempt(c, &set, []string{"a"}, nil)
 	h := a.hold
-	h.first.begin(t.Context())
+	h.first.makeContext(t.Context())
 	for _, ask := range h.lease.Begin(fake.Now(), lease.Wave{Order: []int{0, 1, 2}, Size: asked}, nil) {
 		a.requests[ask.Master].command = ask
 	}

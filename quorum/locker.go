@@ -236,7 +236,7 @@ func (l *Locker) Nodes() []string {
 // that does not pass by itself (a wrong password, a key of another type at the name). These three
 // wrap [ErrPermanent]: do not try them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
-	within, err := l.prepare(ctx, "lock", names)
+	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 // two; up to 40 ms more where the Locker is busy and a node that it asked first does not answer; and
 // about a node's timeout where too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
-	within, err := l.prepare(ctx, "lock", names)
+	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
 		return nil, err
 	}
@@ -307,9 +307,9 @@ func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, nam
 	return fn(lock.Context())
 }
 
-// prepare checks the call, and returns the lock over the names that the flow of ctx holds; nil for
+// checkCall checks the call, and returns the lock over the names that the flow of ctx holds; nil for
 // none.
-func (l *Locker) prepare(ctx context.Context, op string, names []string) (*Lock, error) {
+func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Lock, error) {
 	if err := l.refuse(op, names); err != nil {
 		return nil, err
 	}

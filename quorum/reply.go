@@ -6,7 +6,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -264,10 +263,4 @@ func (h *hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err er
 		err = ErrQuarantined
 	}
 	return h.core.nodeError(c.Master, op, err)
-}
-
-// isPermanent reports whether a node's error does not pass by itself.
-func isPermanent(err error) bool {
-	var failed *node.Error
-	return errors.As(err, &failed) && failed.Permanent()
 }

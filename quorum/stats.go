@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"sync/atomic"
 
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -73,17 +72,4 @@ func (c *core) nodeState(i int) node.State {
 		return node.NotLetIn
 	}
 	return state
-}
-
-// counters are what a Locker counts for [Stats].
-type counters struct {
-	attempts                   [outcomes]atomic.Uint64
-	released, lost, writeBacks atomic.Uint64
-	nodes                      [maxNodes]nodeCounters
-}
-
-// nodeCounters is the part of one node.
-type nodeCounters struct {
-	renewals, renewalsFailed atomic.Uint64
-	repairs, repairsFailed   atomic.Uint64
 }

@@ -45,7 +45,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	}
 	inner := &Lock{hold: h, outer: innermost(ctx)}
 	inner.setNames(names)
-	inner.begin(ctx)
+	inner.makeContext(ctx)
 	entered := false
 	defer func() {
 		if !entered {

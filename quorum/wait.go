@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // waitlist holds the queues of a Locker and of the Lockers that With makes of it: one for each set
@@ -270,7 +272,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
 			return nil, r.err
 		}
-		c.prepare(r.err)
+		c.inquire(r.err)
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		at = c.moment()
@@ -328,4 +330,63 @@ func (w *waiter) lastError() *Error {
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	return w.queue.lastError
+}
+
+// subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
+// queue calls it, so the queue does not end meanwhile.
+func (q *queue) subscribe(names []string) {
+	list := q.list
+	list.mu.Lock()
+	again := q.subscribed
+	q.subscribed = true
+	list.mu.Unlock()
+	if again {
+		return
+	}
+	cancels := make([]func(), 0, len(q.list.core.nodes)*len(names))
+	for i, n := range q.list.core.nodes {
+		for k, name := range names {
+			s := &subscriber{queue: q, node: i, firstName: k == 0}
+			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), s))
+		}
+	}
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	q.cancels = cancels
+}
+
+// subscriber receives the events of one channel on one node ([pubsub.Subscriber]).
+type subscriber struct {
+	queue     *queue
+	node      int
+	firstName bool // its channel is that of the first name, which stands for the node
+}
+
+var _ pubsub.Subscriber = (*subscriber)(nil)
+
+func (s *subscriber) OnSubscribed() {
+	if s.firstName {
+		s.dispatch(s.queue.Subscribed)
+	}
+}
+
+func (s *subscriber) OnUnsubscribed() {
+	if s.firstName {
+		s.dispatch(s.queue.Unsubscribed)
+	}
+}
+
+func (s *subscriber) OnMessage() { s.dispatch(s.queue.Message) }
+
+// dispatch passes an event to package waiting, and sets the head's timer anew where that moved its
+// next attempt.
+func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
+	q := s.queue
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	_, before, _ := q.Next()
+	event(s.node, q.list.core.moment())
+	if _, next, _ := q.Next(); next != before {
+		q.armLocked(nil)
+	}
 }

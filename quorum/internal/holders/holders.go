@@ -88,10 +88,10 @@ func (hs *Holders) Describe(ctx context.Context, of Named) Holder {
 	return known
 }
 
-// Prepare returns what is known of the holder that an attempt of a waiting call met. If it is not
-// known, Prepare has the node asked for what [Holders.Recall] returns later: it does not wait, and
+// Inquire returns what is known of the holder that an attempt of a waiting call met. If it is not
+// known, Inquire has the node asked for what [Holders.Recall] returns later: it does not wait, and
 // asks once a second at most, since each attempt may meet another holder.
-func (hs *Holders) Prepare(of Named) Holder {
+func (hs *Holders) Inquire(of Named) Holder {
 	known, complete := hs.recall(of.Owner)
 	if complete {
 		return known

@@ -74,14 +74,14 @@ func TestPrepareAsksSeldom(t *testing.T) {
 		ticking := bubble.Clock(t)
 		hs := holders.New(nodes, "self", scripts.Identity{}, ticking)
 		for range 3 {
-			hs.Prepare(holders.Named{Owner: "a:1", Name: "a"})
-			hs.Prepare(holders.Named{Owner: "b:1", Name: "a"})
+			hs.Inquire(holders.Named{Owner: "a:1", Name: "a"})
+			hs.Inquire(holders.Named{Owner: "b:1", Name: "a"})
 		}
 		if n := runs("who"); n != 1 {
 			t.Errorf("%d questions within a second", n)
 		}
 		time.Sleep(time.Second)
-		hs.Prepare(holders.Named{Owner: "a:1", Name: "a"})
+		hs.Inquire(holders.Named{Owner: "a:1", Name: "a"})
 		if n := runs("who"); n != 2 {
 			t.Errorf("%d questions after a second", n)
 		}
