@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	// grace is how long a failed attempt waits for the nodes that had not answered when its outcome
-	// was certain. Most of them answer within a round trip, so nothing is left on them when the call
-	// returns. A slow node delays the call by no more.
+	// grace is how long a failed attempt waits for nodes that had not replied when its outcome was
+	// certain. Most of them reply within a round trip, so nothing is left on them when the call
+	// returns. A slow node delays the call by no more than this.
 	grace = 20 * time.Millisecond
 
-	// busyFrom is how many attempts of a locker must be open for it to be busy. With fewer of them,
-	// to ask a quorum first saves nothing that matters, and a lock stands on all nodes from the
-	// start.
+	// busyFrom is how many attempts of a locker must be open for it to be busy. With fewer, asking a
+	// quorum first would save little, and asking all puts the lock on all nodes from the start.
 	busyFrom = 4
 )
 
@@ -65,9 +64,9 @@ func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
 	return a
 }
 
-// attempt makes one attempt at the names, and one more where the first had no other obstacle than a
-// neighbour's token. It returns the lock, or else undoes the attempt and returns its result. With a
-// lock, the result is nil where there is no hook for it.
+// attempt makes one attempt at the names, and a second one if only another name's token stood in the
+// way of the first. It returns the lock, or else undoes the attempt and returns its result. With a
+// lock, the result is nil unless a hook needs it.
 func (c *core) attempt(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
@@ -129,8 +128,8 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	}
 }
 
-// ask asks the first wave, and schedules the second one: two steps after the first, whether the
-// attempt is open then or has become a lock.
+// ask asks the first wave, and schedules the second for two steps later, whether the attempt is open
+// then or has become a lock.
 func (a *attempt) ask(approach waiting.Approach) {
 	if a.askFirstWave(approach) {
 		a.hold.core.secondWaves.Add(&a.entry, func() bool { return true })
@@ -180,7 +179,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	return h.lease.HasUnasked() && h.lease.Verdict() != lease.OutOfReach
 }
 
-// isQuorumFirst reports whether an attempt that most likely is alone asks a quorum first.
+// isQuorumFirst reports whether an attempt that most likely has no rival asks a quorum first.
 func (c *core) isQuorumFirst(compares bool) bool {
 	if c.quorumFirst != nil {
 		return c.quorumFirst(c.lastOwner.Load())
@@ -188,9 +187,9 @@ func (c *core) isQuorumFirst(compares bool) bool {
 	return c.openAttempts.Load() >= busyFrom && !compares
 }
 
-// order appends the nodes in the order in which an attempt at the names asks them. It begins with a
-// node that is the same for all processes, in whatever order the names are given, so that each node
-// gets its share. With slowLast slow nodes come last: the order of a probe is the same for all
+// order appends the nodes in the order in which an attempt asks them. The names alone, in any order,
+// choose the first one: all processes begin with the same node, and each node gets its share. With
+// slowLast, slow nodes come last; a probe does without, because its order must be the same for all
 // processes.
 func (c *core) order(all []int, names []string, slowLast bool) []int {
 	first := int(hash(slices.Min(names)) % uint32(len(c.nodes)))
@@ -211,7 +210,7 @@ func (c *core) order(all []int, names []string, slowLast bool) []int {
 	return all
 }
 
-// noteReply notes what a node's reply says besides its answer, and how long it took.
+// noteReply notes how long a node's reply took, and what a refusal says of the holder.
 func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireReply) {
 	h := a.hold
 	h.mu.Lock()
@@ -224,8 +223,8 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 	}
 }
 
-// askSecondWaves asks the second waves that are due (schedule.Due). It tells the rtt of the nodes
-// that have not answered, so that further attempts ask them last.
+// askSecondWaves asks the second waves that are due (schedule.Due). Nodes that have not replied yet
+// count as slow from now on: the next attempts ask them last.
 func (c *core) askSecondWaves(now clock.Instant, due []*schedule.Entry[*attempt]) (after func()) {
 	for _, e := range due {
 		e.Over = true
@@ -249,16 +248,16 @@ func (a *attempt) askSecondWave(now clock.Instant) {
 	h.carryOutLocked(h.lease.SecondWave(now, room[:0]), nil)
 }
 
-// askWhetherPermanent asks the nodes whose errors can make the attempt's permanent: one node's
-// permanent error may be that of all, a wrong list of masters, say. It waits for grace at most, and
-// undo does not wait for these nodes again: the call takes no longer than without.
+// askWhetherPermanent asks the nodes whose errors can make the attempt's error permanent: what one
+// node refuses for good, a wrong list of masters for example, all may refuse. It waits for grace at
+// most. undo does not wait for these nodes again, so the call takes no longer.
 func (a *attempt) askWhetherPermanent(ctx context.Context) {
 	if cleared := a.askTheRest(); cleared != nil {
 		a.waited = awaitClear(ctx, cleared, a.hold.core.closed)
 	}
 }
 
-// askTheRest returns a channel that is closed once no answer can make a difference any more, nil if
+// askTheRest returns a channel that is closed once no reply can make a difference any more, or nil if
 // none can now.
 func (a *attempt) askTheRest() <-chan struct{} {
 	h := a.hold
@@ -322,11 +321,10 @@ func (h *hold) holdUnlessLate() bool {
 	return true
 }
 
-// undo ends a failed attempt: a release goes to every node that may have granted. undo waits for
-// the nodes that granted, and at most grace for those that have not answered, but no longer than
-// ctx allows.
+// undo ends a failed attempt: a release goes to every node that may have granted. undo waits for the
+// nodes that granted, and for grace at most for those that have not replied, but not after ctx ends.
 func (a *attempt) undo(ctx context.Context) *Error {
-	err, certain, open := a.startUndo(ctx)
+	err, granted, open := a.startUndo(ctx)
 	patience := grace
 	if a.waited {
 		patience = 0
@@ -339,34 +337,34 @@ func (a *attempt) undo(ctx context.Context) *Error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-certain.decided:
+	case <-granted.decided:
 	case <-ctx.Done():
 	}
 	err.noteEnd(ctx)
 	return err
 }
 
-// startUndo sends the releases. granted counts the replies of the nodes that granted, open those of
-// the nodes that have not replied to the request.
+// startUndo sends the releases. granted counts their replies from the nodes that had granted, open those
+// from the nodes that had not replied.
 func (a *attempt) startUndo(ctx context.Context) (err *Error, granted, open *tally) {
 	h, ended := a.hold, contextError(ctx) // before the mutex is locked: ctx is the caller's code
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	err = a.failureLocked(ended)
-	var releases [3][]lease.Command
+	var toGranted, toOpen, toOthers []lease.Command
 	for _, c := range h.lease.GiveUp(nil) {
-		to := &releases[2]
 		switch h.lease.AnswerOf(c.Master) {
 		case lease.Granted:
-			to = &releases[0]
+			toGranted = append(toGranted, c)
 		case lease.Unanswered:
-			to = &releases[1]
+			toOpen = append(toOpen, c)
+		default:
+			toOthers = append(toOthers, c)
 		}
-		*to = append(*to, c)
 	}
-	granted, open = newTally(len(releases[0]), len(releases[0])), newTally(len(releases[1]), len(releases[1]))
-	h.carryOutLocked(releases[0], granted)
-	h.carryOutLocked(releases[1], open)
-	h.carryOutLocked(releases[2], nil)
+	granted, open = newTally(len(toGranted), len(toGranted)), newTally(len(toOpen), len(toOpen))
+	h.carryOutLocked(toGranted, granted)
+	h.carryOutLocked(toOpen, open)
+	h.carryOutLocked(toOthers, nil)
 	return err, granted, open
 }

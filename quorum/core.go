@@ -40,10 +40,10 @@ type core struct {
 	// schedule is of renewals, and of the ends of locks. Lock order: mu of either schedule, then
 	// hold.mu, then the nodes'.
 	schedule *schedule.Schedule[*hold]
-	// secondWaves is the schedule of attempts, and of locks that they have become, whose second
-	// wave is yet to be asked.
+	// secondWaves is the schedule of attempts whose second wave is yet to be asked; they may have
+	// become locks.
 	secondWaves *schedule.Schedule[*attempt]
-	// lastRenewal is when the last of the renewals that have been due is to be sent, one each
+	// lastRenewal is when the last of the renewals that have been due is to be sent, one per
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant
 	background  tracker

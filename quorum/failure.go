@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// failureLocked returns why the attempt failed. ended is the end of its context; nil for none.
+// failureLocked returns why the attempt failed. ended is the error of its context, if that has ended.
 func (a *attempt) failureLocked(ended []error) *Error {
 	e := a.countsErrorLocked()
 	switch {
@@ -124,7 +124,7 @@ func (a *attempt) blockingReason() error {
 	}
 }
 
-// attemptResult is what an attempt found out; of one that became a lock, for a hook only.
+// attemptResult is what an attempt found out. Of one that became a lock it is for a hook only.
 type attemptResult struct {
 	waiting.Result
 	err        *Error
@@ -135,7 +135,7 @@ type attemptResult struct {
 	writeBacks int
 }
 
-// result returns what the nodes answered. It must be called before undo.
+// result returns what the nodes replied. It must be called before undo.
 func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	h := a.hold
 	h.mu.Lock()
@@ -166,8 +166,8 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	return r
 }
 
-// outcomeOf returns the outcome of a call or an attempt that failed. It allocates nothing:
-// errors.Is would.
+// outcomeOf returns the outcome of a call or an attempt that failed. It doesn't allocate, as errors.Is
+// would.
 func outcomeOf(e *Error) Outcome {
 	for _, cause := range e.causes {
 		switch cause {

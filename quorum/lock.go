@@ -191,8 +191,8 @@ func (l *Lock) usableAtLocked(op string, now clock.Instant) error {
 	return nil
 }
 
-// overdueErrorLocked returns the error of a lock whose deadline has passed while its phase is still
-// held.
+// overdueErrorLocked returns the error of a lock whose deadline has passed before the schedule has
+// noticed it.
 func (h *hold) overdueErrorLocked(op string) *Error {
 	return h.keepersErrorLocked(op, ErrLost, detail("the deadline has passed"))
 }
@@ -246,16 +246,16 @@ func (l *Lock) endedBy(cause error) bool {
 	return (lost || cause == ErrReleased || cause == ErrClosed) && context.Cause(l.ctx) == cause
 }
 
-// releaseUnless releases the lock, where there is one, unless the hooks have returned: the call
-// does not return the lock then, so no caller could unlock it.
+// releaseUnless releases the lock, if there is one, unless the hooks have returned: otherwise the call
+// panics and returns no lock that a caller could unlock.
 func (l *Lock) releaseUnless(returned *bool) {
 	if l != nil && !*returned {
 		l.hold.releaseInterrupted()
 	}
 }
 
-// String returns the names, the token and the owner's id: not whether the lock is still held, which
-// [Lock.Err] tells.
+// String returns the names, the token and the owner's id. It doesn't say whether the lock is still
+// held: see [Lock.Err].
 func (l *Lock) String() string {
 	return fmt.Sprintf("lock %s, token %d, owner %s", quoted(l.names), l.Token(), l.Owner())
 }

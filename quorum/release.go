@@ -47,8 +47,9 @@ func (h *hold) sendRelease(c lease.Command, call scripts.Call, t *tally) {
 	}
 }
 
-// releaseReply receives a node's reply to a release. "Not found" counts too: nothing of the owner
-// is left there. It is no denial after a resend, since the first copy may have deleted the key.
+// releaseReply receives a node's reply to a release. "Not found" counts too: the node has nothing of
+// the owner's. After a resend it doesn't mean that the lock was lost: the first copy may have deleted
+// the key.
 type releaseReply struct {
 	tally *tally
 	hold  *hold
@@ -80,8 +81,8 @@ func (h *hold) drop() {
 	h.carryOutLocked(h.lease.Drop(room[:0]), nil)
 }
 
-// notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook
-// may block, or call back.
+// notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook may
+// block, or call this package.
 func (c *core) notifyLost(lost []*hold) {
 	if len(lost) == 0 {
 		return
@@ -102,9 +103,8 @@ func (c *core) notifyLost(lost []*hold) {
 	}()
 }
 
-// releaseInterrupted releases a hold after the caller's code (a hook, a context) has panicked or
-// ended the goroutine in the midst of it. It waits for no reply, and does nothing when the hold has
-// ended.
+// releaseInterrupted releases a hold after the caller's code (a hook, a context) has panicked or ended
+// its goroutine. It waits for no reply, and does nothing if the hold has ended.
 func (h *hold) releaseInterrupted() {
 	h.core.schedule.Remove(&h.entry)
 	h.mu.Lock()
@@ -125,21 +125,20 @@ func (h *hold) orphan() {
 	h.carryOutLocked(h.lease.Orphan(room[:0]), nil)
 }
 
-// tally counts the replies to one call that goes to all nodes of a hold (release, extend,
-// re-entry), up to the moment when the outcome is certain: no caller waits for a slow node after
-// that. A nil tally ignores its replies.
+// tally counts the replies to one call (release, extend, re-entry) until its outcome is certain: no
+// caller waits for a slow node after that. A nil tally ignores its replies.
 type tally struct {
 	nodes   int
 	need    int
 	decided chan struct{} // closed when need replies count, or no longer can
-	// believed, bit by node, has the nodes that should have the owner. A reply that denies it
-	// counts, but decides nothing: with too many of them, the lock had been lost.
+	// believed has the nodes that should have the owner, bit by node. If one of them replies that it
+	// hasn't, the reply counts but decides nothing: with too many of those, the lock had been lost.
 	believed uint64
 
 	mu     sync.Mutex
 	left   int // replies still to come
 	count  int
-	denied uint64 // bit by node: it answered, and the owner was not there
+	denied uint64 // bit by node: its reply counts, and the owner was not there
 	found  bool   // on some node
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
@@ -239,8 +238,8 @@ func (t *tally) result() (enough bool, failed *multierror.Error) {
 	return t.count >= t.need, failed
 }
 
-// awaitWhetherPermanent waits, after a call that failed, for the nodes whose errors can make the
-// call's permanent.
+// awaitWhetherPermanent waits for t to be decided and, if the call failed, for the nodes whose errors
+// can make its error permanent.
 func (t *tally) awaitWhetherPermanent(ctx context.Context, closed <-chan struct{}) {
 	if awaitDecided(ctx, t) != nil {
 		return
@@ -265,8 +264,8 @@ func awaitClear(ctx context.Context, clear, closed <-chan struct{}) (late bool) 
 	return false
 }
 
-// unclear returns a channel that is closed once no reply can make the error permanent any more, or
-// nil if none can now.
+// unclear returns a channel that is closed once no reply can make the error permanent any more; nil if
+// none can now, or the call has succeeded.
 func (t *tally) unclear() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

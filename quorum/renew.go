@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// Renewals that fall together are spread: at most one for each renewalGap, save for those of
-	// one renewalBurst. So other calls wait behind few of them.
+	// Renewals that fall together are spread: one per renewalGap, after a first renewalBurst of them.
+	// So other calls wait behind few renewals.
 	renewalGap   = renewalBurst / batchSize
 	renewalBurst = 2 * time.Millisecond
 
-	// batchSize and batchBytes bound how much one call renews, and so for how long it keeps the
-	// server busy. The names of one lock are not divided.
+	// batchSize and batchBytes bound how much one call renews, and so how long it occupies the server.
+	// The names of one lock are not divided.
 	batchSize  = 32       // locks
 	batchBytes = 64 << 10 // of names, each with perName for its other arguments
 	perName    = 128
 )
 
-// postponeLocked reports whether too many renewals are due at now: then the schedule handles the
-// hold later, but long before its deadline. A hold is postponed once for each renewal.
+// postponeLocked reports whether too many renewals are due at now. Then the schedule handles the hold
+// later, but long before its deadline. A hold is postponed at most once per renewal.
 func (h *hold) postponeLocked(now clock.Instant) bool {
 	c := h.core
 	if h.postponed || !h.lease.MayWait(now) {
@@ -125,8 +125,8 @@ func (h *hold) renew(now clock.Instant, to *renewalBatches) {
 	h.entry.At, h.entry.Early = h.lease.Next()
 }
 
-// renewalBatches gathers the renewals that fall together: as few calls as their bounds allow for each
-// connection.
+// renewalBatches gathers the renewals that are due together into as few calls per connection as the
+// bounds allow.
 type renewalBatches struct {
 	core *core
 	sent clock.Instant                    // read before anything is sent
@@ -187,7 +187,7 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	b.noteReply(r)
 	node := b.members[0].node
 	switch refusal := r.Reply.NotLetIn; {
-	case refusal != nil: // also where no lock of the batch is left there
+	case refusal != nil: // even if the node has none of the locks any more
 		b.core.roster.RenewalRefused(node, refusal)
 	case r.Err == nil:
 		b.core.roster.NoteAccepted(node, b.sent)
@@ -207,8 +207,7 @@ func (m *member) setAlone(alone bool) {
 	m.alone = alone
 }
 
-// renewAlone renews one lock of a batch that the server refused. The refusal may concern the key of
-// another lock only.
+// renewAlone renews one lock of a batch that the server refused: perhaps only for another lock's key.
 func (b *renewalBatch) renewAlone(i int) {
 	one := &renewalBatch{
 		core: b.core, pipe: b.pipe, members: b.members[i : i+1 : i+1], commands: b.commands[i : i+1 : i+1],

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-
 	"github.com/quorumlock/quorumlock/node"
 )
 

@@ -93,7 +93,7 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	return t, nil
 }
 
-// backOut undoes startEnter, on every node, whether or not the request has reached it.
+// backOut undoes startEnter on every node, even if the request has not arrived there.
 func (l *Lock) backOut() {
 	h := l.hold
 	l.unlocked.Store(true)
@@ -213,8 +213,8 @@ func (l *Lock) runReleasedHook() {
 }
 
 // startLinger ends the lock and its contexts before its min hold is over, and leaves the release to
-// the schedule. It reports whether the lock stays on the nodes. The error says that it lingers
-// already, or that the Locker is closed: then the lock stays for its lease.
+// the schedule. It reports whether the lock stays on the nodes. The error says that the lock lingers
+// already, or that the Locker is closed, which leaves the lock to its lease.
 func (l *Lock) startLinger() (lingers bool, err error) {
 	h := l.hold
 	if h.set.minHold == 0 {
@@ -247,18 +247,12 @@ func (l *Lock) startLinger() (lingers bool, err error) {
 // startRelease ends the lock and its contexts, and sends the release. t counts the replies. The
 // error says why there is nothing to release.
 func (l *Lock) startRelease() (t *tally, wasOrphaned bool, err error) {
-	h := l.hold
-	t, wasOrphaned, justLost, err := l.endHold()
-	if justLost {
-		h.core.finishLost(h)
-	}
-	return t, wasOrphaned, err
-}
-
-// endHold is startRelease under the mutex. justLost reports that it found the deadline passed: then
-// the caller calls finishLost.
-func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
-	h := l.hold
+	h, justLost := l.hold, false
+	defer func() { // with mu unlocked
+		if justLost {
+			h.core.finishLost(h)
+		}
+	}()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wasOrphaned = h.lease.Phase() == lease.Orphaned
@@ -269,9 +263,10 @@ func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 	var room [8]lease.Command
 	commands := h.lease.Unlock(now, room[:0])
 	if err != nil && !wasOrphaned {
-		return nil, false, h.carryOutLocked(commands, nil), err
+		justLost = h.carryOutLocked(commands, nil) // its deadline has passed
+		return nil, false, err
 	}
-	return h.releaseLocked(commands, keepers), wasOrphaned, false, nil
+	return h.releaseLocked(commands, keepers), wasOrphaned, nil
 }
 
 // unlockInner is Unlock of the handle of a re-entry.
@@ -282,8 +277,8 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The hold's own level decides, not the replies. The wait is for operators: Inspect finds the
-	// new level on the nodes afterwards.
+	// The hold's own level decides, not the replies. The wait is for operators, so that Inspect finds
+	// the new level on the nodes.
 	awaitDecided(ctx, t)
 	h := l.hold
 	h.mu.Lock()

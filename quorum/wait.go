@@ -25,8 +25,8 @@ type waitlist struct {
 	// free has some to use again, so that names without contention cost no allocation.
 	free []*queue
 
-	// saidShort: the last attempt by a call of Lock failed for want of nodes, and the log has said
-	// so.
+	// saidShort: the last attempt by a call of Lock failed because nodes were missing, and the log has
+	// said so.
 	saidShort  bool
 	quietUntil clock.Instant // about calls that wait for nodes
 }
@@ -34,8 +34,8 @@ type waitlist struct {
 // maxFree bounds how many queues are kept to be used again.
 const maxFree = 256
 
-// quietFor is for how long the log says no second time that calls wait for nodes: attempts may fail
-// and succeed by turns.
+// quietFor is the least time between two lines of the log that calls wait for nodes: attempts may
+// fail and succeed by turns.
 const quietFor = 10 * time.Second
 
 // queue holds this process's waiters for one set of names, in FIFO order, and the subscriptions
@@ -220,8 +220,8 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	return q.cancels
 }
 
-// bounded returns a context that ends as the caller's does, or before, by WithWait. The caller
-// calls stop when the waiting is over.
+// bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
+// when the waiting is over.
 func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
 	if !set.waitSet {
 		return ctx, func() {}
@@ -282,8 +282,8 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 	}
 }
 
-// noteShort notes whether an attempt failed for want of nodes. It reports whether the log should
-// say so: once while that lasts, however many calls wait.
+// noteShort notes whether an attempt failed because nodes were missing. It reports whether the log
+// should say so: once while that lasts, however many calls wait.
 func (list *waitlist) noteShort(short bool) (say bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
@@ -304,8 +304,8 @@ func (c *core) endOfWaiting(ctx context.Context) []error {
 	return causes
 }
 
-// gaveUpError returns the error of a call that gives up: that of the queue's last attempt, by
-// whichever waiter.
+// gaveUpError returns the error of a call that gives up: that of the queue's last attempt, no matter
+// which waiter made it.
 func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	last := w.lastError()
 	switch {
@@ -378,8 +378,8 @@ func (s *subscriber) OnUnsubscribed() {
 
 func (s *subscriber) OnMessage() { s.dispatch(s.queue.Message) }
 
-// dispatch passes an event to package waiting, and sets the head's timer anew where that moved its
-// next attempt.
+// dispatch passes an event to package waiting, and sets the head's timer anew if that moved its next
+// attempt.
 func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
 	q := s.queue
 	q.list.mu.Lock()
