@@ -88,7 +88,7 @@ type AttemptEvent struct {
 
 	// WriteBacks is how many nodes the token was written back to.
 	WriteBacks int
-	// Probed tells that the attempt asked one node first (docs/design.md, §4.7).
+	// Probed: the attempt asked one node first (docs/design.md, §4.7).
 	Probed bool
 	// Duration is from the first request until the attempt has become a lock, or is undone.
 	Duration time.Duration

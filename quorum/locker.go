@@ -232,7 +232,7 @@ func (l *Locker) Nodes() []string {
 // The error is an [*Error]. When ctx ends it wraps [ErrNotAcquired], the reason of the last
 // attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
 // error. At once Lock returns ErrInvalid for names that cannot be locked, [ErrClosed], and the
-// [*node.Error] of each node when waiting is in vain, because too few nodes are without an error
+// [*node.Error] of each node when waiting is pointless, because too few nodes are without an error
 // that does not pass by itself (a wrong password, a key of another type at the name). These three
 // wrap [ErrPermanent]: do not try them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {

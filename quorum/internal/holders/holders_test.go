@@ -69,7 +69,7 @@ func TestAHolderIsAskedAboutOnce(t *testing.T) {
 
 // A call that waits asks once a second at most, and does not wait for the answer. An identity that
 // no node knows is asked for again after a second.
-func TestPrepareAsksSeldom(t *testing.T) {
+func TestInquireAsksSeldom(t *testing.T) {
 	inDeployment(t, func(t *testing.T, nodes []*node.Node, runs func(string) int64) {
 		ticking := bubble.Clock(t)
 		hs := holders.New(nodes, "self", scripts.Identity{}, ticking)

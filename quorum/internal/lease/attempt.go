@@ -21,9 +21,9 @@ const (
 type Wave struct {
 	Order []int // all masters, in the order in which they are asked
 	Size  int   // how many of them the first wave has
-	// Probe: the first wave is one master, whose refusal ends the attempt. It has cost one command.
+	// Probe: the first wave is one master, whose refusal ends the attempt, at the cost of one command.
 	Probe bool
-	// Down is the masters, bit by master, that would not take the request. Permanent is those of
+	// Down has the masters to which no request can be sent now, bit by master. Permanent has those of
 	// them whose error does not pass by itself.
 	Down, Permanent uint64
 }
@@ -178,9 +178,9 @@ func judge(masters, need, granted, denied int) Verdict {
 	}
 }
 
-// settle chooses the token, which is the largest counter among the grants that were read when the
-// quorum was reached, and raises those that stand lower. Every one of them must confirm: the grants
-// that count are exactly as many as the quorum size. A later grant counts for the deadline only.
+// settle chooses the token: the largest counter among the grants that were read when the quorum was
+// reached. It raises those that stand lower. All of them must confirm, since the grants that count are
+// exactly as many as the quorum size. A later grant counts for the deadline only.
 func (l *Lease) settle(out []Command) []Command {
 	l.become(Settling)
 	for i := range l.votes {
@@ -257,8 +257,8 @@ func provesNothingDone(r Reply) bool {
 	return false
 }
 
-// submit has the client's list of masters submitted to a master that does not accept this client, once
-// for a request.
+// submit has the client's list submitted to a master that does not accept the client, once per
+// request.
 func (l *Lease) submit(c Command, r Reply, out []Command) []Command {
 	v := &l.votes[c.Master]
 	v.set(submitted)

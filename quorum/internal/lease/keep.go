@@ -58,7 +58,8 @@ func (l *Lease) plan(now clock.Instant) {
 
 // Due ends a lease whose time is over: a held one is lost at its deadline, and a lingering one is
 // released at the end of its min hold, or when the masters keep it no longer. Else it plans the next
-// renewal, and goesOn is true: then the shell calls Renew, or Postpone before Due.
+// renewal and returns true, and the shell calls Renew. To renew later, it calls Postpone instead of
+// Due.
 func (l *Lease) Due(now clock.Instant, out []Command) (goesOn bool, _ []Command) {
 	switch {
 	case !l.Kept():
@@ -81,9 +82,9 @@ func (l *Lease) MayWait(now clock.Instant) bool {
 // Postpone has Due called later.
 func (l *Lease) Postpone(until clock.Instant, early time.Duration) { l.next, l.early = until, early }
 
-// Renew asks each master that keeps the grant to renew it, and each other one to grant it again: a
-// master that forgot the lock grants it to the same owner with the same token, unless it is in
-// quarantine or another owner is there. It leaves out masters that have not replied yet, so that
+// Renew asks the masters that keep the grant to renew it, and the others to grant it again. A master
+// that forgot the lock grants it to the same owner with the same token, unless it is in quarantine or
+// another owner is there. It leaves out masters that have not replied yet, so that
 // requests to a slow one do not pile up.
 func (l *Lease) Renew(now clock.Instant, out []Command) []Command {
 	if !l.Kept() || l.terms.Fixed {
@@ -163,8 +164,7 @@ func (l *Lease) takeRepairReply(now clock.Instant, c Command, r Reply, out []Com
 	return e, l.review(now, r, out)
 }
 
-// review ends a held lock that too few masters keep, and has a renewal that fell short tried again
-// soon.
+// review ends a held lock that too few masters keep. If a renewal fell short, it is tried again soon.
 func (l *Lease) review(now clock.Instant, r Reply, out []Command) []Command {
 	if !l.Kept() || r.Is == Unsent {
 		return out
@@ -202,7 +202,7 @@ func (l *Lease) fellShort() bool {
 	return !open && l.deadline.Before(goal)
 }
 
-// lose ends a lock that can no longer be trusted, and its contexts first of all.
+// lose ends a lock that can no longer be trusted.
 func (l *Lease) lose(why Cause, out []Command) []Command {
 	l.become(Expired)
 	l.cause = why

@@ -7,11 +7,11 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Terms are what a lease was asked for by. They do not change.
+// Terms are the settings of a lease. They do not change.
 type Terms struct {
 	Need    int           // the quorum size
 	Lease   time.Duration // of a grant, and of a renewal
-	Drift   float64       // the part of a lease by which two clocks may differ
+	Drift   float64       // how much two clocks may differ over a lease, as a part of it
 	Fixed   bool          // the lease is never renewed
 	MaxHold time.Duration // 0 for none
 	MinHold time.Duration // 0 for none
@@ -23,7 +23,7 @@ type Phase uint8
 const (
 	Asking    Phase = iota // until the outcome of the attempt is certain
 	Settling               // a quorum has granted; its counters are raised to the token
-	Held                   // when the clock was last read: whether it still is, the deadline decides
+	Held                   // when the clock was last read; the deadline decides whether it still is
 	Lingering              // unlocked, and kept on the masters until the end of its min hold
 	Undone                 // an attempt that failed
 	Released
@@ -93,7 +93,8 @@ func (l *Lease) Init(terms *Terms, votes []Vote) {
 	}
 }
 
-// InitHeld makes a lease that is held until then by no master: for tests of code that gets a lock.
+// InitHeld makes a lease that is held until then, on no masters: for tests of code that is given a
+// lock.
 func (l *Lease) InitHeld(terms *Terms, token uint64, until clock.Instant) {
 	l.Init(terms, nil)
 	l.token, l.deadline, l.phase = token, until, Held
@@ -184,8 +185,8 @@ func (l *Lease) reckon() clock.Instant {
 }
 
 // confirm records that a master keeps the grant until then. It only raises vote.until, since a time
-// to live never shrinks, and revives no lease whose deadline has passed. It returns the master that
-// is the same process and granted before, −1 for none: one process is one vote.
+// to live never shrinks, and revives no lease whose deadline has passed. One process is one vote: if
+// another master is the same process and granted before, confirm returns that one, else −1.
 func (l *Lease) confirm(now clock.Instant, master int, process string, until clock.Instant) (twin int) {
 	for i := range l.votes {
 		if other := &l.votes[i]; i != master && other.until != clock.Never && other.process == process {
