@@ -266,7 +266,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	lock, r := l.core.attempt(ctx, l.set, names, waiting.QuorumFirst)
 	o.attempted(lock, r)
 	if lock == nil {
-		l.core.describe(ctx, r.err)
+		l.core.nameHolder(r.err, func(of holders.Named) holders.Holder { return l.core.holders.Describe(ctx, of) })
 		return l.report(o, nil, r.err)
 	}
 	return l.report(o, lock, nil)

@@ -46,7 +46,7 @@ func (r *request) startLocked(call scripts.Call) error {
 	return r.hold.pipe(r.command.Master).Start(call, claim, r)
 }
 
-// noteUnsentLocked notes that the request could not be sent, and appends what the lease has done then.
+// noteUnsentLocked tells the lease that the request could not be sent, and appends its commands.
 func (r *request) noteUnsentLocked(err error, commands []lease.Command) []lease.Command {
 	r.hold.members[r.command.Master].err = err
 	r.finish(false, err)
@@ -55,7 +55,7 @@ func (r *request) noteUnsentLocked(err error, commands []lease.Command) []lease.
 	return commands
 }
 
-// finish tells who waits for the reply, or counts it.
+// finish reports the end of the request to the caller who waits for it, or to the hook of repairs.
 func (r *request) finish(counts bool, err error) {
 	if r.command.Do == lease.Repair {
 		r.hold.noteRepair(r.command.Master, err)

@@ -272,7 +272,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
 			return nil, r.err
 		}
-		c.inquire(r.err)
+		c.nameHolder(r.err, c.holders.Inquire)
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		at = c.moment()
@@ -320,8 +320,8 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 
 // errorOf returns the error of an attempt as that of this waiter, with what is known of the holder.
 func (w *waiter) errorOf(attempt *Error, names []string, causes []error) *Error {
-	e := attempt.forWaiter(names, causes)
-	w.queue.list.core.recall(e)
+	c, e := w.queue.list.core, attempt.forWaiter(names, causes)
+	c.nameHolder(e, c.holders.Recall)
 	return e
 }
 

@@ -81,7 +81,7 @@ func (hs *Holders) Describe(ctx context.Context, of Named) Holder {
 	defer moment.Stop()
 	select {
 	case <-answered:
-		return hs.Recall(of.Owner)
+		return hs.Recall(of)
 	case <-moment.C:
 	case <-ctx.Done():
 	}
@@ -109,9 +109,9 @@ func (hs *Holders) Inquire(of Named) Holder {
 	return known
 }
 
-// Recall returns what is known of the holder with that owner's id. It asks nobody.
-func (hs *Holders) Recall(owner string) Holder {
-	known, _ := hs.recall(owner)
+// Recall returns what is known of the holder. It asks nobody.
+func (hs *Holders) Recall(of Named) Holder {
+	known, _ := hs.recall(of.Owner)
 	return known
 }
 

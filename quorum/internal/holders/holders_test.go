@@ -45,7 +45,7 @@ func TestAHolderIsAskedAboutOnce(t *testing.T) {
 		}
 		hs := holders.New(nodes, "self", scripts.Identity{Host: "here"}, ticking)
 		of := holders.Named{Owner: "other:1", Name: "a"}
-		if got := hs.Recall(of.Owner); got != (holders.Holder{}) {
+		if got := hs.Recall(of); got != (holders.Holder{}) {
 			t.Errorf("before it is asked about: %v", got)
 		}
 		for range 3 {
@@ -53,7 +53,7 @@ func TestAHolderIsAskedAboutOnce(t *testing.T) {
 				t.Errorf("asked about: %v", got)
 			}
 		}
-		if got := hs.Recall("other:2"); got.Identity != is {
+		if got := hs.Recall(holders.Named{Owner: "other:2"}); got.Identity != is {
 			t.Errorf("another owner of the locker: %v", got)
 		}
 		if n := runs("who"); n != 1 {

@@ -73,7 +73,7 @@ const (
 	mayHold      flags = 1 << iota // a request may have been carried out, or may yet be: the master needs a release
 	renewing                       // a renewal or a repair awaits its reply
 	forgot                         // the master does not keep the grant, and a repair should go out soon
-	submitted                      // the client's list was, since the master's marker did not accept the client; the request goes out again
+	submitted                      // the client's list was submitted, and the request goes out again
 	counted                        // the grant was read when the quorum was reached: its counter decides on the token
 	behind                         // the same, and its counter is yet to be raised
 	failsForGood                   // the request failed with an error that does not pass by itself
