@@ -19,7 +19,7 @@ SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_h
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
 # Tests of these packages wait for no real time, or little, and need no container.
-QUICK := . ./clock ./fence ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
+QUICK := . ./clock ./fence ./internal/api ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
 	./leader ./multilock ./quorum ./quorum/internal/waiting ./redlock ./scripts
 # What make flakes runs: the packages whose tests start processes, or live by real time. FLAKES_FOR bounds it: no run starts later.
 FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock contrib/gocronquorumlock integration
@@ -27,7 +27,7 @@ FLAKES_FOR ?= 60m
 FLAKES_RUNS ?= 30
 FLAKES_JOBS ?= 6
 
-.PHONY: help demo quick test flakes chaos soak bench bench-check lint redis-server postgres prometheus zsh fish
+.PHONY: help demo quick test flakes chaos soak bench bench-check lint api redis-server postgres prometheus zsh fish
 .PHONY: test-searches test-waiting test-packages test-integration test-modules test-chaos
 
 help: ## this list
@@ -106,6 +106,10 @@ bench-check: redis-server ## the budgets alone; fails where one is missed by mor
 # prometheus those of the alerts and the dashboard, without zsh and fish those of their completion.
 redis-server postgres prometheus zsh fish: ## installs what the tests use, where it can
 	@sh internal/redistest/install.sh $@
+
+# The test of internal/api, which make test and make quick run, compares the file with the packages.
+api: ## what the public packages export; writes docs/api.txt
+	$(GO) run ./internal/api >docs/api.txt
 
 lint: ## gofmt, go vet and staticcheck on all modules (2 minutes)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }

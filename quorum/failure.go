@@ -168,21 +168,21 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 
 // outcomeOf returns the outcome of a call or an attempt that failed. It doesn't allocate, as errors.Is
 // would.
-func outcomeOf(e *Error) Outcome {
+func outcomeOf(e *Error) outcome {
 	for _, cause := range e.causes {
 		switch cause {
 		case ErrHeld:
-			return Held
+			return outcomeHeld
 		case ErrQuarantined:
-			return Quarantined
+			return outcomeQuarantined
 		case ErrUnavailable:
-			return Unavailable
+			return outcomeUnavailable
 		}
 	}
 	for _, cause := range e.causes {
 		if cause == context.Canceled || cause == context.DeadlineExceeded {
-			return Canceled
+			return outcomeCanceled
 		}
 	}
-	return Failed
+	return outcomeFailed
 }

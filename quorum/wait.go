@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -223,7 +224,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 // bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
 // when the waiting is over.
 func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
-	if !set.waitSet {
+	if set.wait == noBound {
 		return ctx, func() {}
 	}
 	inner, cancel := context.WithCancelCause(ctx)
@@ -347,7 +348,7 @@ func (q *queue) subscribe(names []string) {
 	for i, n := range q.list.core.nodes {
 		for k, name := range names {
 			s := &subscriber{queue: q, node: i, firstName: k == 0}
-			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), s))
+			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(scripts.Channel(name), s))
 		}
 	}
 	list.mu.Lock()
