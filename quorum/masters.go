@@ -56,9 +56,6 @@ func notFounded(s *roster.Survey, rule error) error {
 		detail("none of the masters that answer has this list"), ErrUnavailable}}
 }
 
-// opReady is the operation of the errors of [Locker.Ready].
-const opReady = "ready"
-
 // Ready returns nil if so many nodes as a lock needs answer, let this Locker in and are out of
 // quarantine. It is for a readiness probe, and for a program that should fail at its start rather
 // than wait in its first call of Lock. It takes no lock, and writes nothing but the marks of new

@@ -119,20 +119,20 @@ func (p *Procedure) Looked(views map[string]*View) {
 	}
 }
 
-// Paused tells that the wait is over. The look before it does not count toward maxLooks.
+// Paused reports that the wait is over. The look before it does not count toward maxLooks.
 func (p *Procedure) Paused() {
 	p.looks--
 	p.look()
 }
 
-// TokensRead tells which masters' token counters were all read.
+// TokensRead reports which masters' token counters were all read.
 func (p *Procedure) TokensRead(names []string) {
 	if p.isMajority(names, "read") {
 		p.next = Step{Do: RaiseTokens, Names: names}
 	}
 }
 
-// TokensRaised tells on which masters all token counters were raised.
+// TokensRaised reports on which masters all token counters were raised.
 func (p *Procedure) TokensRaised(names []string) {
 	if p.isMajority(names, "raised") {
 		p.write()
@@ -148,7 +148,7 @@ func (p *Procedure) isMajority(names []string, what string) bool {
 	return false
 }
 
-// Wrote tells the answer to a mark. One that gets none is told to Unanswered.
+// Wrote takes the reply to a mark. If none comes, the caller calls Unanswered.
 func (p *Procedure) Wrote(r scripts.MarkReply) {
 	if !r.Written {
 		p.late = r.Marker == p.next.seen
@@ -159,7 +159,7 @@ func (p *Procedure) Wrote(r scripts.MarkReply) {
 	p.write()
 }
 
-// Unanswered tells that a mark got no answer: it may have been written, or may be yet.
+// Unanswered reports that a mark got no reply: it may have been written, or may be yet.
 func (p *Procedure) Unanswered(name string, err error) {
 	p.fail(fmt.Errorf("%s: %w (the same command goes on where it stopped)", name, err))
 }
