@@ -60,7 +60,7 @@ func run(ctx context.Context, s size, only string, log io.Writer) (r *report, er
 }
 
 // at runs the test on masters that no client has used: they carry the list of masters of their
-// clients, and let in no client with another one. A test that fails, on a machine that stood still,
+// clients, and accept no client with another one. A test that fails, on a machine that stood still,
 // runs once more, and else has no figures: the others are worth the run.
 func (t test) at(ctx context.Context, b *bench, n int) (o *outcome, err error) {
 	for range 2 {

@@ -327,7 +327,7 @@ func (l *load) judge() {
 	}
 }
 
-// The same without the check: masters that let in two lists whose majorities do not meet have two holders. A
+// The same without the check: masters that accept two lists whose majorities do not meet have two holders. A
 // master that is given another list without quarantine has, too.
 func TestMembersUncheckedFindsTwo(t *testing.T) {
 	t.Parallel()
@@ -338,7 +338,7 @@ func TestMembersUncheckedFindsTwo(t *testing.T) {
 		uncheck   func(*testing.T, *roster)
 		takeovers []string // masters that are given the second list while the first lock is held
 	}{
-		"every master lets in both": {second: cde, uncheck: func(t *testing.T, r *roster) {
+		"every master accepts both": {second: cde, uncheck: func(t *testing.T, r *roster) {
 			for _, name := range all {
 				r.give(t, name, rolloutLease, abc, cde)
 			}

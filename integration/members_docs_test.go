@@ -143,7 +143,7 @@ func (s documented) firstList() []string {
 	}
 }
 
-// lists returns the lists whose clients are let in after the command. A commit is given the master that
+// lists returns the lists whose clients are accepted after the command. A commit is given the master that
 // was removed last, too, if it runs.
 func (c documentedCommand) lists(removed string) [][]string {
 	all := sorted(c.names)

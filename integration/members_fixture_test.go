@@ -176,7 +176,7 @@ func tryOnce(
 func isLetIn(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	t.Helper()
 	if err := tryInTime(t, by, maxLease, urls, "let-in", nil); err != nil {
-		t.Errorf("a client with %v is not let in: %v", urls, err)
+		t.Errorf("a client with %v is not accepted: %v", urls, err)
 	}
 }
 
@@ -199,7 +199,7 @@ func isRefused(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	err := tryOnce(t, by, maxLease, urls, "refused", nil)
 	switch {
 	case err == nil:
-		t.Errorf("a client with %v is let in", urls)
+		t.Errorf("a client with %v is accepted", urls)
 	case errors.Is(err, quorum.ErrMembership):
 	case len(urls)%2 == 0 && errors.Is(err, quorum.ErrInvalid):
 	default:

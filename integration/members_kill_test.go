@@ -17,7 +17,7 @@ type interruption struct {
 	args     []string // names of masters, and words
 	from, to []string // the lists
 	begin    func(*testing.T, *roster)
-	always   []string // the list whose clients are let in all the time
+	always   []string // the list whose clients are accepted all the time
 	done     func(m scripts.Marker) bool
 	on       []string // the masters on which done holds at the end
 }
@@ -83,7 +83,7 @@ func isCommitted(to []string) func(scripts.Marker) bool {
 }
 
 // A command that changes the list is killed at each mark that it writes, before the master carries
-// it out and after. What it leaves behind lets in one list or both, and never two whose
+// it out and after. What it leaves behind accepts one list or both, and never two whose
 // majorities do not meet. The same command goes on where it stopped.
 func TestMembersCommandsKilledAtEveryMark(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func (in interruption) isDone(t *testing.T, r *roster) {
 	}
 }
 
-// isSafe checks whom the masters let in, by their markers and by clients that lock.
+// isSafe checks whom the masters accept, by their markers and by clients that lock.
 func (in interruption) isSafe(t *testing.T, r *roster, what string) {
 	t.Helper()
 	carriers := r.carriers(t)
@@ -233,7 +233,7 @@ func (in interruption) isSafe(t *testing.T, r *roster, what string) {
 	}
 	has := func(list []string) bool { return carriers[strings.Join(list, " ")].hasQuorum() }
 	if !has(in.always) {
-		t.Errorf("%s: clients with %v are not let in:%s", what, in.always, r.markers(t))
+		t.Errorf("%s: clients with %v are not accepted:%s", what, in.always, r.markers(t))
 	}
 	for _, list := range [][]string{in.from, in.to} {
 		if has(list) {
@@ -251,7 +251,7 @@ func (in interruption) isSafe(t *testing.T, r *roster, what string) {
 	}
 }
 
-// carriedList is a list of masters, and those among them that let in its clients.
+// carriedList is a list of masters, and those among them that accept its clients.
 type carriedList struct {
 	need int
 	by   map[string]bool

@@ -17,7 +17,7 @@ import (
 // less than half of it.
 const forgetLease = 3 * time.Second
 
-// deployment is three masters that carry their list, and a client that they have let in.
+// deployment is three masters that carry their list, and a client that they have accepted.
 func deployment(t *testing.T, opts ...quorum.Option) (*roster, *quorum.Locker) {
 	t.Helper()
 	r := rosterOf(t, abc...)
@@ -76,7 +76,7 @@ func (r *roster) isMarked(t *testing.T, l *quorum.Locker, name string) {
 	}, name+" is marked")
 }
 
-// One master is dead, and another one restarts: no majority says whom the restarted master let in. The
+// One master is dead, and another one restarts: no majority says whom the restarted master accepted. The
 // error says what the operator can do, and that mends it.
 func TestMembersRestartWhileAnotherIsDead(t *testing.T) {
 	t.Parallel()
@@ -256,7 +256,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 				wantErr(t, err, quorum.ErrLost)
 			}
 
-			if c.want != refuses { // the spare gets the list once a and c say whom it is to let in
+			if c.want != refuses { // the spare gets the list once a and c say whom it is to accept
 				must(t, r.masters["c"].Thaw())
 				r.masters["b"] = r.masters["spare"]
 				r.isMarked(t, l, "b")

@@ -133,7 +133,7 @@ func TestMembersTwoFoundersNeverBothHold(t *testing.T) {
 					t.Fatalf("both hold:%s", r.markers(t))
 				case holds[0] == nil && holds[1] == nil:
 					none++
-					t.Logf("neither is let in: %v\n%v%s", errs[0], errs[1], r.markers(t))
+					t.Logf("neither is accepted: %v\n%v%s", errs[0], errs[1], r.markers(t))
 				}
 				for i, held := range holds {
 					if held != nil {
@@ -146,7 +146,7 @@ func TestMembersTwoFoundersNeverBothHold(t *testing.T) {
 			}
 			t.Logf("of %d rounds, %d went to the first list, %d to the second, %d to none", rounds, won[0], won[1], none)
 			if none > 0 {
-				t.Errorf("in %d rounds neither client was let in", none)
+				t.Errorf("in %d rounds neither client was accepted", none)
 			}
 		})
 	}

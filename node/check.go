@@ -65,8 +65,8 @@ const maxTries = 8
 // wait in quarantine then, if that is within one max lease.
 func (n *Node) Admit(ctx context.Context) error { return n.admit(ctx, nil) }
 
-// AdmitMembers is Admit, and makes the master let in clients with that list of masters, whichever
-// it let in before. The word is then also: no client with another list can hold a lock by this
+// AdmitMembers is Admit, and makes the master accept clients with that list of masters, whichever
+// it accepted before. The word is then also: no client with another list can hold a lock by this
 // master's grant, and those that hold one are stopped. The list has the names of all members
 // ([Node.Name]), this one's among them.
 func (n *Node) AdmitMembers(ctx context.Context, members []string) error {

@@ -31,7 +31,7 @@ var (
 	// ErrMaxLease: the server's marker carries another max lease than this client's (see
 	// [WithMaxLease]).
 	ErrMaxLease = membership.ErrMaxLease
-	// ErrMembership: the server lets in clients with another list of masters than this client's.
+	// ErrMembership: the server accepts clients with another list of masters than this client's.
 	// The message has both lists.
 	ErrMembership = membership.ErrDiffers
 )

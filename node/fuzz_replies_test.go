@@ -310,7 +310,7 @@ func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipelin
 		return
 	}
 	if reason, bad := value.(redis.Error); bad {
-		if !errors.Is(r.Err, reason) && op != "release" { // a refused release is resent, here in vain
+		if !errors.Is(r.Err, reason) && op != "release" { // a refused release is resent, and fails again
 			t.Errorf("%q, mode %b: %s failed with %v", h.sent, h.mode, op, r.Err)
 		}
 	} else if want, bad := call.Parse(value); (bad == nil) != (r.Err == nil) || bad == nil && !reflect.DeepEqual(r.Reply, want) {

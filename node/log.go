@@ -256,7 +256,7 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 	case current.lists != nil:
 		l.current.lists = nil
 		return func(logger *slog.Logger) {
-			logger.Warn("quorumlock: node lets in other clients, not this one", "error", plain.Text(current.lists.Error()))
+			logger.Warn("quorumlock: node does not accept this client", "error", plain.Text(current.lists.Error()))
 		}
 	case current.refused != nil:
 		l.current.refused = nil

@@ -198,7 +198,7 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 	for what, refusal := range map[string]string{
 		"script not known": "-NOSCRIPT No matching script\r\n",
-		"not let in":       notLetIn,
+		"not accepted":     notLetIn,
 	} {
 		t.Run(what, func(t *testing.T) {
 			released := make(chan struct{})
@@ -242,7 +242,7 @@ func TestAnAcquireIsResentOnce(t *testing.T) {
 	}
 }
 
-// A request for a grant that the marker does not let in is the caller's to send again: the node
+// A request for a grant that the marker does not accept is the caller's to send again: the node
 // marks nothing, and reports what it knows of itself.
 func TestARefusalByTheMarkerIsReported(t *testing.T) {
 	f := startFake(t, admittedMaster(func([]string) string { return notLetIn }))

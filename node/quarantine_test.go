@@ -176,7 +176,7 @@ func resync(t *testing.T, m, from *redistest.Master) {
 	mustDo(t, m, "REPLICAOF", "NO", "ONE")
 }
 
-// To connect, to identify and to look writes nothing: a client that is not let in changes no master.
+// To connect, to identify and to look writes nothing: a client that is not accepted changes no master.
 func TestIdentify(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)

@@ -269,7 +269,7 @@ func TestARefusalProvesNothingOfAResentRequest(t *testing.T) {
 	for what, replies := range map[string][]string{
 		"refused":       {hangUp, "-NOPERM No permissions to access a key\r\n"},
 		"in quarantine": {hangUp, array("quarantined", 500)},
-		"not let in":    {hangUp, notLetIn},
+		"not accepted":  {hangUp, notLetIn},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var asked atomic.Int32

@@ -25,7 +25,7 @@ type Report struct {
 	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
 	Quarantine     time.Duration // left before the node grants
 	Member         string        // which member of its clients' lists the server is; empty when no client has marked it
-	Members        []string      // the list of masters whose clients the server lets in, sorted; empty when there is none
+	Members        []string      // the list of masters whose clients the server accepts, sorted; empty when there is none
 	Generation     uint64        // counts the changes of the members
 	Next           []string      // the members after the change that is under way; empty for none
 	RoundTrip      time.Duration // of one command
@@ -59,7 +59,7 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 			"(?name=... in the URL, or node.WithName)", ErrMembership, m.Member, m.Members, view.Process.Member)
 	}
 	if r.Refused == nil && view.IsRetired() {
-		r.Refused = fmt.Errorf("%w: retired: it is no member of %s (generation %d), and lets in nobody. Leave it out, or take it "+
+		r.Refused = fmt.Errorf("%w: retired: it is no member of %s (generation %d), and accepts nobody. Leave it out, or take it "+
 			"back with quorumlock members add", ErrMembership, m.Members, m.Generation)
 	}
 	if r.Refused != nil {
@@ -77,7 +77,7 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 			f.replicas)
 	}
 	if isClaimed {
-		hazard("a client has begun to mark %s, and has not finished: this master lets nobody in until its quarantine "+
+		hazard("a client has begun to mark %s, and has not finished: this master accepts nobody until its quarantine "+
 			"is over, and a client with that list finds all of them", m.Members)
 	}
 	word, isAdmitted := view.AdmissionLeft()

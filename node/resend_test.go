@@ -284,8 +284,8 @@ func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 	}{
 		"once":                            {[]string{held}, scripts.HeldByAnother, false},
 		"cut":                             {[]string{hangUp, held}, scripts.HeldByAnother, true},
-		"not let in":                      {[]string{notLetIn}, scripts.NotLetIn, false},
-		"cut, and not let in":             {[]string{hangUp, notLetIn}, scripts.NotLetIn, true},
+		"not accepted":                    {[]string{notLetIn}, scripts.NotLetIn, false},
+		"cut, and not accepted":           {[]string{hangUp, notLetIn}, scripts.NotLetIn, true},
 		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", hangUp, held}, scripts.HeldByAnother, true},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -23,7 +23,7 @@ var (
 	ErrQuarantined = errors.New("nodes in quarantine")
 	// ErrUnavailable: the reason is nodes that did not answer, or answered with an error.
 	ErrUnavailable = errors.New("nodes unavailable")
-	// ErrMembership: the reason is masters that let in clients with another list of masters than
+	// ErrMembership: the reason is masters that accept clients with another list of masters than
 	// this client's. The errors of the nodes have both lists.
 	ErrMembership = node.ErrMembership
 	// ErrPermanent: waiting is pointless, and so is a retry, until the program, its settings or the
@@ -56,7 +56,7 @@ type Error struct {
 	Refused     int // by nodes where another owner holds a name
 	Quarantined int
 	// Unknown counts the other nodes: those that had not answered, or failed, and may yet have
-	// carried out the request; those that let in clients with another list; and those that were not
+	// carried out the request; those that accept clients with another list; and those that were not
 	// asked, because the outcome was certain before. The message tells these apart.
 	Unknown int
 
@@ -107,7 +107,7 @@ func (e *Error) Error() string {
 			said = "held by " + holder
 		}
 		if cause == ErrUnavailable && e.differing() > e.nodes()-e.Need {
-			said = "masters let in clients with another list"
+			said = "masters do not accept this client's list"
 		}
 		b.WriteString(": " + said)
 	}
@@ -143,7 +143,7 @@ func (e *Error) Error() string {
 // nodes returns how many nodes there are.
 func (e *Error) nodes() int { return e.Granted + e.Refused + e.Quarantined + e.Unknown }
 
-// differing returns how many of the unknown nodes let in clients with another list.
+// differing returns how many of the unknown nodes accept clients with another list.
 func (e *Error) differing() (count int) {
 	if e.Nodes == nil {
 		return 0

@@ -17,7 +17,7 @@ func TestErrorsSayOnceWhatNodesHaveInCommon(t *testing.T) {
 	again := &node.Error{Node: "c", Op: "acquire", Err: ErrMembership}
 	e := &Error{Op: "lock", Need: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable},
 		Nodes: multierror.Append(nil, differs, other, again)}
-	want := "quorumlock: lock: not acquired: masters let in clients with another list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown): " +
+	want := "quorumlock: lock: not acquired: masters do not accept this client's list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown): " +
 		"nodes a, c: acquire: the lists of masters differ; node b: acquire: NOPERM this user has no permissions"
 	if e.Error() != want {
 		t.Errorf("it says\n%s, want\n%s", e, want)

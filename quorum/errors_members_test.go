@@ -18,7 +18,7 @@ func TestErrorOfMastersWithAnotherList(t *testing.T) {
 	}
 	down := &node.Error{Node: "c", Op: "connect", Err: node.ErrDown}
 	for want, nodes := range map[string][]error{
-		"not acquired: masters let in clients with another list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown)": {other("a"), other("b"), down},
+		"not acquired: masters do not accept this client's list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown)": {other("a"), other("b"), down},
 		"not acquired: nodes unavailable (0 granted of 2 needed, 1 with another list, 2 unknown)":                                                 {other("a"), down},
 		"not acquired: nodes unavailable (0 granted of 2 needed, 3 unknown)":                                                                      {down},
 	} {

@@ -37,7 +37,7 @@ func lockerWithout(t *testing.T, reasons ...error) *Locker {
 	return l
 }
 
-// A program that tries again in a loop can tell when that is in vain. One node with such an error is
+// A program that tries again in a loop can see when that cannot succeed. One node with such an error is
 // not enough, and what passes by itself is not among them.
 func TestPermanentErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

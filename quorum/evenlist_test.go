@@ -44,7 +44,7 @@ func (c *cluster) restart() {
 	}
 }
 
-// Masters that let in a Locker over an even list may all forget while the change is under way. The
+// Masters that accept a Locker over an even list may all forget while the change is under way. The
 // Locker then marks them again.
 func TestAnEvenListFoundsAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

@@ -66,7 +66,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 
 // New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and
 // marks those that are new with this list of masters, for at most a few of a node's timeouts; a
-// node that does not answer is identified when it grants. Masters that let in clients with another
+// node that does not answer is identified when it grants. Masters that accept clients with another
 // list refuse the Locker's calls with [ErrMembership]. An even number of nodes by the rule Majority
 // is for a change of members, and needs a master that has that list. The error wraps [ErrInvalid]: no
 // nodes, a number that the rule refuses, a nil node, one node twice, two nodes of one name or of

@@ -119,7 +119,7 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		c.lock(c.process(), "a")
 		l := c.over(func(int) {}, 0, 1, errors.New("no route"))
 		synctest.Wait()
-		if lines := log.count("node lets in other clients, not this one"); lines != 2 {
+		if lines := log.count("node does not accept this client"); lines != 2 {
 			t.Errorf("%d lines", lines)
 		}
 		stats := l.Stats()

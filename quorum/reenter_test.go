@@ -34,7 +34,7 @@ func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 	})
 }
 
-// A loop that enters a lock again can tell, too, when that is in vain.
+// A loop that enters a lock again can also see when that cannot succeed.
 func TestPermanentErrorsOfReentry(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

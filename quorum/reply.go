@@ -216,7 +216,7 @@ func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 		return reply, nil
 	case scripts.Quarantined:
 		reply.Is = lease.Quarantined
-		if r.RunID == "" { // no node has said so: it is claimed, and lets nobody in
+		if r.RunID == "" { // no node has said so: it is claimed, and accepts nobody
 			return reply, nil
 		}
 	default:

@@ -27,7 +27,7 @@ type Stats struct {
 // NodeStats is a node's part in [Stats].
 type NodeStats struct {
 	Name      string
-	State     string      // see [node.Node.State]; "not_let_in" for a node that answers, and lets in clients with another list
+	State     string      // see [node.Node.State]; "not_accepted" for a node that answers, and accepts clients with another list
 	LastError *node.Error // of a call, however long ago, or nil; Kind is a word for it
 
 	// Renewals counts locks, not calls. A renewal failed when the node had forgotten the lock, had
@@ -64,7 +64,7 @@ func (l *Locker) Stats() Stats {
 	return s
 }
 
-// nodeState returns the node's state: [inside.NotLetIn] for one that answers, but did not let this locker in
+// nodeState returns the node's state: [inside.NotLetIn] for one that answers, but did not accept this locker
 // when it was last asked.
 func (c *core) nodeState(i int) string {
 	state := c.nodes[i].State()

@@ -4,14 +4,14 @@
 --       hash of each; a counter that two names share comes twice
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the
 --       counter, 6 channel of the first name,
---       7 the first line of the marker of a node that lets this client in (lists.lua)
+--       7 the first line of the marker of a node that accepts this client (lists.lua)
 --
 -- Replies with one of
 --   the token (an integer)                  granted
 --   {'held', remaining ms or -1, waiting, owner}
 --                                           that owner is there; waiting subscribe to the channel
 --   {'quarantined', remaining ms}
---   {'marker', marker or '', ARGV[7]}       the marker does not let this client in
+--   {'marker', marker or '', ARGV[7]}       the marker does not accept this client
 --   {'released', 0}                         the owner has released already
 --
 -- If an application's hash is at a name, the reply is an error: the hash may never expire. A hash of

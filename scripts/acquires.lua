@@ -3,7 +3,7 @@
 --
 -- KEYS  1 the node's marker, then the tombstone of each owner, then the token counter of each name,
 --       then its hash
--- ARGV  1 the first line of the marker of a node that lets this client in, 2 lease in ms,
+-- ARGV  1 the first line of the marker of a node that accepts this client, 2 lease in ms,
 --       then the seed of each counter
 --
 -- Replies with one of
@@ -16,7 +16,7 @@
 --                                  as acquire replies
 --           an error               not granted: the server has refused to write the hash
 --
--- It grants in the usual case only: the node lets the client in and was admitted long ago; there is
+-- It grants in the usual case only: the node accepts the client and was admitted long ago; there is
 -- no tombstone and no hash; the counter is a number. Each lock gets what acquire would give it, one
 -- after the other. If two locks share a counter, as two of one name do, the run grants the first.
 

@@ -120,7 +120,7 @@ type Renewal struct {
 	Lease Millis
 }
 
-// Renew raises the time to live of each lock whose owner is still there, on a node that lets in
+// Renew raises the time to live of each lock whose owner is still there, on a node that accepts
 // clients with that list. The connection adds the marker's first line that they expect
 // ([ConnArgs]).
 func Renew(list *List, batch []Renewal) Call {

@@ -1,4 +1,4 @@
--- lists: whether the node's marker lets a client in. This text precedes that of acquire and renew,
+-- lists: whether the node's marker accepts a client. This text precedes that of acquire and renew,
 -- which compare the marker's first line with the one that the client expects, and call this
 -- function only when the two differ.
 --
@@ -7,7 +7,7 @@
 --   <generation> <time of the next change, ms>
 --   <members>
 --   <digest of the next members, or -> <next members>
--- A claim, which lets nobody in yet, has ? before both digests. The expected line is that of a node
+-- A claim, which accepts nobody yet, has ? before both digests. The expected line is that of a node
 -- that was admitted long ago: 0 <run> <max lease> <member> <digest>.
 
 -- letsIn returns nil unless the client expects the marker's members or its next ones. Else it returns

@@ -60,11 +60,11 @@ func parseProcess(fields []string) (p Process, err error) {
 }
 
 // Marker is what a node says of itself: which process it is, from when on it grants, and whom it
-// lets in. Only the scripts write it.
+// accepts. Only the scripts write it.
 type Marker struct {
 	Process
 	Admitted   time.Duration // when the node may grant, by its clock, since 1970; 0 for long ago
-	Claimed    bool          // a client is marking all blank members; nobody is let in yet
+	Claimed    bool          // a client is marking all blank members; nobody is accepted yet
 	Generation uint64        // counts the changes of the members
 	Change     time.Duration // when the members may change again, by the node's clock, since 1970
 	Members    *List         // empty for a node that an operator has admitted, and no client has marked

@@ -2,7 +2,7 @@ package scripts
 
 import "time"
 
-// Refusal is the marker of a node that does not let a client in.
+// Refusal is the marker of a node that does not accept a client.
 type Refusal struct {
 	Marker  string  // its text; empty for none
 	Process Process // at the connection's other end

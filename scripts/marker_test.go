@@ -52,7 +52,7 @@ func TestMarkersAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// The expected line is the first of a marker that lets the client in, and of no other.
+// The expected line is the first of a marker that accepts the client, and of no other.
 func TestExpectedLines(t *testing.T) {
 	p, list := aMarker.Process, scripts.NewList("a", "b", "c")
 	long := scripts.Marker{Process: p, Members: list, Next: scripts.NewList()}
@@ -108,7 +108,7 @@ func TestTextsThatAreNoMarkers(t *testing.T) {
 		"a name badly escaped":        strings.Replace(text, "a,b,c", "a,b,%zz", 1),
 		"the next one, badly escaped": strings.Replace(text, "c,d", "c,%zz", 1),
 		"the member, badly escaped":   strings.Replace(text, " a ", " %zz ", 1),
-		"a name escaped in vain":      strings.Replace(text, " a ", " %61 ", 1),
+		"a name escaped without need": strings.Replace(text, " a ", " %61 ", 1),
 		"claimed twice":               strings.Replace(scripts.Marker{Process: aMarker.Process, Claimed: true, Members: aMarker.Members, Next: aMarker.Next}.String(), "?", "??", 1),
 	} {
 		if bad == text {

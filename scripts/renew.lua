@@ -3,10 +3,10 @@
 --
 -- KEYS  1 the node's marker, then the token counter of each name, then its hash
 -- ARGV  for each name: owner, token, lease in ms,
---       last the first line of the marker of a node that lets this client in (lists.lua)
+--       last the first line of the marker of a node that accepts this client (lists.lua)
 --
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
--- key of another type). If the marker does not let this client in, it renews nothing and replies with
+-- key of another type). If the marker does not accept this client, it renews nothing and replies with
 -- {'marker', marker or '', the expected line, the letters}, with N where the owner is. It gives the
 -- same reply, but renews, if the marker is that of an earlier process and came back with its data: the
 -- node must be marked. A node in quarantine renews. It writes as little as possible, because it must

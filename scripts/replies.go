@@ -26,7 +26,7 @@ const (
 	HeldByAnother
 	// Quarantined: the node may have forgotten grants, and grants nothing for a while.
 	Quarantined
-	// NotLetIn: the node's marker does not let this client in.
+	// NotLetIn: the node's marker does not accept this client.
 	NotLetIn
 	// Barred: this owner has released already; nothing was granted.
 	Barred
@@ -66,7 +66,7 @@ func (r Reply) Quarantine() time.Duration {
 	return 0
 }
 
-// Refusal returns the marker of a node that did not let the client in; else nil.
+// Refusal returns the marker of a node that did not accept the client; else nil.
 func (r Reply) Refusal() *Refusal {
 	if r.NotLetIn != nil {
 		return r.NotLetIn
@@ -195,12 +195,12 @@ const (
 	Gone Renewed = 'G'
 	// Taken: the key is another owner's, or no lock.
 	Taken Renewed = 'T'
-	// NotRenewed: the owner is there, but the node's marker does not let this client in.
+	// NotRenewed: the owner is there, but the node's marker does not accept this client.
 	NotRenewed Renewed = 'N'
 )
 
 // ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the
-// refusal where the node's marker does not let the client in; errors wrap ErrReply. A lock over
+// refusal where the node's marker does not accept the client; errors wrap ErrReply. A lock over
 // several names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
 func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 	var refusal *Refusal

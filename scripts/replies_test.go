@@ -43,7 +43,7 @@ func parseRun(calls ...scripts.Call) func(any) (any, error) {
 	return together(vector{}, calls...).parse
 }
 
-// refusedRenewal is a renewal by a node whose marker does not let the client in.
+// refusedRenewal is a renewal by a node whose marker does not accept the client.
 type refusedRenewal struct {
 	renewed []scripts.Renewed
 	refusal scripts.Refusal

@@ -13,7 +13,7 @@
 //	NAME                        hash: owner -> level, with the lease as its time to live
 //	quorumlock:counter:SLOT     the token counter of all names that hash to the slot, 0 to 65535
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released
-//	quorumlock:marker           the marker: which process granted what is held, and whom it lets in
+//	quorumlock:marker           the marker: which process granted what is held, and whom it accepts
 //	quorumlock:locker:LOCKER    the process that a locker belongs to, for people to read
 //
 // Each script states its keys, arguments and replies in its first lines.

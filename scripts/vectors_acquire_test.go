@@ -114,7 +114,7 @@ func heldBy(owner string, wait time.Duration) scripts.AcquireReply {
 	return scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Holder: owner}
 }
 
-// notLetIn is the reply of a node whose marker does not let the client in: some marker, or none.
+// notLetIn is the reply of a node whose marker does not accept the client: some marker, or none.
 func notLetIn(marker string) scripts.AcquireReply {
 	return scripts.AcquireReply{Outcome: scripts.NotLetIn, Refusal: &scripts.Refusal{Marker: marker, Process: process}}
 }
@@ -349,7 +349,7 @@ func quarantineVectors() []vector {
 	})
 }
 
-// The changes of a marker that make it let in clients with the list ours, or not.
+// The changes of a marker that make it accept clients with the list ours, or not.
 var (
 	theirMembers = func(m *scripts.Marker) { m.Members = theirs }
 	oursNext     = func(m *scripts.Marker) { m.Members, m.Next = theirs, ours }
@@ -374,9 +374,9 @@ func listVectors() []vector {
 		as("other members", theirMembers, notLetIn(some)),
 		as("the next members", oursNext, granted(seed)),
 		as("members, while a change is under way", theirsNext, granted(seed)),
-		as("a claim lets nobody in", claimed, notLetIn(some)),
-		as("a claim lets in nobody with the next members", claimedNext, notLetIn(some)),
-		as("an operator's word without a list lets nobody in", unlisted, notLetIn(some)),
+		as("a claim accepts nobody", claimed, notLetIn(some)),
+		as("a claim accepts nobody with the next members", claimedNext, notLetIn(some)),
+		as("an operator's word without a list accepts nobody", unlisted, notLetIn(some)),
 		as("the marker of another member", anotherName, notLetIn(some)),
 		{name: "the next members wait, too", before: state(markerOf(admitted(20*time.Second, false, oursNext))), call: acquire(),
 			want: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: 20 * time.Second}, untouched: true},

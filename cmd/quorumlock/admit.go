@@ -35,7 +35,7 @@ func (p *program) admitCommand() *cli.Command {
 		"or masters whose place they take, granted", "URL...",
 		func(flags *lineFlags, line *commandLine) {
 			flags.boolean("yes", "assert that, and do it", &line.yes)
-			flags.boolean("members", "the URLs are all masters of the clients' list, and let in these clients only",
+			flags.boolean("members", "the URLs are all masters of the clients' list, and accept these clients only",
 				&line.members)
 		},
 		func(ctx context.Context, line commandLine) int { return admit(ctx, line, p.stdout, p.stderr) })
@@ -112,7 +112,7 @@ func (line commandLine) belief() string {
 func askAssertion(ctx context.Context, line commandLine, list *scripts.List, out io.Writer) {
 	fmt.Fprintf(out, "quorumlock: with admit you assert that %s\n", line.belief())
 	if line.members {
-		fmt.Fprintf(out, "The masters would let in clients with the list %s only.\n", list)
+		fmt.Fprintf(out, "The masters would accept clients with the list %s only.\n", list)
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -146,10 +146,10 @@ func printAdmissions(done []admission, line commandLine, list *scripts.List, out
 		case a.before.Quarantine > 0:
 			what = fmt.Sprintf("quarantine ended, %s before its time", left(a.before.Quarantine))
 		}
-		whom := "lets in clients with " + scripts.NewList(a.before.Members...).String()
+		whom := "accepts clients with " + scripts.NewList(a.before.Members...).String()
 		switch {
 		case line.members:
-			whom = "lets in clients with " + list.String()
+			whom = "accepts clients with " + list.String()
 		case len(a.before.Members) == 0:
 			whom, unlisted = "has no list of masters yet", true
 		}
@@ -175,9 +175,9 @@ func nowIs(f finding) string {
 	case len(r.Members) == 0:
 		return "has no list of masters: it is new, or has forgotten"
 	case r.Quarantine > 0:
-		return fmt.Sprintf("lets in clients with %s; in quarantine for another %s",
+		return fmt.Sprintf("accepts clients with %s; in quarantine for another %s",
 			scripts.NewList(r.Members...), left(r.Quarantine))
 	default:
-		return fmt.Sprintf("lets in clients with %s; not in quarantine", scripts.NewList(r.Members...))
+		return fmt.Sprintf("accepts clients with %s; not in quarantine", scripts.NewList(r.Members...))
 	}
 }

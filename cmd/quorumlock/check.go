@@ -135,13 +135,13 @@ func printFindings(out io.Writer, found []finding) {
 	}
 }
 
-// letIn returns the masters by whose clients they let in, and whether a change is under way.
+// letIn returns the masters by whose clients they accept, and whether a change is under way.
 func letIn(found []finding) (by map[string][]string, under bool) {
 	by = map[string][]string{}
 	for _, f := range found {
 		r := f.report
 		if f.err != nil || len(r.Members) == 0 || len(r.Next) == 0 && !slices.Contains(r.Members, r.Member) {
-			continue // a retired one lets in nobody
+			continue // a retired one accepts nobody
 		}
 		list := fmt.Sprintf("clients with %s (generation %d)", scripts.NewList(r.Members...), r.Generation)
 		if len(r.Next) > 0 {
@@ -153,24 +153,24 @@ func letIn(found []finding) (by map[string][]string, under bool) {
 	return by, under
 }
 
-// mixed reports whether the masters let in different clients, by more than a change that is under
+// mixed reports whether the masters accept different clients, by more than a change that is under
 // way.
 func mixed(found []finding) bool {
 	by, under := letIn(found)
 	return len(by) > 1 && !under
 }
 
-// printMembers prints whose clients the masters let in.
+// printMembers prints whose clients the masters accept.
 func printMembers(out io.Writer, found []finding) {
 	by, _ := letIn(found)
 	for i, list := range slices.Sorted(maps.Keys(by)) {
 		if i == 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintf(out, "%s: let in %s\n", strings.Join(by[list], ", "), list)
+		fmt.Fprintf(out, "%s: accept %s\n", strings.Join(by[list], ", "), list)
 	}
 	if len(by) > 1 {
-		fmt.Fprintln(out, "The masters do not let in the same clients: see quorumlock members show.")
+		fmt.Fprintln(out, "The masters do not accept the same clients: see quorumlock members show.")
 	}
 }
 

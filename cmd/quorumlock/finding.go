@@ -82,7 +82,7 @@ func (f finding) noVote(list *scripts.List) error {
 	case f.twin != "":
 		err = fmt.Errorf("%w: it is one process with %s", node.ErrInvalid, f.twin)
 	case len(r.Members) > 0 && !list.Equal(scripts.NewList(r.Members...)) && !list.Equal(scripts.NewList(r.Next...)):
-		err = fmt.Errorf("%w: it lets in clients with %s, not %s", node.ErrMembership, scripts.NewList(r.Members...), list)
+		err = fmt.Errorf("%w: it accepts clients with %s, not %s", node.ErrMembership, scripts.NewList(r.Members...), list)
 	default:
 		return nil
 	}

@@ -35,11 +35,11 @@ func (p *program) membersCommand() *cli.Command {
 		Name: "members", Usage: "show and change the list of masters", HideHelpCommand: true,
 		Commands: []*cli.Command{
 			sub("show", "show each master's list of masters, and where a change of it stands", "URL..."),
-			sub("add", "announce one more master, so that clients with it are let in, too; the URLs are the present list",
+			sub("add", "announce one more master, so that clients with it are accepted, too; the URLs are the present list",
 				"NEW-URL URL..."),
-			sub("remove", "announce one master less, so that clients without it are let in, too; the URLs are the present list",
+			sub("remove", "announce one master less, so that clients without it are accepted, too; the URLs are the present list",
 				"NAME URL..."),
-			sub("commit", "let in only clients with the announced list; the URLs are that list, and the removed master if it runs",
+			sub("commit", "accept only clients with the announced list; the URLs are that list, and the removed master if it runs",
 				"URL..."),
 			sub("abort", "take back what add or remove announced; the URLs are all masters of both lists", "URL..."),
 		},
@@ -113,7 +113,7 @@ func failed(stderr io.Writer, err error) int {
 	return exitFailed
 }
 
-// announce lets in clients with the list to beside those with the list from. With wait it waits
+// announce accepts clients with the list to beside those with the list from. With wait it waits
 // until the masters take the next change, instead of refusing.
 func (m masters) announce(ctx context.Context, from, to *scripts.List, wait bool, out io.Writer) error {
 	change, err := membership.NewChange(from, to)
@@ -128,7 +128,7 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, wait bool
 	if to.Len() < from.Len() {
 		removed = " Give it the URL of the removed master, too, if that runs: it is then retired."
 	}
-	fmt.Fprintf(out, "Announced: clients with %s are let in beside those with %s.\n"+
+	fmt.Fprintf(out, "Announced: clients with %s are accepted beside those with %s.\n"+
 		"Now deploy all clients with %[1]s, then: quorumlock members commit with the URLs of %[1]s.%[3]s\n"+
 		"To go back: quorumlock members abort with the URLs of %[4]s.\n", to, from, removed, longer(from, to))
 	return nil

@@ -45,10 +45,10 @@ func TestMembersThatAreRetired(t *testing.T) {
 	printed, errs := members(exitFailed, "show", urls...)
 	contains(t, lineOf(t, printed, "d"), "retired: {a, b, c}")
 	contains(t, printed, "No change is under way.")
-	contains(t, errs, "d is retired: it is no member of {a, b, c}, and lets in nobody")
+	contains(t, errs, "d is retired: it is no member of {a, b, c}, and accepts nobody")
 	printed, _ = command(t, exitFailed, append([]string{"check", lease}, urls...)...)
 	contains(t, lineOf(t, printed, "d"), "REFUSED master")
-	contains(t, printed, "retired: it is no member of {a, b, c} (generation 2), and lets in nobody", "3 of 4 masters are fit", "a, b, c: let in clients with")
+	contains(t, printed, "retired: it is no member of {a, b, c} (generation 2), and accepts nobody", "3 of 4 masters are fit", "a, b, c: accept clients with")
 	command(t, exitOK, append([]string{"check", lease}, urls[:3]...)...)
 	members(exitOK, "show", urls[:3]...)
 

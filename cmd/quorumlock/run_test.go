@@ -24,7 +24,7 @@ const bound = 40 * time.Second
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	if !poll.Until(bound, holds) {
-		t.Fatalf("waited %v in vain: %s", bound, what)
+		t.Fatalf("waited %v: %s", bound, what)
 	}
 }
 

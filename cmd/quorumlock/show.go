@@ -33,7 +33,7 @@ func (m masters) show(ctx context.Context, out io.Writer) error {
 	}
 	for _, name := range m.names {
 		if v := views[name]; v.IsRetired() {
-			return fmt.Errorf("%s is retired: it is no member of %s, and lets in nobody. Leave out its URL, or take it back "+
+			return fmt.Errorf("%s is retired: it is no member of %s, and accepts nobody. Leave out its URL, or take it back "+
 				"with members add", name, v.Marker().Members)
 		}
 	}

@@ -132,7 +132,7 @@ func TestStatusOfAnotherList(t *testing.T) {
 	d := deploy(t, 3, 30*time.Second)
 	other := &deployment{&redistest.Fleet{Masters: d.Masters[:1]}, d.maxLease}
 	printed, _ := ask(t, exitConfiguration, "status", other.flagsOf(t), "a")
-	contains(t, printed, "it lets in clients with {")
+	contains(t, printed, "it accepts clients with {")
 }
 
 func TestConclude(t *testing.T) {

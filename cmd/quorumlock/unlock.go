@@ -56,7 +56,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need i
 			errs = append(errs, m.err)
 		}
 	}
-	// Masters that let in other clients would carry it out, and say nothing of the others' lock.
+	// Masters that accept other clients would carry it out, and say nothing of the others' lock.
 	if len(lock.masters)-len(errs) >= need {
 		errs = nil
 		var failed *quorum.Error

@@ -57,7 +57,7 @@ func TestUnlockWithAnotherList(t *testing.T) {
 	d.start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
 	other := &deployment{&redistest.Fleet{Masters: d.Masters[:1]}, d.maxLease}
 	printed, _ := ask(t, exitFailed, "unlock", other.flagsOf(t), "-yes", "a")
-	contains(t, printed, "NOT UNLOCKED", "it lets in clients with {")
+	contains(t, printed, "NOT UNLOCKED", "it accepts clients with {")
 	if strings.Contains(printed, "unlocked:") || do(t, d.Masters[0], "EXISTS", "a") != int64(1) {
 		t.Errorf("it unlocked on one master: %s", printed)
 	}

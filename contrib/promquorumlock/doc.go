@@ -38,7 +38,7 @@
 // a renewal renewed, forgotten, taken or failed; of a repair granted or failed. A vote is granted,
 // refused, quarantined or unknown; unknown also of a master that had not answered, or was not
 // asked, when the outcome was certain. A state is unknown, up, quarantined, down, refused or
-// not_let_in. error_type is a word of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for
+// not_accepted. error_type is a word of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for
 // success; an operation is acquire, renew, release, raise, look, mark, introduce, who, inspect or
 // force.
 //

@@ -64,7 +64,7 @@ func scenarios() []scenario {
 			shows: "Clients found the deployment. Then one more master is added and another removed, under contenders that roll over to the next list one after another, and under a lock that is held all the time. Each `quorumlock members` is killed when it has marked some of the masters, and is repeated. Meanwhile a master is killed, frozen, or cut off from the contenders. Two clients with wrong lists try all the time, and two stale clients keep the first list: one contends, one holds a lock on a bare majority, until the first commit.",
 			play:  replaceLive},
 		{name: "a dead master is replaced", spares: 1, founded: true,
-			shows: "The same, where the master is dead: it is removed, and then another is added. Of 3 masters the 2 that are left must be up until then. In the end the master turns out to have been frozen: it comes back with the first list, and alone lets in the stale clients.",
+			shows: "The same, where the master is dead: it is removed, and then another is added. Of 3 masters the 2 that are left must be up until then. In the end the master turns out to have been frozen: it comes back with the first list, and alone accepts the stale clients.",
 			play:  replaceDead},
 		{name: "two masters are added", spares: 2, founded: true,
 			shows: "The same, where 3 masters become 5, or 5 become 7.",

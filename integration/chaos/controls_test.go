@@ -28,7 +28,7 @@ func orphan(r *result) bool     { return r.Orphans > 0 }
 
 func controls() []control {
 	const trusting = "masters that forgot are trusted at once (node.WithoutQuarantine)"
-	const letIn = "the complete library, on masters that let in two lists: the harness overwrites their markers, in place of `quorumlock members`, so that the first list is let in beside the newest one. Clients with wrong lists are refused: a marker has room for two lists"
+	const twoLists = "the complete library, on masters that accept two lists: the harness overwrites their markers, in place of `quorumlock members`, so that the first list is accepted beside the newest one. Clients with wrong lists are refused: a marker has room for two lists"
 	return []control{
 		{"restart amnesia between two holders", "no-quarantine", trusting, doubleHold, false},
 		{"thin quorum after a flush", "no-quarantine", trusting, doubleHold, false},
@@ -36,8 +36,8 @@ func controls() []control {
 		{"frozen master", "no-deadline", "the holder checks neither the lock's context nor Valid", doubleHold, false},
 		{"callers that give up while their requests are on the way", "no-rollback",
 			"a failed attempt is undone on its caller's context, so not after the end of that context", orphan, false},
-		{"a live master is replaced", noRefusal, letIn, twoHolders, true},
-		{"two masters are added", noRefusal, letIn, twoHolders, true},
+		{"a live master is replaced", noRefusal, twoLists, twoHolders, true},
+		{"two masters are added", noRefusal, twoLists, twoHolders, true},
 		{"two operators against each other", noRefusal, "here the two lists are those without one of the operators' masters", doubleHold, true},
 	}
 }

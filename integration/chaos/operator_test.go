@@ -14,7 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// noRefusal is the kind of a control: the complete library, on masters that go on to let in their
+// noRefusal is the kind of a control: the complete library, on masters that go on to accept their
 // first list. The harness overwrites their markers in place of the operator's commands. A marker has
 // room for two lists, so clients with wrong lists are refused as ever.
 const noRefusal = "no-refusal"
@@ -132,7 +132,7 @@ func (o *operator) marker(i int) string {
 	return text
 }
 
-// overwrite writes the markers of masters that let in two lists.
+// overwrite writes the markers of masters that accept two lists.
 func (o *operator) overwrite(list, other []int) error {
 	for i, s := range o.servers {
 		if !slices.Contains(list, i) && !slices.Contains(other, i) {

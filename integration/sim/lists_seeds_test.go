@@ -43,7 +43,7 @@ func TestListsUncheckedFindTwo(t *testing.T) {
 	}
 }
 
-// A claim lets nobody in, nor those with the next list: a claimed master that copied a change under way granted to
+// A claim accepts nobody, nor those with the next list: a claimed master that copied a change under way granted to
 // them at once, beside a holder from before the power failed. Found by TestListsThatChange as two
 // holders.
 func TestListsWhenThePowerFails(t *testing.T) {

@@ -18,7 +18,7 @@ type listPlan struct {
 	first   []int // the list of a new deployment
 	manners []manner
 	wrong   [][]int // the first list of a client, where it is another one
-	anyList bool    // a control: grants and renewals let in clients of every list
+	anyList bool    // a control: grants and renewals accept clients of every list
 }
 
 // manner is how a client takes over a list that is announced.
@@ -146,7 +146,7 @@ type listState struct {
 	rolling atomic.Int32  // clients that are about to start anew
 
 	mu    sync.Mutex
-	sure  []*scripts.List // their masters let them in, for as long as the epoch lasts
+	sure  []*scripts.List // their masters accept them, for as long as the epoch lasts
 	epoch int
 }
 
@@ -167,7 +167,7 @@ func (s *listState) setSure(lists ...*scripts.List) {
 	}
 }
 
-// narrow leaves at most one list let in for certain.
+// narrow leaves at most one list accepted for certain.
 func (s *listState) narrow(list *scripts.List) {
 	s.mu.Lock()
 	was := slices.ContainsFunc(s.sure, list.Equal)
@@ -179,7 +179,7 @@ func (s *listState) narrow(list *scripts.List) {
 	}
 }
 
-// certain returns the epoch in which a process' list is certainly let in; 0 for none.
+// certain returns the epoch in which a process' list is certainly accepted; 0 for none.
 func (s *listState) certain(c *client) int {
 	if s == nil {
 		return 0
@@ -195,12 +195,12 @@ func (s *listState) certain(c *client) int {
 
 // notLetIn judges an error for the sake of lists.
 func (w *world) notLetIn(c *client, err error, certain int) {
-	w.count("not let in")
+	w.count("not accepted")
 	switch {
 	case w.plan.lists == nil:
 		w.fail("%v: %v", c, err)
 	case certain != 0 && certain == w.lists.certain(c) && !w.plan.forgets():
-		w.fail("%v has a list that its masters let in: %v", c, err)
+		w.fail("%v has a list that its masters accept: %v", c, err)
 	}
 }
 
@@ -226,7 +226,7 @@ func (m *machine) nextList() *scripts.List {
 }
 
 // replace is restart, again and again while the new process does not start: a list of an even number
-// must be let in.
+// must be accepted.
 func (m *machine) replace(kill bool) {
 	if s := m.world.lists; s != nil {
 		s.rolling.Add(1)

@@ -55,7 +55,7 @@ type state struct {
 	members, next *scripts.List // next is nil while no change is known of
 	announced     bool          // on all next members
 	behind        bool          // a commit of the members is unfinished
-	whole         bool          // all members let in the list
+	whole         bool          // all members accept the list
 	waiting       bool          // and some are in quarantine
 }
 
@@ -109,7 +109,7 @@ func majorityState(views map[string]*membership.View) *state {
 	return s
 }
 
-// know notes which lists are certainly let in, if no late mark can change that.
+// know notes which lists are certainly accepted, if no late mark can change that.
 func (o *operator) know(s *state) {
 	switch quiet := time.Since(o.struck) > o.world.plan.lease+o.world.plan.lease/10; {
 	case s == nil || !quiet || !s.whole || s.behind:

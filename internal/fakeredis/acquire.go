@@ -125,7 +125,7 @@ func (k *Keyspace) counter(key string) (value float64, found bool, err error) {
 	return value, true, nil
 }
 
-// LetsIn reports whether a marker lets in a client that expects that first line, from when on the
+// LetsIn reports whether a marker accepts a client that expects that first line, from when on the
 // node grants to it, in ms as text, and whether the marker is that of the node's process.
 func LetsIn(marker, expected string) (admitted string, isItsOwn, ok bool) {
 	return letsIn(marker, expected, false)
@@ -136,7 +136,7 @@ func counterTooHigh(key string) error {
 }
 
 // letsIn is the comparison of the marker with the expected first line, and letsIn of lists.lua. A
-// marker that no script has written lets nobody in.
+// marker that no script has written accepts nobody.
 func letsIn(marker, expected string, anyList bool) (admitted string, isItsOwn, ok bool) {
 	if strings.HasPrefix(marker, expected) {
 		return "0", true, true

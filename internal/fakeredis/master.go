@@ -36,7 +36,7 @@ type Master struct {
 	// remote address of its connection and the reply. The master is locked during the call.
 	Trace func(client, script string, args []string, reply any, err error)
 
-	// AnyList, when set before the first connection, makes grants and renewals let in clients of
+	// AnyList, when set before the first connection, makes grants and renewals accept clients of
 	// every list of masters: tests show with it what the lists are for.
 	AnyList bool
 

@@ -7,7 +7,7 @@ const (
 	Quarantined = "quarantined"
 	Down        = "down"
 	Refused     = "refused"
-	NotLetIn    = "not_let_in"
+	NotLetIn    = "not_accepted"
 )
 
 // States returns all states.

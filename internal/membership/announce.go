@@ -7,7 +7,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Announce returns the command that lets in clients with To beside those with From.
+// Announce returns the command that accepts clients with To beside those with From.
 //
 // All members of To must answer. Before the first mark that announces it raises the token counters: a
 // token stands on a majority of the list that issued it, and majorities of a list and of the next but
@@ -72,7 +72,7 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 		m := v.marker
 		switch {
 		case m.Claimed && !m.Members.Equal(c.From):
-			return 0, fmt.Errorf("%s is being marked for %s, not %s, and lets in nobody: wipe it (DEL %s), and a client with %[3]s marks "+
+			return 0, fmt.Errorf("%s is being marked for %s, not %s, and accepts nobody: wipe it (DEL %s), and a client with %[3]s marks "+
 				"it again (lock any name)", name, m.Members, c.From, scripts.MarkerKey)
 		case m.Claimed:
 			return 0, fmt.Errorf("%s is being marked for %s: lock any name with that list, and all its masters up", name, m.Members)

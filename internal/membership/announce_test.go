@@ -125,7 +125,7 @@ func TestMastersThatAreWipedFirst(t *testing.T) {
 		"claimed by another name": {alias(claimed), "d", "d is the member b.alias of {a, b, c}: name it so (?name=... in the URL); or " + wipe},
 		"retired by another name": {alias(marked), "d", "or " + wipe + ", and add it by this name"},
 		"a member being marked for another list": {func(m *scripts.Marker) { m.Claimed, m.Members = true, abd }, "b",
-			"b is being marked for {a, b, d}, not {a, b, c}, and lets in nobody: " + wipe + ", and a client with {a, b, c} marks it"},
+			"b is being marked for {a, b, d}, not {a, b, c}, and accepts nobody: " + wipe + ", and a client with {a, b, c} marks it"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, marked, marked, marked, nil)

@@ -207,7 +207,7 @@ func errNotAnnounced(name string, m scripts.Marker, to *scripts.List) error {
 }
 
 // retiring returns the removed master, if it is to be marked: it has the members From, and no next
-// ones. The mark has the members To, of which it is none, so it lets in nobody and names them
+// ones. The mark has the members To, of which it is none, so it accepts nobody and names them
 // to clients with an old list. It comes last.
 func (p *plan) retiring(views map[string]*View, from, to *scripts.List) string {
 	removed := extraMember(from, to)

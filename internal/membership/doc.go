@@ -1,4 +1,4 @@
-// Package membership decides whom a node of a lock lets in: which list of masters its clients must
+// Package membership decides whom a node of a lock accepts: which list of masters its clients must
 // have, who may write that list, and how it is changed. It is pure: it turns views of nodes into
 // marks to write, and knows no connections.
 //
@@ -8,7 +8,7 @@
 // both being carried by a quorum of their nodes:
 //
 //   - A blank node (new, restarted or flushed) is marked only by a client that a majority of its list
-//     lets in, or when all nodes of the list have answered and none carries another
+//     accepts, or when all nodes of the list have answered and none carries another
 //     ([Client.Plan]).
 //   - The list changes by one member at a time ([Change]): majorities of two such lists meet. A
 //     [Procedure] is what an operator's command does, step by step.

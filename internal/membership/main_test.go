@@ -153,7 +153,7 @@ func (c *cluster) found(client membership.Client, views []*membership.View) (rou
 	return rounds
 }
 
-// letsIn returns the masters that let in clients with a list.
+// letsIn returns the masters that accept clients with a list.
 func (c *cluster) letsIn(list *scripts.List) (names []string) {
 	c.t.Helper()
 	for name := range c.masters {

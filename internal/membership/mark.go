@@ -37,7 +37,7 @@ func (c Client) Plan(views []*View) []Mark {
 	return c.claim(views)
 }
 
-// MayMark reports whether a majority of the client's list lets it in: then blank nodes may be marked
+// MayMark reports whether a majority of the client's list accepts it: then blank nodes may be marked
 // without the other nodes' answers.
 func (c Client) MayMark(views []*View) bool {
 	_, found := c.evidence(views)
@@ -82,10 +82,10 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 }
 
 // claim marks a deployment of which too few nodes are marked. All nodes must have answered, each
-// blank, claimed for this list, or letting this client in. A node that has come back with the marker
+// blank, claimed for this list, or accepting this client. A node that has come back with the marker
 // of another list is left for that list's clients, and so are all nodes if the highest generation is
 // of another list. The nodes are claimed one after the other, in the order of their names, so of two
-// clients whose lists share a node one stops; a claim lets nobody in, so a client that stops has made
+// clients whose lists share a node one stops; a claim accepts nobody, so a client that stops has made
 // no quorum. The quarantines begin with the claims. When all nodes are claimed, and every claim's
 // quarantine is over, the claims are confirmed: by then each lease is over that any list's quorum had
 // granted before.

@@ -66,7 +66,7 @@ func TestPlan(t *testing.T) {
 		"one came back with another list":    {abc, []setup{nil, func(m *scripts.Marker) { m.Run = "x"; other(m) }, nil}, nil, nil},
 		"one came back with the next list":   {abc, []setup{nil, func(m *scripts.Marker) { m.Run, m.Members, m.Next = "x", abcd, abc }, nil}, nil, nil},
 		"one came back, no founding":         {abc, []setup{nil, func(m *scripts.Marker) { m.Run = "x" }, nil}, mayNotFound, rounds(one("a"), one("b"), one("c"), one("a", "b", "c"))},
-		"one lets it in by its next list":    {abc, []setup{func(m *scripts.Marker) { m.Members, m.Next = abcd, abc }, nil, nil}, nil, nil},
+		"one accepts it by its next list":    {abc, []setup{func(m *scripts.Marker) { m.Members, m.Next = abcd, abc }, nil, nil}, nil, nil},
 		"one was removed":                    {abc, []setup{nil, func(m *scripts.Marker) { m.Members = scripts.NewList("a", "c") }, nil}, nil, nil},
 		"one was removed, and came back":     {abc, []setup{nil, func(m *scripts.Marker) { m.Run, m.Members = "x", scripts.NewList("a", "c") }, nil}, nil, nil},
 		"one came back with a claim": {abc, []setup{nil, func(m *scripts.Marker) { m.Run = "x"; other(m); claimed(m) }, nil}, nil,
@@ -84,7 +84,7 @@ func TestPlan(t *testing.T) {
 		"one is marked, one refuses":         {abc, []setup{other, nil, marked}, nil, nil},
 		"one is marked, the rest is claimed": {abc, []setup{claimed, claimed, marked}, mayNotFound, rounds(one("a", "b"))},
 
-		// A quorum lets the client in: a blank master is marked at once, whatever the others are.
+		// A quorum accepts the client: a blank master is marked at once, whatever the others are.
 		"most are marked":                 {abc, []setup{marked, nil, marked}, mayNotFound, rounds(one("b"))},
 		"most are marked, one is claimed": {abc, []setup{marked, claimed, marked}, mayNotFound, rounds(one("b"))},
 		"most are marked, one refuses":    {abc, []setup{marked, other, marked}, nil, nil},
@@ -95,7 +95,7 @@ func TestPlan(t *testing.T) {
 		"three are, one is claimed":       {five, []setup{listing(five), nil, listing(five), func(m *scripts.Marker) { m.Claimed, m.Members, m.Generation = true, five, 8 }, listing(five)}, nil, rounds(one("b", "d"))},
 		"two of five are, one is gone":    {five, []setup{listing(five), nil, listing(five), absent, nil}, nil, nil},
 		"two of four are, one is gone":    {abcd, []setup{listing(abcd), nil, listing(abcd), absent}, nil, nil},
-		// What a master let in before, and no more shows, does not count.
+		// What a master accepted before, and no more shows, does not count.
 		"one is marked, one blank, one gone": {abc, []setup{marked, nil, absent}, nil, nil},
 
 		// The client's list may be the next one.
@@ -112,7 +112,7 @@ func TestPlan(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(c.want) {
 				t.Errorf("it marks %q, want %q", got, c.want)
 			}
-			for _, round := range c.want[min(len(c.want), 1):] { // all that were marked let it in
+			for _, round := range c.want[min(len(c.want), 1):] { // all that were marked accepted it
 				for _, name := range round {
 					if standing := world.look(name).Standing(c.list); standing != membership.LetsIn {
 						t.Errorf("%s stands as %d", name, standing)
@@ -123,7 +123,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// In no state of a founding does a master let a client in before all are claimed: a client that stops
+// In no state of a founding does a master accept a client before all are claimed: a client that stops
 // has made no quorum.
 func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
 	c, client := newCluster(t, "a", "b", "c"), clientOf(abc)
@@ -131,7 +131,7 @@ func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
 	for range 3 {
 		c.write(abc, client.Plan(views), views)
 		if in := c.letsIn(abc); len(in) > 0 {
-			t.Fatalf("%q let it in", in)
+			t.Fatalf("%q accepted it", in)
 		}
 	}
 	c.pass(maxLease - time.Millisecond)
@@ -142,7 +142,7 @@ func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
 	c.pass(time.Millisecond)
 	c.found(client, c.views(abc))
 	if in := c.letsIn(abc); len(in) != 3 {
-		t.Errorf("in the end %q let it in", in)
+		t.Errorf("in the end %q accepted it", in)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestTwoFoundersOfListsThatShareAMaster(t *testing.T) {
 				c.found(second, seenToo)
 				c.found(first, seen)
 				if in, too := len(c.letsIn(abc)), len(c.letsIn(theirs)); in >= membership.Majority(abc) && too >= membership.Majority(theirs) {
-					t.Errorf("%d let in the first, %d the second", in, too)
+					t.Errorf("%d accepted the first, %d the second", in, too)
 				}
 			})
 		}
@@ -180,7 +180,7 @@ func TestTwoClientsWithOneList(t *testing.T) {
 	before := c.look("a").Text
 	c.found(first, seen)
 	if in := c.letsIn(abc); len(in) != 3 || c.look("a").Text != before {
-		t.Errorf("%q let them in, the marker of a is %q, before %q", in, c.look("a").Text, before)
+		t.Errorf("%q accepted them, the marker of a is %q, before %q", in, c.look("a").Text, before)
 	}
 }
 
@@ -364,7 +364,7 @@ func TestAdmit(t *testing.T) {
 }
 
 // A master that its clients know by another name is not admitted by a wrong one: no client's list would
-// let it in.
+// accept it.
 func TestAdmitByAWrongName(t *testing.T) {
 	c := newClusterOf(t, func(m *scripts.Marker) { m.Member = "b" })
 	const want = "the lists of masters differ: this master is the member b of {a, b, c}: admit it by that name (?name=... in the URL)"

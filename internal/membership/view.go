@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// ErrDiffers: a node lets in clients with another list of masters.
+	// ErrDiffers: a node accepts clients with another list of masters.
 	ErrDiffers = errors.New("the lists of masters differ")
 	// ErrMaxLease: the deployment's max lease is not the client's.
 	ErrMaxLease = errors.New("max lease differs")
@@ -136,12 +136,12 @@ func (v *View) rewrite(m scripts.Marker) scripts.Call {
 	return v.write(m, scripts.At(m.Admitted), scripts.At(m.Change))
 }
 
-// had reports whether a blank node has come back with a marker that let in clients with that list.
+// had reports whether a blank node has come back with a marker that accepted clients with that list.
 func (v *View) had(list *scripts.List) bool {
 	return v.marker.Members.Equal(list) || v.marker.Next.Equal(list)
 }
 
-// Has reports whether the node has that list: it lets in clients with it, or did before it came back
+// Has reports whether the node has that list: it accepts clients with it, or did before it came back
 // blank, or is being marked for it.
 func (v *View) Has(list *scripts.List) bool {
 	return v.Standing(list) == Blank && v.had(list) || v.Standing(list) == Claimed || v.Standing(list) == LetsIn
@@ -153,7 +153,7 @@ func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) 
 	return v.marker.Members, v.Standing(list) == Blank && v.marker.Next.Equal(list)
 }
 
-// HadAnother reports whether a blank node has come back with a marker that let in others, and not
+// HadAnother reports whether a blank node has come back with a marker that accepted others, and not
 // clients with that list: these may not begin their deployment anew with it.
 func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
@@ -165,7 +165,7 @@ func (v *View) IsOutside() bool {
 	return !v.IsBlank() && !v.marker.Claimed && !v.marker.Members.Has(v.marker.Member)
 }
 
-// IsRetired reports whether the node is outside and is not announced either, so it lets in nobody: a
+// IsRetired reports whether the node is outside and is not announced either, so it accepts nobody: a
 // change has removed it, or was taken back that added it, or it was added and has forgotten that.
 func (v *View) IsRetired() bool { return v.IsOutside() && v.marker.Next.Len() == 0 }
 
@@ -173,13 +173,13 @@ func (v *View) IsRetired() bool { return v.IsOutside() && v.marker.Next.Len() ==
 type Standing int
 
 const (
-	// Blank: the node has forgotten whom it lets in, or has never known: it grants nothing.
+	// Blank: the node has forgotten whom it accepts, or has never known: it grants nothing.
 	Blank Standing = iota + 1
-	// Claimed: a client with the same list is marking all blank members. It lets in nobody yet.
+	// Claimed: a client with the same list is marking all blank members. It accepts nobody yet.
 	Claimed
 	// LetsIn: the list is that of the members, or of the next ones.
 	LetsIn
-	// Refuses: the node is another deployment's, another member, or lets in, or is claimed for,
+	// Refuses: the node is another deployment's, another member, or accepts, or is claimed for,
 	// another list.
 	Refuses
 )
@@ -211,7 +211,7 @@ func (v *View) IsAnotherMember(list *scripts.List) bool {
 	return v.marker.Member != v.Process.Member && list.Has(v.marker.Member)
 }
 
-// Refusal returns why a node that Refuses does not let in a client with that list.
+// Refusal returns why a node that Refuses does not accept a client with that list.
 func (v *View) Refusal(list *scripts.List) error {
 	m := v.marker
 	switch {
@@ -221,7 +221,7 @@ func (v *View) Refusal(list *scripts.List) error {
 		return fmt.Errorf("%w: this master is the member %s of %s (generation %d), and %s to this client, "+
 			"whose list is %s%s", ErrDiffers, m.Member, m.Members, m.Generation, v.Process.Member, list, sameNames)
 	}
-	whom := "lets in"
+	whom := "accepts"
 	if m.Claimed {
 		whom = "is being marked for"
 	}

@@ -113,7 +113,7 @@ func TestARefusedReleaseOfNothingIsNotSetAside(t *testing.T) {
 		"granted":                      {[]any{int64(7)}, true},
 		"held by another":              {[]any{[]any{bulk("held"), int64(5), int64(0), bulk("x:1")}}, false},
 		"quarantined":                  {[]any{[]any{bulk("quarantined"), int64(5)}}, false},
-		"not let in":                   {[]any{[]any{bulk("marker"), bulk(""), bulk("0 run 30000 a d")}}, false},
+		"not accepted":                 {[]any{[]any{bulk("marker"), bulk(""), bulk("0 run 30000 a d")}}, false},
 		"the key is forbidden":         {[]any{noKey}, false},
 		"a foreign key":                {[]any{noLock}, false},
 		"no memory":                    {[]any{oom}, false},

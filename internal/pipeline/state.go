@@ -41,7 +41,7 @@ type Log interface {
 	StillDown(err error) // a probe failed
 	Up()                 // the pipe is not down any more
 	Quarantined(Quarantine)
-	// NotLetIn is called for each reply of a server whose marker does not let in clients with that
+	// NotLetIn is called for each reply of a server whose marker does not accept clients with that
 	// list.
 	NotLetIn(list *scripts.List, marker scripts.Refusal)
 	ReleaseRefused(call scripts.Call, err error)

@@ -26,7 +26,7 @@ func main() {
 // open makes these kinds:
 //
 //   - library: the complete redlock.
-//   - no-refusal: the complete redlock too; its masters let in a list that they should refuse.
+//   - no-refusal: the complete redlock too; its masters accept a list that they should refuse.
 //   - no-quarantine: redlock with trust in masters that forgot.
 //   - no-deadline: redlock with a holder that checks neither the lock's context nor Valid.
 //   - no-rollback: redlock that undoes no attempt after its caller gave up; see noRollback.

@@ -3,7 +3,7 @@
 //
 // What is searched is what ships. The rules are those of internal/membership: the views, the plan by
 // which a client marks blank masters, and the operator's procedures. A master compares the whole text
-// of its marker, as mark.lua does, and lets in clients by it, as lists.lua does: both by the programs
+// of its marker, as mark.lua does, and accepts clients by it, as lists.lua does: both by the programs
 // of internal/fakeredis, which script vectors hold to real servers.
 //
 //   - world_test.go is the state, and what a step changes in it. Read this file first.
@@ -16,7 +16,7 @@
 //
 // # What stands for what
 //
-// Locks are not played. A master can give a lease to a client of each list that it lets in, and the
+// Locks are not played. A master can give a lease to a client of each list that it accepts, and the
 // world knows for how long the last such lease may still run. Two may hold when the masters can be
 // dealt out to clients of two lists so that each has a majority. This allows all that clients can do:
 // they lock, renew, unlock and lose locks at any moment. A master that has forgotten may count for

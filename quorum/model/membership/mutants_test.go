@@ -38,7 +38,7 @@ var stale = setup{names: "abcd", start: []string{"abd#3", "abd#3", "abc#1", "abd
 	forgets: 1, silent: 1, maxLease: 2}
 
 var mutants = []mutant{
-	{"a majority lets in whom marks a blank master", markFile, "return top, in >= Majority(c.List)", "return top, in > 0", stale},
+	{"a majority accepts who marks a blank master", markFile, "return top, in >= Majority(c.List)", "return top, in > 0", stale},
 	{"a blank master gets no next members", markFile, "m.Next = scripts.NewList()\n	return Mark{", "return Mark{",
 		setup{names: "abcd", start: []string{"abcd>acd", "abcd", "abcd", "abcd"}, lists: []string{"abcd", "acd", "bcd"},
 			commands: []string{"remove abcd bcd"}, forgets: 1, silent: 1, maxLease: 2}},
@@ -79,8 +79,8 @@ var mutants = []mutant{
 	{"no list of one", changeFile, "	case to.Len() < 2:", "	case false:",
 		setup{names: "ab", start: []string{"ab", "ab"}, lists: []string{"ab", "a", "b"}, silent: 1, maxLease: 2,
 			commands: []string{"remove ab a", "remove ab b", "commit a", "commit b", "abort ab"}}},
-	{"a claim lets nobody in", markerFile, `const claimSign = "?"`, `const claimSign = ""`, founds("abcde", "abc", "cde")},
-	{"a master lets in its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
+	{"a claim accepts nobody", markerFile, `const claimSign = "?"`, `const claimSign = ""`, founds("abcde", "abc", "cde")},
+	{"a master accepts its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
 	{"a pass over the tokens before a change", announceFile, "tokensOf: c.From, ", "", counts()},
 	{"the pass is of a majority", procedureFile, "if len(names) >= Majority(p.plan.tokensOf) {", "if len(names) > 0 {", counts()},
 }
