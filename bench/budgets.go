@@ -23,7 +23,7 @@ type budget struct {
 	what    string
 	test    string
 	ours    reading
-	beside  reading // none where the budget bounds ours alone
+	beside  reading // none if the budget bounds ours alone
 	kind    kind
 	budgets map[int]float64 // by the number of masters
 }
@@ -109,7 +109,7 @@ func lines(all []budget, found results) []line {
 
 func (l line) limit() float64 { return l.budgets[l.at.n] }
 
-// excess is how many times the value is worse than the budget: at most 1 where the budget is met.
+// excess is how many times the value is worse than the budget: at most 1 if the budget is met.
 func (l line) excess() float64 {
 	switch {
 	case l.kind == atLeast:

@@ -18,7 +18,7 @@ const fillers = 256
 type crew struct {
 	locker *quorum.Locker
 	locks  []*quorum.Lock
-	names  []string // made before, where their memory is not to count
+	names  []string // made before, if their memory is not to count
 }
 
 func (c *crew) name(i int) string {

@@ -32,7 +32,7 @@ func (r *report) facts() []string {
 	return facts
 }
 
-// loadAverage tells how busy the machine is, where the system tells it.
+// loadAverage returns how busy the machine is, if the system says.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(text))
@@ -42,7 +42,7 @@ func loadAverage() string {
 	return strings.Join(fields[:3], ", ") + " (of 1, 5 and 15 minutes)"
 }
 
-// processor is the CPU's name, where the system tells it.
+// processor is the CPU's name, if the system says.
 func processor() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -38,13 +38,13 @@ func (o *outcome) all(r reading) []float64 {
 	return values
 }
 
-// median returns the median of the rounds; false where none measured the figure.
+// median returns the median of the rounds; false if none measured the figure.
 func (o *outcome) median(r reading) (float64, bool) {
 	values := o.all(r)
 	return measure.Median(values), len(values) > 0
 }
 
-// text is the median for people, empty where there is none.
+// text is the median for people, empty if there is none.
 func (o *outcome) text(r reading) string {
 	value, measured := o.median(r)
 	if !measured {

@@ -74,7 +74,7 @@ func (r *report) write(to io.Writer) error {
 	return err
 }
 
-// budgetTable is empty where no budget was measured.
+// budgetTable is empty if no budget was measured.
 func budgetTable(all []line) string {
 	if len(all) == 0 {
 		return ""

@@ -34,7 +34,7 @@ func (r *report) saveScale(path string) error {
 	return os.WriteFile(path, []byte(above+figuresBegin+"\n"+figures+"\n"+figuresEnd+below), 0o644)
 }
 
-// scaleFigures says what a group of masters carries per core; it is empty where that was not
+// scaleFigures says what a group of masters carries per core; it is empty if that was not
 // measured.
 func (r *report) scaleFigures() string {
 	var b strings.Builder

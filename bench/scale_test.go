@@ -26,7 +26,7 @@ func TestScaleKeepsWhatIsNoFigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A master takes a third of 60 µs: 50,000 locks in a second of each core, 10,000 where 100 µs
+	// A master takes a third of 60 µs: 50,000 locks in a second of each core, 10,000 if 100 µs
 	// share one.
 	for _, want := range []string{"| 3 | 20.0 µs | 50000 | 40.0 µs | 25000 | 10000 | 1000 B | 400 Mbit/s |"} {
 		if strings.Count(string(text), want) != 1 {

@@ -12,7 +12,7 @@ func callersText(n int) string {
 	return fmt.Sprintf("%d callers", n)
 }
 
-// choiceTables is empty where the choices were not measured.
+// choiceTables is empty if the choices were not measured.
 func (r *report) choiceTables() string {
 	var b strings.Builder
 	for _, n := range choiceMasters {
@@ -83,7 +83,7 @@ var growths = []struct {
 	{moreHeld, "other locks held and renewed, 16 callers", perStep},
 }
 
-// growthTables is empty where no growth was measured.
+// growthTables is empty if no growth was measured.
 func (r *report) growthTables() string {
 	var b strings.Builder
 	for _, g := range growths {

@@ -18,7 +18,7 @@ const Never Instant = math.MinInt64
 
 const endOfTime Instant = math.MaxInt64
 
-// Add returns the instant d after i, or the first or the last instant where the sum overflows.
+// Add returns the instant d after i, or the first or the last instant if the sum overflows.
 // Never plus any duration is Never.
 func (i Instant) Add(d time.Duration) Instant {
 	sum := i + Instant(d)
@@ -33,7 +33,7 @@ func (i Instant) Add(d time.Duration) Instant {
 	return sum
 }
 
-// Sub returns the time from j to i, or the longest or the shortest duration where the difference
+// Sub returns the time from j to i, or the longest or the shortest duration if the difference
 // overflows. Never is infinitely far from every other instant: such a difference overflows.
 func (i Instant) Sub(j Instant) time.Duration {
 	difference := time.Duration(i - j)
@@ -76,7 +76,7 @@ type Timer interface {
 // System returns the clock of this process, always the same one. A reading does not allocate.
 //
 // On Linux it is CLOCK_BOOTTIME, so a step of the wall clock changes nothing. On other systems, and
-// where a sandbox forbids clock_gettime, each reading advances it by the step of the monotonic
+// if a sandbox forbids clock_gettime, each reading advances it by the step of the monotonic
 // clock or of the wall clock, whichever is larger. So it counts a suspend, because the wall clock
 // moves on. It also counts a wall clock that is set forward, which ends leases early but never
 // late. A wall clock that is set back during a suspend hides as much of the suspend.
@@ -88,7 +88,7 @@ func System() Clock { return system() }
 var system = sync.OnceValue(newSystem)
 
 // Monotonic returns a clock over [time.Now] and [time.AfterFunc]. Inside a testing/synctest bubble,
-// where it must be called, these follow the bubble's time. It does not count the time during which
+// if it must be called, these follow the bubble's time. It does not count the time during which
 // the machine was suspended: use it in tests only.
 func Monotonic() Clock { return &monotonic{origin: time.Now()} }
 

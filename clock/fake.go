@@ -106,7 +106,7 @@ func (c *Fake) nowLocked() Instant {
 	return c.base.Add(saturate(math.Round(float64(time.Since(c.since)) * c.rate)))
 }
 
-// armLocked sets wake for the earliest timer, where that can fall due without Advance.
+// armLocked sets wake for the earliest timer, if that can fall due without Advance.
 func (c *Fake) armLocked() {
 	if c.wake != nil {
 		c.wake.Stop() // a wake that has fired already finds no timer due, and arms again

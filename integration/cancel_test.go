@@ -315,7 +315,7 @@ func TestDeadlineAtAnyMoment(t *testing.T) {
 		cancel()
 	}
 	t.Logf("%d of 200 ended by their deadline, the slowest %v after it", ended, slowest)
-	// The servers may stall where this process does not; a call that waits for something goes on often.
+	// The servers may stall while this process does not; a call that waits for something goes on often.
 	if slow > 4 {
 		t.Errorf("%d of 200 went on for more than %v after their deadline, the slowest for %v", slow, atOnce, slowest)
 	}

@@ -35,7 +35,7 @@ func revive(t *testing.T, m *redistest.Master, death string) {
 // quick bounds a call that does not wait for a lock.
 const quick = 200 * time.Millisecond
 
-// deadTimeout is the node timeout where masters die: the living answer in time.
+// deadTimeout is the node timeout when masters die: the living answer in time.
 const deadTimeout = 2 * time.Second
 
 var dead = quorum.WithNodeOptions(node.WithTimeout(deadTimeout))

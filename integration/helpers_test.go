@@ -118,7 +118,7 @@ func unlock(t *testing.T, held *quorum.Lock) {
 	}
 }
 
-// keys reads the hash at a name from each master: nil where there is none. Every master has to
+// keys reads the hash at a name from each master: nil if there is none. Every master has to
 // answer.
 func keys(t *testing.T, ms []*redistest.Master, name string) []map[string]string {
 	t.Helper()
@@ -224,7 +224,7 @@ func eventually(t *testing.T, bound time.Duration, cond func() bool, msg string)
 	}
 }
 
-// pass lets time pass, where that is what the test is about.
+// pass lets time pass, if that is what the test is about.
 func pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)

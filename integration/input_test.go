@@ -641,7 +641,7 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 	for _, c := range []struct{ user, word string }{
 		{"app:s3cret", "WRONGPASS"},
 		{"nobody:s3cret", "WRONGPASS"},
-		{":s3cret", "AUTH"}, // a password where none is set
+		{":s3cret", "AUTH"}, // a password if none is set
 		{"reader:right", "NOPERM"},
 		{"fenced:right", "NOPERM"},
 	} {

@@ -131,7 +131,7 @@ func (e *elections) judge(bound time.Duration) (wrong []string, longest time.Dur
 	return wrong, longest
 }
 
-// The judge of elections notices each kind of fault, and nothing where there is none.
+// The judge of elections notices each kind of fault, and nothing if there is none.
 func TestJudgeOfElections(t *testing.T) {
 	ms := func(n int) int64 { return int64(n) * int64(time.Millisecond) }
 	a := observedTerm{1, "a:1", 10, ms(0), ms(10), ms(100)}

@@ -40,7 +40,7 @@ func commandsOf(t *testing.T, m *redistest.Master) (scripts, commands int, all s
 
 // The list of masters costs no command: the sums are those of the scripts before there were lists. A
 // fresh grant was EXISTS, PTTL, GET, HMGET, HSET, PEXPIRE, SET; a re-entry EXISTS, PTTL, HEXISTS,
-// GET, HSET, PTTL, SET, and PEXPIRE where the lease had run on; a renewal of one name HEXISTS, PTTL,
+// GET, HSET, PTTL, SET, and PEXPIRE if the lease had run on; a renewal of one name HEXISTS, PTTL,
 // PEXPIRE, GET, PEXPIRE; a release HDEL, EXISTS, PUBLISH; and an inner unlock HEXISTS, HSET.
 func TestMembersCostNoCommands(t *testing.T) {
 	t.Parallel()

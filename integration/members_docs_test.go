@@ -21,7 +21,7 @@ type documented struct {
 	// before puts the masters in the state that the section is about. They carry the first command's
 	// list, unless before writes markers itself.
 	before func(*testing.T, *roster, operator)
-	first  []string // the list at the start, where the first command does not tell
+	first  []string // the list at the start, if the first command does not tell
 	dead   string   // the member that is dead
 	code   int      // the exit code of the commands
 }

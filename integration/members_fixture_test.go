@@ -22,7 +22,7 @@ import (
 // roster has masters under the names that clients give them.
 type roster struct {
 	masters map[string]*redistest.Master
-	gates   map[string]*gate // in front of the masters, where the test wants them
+	gates   map[string]*gate // in front of the masters, if the test wants them
 }
 
 // rosterOf starts a master for each name.
@@ -180,7 +180,7 @@ func isLetIn(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	}
 }
 
-// tryInTime is tryOnce, and again where a busy machine outlasts a short lease.
+// tryInTime is tryOnce, and again if a busy machine outlasts a short lease.
 func tryInTime(
 	t *testing.T, by opener, maxLease time.Duration, urls urlList, name string, during func(*quorum.Lock),
 ) (err error) {
@@ -192,7 +192,7 @@ func tryInTime(
 	return err
 }
 
-// isRefused fails the test unless clients with that list are refused for it. Where their number is
+// isRefused fails the test unless clients with that list are refused for it. If their number is
 // even, Open refuses them already.
 func isRefused(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	t.Helper()

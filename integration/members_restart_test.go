@@ -156,7 +156,7 @@ func TestMembersFlushWithoutQuarantine(t *testing.T) {
 	r.hasList(t, "b", 1, abc)
 }
 
-// The marker of clients without lists is taken over, where it is that of the process.
+// The marker of clients without lists is taken over, if it is that of the process.
 func TestMembersOfAnOlderDeployment(t *testing.T) {
 	t.Parallel()
 	const olderLease = 30 * time.Second

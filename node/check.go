@@ -57,7 +57,7 @@ const maxTries = 8
 //
 // The word is: no lease can be alive that this master granted, or any master whose place it takes
 // in the clients' lists. That is so when for one max lease no client has held, or requested, a lock
-// there. An empty master proves nothing. Two holders are possible where the word is wrong. Admit
+// there. An empty master proves nothing. Two holders are possible if the word is wrong. Admit
 // refuses a server that must not be a node, and one that clients know by another name. The error is
 // a [*Error].
 //
@@ -115,7 +115,7 @@ func (n *Node) admit(ctx context.Context, list *scripts.List) error {
 	return err
 }
 
-// savePoints returns the server's save points, and no answer where the user may not use CONFIG.
+// savePoints returns the server's save points, and no answer if the user may not use CONFIG.
 func (n *Node) savePoints(ctx context.Context, c redis.Conn) (save savePoints) {
 	values, err := redis.Strings(n.command(ctx, c, "CONFIG", "GET", "save"))
 	if save.known = err == nil && len(values) == 2; save.known {

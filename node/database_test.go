@@ -69,7 +69,7 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	}
 }
 
-// The database that CLIENT INFO names takes precedence over the URL's, which counts where the
+// The database that CLIENT INFO names takes precedence over the URL's, which counts if the
 // server names none.
 func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 	run := strings.Repeat("0", 40)

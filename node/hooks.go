@@ -36,7 +36,7 @@ type ScriptEvent struct {
 	Address string // host:port or the socket's path; empty while a node over a pool does not know it
 	Script  string // "acquire", "renew", "release", ...
 	// Duration is from the call to its outcome: with the wait for the connection and for the calls
-	// before it, the round trip, and resends, where the connection died.
+	// before it, the round trip, and resends, if the connection died.
 	Duration time.Duration
 	Err      error // a *Error, or nil; a refusal to grant is none
 }

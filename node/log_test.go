@@ -23,7 +23,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// lines is a log that calls the node while it writes, where there is one.
+// lines is a log that calls the node while it writes, if there is one.
 type lines struct {
 	node *node.Node
 

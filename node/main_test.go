@@ -144,7 +144,7 @@ func do(t *testing.T, n *node.Node, call scripts.Call) pipeline.Result {
 	return doAt(t, n, "key", call)
 }
 
-// doAt runs one call over the pipe of that key. Where the node's marker does not accept clients with
+// doAt runs one call over the pipe of that key. If the node's marker does not accept clients with
 // the members, it marks the node, as a locker that may does, and runs the call again. A node of
 // another deployment is an error.
 func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Result {

@@ -97,7 +97,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 // address: such a node needs [WithName], without which lockers refuse it.
 //
 // All connections of the pool must use one database, and the pool must not change it. The node
-// takes the database to be 0 where the server does not name it: a server older than Redis 6.2, or a
+// takes the database to be 0 if the server does not name it: a server older than Redis 6.2, or a
 // user that may not use CLIENT INFO.
 func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)

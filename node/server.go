@@ -155,7 +155,7 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	return conn, nil
 }
 
-// learnName takes the server's address from a reply to CLIENT INFO, where the reply has it.
+// learnName takes the server's address from a reply to CLIENT INFO, if the reply has it.
 func (s *server) learnName(clientInfo any) {
 	if address := clientInfoField(clientInfo, "laddr"); address != "" {
 		s.learned.CompareAndSwap(nil, &address)

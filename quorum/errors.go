@@ -45,7 +45,7 @@ var (
 
 // Error is a failed operation on a lock. It wraps the sentinels that apply ([ErrNotAcquired] with
 // one of [ErrHeld], [ErrQuarantined] and [ErrUnavailable] as the reason, or [ErrLost]), the
-// context's error where the context ended the operation, and a [*node.Error] for each node that
+// context's error if the context ended the operation, and a [*node.Error] for each node that
 // failed. If waiting is pointless it wraps [ErrPermanent].
 type Error struct {
 	Op    string // "lock", "unlock", "extend", "renew", ...
@@ -64,7 +64,7 @@ type Error struct {
 	// Redisson client has another form), of one of the names; empty if no node named one.
 	Holder string
 	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
-	// does not renew it: until as many as the quorum size do not, where so many have answered. It
+	// does not renew it: until as many as the quorum size do not, if so many have answered. It
 	// is as of their answers; −1 for a key that never expires, 0 if no node said.
 	Remaining time.Duration
 
@@ -74,7 +74,7 @@ type Error struct {
 	// HolderToken is, with a HolderIdentity, the token counter of one node for the first of the
 	// names while the holder held it: in all likelihood the holder's token. A counter may lag
 	// behind the token until the next renewal, and run ahead for another name that shares it. It is
-	// 0 where it is not known.
+	// 0 if it is not known.
 	HolderToken uint64
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
@@ -156,7 +156,7 @@ func (e *Error) differing() (count int) {
 	return min(count, e.Unknown-e.unasked)
 }
 
-// holder describes the process that holds the lock; it is empty where that is not known.
+// holder describes the process that holds the lock; it is empty if that is not known.
 func (e *Error) holder() string {
 	said := ""
 	switch {
@@ -285,7 +285,7 @@ type waitOver time.Duration
 
 func (d waitOver) Error() string { return fmt.Sprintf("gave up after %v", time.Duration(d)) }
 
-// contextError returns what the context's end adds to an error: ctx.Err(), and the cause where it
+// contextError returns what the context's end adds to an error: ctx.Err(), and the cause if it
 // is another; or the waitOver alone. It returns nil while the context goes on.
 func contextError(ctx context.Context) []error {
 	err, cause := ctx.Err(), context.Cause(ctx)

@@ -10,7 +10,7 @@ import (
 //
 // Acquired, Released, LockStart, Attempt and LockEnd run in the goroutine that locks or unlocks,
 // and delay it. A hook of these that panics, or ends its goroutine, leaves nothing behind: the lock
-// is released where there is one, and no further hook is called for that call.
+// is released if there is one, and no further hook is called for that call.
 //
 // Lost runs in a goroutine of its own, which handles locks that are lost together one after the
 // other. Renewing, Renewed and Repaired run one at a time, in the order of the events, in a
@@ -71,7 +71,7 @@ type AttemptEvent struct {
 type LockEvent struct {
 	Names    []string // not to be changed
 	Outcome  string   // as in [AttemptEvent]
-	Lock     *Lock    // nil where Err is not
+	Lock     *Lock    // nil if Err is not
 	Err      error
 	Attempts int
 	Duration time.Duration // of the call
@@ -84,7 +84,7 @@ type RenewalEvent struct {
 	Forgotten int   // the key was gone
 	Taken     int   // the key was another owner's
 	Failed    int   // an error, or no answer: the locks are there for as long as the last renewal said
-	Err       error // a *node.Error where Failed is not 0 for an error of the call
+	Err       error // a *node.Error if Failed is not 0 for an error of the call
 }
 
 // RepairEvent is one node's reply to a repair, or why the node was not asked.

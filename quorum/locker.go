@@ -137,7 +137,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
 }
 
-// distinct refuses two nodes of one server, by the address and by the run id where the server
+// distinct refuses two nodes of one server, by the address and by the run id if the server
 // answers, and two nodes of one name.
 func distinct(nodes []*node.Node) error {
 	for j, n := range nodes {
@@ -254,7 +254,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 }
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
-// two; up to 40 ms more where the Locker is busy and a node that it asked first does not answer; and
+// two; up to 40 ms more if the Locker is busy and a node that it asked first does not answer; and
 // about a node's timeout where too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.checkCall(ctx, "lock", names)

@@ -44,7 +44,7 @@ func (o *observation) attempting() {
 	}
 }
 
-// attempted tells the hook of an attempt. Where the hook panics, the lock is released: the call
+// attempted tells the hook of an attempt. If the hook panics, the lock is released: the call
 // does not return it.
 func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	if o == nil || o.hooks.Attempt == nil {

@@ -32,7 +32,7 @@ type settings struct {
 	lease    time.Duration
 	fixed    bool // never renewed
 	maxHold  time.Duration
-	minHold  time.Duration // 0 for none, where not minHoldSet
+	minHold  time.Duration // 0 for none, if not minHoldSet
 	wait     time.Duration // for how long Lock waits; noBound for no bound
 	drift    float64
 	retry    waiting.Retry

@@ -54,7 +54,7 @@ func (t *exampleT) end() {
 	}
 }
 
-// A service that opens its locker itself is given the masters' URLs, and their clock where the test
+// A service that opens its locker itself is given the masters' URLs, and their clock if the test
 // uses FastForward.
 func ExampleStart() {
 	t := new(exampleT) // in a test, its *testing.T

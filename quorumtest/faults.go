@@ -45,9 +45,9 @@ func (m *Masters) checkLocked(action string, i int) {
 }
 
 // FastForward lets d pass at once, for the masters and for [Masters.Clock], as if all processes but
-// the masters had been paused for d. No renewal reaches a master meanwhile. Where d is the lease or
+// the masters had been paused for d. No renewal reaches a master meanwhile. If d is the lease or
 // more, a lock is lost: Valid returns false when FastForward returns, the context ends with
-// [quorum.ErrLost], and the names are free. Where d is less than half the lease, a lock that is
+// [quorum.ErrLost], and the names are free. If d is less than half the lease, a lock that is
 // renewed is kept. Both are so for the locks of [Masters.HoldElsewhere], too.
 //
 // So FastForward by a lease loses every lock of a service, without its handle. It also ends the

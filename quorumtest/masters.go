@@ -122,7 +122,7 @@ func (m *Masters) Clock() clock.Clock { return m.clock }
 // Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
 // closes it. Lockers are to each other as different processes are. Options are as for
 // [redlock.Open], and come after those of the Masters. It logs to the test's output, which is shown
-// where the test fails; [quorum.WithLogger] names another logger. Locker fails the test where redlock.Open
+// if the test fails; [quorum.WithLogger] names another logger. Locker fails the test if redlock.Open
 // returns an error, and for an even number of masters.
 func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 	m.tb.Helper()

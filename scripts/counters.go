@@ -53,7 +53,7 @@ func (c *Counters) Add(call int, found []Counter) error {
 	return nil
 }
 
-// Above returns the calls that raise another node's counters to these, where that node's are lower.
+// Above returns the calls that raise another node's counters to these, if that node's are lower.
 func (c *Counters) Above(node *Counters) (calls []Call) {
 	var keys, tokens []any
 	flush := func() {

@@ -37,7 +37,7 @@ type Reply struct {
 	Acquire AcquireReply
 	Renew   []Renewed // one for each lock of the batch
 	Release ReleaseReply
-	Raise   uint64 // the highest of the counters; 0 where the owner does not hold every name
+	Raise   uint64 // the highest of the counters; 0 if the owner does not hold every name
 	Force   bool   // a lock was deleted
 	Inspect *InspectReply
 	Look    *LookReply
@@ -131,7 +131,7 @@ type AcquireReply struct {
 	// Wait is, of HeldByAnother, the longest time to live, −1 for a key without one; of Quarantined, the
 	// quarantine left.
 	Wait time.Duration
-	// Waiting is, of HeldByAnother, how many connections subscribe to the first name's channel; 0 where the
+	// Waiting is, of HeldByAnother, how many connections subscribe to the first name's channel; 0 if the
 	// user may not ask.
 	Waiting int
 	Holder  string   // of HeldByAnother: the owner at the first of the names that is held
@@ -200,7 +200,7 @@ const (
 )
 
 // ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the
-// refusal where the node's marker does not accept the client; errors wrap ErrReply. A lock over
+// refusal if the node's marker does not accept the client; errors wrap ErrReply. A lock over
 // several names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
 func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 	var refusal *Refusal
@@ -268,7 +268,7 @@ func ParseRelease(v any, names int) (ReleaseReply, error) {
 }
 
 // ParseRaise reads the reply to Raise: the highest of the counters, none of which is below the
-// token any more, or 0 where the owner does not hold every name. Errors wrap ErrReply.
+// token any more, or 0 if the owner does not hold every name. Errors wrap ErrReply.
 func ParseRaise(v any) (uint64, error) {
 	if n, ok := v.(int64); ok && n >= 0 && n <= maxToken {
 		return uint64(n), nil

@@ -45,7 +45,7 @@ func TestRunsEqualSingleCalls(t *testing.T) {
 	}
 }
 
-// An acquire and a release of one name share runs. That fails where [scripts.Acquire] or
+// An acquire and a release of one name share runs. That fails if [scripts.Acquire] or
 // [scripts.Release] gets an argument more, and the places in calls.go stay what they were.
 func TestCallsOfOneNameShareRuns(t *testing.T) {
 	for _, call := range []scripts.Call{acquire(named("k")), scripts.Release(names("k"), scripts.OwnerOf(me), 0)} {

@@ -14,7 +14,7 @@ import (
 
 // tlsHint says that a URL has the wrong scheme, for a master that did not answer: it tries the port
 // with TLS for a URL without, and without for a URL with. It sends no credentials. It returns
-// nothing where the scheme is not to blame.
+// nothing if the scheme is not to blame.
 func tlsHint(ctx context.Context, n *node.Node, url string, err error) string {
 	if !errors.Is(err, node.ErrTimeout) && !redisconn.IsBroken(err) {
 		return ""

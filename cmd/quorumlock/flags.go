@@ -69,7 +69,7 @@ func (f *lineFlags) timeouts(leastLease, leastTimeout time.Duration, maxLease, t
 	f.duration("timeout", "wait for each master for `D` at most (500ms)", leastTimeout, timeout)
 }
 
-// urlsNotInVariable is the usage of -urls-file where the masters come from the environment.
+// urlsNotInVariable is the usage of -urls-file if the masters come from the environment.
 const urlsNotInVariable = "the masters' URLs are in `FILE`, not in the variable " + urlsVariable
 
 // urlsFile adds the flag for the file that has the masters' URLs.

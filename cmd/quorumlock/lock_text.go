@@ -91,7 +91,7 @@ func (l lockState) whyUnknown() string {
 	return strings.Join(parts, ", ")
 }
 
-// holder names the process, where it is known. The owner's id is long, and comes last.
+// holder names the process, if it is known. The owner's id is long, and comes last.
 func (l lockState) holder() string {
 	if l.who == (quorum.Identity{}) {
 		return ""
@@ -99,7 +99,7 @@ func (l lockState) holder() string {
 	return fmt.Sprintf("by %v, ", l.who)
 }
 
-// taken says when the lock was taken; nothing where that is not known.
+// taken says when the lock was taken; nothing if that is not known.
 func (l lockState) taken(now time.Time) string {
 	if l.since.IsZero() {
 		return ""
@@ -141,7 +141,7 @@ type lockJSON struct {
 	Level   int          `json:"level,omitempty"`
 	Token   uint64       `json:"token"`
 	TTL     int64        `json:"ttl_ms"`
-	Holder  *holderJSON  `json:"holder,omitempty"` // the process, where it is known
+	Holder  *holderJSON  `json:"holder,omitempty"` // the process, if it is known
 	Since   *time.Time   `json:"since,omitempty"`  // or earlier
 	Masters []masterJSON `json:"masters"`
 }

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	// Where the tests run under nohup, the commands that they start must not inherit an ignored SIGHUP:
+	// If the tests run under nohup, the commands that they start must not inherit an ignored SIGHUP:
 	// a signal that is caught is reset for a child.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	// Likewise in the background of a script, which makes a job ignore these two.
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// noChildren returns an error for child processes that still run, where there is a /proc.
+// noChildren returns an error for child processes that still run, if there is a /proc.
 func noChildren() error {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {

@@ -104,7 +104,7 @@ func TestMembersOfOneProcess(t *testing.T) {
 	contains(t, errs, "a list has at most 64 masters, and this one would have 65")
 }
 
-// Where no master may be asked for the lockers, commit needs the operator's word.
+// If no master may be asked for the lockers, commit needs the operator's word.
 func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 3)

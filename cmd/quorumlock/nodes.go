@@ -66,7 +66,7 @@ func (p *program) masterCommand(name, usage, arguments string, more func(*lineFl
 	})
 }
 
-// readsVariable reports whether a command takes the URLs from the environment where it is given none.
+// readsVariable reports whether a command takes the URLs from the environment if it is given none.
 // Those that change something do not.
 func readsVariable(command string) bool { return command == "check" || command == "members show" }
 

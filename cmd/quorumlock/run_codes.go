@@ -7,7 +7,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// The exit codes of quorumlock run that are not the command's own. Where sysexits.h, env(1) or
+// The exit codes of quorumlock run that are not the command's own. If sysexits.h, env(1) or
 // timeout(1) have a number for the case, it is theirs.
 const (
 	exitRunUsage      = 64  // the command line cannot be used

@@ -15,7 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// defaultGrace is the time from SIGTERM to SIGKILL, where the lease and -max-hold leave as much.
+// defaultGrace is the time from SIGTERM to SIGKILL, if the lease and -max-hold leave as much.
 const defaultGrace = 5 * time.Second
 
 // runLine is the command line of run.

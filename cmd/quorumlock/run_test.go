@@ -39,7 +39,7 @@ func deploy(t *testing.T, masters int, maxLease time.Duration) *deployment {
 	d := &deployment{startReal(t, masters), maxLease}
 	admit := []string{"admit", "-yes", "-timeout", "10s", "-max-lease", maxLease.String()}
 	command(t, exitOK, append(admit, d.URLs()...)...)
-	d.run(t, exitOK, "first", "--", "true") // after a quarantine where the word was too old
+	d.run(t, exitOK, "first", "--", "true") // after a quarantine if the word was too old
 	return d
 }
 
@@ -165,7 +165,7 @@ func alive(pid int) bool {
 	return syscall.Kill(pid, 0) == nil && !strings.Contains("Z X", cmp.Or(stateOf(pid), "unknown"))
 }
 
-// stateOf returns the letter of a process's state, where there is a /proc: T is stopped, Z a zombie.
+// stateOf returns the letter of a process's state, if there is a /proc: T is stopped, Z a zombie.
 func stateOf(pid int) string {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."

@@ -12,7 +12,7 @@ import (
 // watchInterval is how often status -watch looks at the masters.
 const watchInterval = time.Second
 
-// watch draws what show returns again and again, until ctx ends. Where out is no terminal it writes
+// watch draws what show returns again and again, until ctx ends. If out is no terminal it writes
 // it once. It changes no mode of the terminal, so there is none to restore, whatever ends the
 // process: each drawing goes over the one before. What is wider than the terminal is cut, or wrapped.
 func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, show func(context.Context) ([]byte, error)) error {
@@ -42,7 +42,7 @@ func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, 
 	}
 }
 
-// wrapped breaks lines that are wider, at a space where there is one, and indents what follows.
+// wrapped breaks lines that are wider, at a space if there is one, and indents what follows.
 func wrapped(text []byte, width int) []byte {
 	const indent = "    "
 	if width <= 2*len(indent) {

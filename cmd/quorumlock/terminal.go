@@ -53,7 +53,7 @@ func (t *terminal) give() {
 // takeBack takes the terminal back from the command.
 func (t *terminal) takeBack() { moveTerminal(t.child.pid, ownGroup()) }
 
-// stopped is called when the terminal, or a signal, has stopped the command. Where a shell would
+// stopped is called when the terminal, or a signal, has stopped the command. If a shell would
 // then stop its job, this process stops, too: with all of its group, as by Ctrl-Z. stopped returns
 // when it continues. It reports whether the command should continue.
 func (t *terminal) stopped(by syscall.Signal) bool {

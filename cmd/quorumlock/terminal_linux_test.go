@@ -189,7 +189,7 @@ func TestAJobInTheBackgroundReadsWhenItIsBroughtBack(t *testing.T) {
 	c.await(t, exitOK)
 }
 
-// Where no shell continues jobs, Ctrl-Z stops none.
+// If no shell continues jobs, Ctrl-Z stops none.
 func TestCtrlZWithoutJobControl(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)

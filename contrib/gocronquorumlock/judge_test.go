@@ -32,7 +32,7 @@ type stall struct{ From, To time.Duration }
 // verdict is what a judge says of a job's ticks.
 type verdict struct {
 	twice, missed int
-	excused       int // of these, where a scheduler was later than the skew allows
+	excused       int // of these, because a scheduler was later than the skew allows
 	wrong         []string
 }
 
@@ -44,7 +44,7 @@ type timing struct {
 	lateness    time.Duration // how late a scheduler may ask, by its own clock
 }
 
-// judge compares a job's runs with its ticks. A tick is excused where a scheduler asked too late or not at all,
+// judge compares a job's runs with its ticks. A tick is excused if a scheduler asked too late or not at all,
 // at that tick or at the one before, whose lock then stays for longer; and where something stood still for as
 // long within a period of the tick, at once or in sum. The machine was too busy there for the settings.
 func (p timing) judge(asks []ask, runs []run, stalls []stall) (v verdict) {

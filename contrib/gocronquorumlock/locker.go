@@ -69,7 +69,7 @@ func newLocker(locker *quorum.Locker, set *settings) *Locker {
 
 // Lock waits for the lock at the job's name, at most as long as [WithWait] says. When it returns an
 // error, gocron skips this tick and calls the job's [gocron.AfterLockError]. The error is that of
-// [quorum.Locker.Lock]: it wraps [quorum.ErrHeld] where another scheduler runs the job, or has run
+// [quorum.Locker.Lock]: it wraps [quorum.ErrHeld] if another scheduler runs the job, or has run
 // it in this tick.
 //
 // The lock's context derives from ctx, which is the job's: it ends when the job's does, or when the

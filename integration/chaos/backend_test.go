@@ -38,7 +38,7 @@ type backend interface {
 	close() error
 }
 
-// openBackend uses containers where there is an engine, else processes.
+// openBackend uses containers if there is an engine, else processes.
 func openBackend(wanted string) (backend, error) {
 	var without error
 	if wanted != "processes" {

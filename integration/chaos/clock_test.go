@@ -50,7 +50,7 @@ var stepLibrary = sync.OnceValues(func() (string, error) {
 
 var steppables = &processes{}
 
-// startSteppable starts a server whose clock can be stepped. The error wraps errNoSteps where that
+// startSteppable starts a server whose clock can be stepped. The error wraps errNoSteps if that
 // is impossible.
 func startSteppable(args ...string) (server, error) {
 	library, err := stepLibrary()

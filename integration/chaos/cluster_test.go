@@ -90,7 +90,7 @@ func (c *cluster) urls(places ...int) []string {
 	return pick(all, places)
 }
 
-// pick returns those in the places, or all where there are no places.
+// pick returns those in the places, or all if there are no places.
 func pick(all []string, places []int) []string {
 	if len(places) == 0 {
 		return all

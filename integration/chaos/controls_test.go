@@ -43,7 +43,7 @@ func controls() []control {
 }
 
 // TestControls plays schedules without the library's protection against them: then they must do
-// harm. With -chaos.full redsync plays the same schedules. It must do harm where its clients have
+// harm. With -chaos.full redsync plays the same schedules. It must do harm if its clients have
 // different lists of masters; elsewhere nothing is expected.
 func TestControls(t *testing.T) {
 	for _, c := range controls() {

@@ -55,7 +55,7 @@ func (c *cluster) unpause(i int) error {
 	return c.servers[i].Thaw()
 }
 
-// disconnect takes a master off its network, where the back end can (see canDisconnect).
+// disconnect takes a master off its network, if the back end can (see canDisconnect).
 func (c *cluster) disconnect(i int) error {
 	c.happened("disconnect", "master %d", i+1)
 	return c.servers[i].(pluggable).Disconnect()

@@ -15,7 +15,7 @@ import (
 )
 
 // rivals are two operators who change the members by the command, and each undoes what the other
-// does. Where all masters are members, one removes the last but one, the other the last; where one is
+// does. If all masters are members, one removes the last but one, the other the last; if one is
 // missing, either adds it. Each commits or aborts whatever is announced. Half of the commands are
 // killed: when a master has changed, or at any moment.
 type rivals struct {

@@ -63,7 +63,7 @@ func (s *scratch) keep(dir string) (string, error) {
 	return to, os.Rename(dir, to)
 }
 
-// endStrays kills contenders that outlive their parent, where /proc shows them. The kernel sends
+// endStrays kills contenders that outlive their parent, if /proc shows them. The kernel sends
 // SIGHUP only to processes that had stopped before their parent died: one that was about to stop is
 // stopped for ever.
 func endStrays(dir string) {

@@ -118,7 +118,7 @@ func resources() map[string]func(*testing.T) resource {
 	return all
 }
 
-// prepared makes the account where the resource needs that.
+// prepared makes the account if the resource needs that.
 func prepared(t *testing.T, r resource, account int) {
 	t.Helper()
 	if d, ok := r.(*database); ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
-// server is the PostgreSQL of all tests, or nil where there is none: noPostgres tells why.
+// server is the PostgreSQL of all tests, or nil if there is none: noPostgres tells why.
 var (
 	server     *postgres
 	noPostgres error

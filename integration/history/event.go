@@ -45,7 +45,7 @@ type Event struct {
 	Owner  string // unique for each lock: all levels of one lock have the same
 	Level  int    // of the handle: 1 (or 0) for the one that releases the lock, more for re-entries
 	Kind   Kind
-	Token  uint64 // of an acquire; 0 where Return is Unknown and the token is unknown too
+	Token  uint64 // of an acquire; 0 if Return is Unknown and the token is unknown too
 
 	// Call and Return are when Lock or Unlock was called, and when it returned, in nanoseconds on
 	// one clock that all clients share: a bubble's or the machine's, but not a clock.Instant, which
@@ -54,7 +54,7 @@ type Event struct {
 	Call, Return int64
 
 	// Deadline is the last instant until which the holder believed that it held, on the same clock;
-	// 0 where the event does not tell. Renewal moves it: an event may be added after the end of the
+	// 0 if the event does not tell. Renewal moves it: an event may be added after the end of the
 	// lock, or Released and Lost may carry the deadline instead. The largest deadline of a lock's
 	// events counts.
 	Deadline int64

@@ -33,7 +33,7 @@ func (c gatedClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	})
 }
 
-// callers tells the flows of a client's process apart where the library acts for a flow and does
+// callers tells the flows of a client's process apart if the library acts for a flow and does
 // not name it: for a timer, or for the random part of a wait. Two flows may do so at one instant,
 // in any order, and each must get its own.
 type callers struct {

@@ -8,7 +8,7 @@ import (
 
 var crowdSeeds = flag.Int("sim.crowds", 30, "how many seeds TestCrowds runs, from 1 on")
 
-// The same must hold where requests of several flows share runs of a script, under every fault.
+// The same must hold if requests of several flows share runs of a script, under every fault.
 func TestCrowds(t *testing.T) {
 	first, last := uint64(1), uint64(*crowdSeeds)
 	if *oneSeed != 0 {

@@ -17,7 +17,7 @@ import (
 type listPlan struct {
 	first   []int // the list of a new deployment
 	manners []manner
-	wrong   [][]int // the first list of a client, where it is another one
+	wrong   [][]int // the first list of a client, if it is another one
 	anyList bool    // a control: grants and renewals accept clients of every list
 }
 
@@ -97,7 +97,7 @@ func (p *plan) listOf(client int) []int {
 }
 
 // forgets reports whether masters may be blank when clients with different lists ask: after the
-// start, or where some client has a wrong list at the start. One that the operator replaces does not
+// start, or if some client has a wrong list at the start. One that the operator replaces does not
 // matter.
 func (p *plan) forgets() bool {
 	given := func(list []int) bool { return list != nil }
@@ -140,7 +140,7 @@ func mastersOf(l *scripts.List) []int {
 	return masters
 }
 
-// listState is what the operator and the clients of a world share. It is nil where the list stays.
+// listState is what the operator and the clients of a world share. It is nil if the list stays.
 type listState struct {
 	settled chan struct{} // closed when all clients have the masters' list, after the faults
 	rolling atomic.Int32  // clients that are about to start anew

@@ -59,8 +59,8 @@ type state struct {
 	waiting       bool          // and some are in quarantine
 }
 
-// majorityState returns the state of the list that a majority of its members has; of several, or where
-// there is none, of the highest generation. It returns nil where there is no list.
+// majorityState returns the state of the list that a majority of its members has; of several, or if
+// there is none, of the highest generation. It returns nil if there is no list.
 func majorityState(views map[string]*membership.View) *state {
 	best, score := (*membership.View)(nil), uint64(0)
 	for _, name := range slices.Sorted(maps.Keys(views)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// settle finishes the change that is under way, and gives all clients the masters' list. Where
+// settle finishes the change that is under way, and gives all clients the masters' list. If
 // masters have forgotten and no client may mark them, it admits them.
 func (o *operator) settle() {
 	w, p := o.world, o.world.plan

@@ -39,7 +39,7 @@ func (s *totals) String() string {
 	return b.String()
 }
 
-// wantAll fails the test where an event happened too seldom for the number of runs.
+// wantAll fails the test if an event happened too seldom for the number of runs.
 func (s *totals) wantAll(t *testing.T) {
 	t.Helper()
 	for what, least := range map[string]int{

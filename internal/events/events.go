@@ -16,7 +16,7 @@ type Queue struct {
 	dropped uint64
 }
 
-// Post runs f after the functions that were posted before, and does not wait for it. Where
+// Post runs f after the functions that were posted before, and does not wait for it. If
 // [MaxWaiting] functions wait, because one of them blocks or is slow, f is dropped. f may block,
 // call Post, or end its goroutine: the functions behind it run all the same.
 func (q *Queue) Post(f func()) {

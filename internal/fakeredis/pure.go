@@ -69,7 +69,7 @@ func (k *Keyspace) Age(d time.Duration) {
 	}
 }
 
-// Get returns a string, empty where there is none.
+// Get returns a string, empty if there is none.
 func (k *Keyspace) Get(key string) string {
 	text, _, _ := k.get(key)
 	return text
@@ -78,7 +78,7 @@ func (k *Keyspace) Get(key string) string {
 // Set writes a string that does not expire.
 func (k *Keyspace) Set(key, text string) { k.set(key, text, 0) }
 
-// Fields returns the hash at a key, nil where there is none.
+// Fields returns the hash at a key, nil if there is none.
 func (k *Keyspace) Fields(key string) map[string]string {
 	if v := k.find(key); v != nil {
 		return v.hash

@@ -50,7 +50,7 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 	return replies, nil
 }
 
-// heldPlainly is what acquires replies for a key that exists: 0 where acquire must look closer.
+// heldPlainly is what acquires replies for a key that exists: 0 if acquire must look closer.
 func (k *Keyspace) heldPlainly(key, owner string) any {
 	fields, err := k.hlen(key)
 	ttl := k.pttl(key)

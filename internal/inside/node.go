@@ -57,7 +57,7 @@ func (n *Node) Pipe(key string) *pipeline.Pipe {
 	return n.Pipes[hash.Sum32()%uint32(len(n.Pipes))]
 }
 
-// Identify returns the run id of the server's process, and connects first where it must. The error is
+// Identify returns the run id of the server's process, and connects first if it must. The error is
 // a *node.Error.
 func (n *Node) Identify(ctx context.Context) (string, error) {
 	r := n.Pipe("").Do(ctx, scripts.Look())

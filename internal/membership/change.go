@@ -123,7 +123,7 @@ func missing(views map[string]*View) (names []string) {
 }
 
 // Finish says how masters get a list that most of its members have, or how the one that was removed is
-// retired; empty where a commit would write nothing.
+// retired; empty if a commit would write nothing.
 func Finish(views map[string]*View) string {
 	given, to := finishing(views)
 	switch {

@@ -36,7 +36,7 @@ type Procedure struct {
 // plan is what follows from one look.
 type plan struct {
 	marks    []Step        // the writes, in order
-	wait     time.Duration // before the next look, where there are no marks
+	wait     time.Duration // before the next look, if there are no marks
 	why      string        // of the wait, a sentence without its stop
 	again    bool          // look again after the marks
 	tokensOf *scripts.List // the list whose token counters are raised before the first mark; nil for none
@@ -70,7 +70,7 @@ type Step struct {
 
 // Report is what a command has done.
 type Report struct {
-	From, To  *scripts.List // the lists of the change; nil where none is known
+	From, To  *scripts.List // the lists of the change; nil if none is known
 	Changed   []string      // the masters that it has written, in this run's last look
 	NoAnswer  []string      // of the list, and not changed: no answer, or not given
 	Blank     []string      // of the list, and not changed: a client marks them

@@ -82,7 +82,7 @@ func (v *View) MaxLease() time.Duration {
 	return v.marker.MaxLease
 }
 
-// Marker returns the marker; its lists are empty where there is none.
+// Marker returns the marker; its lists are empty if there is none.
 func (v *View) Marker() scripts.Marker { return v.marker }
 
 // Quarantine returns how long the node grants nothing new. It returns false when the node is not

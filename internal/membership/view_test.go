@@ -53,7 +53,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// The sentences have both lists, and what to do where the same masters may have other names.
+// The sentences have both lists, and what to do if the same masters may have other names.
 func TestRefusals(t *testing.T) {
 	const changed = ". The list was changed: give this client the new one"
 	const hint = ". Where these are the same masters by other addresses, give every client the same names: ?name=... in the URL, or node.WithName"

@@ -25,14 +25,14 @@ type Conn struct {
 }
 
 // NewConn returns a Conn to the process with that run id. A release bars its owner for as long as
-// tombstone where a request of that owner may arrive late.
+// tombstone if a request of that owner may arrive late.
 func NewConn(c redis.Conn, runID string, process scripts.Process, tombstone time.Duration) *Conn {
 	return &Conn{redis: c, RunID: runID, process: process, writerDone: make(chan struct{}),
 		args: scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds()}}
 }
 
 // Call runs one call on a connection that no pipe uses, within the context's deadline, or the
-// timeout where it has none.
+// timeout if it has none.
 func (c *Conn) Call(ctx context.Context, call scripts.Call, timeout time.Duration) (scripts.Reply, error) {
 	r := request{call: call}
 	for {

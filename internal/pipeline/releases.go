@@ -17,7 +17,7 @@ type releaseList struct{ requests []*request }
 
 // add appends a release in place of its owner's former one. A full list makes room: it drops the
 // oldest release of an owner that was never granted anything, as far as is known, or else the
-// oldest. Where a key is there, it is left to its lease.
+// oldest. If a key is there, it is left to its lease.
 func (l *releaseList) add(r request) {
 	l.remove(r.claim)
 	l.requests = append(l.requests, &r)

@@ -100,7 +100,7 @@ func (c *Claim) answered(r Result) {
 type request struct {
 	call    scripts.Call
 	claim   *Claim    // nil for a call that can grant nothing
-	to      Receiver  // nil where the outcome interests no caller
+	to      Receiver  // nil if the outcome interests no caller
 	resends int       // how many connections died with it
 	source  bool      // the server does not know the script by its hash
 	alone   bool      // shares no run any more: one that it shared did not settle it

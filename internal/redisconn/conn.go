@@ -105,7 +105,7 @@ func Receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 	return value, err
 }
 
-// ReceiveBy is [Receive] before the context's deadline, or within the timeout where it has none.
+// ReceiveBy is [Receive] before the context's deadline, or within the timeout if it has none.
 // Errors name the timeout.
 func ReceiveBy(ctx context.Context, c redis.Conn, timeout time.Duration) (any, error) {
 	left := timeout

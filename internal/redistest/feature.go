@@ -81,7 +81,7 @@ type skipper interface {
 	Fatal(args ...any)
 }
 
-// Need skips a test, and says why, where the servers that [StartReal] starts lack a feature.
+// Need skips a test, and says why, if the servers that [StartReal] starts lack a feature.
 func Need(t skipper, needed ...Feature) {
 	t.Helper()
 	reason, err := Lacks(needed...)
@@ -93,7 +93,7 @@ func Need(t skipper, needed ...Feature) {
 	}
 }
 
-// SetUser returns the arguments of ACL SETUSER, without the rules for channels where the servers
+// SetUser returns the arguments of ACL SETUSER, without the rules for channels if the servers
 // that [StartReal] starts know none: every user may use every channel there.
 func SetUser(user string, rules ...string) []any {
 	hasChannels := Has(ACLChannels)

@@ -1,4 +1,4 @@
-// Package redistest starts and ends independent Redis masters: redis-server processes where
+// Package redistest starts and ends independent Redis masters: redis-server processes if
 // redis-server is on PATH or named by REDIS_SERVER, else servers inside this process (miniredis).
 // Tests and the demo run the lock library against them.
 //
@@ -22,7 +22,7 @@ type Fleet struct {
 	starter *starter // nil when embedded
 }
 
-// Start starts n masters: by [StartReal] where there is a server, else by [StartEmbedded].
+// Start starts n masters: by [StartReal] if there is a server, else by [StartEmbedded].
 // Embedded masters ignore args. Fleet.Kind and [Master.Embedded] tell which kind was started.
 func Start(n int, args ...string) (*Fleet, error) {
 	fleet, err := StartReal(n, args...)

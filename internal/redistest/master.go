@@ -53,7 +53,7 @@ type Master struct {
 func newMaster(fresh func(addr string) (server, error)) (*Master, error) {
 	for tried := 1; ; tried++ {
 		m, err := newMasterOnce(fresh)
-		// Where ports cannot be reserved, another process may take it before the server does.
+		// If ports cannot be reserved, another process may take it before the server does.
 		if errors.Is(err, errAddressTaken) && tried < portsTried {
 			continue
 		}

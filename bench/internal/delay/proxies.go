@@ -36,7 +36,7 @@ type Proxies struct {
 	in  io.WriteCloser
 }
 
-// Start starts this program again as the proxies: its main must call [Serve] where [IsServer].
+// Start starts this program again as the proxies: its main must call [Serve] if [IsServer].
 // Replies take longer by delay, in whole milliseconds.
 func Start(ctx context.Context, masters []*redistest.Master, delay time.Duration) (*Proxies, error) {
 	program, err := os.Executable()

@@ -6,7 +6,7 @@ import "time"
 
 // Plan is which contenders contend for which locks. Each process is this program, started again.
 //
-// Where the hold or the pause is shorter than a waiter's sleep between attempts, newcomers find the
+// If the hold or the pause is shorter than a waiter's sleep between attempts, newcomers find the
 // lock free and take it: it is not idle for long, though no waiter is woken. With two contenders
 // for each lock, and a hold and a pause longer than any such sleep, only the wake-up is measured:
 // there is no newcomer, and one contender waits at every release.
@@ -46,7 +46,7 @@ type account struct {
 	Failures []string
 }
 
-// hold is one attempt of a contender to hold a lock. Acquired is 0 where it failed. Released is
+// hold is one attempt of a contender to hold a lock. Acquired is 0 if it failed. Released is
 // before the call that unlocks, Acquired after the call that locks: the time between two holders is
 // all that a user waits for.
 type hold struct {

@@ -78,7 +78,7 @@ func openGoRedis(url string) (*goredisclient.Client, error) {
 	return goredisclient.NewClient(options), nil
 }
 
-// Name returns the module's name, and that of the client where it is not redigo.
+// Name returns the module's name, and that of the client if it is not redigo.
 func (r *Redsync) Name() string { return r.name }
 
 // Mutex returns a new mutex of redsync.

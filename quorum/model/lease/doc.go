@@ -30,7 +30,7 @@
 // # What is bounded
 //
 // Three masters, the quorum rule "majority", one to three clients, one or two attempts for each. Each
-// search bounds how many connections die and how many masters restart or forget, and, where there are
+// search bounds how many connections die and how many masters restart or forget, and, if there are
 // seeds, the time. Delays and renewals are not bounded, nor is time without seeds: states repeat. Each
 // search says whether it was complete.
 //
@@ -45,7 +45,7 @@
 // to submit its list does so at once, or fails, unless the setup is slow. A reply is read when it is
 // given, unless the setup reads it late.
 //
-// All requests of a pipeline that dies were written, or, where the client cannot connect, none was. The
+// All requests of a pipeline that dies were written, or, if the client cannot connect, none was. The
 // requests that dead connections may still deliver are a set. A holder enters, leaves and extends again
 // once its last such requests have reached the masters. A lease whose requests are proven to have done
 // nothing gets its release all the same (pipeline.Claim.NothingThere). A renewal holds one lock, and no

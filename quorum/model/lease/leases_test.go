@@ -142,7 +142,7 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	return id
 }
 
-// processOf is a name for a process. Where no process has two addresses, no two votes have one.
+// processOf is a name for a process. If no process has two addresses, no two votes have one.
 func (l *leases) processOf(process string) byte {
 	if l.twins {
 		return process[0]

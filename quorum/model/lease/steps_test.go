@@ -258,7 +258,7 @@ func (w *world) failToSubmit(s *state, c, i, k int) {
 	w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent})
 }
 
-// marked is a release that leaves a tombstone where a request for a grant may arrive late. With lying
+// marked is a release that leaves a tombstone if a request for a grant may arrive late. With lying
 // clocks the tombstone may end at once.
 func (w *world) marked(l *link, id requestID) requestID {
 	r := w.ls.requests[id]
