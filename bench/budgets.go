@@ -125,7 +125,7 @@ const (
 	wasSkipped = "SKIPPED"
 )
 
-// verdict is the result in a word that readers can search for.
+// verdict is the result as a word that readers can search for.
 func (l line) verdict() string {
 	switch {
 	case l.kind == compare:

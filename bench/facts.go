@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// facts tells the time, machine and versions of the measurement.
+// facts returns the time, machine and versions of the measurement.
 func (r *report) facts() []string {
 	library := "quorumlock"
 	if r.revision != "" {

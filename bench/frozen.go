@@ -42,7 +42,7 @@ func (b *bench) freeze(ctx context.Context, p peers.Peer, load measure.Load, tur
 	frozen := masters[turn%len(masters)]
 	// Each run has names of its own: redsync's fast answers leave keys behind until their expiry,
 	// and with another master frozen these names cannot be locked. The measurement is not about
-	// that. A frozen master does not tell its usage, and has none.
+	// that. A frozen master does not report its usage, and has none.
 	in := func(state string) measure.Load {
 		load.Names = fmt.Sprintf("%s:%d", state, turn)
 		load.Masters = slices.DeleteFunc(slices.Clone(masters), func(m *redistest.Master) bool {

@@ -1,5 +1,5 @@
 // Bench measures the library beside what else a program could use, and against its own budgets, in
-// one run over the same masters. It writes a report in Markdown that tells for each budget whether
+// one run over the same masters. It writes a report in Markdown that says for each budget whether
 // it was met, with pictures. With -check it measures the budgets alone, and fails if one is far
 // from met.
 package main

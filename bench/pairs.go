@@ -72,7 +72,7 @@ func namesOf(sides []peers.Peer) []string {
 	return measure.Of(sides, peers.Peer.Name)
 }
 
-// tellFailures tells which sides' pairs failed.
+// tellFailures reports which sides' pairs failed.
 func (o *outcome) tellFailures(samples [][]measure.Sample, names []string) {
 	var parts []string
 	for side, all := range samples {

@@ -103,7 +103,7 @@ func budgetTable(all []line) string {
 	return b.String()
 }
 
-// details tells what the outcomes of the lines tell, once for each.
+// details returns the details of the lines' outcomes, each once.
 func details(all []line) string {
 	var b strings.Builder
 	told := map[place]bool{}

@@ -55,7 +55,7 @@ func (r *report) choiceTables() string {
 	return text + r.choiceFailures()
 }
 
-// choiceFailures tells which pairs failed.
+// choiceFailures says which pairs failed.
 func (r *report) choiceFailures() string {
 	var b strings.Builder
 	for _, n := range choiceMasters {

@@ -44,7 +44,7 @@ import (
 
 var (
 	// ErrFenced: the resource has seen a greater token, so the lock has passed to another holder.
-	// The work of the lower token is over: a retry gets the same answer.
+	// The work of the lower token is over: a retry gets the same error.
 	ErrFenced = errors.New("fenced")
 	// ErrInvalid: an argument is not valid; the message says which and why.
 	ErrInvalid = errors.New("invalid argument")
@@ -58,7 +58,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("fence: %s: fenced: token %d, where %d was seen", e.Resource, e.Token, e.Seen)
+	return fmt.Sprintf("fence: %s: fenced: token %d is below %d, the greatest seen", e.Resource, e.Token, e.Seen)
 }
 
 func (e *Error) Unwrap() error { return ErrFenced }
@@ -78,7 +78,7 @@ func check(resource string, token uint64) error {
 	return nil
 }
 
-// compare decides once the resource has told the greatest token that it has seen.
+// compare decides by the greatest token that the resource has seen.
 func compare(resource string, token, seen uint64) error {
 	if seen > token {
 		return &Error{Resource: resource, Token: token, Seen: seen}

@@ -157,7 +157,7 @@ func TestStampKeyErrors(t *testing.T) {
 
 func TestError(t *testing.T) {
 	err := fmt.Errorf("pay: %w", &fence.Error{Resource: "account:42", Token: 41, Seen: 42})
-	const want = "pay: fence: account:42: fenced: token 41, where 42 was seen"
+	const want = "pay: fence: account:42: fenced: token 41 is below 42, the greatest seen"
 	if err.Error() != want || !errors.Is(err, fence.ErrFenced) {
 		t.Errorf("%q wraps ErrFenced %v, want %q", err, errors.Is(err, fence.ErrFenced), want)
 	}

@@ -39,7 +39,7 @@ WHERE %[2]s = $2 RETURNING %[3]s`
 // When the resource has seen a greater token, the error is an [*Error]. The caller must roll the
 // transaction back then, as after any error. Errors of the database are wrapped. At the levels
 // REPEATABLE READ and SERIALIZABLE a stamp that had to wait fails when the other transaction
-// commits (SQLSTATE 40001): run the transaction again, which tells whether the token is fenced.
+// commits (SQLSTATE 40001): run the transaction again to see whether the token is fenced.
 func Stamp(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
 	if err := check(resource, token); err != nil {
 		return err

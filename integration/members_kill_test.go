@@ -84,7 +84,7 @@ func isCommitted(to []string) func(scripts.Marker) bool {
 
 // A command that changes the list is killed at each mark that it writes, before the master carries
 // it out and after. What it leaves behind accepts one list or both, and never two whose
-// majorities do not meet. The same command goes on where it stopped.
+// majorities do not meet. The same command run again continues.
 func TestMembersCommandsKilledAtEveryMark(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, interruptedLease)

@@ -35,8 +35,8 @@ type Option func(*Candidate)
 func WithObserveInterval(d time.Duration) Option { return func(c *Candidate) { c.observe = d } }
 
 // New returns a candidate for the election of that name. It asks no master. Candidates of one
-// election have the same name and the same masters. The name is that of the lock, by the rules of
-// [quorum.Locker.Lock]: a program that locks it takes part in the election. The caller owns the
+// election use the same name and the same masters. The name is also the lock's, and the rules of
+// [quorum.Locker.Lock] apply: a program that locks it takes part in the election. The caller owns the
 // locker, which may serve several candidates and other locks, and closes it.
 //
 // The error wraps [quorum.ErrInvalid] for a nil locker, a name that cannot be locked, or an option
@@ -70,11 +70,11 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 // context of a term of this election and this locker, or one derived from it, returns
 // [quorum.ErrInvalid]: it would wait for itself.
 //
-// The error wraps that of [quorum.Locker.Lock]: when ctx ends [quorum.ErrNotAcquired], the reason
-// of the last attempt ([quorum.ErrHeld] while another candidate leads) and the context's error. At
-// once Campaign returns [quorum.ErrClosed], and the masters' errors when waiting cannot succeed, such
-// as for a wrong password. Masters that are down, or in quarantine, are waited for. A locker with
-// [quorum.WithWait] bounds the waiting.
+// The error wraps that of [quorum.Locker.Lock]. When ctx ends, that is [quorum.ErrNotAcquired], the
+// reason of the last attempt ([quorum.ErrHeld] while another candidate leads) and the context's error.
+// Campaign does not wait if the locker is closed ([quorum.ErrClosed]), or if waiting cannot succeed,
+// because of a wrong password, say (the masters' errors). It does wait for masters that are down or in
+// quarantine. [quorum.WithWait] of the locker bounds the waiting.
 func (c *Candidate) Campaign(ctx context.Context) (*Term, error) { return c.campaign(ctx, c.locker) }
 
 func (c *Candidate) campaign(ctx context.Context, locker *quorum.Locker) (*Term, error) {
@@ -109,13 +109,13 @@ func (c *Candidate) ID() string {
 
 // IsLeader returns nil while this candidate leads and its term's context has not ended, else
 // [ErrNotLeader]. It reads the local clock and asks no master, so it never blocks and does not use
-// ctx; it is right also after the process was paused. Only a term of this Candidate counts, so
-// [Candidate.Run] or [Candidate.Campaign] must be at work in another goroutine.
+// ctx; it is right even after the process was paused. Only a term of this Candidate counts, so
+// [Candidate.Run] or [Candidate.Campaign] must run in another goroutine.
 //
-// The answer may be out of date before the caller acts on it. Work that must end with the term
-// belongs into Run, and writes that must not come late carry [Term.Token].
+// The result may be out of date before the caller acts on it. Work that must end with the term
+// belongs in Run, and writes that must not come late carry [Term.Token].
 //
-// The method is that of the Elector interface of github.com/go-co-op/gocron/v2.
+// It implements the Elector interface of github.com/go-co-op/gocron/v2.
 func (c *Candidate) IsLeader(ctx context.Context) error {
 	if t := c.term(); t == nil || t.Context().Err() != nil {
 		return ErrNotLeader

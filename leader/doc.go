@@ -11,20 +11,20 @@
 // one of four ways:
 //
 //	resigned  Term.Resign, or Run after its function: the next candidate leads within milliseconds
-//	lost      too few masters keep the lock, by the local clock: the term is not valid any more,
-//	          and its context ends with quorum.ErrLost
+//	lost      too few masters keep the lock, by the local clock: the term is no longer valid, and
+//	          its context ends with quorum.ErrLost
 //	closed    Locker.Close: the context ends with quorum.ErrClosed, and the next candidate leads
 //	          when the lease is over, unless the term resigns before
 //	dead      the process ends: the next candidate leads when the lease is over
 //
 // While the clocks of clients and masters run at rates within the lock's drift of each other, no
 // two terms of one election are valid at one time ([Term.Valid]). [quorum.Locker.ForceUnlock], and
-// others who delete the lock's keys, break that. Tokens of terms rise, also when clocks lie: a
+// others who delete the lock's keys, break that. Tokens of terms rise even if clocks are wrong: a
 // resource that refuses lower tokens than it has seen is safe from a leader that was paused in the
 // middle of a write.
 //
-// The lease, and all else of the lock, is that of the Locker: a shorter lease ([quorum.WithLease])
-// brings a new leader sooner after a crash, and [quorum.WithMaxHold] bounds a term.
+// The Locker's settings apply: a shorter lease ([quorum.WithLease]) brings a new leader sooner after a
+// crash, and [quorum.WithMaxHold] bounds a term.
 //
 // Each file uses only those before it: term, candidate, run, observe.
 package leader

@@ -89,7 +89,7 @@ func ExampleCandidate_Campaign() {
 	// resigned: <nil> released
 }
 
-// Observe tells who leads, and that nobody does.
+// Observe shows who leads, and when nobody does.
 func ExampleCandidate_Observe() {
 	masters, locker := examples.Start(quorum.WithLabel("10.0.0.7:8080"))
 	defer masters.Stop()

@@ -150,7 +150,7 @@ func TestCheckOfTheMarker(t *testing.T) {
 		"admitted": {func(w *scripts.Marker) {
 			w.Members, w.Generation, w.Admitted = scripts.NewList(), 0, since(time.Minute)
 		},
-			node.Report{}, 0, []string{"admitted by an operator, and marked by no client since: unless one uses this server within 5"}},
+			node.Report{}, 0, []string{"an operator admitted it, and no client has marked it since: unless one uses this server within 5"}},
 		"admitted for too long": {func(w *scripts.Marker) {
 			w.Members, w.Generation, w.Admitted = scripts.NewList(), 0, since(61*time.Minute)
 		},

@@ -52,30 +52,29 @@ const maxMembers = 64
 // maxTries bounds how often Admit reads a marker that changes under it.
 const maxTries = 8
 
-// Admit ends the master's quarantine on the operator's word, and makes this client's max lease the
-// deployment's.
+// Admit ends the master's quarantine, and makes this client's max lease the deployment's.
 //
-// The word is: no lease can be alive that this master granted, or any master whose place it takes
-// in the clients' lists. That is so when for one max lease no client has held, or requested, a lock
-// there. An empty master proves nothing. Two holders are possible if the word is wrong. Admit
+// By calling it you assert that no lease is alive that this master granted, or a master whose place
+// it takes in the clients' lists. That holds once no client has held or requested a lock there for
+// one max lease. An empty master proves nothing. If you are wrong, two holders are possible. Admit
 // refuses a server that must not be a node, and one that clients know by another name. The error is
 // a [*Error].
 //
-// Admit changes no list of masters. A blank master has none until a client marks it: it does not
-// wait in quarantine then, if that is within one max lease.
+// Admit changes no list of masters. A blank master has none until a client marks it. If that happens
+// within one max lease, it skips the quarantine.
 func (n *Node) Admit(ctx context.Context) error { return n.admit(ctx, nil) }
 
-// AdmitMembers is Admit, and makes the master accept clients with that list of masters, whichever
-// it accepted before. The word is then also: no client with another list can hold a lock by this
-// master's grant, and those that hold one are stopped. The list has the names of all members
-// ([Node.Name]), this one's among them.
+// AdmitMembers is Admit, and makes the master accept clients with that list of masters, whatever it
+// accepted before. You also assert that clients with another list are stopped, and that none can hold
+// a lock by this master's grant. The list contains the names of all members ([Node.Name]), including
+// this one's.
 func (n *Node) AdmitMembers(ctx context.Context, members []string) error {
 	if len(members) > maxMembers {
 		return &Error{n.Name(), "admit", invalidf("%d members are more than %d", len(members), maxMembers)}
 	}
 	list := scripts.NewList(members...)
 	if !list.Has(n.Name()) {
-		return &Error{n.Name(), "admit", invalidf("the list %s does not have this master", list)}
+		return &Error{n.Name(), "admit", invalidf("the list %s does not contain this master", list)}
 	}
 	return n.admit(ctx, list)
 }
@@ -110,12 +109,12 @@ func (n *Node) admit(ctx context.Context, list *scripts.List) error {
 				return none, err
 			}
 		}
-		return none, errors.New("the marker changes under us")
+		return none, errors.New("others keep changing the marker")
 	})
 	return err
 }
 
-// savePoints returns the server's save points, and no answer if the user may not use CONFIG.
+// savePoints returns the server's save points, or nothing if the user may not use CONFIG.
 func (n *Node) savePoints(ctx context.Context, c redis.Conn) (save savePoints) {
 	values, err := redis.Strings(n.command(ctx, c, "CONFIG", "GET", "save"))
 	if save.known = err == nil && len(values) == 2; save.known {

@@ -16,7 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// vault tells the password of user "app", and counts how often.
+// vault returns the password of user "app", and counts how often.
 type vault struct {
 	mu       sync.Mutex
 	password string
@@ -108,7 +108,7 @@ func TestAPasswordThatRotates(t *testing.T) {
 	})
 }
 
-// The vault may lag behind the server: the refusal passes once it tells the new password.
+// The vault may lag behind the server: the refusal passes once it returns the new password.
 func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 	m := startReal(t)
 	rotate(t, m, "second")
@@ -201,7 +201,7 @@ func TestOptionsOfConnectionsThatAreRefused(t *testing.T) {
 		"no function of credentials": {func() (*node.Node, error) { return node.Open("redis://a", node.WithCredentials(nil)) }, "WithCredentials is nil"},
 		"no dialer":                  {func() (*node.Node, error) { return node.Open("redis://a", node.WithDialer(nil)) }, "WithDialer is nil"},
 		"two passwords": {func() (*node.Node, error) { return node.Open("redis://:s3cret@a", node.WithCredentials(ask)) },
-			"the URL has a password, and WithCredentials is given"},
+			"the URL contains a password, and WithCredentials is given"},
 	} {
 		n, err := c.open()
 		if !errors.Is(err, node.ErrInvalid) || n != nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "s3cret") {

@@ -84,7 +84,7 @@ func (f credentialsFunc) ask(ctx context.Context) (user, password string, err er
 	case ctx.Err() != nil:
 		return "", "", fmt.Errorf("asking for the credentials: %w", ctx.Err())
 	case password == "" && user != "":
-		return "", "", errors.New("asking for the credentials: a user name without a password")
+		return "", "", errors.New("asking for the credentials: got a user name without a password")
 	}
 	return user, password, nil
 }
@@ -121,7 +121,7 @@ func (f dialFunc) dial(ctx context.Context, e endpoint) (raw net.Conn, err error
 	}()
 	raw, err = f(ctx, e.network, e.address)
 	if err == nil && raw == nil {
-		err = errors.New("dialing: neither a connection nor an error")
+		err = errors.New("dialing: got neither a connection nor an error")
 	}
 	return raw, err
 }

@@ -31,8 +31,8 @@ var (
 	// ErrMaxLease: the server's marker carries another max lease than this client's (see
 	// [WithMaxLease]).
 	ErrMaxLease = membership.ErrMaxLease
-	// ErrMembership: the server accepts clients with another list of masters than this client's.
-	// The message has both lists.
+	// ErrMembership: the server accepts clients with another list of masters, not this client's.
+	// The message contains both lists.
 	ErrMembership = membership.ErrDiffers
 )
 
@@ -51,7 +51,7 @@ func (e *Error) Error() string {
 func (e *Error) text() string {
 	text := arguments.ReplaceAllString(inScript.ReplaceAllString(e.Err.Error(), ""), "$1")
 	if e.Op == "connect" && errors.Is(e.Err, ErrTimeout) {
-		text += " (quorumlock check may tell why)"
+		text += " (quorumlock check may show why)"
 	}
 	if redisconn.HasCode(e.Err, "WRONGTYPE") && e.Op != "connect" { // there it is the marker
 		text += " (another client's lock, redsync's perhaps, is at this key)"
@@ -109,7 +109,7 @@ func refusesCredentials(err error) bool {
 	return redisconn.HasCode(err, "WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
 }
 
-// credentialsRefused is the server's refusal of what [WithCredentials] told. The next connection
+// credentialsRefused is the server's refusal of what [WithCredentials] returned. The next connection
 // asks again.
 type credentialsRefused struct{ error }
 

@@ -23,7 +23,7 @@ func TestErrorsAreShort(t *testing.T) {
 		{"connect", fmt.Errorf("%w: %w", node.ErrScripts, redis.Error("ERR unknown command 'EVALSHA', with args beginning with: '"+
 			hash+"' '2' 'a name, with more'\n")), "node a: connect: runs no Lua scripts: ERR unknown command 'EVALSHA'"},
 		{"acquire", node.ErrTimeout, "node a: acquire: timed out"},
-		{"connect", node.ErrTimeout, "node a: connect: timed out (quorumlock check may tell why)"},
+		{"connect", node.ErrTimeout, "node a: connect: timed out (quorumlock check may show why)"},
 	} {
 		if e := (&node.Error{Node: "a", Op: test.op, Err: test.err}); e.Error() != test.want {
 			t.Errorf("%q, want %q", e, test.want)

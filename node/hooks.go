@@ -21,7 +21,7 @@ type Hooks struct {
 	ScriptEnded func(ScriptEvent)
 }
 
-// StateEvent is a change of a node's state. That a quarantine is over is no event: Quarantine told
+// StateEvent is a change of a node's state. The end of a quarantine is no event: Quarantine gave
 // when it would be.
 type StateEvent struct {
 	Node       string
@@ -96,7 +96,7 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// timeScript returns the receiver of a call's outcome that also tells the hook.
+// timeScript returns a receiver that also passes a call's outcome to the hook.
 func (n *Node) timeScript(script string, to pipeline.Receiver) pipeline.Receiver {
 	return &timedReceiver{n, script, time.Now(), to}
 }
@@ -117,7 +117,7 @@ func (t *timedReceiver) Done(r pipeline.Result) {
 	}
 }
 
-// codes are the errors of servers that [Error.Kind] tells apart.
+// codes are the errors of servers that [Error.Kind] distinguishes.
 var codes = []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "READONLY", "OOM", "MISCONF", "NOREPLICAS",
 	"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "NOSCRIPT", "QUORUMLOCK"}
 

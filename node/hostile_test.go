@@ -50,7 +50,7 @@ func TestHostileTexts(t *testing.T) {
 			if err := r.Err; err != nil {
 				wantPlain("the error", err.Error())
 				if failed := (*node.Error)(nil); !errors.As(err, &failed) || !failed.Permanent() {
-					t.Errorf("%v does not tell that it is permanent", err)
+					t.Errorf("%v does not report that it is permanent", err)
 				}
 			}
 			report, err := n.Check(t.Context())

@@ -66,7 +66,7 @@ func openTwoConns(t *testing.T, maxLease time.Duration) *twoConns {
 	return two
 }
 
-// A late reply tells of the quarantine that there was when the node was asked, not of another one.
+// A late reply reports the quarantine that there was when the node was asked, not another one.
 func TestALateReplyBeginsNoQuarantine(t *testing.T) {
 	const maxLease = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {

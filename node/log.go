@@ -141,7 +141,7 @@ func (l *stateLog) stateLocked(now time.Time) string {
 	}
 }
 
-// tellLocked tells the hook of another state.
+// tellLocked passes a change of the state to the hook.
 func (l *stateLog) tellLocked() {
 	now := time.Now()
 	state := l.stateLocked(now)

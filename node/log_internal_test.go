@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A goroutine that hands on a reply late does not lengthen the quarantine that it tells of.
+// A goroutine that hands on a reply late does not lengthen the quarantine that it reports.
 func TestAQuarantineCountsFromItsReply(t *testing.T) {
 	const left, late = 10 * time.Second, 4 * time.Second
 	synctest.Test(t, func(t *testing.T) {

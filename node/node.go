@@ -5,7 +5,7 @@
 //	n, err := node.Open("rediss://:secret@10.0.0.1", node.WithName("north"))
 //
 // [New] does the same over a pool of the program's own. [Node.Check] reports what an operator
-// should know of the master, [Node.Admit] ends its quarantine on the operator's word, and
+// should know of the master, [Node.Admit] ends its quarantine if the operator says so, and
 // [Node.Close] closes its connections. [WithLogger] logs that a node is down, in quarantine, or
 // answers again. The error of a call is a [*Error], which names the node.
 //
@@ -76,7 +76,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 		return nil, errName()
 	}
 	if o.credentials != nil && e.password != "" {
-		return nil, invalidf("the URL has a password, and WithCredentials is given: leave one out")
+		return nil, invalidf("the URL contains a password, and WithCredentials is given: leave one out")
 	}
 	n := newNode(newPool(e, o), o)
 	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
@@ -93,8 +93,8 @@ func Open(url string, opts ...Option) (*Node, error) {
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
 //
-// Servers older than Redis 6.2, and those that forbid CLIENT INFO to the user, do not tell their
-// address: such a node needs [WithName], without which lockers refuse it.
+// Servers older than Redis 6.2, and those that forbid CLIENT INFO to the user, do not report their
+// address: such a node needs [WithName], and lockers refuse it without.
 //
 // All connections of the pool must use one database, and the pool must not change it. The node
 // takes the database to be 0 if the server does not name it: a server older than Redis 6.2, or a

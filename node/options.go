@@ -73,9 +73,9 @@ func WithName(s string) Option { return func(o *options) { o.name = s } }
 // URL's host.
 func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 
-// WithCredentials has ask tell the user name and the password of each new connection, so that a
-// password may rotate, or be a token that expires. It takes the place of the URL's credentials,
-// which must be empty. Connections that exist live on with what they were opened with.
+// WithCredentials sets a function that returns the user name and the password for each new
+// connection, so that a password may rotate, or be a token that expires. It replaces the URL's
+// credentials, which must be empty. Existing connections keep those that they were opened with.
 //
 //   - An empty user name means the default user. An empty password without a user name means no
 //     authentication.
@@ -93,7 +93,7 @@ func WithCredentials(ask func(ctx context.Context) (user, password string, err e
 	}
 }
 
-// WithDialer has dial make the node's connections, for proxies and tunnels. It gets "tcp" and the
+// WithDialer sets a function that makes the node's connections, for proxies and tunnels. It gets "tcp" and the
 // URL's host:port, or "unix" and the socket's path. With a rediss or valkeys URL the node makes the
 // TLS handshake over the connection.
 //
@@ -109,8 +109,7 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 
 // WithLogger logs the node's changes of state as calls discover them: the node is down or refused,
 // and why; it answers again; it is in quarantine; the server refuses a release (default: what
-// [slog.Default] returns when there is something to log). A logger with [slog.DiscardHandler] says
-// nothing.
+// [slog.Default] returns when there is something to log). To log nothing, use [slog.DiscardHandler].
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger, o.loggerSet = l, true }
 }

@@ -21,7 +21,7 @@ type Report struct {
 	Uptime         time.Duration
 	EvictionPolicy string        // maxmemory-policy; it matters when MaxMemory is not 0
 	MaxMemory      uint64        // bytes, 0 for no bound
-	Persistence    string        // "none", "rdb", "aof", "rdb+aof", "unknown"; "aof" also where it may be both
+	Persistence    string        // "none", "rdb", "aof", "rdb+aof", "unknown"; "aof" also if it may be both
 	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
 	Quarantine     time.Duration // left before the node grants
 	Member         string        // which member of its clients' lists the server is; empty when no client has marked it
@@ -85,7 +85,7 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 	case o.noQuarantine:
 		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")
 	case isAdmitted:
-		hazard("admitted by an operator, and marked by no client since: unless one uses this server within %v, "+
+		hazard("an operator admitted it, and no client has marked it since: unless one uses this server within %v, "+
 			"it will wait in quarantine for %v", word, o.maxLease)
 	case isClaimed:
 		left, _ := view.Quarantine()
@@ -94,7 +94,7 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 	case !letsIn:
 		r.Quarantine = o.maxLease
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
-			"from the first use on it will wait in quarantine for %v", o.maxLease)
+			"it will wait in quarantine for %v from the first use", o.maxLease)
 	default:
 		r.Quarantine = min(quarantine, o.maxLease)
 		if r.Quarantine > 0 {

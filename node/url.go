@@ -93,8 +93,8 @@ func parseURL(raw string) (endpoint, error) {
 		case key == "db" && len(values) == 1 && database == "":
 			database = values[0]
 		default:
-			return endpoint{}, invalidf("the URL's query may hold one name=..., " +
-				"and one db=N where the path names no database")
+			return endpoint{}, invalidf("the URL's query may contain one name=..., " +
+				"and one db=N if the path names no database")
 		}
 	}
 	if u.Fragment != "" {
@@ -114,6 +114,6 @@ func parseURL(raw string) (endpoint, error) {
 // errScheme does not repeat an unknown scheme: in user:password@host it is the user name, which may
 // be a secret too.
 func errScheme() error {
-	return invalidf("the URL has no scheme that is known: " +
+	return invalidf("the URL's scheme is missing or unknown: " +
 		"it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379")
 }

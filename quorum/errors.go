@@ -16,24 +16,24 @@ import (
 var (
 	// ErrNotAcquired: the lock was not acquired, and the attempt is undone.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrHeld: the reason is that another owner holds the lock, or one of its names.
+	// ErrHeld: because another owner holds the lock, or one of its names.
 	ErrHeld = errors.New("held by another")
-	// ErrQuarantined: the reason is nodes in quarantine: they may have forgotten locks, and grant
-	// nothing new.
+	// ErrQuarantined: because of nodes in quarantine. They may have forgotten locks, and grant nothing
+	// new.
 	ErrQuarantined = errors.New("nodes in quarantine")
-	// ErrUnavailable: the reason is nodes that did not answer, or answered with an error.
+	// ErrUnavailable: because nodes did not reply, or replied with an error.
 	ErrUnavailable = errors.New("nodes unavailable")
-	// ErrMembership: the reason is masters that accept clients with another list of masters than
-	// this client's. The errors of the nodes have both lists.
+	// ErrMembership: because masters accept clients with another list of masters, not this client's.
+	// The errors of the nodes contain both lists.
 	ErrMembership = node.ErrMembership
-	// ErrPermanent: waiting is pointless, and so is a retry, until the program, its settings or the
-	// servers are changed: too few nodes are without an error that does not pass by itself (see
-	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it, and all that
-	// wrap [ErrInvalid] or [ErrClosed].
+	// ErrPermanent: waiting or trying again cannot succeed until the program, its settings or the
+	// servers are changed, because too many nodes have an error that does not pass by itself (see
+	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it. So do all errors
+	// that wrap [ErrInvalid] or [ErrClosed].
 	ErrPermanent = errors.New("will not pass by itself")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
-	// ErrNotHeld: this handle was unlocked before, or the handle that acquired the lock was.
+	// ErrNotHeld: this handle, or the one that acquired the lock, was unlocked before.
 	ErrNotHeld = errors.New("not held")
 	// ErrReleased is the cause with which a lock's context ends after Unlock.
 	ErrReleased = errors.New("released")
@@ -53,28 +53,27 @@ type Error struct {
 
 	Need        int // the quorum size
 	Granted     int
-	Refused     int // by nodes where another owner holds a name
+	Refused     int // by nodes on which another owner holds a name
 	Quarantined int
 	// Unknown counts the other nodes: those that had not answered, or failed, and may yet have
 	// carried out the request; those that accept clients with another list; and those that were not
-	// asked, because the outcome was certain before. The message tells these apart.
+	// asked, because the outcome was certain before. The message counts each kind.
 	Unknown int
 
 	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a
 	// Redisson client has another form), of one of the names; empty if no node named one.
 	Holder string
 	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
-	// does not renew it: until as many as the quorum size do not, if so many have answered. It
-	// is as of their answers; −1 for a key that never expires, 0 if no node said.
+	// does not renew it: until as many as the quorum size no longer keep it, if so many have replied.
+	// It counts from their replies; −1 for a key that never expires, 0 if no node said.
 	Remaining time.Duration
 
-	// HolderIdentity is, with [ErrHeld], which process the holder is. It is zero if no node has
-	// said: for a client of another library, say, or a call that ended before a node was asked.
+	// HolderIdentity says, with [ErrHeld], which process the holder is. It is zero if no node said so:
+	// for a client of another library, say, or a call that ended before a node was asked.
 	HolderIdentity Identity
-	// HolderToken is, with a HolderIdentity, the token counter of one node for the first of the
-	// names while the holder held it: in all likelihood the holder's token. A counter may lag
-	// behind the token until the next renewal, and run ahead for another name that shares it. It is
-	// 0 if it is not known.
+	// HolderToken is, with a HolderIdentity, one node's token counter for the first of the names while
+	// the holder held it: very likely the holder's token. A counter may lag behind the token until the
+	// next renewal, and may be ahead because of another name that shares it. It is 0 if unknown.
 	HolderToken uint64
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
@@ -156,7 +155,7 @@ func (e *Error) differing() (count int) {
 	return min(count, e.Unknown-e.unasked)
 }
 
-// holder describes the process that holds the lock; it is empty if that is not known.
+// holder describes the process that holds the lock; empty if unknown.
 func (e *Error) holder() string {
 	said := ""
 	switch {

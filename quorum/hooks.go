@@ -5,29 +5,28 @@ import (
 	"time"
 )
 
-// Hooks are functions that the Locker calls so that it can be measured. A nil hook is not called,
-// and costs nothing.
+// Hooks are functions that the Locker calls, for metrics and traces. A nil hook costs nothing.
 //
 // Acquired, Released, LockStart, Attempt and LockEnd run in the goroutine that locks or unlocks,
-// and delay it. A hook of these that panics, or ends its goroutine, leaves nothing behind: the lock
-// is released if there is one, and no further hook is called for that call.
+// and delay it. If one of them panics or ends its goroutine, the lock, if any, is released, and no
+// further hook is called for that call.
 //
-// Lost runs in a goroutine of its own, which handles locks that are lost together one after the
-// other. Renewing, Renewed and Repaired run one at a time, in the order of the events, in a
-// goroutine of the Locker's: one that blocks delays no renewal, but while 8,192 events wait for it,
+// Lost runs in its own goroutine, which handles locks that are lost together one after the other.
+// Renewing, Renewed and Repaired run one at a time, in the order of the events, in a goroutine of
+// the Locker. A hook that blocks there delays no renewal, but while 8,192 events wait for it,
 // further ones are dropped ([Stats].EventsDropped).
 //
-// Acquired is called once for each lock, and then at most one of these: Released when the lock is
-// unlocked, before the nodes have confirmed (Unlock may still return an error), or Lost, perhaps
-// before Acquired has returned. Re-entry and Close call no hook.
+// Acquired is called once for each lock, and then at most one of Released and Lost. Released is
+// called when the lock is unlocked, before the nodes have confirmed (Unlock may still return an
+// error). Lost may be called before Acquired has returned. Re-entry and Close call no hook.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)
 	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
 
 	// LockStart is called when a call of Lock, TryLock or Do begins, unless its arguments are
-	// refused. The context that it returns is given to Attempt and LockEnd of the same call, with a
-	// span, say; the call itself and the lock go on with ctx. Without LockStart, they get ctx.
+	// refused. Attempt and LockEnd of the same call get the context that it returns, with a span,
+	// say. The call itself and the lock keep ctx. Without LockStart, the hooks get ctx.
 	LockStart func(ctx context.Context, names []string) context.Context
 	// Attempt is called after each attempt of the call.
 	Attempt func(ctx context.Context, e AttemptEvent)
@@ -35,10 +34,10 @@ type Hooks struct {
 	LockEnd func(ctx context.Context, e LockEvent)
 
 	// Renewing is called for a held lock when its renewals go to the nodes: every third of the
-	// lease, and sooner after one that fell short. left is how much of the lease the lock is still
-	// valid for, if no node confirms.
+	// lease, and sooner after one that fell short. left is how long the lock is still valid if no
+	// node confirms.
 	Renewing func(l *Lock, left, lease time.Duration)
-	// Renewed is called for each node's answer to the renewals of one or more locks.
+	// Renewed is called for each node's reply to the renewals of one or more locks.
 	Renewed func(e RenewalEvent)
 	// Repaired is called for each repair: a node had forgotten the lock, or never granted it, and was
 	// asked to grant it again. It is called when the node replies, or at once if the node is down.
@@ -56,7 +55,7 @@ type AttemptEvent struct {
 	Err     error // why it failed, or nil
 
 	// The nodes' answers when the outcome was certain, as in [Error]. Nodes that the attempt had
-	// not asked by then count as Unknown, also where it has become a lock.
+	// not asked by then count as Unknown, even if it has become a lock.
 	Granted, Refused, Quarantined, Unknown int
 
 	// WriteBacks is how many nodes the token was written back to.
@@ -67,7 +66,7 @@ type AttemptEvent struct {
 	Duration time.Duration
 }
 
-// LockEvent is the end of a call of Lock, TryLock or Do; of Do before its function runs.
+// LockEvent is the end of a call of Lock or TryLock, or of the locking in Do.
 type LockEvent struct {
 	Names    []string // not to be changed
 	Outcome  string   // as in [AttemptEvent]
@@ -77,25 +76,24 @@ type LockEvent struct {
 	Duration time.Duration // of the call
 }
 
-// RenewalEvent is one node's answer to the renewals of one or more locks, by what became of them.
+// RenewalEvent is one node's reply to the renewals of one or more locks: how many had which result.
 type RenewalEvent struct {
 	Node      string
 	Renewed   int
 	Forgotten int   // the key was gone
 	Taken     int   // the key was another owner's
-	Failed    int   // an error, or no answer: the locks are there for as long as the last renewal said
-	Err       error // a *node.Error if Failed is not 0 for an error of the call
+	Failed    int   // an error, or no reply: the node keeps the locks for as long as the last renewal said
+	Err       error // a *node.Error if the call failed
 }
 
 // RepairEvent is one node's reply to a repair, or why the node was not asked.
 type RepairEvent struct {
 	Node string
 	Lock *Lock
-	Err  error // why the node has not granted the lock again: a *node.Error, or nil
+	Err  error // why the node did not grant the lock again: a *node.Error, or nil
 }
 
-// WithHooks sets functions that are called when locks are acquired, released or lost, and for all
-// else that can be measured. Of several WithHooks the last one counts: see [JoinHooks].
+// WithHooks sets the Locker's hooks. Of several WithHooks the last one counts: see [JoinHooks].
 func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
 
 // JoinHooks returns hooks that call each of those given: in order, but LockEnd in reverse. Each

@@ -96,7 +96,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	case len(nodes) > maxNodes:
 		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), maxNodes)
 	case need < 1 || need > len(nodes) || 2*need <= len(nodes):
-		return nil, fmt.Errorf("quorumlock: %w: by the rule %d of %d nodes make a lock: two could be made at once",
+		return nil, fmt.Errorf("quorumlock: %w: the rule makes a lock of %d of %d nodes: two could be held at once",
 			ErrInvalid, need, len(nodes))
 	}
 	for i, n := range nodes {
@@ -147,8 +147,8 @@ func distinct(nodes []*node.Node) error {
 				return fmt.Errorf("quorumlock: %w: node %s is given twice: one process is one vote",
 					ErrInvalid, cmp.Or(n.Address(), n.Name()))
 			case m.Name() == n.Name() && (inside.Of(m).Named || inside.Of(n).Named):
-				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not tell "+
-					"them apart (WithName in WithNodeOptions names all of them alike)", ErrInvalid, i+1, j+1, n.Name())
+				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not "+
+					"distinguish them (WithName in WithNodeOptions gives all nodes one name)", ErrInvalid, i+1, j+1, n.Name())
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func distinct(nodes []*node.Node) error {
 // With returns a Locker over the same nodes with other settings. The two share everything else:
 // closing one closes both. An option that is not valid makes every call of the new Locker fail with
 // [ErrInvalid], as do [WithLabel], [WithNodeOptions] and [WithExistingDeployment]. A lock of one can
-// be entered again through the other only where both make the same lock: see [Locker.Lock].
+// be entered again through the other only if both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
 	set.newOnly, set.Given = false, false
@@ -186,7 +186,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 		bad = err
 	} else if set.newOnly || set.Given {
 		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness, the label, the nodes' options "+
-			"and whether the deployment exists are chosen when a Locker is made", ErrInvalid)
+			"and whether the deployment exists can be set only for a new Locker", ErrInvalid)
 	}
 	set.Settings, set.nodeOpts, set.label = l.set.Settings, l.set.nodeOpts, l.set.label
 	if err := set.check(l.core.maxLease, l.core.need); err != nil {
@@ -195,11 +195,11 @@ func (l *Locker) With(opts ...Option) *Locker {
 	return &Locker{core: l.core, waitlist: l.waitlist, set: &set, bad: bad}
 }
 
-// ID returns the Locker's UUID, with which its owners' ids begin (see [Lock.Owner]). The Lockers
-// that [Locker.With] makes of it have the same.
+// ID returns the Locker's UUID, the first part of its owners' ids (see [Lock.Owner]). Lockers that
+// [Locker.With] makes of it have the same one.
 func (l *Locker) ID() string { return l.core.uuid }
 
-// Identity returns which process the Locker belongs to, as it tells the masters while it holds
+// Identity returns which process the Locker belongs to, as it writes to the masters while it holds
 // locks.
 func (l *Locker) Identity() Identity { return l.core.identity }
 
@@ -221,20 +221,20 @@ func (l *Locker) Nodes() []string {
 // up to 40 ms later, if the lock is held by then.
 //
 // With the context of a held lock, Lock enters that lock again if all the names are its names. It
-// locks other names afresh, and returns [ErrInvalid] for a mix. So a goroutine that should wait for
-// the lock must not get the lock's context: it would enter at once. Re-entry changes nothing in the
-// lock: a fixed lease ends when it would have, and a Locker that [Locker.With] made with another
-// lease (its length, or fixed or not), max hold or drift gets ErrInvalid.
+// locks other names afresh, and returns [ErrInvalid] for a mix. Do not give the lock's context to a
+// goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
+// a fixed lease is not prolonged, and a Locker that [Locker.With] made with another lease (its
+// length, or fixed or not), max hold or drift gets ErrInvalid.
 //
-// A call of a process that has just unlocked the names lets waiters of other processes go first. It
-// waits for them for a bounded time, usually some milliseconds.
+// After a process has unlocked the names, its next call lets waiters of other processes go first, for
+// a bounded time, usually some milliseconds.
 //
 // The error is an [*Error]. When ctx ends it wraps [ErrNotAcquired], the reason of the last
 // attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
-// error. At once Lock returns ErrInvalid for names that cannot be locked, [ErrClosed], and the
-// [*node.Error] of each node when waiting is pointless, because too few nodes are without an error
-// that does not pass by itself (a wrong password, a key of another type at the name). These three
-// wrap [ErrPermanent]: do not try them again in a loop.
+// error. Lock does not wait if the names cannot be locked (ErrInvalid), if the Locker is closed
+// ([ErrClosed]), or if too many nodes have an error that does not pass by itself, such as a wrong
+// password, or a key of another type at the name (the [*node.Error] of each). These three wrap
+// [ErrPermanent]: do not try them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if l.set.wait == 0 {
 		return l.TryLock(ctx, names...)
@@ -255,7 +255,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
 // two; up to 40 ms more if the Locker is busy and a node that it asked first does not answer; and
-// about a node's timeout where too many nodes do not answer. The errors are those of Lock.
+// about a node's timeout if too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {

@@ -44,7 +44,7 @@ func (o *observation) attempting() {
 	}
 }
 
-// attempted tells the hook of an attempt. If the hook panics, the lock is released: the call
+// attempted calls the hook for an attempt. If it panics, the lock is released: the call
 // does not return it.
 func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	if o == nil || o.hooks.Attempt == nil {
@@ -64,7 +64,7 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	returned = true
 }
 
-// ended tells the hook of the end of a call.
+// ended calls the hook for the end of a call.
 func (o *observation) ended(lock *Lock, err error) {
 	if o == nil || o.hooks.LockEnd == nil {
 		return
@@ -79,7 +79,7 @@ func (o *observation) ended(lock *Lock, err error) {
 	o.hooks.LockEnd(o.ctx, e)
 }
 
-// noteRenewingLocked tells the hook of a lock whose renewals go out.
+// noteRenewingLocked calls the hook for a lock whose renewals go out.
 func (h *hold) noteRenewingLocked(sent clock.Instant) {
 	if hook := h.set.hooks.Renewing; hook != nil {
 		l, left, lease := &h.first, h.lease.Deadline().Sub(sent), h.set.lease
@@ -87,7 +87,7 @@ func (h *hold) noteRenewingLocked(sent clock.Instant) {
 	}
 }
 
-// noteReply counts the node's answer to the batch, and tells the hooks of the Lockers whose locks
+// noteReply counts the node's reply to the batch, and calls the hooks of the Lockers whose locks
 // are in it.
 func (b *renewalBatch) noteReply(r pipeline.Result) {
 	told := make([]renewalOf, 0, 1)
@@ -136,7 +136,7 @@ func (e *RenewalEvent) add(r pipeline.Result, i int) {
 	}
 }
 
-// noteRepair counts a node's answer to a repair, and tells the hook.
+// noteRepair counts a node's reply to a repair, and calls the hook.
 func (h *hold) noteRepair(node int, err error) {
 	n := &h.core.counters.nodes[node]
 	if err == nil {

@@ -42,7 +42,7 @@ type settings struct {
 
 	nodeOptsSet bool // by WithNodeOptions, also of none
 	exists      bool // the masters are a deployment already
-	newOnly     bool // an option was given that only a new Locker takes
+	newOnly     bool // an option was given that only a new Locker accepts
 
 	label string
 
@@ -73,28 +73,30 @@ func WithFixedLease(d time.Duration) Option {
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
 
 // WithMinHold keeps a lock on the nodes for at least d, counted like the max hold from the request
-// that acquired it, so that processes whose clocks and timers differ by less than d do a job once
-// (default: none). d is positive and at most a year, the max hold, and a fixed lease less its
-// drift (see [clock.Drift]): nothing renews that lease, and nodes whose clocks run fast end it
-// early. Unlock before the end returns at once: the lock's contexts end and the hook Released runs
-// as usual, and this process and others are refused until the Locker sends the release, at the end
-// of d. Until then it renews the lock. So the lock needs the process: when that dies or the Locker
-// is closed, the keys are left to their leases. These end within a lease, and so within a max
-// lease, perhaps before d does. A min hold ends early, too, when too few nodes keep the lock for as
-// long as would lose a held one, or when [Locker.ForceUnlock] takes it. An Acquired hook that
-// panics releases the lock at once.
+// that acquired it. Processes whose clocks and timers differ by less than d then do a job once
+// (default: none). d is positive and at most a year. It also is at most the max hold, and at most a
+// fixed lease less its drift (see [clock.Drift]): nothing renews that lease, and nodes whose clocks
+// run fast end it early.
+//
+// Unlock before the end of d returns at once: the lock's contexts end and the hook Released runs as
+// usual. The Locker renews the lock until the end of d, and releases it then. This process and
+// others are refused until then.
+//
+// The lock ends early if the process dies or the Locker is closed: its keys are left to their
+// leases, which may end before d. It also ends early if so few nodes keep it that a held lock would
+// be lost, or if [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock at
+// once.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.minHold, s.minHoldSet = d, true }
 }
 
-// WithWait bounds how long [Locker.Lock] and [Locker.Do] wait (default: no bound, which the greatest
-// duration, [math.MaxInt64], also means). They keep their turn until then, and the context that they
-// are given stays the parent of the lock's context: so the bound ends the waiting alone, and a deadline
-// of the context the work as well. With 0 they do not wait, and attempt once, as [Locker.TryLock] does.
-// No WithWait bounds an attempt of TryLock. d must not be negative.
+// WithWait bounds how long [Locker.Lock] and [Locker.Do] wait (default: no bound, and [math.MaxInt64]
+// means the same). The bound ends only the waiting. A deadline of the context that they are given also
+// ends the work, because that context is the parent of the lock's context. With 0 they attempt once, as
+// [Locker.TryLock] does. WithWait does not bound TryLock. d must not be negative.
 //
-// The error of a call that gives up is that of a call whose context ends, without the context's
-// error: it wraps [ErrNotAcquired] and the reason of the last attempt.
+// The error of a call that gives up wraps [ErrNotAcquired] and the reason of the last attempt, but no
+// error of the context.
 func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } }
 
 // WithDrift sets the part of a lease by which two clocks may differ over its length, from 0 to
@@ -103,30 +105,30 @@ func WithDrift(factor float64) Option { return func(s *settings) { s.drift = fac
 
 // WithRetry sets the bounds of the random time between the attempts of [Locker.Lock] while no
 // release can be heard, because too few nodes answer (default 10ms and 200ms, at most 24h). While
-// releases can be heard, one leads to the next attempt; a poll after 2.5 to 5 times max does so at
-// the latest. Calls that wait in one process for the same names use the shortest bounds among them.
+// releases can be heard, a release causes the next attempt, or a poll after 2.5 to 5 times max.
+// Calls in one process that wait for the same names use the shortest bounds among them.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }
 
-// WithLogger logs what no error is returned for: a lock is lost; calls of Lock begin to wait
-// because nodes are down or in quarantine; and, for nodes that [Open] opens, what [node.WithLogger]
-// logs (default: what [slog.Default] returns when there is something to log). A logger with
-// [slog.DiscardHandler] says nothing.
+// WithLogger sets the logger for what errors do not show: a lock is lost, or calls of Lock begin to
+// wait because nodes are down or in quarantine. Nodes that [Open] opens log to it, too (see
+// [node.WithLogger]). The default is what [slog.Default] returns when there is something to log. To
+// log nothing, use [slog.DiscardHandler].
 func WithLogger(l *slog.Logger) Option {
 	return func(s *settings) { s.logger, s.loggerSet = l, true }
 }
 
 // WithLabel adds a free text to the [Identity] of a new Locker, for people who look for the holder
-// of a lock: the job, say, or the deployment. It is no secret: all who may read the masters may
-// read it. At most 255 bytes of printable UTF-8 (default: none).
+// of a lock: the job, say, or the deployment. It is not a secret: everyone who may read the masters
+// may read it. At most 255 bytes of printable UTF-8 (default: none).
 func WithLabel(label string) Option { return func(s *settings) { s.label, s.newOnly = label, true } }
 
-// WithExistingDeployment tells a new Locker that its masters are a deployment already: it never founds
-// one (default: a Locker founds one when all masters are blank). Give it to all clients once the
-// first has locked. Masters that were removed, wiped and left running look like new ones, and a
-// client with an old list would found its deployment anew beside the present one. If all masters
-// have forgotten, quorumlock admit -members is then needed.
+// WithExistingDeployment makes a new Locker assume that its masters are a deployment already: it never
+// founds one (default: a Locker founds one if all masters are blank). Give it to all clients once the
+// first has locked. Without it, a client with an old list may found a second deployment beside the
+// present one, on masters that were removed, wiped and left running: they look new. With it, masters
+// that have all forgotten need quorumlock admit -members.
 func WithExistingDeployment() Option {
 	return func(s *settings) { s.exists, s.newOnly = true, true }
 }
@@ -153,7 +155,7 @@ func (s *settings) log() *slog.Logger {
 	return slog.Default()
 }
 
-// apply applies options, none of which may be nil.
+// apply applies options. It refuses a nil one.
 func (s *settings) apply(opts []Option) error {
 	for i, opt := range opts {
 		if opt == nil {

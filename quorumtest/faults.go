@@ -48,12 +48,12 @@ func (m *Masters) checkLocked(action string, i int) {
 // the masters had been paused for d. No renewal reaches a master meanwhile. If d is the lease or
 // more, a lock is lost: Valid returns false when FastForward returns, the context ends with
 // [quorum.ErrLost], and the names are free. If d is less than half the lease, a lock that is
-// renewed is kept. Both are so for the locks of [Masters.HoldElsewhere], too.
+// renewed is kept. The same goes for the locks of [Masters.HoldElsewhere].
 //
 // So FastForward by a lease loses every lock of a service, without its handle. It also ends the
-// leases of a locker that was closed while it held locks, as those of a crashed process end.
+// leases of a locker that was closed while it held locks, like those of a crashed process.
 //
-// A locker of another clock does not notice: it believes that it holds what others are granted.
+// A locker with another clock does not notice, and believes that it holds what others are granted.
 func (m *Masters) FastForward(d time.Duration) {
 	m.tb.Helper()
 	if d < 0 {

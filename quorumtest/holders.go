@@ -72,16 +72,16 @@ for i, name in ipairs(KEYS) do
 end
 return freed`
 
-// Lose makes a held lock be lost at once, as when the masters have given it to another holder. When
+// Lose makes a held lock lost at once, as if the masters had given it to another holder. When
 // Lose returns, the lock's context has ended with [quorum.ErrLost], and the names are free. All
 // handles of the lock are lost with it; other locks are not.
 //
 // The lock may be of any locker over these masters, whatever its clock. Code that runs with the
-// lock's context finds it by [quorum.FromContext]; a test that cannot get at that context takes it
+// lock's context finds it by [quorum.FromContext]; a test without access to that context takes it
 // from the Acquired hook ([quorum.WithHooks]).
 //
-// Lose fails the test when the lock is nil, or not held, or not on these masters, or when so many
-// masters are stopped that the others cannot tell the holder within 5 s.
+// Lose fails the test if the lock is nil, or not held, or not on these masters, or if too many
+// masters are stopped for the holder to learn of it in time.
 func (m *Masters) Lose(lock *quorum.Lock) {
 	m.tb.Helper()
 	if lock == nil {
@@ -125,19 +125,19 @@ func (m *Masters) takeLocked(lock *quorum.Lock) error {
 		}
 		everTaken = everTaken || taken > 0
 		if !everTaken {
-			return errors.New("no master that runs has it")
+			return errors.New("no running master has it")
 		}
 		err = lock.Extend(ctx, 10*time.Millisecond) // a lease is only raised, so the least will do
 		switch ended := lock.Err(); {
 		case errors.Is(ended, quorum.ErrLost):
 			return nil
 		case ended != nil:
-			return fmt.Errorf("it has ended otherwise: %w", ended)
+			return fmt.Errorf("it ended in another way: %w", ended)
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return fmt.Errorf("too few masters tell the holder: %w", err)
+			return fmt.Errorf("too few masters reach the holder: %w", err)
 		}
 	}
 }

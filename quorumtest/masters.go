@@ -8,14 +8,14 @@
 //		// svc must not charge now
 //	}
 //
-// What can go wrong with a lock, and what brings it about:
+// What can go wrong with a lock, and how to cause it:
 //
 //	another process holds it (ErrHeld)           [Masters.HoldElsewhere]
 //	a held lock is lost (ErrLost)                [Masters.Lose]; all locks: [Masters.FastForward]
 //	a lease ends that nobody renews              [Masters.FastForward]
 //	masters do not answer (ErrUnavailable)       [Masters.Stop]
 //
-// None of these lets two holders be valid at once, as long as every locker goes by [Masters.Clock].
+// With any of these, two holders are never valid at once if every locker uses [Masters.Clock].
 //
 // The masters are stand-ins (miniredis): they run the library's scripts, but are not a Redis server
 // to measure. Sockets are real, so a test in a testing/synctest bubble cannot use them.
@@ -86,7 +86,7 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 		members = append(members, master.Addr())
 	}
 	for _, url := range fleet.URLs() {
-		// The operator's word holds: no master of this process has granted anything.
+		// It is safe to admit them: no master of this process has granted anything.
 		if err := admit(url, members, opts); err != nil {
 			tb.Fatalf("quorumtest: %v", err)
 		}
@@ -114,13 +114,13 @@ func admit(url string, members []string, opts []node.Option) error {
 // another list.
 func (m *Masters) URLs() []string { return m.fleet.URLs() }
 
-// Clock returns the clock of the masters' lockers. It runs as any clock does, and
-// [Masters.FastForward] moves it. A locker that the test or the service opens itself takes it with
+// Clock returns the clock of the masters' lockers. It runs like any clock, and
+// [Masters.FastForward] moves it. Give it to lockers that the test or the service opens itself, by
 // [WithClock].
 func (m *Masters) Clock() clock.Clock { return m.clock }
 
 // Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
-// closes it. Lockers are to each other as different processes are. Options are as for
+// closes it. Lockers act like different processes. Options are as for
 // [redlock.Open], and come after those of the Masters. It logs to the test's output, which is shown
 // if the test fails; [quorum.WithLogger] names another logger. Locker fails the test if redlock.Open
 // returns an error, and for an even number of masters.

@@ -274,7 +274,7 @@ func TestLoseWithMastersStopped(t *testing.T) {
 func TestLoseFails(t *testing.T) {
 	m := Start(t, 1)
 	lock := mustLock(t, m.Locker(), "a")
-	wantFatal(t, func(tb testing.TB) { Start(t, 1).in(tb).Lose(lock) }, "no master that runs has it")
+	wantFatal(t, func(tb testing.TB) { Start(t, 1).in(tb).Lose(lock) }, "no running master has it")
 	must(t, lock.Unlock(t.Context()))
 	wantFatal(t, func(tb testing.TB) { m.in(tb).Lose(lock) }, "not held: released")
 	wantFatal(t, func(tb testing.TB) {

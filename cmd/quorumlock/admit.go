@@ -12,12 +12,12 @@ import (
 )
 
 // admitBelief is what the operator asserts, and admit cannot check.
-const admitBelief = `no lease is alive that one of these masters granted, or any master whose place it takes in the
-clients' lists: for one max lease, no client has held a lock there or asked for one.`
+const admitBelief = `no lease is alive that one of these masters granted, or a master whose place it takes in the
+clients' lists. That holds once no client has held or requested a lock there for one max lease.`
 
 // membersBelief is what the operator says with -members.
-const membersBelief = `And: these are all masters of every client's list, and no client with another list
-locks any more, or can hold a lock that one of them granted.`
+const membersBelief = `You also assert that these are all masters of every client's list, and that no client with
+another list locks any more, or can hold a lock that one of them granted.`
 
 const admitMeaning = `The masters then grant new locks at once. If you are wrong, two holders are possible.
 An empty spare in a dead master's place holds no lock, but the dead master's locks may still be held.
@@ -31,11 +31,11 @@ type admission struct {
 }
 
 func (p *program) admitCommand() *cli.Command {
-	return p.masterCommand("admit", "end the quarantine of masters, if no lock can still be held that they, "+
-		"or masters whose place they take, granted", "URL...",
+	return p.masterCommand("admit", "end the quarantine of masters, if no lock can still be held that they "+
+		"granted, or masters whose place they take", "URL...",
 		func(flags *lineFlags, line *commandLine) {
 			flags.boolean("yes", "assert that, and do it", &line.yes)
-			flags.boolean("members", "the URLs are all masters of the clients' list, and accept these clients only",
+			flags.boolean("members", "the URLs are all masters of the clients' list: accept clients with that list only",
 				&line.members)
 		},
 		func(ctx context.Context, line commandLine) int { return admit(ctx, line, p.stdout, p.stderr) })
@@ -112,7 +112,7 @@ func (line commandLine) belief() string {
 func askAssertion(ctx context.Context, line commandLine, list *scripts.List, out io.Writer) {
 	fmt.Fprintf(out, "quorumlock: with admit you assert that %s\n", line.belief())
 	if line.members {
-		fmt.Fprintf(out, "The masters would accept clients with the list %s only.\n", list)
+		fmt.Fprintf(out, "The masters would accept only clients with %s.\n", list)
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -122,7 +122,7 @@ func askAssertion(ctx context.Context, line commandLine, list *scripts.List, out
 	table.Flush()
 	fmt.Fprint(out, "\n"+admitMeaning+"To assert it: the same command with -yes.")
 	if !line.members {
-		fmt.Fprint(out, "   Or let all masters answer, and wait one max lease.")
+		fmt.Fprint(out, "   Or wait: once all masters answer, the quarantine ends after one max lease.")
 	}
 	fmt.Fprintln(out)
 }

@@ -16,11 +16,11 @@ import (
 )
 
 func (p *program) checkCommand() *cli.Command {
-	return p.masterCommand("check", "look at masters and list what makes them unfit for locks; writes nothing", "URL...",
+	return p.masterCommand("check", "show the masters and what makes them unfit for locks; writes nothing", "URL...",
 		func(flags *lineFlags, line *commandLine) {
 			flags.boolean("json", "print JSON", &line.json)
-			flags.duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then 0, "+
-				"whatever the others say", time.Millisecond, &line.wait)
+			flags.duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then the exit code is 0, "+
+				"whatever state the others are in", time.Millisecond, &line.wait)
 		},
 		func(ctx context.Context, line commandLine) int { return check(ctx, line, p.stdout, p.stderr) })
 }
@@ -135,8 +135,8 @@ func printFindings(out io.Writer, found []finding) {
 	}
 }
 
-// letIn returns the masters by whose clients they accept, and whether a change is under way.
-func letIn(found []finding) (by map[string][]string, under bool) {
+// acceptedLists returns the masters by the lists that they accept, and whether a change is under way.
+func acceptedLists(found []finding) (by map[string][]string, under bool) {
 	by = map[string][]string{}
 	for _, f := range found {
 		r := f.report
@@ -156,13 +156,13 @@ func letIn(found []finding) (by map[string][]string, under bool) {
 // mixed reports whether the masters accept different clients, by more than a change that is under
 // way.
 func mixed(found []finding) bool {
-	by, under := letIn(found)
+	by, under := acceptedLists(found)
 	return len(by) > 1 && !under
 }
 
 // printMembers prints whose clients the masters accept.
 func printMembers(out io.Writer, found []finding) {
-	by, _ := letIn(found)
+	by, _ := acceptedLists(found)
 	for i, list := range slices.Sorted(maps.Keys(by)) {
 		if i == 0 {
 			fmt.Fprintln(out)

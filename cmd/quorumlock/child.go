@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// findCommand returns the path of a command, which PATH may tell. The error is an *exitError.
+// findCommand returns the path of a command, by PATH if it has no slash. The error is an *exitError.
 func findCommand(name string) (path string, err error) {
 	path, err = exec.LookPath(name)
 	return path, notStarted(name, err)

@@ -155,7 +155,7 @@ func (d *demo) deploy(ctx context.Context) error {
 			return err
 		}
 	}
-	d.say("this demo started the masters, so it knows that no lock is held: on its word (Node.Admit) they grant at once")
+	d.say("this demo started the masters, so it knows that no lock is held, and admits them (Node.Admit): they grant at once")
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (f *lineFlags) timeouts(leastLease, leastTimeout time.Duration, maxLease, t
 }
 
 // urlsNotInVariable is the usage of -urls-file if the masters come from the environment.
-const urlsNotInVariable = "the masters' URLs are in `FILE`, not in the variable " + urlsVariable
+const urlsNotInVariable = "read the masters' URLs from `FILE`, not from the variable " + urlsVariable
 
 // urlsFile adds the flag for the file that has the masters' URLs.
 func (f *lineFlags) urlsFile(usage string, path *string) {

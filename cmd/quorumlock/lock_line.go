@@ -75,7 +75,7 @@ func (l *lockLine) exclude() error {
 	case l.json && l.quiet:
 		return errors.New("-json and -q exclude each other")
 	case l.watch && (l.json || l.quiet):
-		return errors.New("-watch excludes -json and -q")
+		return errors.New("-watch cannot be used with -json or -q")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (l lockState) sentence(verb string) string {
 	return fmt.Sprintf("%q: unknown, %s", l.name, l.whyUnknown())
 }
 
-// whyUnknown says what keeps the masters from telling: how many there are of each kind.
+// whyUnknown says why the masters do not show the state: how many there are of each kind.
 func (l lockState) whyUnknown() string {
 	silent, refusing, waiting := 0, 0, 0
 	for _, m := range l.masters {

@@ -1,4 +1,4 @@
-// Command quorumlock runs a command under a lock, tells who holds one, and deletes one. It
+// Command quorumlock runs a command under a lock, shows who holds one, and deletes one. It
 // demonstrates the lock on masters that it starts itself. It checks and admits the masters of a
 // deployment, and changes their list.
 //
@@ -31,9 +31,9 @@ const (
 const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey,
 valkeys or unix.
 run, status, top and unlock take the masters' URLs, separated by spaces or commas, from the variable QUORUMLOCK_URLS or
-from the file of --urls-file: on a command line, passwords show. So do check and members show, if they get none as
-arguments. All clients must know a master by the same name: the one in its URL, or host:port. Flags take one dash or
-two, and come before the arguments.
+from the file of --urls-file, because a command line shows passwords. check and members show do the same if they get no
+URLs as arguments. All clients must know a master by the same name: the one in its URL, or host:port. Flags take one
+dash or two, and come before the arguments.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
 run, status, top and unlock have others: see their help (quorumlock run -h).`

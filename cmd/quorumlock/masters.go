@@ -22,7 +22,7 @@ func readURLs(file string) ([]string, error) {
 	}
 	urls := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || strings.ContainsRune(" \t\r\n", r) })
 	if len(urls) == 0 {
-		return nil, fmt.Errorf("no masters in %s: their URLs come from the variable %s, or the file of -urls-file",
+		return nil, fmt.Errorf("no masters in %s: set the variable %s, or use -urls-file",
 			from, urlsVariable)
 	}
 	return urls, nil
@@ -69,7 +69,7 @@ func checkLockName(name string) error {
 	case name == "":
 		return errors.New("a name is empty")
 	case isURL && strings.Contains(" redis rediss valkey valkeys unix ", " "+scheme+" "):
-		return errors.New("the masters' URLs do not belong on the command line, where passwords show: see " +
+		return errors.New("the masters' URLs do not belong on the command line, which shows passwords: see " +
 			urlsVariable + " and -urls-file")
 	case strings.HasPrefix(name, scripts.Prefix):
 		return fmt.Errorf("the name %.64q begins with %s, which is for the library's own keys", name, scripts.Prefix)

@@ -34,10 +34,10 @@ func (p *program) membersCommand() *cli.Command {
 	return &cli.Command{
 		Name: "members", Usage: "show and change the list of masters", HideHelpCommand: true,
 		Commands: []*cli.Command{
-			sub("show", "show each master's list of masters, and where a change of it stands", "URL..."),
-			sub("add", "announce one more master, so that clients with it are accepted, too; the URLs are the present list",
+			sub("show", "show each master's list of masters, and any change that is under way", "URL..."),
+			sub("add", "announce one more master: clients with it are then accepted too; the URLs are the present list",
 				"NEW-URL URL..."),
-			sub("remove", "announce one master less, so that clients without it are accepted, too; the URLs are the present list",
+			sub("remove", "announce one master less: clients without it are then accepted too; the URLs are the present list",
 				"NAME URL..."),
 			sub("commit", "accept only clients with the announced list; the URLs are that list, and the removed master if it runs",
 				"URL..."),
@@ -59,13 +59,13 @@ var membersFlags = map[string]func(*lineFlags, *commandLine){
 	"add":    waitFlag,
 	"remove": waitFlag,
 	"commit": func(flags *lineFlags, line *commandLine) {
-		flags.boolean("yes", "commit even if lockers have another list, or may have (else one that has locked within the last "+
-			"max lease and 15 s prevents that)", &line.yes)
+		flags.boolean("yes", "commit even if lockers have or may have another list (else a locker with another list that locked within the last "+
+			"max lease and 15 s prevents it)", &line.yes)
 	},
 }
 
 func waitFlag(flags *lineFlags, line *commandLine) {
-	flags.boolean("wait", "wait until one max lease has passed since the last change, instead of refusing", &line.waitOut)
+	flags.boolean("wait", "if the last change is less than one max lease ago, wait, not fail", &line.waitOut)
 }
 
 // members shows and changes the list of masters.
@@ -100,7 +100,7 @@ func members(ctx context.Context, command string, line commandLine, stdout, stde
 	}
 	switch {
 	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "quorumlock: interrupted: the same command goes on where it stopped")
+		fmt.Fprintln(stderr, "quorumlock: interrupted: run the same command again to continue")
 		return exitInterrupted
 	case err != nil:
 		return failed(stderr, err)
@@ -126,7 +126,7 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, wait bool
 	}
 	removed := ""
 	if to.Len() < from.Len() {
-		removed = " Give it the URL of the removed master, too, if that runs: it is then retired."
+		removed = " If the removed master runs, give its URL too: commit then retires it."
 	}
 	fmt.Fprintf(out, "Announced: clients with %s are accepted beside those with %s.\n"+
 		"Now deploy all clients with %[1]s, then: quorumlock members commit with the URLs of %[1]s.%[3]s\n"+
@@ -156,12 +156,12 @@ func (m masters) commit(ctx context.Context, given *scripts.List, yes bool, out 
 			"The next change of members is refused for one max lease, %v.\n", report.To, m.nodes[m.names[0]].MaxLease())
 	}
 	if blank := report.Blank; len(blank) > 0 {
-		fmt.Fprintf(out, "Not done on %s, blank: a client marks %s.\n", strings.Join(blank, ", "), plural(blank, "it", "them"))
+		fmt.Fprintf(out, "Not done on %s: blank, until a client marks %s.\n", strings.Join(blank, ", "), plural(blank, "it", "them"))
 	}
 	if name := report.Unretired; name != "" {
 		fmt.Fprintf(out, "%s was not retired: it was not given, does not answer, or has another list. Stop it for good, or "+
-			"repeat the command with its URL, too, while it runs. A wiped master that "+
-			"goes on under an old name may be founded anew by clients with an old list.\n", name)
+			"repeat the command with its URL too while it runs. If a wiped master goes "+
+			"on under an old name, clients with an old list may found a deployment on it.\n", name)
 	}
 	if away := report.NoAnswer; len(away) > 0 {
 		return explain(fmt.Errorf("not done on %s, no answer: repeat the command when %s", strings.Join(away, ", "),

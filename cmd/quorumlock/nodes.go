@@ -46,9 +46,9 @@ func (p *program) masterCommand(name, usage, arguments string, more func(*lineFl
 	if more != nil {
 		more(flags, line)
 	}
-	fileUsage := "the URLs are in `FILE`, not arguments, where passwords show"
+	fileUsage := "read the URLs from `FILE`: arguments show passwords"
 	if readsVariable(name) {
-		fileUsage += "; without either they are in the variable " + urlsVariable
+		fileUsage += "; without either, from the variable " + urlsVariable
 	}
 	flags.urlsFile(fileUsage, &line.file)
 	line.tls.flags(flags)

@@ -78,9 +78,9 @@ func (l *runLine) run(signals *caught, report func(error)) (code int, err error)
 	case ended != nil:
 		return 0, exitWith(exitEnded, ended)
 	case errors.Is(unlockErr, quorum.ErrLost):
-		return 0, exitWith(exitEnded, fmt.Errorf("the command is done, but its lock was lost before: %w", unlockErr))
+		return 0, exitWith(exitEnded, fmt.Errorf("the command has ended, but its lock was lost before that: %w", unlockErr))
 	case unlockErr != nil:
-		report(fmt.Errorf("the command is done, but too few masters have confirmed the release: %w", unlockErr))
+		report(fmt.Errorf("the command has ended, but too few masters confirmed the release: %w", unlockErr))
 	}
 	return exitCodeOf(status), nil
 }

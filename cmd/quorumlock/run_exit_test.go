@@ -32,7 +32,7 @@ func TestRunUsage(t *testing.T) {
 		{"flag needs an argument: -w", []string{"-w"}},
 		{"-w needs a duration", []string{"-w", secret, "x", "--", "true"}},
 		{"-w needs a duration", []string{"-w", "-1s", "x", "--", "true"}},
-		{"-n and -w exclude each other", []string{"-n", "-w", "1s", "x", "--", "true"}},
+		{"use -n or -w, not both", []string{"-n", "-w", "1s", "x", "--", "true"}},
 		{"-n is given alone", []string{"-n=" + secret, "x", "--", "true"}},
 		{"-E needs an exit code", []string{"-E", "256", "x", "--", "true"}},
 		{"-urls-file needs the path", []string{"-urls-file", "redis://:" + secret + "@h", "x", "--", "true"}},
@@ -43,7 +43,7 @@ func TestRunUsage(t *testing.T) {
 		{"timeout 25h0m0s", []string{"-timeout", "25h", "x", "--", "true"}},
 		{"-k 16s is more than half of the lease 30s", []string{"-k", "16s", "x", "--", "true"}},
 		{"-min-hold 4s is above -max-hold 3s", []string{"-min-hold", "4s", "-max-hold", "3s", "x", "--", "true"}},
-		{"-k 3s leaves nothing of -max-hold 3s", []string{"-k", "3s", "-max-hold", "3s", "x", "--", "true"}},
+		{"-k 3s is not below -max-hold 3s", []string{"-k", "3s", "-max-hold", "3s", "x", "--", "true"}},
 	} {
 		stdout, stderr := command(t, exitRunUsage, append([]string{"run"}, test.args...)...)
 		contains(t, oneErrorLine(t, stderr), test.says, "(see quorumlock run -h)")

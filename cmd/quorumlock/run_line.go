@@ -47,19 +47,19 @@ func newRunLine() (*runLine, *lineFlags) {
 	}, &lineFlags{}
 	flags.boolean("n", "do not wait for the lock", &l.noWait)
 	flags.duration("w", "wait for the lock for `D` at most", 0, &l.wait)
-	flags.value("E", "exit with `N`, not 75, when another holds the lock; 0 prints nothing then", "an exit code from 0 to 255",
+	flags.value("E", "exit with `N`, not 75, if another holds the lock; with 0 print nothing then", "an exit code from 0 to 255",
 		func(text string) error {
 			code, err := strconv.ParseUint(text, 10, 8)
 			l.heldCode = int(code)
 			return err
 		})
-	flags.duration("k", "SIGTERM comes `D` before the lock ends, SIGKILL when it does (5s, at most half of the lease)",
+	flags.duration("k", "send SIGTERM `D` before the lock ends, and SIGKILL when it ends (5s, at most half of the lease)",
 		0, &l.grace)
 	flags.duration("max-hold", "hold the lock for `D` at most", shortest, &l.maxHold)
-	flags.duration("min-hold", "wait after the command, with the lock, until it was held for `D`: one run per period",
+	flags.duration("min-hold", "after the command, keep the lock until it was held for `D`: one run per period",
 		shortest, &l.minHold)
 	flags.duration("lease", "a grant lasts `D` (30s)", shortest, &l.lease)
-	flags.value("label", "`TEXT` says what holds the lock, beside this host and process; no secret (the command's name)",
+	flags.value("label", "describe the holder as `TEXT`, beside host and process; not a secret (the command's name)",
 		"printable text", func(text string) error {
 			if l.label = text; !scripts.ValidLabel(text) {
 				return errors.New("not printable")
@@ -67,7 +67,7 @@ func newRunLine() (*runLine, *lineFlags) {
 			return nil
 		})
 	flags.boolean("all", "all masters must grant the lock, not a majority", &l.all)
-	flags.boolean("existing", "never found a deployment on masters that are all new: for after the first start", &l.existing)
+	flags.boolean("existing", "never found a deployment on masters that are all new: use it once the first client has locked", &l.existing)
 	flags.urlsFile(urlsNotInVariable, &l.urlsFile)
 	l.tls.flags(flags)
 	flags.timeouts(shortest, time.Millisecond, &l.maxLease, &l.timeout)
@@ -80,7 +80,7 @@ func (l *runLine) take(args, job []string) error {
 		return err
 	}
 	if l.wait >= 0 && l.noWait {
-		return errors.New("-n and -w exclude each other")
+		return errors.New("use -n or -w, not both")
 	}
 	l.noWait, l.wait = l.noWait || l.wait == 0, max(l.wait, 0)
 	if name := filepath.Base(l.command[0]); l.label == "" && scripts.ValidLabel(name) {
@@ -131,10 +131,10 @@ func (l *runLine) settleTimes() error {
 			l.grace = min(l.grace, l.maxHold/2)
 		}
 	case l.grace > most:
-		return fmt.Errorf("-k %v is more than half of the lease %v: a renewal that is late would end the command",
+		return fmt.Errorf("-k %v is more than half of the lease %v: a late renewal would end the command",
 			l.grace, l.lease)
 	case l.maxHold > 0 && l.grace >= l.maxHold:
-		return fmt.Errorf("-k %v leaves nothing of -max-hold %v", l.grace, l.maxHold)
+		return fmt.Errorf("-k %v is not below -max-hold %v", l.grace, l.maxHold)
 	}
 	// Package node knows the bounds of its options. It connects on first use only.
 	n, err := node.Open("redis://localhost", l.nodeOptions()...)

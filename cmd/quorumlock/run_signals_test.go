@@ -164,7 +164,7 @@ func TestTheCommandIgnoresWhatRunWasToldToIgnore(t *testing.T) {
 	}
 }
 
-// The exit code tells what the closed stderr cannot.
+// The exit code reports what the closed stderr cannot.
 func TestRunWithoutStderr(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)

@@ -112,7 +112,7 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 		fmt.Fprintf(out, "The masters do not all have the same list: %s.\n", plain.Text(membership.Finish(views)))
 	case len(lists) > 1:
 		fmt.Fprintln(out, "The masters do not all have the same list. "+
-			"Where a commit was interrupted, members commit with the URLs of the new list finishes it; "+
+			"If a commit was interrupted, members commit with the URLs of the new list finishes it. "+
 			"members abort with all URLs says what else to do. "+
 			"A master that was removed while it did not answer keeps its last list.")
 	case len(lists) == 0:

@@ -180,7 +180,7 @@ func TestUsageOfStatus(t *testing.T) {
 		{"URLs do not belong on the command line", exitRunUsage, []string{"redis://:" + secret + "@h"}},
 		{"flags come before the names", exitRunUsage, []string{"a", "-json"}},
 		{"-json and -q exclude each other", exitRunUsage, []string{"-json", "-q", "a"}},
-		{"-watch excludes -json and -q", exitRunUsage, []string{"-watch", "-json", "a"}},
+		{"-watch cannot be used with -json or -q", exitRunUsage, []string{"-watch", "-json", "a"}},
 		{"-timeout needs a duration", exitRunUsage, []string{"-timeout", secret, "a"}},
 		{"no such file", exitConfiguration, []string{"-urls-file", "/none/here", "a"}},
 		{"no masters in /dev/null", exitConfiguration, []string{"-urls-file", "/dev/null", "a"}},

@@ -13,18 +13,18 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-const unlockMeaning = `A holder believes that it holds until its next renewal finds out, or until its fixed lease ends:
-until then two holders are possible. End the holder first, or let the resource check the token.
+const unlockMeaning = `A holder notices at its next renewal, or when its fixed lease ends. Until then two holders are
+possible. End the holder first, or let the resource check the token.
 `
 
-// unlockCommand makes the command that deletes locks, whichever process holds them.
+// unlockCommand makes the command that deletes locks, no matter which process holds them.
 func (p *program) unlockCommand() *cli.Command {
-	return p.lockCommand("unlock", "delete locks, whichever process holds them; without -yes it only shows them",
+	return p.lockCommand("unlock", "delete locks, no matter which process holds them; without -yes only show them",
 		func(flags *lineFlags, line *lockLine) { flags.boolean("yes", "delete them", &line.yes) },
 		func(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
 			locks := inspect(ctx, nodes, line.all, line.names)
 			if !line.yes {
-				fmt.Fprintln(p.stderr, "quorumlock: unlock deletes these locks on all masters, whichever process holds them.")
+				fmt.Fprintln(p.stderr, "quorumlock: unlock deletes these locks on all masters, no matter which process holds them.")
 				fmt.Fprint(p.stderr, unlockMeaning+"\n")
 				printLocks(p.stderr, locks)
 				fmt.Fprintln(p.stderr, "\nTo do it: the same command with -yes.")

@@ -19,7 +19,7 @@
 //	quorumlock_lock_releases_total            counter    quorumlock_group                    locks unlocked
 //	quorumlock_lock_losses_total              counter    quorumlock_group                    locks lost
 //	quorumlock_lock_validity                  histogram  quorumlock_group                    part of the lease left when renewed
-//	quorumlock_lock_renewals_total            counter    quorumlock_node, _outcome           renewals by node and what became of them
+//	quorumlock_lock_renewals_total            counter    quorumlock_node, _outcome           renewals by node and outcome
 //	quorumlock_lock_repairs_total             counter    quorumlock_node, _outcome           held locks granted again
 //	quorumlock_node_changes_total             counter    quorumlock_node, _state             changes to a state
 //	db_client_operation_duration_seconds      histogram  db_system_name, db_operation_name,  one script on one master
@@ -38,7 +38,7 @@
 // a renewal renewed, forgotten, taken or failed; of a repair granted or failed. A vote is granted,
 // refused, quarantined or unknown; unknown also of a master that had not answered, or was not
 // asked, when the outcome was certain. A state is unknown, up, quarantined, down, refused or
-// not_accepted. error_type is a word of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for
+// not_accepted. error_type is a result of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for
 // success; an operation is acquire, renew, release, raise, look, mark, introduce, who, inspect or
 // force.
 //

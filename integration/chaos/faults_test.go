@@ -12,7 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Each method is a fault. Its name tells what it does, its argument to which master, counted from 0
+// Each method is a fault. Its name says what it does, its argument to which master, counted from 0
 // here and from 1 in the log. It returns when the fault is in effect. An error is a failure of the
 // harness itself.
 

@@ -2,5 +2,5 @@
 
 package chaos
 
-// raceDetector tells how the contenders are built: as the tests are.
+// raceDetector: the contenders are built as the tests are.
 const raceDetector = false

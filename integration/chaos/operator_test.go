@@ -82,7 +82,7 @@ func (o *operator) step(meanwhile func(), verb string, args ...string) {
 		if err == nil {
 			return
 		}
-		o.need(time.Now().Before(late), "members %s goes on where it stopped: %v: %s", verb, err, said)
+		o.need(time.Now().Before(late), "members %s continues when run again: %v: %s", verb, err, said)
 	}
 }
 

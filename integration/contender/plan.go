@@ -2,7 +2,7 @@
 // writes a fenced register, unlocks, and records events of package history. The lock is behind the
 // interface Locker, so that several kinds of lock meet the same faults.
 //
-// A [Plan] on the first line of standard input tells the contender what to do. Orders follow on the
+// A [Plan] on the first line of standard input gives the contender its task. Orders follow on the
 // next lines. The end of input ends the process at once. It writes a [Report] of each action to
 // standard output.
 package contender

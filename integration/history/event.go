@@ -54,7 +54,7 @@ type Event struct {
 	Call, Return int64
 
 	// Deadline is the last instant until which the holder believed that it held, on the same clock;
-	// 0 if the event does not tell. Renewal moves it: an event may be added after the end of the
+	// 0 if unknown. Renewal moves it: an event may be added after the end of the
 	// lock, or Released and Lost may carry the deadline instead. The largest deadline of a lock's
 	// events counts.
 	Deadline int64

@@ -63,7 +63,7 @@ func (r *Register) Write(token uint64, value string) error {
 
 func (r *Register) fenceLocked(token uint64) error {
 	if token < r.highest {
-		return fmt.Errorf("%w: %d, where %d was seen", ErrStale, token, r.highest)
+		return fmt.Errorf("%w: %d is below %d", ErrStale, token, r.highest)
 	}
 	r.highest = token
 	return nil

@@ -57,7 +57,7 @@ func (v *View) errBlank(name string) error {
 	if v.marker.Members.Len() > 0 {
 		list = v.marker.Members.String()
 	}
-	return fmt.Errorf("%s is blank: it waits until a client with %s marks it (lock any name), or for quorumlock admit -members",
+	return fmt.Errorf("%s is blank: a client with %s must mark it (lock any name), or an operator admit it (quorumlock admit -members)",
 		name, list)
 }
 
@@ -65,13 +65,13 @@ func (v *View) errBlank(name string) error {
 func (v *View) misfit(name string) error {
 	switch m := v.marker; {
 	case m.MaxLease != v.Process.MaxLease:
-		return fmt.Errorf("%s has the max lease %v: say -max-lease %v", name, m.MaxLease, m.MaxLease)
+		return fmt.Errorf("%s has the max lease %v: use -max-lease %v", name, m.MaxLease, m.MaxLease)
 	case m.Member != v.Process.Member:
 		return fmt.Errorf("%s is the member %s of %s: name it so (?name=... in the URL)", name, m.Member, m.Members)
 	case !isCounted(m.Generation):
 		return fmt.Errorf("%s has the generation %d, which counts no changes: wipe it (DEL %s), and clients with its list mark "+
-			"it again. Where more than one has such a generation: quorumlock admit -yes -members with the URLs of all, once all "+
-			"clients have stopped for one max lease", name, m.Generation, scripts.MarkerKey)
+			"it again. If more than one has such a generation: quorumlock admit -yes -members with the URLs of all, once all "+
+			"clients have been stopped for one max lease", name, m.Generation, scripts.MarkerKey)
 	}
 	return nil
 }
@@ -89,8 +89,8 @@ func endChange(m scripts.Marker) string {
 	return fmt.Sprintf("members commit with the URLs of %s, or members abort with those of %s", m.Next, both)
 }
 
-// wayOut says what to do with masters that do not have one list, and where an abort is too late: a
-// change was committed on some, and perhaps taken back on others while these were away.
+// wayOut says what to do if masters have different lists and an abort is too late: a change was
+// committed on some, and perhaps taken back on others while these were away.
 func wayOut(views map[string]*View) string {
 	if way := Finish(views); way != "" {
 		return way
@@ -103,7 +103,7 @@ func wayOut(views map[string]*View) string {
 	if away := missing(views); len(away) > 0 {
 		start = fmt.Sprintf("start the masters that do not answer, or give their URLs (%s), and repeat the command; or ", strings.Join(away, ", "))
 	}
-	return start + "quorumlock admit -yes -members with the URLs of the list that you want gives it to them, on your word"
+	return start + "give them the list that you want: quorumlock admit -yes -members with its URLs, if what that asserts is true"
 }
 
 // missing returns the masters of any list that have no view.
@@ -137,7 +137,7 @@ func Finish(views map[string]*View) string {
 }
 
 // finishing returns a list that a commit would write on some masters, and the masters to give to it; nil
-// for none. The master that is removed is given only where nothing else is left to do.
+// for none. The master that is removed is given only if nothing else is left to do.
 func finishing(views map[string]*View) (given, to *scripts.List) {
 	for _, name := range slices.Sorted(maps.Keys(views)) {
 		v := views[name]

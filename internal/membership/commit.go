@@ -239,7 +239,7 @@ func errTooFew(carrying []string, r Report) error {
 	if len(r.NoAnswer) > 0 {
 		hint = fmt.Sprintf("start %s and repeat this command, or %s", strings.Join(r.NoAnswer, ", "), hint)
 	}
-	return tooFewError(fmt.Sprintf("the change to %s stands on %d of its masters, and must on %d: %s; members abort takes the "+
-		"change back, unless a master has committed it. If none of these goes on: quorumlock admit -members",
+	return tooFewError(fmt.Sprintf("the change to %s is on %d of its masters, and must be on %d: %s; members abort takes the "+
+		"change back, unless a master has committed it. If none of these works: quorumlock admit -members",
 		r.To, len(carrying), Majority(r.To), hint))
 }

@@ -104,7 +104,7 @@ func (p *Procedure) look() {
 
 func (p *Procedure) fail(err error) { p.next = Step{Do: Failed, Err: err} }
 
-// Looked tells what the masters said, by their names; nil or nothing for one that did not answer.
+// Looked takes the masters' replies, by their names; nil or no entry for one that did not reply.
 func (p *Procedure) Looked(views map[string]*View) {
 	var err error
 	switch p.plan, err = p.decide(views); {
@@ -161,7 +161,7 @@ func (p *Procedure) Wrote(r scripts.MarkReply) {
 
 // Unanswered reports that a mark got no reply: it may have been written, or may be yet.
 func (p *Procedure) Unanswered(name string, err error) {
-	p.fail(fmt.Errorf("%s: %w (the same command goes on where it stopped)", name, err))
+	p.fail(fmt.Errorf("%s: %w (run the same command again to continue)", name, err))
 }
 
 func (p *Procedure) write() {

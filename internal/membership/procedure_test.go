@@ -269,7 +269,7 @@ func TestRunsEnd(t *testing.T) {
 		}
 	}
 	p.Unanswered(p.Next().Names[0], errors.New("cut off"))
-	if err := p.Next().Err; err == nil || err.Error() != "a: cut off (the same command goes on where it stopped)" {
+	if err := p.Next().Err; err == nil || err.Error() != "a: cut off (run the same command again to continue)" {
 		t.Errorf("%v", err)
 	}
 	slow := newClusterOf(t, marked, marked, marked)

@@ -123,9 +123,9 @@ func (v *View) write(m scripts.Marker, admitted, change scripts.When) scripts.Ca
 	return scripts.Mark(scripts.Seen{Process: v.Process, Marker: v.Text}, m, admitted, change, v.last)
 }
 
-// AdmissionLeft returns how long the operator's word still counts that has admitted a blank node: a client
-// that marks the node later begins its quarantine. It returns false when there is no such word, or
-// not any more.
+// AdmissionLeft returns how long an operator's admission of a blank node still counts: a client that
+// marks the node later begins its quarantine. It returns false if there is no admission, or none that
+// still counts.
 func (v *View) AdmissionLeft() (left time.Duration, given bool) {
 	left = v.marker.Admitted + v.marker.MaxLease - v.Now
 	return left, v.IsMarked() && v.marker.Members.Len() == 0 && left >= 0
@@ -136,7 +136,7 @@ func (v *View) rewrite(m scripts.Marker) scripts.Call {
 	return v.write(m, scripts.At(m.Admitted), scripts.At(m.Change))
 }
 
-// had reports whether a blank node has come back with a marker that accepted clients with that list.
+// had reports whether a blank node has come back with a marker that accepted clients with the list.
 func (v *View) had(list *scripts.List) bool {
 	return v.marker.Members.Equal(list) || v.marker.Next.Equal(list)
 }
@@ -179,7 +179,7 @@ const (
 	Claimed
 	// LetsIn: the list is that of the members, or of the next ones.
 	LetsIn
-	// Refuses: the node is another deployment's, another member, or accepts, or is claimed for,
+	// Refuses: the node belongs to another deployment, is another member, or accepts, or is claimed for,
 	// another list.
 	Refuses
 )
@@ -240,7 +240,7 @@ func (v *View) Refusal(list *scripts.List) error {
 		ErrDiffers, whom, m.Members, m.Generation, next, list, hint)
 }
 
-const sameNames = ". Where these are the same masters by other addresses, give every client the same names: " +
+const sameNames = ". If these are the same masters by other addresses, give every client the same names: " +
 	"?name=... in the URL, or node.WithName"
 
 // Majority returns how many members of a list make a majority.

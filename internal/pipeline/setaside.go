@@ -3,8 +3,8 @@ package pipeline
 import "time"
 
 // setAside keeps a release that the server itself refused: the server answers, but forbids this
-// user the key, or writes nothing for want of replicas. That may last for ever, so the release
-// delays no other call. It is resent after a pause that grows, until it is carried out, until
+// user the key, or writes nothing because too few replicas are attached. That may last for ever, so
+// the release delays no other call. It is resent after a pause that grows, until it is carried out, until
 // a later release of its owner replaces it, or until the key must have expired. A release that has
 // nothing to release is not kept. The run goroutine calls it.
 func (p *Pipe) setAside(r request, refusal error) {

@@ -25,7 +25,7 @@ type lane struct {
 }
 
 // arrange returns the requests in the order in which they are sent. The first of those that share a
-// run tells how many they are. The result is valid until the next call. The pipe's mutex guards the
+// run carries their number. The result is valid until the next call. The pipe's mutex guards the
 // arranger and the claims' segments.
 func (a *arranger) arrange(queue []request) []request {
 	clear(a.out)

@@ -71,7 +71,7 @@ type named string
 
 func (named) Done(Result) {}
 
-// arranged tells what is sent: the requests of a run in parentheses.
+// arranged shows what is sent: the requests of a run in parentheses.
 func arranged(out []request) string {
 	var words []string
 	for left := out; len(left) > 0; left = left[runOf(left):] {

@@ -18,7 +18,7 @@ type Feature struct {
 var (
 	// ACLChannels: ACL rules for channels (&pattern, resetchannels).
 	ACLChannels = Feature{what: "ACL rules for channels", major: 6, minor: 2}
-	// ClientInfo: CLIENT INFO, which tells a connection its own address and database.
+	// ClientInfo: CLIENT INFO, which reports a connection's own address and database.
 	ClientInfo = Feature{what: "CLIENT INFO", major: 6, minor: 2}
 	// PlainScriptErrors: an error within a script comes in the words of a plain command, and a
 	// server that may not write refuses a script before its first write. An older one says "ERR

@@ -23,7 +23,7 @@ type Fleet struct {
 }
 
 // Start starts n masters: by [StartReal] if there is a server, else by [StartEmbedded].
-// Embedded masters ignore args. Fleet.Kind and [Master.Embedded] tell which kind was started.
+// Embedded masters ignore args. Fleet.Kind and [Master.Embedded] say which kind was started.
 func Start(n int, args ...string) (*Fleet, error) {
 	fleet, err := StartReal(n, args...)
 	if errors.Is(err, ErrNoServer) {

@@ -135,7 +135,7 @@ func (r Round) PerAcquisition() (attempts, commands float64) {
 	return float64(r.Attempts) / acquired, float64(r.Sent) / acquired
 }
 
-// Details tells in a line everything except the two percentiles.
+// Details returns everything except the two percentiles, in a line.
 func (r Round) Details() string {
 	most, least := r.Spread()
 	attempts, commands := r.PerAcquisition()

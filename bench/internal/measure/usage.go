@@ -53,7 +53,7 @@ func OwnCPU() (time.Duration, error) {
 	return time.Duration(own.Utime.Nano() + own.Stime.Nano()), nil
 }
 
-// add adds what one master tells.
+// add adds one master's figures.
 func (u *Usage) add(info string) error {
 	u.own += len(info)
 	for line := range strings.Lines(info) {

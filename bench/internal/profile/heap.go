@@ -10,7 +10,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// OfHeap tells which packages allocated the memory that n things hold, in Markdown.
+// OfHeap says which packages allocated the memory that n things hold, in Markdown.
 func OfHeap(n int) (string, error) {
 	runtime.GC()
 	var taken bytes.Buffer

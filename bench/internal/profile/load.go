@@ -15,7 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
 )
 
-// OfLoad runs a load, after a first one in which connections are made, and tells where the
+// OfLoad runs a load, after a first one in which connections are made, and shows where the
 // processor time of the callers' process and of the masters goes, in Markdown.
 func OfLoad(ctx context.Context, load measure.Load, p peers.Peer) (string, error) {
 	warm := load

@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/bench/internal/measure"
 )
 
-// OfMasters tells, in Markdown, the masters' time for each of n things, by command. The time of a
+// OfMasters returns, in Markdown, the masters' time for each of n things, by command. The time of a
 // script includes its commands.
 func OfMasters(used measure.Usage, n int, thing string) string {
 	var b strings.Builder

@@ -42,12 +42,12 @@ func (s *Survey) Refusal(i int) error {
 	}
 	if v := s.views[i]; v.HadAnother(s.list) {
 		return fmt.Errorf("%w: the master has come back with the list %s, and no client has marked it since; this client's "+
-			"list is %s (quorumlock admit -members gives it a list, on your word)", node.ErrMembership, v.Marker().Members, s.list)
+			"list is %s (quorumlock admit -members gives it one, if what it asserts is true)", node.ErrMembership, v.Marker().Members, s.list)
 	}
 	if before, found := s.views[i].Announced(s.list); found {
 		return fmt.Errorf("the master has come back in the midst of the change from %s to %s, and waits for a client with %[1]s: "+
 			"lock any name with that list, all its masters up, and then repeat the change; or quorumlock admit -members gives it a "+
-			"list, on your word", before, s.list)
+			"list, if what it asserts is true", before, s.list)
 	}
 	if s.hasOtherList() && !s.IsAccepted() {
 		return errUnmarkable
