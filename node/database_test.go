@@ -38,7 +38,7 @@ func TestTheMarkerNamesItsDatabase(t *testing.T) {
 			if got := markerRun(t, m, number); got != want {
 				t.Errorf("Admit: the marker of database %d says %q, want %q", number, got, want)
 			}
-			warns(t, check(t, n), "marked by no client")
+			warns(t, check(t, n), "no client has marked it")
 			r := do(t, n, acquireFor(time.Hour, "k", "o:1"))
 			mustGrant(t, r)
 			if got := markerRun(t, m, number); got != want || r.RunID != run {

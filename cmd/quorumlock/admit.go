@@ -122,7 +122,7 @@ func askAssertion(ctx context.Context, line commandLine, list *scripts.List, out
 	table.Flush()
 	fmt.Fprint(out, "\n"+admitMeaning+"To assert it: the same command with -yes.")
 	if !line.members {
-		fmt.Fprint(out, "   Or wait: once all masters answer, the quarantine ends after one max lease.")
+		fmt.Fprint(out, "   Or start all masters, and wait one max lease.")
 	}
 	fmt.Fprintln(out)
 }

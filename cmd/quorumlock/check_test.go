@@ -61,8 +61,8 @@ func TestCheckAndAdmit(t *testing.T) {
 func TestAdmitPrintsTheOperatorsWord(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 1)
-	const belief = `no lease is alive that one of these masters granted, or any master whose place it takes in the
-clients' lists: for one max lease, no client has held a lock there or asked for one.`
+	const belief = `no lease is alive that one of these masters granted, or a master whose place it takes in the
+clients' lists. That holds once no client has held or requested a lock there for one max lease.`
 
 	printed, explained := command(t, exitUsage, "admit", fleet.URLs()[0])
 	contains(t, explained, "quorumlock: with admit you assert that "+belief+"\n", "two holders", "An empty spare",
@@ -71,7 +71,7 @@ clients' lists: for one max lease, no client has held a lock there or asked for 
 		t.Errorf("admit without -yes: printed %q, %v keys", printed, do(t, fleet.Masters[0], "DBSIZE"))
 	}
 	_, explained = command(t, exitUsage, "admit", "-members", fleet.URLs()[0])
-	contains(t, explained, "the list {"+fleet.Masters[0].Addr()+"} only", "To assert it: the same command with -yes.\n")
+	contains(t, explained, "only clients with {"+fleet.Masters[0].Addr()+"}", "To assert it: the same command with -yes.\n")
 	printed, _ = command(t, exitOK, "admit", "-yes", fleet.URLs()[0])
 	contains(t, printed, "\nYou asserted that "+belief+"\n")
 	printed, _ = command(t, exitFailed, "admit", "-yes", "redis://127.0.0.1:1")

@@ -164,7 +164,7 @@ func (m masters) commit(ctx context.Context, given *scripts.List, yes bool, out 
 			"on under an old name, clients with an old list may found a deployment on it.\n", name)
 	}
 	if away := report.NoAnswer; len(away) > 0 {
-		return explain(fmt.Errorf("not done on %s, no answer: repeat the command when %s", strings.Join(away, ", "),
+		return explain(fmt.Errorf("not done on %s: no reply. Repeat the command when %s", strings.Join(away, ", "),
 			plural(away, "it runs", "they run")), errs)
 	}
 	return nil
@@ -200,7 +200,7 @@ func (m masters) abort(ctx context.Context, given *scripts.List, out io.Writer) 
 	}
 	if len(report.NoAnswer) > 0 {
 		them := plural(report.NoAnswer, "it", "them")
-		return explain(fmt.Errorf("a change may still be announced on %s: no answer, or not given. Repeat the command with %s. Until "+
+		return explain(fmt.Errorf("a change may still be announced on %s: no reply, or not given. Repeat the command with %s. Until "+
 			"then the next change cannot include %s", strings.Join(report.NoAnswer, ", "), them, them), errs)
 	}
 	return nil

@@ -116,7 +116,7 @@ func (line *commandLine) open(command string, args []string) (wrong string) {
 	return ""
 }
 
-// each calls ask for all nodes at once, and returns the answers in the nodes' order.
+// each calls ask for all nodes at once, and returns the results in the nodes' order.
 func each[T any](ctx context.Context, nodes []*node.Node, ask func(context.Context, *node.Node) T) []T {
 	answers := make([]T, len(nodes))
 	var asking sync.WaitGroup

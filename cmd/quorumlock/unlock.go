@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-const unlockMeaning = `A holder notices at its next renewal, or when its fixed lease ends. Until then two holders are
-possible. End the holder first, or let the resource check the token.
+const unlockMeaning = `A holder notices at its next renewal, or when its fixed lease ends.
+Until then two holders are possible. End the holder first, or let the resource check the token.
 `
 
 // unlockCommand makes the command that deletes locks, no matter which process holds them.

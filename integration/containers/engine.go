@@ -26,7 +26,7 @@ var ErrNoEngine = errors.New("no container engine")
 
 const (
 	label       = "quorumlock.run" // its value is the run's id
-	reachBound  = 5 * time.Second  // from a container's start to the answer to PING
+	reachBound  = 5 * time.Second  // from a container's start to the reply to PING
 	networksTry = 5
 )
 

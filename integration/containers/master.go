@@ -160,7 +160,7 @@ func (m *Master) awaitPong() error {
 			return nil
 		}
 		if time.Now().After(giveUp) {
-			return fmt.Errorf("no answer to PING within %v: %w", reachBound, err)
+			return fmt.Errorf("no reply to PING within %v: %w", reachBound, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

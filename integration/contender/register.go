@@ -43,7 +43,7 @@ func (r *registerConn) write(name string, token uint64, value int) error {
 	return err
 }
 
-// do asks once: a write without an answer must not be sent twice.
+// do asks once: a write without a reply must not be sent twice.
 func (r *registerConn) do(a Access) (int, error) {
 	if r.conn == nil {
 		conn, err := net.DialTimeout("tcp", r.addr, registerBound)

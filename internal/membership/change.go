@@ -103,7 +103,7 @@ func wayOut(views map[string]*View) string {
 	if away := missing(views); len(away) > 0 {
 		start = fmt.Sprintf("start the masters that do not answer, or give their URLs (%s), and repeat the command; or ", strings.Join(away, ", "))
 	}
-	return start + "give them the list that you want: quorumlock admit -yes -members with its URLs, if what that asserts is true"
+	return start + "give all masters the list that you want: quorumlock admit -yes -members with its URLs, if what that asserts is true"
 }
 
 // missing returns the masters of any list that have no view.

@@ -24,12 +24,12 @@ func TestMastersThatRestartInTheMidstOfAChange(t *testing.T) {
 		again   string // and the change, when it is repeated
 	}{
 		"all of a removal": {[]setup{restarted(ab), restarted(ab), restarted(none)}, ab,
-			"a is blank: it waits until a client with {a, b, c} marks it", "a is blank: it waits until a client with {a, b, c} marks it"},
+			"a is blank: a client with {a, b, c} must mark it", "a is blank: a client with {a, b, c} must mark it"},
 		"one of a removal": {[]setup{becoming(ab), restarted(ab), marked}, ab,
 			"a client with {a, b, c} comes first (lock any name), which marks what is blank: b; then repeat members add or remove",
-			"b is blank: it waits until a client with {a, b, c} marks it"},
+			"b is blank: a client with {a, b, c} must mark it"},
 		"two of an addition": {[]setup{restarted(abcd), restarted(abcd), becoming(abcd), becoming(abcd)}, abcd,
-			"which marks what is blank: a, b; then repeat", "a is blank: it waits until a client with {a, b, c} marks it"},
+			"which marks what is blank: a, b; then repeat", "a is blank: a client with {a, b, c} must mark it"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)
@@ -74,13 +74,13 @@ func TestCommitWithoutSome(t *testing.T) {
 		"one is left over":              {[]setup{committed, committed, marked, committed}, "c"},
 		"one was marked, one committed": {[]setup{listing(abcd), marked, announced, announced}, "b c d"},
 		"all have committed":            {[]setup{listing(abcd), listing(abcd), listing(abcd), absent}, ""},
-		"two do not answer":             {[]setup{announced, absent, absent, announced}, "the change to {a, b, c, d} stands on 2 of its masters, and must on 3: start b, c and repeat"},
+		"two do not answer":             {[]setup{announced, absent, absent, announced}, "the change to {a, b, c, d} is on 2 of its masters, and must be on 3: start b, c and repeat"},
 		"none has it":                   {[]setup{marked, marked, marked, nil}, "no change to {a, b, c, d} is announced there"},
 		"none answers":                  {[]setup{absent, absent, absent, absent}, "no master of {a, b, c, d} answers"},
 		"another change is under way":   {[]setup{becoming(five), marked, marked, nil}, "on a a change to {a, b, c, d, e} is under way"},
 		"it has moved on":               {[]setup{func(m *scripts.Marker) { m.Members, m.Next = abcd, five }, announced, announced, announced}, "on a a change to {a, b, c, d, e} is under way"},
 		"announced from another list":   {[]setup{announced, func(m *scripts.Marker) { m.Members, m.Next = abd, abcd }, announced, announced}, "b changes from {a, b, d}, and others from {a, b, c}"},
-		"a master of another max lease": {[]setup{announced, func(m *scripts.Marker) { m.MaxLease = time.Second }, announced, announced}, "b has the max lease 1s: say -max-lease 1s"},
+		"a master of another max lease": {[]setup{announced, func(m *scripts.Marker) { m.MaxLease = time.Second }, announced, announced}, "b has the max lease 1s: use -max-lease 1s"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)

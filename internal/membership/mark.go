@@ -38,7 +38,7 @@ func (c Client) Plan(views []*View) []Mark {
 }
 
 // MayMark reports whether a majority of the client's list accepts it: then blank nodes may be marked
-// without the other nodes' answers.
+// without the other nodes' replies.
 func (c Client) MayMark(views []*View) bool {
 	_, found := c.evidence(views)
 	return found

@@ -9,7 +9,7 @@ import (
 )
 
 // Procedure is one run of an operator's command, step by step. Next says what to do, and the method
-// that the action names gets the answer:
+// that the action names gets the reply:
 //
 //	Look ─▶ Pause ─▶ Look                        the last change, or the added member's quarantine, is not over
 //	  ├───▶ ReadTokens ─▶ RaiseTokens ─▶ Write   the first mark that announces
@@ -72,7 +72,7 @@ type Step struct {
 type Report struct {
 	From, To  *scripts.List // the lists of the change; nil if none is known
 	Changed   []string      // the masters that it has written, in this run's last look
-	NoAnswer  []string      // of the list, and not changed: no answer, or not given
+	NoAnswer  []string      // of the list, and not changed: did not answer, or not given
 	Blank     []string      // of the list, and not changed: a client marks them
 	Unretired string        // the removed master, if it was not given, did not answer, or has another list
 }

@@ -213,7 +213,7 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 		"add another":              {[]setup{generation8(abcd), marked, marked, nil, nil}, changeOf(t, abc, abce).Announce(), "a has the members {a, b, c, d}", abc},
 		"remove another":           {[]setup{generation8(abcd), marked, marked, marked}, changeOf(t, abc, ab).Announce(), "a has the members {a, b, c, d}", abc},
 		"by its list":              {[]setup{generation8(abcd), marked, marked, marked}, changeOf(t, abcd, abd).Announce(), "b has the members {a, b, c} ", abc},
-		"commit, one committed":    {[]setup{generation8(abcd), marked, marked, nil}, membership.Commit(abcd), "stands on 1 of its masters", abc},
+		"commit, one committed":    {[]setup{generation8(abcd), marked, marked, nil}, membership.Commit(abcd), "is on 1 of its masters", abc},
 		"abort, most committed":    {[]setup{generation8(abcd), generation8(abcd), marked, generation8(abcd)}, membership.Abort(abcd), "no change is announced", abcd},
 		"add, most committed":      {[]setup{generation8(abcd), generation8(abcd), marked, generation8(abcd)}, changeOf(t, abc, abcd).Announce(), "a has the members {a, b, c, d}", abcd},
 		"abort, committed and not": {[]setup{generation8(abcd), announced, announced, announced}, membership.Abort(abcd), "is committed on a already", abcd},

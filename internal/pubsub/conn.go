@@ -171,8 +171,8 @@ func (s *Subscriptions) handle(c *conn, kind, name string) (done bool, err error
 	return len(s.channels) == 0 && c.isDoneLocked(), nil
 }
 
-// subscribedLocked takes the answer to one SUBSCRIBE. A channel that was unsubscribed and
-// subscribed to again has several on their way: the last answer counts.
+// subscribedLocked takes the reply to one SUBSCRIBE. A channel that was unsubscribed and
+// subscribed to again has several on their way: the last reply counts.
 func (s *Subscriptions) subscribedLocked(c *conn, name string, confirmed bool) {
 	if c.pending[name]--; c.pending[name] > 0 {
 		return

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	startBound  = 30 * time.Second // from fork to the answer to PING
+	startBound  = 30 * time.Second // from fork to the reply to PING
 	pingBound   = time.Second
 	pingEvery   = 10 * time.Millisecond
 	tailBytes   = 2 << 10
@@ -110,7 +110,7 @@ func (p *process) awaitPong() error {
 			}
 			return fmt.Errorf("redis-server ended before it answered (%s): %s", p.cmd.ProcessState, tail)
 		case <-late.C:
-			return fmt.Errorf("no answer to PING within %v (%w): %s", startBound, err, p.logTail())
+			return fmt.Errorf("no reply to PING within %v (%w): %s", startBound, err, p.logTail())
 		}
 	}
 }
