@@ -62,7 +62,7 @@ func measureHeld(b *bench, ctx context.Context, n int) (o *outcome, err error) {
 		f[mastersCPU] = float64(done.Masters) / float64(r.renewals)
 	}
 	o = &outcome{rounds: map[string][]figures{ours: {f}}}
-	o.tell("%d locks, of which %d were lost; %d renewals of a lock on all masters, %.1f of each; "+
+	o.tell("%d locks, %d of them lost; %d renewals of a lock on all masters, %.1f of each; "+
 		"on each master %.0f B for each lock; processor time is for each renewal",
 		b.locks, lost, r.renewals, each(float64(r.renewals)), f[memory])
 	return o, nil

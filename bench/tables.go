@@ -43,7 +43,7 @@ func (r *report) choiceTables() string {
 	}
 	text := "Each cell: pairs per second; their p99; processor time of a pair in µs, callers + masters.\n" +
 		"rueidislock and bsm/redislock are locks on one master: they do not survive its loss. The N of\n" +
-		"rueidislock is its number of keys there, of which it needs a majority (KeyMajority).\n\n" +
+		"rueidislock is its number of keys there: it needs a majority of them (KeyMajority).\n\n" +
 		head + "\n|---|---|" + strings.Repeat("---|", len(r.callers)) + "\n" + b.String()
 	pictures, err := r.pictures()
 	if err != nil {

@@ -56,7 +56,7 @@ type Clock interface {
 	Now() Instant
 
 	// AfterFunc calls f in its own goroutine, no earlier than d from now. The call may be late,
-	// after a suspend by the suspend's length: f must read Now where the time matters.
+	// after a suspend by the suspend's length: f must read Now if the time matters.
 	AfterFunc(d time.Duration, f func()) Timer
 }
 

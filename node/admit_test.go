@@ -31,7 +31,7 @@ func readMarker(t *testing.T, m *redistest.Master) scripts.Marker {
 	return marker
 }
 
-// The operator's list counts, whichever the master accepted before, and its quarantine is over.
+// The operator's list counts, whatever the master accepted before, and its quarantine is over.
 func TestAdmitMembers(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)

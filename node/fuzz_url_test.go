@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzURL tries valid and invalid URLs. A refused one is ErrInvalid. Neither an error nor a node's
-// name reveals a part of the password, which contains the mark, also where a missing
+// name reveals a part of the password, which contains the mark, even if a missing
 // percent-encoding moves it to another part of the URL.
 func FuzzURL(f *testing.F) {
 	const mark = "Zq9xK7"

@@ -83,7 +83,7 @@ func TestNamesOfURLs(t *testing.T) {
 	}
 }
 
-// No part of a password may be in an error or its log, also where a missing percent-encoding
+// No part of a password may be in an error or its log, even if a missing percent-encoding
 // changes the meaning of the URL.
 func TestBadURLs(t *testing.T) {
 	for url, secrets := range map[string][]string{

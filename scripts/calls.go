@@ -74,7 +74,7 @@ type AcquireArgs struct {
 	Lease Millis
 	List  *List  // the client's list of masters
 	Token uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
-	Seed  uint64 // the least token of a grant, where a lost counter restarts: the client's clock in µs
+	Seed  uint64 // the least token of a grant, from which a lost counter restarts: the client's clock in µs
 	Room  []any  // what the arguments are appended to; may be nil
 }
 

@@ -34,7 +34,7 @@ func (p *program) admitCommand() *cli.Command {
 	return p.masterCommand("admit", "end the quarantine of masters, if no lock can still be held that they "+
 		"granted, or masters whose place they take", "URL...",
 		func(flags *lineFlags, line *commandLine) {
-			flags.boolean("yes", "assert that, and do it", &line.yes)
+			flags.boolean("yes", "assert that no such lock is held, and admit them", &line.yes)
 			flags.boolean("members", "the URLs are all masters of the clients' list: accept clients with that list only",
 				&line.members)
 		},

@@ -1,41 +1,44 @@
 package main
 
-// examples are the last part of each command's help: how it is used, and its exit codes.
+// examples are the last part of each command's help: an example, and the exit codes.
 var examples = map[string]string{
 	"run": `Example, for a crontab on every machine:
   quorumlock run -n -E 0 -min-hold 1m -urls-file /etc/quorumlock/urls nightly-report -- /usr/local/bin/report
 
-Exit codes: the command's own, or 128 and the number of the signal that ended it; 75, or that of -E, when another
-holds the lock; 69 when too few masters answered or they are in quarantine; 124 when the lock was lost, or -max-hold
-came, before the command was done; 126 when the command cannot be executed, 127 when it is not found; 64 for a command
-line, 77 for credentials, 78 for URLs and masters that cannot be used.`,
+Exit codes: the command's own, or 128 plus the number of the signal that ended it, or
+  64   the command line is invalid
+  69   too few masters answered, or they are in quarantine
+  75   another holds the lock (-E sets another code)
+  77   the masters refuse the credentials
+  78   the URLs or the masters cannot be used
+  124  the lock was lost, or -max-hold was over, before the command ended
+  126  the command cannot be executed
+  127  the command is not found`,
 	"status": `Example:
   QUORUMLOCK_URLS="redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3" quorumlock status nightly-report
 
-Exit codes: 0 when all locks are held, 1 when one is free, 69 when one is unknown; 64 for a command line, 77 for
-credentials, 78 for URLs and masters that cannot be used.`,
+Exit codes: 0 if all locks are held, 1 if one is free, 69 if one is unknown. 64 if the command line is invalid, 77 if
+the masters refuse the credentials, 78 if the URLs or the masters cannot be used.`,
 	"top": `Example:
   quorumlock top -every 5s -urls-file /etc/quorumlock/urls
 
-Exit codes: 0, or 69 when no master answers, 130 for Ctrl-C; 64 and 78 as status.`,
+Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for status.`,
 	"unlock": `Example, once the holder has been ended:
   quorumlock unlock -yes -urls-file /etc/quorumlock/urls nightly-report
 
-Exit codes: 0 when no lock is left, 1 when masters refuse, 69 when too few answered; 64 without -yes; 78 as status.`,
+Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 64 without -yes; 78 as for status.`,
 	"demo": `Example:
   quorumlock demo
 
-Exit codes: 0 when all went as it should, 1 when not, 130 for Ctrl-C.`,
+Exit codes: 0 if all went well, 1 if not, 130 after Ctrl-C.`,
 	"check": `Example, for monitoring:
   quorumlock check -json redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 
-Exit codes: 0 when all masters are fit, 1 when one is not; with -wait 0 when a majority grants. 2 for a command line
-that cannot be used.`,
-	"admit": `Example, for a deployment that is new in whole:
+Exit codes: 0 if all masters are fit (with -wait: if a majority grants), else 1. 2 if the command line is invalid.`,
+	"admit": `Example, for a deployment of new masters only:
   quorumlock admit -yes redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 
-Exit codes: 0 when all masters were admitted, 1 when one was not, 2 without -yes and for a command line that cannot be
-used.`,
+Exit codes: 0 if all masters were admitted, 1 if one was not, 2 without -yes or if the command line is invalid.`,
 	"members show": `Example:
   quorumlock members show redis://a redis://b redis://c
 
@@ -48,10 +51,10 @@ used.`,
   quorumlock members remove d:6379 redis://a redis://b redis://c redis://d
 
 ` + membersCodes,
-	"members commit": `Example, when all clients have the list a, b, c and d:
+	"members commit": `Example, once all clients use the list a, b, c and d:
   quorumlock members commit redis://a redis://b redis://c redis://d
 
-It refuses while a locker has locked lately with another list, and names it. Lockers that have not are unknown.
+It refuses if a locker with another list has locked lately, and names it. It does not know of lockers that have not.
 
 ` + membersCodes,
 	"members abort": `Example, with the masters of both lists:
@@ -64,8 +67,7 @@ It refuses while a locker has locked lately with another list, and names it. Loc
 Exit codes: 0.`,
 }
 
-const membersCodes = `Exit codes: 0 when it is done, 1 when it is not: the message says what to do. 2 for a command line that cannot be
-used.`
+const membersCodes = `Exit codes: 0 if it is done, 1 if not (the message says what to do), 2 if the command line is invalid.`
 
 // didYouMean proposes the word that is nearest to one that does not exist, or nothing.
 func didYouMean(word string, words []string) string {

@@ -35,8 +35,8 @@ from the file of --urls-file, because a command line shows passwords. check and 
 URLs as arguments. All clients must know a master by the same name: the one in its URL, or host:port. Flags take one
 dash or two, and come before the arguments.
 
-Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
-run, status, top and unlock have others: see their help (quorumlock run -h).`
+Exit codes: 0 if all is well, 1 if not, 2 if the command line is invalid, 130 if interrupted.
+run, status, top and unlock use others: see their help (quorumlock run -h).`
 
 func main() {
 	args := os.Args[1:]

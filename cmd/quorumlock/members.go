@@ -59,8 +59,8 @@ var membersFlags = map[string]func(*lineFlags, *commandLine){
 	"add":    waitFlag,
 	"remove": waitFlag,
 	"commit": func(flags *lineFlags, line *commandLine) {
-		flags.boolean("yes", "commit even if lockers have or may have another list (else a locker with another list that locked within the last "+
-			"max lease and 15 s prevents it)", &line.yes)
+		flags.boolean("yes", "commit even if lockers use, or may use, another list: without it, such a locker prevents the commit for "+
+			"one max lease and 15 s after it locked", &line.yes)
 	},
 }
 

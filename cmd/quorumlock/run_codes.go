@@ -10,7 +10,7 @@ import (
 // The exit codes of quorumlock run that are not the command's own. If sysexits.h, env(1) or
 // timeout(1) have a number for the case, it is theirs.
 const (
-	exitRunUsage      = 64  // the command line cannot be used
+	exitRunUsage      = 64  // the command line is invalid
 	exitUnavailable   = 69  // too few masters answered, or they are in quarantine
 	exitHeld          = 75  // another holder has the lock (-E sets another code)
 	exitCredentials   = 77  // the masters refuse the password, or what the user asks for
@@ -32,8 +32,8 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func exitWith(code int, err error) error { return &exitError{code, err} }
 
-// codeOfMasters returns the exit code for masters of which too few have answered as they should, by
-// their errors. What passes by itself is exitUnavailable.
+// codeOfMasters returns the exit code if too few masters answered as they should, by their errors.
+// For errors that pass by themselves it is exitUnavailable.
 func codeOfMasters(errs []error, masters, need int) int {
 	code, usable := exitUnavailable, masters
 	for _, err := range errs {

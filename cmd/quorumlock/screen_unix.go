@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalSize returns the size of the terminal, 0 and 0 where the file is none.
+// terminalSize returns the size of the terminal, 0 and 0 if the file is none.
 func terminalSize(file *os.File) (width, height int) {
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

@@ -20,7 +20,7 @@ var forwarded = []os.Signal{
 type caught struct {
 	forward   chan os.Signal
 	continued chan os.Signal // SIGCONT
-	broken    chan os.Signal // SIGPIPE, of which nothing is read: a write to a closed stderr must not end run
+	broken    chan os.Signal // SIGPIPE, never read: a write to a closed stderr must not end run
 }
 
 func catchSignals() *caught {

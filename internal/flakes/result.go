@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// wholePackage stands for a test's name where the package failed and no test did: a leaked
+// wholePackage stands for a test's name if the package failed and no test did: a leaked
 // goroutine, a panic, a race after the last test.
 const wholePackage = "(the package)"
 

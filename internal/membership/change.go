@@ -76,7 +76,7 @@ func (v *View) misfit(name string) error {
 	return nil
 }
 
-// mostChanges is more than the members can change in earnest: a generation that is not below was
+// mostChanges is more than the members ever change: a generation that is not below it was
 // forged, or corrupted. [scripts.ParseMarker] reads generations below 1<<53, so a command may count on from any
 // below this one.
 const mostChanges = 1 << 52

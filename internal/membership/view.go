@@ -32,8 +32,8 @@ type View struct {
 	last   time.Duration // by the node's clock: until when a mark that follows from the look may be written
 }
 
-// Read returns the view that a look gave. The reply came so long since the looks began of which this
-// is one: marks that follow from them are written within half a max lease of that beginning.
+// Read returns the view that a look gave. since is the time from the start of this round of looks to
+// the reply: marks that follow from the round are written within half a max lease of that start.
 func Read(r scripts.LookReply, since time.Duration) *View {
 	v := &View{Process: r.Process, Now: r.Now, older: r.Older}
 	window := r.Process.MaxLease / 2

@@ -38,7 +38,7 @@ type shown struct{ error }
 func (s shown) Error() string { return Text(s.error.Error()) }
 func (s shown) Unwrap() error { return s.error }
 
-// firstUnprintable returns where the first character is that cannot be shown; -1 for none.
+// firstUnprintable returns the index of the first character that cannot be shown; -1 for none.
 func firstUnprintable(s string) int {
 	for i, r := range s {
 		if !strconv.IsPrint(r) {

@@ -1,4 +1,4 @@
-// Package tuning has what tests change in package quorum, where the load decides otherwise.
+// Package tuning contains what tests change in package quorum, where the load decides otherwise.
 package tuning
 
 // QuorumFirst decides whether an attempt whose approach allows it asks a quorum first. It gets the
