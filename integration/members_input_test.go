@@ -67,7 +67,7 @@ func TestMembersCommandRefuses(t *testing.T) {
 			plain(t, r)
 			r.give(t, "a", refusalLease, abc, abcd)
 			r.give(t, "d", refusalLease, abc, abcd)
-		}, "", "members commit", "a b c d", 1, []string{"stands on 2 of its masters, and must on 3", "repeat members add or remove"}},
+		}, "", "members commit", "a b c d", 1, []string{"is on 2 of its masters, and must be on 3", "repeat members add or remove"}},
 		{"commit: a member lacks", announced, "", "members commit", "a b d", 1,
 			[]string{"a change to {a, b, c, d} is under way", "members commit with the URLs of {a, b, c, d}"}},
 		{"commit: the new member lacks", announced, "", "members commit", "a b c", 1,
@@ -83,7 +83,7 @@ func TestMembersCommandRefuses(t *testing.T) {
 		{"commit: two are dead", func(t *testing.T, r *roster) {
 			announced(t, r)
 			do(t, r.masters["c"], "FLUSHALL")
-		}, "b", "members commit", "a b c d", 1, []string{"stands on 2 of its masters, and must on 3", "start b and repeat this command"}},
+		}, "b", "members commit", "a b c d", 1, []string{"is on 2 of its masters, and must be on 3", "start b and repeat this command"}},
 		{"add: another max lease", plain, "", "members add -max-lease 1s", "d a b c", 1,
 			[]string{"the deployment's is 20s, this client's 1s: give the deployment's with -max-lease"}},
 		{"commit: another max lease", announced, "", "members commit -max-lease 1s", "a b c d", 1,
