@@ -155,7 +155,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	switch {
 	case wave.Probe:
 		wave.Size, a.timed = 1, true
-	case approach == waiting.QuorumFirst && c.isQuorumFirst(compares):
+	case approach == waiting.QuorumFirst && !compares && c.openAttempts.Load() >= busyFrom:
 		wave.Size = c.need
 	default:
 		a.timed = compares
@@ -179,14 +179,6 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), callers{attempt: a})
 	a.asked = true
 	return h.lease.HasSecondWave() && h.lease.Verdict() != lease.Lost
-}
-
-// isQuorumFirst reports whether an attempt that most likely is alone asks a quorum first.
-func (c *core) isQuorumFirst(compares bool) bool {
-	if c.quorumFirst != nil {
-		return c.quorumFirst(c.lastOwner.Load())
-	}
-	return c.openAttempts.Load() >= busyFrom && !compares
 }
 
 // order appends the nodes in the order in which an attempt at the names asks them. It begins with a

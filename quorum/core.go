@@ -47,7 +47,6 @@ type core struct {
 	background  tracker
 	// openAttempts counts the attempts whose outcome is open: how busy the locker is.
 	openAttempts atomic.Int32
-	quorumFirst  func(attempt uint64) bool // in tests; see package tuning
 	rtt          *waiting.RTT
 	history      waiting.History
 	counters     counters

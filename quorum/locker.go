@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
@@ -118,7 +117,6 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c := &core{
 		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(), log: set.log,
 		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: waiting.NewRTT(len(nodes)),
-		quorumFirst: tuning.QuorumFirst,
 	}
 	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
 	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
