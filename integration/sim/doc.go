@@ -20,6 +20,8 @@
 //     goroutines that wait for none of these run on, as do the timers of contexts and of a node's
 //     backoff. Their effects appear when the pause is over.
 //   - Processes end, killed or in good order, and others take their place on the same machine.
+//   - Lockers are busy now and then, so that attempts ask a quorum first, and the others in a second
+//     wave. TestSeeds counts these.
 //   - In the plans of newCrowdPlan the sockets are slow: requests gather and share runs of a script.
 //   - In the plans of newListPlan the list of masters changes: an operator adds and removes members
 //     one by one, stops anywhere, goes on or aborts. Clients follow before the commit, at some time,
