@@ -238,21 +238,7 @@ func TestCheckWaits(t *testing.T) {
 // A URL with the wrong scheme gets a hint. No credentials are sent to find that out.
 func TestCheckHintsAtTLS(t *testing.T) {
 	t.Parallel()
-	redistest.Need(t, redistest.TLS)
-	dir := t.TempDir()
-	authority, err := redistest.NewAuthority()
-	if err == nil {
-		err = errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, port, err := redistest.StartTLS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = fleet.Stop() })
-	plain := strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
+	_, port, plain := startTLS(t)
 	for url, hint := range map[string]string{
 		"redis://localhost:" + port: "the port speaks TLS: the URL should begin with rediss://",
 		"valkeys://" + plain:        "the port speaks without TLS: the URL should begin with valkey://",

@@ -35,5 +35,6 @@
 // instant, and the library's random numbers. The order of goroutines within one instant cannot be
 // fixed, so events without a common cause get instants of their own. Seldom two events still share
 // an instant (TestReplay counts these runs), as when several flows of a process learn at once that
-// a connection has died. So a failure may need -sim.repeat to come back.
+// a connection has died. With rushes, which TestReplay leaves out, that is usual. So a failure may
+// need -sim.repeat to come back.
 package sim

@@ -86,7 +86,7 @@ func (f *flow) once() {
 	if f.rng.IntN(4) == 0 {
 		lock = locker.TryLock
 	}
-	if f.rng.IntN(4) > 0 {
+	if p.rushes > 0 && f.rng.Float64() < p.rushes {
 		f.rush(locker)
 	}
 	ctx, cancel := context.WithCancel(w.ctx)

@@ -49,7 +49,7 @@ func (s *totals) wantAll(t *testing.T) {
 		"held": s.runs, "quarantined": s.runs / 10, "unavailable": s.runs / 10,
 		string(crash): s.runs, string(flush): s.runs / 5, string(unload): s.runs / 5, string(reset): s.runs / 5,
 		string(pause): s.runs / 5, string(kill): s.runs / 5, string(restart): s.runs / 5, string(parted): s.runs / 5,
-		string(freeze): s.runs / 5, "second waves after a quorum": 10 * s.runs, "second waves after a probe": s.runs,
+		string(freeze): s.runs / 5, "second waves after a quorum": 5 * s.runs, "second waves after a probe": s.runs,
 	} {
 		if s.counts[what] < least {
 			t.Errorf("%q happened %d times in %d runs, want at least %d", what, s.counts[what], s.runs, least)

@@ -229,7 +229,7 @@ func answersGrant(reply []byte) bool {
 		return bytes.IndexByte(reply, '\r') > 10
 	}
 	for _, refusal := range []string{"*3\r\n$4\r\nheld\r\n", "*2\r\n$11\r\nquarantined\r\n",
-		"*2\r\n$8\r\nreleased\r\n"} {
+		"*2\r\n$8\r\nreleased\r\n", "*3\r\n$6\r\nmarker\r\n"} {
 		if bytes.HasPrefix(reply, []byte(refusal)) {
 			return true
 		}
