@@ -235,6 +235,27 @@ func TestCheckWaits(t *testing.T) {
 	command(t, exitFailed, append([]string{"check", "-wait", "10ms"}, urls[:2]...)...)
 }
 
+// startTLS starts a master that asks its clients for a certificate, and returns the directory of
+// its files, its port with TLS, and that without.
+func startTLS(t *testing.T) (dir, port, plain string) {
+	t.Helper()
+	redistest.Need(t, redistest.TLS)
+	dir = t.TempDir()
+	authority, err := redistest.NewAuthority()
+	if err == nil {
+		err = errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, port, err := redistest.StartTLS(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fleet.Stop() })
+	return dir, port, strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
+}
+
 // A URL with the wrong scheme gets a hint. No credentials are sent to find that out.
 func TestCheckHintsAtTLS(t *testing.T) {
 	t.Parallel()
