@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -114,7 +115,7 @@ func (l *Locker) force(ctx context.Context, name scripts.Name) error {
 	call, errs := scripts.Force(name, owners, c.maxLease), make([]error, len(c.nodes))
 	var forcing sync.WaitGroup
 	for i, n := range c.nodes {
-		forcing.Go(func() { errs[i] = n.Pipe(name.String()).Do(ctx, call).Err })
+		forcing.Go(func() { errs[i] = inside.Of(n).Pipe(name.String()).Do(ctx, call).Err })
 	}
 	forcing.Wait()
 	return c.unavailable(ctx, "force", name.String(), errs)

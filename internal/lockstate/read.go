@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -35,7 +36,7 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	each(nodes, func(j int, n *node.Node) {
 		for i, name := range names {
 			m := &read[i][j]
-			r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
+			r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 			if m.Node, m.Err = n.Name(), r.Err; r.Err == nil {
 				is := r.Reply.Inspect
 				m.Owner, m.Level, m.TTL, m.Token = is.Owner, is.Level, is.TTL, is.Token
@@ -84,7 +85,7 @@ func who(ctx context.Context, nodes []*node.Node, answered []bool, lockers []str
 			if !answered[j] {
 				return
 			}
-			found := n.Pipe("").Do(ctx, scripts.Who(some)).Reply.Who // none if the user may not read them
+			found := inside.Of(n).Pipe("").Do(ctx, scripts.Who(some)).Reply.Who // none if the user may not read them
 			mu.Lock()
 			for i, is := range found {
 				if is != (scripts.Identity{}) {
