@@ -153,7 +153,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	switch {
 	case wave.Probe:
 		wave.Size, a.timed = 1, true
-	case approach == waiting.QuorumFirst && c.isQuorumFirst(compares):
+	case approach == waiting.QuorumFirst && !compares && c.openAttempts.Load() >= busyFrom:
 		wave.Size = c.need
 	default:
 		a.timed = compares
@@ -179,17 +179,9 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	return h.lease.HasUnasked() && h.lease.Verdict() != lease.OutOfReach
 }
 
-// isQuorumFirst reports whether an attempt that most likely has no rival asks a quorum first.
-func (c *core) isQuorumFirst(compares bool) bool {
-	if c.quorumFirst != nil {
-		return c.quorumFirst(c.lastOwner.Load())
-	}
-	return c.openAttempts.Load() >= busyFrom && !compares
-}
-
-// order appends the nodes in the order in which an attempt asks them. The names alone, in any order,
-// choose the first one: all processes begin with the same node, and each node gets its share. With
-// slowLast, slow nodes come last; a probe does without, because its order must be the same for all
+// order appends the nodes in the order in which an attempt at the names asks them. It begins with a
+// node that is the same for all processes, in whatever order the names are given, so that each node
+// gets its share. With slowLast, slow nodes come last: the order of a probe is the same for all
 // processes.
 func (c *core) order(all []int, names []string, slowLast bool) []int {
 	first := int(hash(slices.Min(names)) % uint32(len(c.nodes)))
