@@ -134,5 +134,5 @@ dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual,
 image: ## an image of dist/'s binary, for this machine's engine
 	docker build -f packaging/Dockerfile --build-arg TARGETARCH=$$($(GO) env GOARCH) -t $(IMAGE):$(VERSION:v%=%) dist
 
-dist-test: dist image redis-server ## what make dist and make image make, installed and run (1 minute)
+dist-test: dist image redis-server ## what make dist and make image make, installed and run (2 minutes)
 	cd integration && $(GO) test -v ./dist -dist.dir=$(CURDIR)/dist -dist.version=$(VERSION) -dist.image=$(IMAGE):$(VERSION:v%=%)
