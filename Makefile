@@ -22,7 +22,7 @@ SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_h
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
 # Tests of these packages wait for no real time, or little, and need no container.
-QUICK := . ./clock ./fence ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
+QUICK := . ./clock ./fence ./internal/api ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
 	./leader ./multilock ./quorum ./quorum/internal/waiting ./redlock ./scripts
 # What make flakes runs: the packages whose tests start processes, or live by real time. FLAKES_FOR bounds it: no run starts later.
 FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock contrib/gocronquorumlock integration
@@ -30,12 +30,13 @@ FLAKES_FOR ?= 60m
 FLAKES_RUNS ?= 30
 FLAKES_JOBS ?= 6
 
-# The version that make dist gives to what it makes: a tag, or a commit after it. The image has it, too.
+# The version of what make dist and make image make: a tag, or a commit after it.
 VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
-.PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln dist image dist-test redis-server postgres prometheus zsh fish
-.PHONY: test-searches test-packages test-integration test-modules test-chaos
+.PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test
+.PHONY: redis-server postgres prometheus zsh fish
+.PHONY: test-searches test-waiting test-packages test-integration test-modules test-chaos
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,19 +52,22 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: redis-server postgres prometheus zsh fish ## all tests, with real redis-server processes (9 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=4 $(PIECES) test-searches test-integration test-packages test-modules
-	@$(MAKE) --no-print-directory test-chaos
+	@$(MAKE) --no-print-directory --jobs=4 $(PIECES) test-searches test-waiting
 
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
 
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority. Other work may starve them for
-# long, hence the timeout.
+# long, hence the timeout. What has no race detector is not shuffled, so that go test caches it.
 test-searches:
-	nice -n 19 $(GO) test -timeout 60m -shuffle=on $(SEARCHES)
-	cd integration && nice -n 19 $(GO) test -timeout 60m -shuffle=on ./sim
+	nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
+	cd integration && nice -n 19 $(GO) test -timeout 60m ./sim
 	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=40)
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
+
+# These wait most of the time. Chaos comes last: its clients give up on a master after 250 ms.
+test-waiting: test-integration test-packages test-modules
+	@$(MAKE) --no-print-directory test-chaos
 
 # Parallel tests wait most of the time.
 test-packages:
@@ -80,13 +84,12 @@ test-modules:
 	cd contrib/promquorumlock && $(TEST) ./...
 	cd integration && $(TEST) ./containers
 
-# By itself, after all else: its clients give up on a master after 250 ms.
 test-chaos:
 	cd integration && $(TEST) -run 'TestChaos/($(SCENARIOS))' ./chaos
 
 # Masters are containers where there is a container engine, else processes. The report says which.
-chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/chaos.md (19 minutes)
-	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/chaos.md -chaos.revision="$$(git describe --always --dirty)"
+chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos.md (19 minutes)
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/reports/chaos.md -chaos.revision="$$(git describe --always --dirty)"
 
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing.
@@ -101,7 +104,7 @@ soak: redis-server ## the same claims, for hours
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
 
 # A missed budget fails nothing, because other work on the machine may cause it. The report says which budgets are met.
-bench: redis-server ## the library beside other locks, and against its budgets; writes docs/bench.md (under 6 minutes)
+bench: redis-server ## the library beside other locks, and against its budgets; writes docs/reports/bench.md (under 6 minutes)
 	cd bench && $(GO) run . -docs ../docs -revision "$$(git describe --always --dirty)"
 
 bench-check: redis-server ## the budgets alone; fails where one is missed by more than a third (under 4 minutes)
@@ -111,6 +114,10 @@ bench-check: redis-server ## the budgets alone; fails where one is missed by mor
 # prometheus those of the alerts and the dashboard, without zsh and fish those of their completion.
 redis-server postgres prometheus zsh fish: ## installs what the tests use, where it can
 	@sh internal/redistest/install.sh $@
+
+# The test of internal/api, which make test and make quick run, compares the file with the packages.
+api: ## what the public packages export; writes docs/api.txt
+	$(GO) run ./internal/api >docs/api.txt
 
 lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflows (2 minutes)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }

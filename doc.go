@@ -18,7 +18,7 @@
 //   - [github.com/quorumlock/quorumlock/contrib/gocronquorumlock], a module of its own, runs each job of
 //     gocron once per tick.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
-//   - [github.com/quorumlock/quorumlock/clock] has what quorum.WithClock takes, and a fake for tests.
+//   - [github.com/quorumlock/quorumlock/clock] has what quorumtest.WithClock takes, and a fake for tests.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the
 //     masters. Its demo shows what a lock survives.
 //

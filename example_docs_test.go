@@ -34,21 +34,13 @@ func readme(ctx context.Context, charge func(ctx context.Context, token uint64) 
 	}
 	defer locker.Close()
 
-	return locker.Do(ctx, func(ctx context.Context) error { // waits until the lock is held; renews it
-		lock, _ := quorum.FromContext(ctx, "invoice:42")
+	// Do waits for the lock, and renews it until the function returns.
+	return locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
 		return charge(ctx, lock.Token()) // ctx ends when the lock can no longer be trusted
-	}, "invoice:42") // the error tells also when the lock was lost on the way
+	}, "invoice:42") // the error also reports a lock that was lost on the way
 }
 
 var _ = readme
-
-// inDevelopment is quoted by README.md.
-func inDevelopment(urls []string) (*quorum.Locker, error) {
-	locker, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()))
-	return locker, err
-}
-
-var _ = inDevelopment
 
 // readiness is quoted by docs/usage.md.
 func readiness(ctx context.Context, urls []string) error {
@@ -86,9 +78,9 @@ func overTLS(urls []string, roots *x509.CertPool) (*quorum.Locker, error) {
 
 var _ = overTLS
 
-func do(ctx context.Context, locker *quorum.Locker, work work) error {
-	err := locker.Do(ctx, func(ctx context.Context) error {
-		return work(ctx)
+func do(ctx context.Context, locker *quorum.Locker, work func(ctx context.Context, token uint64) error) error {
+	err := locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
+		return work(ctx, lock.Token())
 	}, "invoice:42")
 	return err
 }
@@ -170,8 +162,9 @@ func TestUsage(t *testing.T) {
 	ctx := t.Context()
 	ran := 0
 	count := func(context.Context) error { ran++; return nil }
+	countDone := func(ctx context.Context, _ uint64) error { return count(ctx) }
 	for range 2 {
-		if err := errors.Join(do(ctx, locker, count), lock(ctx, locker, count)); err != nil {
+		if err := errors.Join(do(ctx, locker, countDone), lock(ctx, locker, count)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -217,7 +210,7 @@ func TestUsageOverPools(t *testing.T) {
 // bills is a service that locks.
 type bills struct {
 	locker *quorum.Locker
-	Pay    work
+	Pay    func(ctx context.Context, lock *quorum.Lock) error
 }
 
 func (b *bills) Charge(ctx context.Context, _ int) error {
@@ -232,8 +225,7 @@ var service = struct {
 func TestStopsWhenTheLockIsLost(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
 	svc := service.New(masters.Locker())
-	svc.Pay = func(ctx context.Context) error { // the test's stand-in for the work
-		lock, _ := quorum.FromContext(ctx, "invoice:42")
+	svc.Pay = func(ctx context.Context, lock *quorum.Lock) error { // the test's stand-in for the work
 		masters.Lose(lock)
 		return context.Cause(ctx)
 	}

@@ -59,7 +59,7 @@ func (s *schema) Migrate(context.Context) error {
 
 func migrate(ctx context.Context, locker *quorum.Locker, db *schema) error {
 	patient := locker.With(quorum.WithWait(5 * time.Minute))
-	return patient.Do(ctx, func(ctx context.Context) error {
+	return patient.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error {
 		version, err := db.Version(ctx)
 		if err != nil || version == latest {
 			return err // another instance was first
@@ -129,8 +129,7 @@ func (s objects) Put(_ context.Context, key, body string) error {
 }
 
 func upload(ctx context.Context, locker *quorum.Locker, store objects, conn redis.Conn, picture string) error {
-	return locker.Do(ctx, func(ctx context.Context) error {
-		lock, _ := quorum.FromContext(ctx, "avatar:42")
+	return locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
 		object := fmt.Sprintf("avatars/42/%d", lock.Token()) // no other holder writes there
 		if err := store.Put(ctx, object, picture); err != nil {
 			return err

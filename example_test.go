@@ -28,8 +28,7 @@ func Example() {
 	}
 	defer locker.Close()
 
-	err = locker.Do(context.Background(), func(ctx context.Context) error {
-		lock, _ := quorum.FromContext(ctx, "invoice:42")
+	err = locker.Do(context.Background(), func(_ context.Context, lock *quorum.Lock) error {
 		fmt.Println("charging once, with a token:", lock.Token() > 0)
 		return nil
 	}, "invoice:42")

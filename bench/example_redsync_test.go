@@ -39,13 +39,13 @@ func openBoth(masters *redistest.Fleet) (*quorum.Locker, *peers.Redsync, func())
 // asRedsync waits, and holds, for as long as a redsync mutex does by default.
 func asRedsync(ctx context.Context, locker *quorum.Locker, work func(context.Context) error) error {
 	once := locker.With(quorum.WithFixedLease(8*time.Second), quorum.WithWait(5*time.Second))
-	return once.Do(ctx, work, "invoice:42")
+	return once.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error { return work(ctx) }, "invoice:42")
 }
 
 // between is the work of the release that runs beside the old one: the lock that the old release
 // knows is taken last.
 func between(ctx context.Context, locker *quorum.Locker, mutex *redsync.Mutex, work func(context.Context) error) error {
-	return locker.Do(ctx, func(ctx context.Context) error {
+	return locker.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error {
 		if err := mutex.LockContext(ctx); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func main() {
 	if child, code := asChild(); child {
 		os.Exit(code)
 	}
-	docs := flag.String("docs", "", "write bench.md, its pictures, and the figures of scale.md into this directory")
+	docs := flag.String("docs", "", "write reports/bench.md, its pictures, and the figures of scale.md into this directory")
 	revision := flag.String("revision", "", "the library's revision, for the report")
 	only := flag.String("only", "", "measure the tests whose name contains this")
 	checking := flag.Bool("check", false, "measure the budgets alone; fail if one is missed by more than a third")

@@ -26,18 +26,22 @@ type report struct {
 //go:embed method.md
 var method string
 
-// save writes the report and its pictures into a directory, and the figures into its scale.md. It
-// does nothing without a directory.
+// save writes the report and its pictures into the directory's reports, and the figures into its scale.md.
+// It does nothing without a directory.
 func (r *report) save(dir string) error {
 	if dir == "" {
 		return nil
 	}
+	reports := filepath.Join(dir, "reports")
+	if err := os.MkdirAll(reports, 0o755); err != nil {
+		return err
+	}
 	all, err := r.pictures()
 	errs := []error{err, r.saveScale(filepath.Join(dir, "scale.md"))}
 	for _, p := range all {
-		errs = append(errs, p.save(dir))
+		errs = append(errs, p.save(reports))
 	}
-	file, err := os.Create(filepath.Join(dir, "bench.md"))
+	file, err := os.Create(filepath.Join(reports, "bench.md"))
 	if err == nil {
 		err = errors.Join(r.write(file), file.Close())
 	}

@@ -65,7 +65,7 @@ func TestSmoke(t *testing.T) {
 	if err := r.save(dir); err != nil {
 		t.Fatal(err)
 	}
-	report := read(t, dir, "bench.md")
+	report := read(t, dir, "reports/bench.md")
 	for _, bad := range []string{"of quorumlock failed", "HELD BY TWO", "failures, the first", "NaN"} {
 		if strings.Contains(report, bad) {
 			t.Errorf("the report speaks of %q:\n%s", bad, report)
@@ -76,7 +76,7 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("the report does not speak of %q:\n%s", want, report)
 		}
 	}
-	for file, want := range map[string]string{"bench-throughput-5.svg": "<svg", "bench-latency-1.svg": "<svg",
+	for file, want := range map[string]string{"reports/bench-throughput-5.svg": "<svg", "reports/bench-latency-1.svg": "<svg",
 		"scale.md": "| 5 |"} {
 		if !strings.Contains(read(t, dir, file), want) {
 			t.Errorf("%s has no %q", file, want)

@@ -33,8 +33,7 @@ func guarded(ctx context.Context, db *sql.DB, token uint64, fn func(tx *sql.Tx) 
 // this holder's own write is refused when it comes late.
 func ExampleStamp() {
 	work := func(ctx context.Context, locker *quorum.Locker, db *sql.DB) error {
-		return locker.Do(ctx, func(ctx context.Context) error {
-			lock, _ := quorum.FromContext(ctx, "account:42")
+		return locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
 			var balance int
 			err := guarded(ctx, db, lock.Token(), func(tx *sql.Tx) error {
 				return tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE id = 42").Scan(&balance)

@@ -96,7 +96,7 @@ func TestReentryByOtherSettings(t *testing.T) {
 			want(t, err, quorum.ErrInvalid, append(c.words, `"bridge"`)...)
 			_, err = other.TryLock(outer.Context(), "bridge")
 			want(t, err, quorum.ErrInvalid, c.words...)
-			err = other.Do(outer.Context(), func(context.Context) error {
+			err = other.Do(outer.Context(), func(context.Context, *quorum.Lock) error {
 				t.Error("fn was called")
 				return nil
 			}, "bridge")

@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 	"go.uber.org/goleak"
@@ -90,7 +91,7 @@ func calls(ctx context.Context, l *quorum.Locker) map[string]func(names ...strin
 		"Lock":    func(names ...string) error { _, err := l.Lock(ctx, names...); return err },
 		"TryLock": func(names ...string) error { _, err := l.TryLock(ctx, names...); return err },
 		"Do": func(names ...string) error {
-			return l.Do(ctx, func(context.Context) error { return errors.New("fn was called") }, names...)
+			return l.Do(ctx, func(context.Context, *quorum.Lock) error { return errors.New("fn was called") }, names...)
 		},
 		"ForceUnlock": func(names ...string) error { return l.ForceUnlock(ctx, names...) },
 	}
@@ -476,7 +477,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		})
 	}
 	for what, opt := range map[string]quorum.Option{
-		"clock":   quorum.WithClock(nil),
+		"clock":   quorumtest.WithClock(nil),
 		"lease":   quorum.WithLease(31 * time.Second),
 		"timeout": quorum.WithNodeOptions(node.WithTimeout(0)),
 		"endless": quorum.WithNodeOptions(node.WithTimeout(math.MaxInt64)),

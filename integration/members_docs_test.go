@@ -46,8 +46,7 @@ func TestMembersDocumentedCommands(t *testing.T) {
 		}},
 		"Replace a live master": {},
 		"Replace a dead master": {dead: "c:6379"},
-		"Grow from 3 to 5":      {},
-		"Shrink from 5 to 3":    {},
+		"Grow or shrink":        {},
 		"Go back": {first: []string{"a:6379", "b:6379", "c:6379"}, before: func(t *testing.T, r *roster, o operator) {
 			o.does(t, "members add", r.of("d:6379", "a:6379", "b:6379", "c:6379")...)
 		}},

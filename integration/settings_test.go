@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -49,9 +50,9 @@ func TestDo(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	l := open(t, f, redlock.Open, quorum.WithLease(2*time.Second))
-	must(t, l.Do(t.Context(), func(ctx context.Context) error {
-		held, ok := quorum.FromContext(ctx, "bridge")
-		if !ok || !held.Valid() || ctx != held.Context() {
+	must(t, l.Do(t.Context(), func(ctx context.Context, held *quorum.Lock) error {
+		found, ok := quorum.FromContext(ctx, "bridge")
+		if !ok || found != held || !held.Valid() || ctx != held.Context() {
 			t.Errorf("fn's context: %v, %v", held, ok)
 		}
 		return nil
@@ -59,7 +60,7 @@ func TestDo(t *testing.T) {
 	noKeys(t, f.Masters, "bridge")
 
 	ours := errors.New("ours")
-	err := l.Do(t.Context(), func(context.Context) error { return ours }, "bridge")
+	err := l.Do(t.Context(), func(context.Context, *quorum.Lock) error { return ours }, "bridge")
 	wantErr(t, err, ours)
 	if errors.Is(err, quorum.ErrLost) {
 		t.Errorf("not lost: %v", err)
@@ -67,7 +68,7 @@ func TestDo(t *testing.T) {
 	noKeys(t, f.Masters, "bridge")
 
 	ctx, cancel := context.WithCancel(t.Context())
-	err = l.Do(ctx, func(ctx context.Context) error { cancel(); return ctx.Err() }, "bridge")
+	err = l.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error { cancel(); return ctx.Err() }, "bridge")
 	wantErr(t, err, context.Canceled)
 	noKeys(t, f.Masters, "bridge")
 
@@ -77,17 +78,17 @@ func TestDo(t *testing.T) {
 				t.Error("fn's panic was lost")
 			}
 		}()
-		l.Do(t.Context(), func(context.Context) error { panic("fn") }, "bridge")
+		l.Do(t.Context(), func(context.Context, *quorum.Lock) error { panic("fn") }, "bridge")
 	}()
 	noKeys(t, f.Masters, "bridge")
 
-	err = l.Do(t.Context(), func(ctx context.Context) error {
+	err = l.Do(t.Context(), func(ctx context.Context, _ *quorum.Lock) error {
 		must(t, l.ForceUnlock(t.Context(), "bridge"))
 		<-ctx.Done()
 		return ours
 	}, "bridge")
 	wantErr(t, err, ours, quorum.ErrLost)
-	err = l.Do(t.Context(), func(ctx context.Context) error {
+	err = l.Do(t.Context(), func(ctx context.Context, _ *quorum.Lock) error {
 		must(t, l.ForceUnlock(t.Context(), "bridge"))
 		return nil // before the holder can notice
 	}, "bridge")
@@ -96,7 +97,7 @@ func TestDo(t *testing.T) {
 	other := lock(t, open(t, f, redlock.Open), "bridge")
 	ctx, cancel = context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	err = l.Do(ctx, func(context.Context) error { t.Error("fn was called without the lock"); return nil }, "bridge")
+	err = l.Do(ctx, func(context.Context, *quorum.Lock) error { t.Error("fn was called without the lock"); return nil }, "bridge")
 	wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrHeld, context.DeadlineExceeded)
 	unlock(t, other)
 }
@@ -285,7 +286,7 @@ func TestSourceThatPanicsHoldsUpNobody(t *testing.T) {
 	f := fleet(t, 3)
 	held := lock(t, open(t, f, redlock.Open), "a")
 	defer unlock(t, held)
-	l := open(t, f, redlock.Open, quorum.WithRand(&panicsOnce{}))
+	l := open(t, f, redlock.Open, quorumtest.WithRand(&panicsOnce{}))
 	// call runs one Lock in a goroutine of its own, which a mutex could hold for ever, and tells whether it ended.
 	call := func(name string) (ended bool, panicked any) {
 		over := make(chan any, 1)
@@ -318,7 +319,7 @@ func TestOptionsThatWithRefuses(t *testing.T) {
 	l := open(t, f, redlock.Open)
 	for what, opt := range map[string]quorum.Option{
 		"max hold": quorum.WithMaxHold(30), // seconds were meant
-		"clock":    quorum.WithClock(nil), "source": quorum.WithRand(nil), "nodes'": quorum.WithNodeOptions(), "nil": nil,
+		"clock":    quorumtest.WithClock(nil), "source": quorumtest.WithRand(nil), "nodes'": quorum.WithNodeOptions(), "nil": nil,
 	} {
 		_, err := l.With(opt).TryLock(t.Context(), "a")
 		want(t, err, quorum.ErrInvalid, what)

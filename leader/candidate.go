@@ -55,11 +55,7 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 	if c.observe <= 0 {
 		return nil, fmt.Errorf("leader: %w: an observe interval of %v is not above 0", quorum.ErrInvalid, c.observe)
 	}
-	// A call whose context has ended checks its arguments, and sends nothing.
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := locker.TryLock(ended, name)
-	if errors.Is(err, quorum.ErrInvalid) || errors.Is(err, quorum.ErrClosed) {
+	if err := locker.Validate(name); err != nil {
 		return nil, fmt.Errorf("leader: %w", err)
 	}
 	return c, nil
@@ -76,8 +72,8 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 //
 // The error wraps that of [quorum.Locker.Lock]: when ctx ends [quorum.ErrNotAcquired], the reason
 // of the last attempt ([quorum.ErrHeld] while another candidate leads) and the context's error. At
-// once Campaign returns [quorum.ErrClosed], and the masters' errors when waiting is in vain, such
-// as a wrong password. Masters that are down, or in quarantine, are waited for. A locker with
+// once Campaign returns [quorum.ErrClosed], and the masters' errors when waiting cannot succeed, such
+// as for a wrong password. Masters that are down, or in quarantine, are waited for. A locker with
 // [quorum.WithWait] bounds the waiting.
 func (c *Candidate) Campaign(ctx context.Context) (*Term, error) { return c.campaign(ctx, c.locker) }
 

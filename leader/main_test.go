@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"go.uber.org/goleak"
 )
 
@@ -78,8 +79,8 @@ func (c *cluster) labelled(label string, opts ...node.Option) *process {
 	p := &process{}
 	nodes := bubble.Nodes(c, c.masters, func(_ int, conn net.Conn) net.Conn { return processConn{conn, p} },
 		append(opts, node.WithTimeout(500*time.Millisecond))...)
-	l, err := quorum.New(nodes, quorum.Majority, quorum.WithClock(bubble.Clock(c)),
-		quorum.WithRand(rand.NewPCG(1, 2)), quorum.WithLease(lease), quorum.WithLabel(label))
+	l, err := quorum.New(nodes, quorum.Majority, quorumtest.WithClock(bubble.Clock(c)),
+		quorumtest.WithRand(rand.NewPCG(1, 2)), quorum.WithLease(lease), quorum.WithLabel(label))
 	c.must(err)
 	c.Cleanup(func() { l.Close() })
 	p.Locker = l

@@ -15,13 +15,13 @@ type Leader struct {
 	ID string // the leader's Term.ID; empty when nobody leads
 
 	// Identity is which process leads, with the text of [quorum.WithLabel]: an address, say. It is
-	// that process's own word, for people and routing. It is zero when nobody leads, and where no
+	// self-reported, for people and routing. It is zero when nobody leads, and where no
 	// master knows it (yet): it is written behind the grant.
 	Identity quorum.Identity
 }
 
-// Leader asks the masters who leads. A Leader without an ID says that nobody does. The answer tells
-// what the masters had during the call, and is for people, logs and routing: a process that must
+// Leader asks the masters who leads. A Leader without an ID says that nobody does. The answer is
+// what the masters had during the call. It is for people, logs and routing: a process that must
 // not act beside the leader campaigns. A leader whose process died, or was cut off, is shown until
 // its lease is over. Masters that restarted without their data, and that no client has asked for a
 // grant since, say that nobody leads while a leader that they forgot may yet be valid, for at most
@@ -70,11 +70,10 @@ func undecided(s quorum.State) error {
 }
 
 // Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each
-// change of it, also when a leader's identity becomes known. A pair without an error tells the
-// leader, or that nobody leads. One with an error tells that the leader is not known, once until it
-// is known again. Observe looks at the masters at an
-// interval (see [WithObserveInterval]), so a shorter term may go unseen, as may one during the
-// loop's body; the next pair tells the latest.
+// change of it, also when a leader's identity becomes known. A pair without an error has the
+// leader, or says that nobody leads. One with an error says that the leader is unknown, once until
+// it is known again. Observe asks the masters at an interval (see [WithObserveInterval]), so a
+// shorter term may go unseen, as may one during the loop's body; the next pair has the latest.
 //
 // The iterator works in the caller's goroutine. It ends when ctx ends or the loop does, and, after
 // a pair whose error wraps [quorum.ErrClosed], when the locker was closed. It may be used again,

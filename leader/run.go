@@ -3,14 +3,10 @@ package leader
 import (
 	"context"
 	"errors"
-	"time"
+	"math"
 
 	"github.com/quorumlock/quorumlock/quorum"
 )
-
-// noBound is for how long Run campaigns: a candidate that gave up would leave the election without
-// a successor.
-const noBound = 100 * 365 * 24 * time.Hour
 
 // Run campaigns, and calls lead with the term's context and the term while the candidate leads. It
 // resigns only when lead has returned, whatever lead returns, and also when lead panics or ends its
@@ -26,14 +22,15 @@ const noBound = 100 * 365 * 24 * time.Hour
 // with [quorum.ErrClosed] when the locker was closed meanwhile; nil if there is none. So a lead
 // that returns by itself ends Run, with nil too; one that leads for as long as it can waits for its
 // context to end. When ctx ends while the candidate campaigns, and when the locker is closed or
-// waiting is in vain, Run returns the error of [Candidate.Campaign]. The locker's [quorum.WithWait]
+// waiting cannot succeed, Run returns the error of [Candidate.Campaign]. The locker's [quorum.WithWait]
 // does not bound Run.
 //
 // Calls of Run on one candidate, or on several, in one process or in many, never call lead for two
 // valid terms at one time. A lead that goes on after its term was lost does so beside the next
 // leader's: its context has ended, and resources refuse its token.
 func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
-	patient := c.locker.With(quorum.WithWait(noBound))
+	// A candidate that gave up would leave the election without a successor.
+	patient := c.locker.With(quorum.WithWait(math.MaxInt64)) // no bound
 	for {
 		t, err := c.campaign(ctx, patient)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -46,7 +47,7 @@ func TestAllConnectionsHaveAName(t *testing.T) {
 	must(t, n.Admit(t.Context()))
 	mark(t, n)
 	subscribed := make(chan struct{})
-	defer n.Subscriptions().Subscribe("redisson_lock__channel:{k}", subscriber{confirmed: subscribed})()
+	defer inside.Of(n).Subscriptions.Subscribe("redisson_lock__channel:{k}", subscriber{confirmed: subscribed})()
 	<-subscribed
 	list, err := redis.String(m.Do("CLIENT", "LIST"))
 	must(t, err)

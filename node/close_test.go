@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -31,7 +32,7 @@ func closes(t *testing.T, n *node.Node, atMost time.Duration) {
 	_, err := n.Check(t.Context())
 	mustFail(t, n, err, node.ErrClosed)
 	mustFail(t, n, n.Admit(t.Context()), node.ErrClosed)
-	_, err = n.Identify(t.Context())
+	_, err = inside.Of(n).Identify(t.Context())
 	mustFail(t, n, err, node.ErrClosed)
 }
 
@@ -189,7 +190,7 @@ func TestAContextEndsOnlyTheWaiting(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	began := stopwatch(t)
-	r := n.Pipe("key").Do(ctx, acquire("k", "o:1"))
+	r := inside.Of(n).Pipe("key").Do(ctx, acquire("k", "o:1"))
 	took(t, "Do", began, 0, timeout/2)
 	must(t, m.Thaw())
 	mustFail(t, n, r.Err, context.DeadlineExceeded)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -81,7 +82,7 @@ func TestAPasswordThatRotates(t *testing.T) {
 	v := &vault{password: "first"}
 	n := open(t, m.URL(), node.WithCredentials(v.ask))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	cancel := n.Subscriptions().Subscribe("redisson_lock__channel:{k}", subscriber{})
+	cancel := inside.Of(n).Subscriptions.Subscribe("redisson_lock__channel:{k}", subscriber{})
 	defer cancel()
 	eventually(t, "subscribed", func() bool { return appConns(t, m, "PUBSUB") != "" })
 	calls, messages := appConns(t, m, "NORMAL"), appConns(t, m, "PUBSUB")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
@@ -201,7 +202,7 @@ func (h *hostile) run(t *testing.T, call string) {
 	case "Admit":
 		h.failsWell(t, n, call, n.Admit(t.Context()))
 	case "Identify":
-		id, err := n.Identify(t.Context())
+		id, err := inside.Of(n).Identify(t.Context())
 		h.failsWell(t, n, call, err)
 		if err == nil && id == "" {
 			t.Errorf("%q: a run id that no server sent", h.sent)
@@ -260,7 +261,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	}
 	var claim pipeline.Claim
 	received := make(results, 4)
-	if err := n.Pipe("k").Start(call, &claim, received); err != nil {
+	if err := inside.Of(n).Pipe("k").Start(call, &claim, received); err != nil {
 		t.Fatal(err)
 	}
 	r := <-received
@@ -277,7 +278,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 
 	if op == "acquire" { // as a locker does after a failed attempt
 		claim.Abandon()
-		if err := n.Pipe("k").Start(scripts.Release(k, owner, 0), &claim, received); err == nil {
+		if err := inside.Of(n).Pipe("k").Start(scripts.Release(k, owner, 0), &claim, received); err == nil {
 			h.failsWell(t, n, "release", (<-received).Err)
 		}
 	}

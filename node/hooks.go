@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -22,37 +21,13 @@ type Hooks struct {
 	ScriptEnded func(ScriptEvent)
 }
 
-// State is a node's state, as calls and probes have found it. Nothing is asked of an idle node.
-type State int
-
-const (
-	Unknown     State = iota // no call has been made yet
-	Up                       // the node answers and grants
-	Quarantined              // it answers, and grants nothing new
-	Down                     // it does not answer, and is probed
-	Refused                  // it must not be used: as Down, for a reason that does not pass by itself
-	NotLetIn                 // it lets in clients with another list of masters: only quorum.Locker.Stats tells
-)
-
-var stateNames = [...]string{"unknown", "up", "quarantined", "down", "refused", "not_let_in"}
-
-func (s State) String() string {
-	if s < 0 || int(s) >= len(stateNames) {
-		return fmt.Sprintf("State(%d)", int(s))
-	}
-	return stateNames[s]
-}
-
-// States returns all states.
-func States() []State { return []State{Unknown, Up, Quarantined, Down, Refused, NotLetIn} }
-
 // StateEvent is a change of a node's state. That a quarantine is over is no event: Quarantine told
 // when it would be.
 type StateEvent struct {
 	Node       string
-	State      State         // Up, Quarantined, Down or Refused
-	Quarantine time.Duration // left, where the node is Quarantined
-	Err        error         // why the node is Down or Refused
+	State      string        // "up", "quarantined", "down" or "refused": see [Node.State]
+	Quarantine time.Duration // left, if the node is in quarantine
+	Err        error         // why the node is down or refused
 }
 
 // ScriptEvent is one request to run a script on a node.
@@ -95,8 +70,14 @@ func inOrder[E any](first, second func(E)) func(E) {
 // EventsDropped returns how many events no hook was called for, because hooks were too slow.
 func (n *Node) EventsDropped() uint64 { return n.events.Dropped() }
 
-// State returns the node's state. It asks the node nothing.
-func (n *Node) State() State { return n.log.state() }
+// State returns the node's state, as calls and probes have found it. It asks the node nothing.
+//
+//	unknown      no call has been made yet
+//	up           the node answers and grants
+//	quarantined  it answers, and grants nothing new
+//	down         it does not answer, and is probed
+//	refused      it must not be used: as down, for a reason that does not pass by itself
+func (n *Node) State() string { return n.log.state() }
 
 // LastError returns the error of the last call that failed, a call's end by its context apart; nil
 // for none.

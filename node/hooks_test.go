@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -68,7 +69,7 @@ func TestStateChanged(t *testing.T) {
 			node.WithHooks(s.hooks()))
 		must(t, err)
 		defer n.Close()
-		becomes := func(want node.State) node.StateEvent {
+		becomes := func(want string) node.StateEvent {
 			t.Helper()
 			eventually(t, fmt.Sprint("the hook is told of ", want), func() bool {
 				do(t, n, acquireFor(short, "k", "o:1"))
@@ -79,26 +80,26 @@ func TestStateChanged(t *testing.T) {
 			}
 			return s.lastState()
 		}
-		if got := n.State(); got != node.Unknown {
+		if got := n.State(); got != inside.Unknown {
 			t.Errorf("before the first call the state is %v", got)
 		}
-		if e := becomes(node.Quarantined); e.Quarantine <= 0 || e.Quarantine > short || n.State() != node.Quarantined {
+		if e := becomes(inside.Quarantined); e.Quarantine <= 0 || e.Quarantine > short || n.State() != inside.Quarantined {
 			t.Errorf("the quarantine of %v has %v left, and the state is %v", short, e.Quarantine, n.State())
 		}
-		eventually(t, "up by the clock", func() bool { return n.State() == node.Up })
+		eventually(t, "up by the clock", func() bool { return n.State() == inside.Up })
 
 		must(t, m.Kill())
-		if e := becomes(node.Down); e.Err == nil || n.State() != node.Down {
+		if e := becomes(inside.Down); e.Err == nil || n.State() != inside.Down {
 			t.Errorf("down with the error %v, and the state is %v", e.Err, n.State())
 		}
 		if e := n.LastError(); e == nil || e.Kind() != "connection" {
 			t.Errorf("the last error of a killed master is %v", e)
 		}
 		must(t, m.Start())
-		eventually(t, "up again", func() bool { return n.State() != node.Down })
+		eventually(t, "up again", func() bool { return n.State() != inside.Down })
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !slices.ContainsFunc(s.states, func(e node.StateEvent) bool { return e.State == node.Up }) {
+		if !slices.ContainsFunc(s.states, func(e node.StateEvent) bool { return e.State == inside.Up }) {
 			t.Errorf("the hook was never told that the node is up: %v", s.states)
 		}
 	})
@@ -111,8 +112,8 @@ func TestStateRefused(t *testing.T) {
 	var s seen
 	n := open(t, m.URL(), node.WithHooks(s.hooks()))
 	do(t, n, acquire("k", "o:1"))
-	eventually(t, "refused", func() bool { return s.lastState().State == node.Refused })
-	if n.State() != node.Refused || n.LastError().Kind() != "NOAUTH" {
+	eventually(t, "refused", func() bool { return s.lastState().State == inside.Refused })
+	if n.State() != inside.Refused || n.LastError().Kind() != "NOAUTH" {
 		t.Errorf("the state is %v, the last error %v (%s)", n.State(), n.LastError(), n.LastError().Kind())
 	}
 }
@@ -168,7 +169,7 @@ func TestHookThatBlocks(t *testing.T) {
 		t.Errorf("%d events were dropped", dropped)
 	}
 	r := make(chan pipeline.Result, 1)
-	go func() { r <- n.Pipe("k").Do(t.Context(), release("k", "o:1")) }()
+	go func() { r <- inside.Of(n).Pipe("k").Do(t.Context(), release("k", "o:1")) }()
 	select {
 	case got := <-r:
 		must(t, got.Err)
@@ -224,11 +225,6 @@ func TestKindOfAnError(t *testing.T) {
 			t.Errorf("%v is of kind %q, not %q", err, got, want)
 		}
 	}
-	for _, s := range node.States() {
-		if s.String() == "" || fmt.Sprint(s) != s.String() {
-			t.Errorf("state %d has no name", s)
-		}
-	}
 }
 
 // A call that its context ended says nothing of the node.
@@ -239,7 +235,7 @@ func TestLastErrorWithoutContexts(t *testing.T) {
 	must(t, m.Freeze())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	r := n.Pipe("k").Do(ctx, acquire("k", "o:1"))
+	r := inside.Of(n).Pipe("k").Do(ctx, acquire("k", "o:1"))
 	if err := n.LastError(); !errors.Is(r.Err, context.DeadlineExceeded) || err != nil {
 		t.Errorf("the call's error is %v, the node's last one %v", r.Err, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -60,7 +61,7 @@ func openTwoConns(t *testing.T, maxLease time.Duration) *twoConns {
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	two.node = n
-	for two.last = "a"; two.node.Pipe(two.last) == two.node.Pipe(two.first); two.last += "a" {
+	for two.last = "a"; inside.Of(two.node).Pipe(two.last) == inside.Of(two.node).Pipe(two.first); two.last += "a" {
 	}
 	return two
 }
@@ -81,22 +82,22 @@ func TestALateReplyBeginsNoQuarantine(t *testing.T) {
 		two.late.Store(int64(maxLease))
 		late := start(n, two.last, acquireFor(maxLease, "k", "o:1"), nil)
 		pass(maxLease/2 + time.Second)
-		if got := n.State(); got != node.Up {
+		if got := n.State(); got != inside.Up {
 			t.Errorf("when the quarantine is over the state is %v", got)
 		}
 		if r := await(t, late); !isQuarantined(r) {
 			t.Fatalf("the late reply: %+v", r)
 		}
 		pass(time.Millisecond)
-		if got := n.State(); got != node.Up {
+		if got := n.State(); got != inside.Up {
 			t.Errorf("after a late reply the state is %v", got)
 		}
 		pass(2 * maxLease)
 		if two.log.logged("in quarantine") != 1 || two.log.logged("its quarantine is over") != 1 || two.log.logged() != 2 {
 			t.Errorf("logged %q", two.log.all)
 		}
-		if states := two.seen.all(); len(states) < 2 || states[0].State != node.Up || states[1].State != node.Quarantined ||
-			len(states) > 3 || len(states) == 3 && states[2].State != node.Up {
+		if states := two.seen.all(); len(states) < 2 || states[0].State != inside.Up || states[1].State != inside.Quarantined ||
+			len(states) > 3 || len(states) == 3 && states[2].State != inside.Up {
 			t.Errorf("the hook was told %v", states)
 		}
 	})
@@ -119,13 +120,13 @@ func TestAnOlderReadingIsDropped(t *testing.T) {
 			t.Fatalf("the call on the late connection: %+v", r)
 		}
 		pass(maxLease / 2)
-		if got := n.State(); got != node.Quarantined {
+		if got := n.State(); got != inside.Quarantined {
 			t.Errorf("within the quarantine the state is %v", got)
 		}
 		if two.log.logged("in quarantine") != 1 || two.log.logged() != 1 {
 			t.Errorf("logged %q", two.log.all)
 		}
-		if states := two.seen.all(); len(states) != 2 || states[1].State != node.Quarantined {
+		if states := two.seen.all(); len(states) != 2 || states[1].State != inside.Quarantined {
 			t.Errorf("the hook was told %v", states)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/plain"
@@ -32,13 +33,13 @@ type stateLog struct {
 	mu           sync.Mutex
 	current      nodeState
 	logged       nodeState
-	told         State // that changed was last called with
+	told         string // the state // that changed was last called with
 	downLoggedAt time.Time
 	refusedAt    time.Time   // of the last refused release that was to be logged
 	listsAt      time.Time   // of the last refused list that was to be logged
 	ends         *time.Timer // of the current quarantine; nil before the first one
 	over         func()      // called in place of the line that the logged quarantine is over; nil for none
-	later        int         // how many wait before quarantines are logged: see LogQuarantineLater
+	later        int         // how many wait before quarantines are logged: see QuarantineLater
 	running      bool
 	closed       bool
 }
@@ -119,24 +120,24 @@ func (l *stateLog) quarantineOver() {
 }
 
 // state returns the node's state.
-func (l *stateLog) state() State {
+func (l *stateLog) state() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stateLocked(time.Now())
 }
 
-func (l *stateLog) stateLocked(now time.Time) State {
+func (l *stateLog) stateLocked(now time.Time) string {
 	switch s := &l.current; {
 	case s.down > 0 && s.permanent:
-		return Refused
+		return inside.Refused
 	case s.down > 0:
-		return Down
+		return inside.Down
 	case s.quarantine.After(now):
-		return Quarantined
+		return inside.Quarantined
 	case s.connected:
-		return Up
+		return inside.Up
 	default:
-		return Unknown
+		return inside.Unknown
 	}
 }
 
@@ -150,9 +151,9 @@ func (l *stateLog) tellLocked() {
 	l.told = state
 	e := StateEvent{Node: l.name(), State: state}
 	switch state {
-	case Quarantined:
+	case inside.Quarantined:
 		e.Quarantine = l.current.quarantine.Sub(now)
-	case Down, Refused:
+	case inside.Down, inside.Refused:
 		e.Err = l.current.err
 	}
 	l.changed(e)

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"golang.org/x/sync/errgroup"
 )
@@ -20,11 +21,11 @@ func TestAQuarantineCountsFromItsReply(t *testing.T) {
 		time.Sleep(late)
 		l.Quarantined(pipeline.Quarantine{Left: left, Asked: came, Came: came})
 		time.Sleep(left - late - time.Nanosecond)
-		if got := l.state(); got != Quarantined {
+		if got := l.state(); got != inside.Quarantined {
 			t.Errorf("before its end the state is %v", got)
 		}
 		time.Sleep(time.Nanosecond)
-		if got := l.state(); got != Up {
+		if got := l.state(); got != inside.Up {
 			t.Errorf("at its end the state is %v", got)
 		}
 	})

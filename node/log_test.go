@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -34,7 +35,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	if l.node != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		l.node.Identify(ctx)
+		inside.Of(l.node).Identify(ctx)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +182,7 @@ func TestLogOfReasons(t *testing.T) {
 		}}
 		n := openPool(t, pool, node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		log.node = n
-		if err := n.Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)); err != nil {
+		if err := inside.Of(n).Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
@@ -216,7 +217,7 @@ func TestTheDefaultLogger(t *testing.T) {
 		n := openPool(t, pool, node.WithName("stand-in"))
 		quiet := openPool(t, pool, node.WithName("quiet"), node.WithLogger(slog.New(slog.DiscardHandler)))
 		for _, one := range []*node.Node{n, quiet} {
-			one.Identify(t.Context())
+			inside.Of(one).Identify(t.Context())
 		}
 		pass(time.Minute)
 		told := log.logged("level=WARN", "node down", "node=stand-in", "section (server)")

@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
@@ -120,7 +121,7 @@ func (a answer) Done(r pipeline.Result) { a <- r }
 // start starts a call. Its result is awaited with await.
 func start(n *node.Node, key string, call scripts.Call, claim *pipeline.Claim) answer {
 	a := make(answer, 2) // room for a second result, which must not block the node
-	if err := n.Pipe(key).Start(call, claim, a); err != nil {
+	if err := inside.Of(n).Pipe(key).Start(call, claim, a); err != nil {
 		a <- pipeline.Result{Err: err}
 	}
 	return a
@@ -179,7 +180,7 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 	case membership.LetsIn:
 		return pipeline.Result{}
 	}
-	admitted := scripts.In(n.Quarantine())
+	admitted := scripts.In(inside.Of(n).Quarantine)
 	if _, given := view.AdmissionLeft(); given {
 		admitted = scripts.At(view.Marker().Admitted)
 	}

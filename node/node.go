@@ -15,8 +15,6 @@
 // have forgotten what it granted is in quarantine: it grants nothing new for one max lease (see
 // [WithMaxLease]).
 //
-// [Node.Pipe], [Node.Subscriptions] and [Node.Identify] are for package quorum.
-//
 // The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
 // info.go, hooks.go, log.go, server.go, report.go, node.go, ownconn.go, check.go. (Only options.go
 // names types of dial.go and hooks.go, and hooks.go the Node.)
@@ -24,7 +22,6 @@ package node
 
 import (
 	"context"
-	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -32,28 +29,29 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/events"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
-	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
 
 // Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent
 // use.
 type Node struct {
-	server        server
-	ownsPool      bool
-	pipes         []*pipeline.Pipe
-	subscriptions *pubsub.Subscriptions
-	log           *stateLog
-	group         errgroup.Group // of all goroutines that run until Close
-	events        events.Queue   // the hooks that are to run
-	lastError     atomic.Pointer[Error]
+	embedded  // what package quorum uses
+	server    server
+	ownsPool  bool
+	log       *stateLog
+	group     errgroup.Group // of all goroutines that run until Close
+	events    events.Queue   // the hooks that are to run
+	lastError atomic.Pointer[Error]
 
 	closeOnce sync.Once
 	lifetime  context.Context // ends with Close
 	end       context.CancelFunc
 }
+
+type embedded = inside.Embedded
 
 // Open returns a node for a redis, rediss, valkey, valkeys or unix URL, with the URL's user name,
 // password and database, and the name in its query (?name=a, as [WithName]). The node connects on
@@ -118,14 +116,19 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 func newNode(pool *redis.Pool, o options) *Node {
 	n := &Node{server: server{opts: o, pool: pool}}
 	n.lifetime, n.end = context.WithCancel(context.Background())
-	n.log = &stateLog{logger: o.logger, name: n.Name, group: &n.group}
+	n.log = &stateLog{logger: o.logger, name: n.Name, group: &n.group, told: inside.Unknown}
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
-	for range o.conns {
-		n.pipes = append(n.pipes, n.newPipe())
+	in := &inside.Node{Named: o.name != "", Quarantine: o.maxLease, Log: n.log}
+	if o.noQuarantine {
+		in.Quarantine = 0
 	}
-	n.subscriptions = pubsub.New(pool, o.timeout, n.newSource(), &n.group)
+	for range o.conns {
+		in.Pipes = append(in.Pipes, n.newPipe())
+	}
+	in.Subscriptions = pubsub.New(pool, o.timeout, n.newSource(), &n.group)
+	n.embedded = inside.Embed(in)
 	return n
 }
 
@@ -147,17 +150,14 @@ func (n *Node) newPipe() *pipeline.Pipe {
 }
 
 func (n *Node) newSource() rand.Source {
-	random := n.server.opts.random
+	random := n.server.opts.Random
 	return rand.NewPCG(random.Uint64(), random.Uint64())
 }
 
 // Name returns the name given by [WithName] or the URL, or else host:port or the socket's path:
-// never a password. A node over a pool takes its address from the server, and its name is [Unnamed]
+// never a password. A node over a pool takes its address from the server, and its name is "pool"
 // until the first connection.
 func (n *Node) Name() string { return n.server.name() }
-
-// Named reports whether the name was given, by [WithName] or the URL.
-func (n *Node) Named() bool { return n.server.opts.name != "" }
 
 // Address returns the URL's host:port or socket path; it is empty for a node over a pool.
 func (n *Node) Address() string { return n.server.address }
@@ -168,50 +168,17 @@ func (n *Node) MaxLease() time.Duration { return n.server.opts.maxLease }
 // Timeout returns the bound set by [WithTimeout].
 func (n *Node) Timeout() time.Duration { return n.server.opts.timeout }
 
-// Pipe returns the pipeline for calls with that key. Calls with one key are carried out in the
-// order of their starts. It is for package quorum.
-func (n *Node) Pipe(key string) *pipeline.Pipe {
-	if len(n.pipes) == 1 {
-		return n.pipes[0]
-	}
-	hash := fnv.New32a()
-	hash.Write([]byte(key))
-	return n.pipes[hash.Sum32()%uint32(len(n.pipes))]
-}
-
-// Subscriptions returns the subscriptions to the node's channels. It is for package quorum.
-func (n *Node) Subscriptions() *pubsub.Subscriptions { return n.subscriptions }
-
-// Identify returns the run id of the server's process, and connects first where it must. The error
-// is a [*Error]. It is for package quorum.
-func (n *Node) Identify(ctx context.Context) (string, error) {
-	r := n.Pipe("").Do(ctx, scripts.Look())
-	return r.RunID, r.Err
-}
-
-// LogNotLetIn logs that the server refuses a client with that list of masters. It is for package
-// quorum.
-func (n *Node) LogNotLetIn(list *scripts.List, r scripts.Refusal) { n.log.NotLetIn(list, r) }
-
-// Quarantine returns how long a quarantine lasts by this node's options: [Node.MaxLease], or 0 with
-// [WithoutQuarantine]. It is for package quorum.
-func (n *Node) Quarantine() time.Duration {
-	if n.server.opts.noQuarantine {
-		return 0
-	}
-	return n.MaxLease()
-}
-
 // Close waits for running calls, for at most two timeouts, and closes the connections. A pool given
 // to [New] stays open. Close drops releases that wait for a node that is down, and releases that
 // the server refused: their keys expire by their leases. Close is idempotent and returns nil.
 func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.end()
-		for _, p := range n.pipes {
+		in := inside.Of(n)
+		for _, p := range in.Pipes {
 			p.Close()
 		}
-		n.subscriptions.Close()
+		in.Subscriptions.Close()
 		n.log.close()
 		ended, cancel := context.WithTimeout(context.Background(), 2*n.Timeout())
 		defer cancel()

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/quorumlock/quorumlock/internal/inside"
 )
 
 const (
@@ -25,6 +27,8 @@ const (
 )
 
 type options struct {
+	inside.Settings // of tests
+
 	timeout      time.Duration
 	maxLease     time.Duration
 	noQuarantine bool
@@ -34,8 +38,7 @@ type options struct {
 	credentials  credentialsFunc // nil for those of the URL
 	dialer       dialFunc        // nil for a net.Dialer
 	ofURLs       []string        // the options given that only [Open] takes
-	random       rand.Source
-	logger       *slog.Logger // nil for the default one
+	logger       *slog.Logger    // nil for the default one
 	loggerSet    bool
 	hooks        Hooks
 }
@@ -104,10 +107,6 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 	return func(o *options) { o.dialer, o.ofURLs = dial, append(o.ofURLs, "WithDialer") }
 }
 
-// WithRand sets the source of the jitter between probes, so that a test can replay it (default:
-// seeded by the runtime). Only [Open] and [New] use the source, to seed others.
-func WithRand(s rand.Source) Option { return func(o *options) { o.random = s } }
-
 // WithLogger logs the node's changes of state as calls discover them: the node is down or refused,
 // and why; it answers again; it is in quarantine; the server refuses a release (default: what
 // [slog.Default] returns when there is something to log). A logger with [slog.DiscardHandler] says
@@ -135,7 +134,7 @@ func newOptions(opts []Option) (options, error) {
 		timeout:  DefaultTimeout,
 		maxLease: DefaultMaxLease,
 		conns:    1,
-		random:   runtimeSource{},
+		Settings: inside.Settings{Random: runtimeSource{}},
 	}
 	for i, opt := range opts {
 		if opt == nil {
@@ -156,7 +155,7 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("the number of connections, %d, is not between 1 and %d", o.conns, maxConns)
 	case !validName(o.name):
 		return o, errName()
-	case o.random == nil:
+	case o.Random == nil:
 		return o, invalidf("the source of randomness is nil")
 	case o.loggerSet && o.logger == nil:
 		return o, invalidf("the logger is nil")

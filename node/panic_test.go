@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -37,7 +38,7 @@ func TestLogThatEndsItsGoroutine(t *testing.T) {
 		x.pool = &redis.Pool{MaxIdle: 1, DialContext: x.dial}
 		defer x.pool.Close()
 		n := openPool(t, x.pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
-		n.Identify(t.Context())
+		inside.Of(n).Identify(t.Context())
 		<-log.messages
 		synctest.Wait()
 		began := time.Now()

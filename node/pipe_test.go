@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -102,8 +103,8 @@ func TestAKeyKeepsItsPipe(t *testing.T) {
 	pipes := map[*pipeline.Pipe]int{}
 	for i := range 400 {
 		key := fmt.Sprint("k", i)
-		pipes[n.Pipe(key)]++
-		if first, again := n.Pipe(key), n.Pipe(key); first != again {
+		pipes[inside.Of(n).Pipe(key)]++
+		if first, again := inside.Of(n).Pipe(key), inside.Of(n).Pipe(key); first != again {
 			t.Fatalf("%s has two pipes", key)
 		}
 		mustGrant(t, await(t, start(n, key, acquire(key, "o:1"), nil)))
@@ -116,7 +117,7 @@ func TestAKeyKeepsItsPipe(t *testing.T) {
 	if got := clients(t, m); got != 4 {
 		t.Errorf("%d connections, want 4", got)
 	}
-	if one := open(t, m.URL()); one.Pipe("a") != one.Pipe("b") {
+	if one := open(t, m.URL()); inside.Of(one).Pipe("a") != inside.Of(one).Pipe("b") {
 		t.Error("a node of one connection has several pipes")
 	}
 }
@@ -145,7 +146,7 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("first", "o:0")))
-	must(t, n.Pipe("key").Do(t.Context(), release("first", "o:0")).Err)
+	must(t, inside.Of(n).Pipe("key").Do(t.Context(), release("first", "o:0")).Err)
 	const locks = 3000
 	flushed := make(chan struct{})
 	var running sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -36,19 +37,19 @@ func TestACallersPool(t *testing.T) {
 	pool := poolOf(m.Addr())
 	defer pool.Close()
 	n := openPool(t, pool, node.WithName(""))
-	if n.Name() != node.Unnamed || n.Named() {
+	if n.Name() != inside.Unnamed || inside.Of(n).Named {
 		t.Errorf("named %q before it was reached", n.Name())
 	}
 	must(t, do(t, n, scripts.Look()).Err)
 	name := m.Addr()
 	if !redistest.Has(redistest.ClientInfo) {
-		name = node.Unnamed // such a server does not tell its address
+		name = inside.Unnamed // such a server does not tell its address
 	}
-	if n.Name() != name || n.Named() {
+	if n.Name() != name || inside.Of(n).Named {
 		t.Errorf("named %q, want %q", n.Name(), name)
 	}
 	named := openPool(t, pool, node.WithName(nodeName))
-	if named.Name() != nodeName || !named.Named() {
+	if named.Name() != nodeName || !inside.Of(named).Named {
 		t.Errorf("named %q, want %s", named.Name(), nodeName)
 	}
 	mustGrant(t, do(t, named, acquire("k", "o:1")))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -179,7 +180,7 @@ func resync(t *testing.T, m, from *redistest.Master) {
 func TestIdentify(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
-		id, err := n.Identify(t.Context())
+		id, err := inside.Of(n).Identify(t.Context())
 		if want := stat(t, m, "server", "run_id"); err != nil || id != want {
 			t.Errorf("identified as %q, %v; want %q", id, err, want)
 		}

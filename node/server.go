@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// Unnamed is the name of a node over a pool before its first connection.
-const Unnamed = "pool"
 
 // clientName is what CLIENT LIST shows of connections. Those of a user's pool keep their own name.
 const clientName = "quorumlock"
@@ -44,7 +42,7 @@ func (s *server) name() string {
 	if learned := s.learned.Load(); learned != nil {
 		return *learned
 	}
-	return Unnamed
+	return inside.Unnamed
 }
 
 // host returns the URL's address, or else the one that the server reports; empty while it is not

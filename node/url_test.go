@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"errors"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"strings"
 	"testing"
 )
@@ -47,8 +48,8 @@ func TestURLs(t *testing.T) {
 		n, err := Open(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
-		} else if name := cmp.Or(want.name, want.address); n.Name() != name || n.Named() != (want.name != "") {
-			t.Errorf("%s is named %q (given: %v), want %q", url, n.Name(), n.Named(), name)
+		} else if name := cmp.Or(want.name, want.address); n.Name() != name || inside.Of(n).Named != (want.name != "") {
+			t.Errorf("%s is named %q (given: %v), want %q", url, n.Name(), inside.Of(n).Named, name)
 		}
 	}
 }

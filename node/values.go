@@ -2,9 +2,6 @@ package node
 
 import "encoding/json"
 
-// MarshalText returns the word that String returns, for JSON and the like.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
 // MarshalJSON returns an object with the node's name, the operation, the error's text, its kind
 // ([Error.Kind]) and whether it is permanent.
 func (e *Error) MarshalJSON() ([]byte, error) {

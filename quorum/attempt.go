@@ -103,7 +103,7 @@ func (c *core) attemptOnce(
 	a.countWriteBacks()
 	if a.commit(ctx) {
 		settled = true
-		c.counters.attempts[Acquired].Add(1)
+		c.counters.attempts[outcomeAcquired].Add(1)
 		if set.hooks.Attempt != nil {
 			return &a.hold.first, a.result(approach)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -22,7 +23,7 @@ func (c *cluster) rivalHas(l *Locker, masters ...int) {
 	for _, i := range masters {
 		call := scripts.Acquire(scripts.AcquireArgs{Names: []scripts.Name{scripts.NewName("a")}, Owner: scripts.OwnerOf("rival:1"), Level: 1,
 			Lease: l.set.leaseMillis, List: l.core.roster.List(), Seed: 1})
-		if r := l.core.nodes[i].Pipe("a").Do(c.t.Context(), call); r.Err != nil {
+		if r := inside.Of(l.core.nodes[i]).Pipe("a").Do(c.t.Context(), call); r.Err != nil {
 			c.t.Fatal(r.Err)
 		}
 	}

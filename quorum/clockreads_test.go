@@ -24,7 +24,7 @@ func (c *readClock) Now() clock.Instant {
 func TestClockReadsOfAPair(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		counted := &readClock{Clock: clock.Monotonic()}
-		l := c.process(WithClock(counted))
+		l := c.process(withClock(counted))
 		asksQuorumFirst(l)
 		c.unlock(c.lock(l, "a")) // timers are set
 		synctest.Wait()

@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -145,7 +146,7 @@ func (c *cluster) process(opts ...Option) *Locker {
 	}
 	ticking := clock.NewFake()
 	ticking.SetRate(1)
-	l, err := New(nodes, Majority, append([]Option{WithClock(ticking), WithRand(rand.NewPCG(1, 2))}, opts...)...)
+	l, err := New(nodes, Majority, append([]Option{withClock(ticking), withRand(rand.NewPCG(1, 2))}, opts...)...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -240,4 +241,13 @@ func returns(call func()) bool {
 		}
 	}
 	return false
+}
+
+// withClock and withRand are those of package quorumtest, which this package cannot import.
+func withClock(c clock.Clock) Option {
+	return inside.Option[Option](func(s *inside.Settings) { s.Clock = c })
+}
+
+func withRand(source rand.Source) Option {
+	return inside.Option[Option](func(s *inside.Settings) { s.Random = source })
 }

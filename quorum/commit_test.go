@@ -39,7 +39,7 @@ func (c *cluster) won(l *Locker) *attempt {
 func TestCommitReadsTheClockLast(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		ticking := clock.NewFake()
-		l := c.process(WithClock(ticking))
+		l := c.process(withClock(ticking))
 		a := c.won(l)
 		ctx := hookedContext{t.Context(), func() { ticking.Advance(l.set.lease) }}
 		if a.commit(ctx) {

@@ -58,7 +58,7 @@ type core struct {
 	closed       chan struct{}
 
 	rngMu sync.Mutex
-	rng   *rand.Rand // seeds others; its source is that of WithRand
+	rng   *rand.Rand // seeds others; its source is that of the settings
 
 	makeRand func() *rand.Rand // newRand as a value: one allocation
 }

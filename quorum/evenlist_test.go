@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -15,7 +16,7 @@ func (c *cluster) removesLast() {
 	l := c.process()
 	next := scripts.NewList(l.core.nodes[0].Name(), l.core.nodes[1].Name())
 	for i, m := range c.masters {
-		r := l.core.nodes[i].Pipe("").Do(c.t.Context(), scripts.Look())
+		r := inside.Of(l.core.nodes[i]).Pipe("").Do(c.t.Context(), scripts.Look())
 		if r.Err != nil {
 			c.t.Fatal(r.Err)
 		}

@@ -125,21 +125,21 @@ func (a *attempt) blockingReason() error {
 
 // outcomeOf returns the outcome of a call or an attempt that failed. It allocates nothing:
 // errors.Is would.
-func outcomeOf(e *Error) Outcome {
+func outcomeOf(e *Error) outcome {
 	for _, cause := range e.causes {
 		switch cause {
 		case ErrHeld:
-			return Held
+			return outcomeHeld
 		case ErrQuarantined:
-			return Quarantined
+			return outcomeQuarantined
 		case ErrUnavailable:
-			return Unavailable
+			return outcomeUnavailable
 		}
 	}
 	for _, cause := range e.causes {
 		if cause == context.Canceled || cause == context.DeadlineExceeded {
-			return Canceled
+			return outcomeCanceled
 		}
 	}
-	return Failed
+	return outcomeFailed
 }

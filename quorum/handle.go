@@ -76,7 +76,7 @@ func innermost(ctx context.Context) *Lock {
 // none must confirm anything.
 func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
-	c := &core{clock: set.clock, maxLease: node.DefaultMaxLease, schedule: &schedule.Schedule[*hold]{}, closed: make(chan struct{})}
+	c := &core{clock: set.Clock, maxLease: node.DefaultMaxLease, schedule: &schedule.Schedule[*hold]{}, closed: make(chan struct{})}
 	h := &hold{core: c, set: &set, owner: scripts.NewOwner("test", 1)}
 	h.lease.InitHeld(&set.terms, t.Token, c.clock.Now().Add(maxMaxHold))
 	h.setNames(t.Names)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
@@ -79,7 +80,9 @@ func (h *hold) setNames(names []string) {
 }
 
 // pipe returns the pipeline to a node that carries all the hold's calls, in order.
-func (h *hold) pipe(node int) *pipeline.Pipe { return h.core.nodes[node].Pipe(h.names[0].String()) }
+func (h *hold) pipe(node int) *pipeline.Pipe {
+	return inside.Of(h.core.nodes[node]).Pipe(h.names[0].String())
+}
 
 // validLocked reports whether the hold is held by the clock, which it reads.
 func (h *hold) validLocked() bool { return h.lease.Valid(h.core.clock.Now()) }

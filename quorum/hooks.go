@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -46,40 +45,14 @@ type Hooks struct {
 	Repaired func(e RepairEvent)
 }
 
-// Outcome is how an attempt, or a call of Lock, has ended.
-type Outcome int
-
-const (
-	// Acquired: the lock is held.
-	Acquired Outcome = iota
-	// Held: [ErrHeld] is the reason.
-	Held
-	// Quarantined: [ErrQuarantined] is the reason.
-	Quarantined
-	// Unavailable: [ErrUnavailable] is the reason.
-	Unavailable
-	// Canceled: the call's context ended before a reason was known.
-	Canceled
-	// Failed: any other reason, such as [ErrClosed], or grants that came too late for the lease.
-	Failed
-
-	outcomes = iota
-)
-
-var outcomeNames = [outcomes]string{"acquired", "held", "quarantined", "unavailable", "canceled", "failed"}
-
-// String returns "acquired", "held", "quarantined", "unavailable", "canceled" or "failed".
-func (o Outcome) String() string {
-	if o < 0 || o >= outcomes {
-		return fmt.Sprintf("Outcome(%d)", int(o))
-	}
-	return outcomeNames[o]
-}
-
 // AttemptEvent is one attempt at a lock.
 type AttemptEvent struct {
-	Names   []string // not to be changed
-	Outcome Outcome
+	Names []string // not to be changed
+	// Outcome is "acquired", or says why the attempt failed: "held" ([ErrHeld]), "quarantined"
+	// ([ErrQuarantined]), "unavailable" ([ErrUnavailable]), "canceled" if the call's context ended
+	// before a reason was known, or "failed" for any other reason, such as [ErrClosed] or grants that
+	// came too late for the lease.
+	Outcome string
 	Err     error // why it failed, or nil
 
 	// The nodes' answers when the outcome was certain, as in [Error]. Nodes that the attempt had
@@ -97,8 +70,8 @@ type AttemptEvent struct {
 // LockEvent is the end of a call of Lock, TryLock or Do; of Do before its function runs.
 type LockEvent struct {
 	Names    []string // not to be changed
-	Outcome  Outcome
-	Lock     *Lock // nil where Err is not
+	Outcome  string   // as in [AttemptEvent]
+	Lock     *Lock    // nil where Err is not
 	Err      error
 	Attempts int
 	Duration time.Duration // of the call
@@ -183,5 +156,20 @@ func either[F any](first, second F, isSecond bool) F {
 	return first
 }
 
-// MarshalText returns the word that String returns, for JSON and the like.
-func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+// outcome is how an attempt, or a call of Lock, has ended.
+type outcome int
+
+const (
+	outcomeAcquired outcome = iota
+	outcomeHeld
+	outcomeQuarantined
+	outcomeUnavailable
+	outcomeCanceled
+	outcomeFailed
+
+	outcomes = iota
+)
+
+var outcomeNames = [outcomes]string{"acquired", "held", "quarantined", "unavailable", "canceled", "failed"}
+
+func (o outcome) String() string { return outcomeNames[o] }

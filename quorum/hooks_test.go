@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -85,14 +86,14 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 			t.Fatalf("Attempt was told of %d attempts, LockEnd of %d calls", n, len(x.ends))
 		}
 		first, last, end := x.attempts[0], x.attempts[n-1], x.ends[0]
-		if first.Outcome != Held || !errors.Is(first.Err, ErrHeld) || first.Granted+first.Refused+first.Unknown != 3 ||
+		if first.Outcome != "held" || !errors.Is(first.Err, ErrHeld) || first.Granted+first.Refused+first.Unknown != 3 ||
 			first.Refused < 2 || first.Names[0] != "a" {
 			t.Errorf("the first attempt is told as %+v", first)
 		}
-		if last.Outcome != Acquired || last.Err != nil || last.Granted < 2 {
+		if last.Outcome != "acquired" || last.Err != nil || last.Granted < 2 {
 			t.Errorf("the last attempt is told as %+v", last)
 		}
-		if end.Outcome != Acquired || end.Lock != lock || end.Err != nil || end.Attempts != n ||
+		if end.Outcome != "acquired" || end.Lock != lock || end.Err != nil || end.Attempts != n ||
 			end.Duration < time.Second || end.Duration > 2*time.Second || end.Names[0] != "a" {
 			t.Errorf("the end is told as %+v after %d attempts", end, n)
 		}
@@ -111,7 +112,7 @@ func TestOutcomes(t *testing.T) {
 		var all told
 		l := c.process(WithHooks(all.hooks()))
 		var last AttemptEvent
-		ends := func(want Outcome, ctx context.Context) {
+		ends := func(want string, ctx context.Context) {
 			t.Helper()
 			before := l.Stats().Attempts[want]
 			lock, err := l.TryLock(ctx, "a")
@@ -128,9 +129,9 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("%v was counted %d times for one attempt", want, got-before)
 			}
 		}
-		ends(Acquired, t.Context())
+		ends("acquired", t.Context())
 		held := c.lock(c.process(), "a")
-		ends(Held, t.Context())
+		ends("held", t.Context())
 		c.unlock(held)
 		synctest.Wait() // else a master would stall in the release, with its mutex locked
 
@@ -138,7 +139,7 @@ func TestOutcomes(t *testing.T) {
 		c.stalled.Store(&stall)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		ends(Canceled, ctx)
+		ends("canceled", ctx)
 		c.stalled.Store(nil)
 		close(stall)
 		synctest.Wait()
@@ -146,7 +147,7 @@ func TestOutcomes(t *testing.T) {
 		for _, m := range c.masters[1:] {
 			m.Crash(fakeredis.Nothing)
 		}
-		ends(Unavailable, t.Context())
+		ends("unavailable", t.Context())
 		if a := last; a.Unknown < 2 || a.Granted+a.Refused > 1 {
 			t.Errorf("without two masters the attempt is told as %+v", a)
 		}
@@ -165,14 +166,14 @@ func TestOutcomeQuarantined(t *testing.T) {
 		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrQuarantined) {
 			t.Fatal(err)
 		}
-		if a := all.take().attempts[0]; a.Outcome != Quarantined || a.Quarantined < 2 {
+		if a := all.take().attempts[0]; a.Outcome != "quarantined" || a.Quarantined < 2 {
 			t.Errorf("told as %+v", a)
 		}
-		if s := l.Stats(); s.Voters != 0 || s.Nodes[0].State != node.Quarantined || s.Attempts[Quarantined] != 1 {
+		if s := l.Stats(); s.Voters != 0 || s.Nodes[0].State != inside.Quarantined || s.Attempts["quarantined"] != 1 {
 			t.Errorf("%+v", s)
 		}
 		time.Sleep(node.DefaultMaxLease)
-		if s := l.Stats(); s.Voters != 3 || s.Nodes[0].State != node.Up {
+		if s := l.Stats(); s.Voters != 3 || s.Nodes[0].State != inside.Up {
 			t.Errorf("after the quarantine %+v", s)
 		}
 		c.unlock(c.lock(l, "a"))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -76,7 +77,7 @@ func TestIntroduction(t *testing.T) {
 			}
 		}
 		for _, n := range l.core.nodes {
-			found := n.Pipe("").Do(t.Context(), scripts.Lockers("0")).Reply.Lockers
+			found := inside.Of(n).Pipe("").Do(t.Context(), scripts.Lockers("0")).Reply.Lockers
 			if found == nil || len(found.Found) != 1 || !found.Found[0].HasList(l.core.roster.List()) {
 				t.Errorf("the locker does not say its list: %+v", found)
 			}

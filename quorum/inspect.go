@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -46,7 +47,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 	state := State{Name: name, Nodes: make([]NodeState, len(c.nodes))}
 	failed := c.each("inspect", func(i int, n *node.Node) error {
 		seen := &state.Nodes[i]
-		r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
+		r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 		if seen.Node, seen.Err = n.Name(), r.Err; r.Err == nil {
 			reply := r.Reply.Inspect
 			if seen.Err = c.nodeError(i, "inspect", c.roster.OtherList(reply.Marker)); seen.Err != nil {
@@ -81,7 +82,7 @@ func (l *Locker) identify(ctx context.Context, s *State) {
 			if s.Nodes[i].Err != nil {
 				return nil
 			}
-			r := n.Pipe(s.Name).Do(ctx, scripts.Who(lockers))
+			r := inside.Of(n).Pipe(s.Name).Do(ctx, scripts.Who(lockers))
 			if r.Err != nil { // a user that may not read identities, perhaps
 				return nil
 			}
@@ -173,7 +174,7 @@ func (l *Locker) force(ctx context.Context, name scripts.Name) error {
 	var owners []scripts.Owner
 	seen := map[string]bool{}
 	c.each("force", func(i int, n *node.Node) error {
-		r := n.Pipe(name.String()).Do(ctx, scripts.Inspect(name))
+		r := inside.Of(n).Pipe(name.String()).Do(ctx, scripts.Inspect(name))
 		if r.Err != nil {
 			return r.Err
 		}
@@ -187,7 +188,7 @@ func (l *Locker) force(ctx context.Context, name scripts.Name) error {
 	})
 	call := scripts.Force(name, owners, c.maxLease)
 	failed := c.each("force", func(i int, n *node.Node) error {
-		return n.Pipe(name.String()).Do(ctx, call).Err
+		return inside.Of(n).Pipe(name.String()).Do(ctx, call).Err
 	})
 	if failed != nil && len(c.nodes)-failed.Len() < c.need {
 		return &Error{Op: "force", Names: []string{name.String()}, Nodes: failed,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
@@ -97,7 +98,7 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 	kept, gone := a.hold, b2.hold
 	gone.lease.Unlock(gone.core.clock.Now(), nil)
 	b := &renewalBatch{
-		core: kept.core, pipe: kept.core.nodes[0].Pipe("a"),
+		core: kept.core, pipe: inside.Of(kept.core.nodes[0]).Pipe("a"),
 		members: []*member{&kept.members[0], &gone.members[0]}, locks: make([]scripts.Renewal, 2),
 	}
 	for i, m := range b.members {
@@ -119,7 +120,7 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
 	first, _ := heldHold(t, time.Second)
 	second, _ := heldHold(t, time.Second)
-	b := &renewalBatch{core: first.hold.core, pipe: first.hold.core.nodes[0].Pipe("a")}
+	b := &renewalBatch{core: first.hold.core, pipe: inside.Of(first.hold.core.nodes[0]).Pipe("a")}
 	for _, h := range []*hold{first.hold, second.hold} {
 		b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, lease.Command{Do: lease.Renew})
 		b.locks = append(b.locks, h.renewal(h.set.leaseMillis))

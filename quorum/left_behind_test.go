@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -49,7 +50,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 				l, rival := c.process(), scripts.OwnerOf("rival:1")
 				name := []scripts.Name{scripts.NewName("a")}
 				third := func(call scripts.Call) {
-					if r := l.core.nodes[2].Pipe("a").Do(t.Context(), call); r.Err != nil {
+					if r := inside.Of(l.core.nodes[2]).Pipe("a").Do(t.Context(), call); r.Err != nil {
 						t.Fatal(r.Err)
 					}
 				}

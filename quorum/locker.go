@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
@@ -116,8 +117,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		return nil, err
 	}
 	c := &core{
-		nodes: nodes, need: need, clock: set.clock, maxLease: nodes[0].MaxLease(), log: set.log,
-		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.random), rtt: waiting.NewRTT(len(nodes)),
+		nodes: nodes, need: need, clock: set.Clock, maxLease: nodes[0].MaxLease(), log: set.log,
+		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.Random), rtt: waiting.NewRTT(len(nodes)),
 		quorumFirst: tuning.QuorumFirst,
 	}
 	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
@@ -145,7 +146,7 @@ func distinct(nodes []*node.Node) error {
 			case m == n || n.Address() != "" && m.Address() == n.Address():
 				return fmt.Errorf("quorumlock: %w: node %s is given twice: one process is one vote",
 					ErrInvalid, cmp.Or(n.Address(), n.Name()))
-			case m.Name() == n.Name() && (m.Named() || n.Named()):
+			case m.Name() == n.Name() && (inside.Of(m).Named || inside.Of(n).Named):
 				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not tell "+
 					"them apart (WithName in WithNodeOptions names all of them alike)", ErrInvalid, i+1, j+1, n.Name())
 			}
@@ -157,7 +158,7 @@ func distinct(nodes []*node.Node) error {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
 			defer cancel()
-			runIDs[i], _ = n.Identify(ctx) // a node that does not answer is checked when it grants
+			runIDs[i], _ = inside.Of(n).Identify(ctx) // a node that does not answer is checked when it grants
 			return nil
 		})
 	}
@@ -175,20 +176,19 @@ func distinct(nodes []*node.Node) error {
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
 // closing one closes both. An option that is not valid makes every call of the new Locker fail with
-// [ErrInvalid], as do [WithClock], [WithRand], [WithLabel], [WithNodeOptions] and
-// [WithExistingDeployment]. A lock of one can
+// [ErrInvalid], as do [WithLabel], [WithNodeOptions] and [WithExistingDeployment]. A lock of one can
 // be entered again through the other only where both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set
-	set.newOnly = false
+	set.newOnly, set.Given = false, false
 	bad := l.bad
 	if err := set.apply(opts); err != nil {
 		bad = err
-	} else if set.newOnly {
+	} else if set.newOnly || set.Given {
 		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness, the label, the nodes' options "+
 			"and whether the deployment exists are chosen when a Locker is made", ErrInvalid)
 	}
-	set.clock, set.random, set.nodeOpts, set.label = l.set.clock, l.set.random, l.set.nodeOpts, l.set.label
+	set.Settings, set.nodeOpts, set.label = l.set.Settings, l.set.nodeOpts, l.set.label
 	if err := set.check(l.core.maxLease, l.core.need); err != nil {
 		bad = err
 	}
@@ -236,6 +236,9 @@ func (l *Locker) Nodes() []string {
 // that does not pass by itself (a wrong password, a key of another type at the name). These three
 // wrap [ErrPermanent]: do not try them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
+	if l.set.wait == 0 {
+		return l.TryLock(ctx, names...)
+	}
 	within, err := l.prepare(ctx, "lock", names)
 	if err != nil {
 		return nil, err
@@ -288,11 +291,11 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 	return lock, err
 }
 
-// Do runs fn with the lock's context while it holds the names. The context ends when the lock can
-// no longer be trusted. [FromContext] finds the [Lock] in it by any of the names, for its token,
-// say; so do the functions that fn calls. Do returns the error of Lock, or those of fn and Unlock
-// joined: an error that wraps [ErrLost] says that the lock was lost before fn returned.
-func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, names ...string) (err error) {
+// Do runs fn with the lock and its context while it holds the names. The context ends when the lock
+// can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
+// error of Lock, or those of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
+// lost before fn returned.
+func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) (err error) {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {
 		return err
@@ -304,8 +307,13 @@ func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context) error, nam
 		}
 		err = errors.Join(err, unlockErr)
 	}()
-	return fn(lock.Context())
+	return fn(lock.Context(), lock)
 }
+
+// Validate returns the error with which [Locker.Lock] would refuse the names at once, whatever the
+// nodes say, or nil. It asks no node. The error wraps [ErrInvalid] for names that cannot be locked and
+// for options that [Locker.With] refused, and [ErrClosed] for a Locker that was closed.
+func (l *Locker) Validate(names ...string) error { return l.refuse("lock", names) }
 
 // prepare checks the call, and returns the lock over the names that the flow of ctx holds; nil for
 // none.

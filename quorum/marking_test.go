@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -230,7 +231,7 @@ func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 
 func identify(t *testing.T, l *Locker, i int) string {
 	t.Helper()
-	id, err := l.core.nodes[i].Identify(t.Context())
+	id, err := inside.Of(l.core.nodes[i]).Identify(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,12 +51,12 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 		return
 	}
 	e := AttemptEvent{
-		Names: o.names, Outcome: Acquired, WriteBacks: r.writeBacks, Probed: r.approach == waiting.ProbeFirst,
+		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.writeBacks, Probed: r.approach == waiting.ProbeFirst,
 		Granted: r.of[lease.Granted], Refused: r.of[lease.Refused], Quarantined: r.of[lease.Quarantined],
 		Unknown: r.of[lease.Failed] + r.of[lease.Unanswered] + r.of[lease.Unasked], Duration: o.core.clock.Now().Sub(o.asking),
 	}
 	if r.err != nil {
-		e.Outcome, e.Err = outcomeOf(r.err), r.err
+		e.Outcome, e.Err = outcomeOf(r.err).String(), r.err
 	}
 	returned := false
 	defer lock.releaseUnless(&returned)
@@ -70,11 +70,11 @@ func (o *observation) ended(lock *Lock, err error) {
 		return
 	}
 	e := LockEvent{
-		Names: o.names, Outcome: Acquired, Lock: lock, Err: err, Attempts: o.attempts,
+		Names: o.names, Outcome: outcomeAcquired.String(), Lock: lock, Err: err, Attempts: o.attempts,
 		Duration: o.core.clock.Now().Sub(o.began),
 	}
 	if failed, ok := err.(*Error); ok {
-		e.Outcome = outcomeOf(failed)
+		e.Outcome = outcomeOf(failed).String()
 	}
 	o.hooks.LockEnd(o.ctx, e)
 }

@@ -3,11 +3,13 @@ package quorum
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -21,30 +23,30 @@ const (
 	minLease   = 10 * time.Millisecond
 	maxRetry   = 24 * time.Hour       // the poll multiplies it by five, without overflow
 	maxMaxHold = 365 * 24 * time.Hour // the bound of node.WithMaxLease, too
+	noBound    = math.MaxInt64        // of WithWait
 )
 
 type settings struct {
+	inside.Settings // of tests
+
 	lease    time.Duration
 	fixed    bool // never renewed
 	maxHold  time.Duration
 	minHold  time.Duration // 0 for none, where not minHoldSet
-	wait     time.Duration // for how long Lock waits, where waitSet
+	wait     time.Duration // for how long Lock waits; noBound for no bound
 	drift    float64
 	retry    waiting.Retry
 	logger   *slog.Logger // nil for the default one
 	hooks    Hooks
-	clock    clock.Clock
 	nodeOpts []node.Option
 
 	nodeOptsSet bool // by WithNodeOptions, also of none
 	exists      bool // the masters are a deployment already
 	newOnly     bool // an option was given that only a new Locker takes
-	random      rand.Source
 
 	label string
 
 	loggerSet   bool
-	waitSet     bool
 	minHoldSet  bool
 	leaseSet    bool
 	leaseMillis scripts.Millis // the same as lease
@@ -85,16 +87,15 @@ func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.minHold, s.minHoldSet = d, true }
 }
 
-// WithWait bounds how long [Locker.Lock] and [Locker.Do] wait. They keep their turn until then, and
-// the context that they are given goes on being the parent of the lock's context: so the bound ends
-// the waiting alone, and a deadline of the context the work as well (default: no bound). d must be
-// positive: [Locker.TryLock] is for a single attempt, which WithWait does not bound.
+// WithWait bounds how long [Locker.Lock] and [Locker.Do] wait (default: no bound, which the greatest
+// duration, [math.MaxInt64], also means). They keep their turn until then, and the context that they
+// are given stays the parent of the lock's context: so the bound ends the waiting alone, and a deadline
+// of the context the work as well. With 0 they do not wait, and attempt once, as [Locker.TryLock] does.
+// No WithWait bounds an attempt of TryLock. d must not be negative.
 //
 // The error of a call that gives up is that of a call whose context ends, without the context's
 // error: it wraps [ErrNotAcquired] and the reason of the last attempt.
-func WithWait(d time.Duration) Option {
-	return func(s *settings) { s.wait, s.waitSet = d, true }
-}
+func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } }
 
 // WithDrift sets the part of a lease by which two clocks may differ over its length, from 0 to
 // below 1 (default [clock.DefaultDriftFactor]).
@@ -130,15 +131,6 @@ func WithExistingDeployment() Option {
 	return func(s *settings) { s.exists, s.newOnly = true, true }
 }
 
-// WithClock sets the clock of a new Locker, for tests (default [clock.System]).
-func WithClock(c clock.Clock) Option { return func(s *settings) { s.clock, s.newOnly = c, true } }
-
-// WithRand sets the source of the jitter in a new Locker's waits, so that a test can replay them.
-// One goroutine at a time uses it (default: a source seeded at random).
-func WithRand(source rand.Source) Option {
-	return func(s *settings) { s.random, s.newOnly = source, true }
-}
-
 // WithNodeOptions sets the options of the nodes that [Open] opens. All nodes get the same, so
 // [node.WithName] is for a single node. [New] refuses it.
 func WithNodeOptions(opts ...node.Option) Option {
@@ -147,9 +139,9 @@ func WithNodeOptions(opts ...node.Option) Option {
 
 func defaults() settings {
 	return settings{
-		lease: DefaultLease, drift: clock.DefaultDriftFactor,
-		retry: waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
-		clock: clock.System(), random: rand.NewPCG(rand.Uint64(), rand.Uint64()),
+		lease: DefaultLease, drift: clock.DefaultDriftFactor, wait: noBound,
+		retry:    waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
+		Settings: inside.Settings{Clock: clock.System(), Random: rand.NewPCG(rand.Uint64(), rand.Uint64())},
 	}
 }
 
@@ -199,15 +191,15 @@ func (s *settings) check(maxLease time.Duration, need int) error {
 		return bad("min hold %v is above the max hold %v", s.minHold, s.maxHold)
 	case s.fixed && s.minHold > s.lease-drift:
 		return bad("min hold %v is above %v: the fixed lease %v less the drift of clocks", s.minHold, s.lease-drift, s.lease)
-	case s.waitSet && s.wait <= 0:
-		return bad("wait %v is not positive: TryLock attempts once, without waiting", s.wait)
+	case s.wait < 0:
+		return bad("wait %v is negative", s.wait)
 	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min || s.retry.Max > maxRetry:
 		return bad("retry times %v and %v are not in order, above 0 and at most %v", s.retry.Min, s.retry.Max, maxRetry)
 	case !scripts.ValidLabel(s.label):
 		return bad("the label is not printable UTF-8 of at most %d bytes", scripts.MaxLabel)
-	case s.clock == nil:
+	case s.Clock == nil:
 		return bad("the clock is nil")
-	case s.random == nil:
+	case s.Random == nil:
 		return bad("the source of randomness is nil")
 	case s.loggerSet && s.logger == nil:
 		return bad("the logger is nil")

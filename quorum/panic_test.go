@@ -140,7 +140,7 @@ func TestHookAcquiredThatPanics(t *testing.T) {
 					"Lock":    func() { l.Lock(ctx, "a") },
 					"TryLock": func() { l.TryLock(ctx, "a") },
 					"Do": func() {
-						l.Do(ctx, func(context.Context) error { t.Error("fn was called"); return nil }, "a")
+						l.Do(ctx, func(context.Context, *Lock) error { t.Error("fn was called"); return nil }, "a")
 					},
 					"Lock that waits": func() {
 						held := c.lock(plain, "a")
@@ -181,7 +181,7 @@ func TestHookReleasedThatPanics(t *testing.T) {
 		l := plain.With(WithHooks(Hooks{Released: func(*Lock) { panic(callerPanic{}) }}))
 		recoverCallerPanic(func() { c.lock(l, "a").Unlock(t.Context()) })
 		c.wantNothingLeft(plain)
-		recoverCallerPanic(func() { l.Do(t.Context(), func(context.Context) error { panic(callerPanic{}) }, "a") })
+		recoverCallerPanic(func() { l.Do(t.Context(), func(context.Context, *Lock) error { panic(callerPanic{}) }, "a") })
 		c.wantNothingLeft(plain)
 	})
 }

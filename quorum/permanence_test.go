@@ -52,7 +52,7 @@ func (c *cluster) over(wait func(master int), masters ...any) *Locker {
 	}
 	ticking := clock.NewFake()
 	ticking.SetRate(1)
-	l, err := New(nodes, Majority, WithClock(ticking), WithRand(rand.NewPCG(1, 2)))
+	l, err := New(nodes, Majority, withClock(ticking), withRand(rand.NewPCG(1, 2)))
 	if err != nil {
 		c.t.Fatal(err)
 	}

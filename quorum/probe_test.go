@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -23,7 +24,7 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		probed := firstNode(l, "a")
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival:1"), Level: 1,
 			Lease: h.set.leaseMillis, List: l.core.roster.List(), Seed: 1})
-		if r := l.core.nodes[(probed+1)%3].Pipe("a").Do(t.Context(), rival); r.Err != nil {
+		if r := inside.Of(l.core.nodes[(probed+1)%3]).Pipe("a").Do(t.Context(), rival); r.Err != nil {
 			t.Fatal(r.Err)
 		}
 
@@ -152,7 +153,7 @@ func TestASecondWaveThatFailsAtOnce(t *testing.T) {
 		time.AfterFunc(waiting.MinStep, func() {
 			for _, i := range []int{wave[1], third} {
 				c.masters[i].Crash(fakeredis.Everything)
-				l.core.nodes[i].Pipe("a").Do(context.Background(), scripts.Look())
+				inside.Of(l.core.nodes[i]).Pipe("a").Do(context.Background(), scripts.Look())
 			}
 		})
 		began := time.Now()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/internal/inside"
 )
 
 // wantNotReady checks which errors Ready wraps: these, and of the others none.
@@ -123,7 +123,7 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 			t.Errorf("%d lines", lines)
 		}
 		stats := l.Stats()
-		if stats.Voters != 0 || stats.Nodes[0].State != node.NotLetIn || stats.Nodes[1].State != node.NotLetIn {
+		if stats.Voters != 0 || stats.Nodes[0].State != inside.NotLetIn || stats.Nodes[1].State != inside.NotLetIn {
 			t.Errorf("%+v", stats)
 		}
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)

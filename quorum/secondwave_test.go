@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -135,7 +136,7 @@ func TestASecondWaveThatIsNotSentLeavesNothingBehind(t *testing.T) {
 			t.Fatal("the third master has not granted: the test shows nothing")
 		}
 		c.masters[third].Crash(fakeredis.Everything)
-		pipe := l.core.nodes[third].Pipe("a")
+		pipe := inside.Of(l.core.nodes[third]).Pipe("a")
 		pipe.Do(t.Context(), scripts.Look())
 		if pipe.Down() == nil {
 			t.Fatal("the third master is not down: the test shows nothing")

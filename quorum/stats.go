@@ -3,6 +3,7 @@ package quorum
 import (
 	"sync/atomic"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -12,8 +13,8 @@ type Stats struct {
 	Held    int // locks that the process keeps on the nodes, also until the end of their min hold
 	Waiting int // calls of Lock and Do that have not acquired the lock yet, the first attempt included
 
-	Attempts   map[Outcome]uint64 // all outcomes, also those that have not been
-	Released   uint64             // locks that were unlocked
+	Attempts   map[string]uint64 // by outcome, as in [AttemptEvent]: all of them, also those that have not been
+	Released   uint64            // locks that were unlocked
 	Lost       uint64
 	WriteBacks uint64 // of a token to a node that stood lower
 
@@ -28,7 +29,7 @@ type Stats struct {
 // NodeStats is a node's part in [Stats].
 type NodeStats struct {
 	Name      string
-	State     node.State
+	State     string      // see [node.Node.State]; "not_let_in" for a node that answers, and lets in clients with another list
 	LastError *node.Error // of a call, however long ago, or nil; Kind is a word for it
 
 	// Renewals counts locks, not calls. A renewal failed when the node had forgotten the lock, had
@@ -43,12 +44,12 @@ func (l *Locker) Stats() Stats {
 	c := l.core
 	n := &c.counters
 	s := Stats{
-		Held: c.schedule.Len(), Waiting: l.waitlist.len(), Attempts: make(map[Outcome]uint64, outcomes),
+		Held: c.schedule.Len(), Waiting: l.waitlist.len(), Attempts: make(map[string]uint64, outcomes),
 		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(),
 		Quorum: c.need, Nodes: make([]NodeStats, len(c.nodes)), EventsDropped: c.events.Dropped(),
 	}
-	for o := range Outcome(outcomes) {
-		s.Attempts[o] = n.attempts[o].Load()
+	for o := range outcome(outcomes) {
+		s.Attempts[o.String()] = n.attempts[o].Load()
 	}
 	for i, nd := range c.nodes {
 		of := &n.nodes[i]
@@ -57,7 +58,7 @@ func (l *Locker) Stats() Stats {
 			Renewals: of.renewals.Load(), RenewalsFailed: of.renewalsFailed.Load(),
 			Repairs: of.repairs.Load(), RepairsFailed: of.repairsFailed.Load(),
 		}
-		if s.Nodes[i].State == node.Up {
+		if s.Nodes[i].State == inside.Up {
 			s.Voters++
 		}
 		s.EventsDropped += nd.EventsDropped()
@@ -65,12 +66,12 @@ func (l *Locker) Stats() Stats {
 	return s
 }
 
-// nodeState returns the node's state: NotLetIn for one that answers, but did not let this locker in
+// nodeState returns the node's state: [inside.NotLetIn] for one that answers, but did not let this locker in
 // when it was last asked.
-func (c *core) nodeState(i int) node.State {
+func (c *core) nodeState(i int) string {
 	state := c.nodes[i].State()
-	if answers := state == node.Up || state == node.Quarantined; answers && !c.roster.Accepts(i) {
-		return node.NotLetIn
+	if answers := state == inside.Up || state == inside.Quarantined; answers && !c.roster.Accepts(i) {
+		return inside.NotLetIn
 	}
 	return state
 }

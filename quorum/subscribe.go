@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -21,7 +22,7 @@ func (q *queue) subscribe(names []string) {
 	for i, n := range q.list.core.nodes {
 		for k, name := range names {
 			s := &subscriber{queue: q, node: i, firstName: k == 0}
-			cancels = append(cancels, n.Subscriptions().Subscribe(scripts.Channel(name), s))
+			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(scripts.Channel(name), s))
 		}
 	}
 	list.mu.Lock()

@@ -32,10 +32,6 @@ func TestValuesPrintAsValues(t *testing.T) {
 		if err != nil || !bytes.Contains(stats, []byte(`"acquired":1`)) || !bytes.Contains(stats, []byte(`"State":"up"`)) {
 			t.Errorf("%s, %v", stats, err)
 		}
-		outcome, err := json.Marshal(map[string]any{"outcome": Held})
-		if string(outcome) != `{"outcome":"held"}` || err != nil {
-			t.Errorf("%s, %v", outcome, err)
-		}
 	})
 }
 
@@ -45,7 +41,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 		l := c.process()
 		own := errors.New("the work's own error")
 		for _, add := range []error{nil, own} {
-			err := l.Do(t.Context(), func(ctx context.Context) error {
+			err := l.Do(t.Context(), func(ctx context.Context, _ *Lock) error {
 				crashAll(c)
 				<-ctx.Done()
 				return errors.Join(add, context.Cause(ctx))
@@ -58,7 +54,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		// A work that does not say so is told of it.
-		err := l.Do(t.Context(), func(ctx context.Context) error {
+		err := l.Do(t.Context(), func(ctx context.Context, _ *Lock) error {
 			crashAll(c)
 			<-ctx.Done()
 			return own

@@ -221,7 +221,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 // bounded returns a context that ends as the caller's does, or before, by WithWait. The caller
 // calls stop when the waiting is over.
 func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
-	if !set.waitSet {
+	if set.wait == noBound {
 		return ctx, func() {}
 	}
 	inner, cancel := context.WithCancelCause(ctx)

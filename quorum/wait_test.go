@@ -589,7 +589,7 @@ func (t *countedTimer) Reset(d time.Duration) bool {
 func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		count := &timerCount{Clock: clock.Monotonic()}
-		l := c.process(WithRetry(time.Hour, time.Hour), WithClock(count))
+		l := c.process(WithRetry(time.Hour, time.Hour), withClock(count))
 		held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
 		before := count.pending.Load()
 		results := make(chan lockResult, 2)
@@ -621,7 +621,7 @@ func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 func TestQueueIsLeftByManyAtOnce(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // its time is not that of leaving
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute), WithClock(clock.Monotonic()))
+		l := c.process(WithRetry(time.Minute, time.Minute), withClock(clock.Monotonic()))
 		held := c.lock(c.process(), "a")
 		stopwatch := clock.System() // real time, outside the bubble
 		leaving := func(n int) (took time.Duration) {

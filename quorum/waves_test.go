@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -68,7 +69,7 @@ func TestAnotherNodeStandsInForOneOfTheFirstWave(t *testing.T) {
 		"it refuses": func(c *cluster, l *Locker, node int) { c.rivalHas(l, node) },
 		"it is down": func(c *cluster, l *Locker, node int) {
 			c.masters[node].Crash(fakeredis.Everything)
-			l.core.nodes[node].Pipe("a").Do(c.t.Context(), scripts.Look())
+			inside.Of(l.core.nodes[node]).Pipe("a").Do(c.t.Context(), scripts.Look())
 		},
 		"it dies meanwhile": func(c *cluster, _ *Locker, node int) { c.masters[node].Crash(fakeredis.Everything) },
 	} {

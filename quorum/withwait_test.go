@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,7 @@ func TestWaitGivesUp(t *testing.T) {
 	for what, call := range map[string]func(ctx context.Context, l *Locker) error{
 		"Lock": func(ctx context.Context, l *Locker) error { _, err := l.Lock(ctx, "a"); return err },
 		"Do": func(ctx context.Context, l *Locker) error {
-			return l.Do(ctx, func(context.Context) error { return errors.New("the function has run") }, "a")
+			return l.Do(ctx, func(context.Context, *Lock) error { return errors.New("the function has run") }, "a")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -203,17 +204,44 @@ func TestWaitAndTheCallersContext(t *testing.T) {
 	})
 }
 
-func TestWaitMustBePositive(t *testing.T) {
+func TestWaitMustNotBeNegative(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		for _, d := range []time.Duration{0, -time.Second} {
-			_, err := New(l.core.nodes, Majority, WithWait(d))
-			_, lockErr := l.With(WithWait(d)).Lock(t.Context(), "a")
-			for _, err := range []error{err, lockErr} {
-				if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "TryLock") {
-					t.Errorf("WithWait(%v): %v", d, err)
-				}
+		_, err := New(l.core.nodes, Majority, WithWait(-1))
+		_, lockErr := l.With(WithWait(-1)).Lock(t.Context(), "a")
+		for _, err := range []error{err, lockErr} {
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "wait -1ns is negative") {
+				t.Error(err)
 			}
+		}
+	})
+}
+
+// A wait of 0 is one attempt, and the greatest one is no bound.
+func TestWaitBounds(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithWait(boundedWait))
+		held := c.lock(c.process(), "a")
+		began := time.Now()
+		err := l.With(WithWait(0)).Do(t.Context(), func(context.Context, *Lock) error { return errors.New("the function has run") }, "a")
+		var failed *Error
+		if !errors.As(err, &failed) || !errors.Is(err, ErrHeld) || strings.Contains(err.Error(), "gave up") || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		time.AfterFunc(10*boundedWait, func() { c.unlock(held) })
+		lock, err := l.With(WithWait(math.MaxInt64)).Lock(t.Context(), "a")
+		if err != nil || time.Since(began) < 10*boundedWait {
+			t.Fatalf("after %v: %v", time.Since(began), err)
+		}
+		c.unlock(lock)
+		for name, want := range map[string]error{"a": nil, "": ErrInvalid} {
+			if err := l.Validate(name); !errors.Is(err, want) {
+				t.Errorf("Validate(%q): %v, want %v", name, err, want)
+			}
+		}
+		l.Close()
+		if err := l.Validate("a"); !errors.Is(err, ErrClosed) {
+			t.Error(err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -40,7 +41,7 @@ func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 			}),
 			scripts.Release(name, before, 0),
 		} {
-			if r := l.core.nodes[i].Pipe("a").Do(c.t.Context(), call); r.Err != nil {
+			if r := inside.Of(l.core.nodes[i]).Pipe("a").Do(c.t.Context(), call); r.Err != nil {
 				c.t.Fatal(r.Err)
 			}
 		}

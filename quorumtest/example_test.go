@@ -61,7 +61,7 @@ func ExampleStart() {
 	defer t.end()
 
 	masters := quorumtest.Start(t, 3)
-	locker, err := redlock.Open(masters.URLs(), quorum.WithClock(masters.Clock()))
+	locker, err := redlock.Open(masters.URLs(), quorumtest.WithClock(masters.Clock()))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -20,7 +20,7 @@
 // The masters are stand-ins (miniredis): they run the library's scripts, but are not a Redis server
 // to measure. Sockets are real, so a test in a testing/synctest bubble cannot use them.
 //
-// The files, each of which uses only those above it: log.go, masters.go, faults.go, holders.go.
+// The files, each of which uses only those above it: options.go, log.go, masters.go, faults.go, holders.go.
 package quorumtest
 
 import (
@@ -116,7 +116,7 @@ func (m *Masters) URLs() []string { return m.fleet.URLs() }
 
 // Clock returns the clock of the masters' lockers. It runs as any clock does, and
 // [Masters.FastForward] moves it. A locker that the test or the service opens itself takes it with
-// [quorum.WithClock].
+// [WithClock].
 func (m *Masters) Clock() clock.Clock { return m.clock }
 
 // Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
@@ -134,7 +134,7 @@ func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 
 func (m *Masters) open(rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
 	m.tb.Helper()
-	own := []quorum.Option{quorum.WithClock(m.clock), quorum.WithLogger(m.logger), quorum.WithNodeOptions(m.nodeOpts...)}
+	own := []quorum.Option{WithClock(m.clock), quorum.WithLogger(m.logger), quorum.WithNodeOptions(m.nodeOpts...)}
 	locker, err := quorum.Open(m.URLs(), rule, append(own, opts...)...)
 	if err != nil {
 		m.tb.Fatalf("quorumtest: %v", err)

@@ -118,7 +118,7 @@ func TestDeploymentOfAnotherMaxLease(t *testing.T) {
 
 func TestEvenNumberOfMasters(t *testing.T) {
 	m := Start(t, 2)
-	locker, err := multilock.Open(m.URLs(), quorum.WithClock(m.Clock()))
+	locker, err := multilock.Open(m.URLs(), WithClock(m.Clock()))
 	must(t, err)
 	defer locker.Close()
 	held := m.HoldElsewhere("a")

@@ -34,14 +34,13 @@ func Example() {
 	// <nil> <nil> released
 }
 
-// Do locks, runs the function with the lock's context, and unlocks. Its error tells also when the lock was lost on the way.
+// Do locks, runs the function with the lock's context, and unlocks. Its error also reports a lock that was lost on the way.
 func Example_do() {
 	masters, locker := examples.Start()
 	defer masters.Stop()
 	defer locker.Close()
 
-	err := locker.Do(context.Background(), func(ctx context.Context) error {
-		lock, _ := quorum.FromContext(ctx, "invoice:42")
+	err := locker.Do(context.Background(), func(_ context.Context, lock *quorum.Lock) error {
 		fmt.Println("held:", lock.Valid())
 		return errors.New("the card was declined")
 	}, "invoice:42")
@@ -135,7 +134,7 @@ func Example_lost() {
 	defer masters.Stop()
 	defer locker.Close()
 
-	err := locker.Do(context.Background(), func(ctx context.Context) error {
+	err := locker.Do(context.Background(), func(ctx context.Context, _ *quorum.Lock) error {
 		masters.Masters[0].Kill()
 		masters.Masters[1].Kill()
 		<-ctx.Done() // the work: it stops when its context ends

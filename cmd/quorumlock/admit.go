@@ -11,15 +11,15 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// admitBelief is the operator's word, which admit cannot check.
-const admitBelief = `no lease can be alive that one of these masters granted, or any master whose place it takes in the
-clients' lists: for one max lease no client has held, or asked for, a lock there.`
+// admitBelief is what the operator asserts, and admit cannot check.
+const admitBelief = `no lease is alive that one of these masters granted, or any master whose place it takes in the
+clients' lists: for one max lease, no client has held a lock there or asked for one.`
 
 // membersBelief is what the operator says with -members.
 const membersBelief = `And: these are all masters of every client's list, and no client with another list
 locks any more, or can hold a lock that one of them granted.`
 
-const admitMeaning = `The masters then grant new locks at once. Where your word is wrong, two holders are possible.
+const admitMeaning = `The masters then grant new locks at once. If you are wrong, two holders are possible.
 An empty spare in a dead master's place holds no lock, but the dead master's locks may still be held.
 `
 
@@ -31,17 +31,17 @@ type admission struct {
 }
 
 func (p *program) admitCommand() *cli.Command {
-	return p.masterCommand("admit", "end the quarantine of masters, on your word that no lock can still be held "+
-		"that they, or masters whose place they take, granted", "URL...",
+	return p.masterCommand("admit", "end the quarantine of masters, if no lock can still be held that they, "+
+		"or masters whose place they take, granted", "URL...",
 		func(flags *lineFlags, line *commandLine) {
-			flags.boolean("yes", "give that word", &line.yes)
+			flags.boolean("yes", "assert that, and do it", &line.yes)
 			flags.boolean("members", "the URLs are all masters of the clients' list, and let in these clients only",
 				&line.members)
 		},
 		func(ctx context.Context, line commandLine) int { return admit(ctx, line, p.stdout, p.stderr) })
 }
 
-// admit ends the quarantine of masters on the operator's word.
+// admit ends the quarantine of masters, as the operator asserts that it may.
 func admit(ctx context.Context, line commandLine, stdout, stderr io.Writer) int {
 	names := make([]string, len(line.nodes))
 	for i, n := range line.nodes {
@@ -49,7 +49,7 @@ func admit(ctx context.Context, line commandLine, stdout, stderr io.Writer) int 
 	}
 	list := scripts.NewList(names...)
 	if !line.yes {
-		askWord(ctx, line, list, stderr)
+		askAssertion(ctx, line, list, stderr)
 		return exitUsage
 	}
 	found := each(ctx, line.nodes, checkOne)
@@ -100,7 +100,7 @@ func areProcesses(nodes []*node.Node, found []finding) error {
 	return nil
 }
 
-// belief returns the operator's word.
+// belief returns what the operator asserts.
 func (line commandLine) belief() string {
 	if line.members {
 		return admitBelief + "\n" + membersBelief
@@ -108,9 +108,9 @@ func (line commandLine) belief() string {
 	return admitBelief
 }
 
-// askWord prints the word that admit needs, and what each master says now.
-func askWord(ctx context.Context, line commandLine, list *scripts.List, out io.Writer) {
-	fmt.Fprintf(out, "quorumlock: admit is your word that %s\n", line.belief())
+// askAssertion prints what admit needs the operator to assert, and what each master says now.
+func askAssertion(ctx context.Context, line commandLine, list *scripts.List, out io.Writer) {
+	fmt.Fprintf(out, "quorumlock: with admit you assert that %s\n", line.belief())
 	if line.members {
 		fmt.Fprintf(out, "The masters would let in clients with the list %s only.\n", list)
 	}
@@ -120,14 +120,14 @@ func askWord(ctx context.Context, line commandLine, list *scripts.List, out io.W
 		fmt.Fprintf(table, "%s\t%s\n", f.name, nowIs(f))
 	}
 	table.Flush()
-	fmt.Fprint(out, "\n"+admitMeaning+"To give it: the same command with -yes.")
+	fmt.Fprint(out, "\n"+admitMeaning+"To assert it: the same command with -yes.")
 	if !line.members {
-		fmt.Fprint(out, "   To do without: let all masters answer, and wait one max lease.")
+		fmt.Fprint(out, "   Or let all masters answer, and wait one max lease.")
 	}
 	fmt.Fprintln(out)
 }
 
-// printAdmissions prints the result for each master, and the word that was given. It returns false
+// printAdmissions prints the result for each master, and what was asserted. It returns false
 // when one was not admitted.
 func printAdmissions(done []admission, line commandLine, list *scripts.List, out io.Writer) bool {
 	admitted, unlisted := 0, false
@@ -157,11 +157,11 @@ func printAdmissions(done []admission, line commandLine, list *scripts.List, out
 	}
 	table.Flush()
 	if unlisted {
-		fmt.Fprintf(out, "\nA master without a list gets that of its first client, "+
-			"and waits in quarantine then unless that is within %v.\n", maxLease)
+		fmt.Fprintf(out, "\nA master without a list gets it from its first client, "+
+			"and waits in quarantine unless that comes within %v.\n", maxLease)
 	}
 	if admitted > 0 {
-		fmt.Fprintf(out, "\nOn your word that %s\n", line.belief())
+		fmt.Fprintf(out, "\nYou asserted that %s\n", line.belief())
 	}
 	return admitted == len(done)
 }

@@ -61,21 +61,21 @@ func TestCheckAndAdmit(t *testing.T) {
 func TestAdmitPrintsTheOperatorsWord(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 1)
-	const belief = `no lease can be alive that one of these masters granted, or any master whose place it takes in the
-clients' lists: for one max lease no client has held, or asked for, a lock there.`
+	const belief = `no lease is alive that one of these masters granted, or any master whose place it takes in the
+clients' lists: for one max lease, no client has held a lock there or asked for one.`
 
 	printed, explained := command(t, exitUsage, "admit", fleet.URLs()[0])
-	contains(t, explained, "quorumlock: admit is your word that "+belief+"\n", "two holders", "An empty spare",
-		"To give it: the same command with -yes", "wait one max lease")
+	contains(t, explained, "quorumlock: with admit you assert that "+belief+"\n", "two holders", "An empty spare",
+		"To assert it: the same command with -yes", "wait one max lease")
 	if printed != "" || do(t, fleet.Masters[0], "DBSIZE") != int64(0) {
 		t.Errorf("admit without -yes: printed %q, %v keys", printed, do(t, fleet.Masters[0], "DBSIZE"))
 	}
 	_, explained = command(t, exitUsage, "admit", "-members", fleet.URLs()[0])
-	contains(t, explained, "the list {"+fleet.Masters[0].Addr()+"} only", "To give it: the same command with -yes.\n")
+	contains(t, explained, "the list {"+fleet.Masters[0].Addr()+"} only", "To assert it: the same command with -yes.\n")
 	printed, _ = command(t, exitOK, "admit", "-yes", fleet.URLs()[0])
-	contains(t, printed, "\nOn your word that "+belief+"\n")
+	contains(t, printed, "\nYou asserted that "+belief+"\n")
 	printed, _ = command(t, exitFailed, "admit", "-yes", "redis://127.0.0.1:1")
-	if strings.Contains(printed, "On your word") {
+	if strings.Contains(printed, "You asserted") {
 		t.Errorf("of none admitted: %q", printed)
 	}
 	help, _ := command(t, exitOK, "admit", "-h")

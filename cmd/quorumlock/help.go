@@ -12,8 +12,8 @@ line, 77 for credentials, 78 for URLs and masters that cannot be used.`,
 	"status": `Example:
   QUORUMLOCK_URLS="redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3" quorumlock status nightly-report
 
-Exit codes: 0 when all locks are held, 1 when one is free, 69 when that is unknown of one; 64 for a command line, 77
-for credentials, 78 for URLs and masters that cannot be used.`,
+Exit codes: 0 when all locks are held, 1 when one is free, 69 when one is unknown; 64 for a command line, 77 for
+credentials, 78 for URLs and masters that cannot be used.`,
 	"top": `Example:
   quorumlock top -every 5s -urls-file /etc/quorumlock/urls
 
@@ -51,7 +51,7 @@ used.`,
 	"members commit": `Example, when all clients have the list a, b, c and d:
   quorumlock members commit redis://a redis://b redis://c redis://d
 
-It refuses while a locker has locked lately with another list, and names it. Only lockers that lock are known.
+It refuses while a locker has locked lately with another list, and names it. Lockers that have not are unknown.
 
 ` + membersCodes,
 	"members abort": `Example, with the masters of both lists:

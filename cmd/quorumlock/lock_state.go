@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -98,7 +99,7 @@ func identify(ctx context.Context, nodes []*node.Node, read [][]masterState) {
 	known := map[string]quorum.Identity{}
 	for some := range slices.Chunk(lockers, scripts.MaxWho) {
 		for _, found := range each(ctx, nodes, func(ctx context.Context, n *node.Node) []scripts.Identity {
-			return n.Pipe("").Do(ctx, scripts.Who(some)).Reply.Who // none where the user may not read them
+			return inside.Of(n).Pipe("").Do(ctx, scripts.Who(some)).Reply.Who // none where the user may not read them
 		}) {
 			for i, is := range found {
 				if is != (scripts.Identity{}) {
@@ -115,7 +116,7 @@ func identify(ctx context.Context, nodes []*node.Node, read [][]masterState) {
 }
 
 func inspectOne(ctx context.Context, n *node.Node, name string) masterState {
-	r := n.Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
+	r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 	if r.Err != nil {
 		return masterState{name: n.Name(), err: r.Err}
 	}

@@ -31,18 +31,12 @@ const (
 const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey,
 valkeys or unix.
 run, status, top and unlock take the masters' URLs, separated by spaces or commas, from the variable QUORUMLOCK_URLS or
-from the file of --urls-file: on a command line, passwords show. check and members show take them likewise, if they
-are given none as arguments. All clients must know a master by one name: that in its URL, or host:port. Flags take one
-dash or two, and come before the arguments.
+from the file of --urls-file: on a command line, passwords show. So do check and members show, if they get none as
+arguments. All clients must know a master by the same name: the one in its URL, or host:port. Flags take one dash or
+two, and come before the arguments.
 
 Exit codes: 0 when all is well, 1 when not, 2 when the command line cannot be used, 130 when interrupted.
-Those of unlock: 0 when no lock is left, 1 when masters refuse, 69 when too few answer; 64 without -yes; 78 as run.
-Those of status: 0 when all are held, 1 when one is free, 69 when that is unknown of one; 64, 77 and 78 as run.
-Those of top: 0, or 69 when no master answers; 64 and 78 as run.
-Those of run: the command's own, 128 and its number for a signal; 75 or N when another holds the lock; 69 when too few
-masters answered, or are in quarantine; 124 when the lock was lost, or --max-hold came, before the command was done;
-126 when the command cannot be executed, 127 when it is not found; 64 for a command line that cannot be used, 77 for
-credentials, 78 for URLs and masters that cannot be used.`
+run, status, top and unlock have others: see their help (quorumlock run -h).`
 
 func main() {
 	args := os.Args[1:]

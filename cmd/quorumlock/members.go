@@ -32,15 +32,15 @@ func (p *program) membersCommand() *cli.Command {
 		p.misused(said)
 	}
 	return &cli.Command{
-		Name: "members", Usage: "show and change the list of masters that the masters let in", HideHelpCommand: true,
+		Name: "members", Usage: "show and change the list of masters", HideHelpCommand: true,
 		Commands: []*cli.Command{
-			sub("show", "the list of masters that each master has, and where a change of it stands", "URL..."),
-			sub("add", "let in clients with one master more, beside those with the present list, which the URLs are",
+			sub("show", "show each master's list of masters, and where a change of it stands", "URL..."),
+			sub("add", "announce one more master, so that clients with it are let in, too; the URLs are the present list",
 				"NEW-URL URL..."),
-			sub("remove", "let in clients without one master, beside those with the present list, which the URLs are",
+			sub("remove", "announce one master less, so that clients without it are let in, too; the URLs are the present list",
 				"NAME URL..."),
-			sub("commit", "make the list that was announced the only one that is let in; the URLs are that list, and the removed "+
-				"master, if it runs", "URL..."),
+			sub("commit", "let in only clients with the announced list; the URLs are that list, and the removed master if it runs",
+				"URL..."),
 			sub("abort", "take back what add or remove announced; the URLs are all masters of both lists", "URL..."),
 		},
 		OnUsageError: func(context.Context, *cli.Command, error, bool) error {
@@ -59,8 +59,8 @@ var membersFlags = map[string]func(*lineFlags, *commandLine){
 	"add":    waitFlag,
 	"remove": waitFlag,
 	"commit": func(flags *lineFlags, line *commandLine) {
-		flags.boolean("yes", "commit although lockers have another list, or may have. Without it, one that has locked "+
-			"within the last max lease and 15 s prevents that. Only lockers that lock are known", &line.yes)
+		flags.boolean("yes", "commit even if lockers have another list, or may have (else one that has locked within the last "+
+			"max lease and 15 s prevents that)", &line.yes)
 	},
 }
 

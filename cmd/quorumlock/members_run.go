@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
@@ -214,7 +215,7 @@ type answer struct {
 }
 
 func call(ctx context.Context, n *node.Node, script scripts.Call) answer {
-	r := n.Pipe("").Do(ctx, script)
+	r := inside.Of(n).Pipe("").Do(ctx, script)
 	return answer{r.Reply, r.Err}
 }
 

@@ -86,7 +86,7 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 		}
 		if marker.Member != name {
 			misnamed = true
-			fmt.Fprintf(out, "%s is the member %s by its own word: give it that name (?name=... in the URL).\n",
+			fmt.Fprintf(out, "%s says that it is the member %s: give it that name (?name=... in the URL).\n",
 				name, plain.Text(marker.Member))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -70,7 +71,7 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node) {
 // find asks each master for more names.
 func (s *survey) find(ctx context.Context, nodes []*node.Node) {
 	replies := each(ctx, nodes, func(ctx context.Context, n *node.Node) *scripts.SurveyReply {
-		return n.Pipe("").Do(ctx, scripts.Survey(s.cursors[slices.Index(nodes, n)])).Reply.Survey
+		return inside.Of(n).Pipe("").Do(ctx, scripts.Survey(s.cursors[slices.Index(nodes, n)])).Reply.Survey
 	})
 	for i, r := range replies {
 		if r == nil {

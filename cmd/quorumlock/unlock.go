@@ -17,10 +17,10 @@ const unlockMeaning = `A holder believes that it holds until its next renewal fi
 until then two holders are possible. End the holder first, or let the resource check the token.
 `
 
-// unlockCommand makes the command that deletes locks on the operator's word.
+// unlockCommand makes the command that deletes locks, whichever process holds them.
 func (p *program) unlockCommand() *cli.Command {
-	return p.lockCommand("unlock", "delete locks that any process holds, on your word; without -yes it says which do",
-		func(flags *lineFlags, line *lockLine) { flags.boolean("yes", "give that word", &line.yes) },
+	return p.lockCommand("unlock", "delete locks, whichever process holds them; without -yes it only shows them",
+		func(flags *lineFlags, line *lockLine) { flags.boolean("yes", "delete them", &line.yes) },
 		func(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
 			locks := inspect(ctx, nodes, line.all, line.names)
 			if !line.yes {

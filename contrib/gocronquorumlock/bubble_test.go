@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"go.uber.org/goleak"
 )
 
@@ -88,8 +89,8 @@ func (c *cluster) process(far int) *quorum.Locker {
 		}
 		return conn
 	}, opts...)
-	l, err := quorum.New(nodes, quorum.Majority, quorum.WithClock(bubble.Clock(c)),
-		quorum.WithRand(rand.NewPCG(1, uint64(far))))
+	l, err := quorum.New(nodes, quorum.Majority, quorumtest.WithClock(bubble.Clock(c)),
+		quorumtest.WithRand(rand.NewPCG(1, uint64(far))))
 	c.must(err)
 	c.Cleanup(func() { l.Close() })
 	synctest.Wait()

@@ -18,7 +18,6 @@ package gocronquorumlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -57,11 +56,7 @@ func New(locker *quorum.Locker, period, skew time.Duration, opts ...Option) (*Lo
 		return nil, invalidf("the locker is nil")
 	}
 	l := newLocker(locker, set)
-	// A call whose context has ended checks its arguments, and sends nothing.
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err = l.locker.TryLock(ended, "job")
-	if errors.Is(err, quorum.ErrInvalid) || errors.Is(err, quorum.ErrClosed) {
+	if err := l.locker.Validate("job"); err != nil {
 		return nil, fmt.Errorf("gocronquorumlock: %w", err)
 	}
 	return l, nil

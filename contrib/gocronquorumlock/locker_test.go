@@ -27,7 +27,7 @@ func TestNewRefuses(t *testing.T) {
 			"period 0s is not positive":                                 {p, 0, time.Second, nil, quorum.ErrInvalid},
 			"skew 0s is not positive":                                   {p, time.Minute, 0, nil, quorum.ErrInvalid},
 			"min hold 100ms is not above the skew 100ms":                {p, 300 * ms, 100 * ms, nil, quorum.ErrInvalid},
-			"wait -1ms is not positive":                                 {p, 300 * ms, ms, []Option{WithWait(-ms)}, quorum.ErrInvalid},
+			"wait -1ms is negative":                                     {p, 300 * ms, ms, []Option{WithWait(-ms)}, quorum.ErrInvalid},
 			"not above the skew 40ms and the wait 60ms":                 {p, 300 * ms, 40 * ms, []Option{WithWait(60 * ms)}, quorum.ErrInvalid},
 			"twice the min hold 130ms is not below":                     {p, 300 * ms, 40 * ms, []Option{WithMinHold(130 * ms)}, quorum.ErrInvalid},
 			"twice the min hold 2562047h47m16.854775807s":               {p, 300 * ms, ms, []Option{WithMinHold(1<<63 - 1)}, quorum.ErrInvalid},

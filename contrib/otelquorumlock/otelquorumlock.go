@@ -28,8 +28,6 @@ type Telemetry struct {
 	registration metric.Registration
 }
 
-var _ metrics.Sink = (*Telemetry)(nil)
-
 // Option configures a [Telemetry].
 type Option func(*options)
 
@@ -45,9 +43,9 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(o *options) 
 // WithTracerProvider sets where spans go (default: [otel.GetTracerProvider]).
 func WithTracerProvider(p trace.TracerProvider) Option { return func(o *options) { o.tracers = p } }
 
-// WithGroup tells locks apart by the attribute quorumlock.group: what group returns for a lock's
-// first name. It should return one of a few words, since each makes series of its own. It may be
-// called by several goroutines at once. Without it, neither a metric nor a span tells of a name.
+// WithGroup adds the attribute quorumlock.group: what group returns for a lock's first name. It
+// should return one of a few words, since each makes series of its own. It may be called by several
+// goroutines at once.
 func WithGroup(group func(name string) string) Option {
 	return func(o *options) { o.group = group }
 }
@@ -65,7 +63,7 @@ func New(opts ...Option) (*Telemetry, error) {
 		histograms:  map[*metrics.Metric]metric.Float64Histogram{},
 		observables: map[*metrics.Metric]metric.Int64Observable{},
 	}
-	t.feed = metrics.NewFeed(t, o.group)
+	t.feed = metrics.NewFeed(t.record, o.group)
 	if err := t.instrument(o.meters.Meter(Scope)); err != nil {
 		return nil, fmt.Errorf("otelquorumlock: %w", err)
 	}
@@ -131,8 +129,8 @@ func (t *Telemetry) Observe(name string, l *quorum.Locker) (stop func()) {
 // Close ends the reading of Stats.
 func (t *Telemetry) Close() error { return t.registration.Unregister() }
 
-// Record implements [metrics.Sink].
-func (t *Telemetry) Record(ctx context.Context, d *metrics.Metric, value float64, labels ...string) {
+// record is a [metrics.Sink].
+func (t *Telemetry) record(ctx context.Context, d *metrics.Metric, value float64, labels ...string) {
 	if d.Kind == metrics.Counter {
 		t.counters[d].Add(ctx, int64(value), attributes(d, labels))
 	} else {

@@ -39,17 +39,17 @@ func (t *Telemetry) spans() quorum.Hooks {
 		},
 		Attempt: func(ctx context.Context, e quorum.AttemptEvent) {
 			trace.SpanFromContext(ctx).AddEvent("quorumlock.attempt", trace.WithAttributes(
-				outcomeKey.String(e.Outcome.String()), probedKey.Bool(e.Probed),
+				outcomeKey.String(e.Outcome), probedKey.Bool(e.Probed),
 				grantedKey.Int(e.Granted), refusedKey.Int(e.Refused), quarantinedKey.Int(e.Quarantined),
 				unknownKey.Int(e.Unknown), writeBacksKey.Int(e.WriteBacks)))
 		},
 		LockEnd: func(ctx context.Context, e quorum.LockEvent) {
 			span := trace.SpanFromContext(ctx)
-			span.SetAttributes(outcomeKey.String(e.Outcome.String()), attemptsKey.Int(e.Attempts))
+			span.SetAttributes(outcomeKey.String(e.Outcome), attemptsKey.Int(e.Attempts))
 			switch e.Outcome {
-			case quorum.Quarantined, quorum.Unavailable, quorum.Failed:
-				span.SetAttributes(errorKey.String(e.Outcome.String()))
-				span.SetStatus(codes.Error, "not acquired: "+e.Outcome.String())
+			case "quarantined", "unavailable", "failed":
+				span.SetAttributes(errorKey.String(e.Outcome))
+				span.SetStatus(codes.Error, "not acquired: "+e.Outcome)
 			}
 			span.End()
 		},

@@ -19,19 +19,16 @@ type Metrics struct {
 	read       map[*metrics.Metric]*prometheus.Desc // from Stats
 }
 
-var (
-	_ prometheus.Collector = (*Metrics)(nil)
-	_ metrics.Sink         = (*Metrics)(nil)
-)
+var _ prometheus.Collector = (*Metrics)(nil)
 
 // Option configures [Metrics].
 type Option func(*options)
 
 type options struct{ group func(name string) string }
 
-// WithGroup tells locks apart by the label quorumlock_group: what group returns for a lock's first
-// name. It should return one of a few words, since each makes series of its own. It may be called
-// by several goroutines at once. Without it, no metric tells of a name.
+// WithGroup adds the label quorumlock_group: what group returns for a lock's first name. It should
+// return one of a few words, since each makes series of its own. It may be called by several
+// goroutines at once.
 func WithGroup(group func(name string) string) Option {
 	return func(o *options) { o.group = group }
 }
@@ -47,7 +44,7 @@ func New(opts ...Option) *Metrics {
 		histograms: map[*metrics.Metric]*prometheus.HistogramVec{},
 		read:       map[*metrics.Metric]*prometheus.Desc{},
 	}
-	m.feed = metrics.NewFeed(m, o.group)
+	m.feed = metrics.NewFeed(m.record, o.group)
 	for _, d := range metrics.All() {
 		name, labels := d.PrometheusName(), make([]string, len(d.Labels))
 		for i, label := range d.Labels {
@@ -83,8 +80,8 @@ func (m *Metrics) NodeHooks() node.Hooks { return m.feed.NodeHooks() }
 // is called. A Locker that is observed by the same name before is replaced.
 func (m *Metrics) Observe(name string, l *quorum.Locker) (stop func()) { return m.lockers.Add(name, l) }
 
-// Record implements [metrics.Sink].
-func (m *Metrics) Record(_ context.Context, d *metrics.Metric, value float64, labels ...string) {
+// record is a [metrics.Sink].
+func (m *Metrics) record(_ context.Context, d *metrics.Metric, value float64, labels ...string) {
 	if d.Kind == metrics.Counter {
 		m.counters[d].WithLabelValues(labels...).Add(value)
 	} else {

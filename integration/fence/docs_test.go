@@ -14,7 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
-// docs/fencing.md and docs/usage.md quote the functions of this file.
+// docs/fencing.md quotes the functions of this file.
 
 func ofAccount(ctx context.Context, db *sql.DB, lock *quorum.Lock) error {
 	tx, err := db.BeginTx(ctx, nil)
@@ -26,19 +26,6 @@ func ofAccount(ctx context.Context, db *sql.DB, lock *quorum.Lock) error {
 		return err
 	}
 	// read and write, then
-	return tx.Commit()
-}
-
-func ofInvoice(ctx context.Context, db *sql.DB) error {
-	lock, _ := quorum.FromContext(ctx, "invoice:42")
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	if err := fence.Stamp(ctx, tx, "invoice:42", lock.Token()); err != nil { // before the first read
-		return err // errors.Is(err, fence.ErrFenced): the lock has passed to another holder
-	}
 	return tx.Commit()
 }
 
@@ -72,7 +59,7 @@ func TestDocuments(t *testing.T) {
 		ctx := quorumtest.ContextWithToken(t.Context(), test.token, "invoice:42")
 		lock, _ := quorum.FromContext(ctx, "invoice:42")
 		for what, err := range map[string]error{
-			"ofAccount": ofAccount(ctx, db, lock), "ofInvoice": ofInvoice(ctx, db), "ofKey": ofKey(ctx, conn, lock),
+			"ofAccount": ofAccount(ctx, db, lock), "ofKey": ofKey(ctx, conn, lock),
 		} {
 			if !errors.Is(err, test.want) {
 				t.Errorf("%s, token %d: %v, want %v", what, test.token, err, test.want)

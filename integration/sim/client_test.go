@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 // machine is the computer of one client. One process at a time runs on it. The machine keeps its
@@ -104,7 +105,7 @@ func newClient(m *machine) (*client, error) {
 		pool := &redis.Pool{MaxIdle: p.conns, DialContext: dial}
 		opts := []node.Option{node.WithTimeout(p.timeoutOf(master)), node.WithMaxLease(p.lease),
 			node.WithConns(p.conns), node.WithName(masterName(master)),
-			node.WithRand(p.source("node", m.id, c.number, master)), node.WithLogger(silent)}
+			quorumtest.WithNodeRand(p.source("node", m.id, c.number, master)), node.WithLogger(silent)}
 		if p.noQuarantine {
 			opts = append(opts, node.WithoutQuarantine())
 		}
@@ -122,8 +123,8 @@ func newClient(m *machine) (*client, error) {
 		rule = quorum.All
 	}
 	var err error
-	c.locker, err = quorum.New(c.nodes, rule, quorum.WithClock(m.clock), quorum.WithLease(p.lease),
-		quorum.WithRetry(p.unit/20, p.unit/3), quorum.WithRand(m.callers), quorum.WithLogger(silent))
+	c.locker, err = quorum.New(c.nodes, rule, quorumtest.WithClock(m.clock), quorum.WithLease(p.lease),
+		quorum.WithRetry(p.unit/20, p.unit/3), quorumtest.WithRand(m.callers), quorum.WithLogger(silent))
 	if err != nil {
 		c.close()
 	}

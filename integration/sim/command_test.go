@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -56,7 +57,7 @@ func (o *operator) call(ctx context.Context, calls map[string][]scripts.Call) ma
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
 		replies[name], missing[name] = make([]answer, len(calls[name])), len(calls[name])
 		for i, call := range calls[name] {
-			if c.nodes[masterOf(name)].Pipe("").Start(call, nil, answers{name, i, came}) == nil {
+			if inside.Of(c.nodes[masterOf(name)]).Pipe("").Start(call, nil, answers{name, i, came}) == nil {
 				open++
 			}
 		}

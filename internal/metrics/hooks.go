@@ -7,16 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	nodes "github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// Sink takes measurements.
-type Sink interface {
-	// Record adds value to a counter, or records it in a histogram. labels are the values of
-	// m.Labels; an empty one means that there is none. It is safe for concurrent use.
-	Record(ctx context.Context, m *Metric, value float64, labels ...string)
-}
+// Sink adds value to a counter, or records it in a histogram. labels are the values of m.Labels; an
+// empty one means that there is none. It is safe for concurrent use.
+type Sink func(ctx context.Context, m *Metric, value float64, labels ...string)
 
 // Feed records the metrics by hooks in a sink.
 type Feed struct {
@@ -41,21 +39,21 @@ func (f *Feed) Hooks() quorum.Hooks {
 	background := context.Background()
 	count := func(m *Metric, n int, labels ...string) {
 		if n > 0 {
-			f.sink.Record(background, m, float64(n), labels...)
+			f.sink(background, m, float64(n), labels...)
 		}
 	}
 	return quorum.Hooks{
 		Acquired: func(l *quorum.Lock) {
 			// Series begin before their first event: else its rate would be missed.
 			g := f.Group(l.Names())
-			f.sink.Record(background, Losses, 0, g)
-			f.sink.Record(background, Releases, 0, g)
-			f.sink.Record(background, WriteBacks, 0)
+			f.sink(background, Losses, 0, g)
+			f.sink(background, Releases, 0, g)
+			f.sink(background, WriteBacks, 0)
 		},
 		Released: func(l *quorum.Lock) { count(Releases, 1, f.Group(l.Names())) },
 		Lost:     func(l *quorum.Lock, _ error) { count(Losses, 1, f.Group(l.Names())) },
 		Attempt: func(ctx context.Context, e quorum.AttemptEvent) {
-			f.sink.Record(ctx, Attempt, e.Duration.Seconds(), e.Outcome.String(), f.Group(e.Names))
+			f.sink(ctx, Attempt, e.Duration.Seconds(), e.Outcome, f.Group(e.Names))
 			count(Votes, e.Granted, "granted")
 			count(Votes, e.Refused, "refused")
 			count(Votes, e.Quarantined, "quarantined")
@@ -63,10 +61,10 @@ func (f *Feed) Hooks() quorum.Hooks {
 			count(WriteBacks, e.WriteBacks)
 		},
 		LockEnd: func(ctx context.Context, e quorum.LockEvent) {
-			f.sink.Record(ctx, Wait, e.Duration.Seconds(), e.Outcome.String(), f.Group(e.Names))
+			f.sink(ctx, Wait, e.Duration.Seconds(), e.Outcome, f.Group(e.Names))
 		},
 		Renewing: func(l *quorum.Lock, left, lease time.Duration) {
-			f.sink.Record(background, Validity, max(left.Seconds()/lease.Seconds(), 0), f.Group(l.Names()))
+			f.sink(background, Validity, max(left.Seconds()/lease.Seconds(), 0), f.Group(l.Names()))
 		},
 		Renewed: func(e quorum.RenewalEvent) {
 			count(Renewals, e.Renewed, e.Node, "renewed")
@@ -88,11 +86,11 @@ func (f *Feed) Hooks() quorum.Hooks {
 func (f *Feed) NodeHooks() nodes.Hooks {
 	return nodes.Hooks{
 		StateChanged: func(e nodes.StateEvent) {
-			f.sink.Record(context.Background(), Changes, 1, e.Node, e.State.String())
+			f.sink(context.Background(), Changes, 1, e.Node, e.State)
 		},
 		ScriptEnded: func(e nodes.ScriptEvent) {
 			address, port := splitAddress(e.Address)
-			f.sink.Record(context.Background(), Scripts, e.Duration.Seconds(), "redis", e.Script, address, port, kind(e.Err))
+			f.sink(context.Background(), Scripts, e.Duration.Seconds(), "redis", e.Script, address, port, kind(e.Err))
 		},
 	}
 }
@@ -127,12 +125,12 @@ func Observe(name string, s quorum.Stats, observe func(m *Metric, value float64,
 	observe(Voters, float64(s.Voters), name)
 	observe(Dropped, float64(s.EventsDropped), name)
 	for _, n := range s.Nodes {
-		for _, is := range nodes.States() {
+		for _, is := range inside.States() {
 			one := 0.
 			if n.State == is {
 				one = 1
 			}
-			observe(NodeState, one, name, n.Name, is.String())
+			observe(NodeState, one, name, n.Name, is)
 		}
 	}
 }

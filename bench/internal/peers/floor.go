@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -80,7 +81,7 @@ func (f *Floor) Close() error { return closeNodes(f.nodes) }
 func (f *Floor) fanOut(ctx context.Context, key string, call scripts.Call) error {
 	t := &tally{need: majority(len(f.nodes)), left: len(f.nodes), enough: make(chan struct{})}
 	for _, n := range f.nodes {
-		if err := n.Pipe(key).Start(call, nil, t); err != nil {
+		if err := inside.Of(n).Pipe(key).Start(call, nil, t); err != nil {
 			t.Done(pipeline.Result{Err: err})
 		}
 	}

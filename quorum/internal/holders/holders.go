@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -134,7 +135,7 @@ func (hs *Holders) recall(owner string) (h Holder, complete bool) {
 // returns is closed when the answers are remembered; it is nil if the node takes no call.
 func (hs *Holders) ask(of Named) <-chan struct{} {
 	// The replies come in this order.
-	pipe, answered := hs.nodes[of.Node].Pipe(of.Name), make(chan struct{})
+	pipe, answered := inside.Of(hs.nodes[of.Node]).Pipe(of.Name), make(chan struct{})
 	token := tokenReply{hs, of.Owner}
 	if pipe.Start(scripts.Inspect(scripts.NewName(of.Name)), nil, token) != nil {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -38,6 +39,6 @@ func (in *Introduction) Keep(now clock.Instant) {
 	}
 	call := in.call()
 	for _, n := range in.nodes {
-		n.Pipe("").Start(call, nil, nil) // a node that is down gets it with a later one
+		inside.Of(n).Pipe("").Start(call, nil, nil) // a node that is down gets it with a later one
 	}
 }

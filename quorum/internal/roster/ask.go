@@ -3,6 +3,7 @@ package roster
 import (
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -126,6 +127,6 @@ func (r *Roster) noteRefusals(s *Survey) {
 			continue
 		}
 		r.noteRefused(i)
-		r.nodes[i].LogNotLetIn(s.list, scripts.Refusal{Marker: view.Text, Process: view.Process})
+		inside.Of(r.nodes[i]).Log.NotLetIn(s.list, scripts.Refusal{Marker: view.Text, Process: view.Process})
 	}
 }

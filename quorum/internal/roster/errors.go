@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -44,7 +45,7 @@ func (r *Roster) unnamed(i int) error {
 	name := r.nodes[i].Name()
 	for j, other := range r.nodes {
 		switch {
-		case name == node.Unnamed:
+		case name == inside.Unnamed:
 			return fmt.Errorf("%w: the server does not tell its address: a node over a pool is then given a name, "+
 				"by node.WithName", node.ErrInvalid)
 		case j != i && other.Name() == name:

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -42,7 +43,7 @@ func (s *Survey) look(asked []question) {
 	answered := make([]bool, len(r.nodes))
 	isOpen := func(q question) bool { return q.node == everyNode || !answered[q.node] }
 	r.each(func(i int, n *node.Node) {
-		result := n.Pipe("").Do(ctx, scripts.Look())
+		result := inside.Of(n).Pipe("").Do(ctx, scripts.Look())
 		mu.Lock()
 		defer mu.Unlock()
 		if ctx.Err() != nil {
@@ -92,7 +93,7 @@ func (s *Survey) mark(marks []membership.Mark) (changed bool) {
 	for _, mark := range marks {
 		group.Go(func() {
 			i := mark.Node
-			result := r.nodes[i].Pipe("").Do(context.Background(), mark.Call)
+			result := inside.Of(r.nodes[i]).Pipe("").Do(context.Background(), mark.Call)
 			if result.Err != nil {
 				s.views[i], s.errs[i] = nil, result.Err
 				return

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -16,7 +17,7 @@ import (
 func LogQuarantinesLater(nodes []*node.Node) (release func(saidBy *Roster)) {
 	releases := make([]func(func()), len(nodes))
 	for i, n := range nodes {
-		releases[i] = n.LogQuarantineLater()
+		releases[i] = inside.Of(n).Log.QuarantineLater()
 	}
 	return func(saidBy *Roster) {
 		for i, release := range releases {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -21,7 +22,7 @@ func (r *Roster) Ready(ctx context.Context, need int) bool {
 	var mu sync.Mutex
 	ready := map[string]bool{} // by run id: one process is one vote
 	r.each(func(i int, n *node.Node) {
-		result := n.Pipe("").Do(ctx, scripts.Look())
+		result := inside.Of(n).Pipe("").Do(ctx, scripts.Look())
 		if result.Err != nil {
 			return
 		}

@@ -29,6 +29,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/events"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -95,7 +96,7 @@ func (r *Roster) Resolve() *scripts.List {
 	names := make([]string, len(r.nodes))
 	for i, n := range r.nodes {
 		names[i] = n.Name()
-		if names[i] == node.Unnamed || slices.Contains(names[:i], names[i]) {
+		if names[i] == inside.Unnamed || slices.Contains(names[:i], names[i]) {
 			return nil
 		}
 	}
@@ -122,7 +123,7 @@ func (r *Roster) Accepts(node int) bool {
 func (r *Roster) client(list *scripts.List) membership.Client {
 	return membership.Client{
 		List: list, Found: r.opts.Founds || r.wasAccepted.Load(), Exists: r.opts.Exists,
-		Quarantine: func(i int) time.Duration { return r.nodes[i].Quarantine() },
+		Quarantine: func(i int) time.Duration { return inside.Of(r.nodes[i]).Quarantine },
 	}
 }
 

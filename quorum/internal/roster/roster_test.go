@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
@@ -79,7 +80,7 @@ func (l locker) wants(t *testing.T, accepted ...bool) *roster.Survey {
 // refusal returns what a master replies with when it refuses a client.
 func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
 	t.Helper()
-	r := l.nodes[i].Pipe("").Do(t.Context(), scripts.Look())
+	r := inside.Of(l.nodes[i]).Pipe("").Do(t.Context(), scripts.Look())
 	if r.Err != nil {
 		t.Fatal(r.Err)
 	}

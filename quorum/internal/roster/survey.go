@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -112,5 +113,5 @@ func (s *Survey) hasOtherList() bool {
 // quarantine returns how long a node grants nothing new.
 func (r *Roster) quarantine(i int, view *membership.View) time.Duration {
 	left, _ := view.Quarantine()
-	return min(left, r.nodes[i].Quarantine())
+	return min(left, inside.Of(r.nodes[i]).Quarantine)
 }

@@ -1,0 +1,78 @@
+package quorumlock_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	links    = regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	headings = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`")
+	noLetter = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// Every link in the documents leads to a file, and to a heading in it. Every test that they name exists.
+func TestDocumentsLinkToWhatExists(t *testing.T) {
+	tests := testCode(t)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, link := range links.FindAllStringSubmatch(string(text), -1) {
+			if problem := brokenLink(path, link[1]); problem != "" {
+				t.Errorf("%s: %s: %s", path, link[1], problem)
+			}
+		}
+		for _, name := range testName.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(tests, "\nfunc "+name[1]+"(") {
+				t.Errorf("%s names the test %s, which does not exist", path, name[1])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// brokenLink returns what is wrong with a link in a document; empty for nothing, or a link to elsewhere.
+func brokenLink(document, link string) string {
+	if strings.Contains(link, "://") {
+		return ""
+	}
+	file, anchor, _ := strings.Cut(link, "#")
+	target := filepath.Join(filepath.Dir(document), file)
+	if file == "" {
+		target = document
+	}
+	if _, err := os.Stat(target); err != nil {
+		return "no such file"
+	}
+	if anchor == "" {
+		return ""
+	}
+	text, err := os.ReadFile(target)
+	if err != nil {
+		return err.Error()
+	}
+	if strings.Contains(string(text), `<a id="`+anchor+`">`) {
+		return ""
+	}
+	for _, heading := range headings.FindAllStringSubmatch(string(text), -1) {
+		if anchorOf(heading[1]) == anchor {
+			return ""
+		}
+	}
+	return "no such heading"
+}
+
+// anchorOf returns the anchor that GitHub gives to a heading.
+func anchorOf(heading string) string {
+	return strings.ReplaceAll(noLetter.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+}

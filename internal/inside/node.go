@@ -1,0 +1,65 @@
+// Package inside lets the packages of this module reach what is not for programs that use them: the
+// inside of a node, and the settings that only tests change. The types of packages node and quorum
+// embed types of this package whose methods no other package can name.
+package inside
+
+import (
+	"context"
+	"hash/fnv"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Unnamed is the name of a node over a pool before its first connection.
+const Unnamed = "pool"
+
+// Node is the inside of a *node.Node.
+type Node struct {
+	Pipes         []*pipeline.Pipe
+	Subscriptions *pubsub.Subscriptions
+	Named         bool          // by an option or the URL
+	Quarantine    time.Duration // how long one lasts, by the node's options; 0 for none
+	Log           Log
+}
+
+// Log is a node's log.
+type Log interface {
+	// NotLetIn logs that the server refuses a client with that list of masters.
+	NotLetIn(list *scripts.List, r scripts.Refusal)
+	// QuarantineLater has the log say nothing of the node's quarantine until release is called, once.
+	// With a function over, the log does not say it then either, because another line has said it for
+	// all nodes; over is called in place of the line that it has ended.
+	QuarantineLater() (release func(over func()))
+}
+
+// Embedded ties a *node.Node, which embeds it, to its inside.
+type Embedded struct{ node *Node }
+
+// Embed returns what the node of that inside embeds.
+func Embed(n *Node) Embedded { return Embedded{n} }
+
+func (e *Embedded) inside() *Node { return e.node }
+
+// Of returns the inside of a *node.Node.
+func Of(n interface{ inside() *Node }) *Node { return n.inside() }
+
+// Pipe returns the pipeline for calls with that key. Calls with one key are carried out in the order
+// of their starts.
+func (n *Node) Pipe(key string) *pipeline.Pipe {
+	if len(n.Pipes) == 1 {
+		return n.Pipes[0]
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(key))
+	return n.Pipes[hash.Sum32()%uint32(len(n.Pipes))]
+}
+
+// Identify returns the run id of the server's process, and connects first where it must. The error is
+// a *node.Error.
+func (n *Node) Identify(ctx context.Context) (string, error) {
+	r := n.Pipe("").Do(ctx, scripts.Look())
+	return r.RunID, r.Err
+}

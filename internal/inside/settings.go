@@ -1,0 +1,28 @@
+package inside
+
+import (
+	"math/rand/v2"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// Settings are those that only tests change. The settings of a Locker and of a node embed them.
+type Settings struct {
+	Clock  clock.Clock // of a Locker
+	Random rand.Source
+	Given  bool // by an option
+}
+
+func (s *Settings) inside() *Settings { return s }
+
+// Option returns an option of package quorum or node that changes the settings.
+func Option[O ~func(*S), S any, P interface {
+	*S
+	inside() *Settings
+}](change func(*Settings)) O {
+	return func(of *S) {
+		s := P(of).inside()
+		s.Given = true
+		change(s)
+	}
+}

@@ -1,0 +1,14 @@
+package inside
+
+// The states of a node, as calls and probes have found it.
+const (
+	Unknown     = "unknown"
+	Up          = "up"
+	Quarantined = "quarantined"
+	Down        = "down"
+	Refused     = "refused"
+	NotLetIn    = "not_let_in"
+)
+
+// States returns all states.
+func States() []string { return []string{Unknown, Up, Quarantined, Down, Refused, NotLetIn} }
