@@ -282,11 +282,11 @@ func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 		want    scripts.Outcome
 		resent  bool
 	}{
-		"once":                            {[]string{held}, scripts.Held, false},
-		"cut":                             {[]string{hangUp, held}, scripts.Held, true},
+		"once":                            {[]string{held}, scripts.HeldByAnother, false},
+		"cut":                             {[]string{hangUp, held}, scripts.HeldByAnother, true},
 		"not let in":                      {[]string{notLetIn}, scripts.NotLetIn, false},
 		"cut, and not let in":             {[]string{hangUp, notLetIn}, scripts.NotLetIn, true},
-		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", hangUp, held}, scripts.Held, true},
+		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", hangUp, held}, scripts.HeldByAnother, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var next atomic.Int64

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -15,39 +14,38 @@ import (
 )
 
 const (
-	// grace is how long a failed attempt waits for the nodes that had not answered when its outcome
-	// was certain. Most of them answer within a round trip, so nothing is left on them when the call
-	// returns. A slow node delays the call by no more.
+	// grace is how long a failed attempt waits for nodes that had not replied when its outcome was
+	// certain. Most of them reply within a round trip, so nothing is left on them when the call
+	// returns. A slow node delays the call by no more than this.
 	grace = 20 * time.Millisecond
 
-	// busyFrom is how many attempts of a locker must be open for it to be busy. With fewer of them,
-	// to ask a quorum first saves nothing that matters, and a lock stands on all nodes from the
-	// start.
+	// busyFrom is how many attempts of a locker must be open for it to be busy. With fewer, asking a
+	// quorum first would save little, and asking all puts the lock on all nodes from the start.
 	busyFrom = 4
 )
 
 // attempt is one request for the lock to the nodes, until it has become a held lock or is undone.
 type attempt struct {
-	hold    *hold
-	call    scripts.Call // the request for a grant
-	room    [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
-	answers []answer
-	few     [5]answer                // room for the usual number of nodes
-	decided chan struct{}            // closed when the outcome is certain
-	entry   schedule.Entry[*attempt] // in core.secondWaves
+	hold     *hold
+	call     scripts.Call // the request for a grant
+	room     [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
+	requests []grantRequest
+	few      [5]grantRequest          // room for the usual number of nodes
+	decided  chan struct{}            // closed when the outcome is certain
+	entry    schedule.Entry[*attempt] // in core.secondWaves
 
 	// Under hold.mu.
 	asked   bool          // the first wave
-	timed   bool          // the times of its answers count for the rtt
-	cleared chan struct{} // while it is waited for: closed once the answers tell whether the error is permanent
+	timed   bool          // the times until its replies count for the rtt
+	cleared chan struct{} // while it is waited for: closed once no reply can make the error permanent
 
-	waited bool // for grace, for nodes that have not answered
+	waited bool // for grace, for nodes that have not replied
 }
 
-// answer is one node's answer to an attempt, and the receiver of it. The hold's mutex guards it.
-type answer struct {
-	attempt   *attempt
-	command   lease.Command
+// grantRequest is an attempt's request to one node, with what the node has replied if it granted
+// nothing. The hold's mutex guards it.
+type grantRequest struct {
+	request
 	wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
 	holder    string        // of a refusal: the owner that is there
 	listeners int           // of a refusal: connections that subscribe to the channel
@@ -58,17 +56,17 @@ func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
 	h.first = Lock{hold: h, level: 1, outer: outer}
 	h.first.setNames(names)
 	a := &attempt{hold: h, decided: make(chan struct{})}
-	a.answers = a.few[:0]
+	a.requests = a.few[:0]
 	for range h.members {
-		a.answers = append(a.answers, answer{attempt: a})
+		a.requests = append(a.requests, grantRequest{request: request{hold: h, attempt: a}})
 	}
 	h.attempt = a
 	return a
 }
 
-// attempt makes one attempt at the names, and one more where the first had no other obstacle than a
-// neighbour's token. It returns the lock, or else undoes the attempt and returns its result. With a
-// lock, the result is nil where there is no hook for it.
+// attempt makes one attempt at the names, and a second one if only another name's token stood in the
+// way of the first. It returns the lock, or else undoes the attempt and returns its result. With a
+// lock, the result is nil unless a hook needs it.
 func (c *core) attempt(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
@@ -130,8 +128,8 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	}
 }
 
-// ask asks the first wave, and schedules the second one: two steps after the first, whether the
-// attempt is open then or has become a lock.
+// ask asks the first wave, and schedules the second for two steps later, whether the attempt is open
+// then or has become a lock.
 func (a *attempt) ask(approach waiting.Approach) {
 	if a.askFirstWave(approach) {
 		a.hold.core.secondWaves.Add(&a.entry, func() bool { return true })
@@ -150,7 +148,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, List: h.list, Seed: tokenSeed(),
 		Room: a.room[:0],
 	})
-	wave := lease.Wave{Size: len(a.answers), Probe: approach == waiting.ProbeFirst}
+	wave := lease.Wave{Size: len(a.requests), Probe: approach == waiting.ProbeFirst}
 	compares := !wave.Probe && c.rtt.MustCompare(now)
 	switch {
 	case wave.Probe:
@@ -176,12 +174,12 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	step := c.rtt.Step(c.need)
 	a.entry = schedule.Entry[*attempt]{Owner: a, At: now.Add(2 * step), Early: step / 2}
 	var room [8]lease.Command
-	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), callers{attempt: a})
+	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), nil)
 	a.asked = true
-	return h.lease.HasSecondWave() && h.lease.Verdict() != lease.Lost
+	return h.lease.HasUnasked() && h.lease.Verdict() != lease.OutOfReach
 }
 
-// isQuorumFirst reports whether an attempt that most likely is alone asks a quorum first.
+// isQuorumFirst reports whether an attempt that most likely has no rival asks a quorum first.
 func (c *core) isQuorumFirst(compares bool) bool {
 	if c.quorumFirst != nil {
 		return c.quorumFirst(c.lastOwner.Load())
@@ -189,9 +187,9 @@ func (c *core) isQuorumFirst(compares bool) bool {
 	return c.openAttempts.Load() >= busyFrom && !compares
 }
 
-// order appends the nodes in the order in which an attempt at the names asks them. It begins with a
-// node that is the same for all processes, in whatever order the names are given, so that each node
-// gets its share. With slowLast slow nodes come last: the order of a probe is the same for all
+// order appends the nodes in the order in which an attempt asks them. The names alone, in any order,
+// choose the first one: all processes begin with the same node, and each node gets its share. With
+// slowLast, slow nodes come last; a probe does without, because its order must be the same for all
 // processes.
 func (c *core) order(all []int, names []string, slowLast bool) []int {
 	first := int(hash(slices.Min(names)) % uint32(len(c.nodes)))
@@ -212,45 +210,21 @@ func (c *core) order(all []int, names []string, slowLast bool) []int {
 	return all
 }
 
-// send sends the request for a grant to a node.
-func (a *attempt) send(c lease.Command) error {
-	if a.asked {
-		a.timed = false // it is asked later than the others
-	}
-	to, h := &a.answers[c.Master], a.hold
-	to.command = c
-	call := a.call
-	if c.Level > 1 { // it goes out again, and the lock was entered again meanwhile
-		call = h.acquireAgain(c)
-	}
-	return h.pipe(c.Master).Start(call, &h.members[c.Master].claim, to)
-}
-
-// Done receives a node's answer ([pipeline.Receiver]). It may come while other answers are awaited;
-// after the quorum was reached, when it counts for the deadline only; or after the attempt's end,
-// when its release has been sent.
-func (n *answer) Done(r pipeline.Result) {
-	reply, err := n.attempt.hold.read(n.command, r, 0)
-	n.take(reply, err, r.Reply.Acquire)
-}
-
-func (n *answer) take(reply lease.Reply, err error, said scripts.AcquireReply) {
-	n.attempt.hold.answer(n.command, reply, err,
-		callers{attempt: n.attempt, said: said, resent: reply.Resent, to: n})
-}
-
-// noteLocked notes what an answer says besides its outcome, and how long it took.
-func (a *attempt) noteLocked(node int, reply lease.Reply, said scripts.AcquireReply) {
+// noteReply notes how long a node's reply took, and what a refusal says of the holder.
+func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireReply) {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if a.timed && reply.Is != lease.Failed && reply.Is != lease.NotAccepted {
-		a.hold.core.rtt.Observe(node, a.hold.core.clock.Now().Sub(a.hold.lease.BegunAt()))
+		h.core.rtt.Observe(node, h.core.clock.Now().Sub(h.lease.BegunAt()))
 	}
-	if n := &a.answers[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
-		n.wait, n.holder, n.listeners = said.Wait, said.Holder, said.Waiting
+	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
+		r.wait, r.holder, r.listeners = said.Wait, said.Holder, said.Waiting
 	}
 }
 
-// askSecondWaves asks the second waves that are due (schedule.Due). It tells the rtt of the nodes
-// that have not answered, so that further attempts ask them last.
+// askSecondWaves asks the second waves that are due (schedule.Due). Nodes that have not replied yet
+// count as slow from now on: the next attempts ask them last.
 func (c *core) askSecondWaves(now clock.Instant, due []*schedule.Entry[*attempt]) (after func()) {
 	for _, e := range due {
 		e.Over = true
@@ -264,36 +238,26 @@ func (a *attempt) askSecondWave(now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lease.Phase() == lease.Asking && h.lease.Verdict() == lease.Open {
-		for i := range a.answers {
+		for i := range a.requests {
 			if h.lease.AnswerOf(i) == lease.Unanswered {
 				h.core.rtt.Observe(i, now.Sub(h.lease.BegunAt()))
 			}
 		}
 	}
 	var room [8]lease.Command
-	h.carryOutLocked(h.lease.SecondWave(now, room[:0]), callers{attempt: a})
+	h.carryOutLocked(h.lease.SecondWave(now, room[:0]), nil)
 }
 
-// askWhetherPermanent asks the nodes whose errors can make the attempt's permanent: one node's
-// permanent error may be that of all, a wrong list of masters, say. It waits for grace at most, and
-// undo does not wait for these nodes again: the call takes no longer than without.
+// askWhetherPermanent asks the nodes whose errors can make the attempt's error permanent: what one
+// node refuses for good, a wrong list of masters for example, all may refuse. It waits for grace at
+// most. undo does not wait for these nodes again, so the call takes no longer.
 func (a *attempt) askWhetherPermanent(ctx context.Context) {
-	cleared := a.askTheRest()
-	if cleared == nil {
-		return
-	}
-	moment := time.NewTimer(grace)
-	defer moment.Stop()
-	select {
-	case <-cleared:
-	case <-moment.C:
-		a.waited = true
-	case <-ctx.Done():
-	case <-a.hold.core.closed:
+	if cleared := a.askTheRest(); cleared != nil {
+		a.waited = awaitClear(ctx, cleared, a.hold.core.closed)
 	}
 }
 
-// askTheRest returns a channel that is closed once no answer can make a difference any more, nil if
+// askTheRest returns a channel that is closed once no reply can make a difference any more, or nil if
 // none can now.
 func (a *attempt) askTheRest() <-chan struct{} {
 	h := a.hold
@@ -306,7 +270,7 @@ func (a *attempt) askTheRest() <-chan struct{} {
 	}
 	cleared := make(chan struct{})
 	a.cleared = cleared
-	h.carryOutLocked(commands, callers{attempt: a}) // the nodes may be down
+	h.carryOutLocked(commands, nil) // the nodes may be down
 	return cleared
 }
 
@@ -320,7 +284,7 @@ func (a *attempt) noteCleared() {
 func (a *attempt) countWriteBacks() {
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
-	a.hold.core.counters.writeBacks.Add(uint64(a.hold.lease.Raises()))
+	a.hold.core.counters.writeBacks.Add(uint64(a.hold.lease.WriteBacks()))
 }
 
 // commit makes the attempt a held lock and schedules its renewal, if the quorum is reached, the
@@ -330,7 +294,7 @@ func (a *attempt) commit(ctx context.Context) bool {
 	if ctx.Err() != nil || !a.isSettled() {
 		return false
 	}
-	h.first.begin(ctx) // before any mutex is locked: ctx is the caller's code
+	h.first.makeContext(ctx) // before any mutex is locked: ctx is the caller's code
 	if h.core.schedule.Add(&h.entry, h.holdUnlessLate) {
 		h.core.introduction.Keep(h.lease.BegunAt())
 		return true
@@ -353,17 +317,14 @@ func (h *hold) holdUnlessLate() bool {
 		return false
 	}
 	h.entry.At, h.entry.Early = h.lease.Next()
-	if !h.lease.HasSecondWave() {
-		h.attempt = nil
-	}
+	h.dropAttemptLocked()
 	return true
 }
 
-// undo ends a failed attempt: a release goes to every node that may have granted. undo waits for
-// the nodes that granted, and at most grace for those that have not answered, but no longer than
-// ctx allows.
+// undo ends a failed attempt: a release goes to every node that may have granted. undo waits for the
+// nodes that granted, and for grace at most for those that have not replied, but not after ctx ends.
 func (a *attempt) undo(ctx context.Context) *Error {
-	err, certain, open := a.startUndo(ctx)
+	err, granted, open := a.startUndo(ctx)
 	patience := grace
 	if a.waited {
 		patience = 0
@@ -376,66 +337,34 @@ func (a *attempt) undo(ctx context.Context) *Error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-certain.decided:
+	case <-granted.decided:
 	case <-ctx.Done():
 	}
 	err.noteEnd(ctx)
 	return err
 }
 
-// startUndo sends the releases. certain counts the replies of the nodes that granted, open those of
-// the nodes that have not answered.
-func (a *attempt) startUndo(ctx context.Context) (err *Error, certain, open *tally) {
+// startUndo sends the releases. granted counts their replies from the nodes that had granted, open those
+// from the nodes that had not replied.
+func (a *attempt) startUndo(ctx context.Context) (err *Error, granted, open *tally) {
 	h, ended := a.hold, contextError(ctx) // before the mutex is locked: ctx is the caller's code
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	err = a.failureLocked(ended)
-	of := h.lease.Count()
-	certain = newTally(of[lease.Granted], of[lease.Granted])
-	open = newTally(of[lease.Unanswered], of[lease.Unanswered])
-	var room [8]lease.Command
-	h.releaseLocked(h.lease.GiveUp(room[:0]), callers{undo: &undo{certain, open}})
-	return err, certain, open
-}
-
-// attemptResult is what an attempt found out; of one that became a lock, for a hook only.
-type attemptResult struct {
-	waiting.Result
-	err        *Error
-	approach   waiting.Approach
-	cut        bool // the attempt ended before its outcome was certain
-	movedOn    bool // it failed for errMovedOn
-	of         lease.Counts
-	writeBacks int
-}
-
-// result returns what the nodes answered. It must be called before undo.
-func (a *attempt) result(approach waiting.Approach) *attemptResult {
-	h := a.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach,
-		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
-	r.of, r.writeBacks = h.lease.Count(), h.lease.Raises()
-	waits := make([]time.Duration, 0, len(a.answers))
-	for i := range a.answers {
-		n := &a.answers[i]
-		r.Listeners = max(r.Listeners, n.listeners)
-		switch h.lease.AnswerOf(i) {
+	var toGranted, toOpen, toOthers []lease.Command
+	for _, c := range h.lease.GiveUp(nil) {
+		switch h.lease.AnswerOf(c.Master) {
 		case lease.Granted:
-			r.Votes++
-			waits = append(waits, 0)
-		case lease.Unasked:
-			waits = append(waits, 0)
-		case lease.Refused, lease.Quarantined:
-			if n.wait >= 0 {
-				waits = append(waits, n.wait)
-			}
+			toGranted = append(toGranted, c)
+		case lease.Unanswered:
+			toOpen = append(toOpen, c)
+		default:
+			toOthers = append(toOthers, c)
 		}
 	}
-	if len(waits) >= h.core.need && h.lease.Verdict() != lease.Won { // a won attempt failed for another reason
-		slices.Sort(waits)
-		r.Wait = waits[h.core.need-1]
-	}
-	return r
+	granted, open = newTally(len(toGranted), len(toGranted)), newTally(len(toOpen), len(toOpen))
+	h.carryOutLocked(toGranted, granted)
+	h.carryOutLocked(toOpen, open)
+	h.carryOutLocked(toOthers, nil)
+	return err, granted, open
 }

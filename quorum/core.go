@@ -40,10 +40,10 @@ type core struct {
 	// schedule is of renewals, and of the ends of locks. Lock order: mu of either schedule, then
 	// hold.mu, then the nodes'.
 	schedule *schedule.Schedule[*hold]
-	// secondWaves is the schedule of attempts, and of locks that they have become, whose second
-	// wave is yet to be asked.
+	// secondWaves is the schedule of attempts whose second wave is yet to be asked; they may have
+	// become locks.
 	secondWaves *schedule.Schedule[*attempt]
-	// lastRenewal is when the last of the renewals that have been due is to be sent, one each
+	// lastRenewal is when the last of the renewals that have been due is to be sent, one per
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant
 	background  tracker
@@ -61,6 +61,22 @@ type core struct {
 	rng   *rand.Rand // seeds others; its source is that of the settings
 
 	makeRand func() *rand.Rand // newRand as a value: one allocation
+}
+
+// maxNodes bounds the nodes of a Locker: sets of nodes have a bit for each.
+const maxNodes = 64
+
+// counters are what a Locker counts for [Stats].
+type counters struct {
+	attempts                   [outcomes]atomic.Uint64
+	released, lost, writeBacks atomic.Uint64
+	nodes                      [maxNodes]nodeCounters
+}
+
+// nodeCounters is the part of one node.
+type nodeCounters struct {
+	renewals, renewalsFailed atomic.Uint64
+	repairs, repairsFailed   atomic.Uint64
 }
 
 func (c *core) newOwner() scripts.Owner {

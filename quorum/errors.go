@@ -26,7 +26,7 @@ var (
 	// ErrMembership: the reason is masters that let in clients with another list of masters than
 	// this client's. The errors of the nodes have both lists.
 	ErrMembership = node.ErrMembership
-	// ErrPermanent: waiting is in vain, and so is a retry, until the program, its settings or the
+	// ErrPermanent: waiting is pointless, and so is a retry, until the program, its settings or the
 	// servers are changed: too few nodes are without an error that does not pass by itself (see
 	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it, and all that
 	// wrap [ErrInvalid] or [ErrClosed].
@@ -46,7 +46,7 @@ var (
 // Error is a failed operation on a lock. It wraps the sentinels that apply ([ErrNotAcquired] with
 // one of [ErrHeld], [ErrQuarantined] and [ErrUnavailable] as the reason, or [ErrLost]), the
 // context's error where the context ended the operation, and a [*node.Error] for each node that
-// failed. Where waiting is in vain it wraps [ErrPermanent].
+// failed. If waiting is pointless it wraps [ErrPermanent].
 type Error struct {
 	Op    string // "lock", "unlock", "extend", "renew", ...
 	Names []string
@@ -61,15 +61,15 @@ type Error struct {
 	Unknown int
 
 	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a
-	// Redisson client has another form), of one of the names; empty when none has told.
+	// Redisson client has another form), of one of the names; empty if no node named one.
 	Holder string
 	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
 	// does not renew it: until as many as the quorum size do not, where so many have answered. It
-	// is as of their answers; −1 for a key that never expires, 0 when no node has told.
+	// is as of their answers; −1 for a key that never expires, 0 if no node said.
 	Remaining time.Duration
 
-	// HolderIdentity is, with [ErrHeld], which process the holder is. It is zero where no node has
-	// told: for a client of another library, say, or a call that ended before a node was asked.
+	// HolderIdentity is, with [ErrHeld], which process the holder is. It is zero if no node has
+	// said: for a client of another library, say, or a call that ended before a node was asked.
 	HolderIdentity Identity
 	// HolderToken is, with a HolderIdentity, the token counter of one node for the first of the
 	// names while the holder held it: in all likelihood the holder's token. A counter may lag
@@ -85,6 +85,9 @@ type Error struct {
 	ours    bool // Holder is a lock of this Locker, or of one that With made of it
 	kept    bool // Granted counts the nodes that keep a lock that was lost
 }
+
+// opReady is the operation of the errors of [Locker.Ready].
+const opReady = "ready"
 
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -178,7 +181,7 @@ func (e *Error) holder() string {
 	return said
 }
 
-// owner describes the holder of which no more is known than its id, and for how long it holds.
+// owner describes a holder whose process is not known: its id, and for how long it holds.
 func (e *Error) owner() string {
 	by := ""
 	switch {
@@ -210,7 +213,7 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// permanent reports whether waiting is in vain.
+// permanent reports whether waiting is pointless.
 func (e *Error) permanent() bool {
 	for _, cause := range e.causes { // but not in e.Nodes: a minority of the nodes may be invalid or closed
 		_, nested := cause.(*Error) // why a lock was lost, with its nodes
@@ -234,6 +237,12 @@ func (e *Error) nodesRefuse() bool {
 		}
 	}
 	return nodes < e.Need
+}
+
+// isPermanent reports whether a node's error does not pass by itself.
+func isPermanent(err error) bool {
+	var failed *node.Error
+	return errors.As(err, &failed) && failed.Permanent()
 }
 
 func invalidf(op string, names []string, format string, args ...any) *Error {

@@ -149,9 +149,9 @@ func TestRemainingByTheAnswers(t *testing.T) {
 	} {
 		a, fake := asking(t, s, 3)
 		for i, is := range c.answers {
-			a.answers[i].wait = c.waits[i]
+			a.requests[i].wait = c.waits[i]
 			if is != lease.Unanswered {
-				a.hold.lease.Answered(fake.Now(), a.answers[i].command, lease.Reply{Is: is}, nil)
+				a.hold.lease.TakeReply(fake.Now(), a.requests[i].command, lease.Reply{Is: is}, nil)
 			}
 		}
 		if got := a.remaining(); got != c.want {

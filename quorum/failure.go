@@ -10,11 +10,12 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// failureLocked returns why the attempt failed. ended is the end of its context; nil for none.
+// failureLocked returns why the attempt failed. ended is the error of its context, if that has ended.
 func (a *attempt) failureLocked(ended []error) *Error {
-	e := a.errorLocked()
+	e := a.countsErrorLocked()
 	switch {
 	case ended != nil:
 		e.causes = append(e.causes, ended...)
@@ -50,8 +51,8 @@ func (h *hold) whyLate() error {
 	return detail(what + " was over before enough nodes had granted it")
 }
 
-// errorLocked returns an error with the count of each outcome.
-func (a *attempt) errorLocked() *Error {
+// countsErrorLocked returns an error with how many nodes gave each answer.
+func (a *attempt) countsErrorLocked() *Error {
 	h := a.hold
 	of := h.lease.Count()
 	e := &Error{
@@ -67,14 +68,14 @@ func (a *attempt) errorLocked() *Error {
 	return e
 }
 
-// remaining returns for how long the nodes that refused keep the lock by their answers, until as
-// many as the quorum size can grant; −1 for ever. It goes by the nodes that have answered, of which
-// a probe may have one only.
+// remaining returns for how long the nodes that refused keep the lock by their replies, until as
+// many as the quorum size can grant; −1 for ever. It goes by the nodes that have replied: of a probe
+// that may be one.
 func (a *attempt) remaining() time.Duration {
 	const forever = time.Duration(math.MaxInt64)
-	waits := make([]time.Duration, 0, len(a.answers))
-	for i := range a.answers {
-		switch wait := a.answers[i].wait; {
+	waits := make([]time.Duration, 0, len(a.requests))
+	for i := range a.requests {
+		switch wait := a.requests[i].wait; {
 		case a.hold.lease.AnswerOf(i) == lease.Granted:
 			waits = append(waits, 0)
 		case a.hold.lease.AnswerOf(i) != lease.Refused:
@@ -97,19 +98,19 @@ func (a *attempt) remaining() time.Duration {
 // holder returns the owner that the most nodes named in their refusals, and one of these nodes.
 func (a *attempt) holder() (holder string, namedBy int) {
 	count, most := map[string]int{}, 0
-	for i := range a.answers {
-		if n := &a.answers[i]; a.hold.lease.AnswerOf(i) == lease.Refused && n.holder != "" {
-			if count[n.holder]++; count[n.holder] > most {
-				holder, namedBy, most = n.holder, i, count[n.holder]
+	for i := range a.requests {
+		if r := &a.requests[i]; a.hold.lease.AnswerOf(i) == lease.Refused && r.holder != "" {
+			if count[r.holder]++; count[r.holder] > most {
+				holder, namedBy, most = r.holder, i, count[r.holder]
 			}
 		}
 	}
 	return holder, namedBy
 }
 
-// blockingReason returns the sentinel for what keeps the quorum from being reached: held,
-// quarantined or unavailable, in this order, whichever alone would have to change. It counts nodes
-// that were not asked, or have not answered, as granting.
+// blockingReason returns the sentinel for what keeps the quorum from being reached: the first of
+// held, quarantined and unavailable that, if it changed, would let the attempt succeed. It counts
+// nodes that were not asked, or have not replied, as granting.
 func (a *attempt) blockingReason() error {
 	of := a.hold.lease.Count()
 	willing := of[lease.Granted] + of[lease.Unanswered] + of[lease.Unasked]
@@ -123,8 +124,50 @@ func (a *attempt) blockingReason() error {
 	}
 }
 
-// outcomeOf returns the outcome of a call or an attempt that failed. It allocates nothing:
-// errors.Is would.
+// attemptResult is what an attempt found out. Of one that became a lock it is for a hook only.
+type attemptResult struct {
+	waiting.Result
+	err        *Error
+	approach   waiting.Approach
+	cut        bool // the attempt ended before its outcome was certain
+	movedOn    bool // it failed for errMovedOn
+	of         lease.Counts
+	writeBacks int
+}
+
+// result returns what the nodes replied. It must be called before undo.
+func (a *attempt) result(approach waiting.Approach) *attemptResult {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach,
+		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
+	r.of, r.writeBacks = h.lease.Count(), h.lease.WriteBacks()
+	waits := make([]time.Duration, 0, len(a.requests))
+	for i := range a.requests {
+		n := &a.requests[i]
+		r.Listeners = max(r.Listeners, n.listeners)
+		switch h.lease.AnswerOf(i) {
+		case lease.Granted:
+			r.Votes++
+			waits = append(waits, 0)
+		case lease.Unasked:
+			waits = append(waits, 0)
+		case lease.Refused, lease.Quarantined:
+			if n.wait >= 0 {
+				waits = append(waits, n.wait)
+			}
+		}
+	}
+	if len(waits) >= h.core.need && h.lease.Verdict() != lease.Won { // a won attempt failed for another reason
+		slices.Sort(waits)
+		r.Wait = waits[h.core.need-1]
+	}
+	return r
+}
+
+// outcomeOf returns the outcome of a call or an attempt that failed. It doesn't allocate, as errors.Is
+// would.
 func outcomeOf(e *Error) outcome {
 	for _, cause := range e.causes {
 		switch cause {

@@ -40,8 +40,8 @@ type Hooks struct {
 	Renewing func(l *Lock, left, lease time.Duration)
 	// Renewed is called for each node's answer to the renewals of one or more locks.
 	Renewed func(e RenewalEvent)
-	// Repaired is called for each node's answer to a repair: it had forgotten the lock, or never
-	// granted it, and was asked to grant it again.
+	// Repaired is called for each repair: a node had forgotten the lock, or never granted it, and was
+	// asked to grant it again. It is called when the node replies, or at once if the node is down.
 	Repaired func(e RepairEvent)
 }
 
@@ -61,7 +61,7 @@ type AttemptEvent struct {
 
 	// WriteBacks is how many nodes the token was written back to.
 	WriteBacks int
-	// Probed tells that the attempt asked one node first (docs/design.md, §4.7).
+	// Probed: the attempt asked one node first (docs/design.md, §4.7).
 	Probed bool
 	// Duration is from the first request until the attempt has become a lock, or is undone.
 	Duration time.Duration
@@ -87,7 +87,7 @@ type RenewalEvent struct {
 	Err       error // a *node.Error where Failed is not 0 for an error of the call
 }
 
-// RepairEvent is one node's answer to a repair.
+// RepairEvent is one node's reply to a repair, or why the node was not asked.
 type RepairEvent struct {
 	Node string
 	Lock *Lock

@@ -272,6 +272,28 @@ func TestHookOfARepairThatFails(t *testing.T) {
 	})
 }
 
+// A repair that is not sent, because the node is down, is a repair that fails.
+func TestHookOfARepairThatIsNotSent(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const lease = 3 * time.Second
+		var all told
+		l := c.process(WithLease(lease), WithHooks(all.hooks()))
+		c.masters[0].Crash(fakeredis.Nothing)
+		lock := c.lock(l, "a")
+		time.Sleep(lease/3 + 10*time.Millisecond)
+		synctest.Wait()
+		x := all.take()
+		if len(x.repairs) == 0 || !errors.Is(x.repairs[0].Err, node.ErrDown) || x.repairs[0].Node != "master0" {
+			t.Errorf("the repairs are told as %+v", x.repairs)
+		}
+		if s := l.Stats().Nodes[0]; s.RepairsFailed != uint64(len(x.repairs)) || s.Repairs != 0 {
+			t.Errorf("%+v", s)
+		}
+		c.unlock(lock)
+		c.masters[0].Start()
+	})
+}
+
 // Hooks of a call that panic, or end the goroutine, leave no lock behind.
 func TestHooksOfACallThatPanic(t *testing.T) {
 	cry := func() { panic(callerPanic{}) }

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,43 +43,16 @@ func thisProcess(label string) Identity {
 	return Identity{Host: host, PID: os.Getpid(), Program: program, Label: label}
 }
 
-// named returns the holder that an error has, for package holders. It returns false if there is
-// none, or if it is a lock of this Locker, which is known.
-func (c *core) named(e *Error) (of holders.Named, ok bool) {
-	if e.ours {
+// nameHolder adds to an error which process the holder is, as far as find knows: Describe, Inquire or
+// Recall of package holders.
+func (c *core) nameHolder(e *Error, find func(holders.Named) holders.Holder) {
+	switch {
+	case e.ours:
 		e.HolderIdentity = c.identity
-	}
-	if e.Holder == "" || e.ours {
-		return of, false
-	}
-	return holders.Named{Owner: e.Holder, Name: e.Names[0], Node: e.namedBy}, true
-}
-
-// describe completes the error of a call that does not wait, by what is known of the holder or a
-// node reports soon.
-func (c *core) describe(ctx context.Context, e *Error) {
-	if of, ok := c.named(e); ok {
-		e.setHolder(c.holders.Describe(ctx, of))
-	}
-}
-
-// prepare completes the error of an attempt by what is known of the holder, and has a node asked for
-// more, for the error of the call that waits.
-func (c *core) prepare(e *Error) {
-	if of, ok := c.named(e); ok {
-		e.setHolder(c.holders.Prepare(of))
-	}
-}
-
-// recall completes the error of a call that has waited.
-func (c *core) recall(e *Error) {
-	if of, ok := c.named(e); ok {
-		e.setHolder(c.holders.Recall(of.Owner))
-	}
-}
-
-func (e *Error) setHolder(h holders.Holder) {
-	if h != (holders.Holder{}) {
-		e.HolderIdentity, e.HolderToken = Identity(h.Identity), h.Token
+	case e.Holder != "":
+		h := find(holders.Named{Owner: e.Holder, Name: e.Names[0], Node: e.namedBy})
+		if h != (holders.Holder{}) {
+			e.HolderIdentity, e.HolderToken = Identity(h.Identity), h.Token
+		}
 	}
 }

@@ -25,8 +25,8 @@ func heldHold(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) { retur
 func heldBy(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake) {
 	t.Helper()
 	a, fake := asking(t, lasts, asked)
-	a.answers[0].Done(granting("one", 7))
-	a.answers[1].Done(granting("two", 7))
+	a.requests[0].Done(granting("one", 7))
+	a.requests[1].Done(granting("two", 7))
 	if !a.hold.holdUnlessLate() {
 		t.Fatal("it is not held")
 	}
@@ -56,9 +56,9 @@ func asking(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake
 	set.terms = lease.Terms{Need: 2, Lease: lasts}
 	a := newAttempt(c, &set, []string{"a"}, nil)
 	h := a.hold
-	h.first.begin(t.Context())
+	h.first.makeContext(t.Context())
 	for _, ask := range h.lease.Begin(fake.Now(), lease.Wave{Order: []int{0, 1, 2}, Size: asked}, nil) {
-		a.answers[ask.Master].command = ask
+		a.requests[ask.Master].command = ask
 	}
 	return a, fake
 }

@@ -5,11 +5,92 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testlock"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
+	"github.com/quorumlock/quorumlock/scripts"
 )
+
+// Lock is a handle on a lock that was acquired. It is safe for concurrent use. Entering the lock
+// again through its context makes another handle, of a higher level.
+type Lock struct {
+	hold     *hold
+	names    []string
+	one      [1]string // room for the usual number of names
+	level    int       // 1 for the handle that acquired the lock, more for a re-entry
+	outer    *Lock     // the innermost handle in the context given to Lock
+	scope    lockContext
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	unlocked atomic.Bool
+}
+
+// setNames copies the names, which are the caller's.
+func (l *Lock) setNames(names []string) {
+	l.names = append(l.one[:0], names...)
+}
+
+// makeContext makes the lock's context, from the context given to Lock.
+func (l *Lock) makeContext(parent context.Context) {
+	if waiting, ok := parent.(*waitContext); ok {
+		parent = waiting.given
+	}
+	l.scope = lockContext{parent, l}
+	l.ctx, l.cancel = context.WithCancelCause(&l.scope)
+}
+
+// lockContext is the parent of a lock's context: the context given to Lock, and the lock as a
+// value. It is part of the Lock, because context.WithValue would allocate.
+type lockContext struct {
+	context.Context
+	lock *Lock
+}
+
+// waitContext bounds the waiting of a call of Lock by WithWait. It is not the parent of the lock's
+// context: the bound does not end the work.
+type waitContext struct {
+	context.Context
+	given context.Context // to Lock
+}
+
+type lockKey = testlock.Key
+
+func (c *lockContext) Value(key any) any {
+	if key == (lockKey{}) {
+		return c.lock
+	}
+	return c.Context.Value(key)
+}
+
+// innermost returns the handle whose context ctx is, or is derived from; nil for none.
+func innermost(ctx context.Context) *Lock {
+	switch l := ctx.Value(lockKey{}).(type) {
+	case *Lock:
+		return l
+	case *testlock.Lock:
+		return l.Handle(func() any { return newTestLock(l) }).(*Lock)
+	}
+	return nil
+}
+
+// newTestLock returns the handle of a lock that no node has granted: it is over no nodes, so that
+// none must confirm anything.
+func newTestLock(t *testlock.Lock) *Lock {
+	set := defaults()
+	c := &core{clock: set.Clock, maxLease: node.DefaultMaxLease, schedule: &schedule.Schedule[*hold]{}, closed: make(chan struct{})}
+	h := &hold{core: c, set: &set, owner: scripts.NewOwner("test", 1)}
+	h.lease.InitHeld(&set.terms, t.Token, c.clock.Now().Add(maxMaxHold))
+	h.setNames(t.Names)
+	h.entry.Owner = h
+	h.first = Lock{hold: h, names: t.Names, level: 1, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
+	h.first.scope = lockContext{t.Parent, &h.first}
+	return &h.first
+}
 
 // FromContext returns the innermost lock over the name among those whose context ctx is, or is
 // derived from, and that have not been unlocked. It may have been lost: see [Lock.Err].
@@ -110,16 +191,16 @@ func (l *Lock) usableAtLocked(op string, now clock.Instant) error {
 	return nil
 }
 
-// overdueErrorLocked returns the error of a lock whose deadline has passed while its phase is still
-// held.
+// overdueErrorLocked returns the error of a lock whose deadline has passed before the schedule has
+// noticed it.
 func (h *hold) overdueErrorLocked(op string) *Error {
-	return h.errorLocked(op, ErrLost, detail("the deadline has passed"))
+	return h.keepersErrorLocked(op, ErrLost, detail("the deadline has passed"))
 }
 
 // await waits until t is decided or ctx ends. It returns nil if enough replies count.
 func (l *Lock) await(ctx context.Context, op string, t *tally) error {
 	ended := awaitDecided(ctx, t)
-	enough, _, nodes := t.result()
+	enough, nodes := t.result()
 	if enough {
 		return nil
 	}
@@ -165,16 +246,16 @@ func (l *Lock) endedBy(cause error) bool {
 	return (lost || cause == ErrReleased || cause == ErrClosed) && context.Cause(l.ctx) == cause
 }
 
-// releaseUnless releases the lock, where there is one, unless the hooks have returned: the call
-// does not return the lock then, so no caller could unlock it.
+// releaseUnless releases the lock, if there is one, unless the hooks have returned: otherwise the call
+// panics and returns no lock that a caller could unlock.
 func (l *Lock) releaseUnless(returned *bool) {
 	if l != nil && !*returned {
 		l.hold.releaseInterrupted()
 	}
 }
 
-// String returns the names, the token and the owner's id: not whether the lock is still held, which
-// [Lock.Err] tells.
+// String returns the names, the token and the owner's id. It doesn't say whether the lock is still
+// held: see [Lock.Err].
 func (l *Lock) String() string {
 	return fmt.Sprintf("lock %s, token %d, owner %s", quoted(l.names), l.Token(), l.Owner())
 }

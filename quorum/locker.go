@@ -68,7 +68,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 // marks those that are new with this list of masters, for at most a few of a node's timeouts; a
 // node that does not answer is identified when it grants. Masters that let in clients with another
 // list refuse the Locker's calls with [ErrMembership]. An even number of nodes by the rule Majority
-// is for a change of members, and needs a master that says so. The error wraps [ErrInvalid]: no
+// is for a change of members, and needs a master that has that list. The error wraps [ErrInvalid]: no
 // nodes, a number that the rule refuses, a nil node, one node twice, two nodes of one name or of
 // one process, nodes of different max lease, or an option that is not valid, [WithNodeOptions]
 // among them.
@@ -131,7 +131,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if survey.AllNew() {
 		saidBy = c.roster
 	}
-	if unfounded != nil && !survey.IsAccepted() {
+	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}
 	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
@@ -232,14 +232,14 @@ func (l *Locker) Nodes() []string {
 // The error is an [*Error]. When ctx ends it wraps [ErrNotAcquired], the reason of the last
 // attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
 // error. At once Lock returns ErrInvalid for names that cannot be locked, [ErrClosed], and the
-// [*node.Error] of each node when waiting is in vain, because too few nodes are without an error
+// [*node.Error] of each node when waiting is pointless, because too few nodes are without an error
 // that does not pass by itself (a wrong password, a key of another type at the name). These three
 // wrap [ErrPermanent]: do not try them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if l.set.wait == 0 {
 		return l.TryLock(ctx, names...)
 	}
-	within, err := l.prepare(ctx, "lock", names)
+	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 // two; up to 40 ms more where the Locker is busy and a node that it asked first does not answer; and
 // about a node's timeout where too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
-	within, err := l.prepare(ctx, "lock", names)
+	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	lock, r := l.core.attempt(ctx, l.set, names, waiting.QuorumFirst)
 	o.attempted(lock, r)
 	if lock == nil {
-		l.core.describe(ctx, r.err)
+		l.core.nameHolder(r.err, func(of holders.Named) holders.Holder { return l.core.holders.Describe(ctx, of) })
 		return l.report(o, nil, r.err)
 	}
 	return l.report(o, lock, nil)
@@ -315,9 +315,9 @@ func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock
 // for options that [Locker.With] refused, and [ErrClosed] for a Locker that was closed.
 func (l *Locker) Validate(names ...string) error { return l.refuse("lock", names) }
 
-// prepare checks the call, and returns the lock over the names that the flow of ctx holds; nil for
+// checkCall checks the call, and returns the lock over the names that the flow of ctx holds; nil for
 // none.
-func (l *Locker) prepare(ctx context.Context, op string, names []string) (*Lock, error) {
+func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Lock, error) {
 	if err := l.refuse(op, names); err != nil {
 		return nil, err
 	}

@@ -45,19 +45,16 @@ func (c *core) awaitList(ctx context.Context) *Error {
 	}
 }
 
-// notFounded returns why a number of nodes that the rule refuses makes no Locker: no master says
-// that its members change to these, or perhaps one would, but does not answer.
+// notFounded returns why a number of nodes that the rule refuses makes no Locker: no master has
+// that list, or perhaps one does that does not answer.
 func notFounded(s *roster.Survey, rule error) error {
 	unanswered := s.Unanswered()
 	if len(unanswered) == 0 {
-		return fmt.Errorf("quorumlock: %w; no master says that its members change to these", rule)
+		return fmt.Errorf("quorumlock: %w; no master has this list", rule)
 	}
 	return &Error{Op: "open", Nodes: multierror.Append(nil, unanswered...), causes: []error{rule,
-		detail("none of the masters that answer says that its members change to these"), ErrUnavailable}}
+		detail("none of the masters that answer has this list"), ErrUnavailable}}
 }
-
-// opReady is the operation of the errors of [Locker.Ready].
-const opReady = "ready"
 
 // Ready returns nil if so many nodes as a lock needs answer, let this Locker in and are out of
 // quarantine. It is for a readiness probe, and for a program that should fail at its start rather

@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// observation is what the hooks of one call of Lock are told. It is nil for a call without such
+// observation is what one call of Lock reports to its hooks. It is nil for a call without such
 // hooks, which reads no clock for them.
 type observation struct {
 	core     *core
@@ -114,7 +114,7 @@ func (b *renewalBatch) noteReply(r pipeline.Result) {
 	}
 }
 
-// renewalOf is what the hooks of one Locker are told of a batch.
+// renewalOf is what a batch reports to the hooks of one Locker.
 type renewalOf struct {
 	set   *settings
 	event RenewalEvent

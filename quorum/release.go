@@ -13,75 +13,54 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// releaseLocked carries out the commands with which a lock, or a level of it, is released. The replies
-// go to the tally of to; a node that gets no release counts as one that has confirmed. The receivers of
-// the replies are in to.room, if it suffices.
-func (h *hold) releaseLocked(commands []lease.Command, to callers) {
-	released := uint64(0)
+// releaseLocked carries out the commands with which a lock, or a level of it, is released. The tally
+// counts a node that gets no release as one that has confirmed. keepers are the nodes that should have
+// the owner, bit by node.
+func (h *hold) releaseLocked(commands []lease.Command, keepers uint64) *tally {
+	sent := 0
 	for _, c := range commands {
-		if c.Do == lease.Release && released == 0 {
-			to.release = scripts.Release(h.names, h.owner, c.Level)
-		}
 		if c.Do == lease.Release {
-			released |= 1 << c.Master
+			sent++
 		}
 	}
-	for i := range h.members {
-		if released&(1<<i) == 0 {
-			to.tallyOf(h, i).add(i, nodeReply{counts: true})
-		}
-	}
-	to.room = slices.Grow(to.room, len(h.members))[:len(h.members)]
-	h.carryOutLocked(commands, to)
-}
-
-// undo is who waits for the releases of an attempt: certain for those of the nodes that granted, open
-// for those of the nodes that have not answered.
-type undo struct{ certain, open *tally }
-
-func (to *callers) tallyOf(h *hold, node int) *tally {
-	switch {
-	case to.undo == nil:
-		return to.tally
-	case h.lease.AnswerOf(node) == lease.Granted:
-		return to.undo.certain
-	case h.lease.AnswerOf(node) == lease.Unanswered:
-		return to.undo.open
-	default:
-		return nil
-	}
+	t := newTally(sent, h.core.need-(len(h.members)-sent))
+	t.believed = keepers
+	h.carryOutLocked(commands, t)
+	return t
 }
 
 // sendRelease sends a release to a node. Before that of the whole lock, requests for a grant are
 // abandoned, so that none of them is resent behind it.
-func (h *hold) sendRelease(c lease.Command, to *callers) {
-	claim, r := &h.members[c.Master].claim, &to.room[c.Master]
-	*r = releaseReply{tally: to.tallyOf(h, c.Master), hold: h, node: c.Master}
+func (h *hold) sendRelease(c lease.Command, call scripts.Call, t *tally) {
+	claim, r := &h.members[c.Master].claim, t.receiver(c.Master)
+	*r = releaseReply{tally: t, hold: h, node: c.Master}
 	if c.Level == 0 {
 		claim.Abandon()
 	}
 	if claim.NothingThere() {
-		r.tally.add(c.Master, nodeReply{counts: true})
+		t.add(c.Master, nodeReply{counts: true})
 		return
 	}
 	h.core.background.add()
-	if err := h.pipe(c.Master).Start(to.release, claim, r); err != nil {
+	if err := h.pipe(c.Master).Start(call, claim, r); err != nil {
 		r.Done(pipeline.Result{Err: err})
 	}
 }
 
-// releaseReply receives a node's reply to a release. "Not found" counts too: nothing of the owner
-// is left there. It is no denial after a resend, since the first copy may have deleted the key.
+// releaseReply receives a node's reply to a release. "Not found" counts too: the node has nothing of
+// the owner's. After a resend it doesn't mean that the lock was lost: the first copy may have deleted
+// the key.
 type releaseReply struct {
 	tally *tally
 	hold  *hold
 	node  int
 }
 
-func (a *releaseReply) Done(r pipeline.Result) {
-	defer a.hold.core.background.done()
-	found := r.Resent || r.Reply.Release.Found == len(a.hold.names)
-	a.tally.add(a.node, nodeReply{counts: r.Err == nil, found: found, heard: r.Reply.Release.Heard, err: r.Err})
+func (r *releaseReply) Done(result pipeline.Result) {
+	defer r.hold.core.background.done()
+	said := result.Reply.Release
+	found := result.Resent || said.Found == len(r.hold.names)
+	r.tally.add(r.node, nodeReply{counts: result.Err == nil, found: found, heard: said.Heard, err: result.Err})
 }
 
 // finishLost releases what nodes still keep of lost holds, and calls notifyLost.
@@ -99,11 +78,11 @@ func (h *hold) drop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var room [8]lease.Command
-	h.releaseLocked(h.lease.Drop(room[:0]), callers{})
+	h.carryOutLocked(h.lease.Drop(room[:0]), nil)
 }
 
-// notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook
-// may block, or call back.
+// notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook may
+// block, or call this package.
 func (c *core) notifyLost(lost []*hold) {
 	if len(lost) == 0 {
 		return
@@ -124,19 +103,18 @@ func (c *core) notifyLost(lost []*hold) {
 	}()
 }
 
-// releaseInterrupted releases a hold after the caller's code (a hook, a context) has panicked or
-// ended the goroutine in the midst of it. It waits for no reply, and does nothing when the hold has
-// ended.
+// releaseInterrupted releases a hold after the caller's code (a hook, a context) has panicked or ended
+// its goroutine. It waits for no reply, and does nothing if the hold has ended.
 func (h *hold) releaseInterrupted() {
 	h.core.schedule.Remove(&h.entry)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lease.HasEnded() && h.lease.Phase() != lease.Orphaned {
+	if h.lease.IsDone() {
 		return
 	}
 	h.first.unlocked.Store(true)
 	var room [8]lease.Command
-	h.releaseLocked(h.lease.Interrupt(room[:0]), callers{})
+	h.carryOutLocked(h.lease.Interrupt(room[:0]), nil)
 }
 
 // orphan ends a hold because its Locker was closed. A hold that lingers has ended already.
@@ -144,33 +122,29 @@ func (h *hold) orphan() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var room [1]lease.Command
-	h.carryOutLocked(h.lease.Orphan(room[:0]), callers{})
+	h.carryOutLocked(h.lease.Orphan(room[:0]), nil)
 }
 
-// maxNodes is the number of bits in tally.believed, which has one for each node.
-const maxNodes = 64
-
-// tally counts the replies to one call that goes to all nodes of a hold (release, extend,
-// re-entry), up to the moment when the outcome is certain: no caller waits for a slow node after
-// that. A nil tally ignores its replies.
+// tally counts the replies to one call (release, extend, re-entry) until its outcome is certain: no
+// caller waits for a slow node after that. A nil tally ignores its replies.
 type tally struct {
 	nodes   int
 	need    int
 	decided chan struct{} // closed when need replies count, or no longer can
-	// believed, bit by node, has the nodes that should have the owner. A reply that denies it
-	// counts, but decides nothing: with too many of them, the lock had been lost.
+	// believed has the nodes that should have the owner, bit by node. If one of them replies that it
+	// hasn't, the reply counts but decides nothing: with too many of those, the lock had been lost.
 	believed uint64
 
 	mu     sync.Mutex
 	left   int // replies still to come
 	count  int
-	denied uint64 // bit by node: it answered, and the owner was not there
+	denied uint64 // bit by node: its reply counts, and the owner was not there
 	found  bool   // on some node
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
 	clear  chan struct{} // closed when the error is as permanent as it can be; nil while nobody waits for that
 
-	few [5]releaseReply // room for the receivers of a release
+	few [5]releaseReply // room for the receivers of a release, by node
 }
 
 // nodeReply is one node's reply, as a tally counts it.
@@ -187,6 +161,14 @@ func newTally(nodes, need int) *tally {
 		close(t.decided)
 	}
 	return t
+}
+
+// receiver returns the receiver of a node's reply to a release, to be set.
+func (t *tally) receiver(node int) *releaseReply {
+	if t == nil || node >= len(t.few) {
+		return new(releaseReply)
+	}
+	return &t.few[node]
 }
 
 func (t *tally) add(node int, a nodeReply) {
@@ -231,6 +213,14 @@ func (t *tally) heardBy() int {
 	return t.heard
 }
 
+// wasLost reports whether the lock that was released had been lost: without the nodes that should
+// have had it and did not, fewer than need had it.
+func (t *tally) wasLost(need int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bits.OnesCount64(t.believed&^t.denied) < need
+}
+
 // counted returns how many replies count so far.
 func (t *tally) counted() int {
 	t.mu.Lock()
@@ -238,39 +228,45 @@ func (t *tally) counted() int {
 	return t.count
 }
 
-// result returns what the replies so far say.
-func (t *tally) result() (enough bool, denied uint64, failed *multierror.Error) {
+// result returns what the replies so far say: whether enough count, and the errors.
+func (t *tally) result() (enough bool, failed *multierror.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failed != nil {
 		failed = &multierror.Error{Errors: slices.Clone(t.failed.Errors)}
 	}
-	return t.count >= t.need, t.denied, failed
+	return t.count >= t.need, failed
 }
 
-// awaitWhetherPermanent waits, after a call that failed, for the nodes whose errors can make the
-// call's permanent.
+// awaitWhetherPermanent waits for t to be decided and, if the call failed, for the nodes whose errors
+// can make its error permanent.
 func (t *tally) awaitWhetherPermanent(ctx context.Context, closed <-chan struct{}) {
 	if awaitDecided(ctx, t) != nil {
 		return
 	}
-	told := t.unclear()
-	if told == nil {
-		return
-	}
-	moment := time.NewTimer(grace)
-	defer moment.Stop()
-	select {
-	case <-told:
-	case <-moment.C:
-	case <-ctx.Done():
-	case <-closed:
+	if clear := t.unclear(); clear != nil {
+		awaitClear(ctx, clear, closed)
 	}
 }
 
-// unclear returns a channel that is closed once no reply can make the error permanent any more, or
-// nil if none can now.
-func (t *tally) unclear() (told <-chan struct{}) {
+// awaitClear waits until clear is closed, for grace at most, or until ctx or the Locker ends. late
+// reports that it waited for all of grace.
+func awaitClear(ctx context.Context, clear, closed <-chan struct{}) (late bool) {
+	moment := time.NewTimer(grace)
+	defer moment.Stop()
+	select {
+	case <-clear:
+	case <-moment.C:
+		return true
+	case <-ctx.Done():
+	case <-closed:
+	}
+	return false
+}
+
+// unclear returns a channel that is closed once no reply can make the error permanent any more; nil if
+// none can now, or the call has succeeded.
+func (t *tally) unclear() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count >= t.need || !t.isUnclearLocked() {

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// Renewals that fall together are spread: at most one for each renewalGap, save for those of
-	// one renewalBurst. So other calls wait behind few of them.
+	// Renewals that fall together are spread: one per renewalGap, after a first renewalBurst of them.
+	// So other calls wait behind few renewals.
 	renewalGap   = renewalBurst / batchSize
 	renewalBurst = 2 * time.Millisecond
 
-	// batchSize and batchBytes bound how much one call renews, and so for how long it keeps the
-	// server busy. The names of one lock are not divided.
+	// batchSize and batchBytes bound how much one call renews, and so how long it occupies the server.
+	// The names of one lock are not divided.
 	batchSize  = 32       // locks
 	batchBytes = 64 << 10 // of names, each with perName for its other arguments
 	perName    = 128
 )
 
-// postponeLocked reports whether too many renewals are due at now: then the schedule handles the
-// hold later, but long before its deadline. A hold is postponed once for each renewal.
+// postponeLocked reports whether too many renewals are due at now. Then the schedule handles the hold
+// later, but long before its deadline. A hold is postponed at most once per renewal.
 func (h *hold) postponeLocked(now clock.Instant) bool {
 	c := h.core
 	if h.postponed || !h.lease.MayWait(now) {
@@ -43,11 +43,10 @@ func (h *hold) postponeLocked(now clock.Instant) bool {
 // renewDue handles the holds that are due (schedule.Due): it ends those whose deadline has passed,
 // releases those that were unlocked and whose min hold is over, and renews the others.
 func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after func()) {
-	// Contexts that must end come first: until they have, another owner may be granted the lock
-	// beside this one.
-	var lost, kept []*hold
-	for _, e := range due {
-		h := e.Owner
+	// Contexts that must end come before anything is sent: until they have, another owner may be
+	// granted the lock beside this one. Those of locks that linger have ended.
+	var lost, kept, lingering []*hold
+	handle := func(h *hold) {
 		switch goesOn, wasLost := h.due(now); {
 		case wasLost:
 			lost = append(lost, h)
@@ -55,20 +54,40 @@ func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after 
 			kept = append(kept, h)
 		}
 	}
+	for _, e := range due {
+		if h := e.Owner; h.lingers() {
+			lingering = append(lingering, h)
+		} else {
+			handle(h)
+		}
+	}
+	for _, h := range lingering {
+		handle(h)
+	}
 	batches := &renewalBatches{core: c, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
 	for _, h := range kept {
 		h.renew(now, batches)
 	}
-	unsent := batches.send()
+	for _, b := range batches.all {
+		b.err = b.start()
+	}
 	if len(kept) > 0 {
 		c.introduction.Keep(now)
 	}
 	return func() {
 		c.finishLost(lost...)
-		for _, u := range unsent {
-			u.batch.Done(pipeline.Result{Err: u.err})
+		for _, b := range batches.all {
+			if b.err != nil {
+				b.Done(pipeline.Result{Err: b.err})
+			}
 		}
 	}
+}
+
+func (h *hold) lingers() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease.Phase() == lease.Lingering
 }
 
 // due handles a hold that is due. goesOn reports that it is to be renewed now.
@@ -83,11 +102,7 @@ func (h *hold) due(now clock.Instant) (goesOn, lost bool) {
 	goesOn, commands := h.lease.Due(now, room[:0])
 	h.entry.Over = !goesOn
 	h.entry.At, h.entry.Early = h.lease.Next()
-	if len(commands) > 0 && commands[0].Do == lease.Release { // the min hold is over
-		h.releaseLocked(commands, callers{})
-		return false, false
-	}
-	return goesOn, h.carryOutLocked(commands, callers{})
+	return goesOn, h.carryOutLocked(commands, nil)
 }
 
 // renew adds the hold's renewals to batches, and sends its repairs at once.
@@ -99,12 +114,19 @@ func (h *hold) renew(now clock.Instant, to *renewalBatches) {
 	}
 	h.noteRenewingLocked(now)
 	var room [8]lease.Command
-	h.carryOutLocked(h.lease.Renew(now, room[:0]), callers{batches: to})
+	commands := h.lease.Renew(now, room[:0])
+	for i, c := range commands {
+		if c.Do == lease.Renew {
+			to.add(h, c)
+		} else {
+			h.carryOutLocked(commands[i:i+1:i+1], nil)
+		}
+	}
 	h.entry.At, h.entry.Early = h.lease.Next()
 }
 
-// renewalBatches gathers the renewals that fall together: as few calls as their bounds allow for each
-// connection.
+// renewalBatches gathers the renewals that are due together into as few calls per connection as the
+// bounds allow.
 type renewalBatches struct {
 	core *core
 	sent clock.Instant                    // read before anything is sent
@@ -121,6 +143,7 @@ type renewalBatch struct {
 	commands []lease.Command // for each of the members
 	locks    []scripts.Renewal
 	bytes    int
+	err      error // why the batch could not be sent
 }
 
 // add adds a renewal of the hold, whose mutex is locked.
@@ -149,21 +172,6 @@ func (bs *renewalBatches) batchFor(m *member, bytes int) *renewalBatch {
 	return b
 }
 
-// unsent is a batch that a pipe refused.
-type unsent struct {
-	batch *renewalBatch
-	err   error
-}
-
-func (bs *renewalBatches) send() (failed []unsent) {
-	for _, b := range bs.all {
-		if err := b.start(); err != nil {
-			failed = append(failed, unsent{b, err})
-		}
-	}
-	return failed
-}
-
 func (b *renewalBatch) start() error {
 	return b.pipe.Start(scripts.Renew(b.members[0].hold.list, b.locks), nil, b)
 }
@@ -179,7 +187,7 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	b.noteReply(r)
 	node := b.members[0].node
 	switch refusal := r.Reply.NotLetIn; {
-	case refusal != nil: // also where no lock of the batch is left there
+	case refusal != nil: // even if the node has none of the locks any more
 		b.core.roster.RenewalRefused(node, refusal)
 	case r.Err == nil:
 		b.core.roster.NoteAccepted(node, b.sent)
@@ -188,8 +196,8 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 		if r.Err == nil {
 			m.setAlone(false)
 		}
-		reply, err := m.hold.read(b.commands[i], r, i)
-		m.hold.answer(b.commands[i], reply, err, callers{})
+		reply, err := m.hold.replyOf(b.commands[i], r, i)
+		m.hold.takeReply(b.commands[i], reply, err)
 	}
 }
 
@@ -199,8 +207,7 @@ func (m *member) setAlone(alone bool) {
 	m.alone = alone
 }
 
-// renewAlone renews one lock of a batch that the server refused. The refusal may concern the key of
-// another lock only.
+// renewAlone renews one lock of a batch that the server refused: perhaps only for another lock's key.
 func (b *renewalBatch) renewAlone(i int) {
 	one := &renewalBatch{
 		core: b.core, pipe: b.pipe, members: b.members[i : i+1 : i+1], commands: b.commands[i : i+1 : i+1],

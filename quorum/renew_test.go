@@ -109,7 +109,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 			h := newHold(one.core, &of, one.first.names)
 			asks := h.lease.Begin(now, lease.Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
 			for i, process := range []string{"one", "two", "three"} {
-				h.lease.Answered(now, asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
+				h.lease.TakeReply(now, asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
 			}
 			if !h.lease.Hold(now) {
 				t.Fatal("it is not held")

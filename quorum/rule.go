@@ -14,9 +14,8 @@ func All(nodes int) (int, error) {
 	return nodes, nil
 }
 
-// Majority is the rule of package redlock: more than half of an odd number. It refuses an even
-// number, whose quorum size is that of the next odd number, and which survives the loss of one node
-// less.
+// Majority is the rule of package redlock: more than half of an odd number. It refuses an even number:
+// that needs as many nodes as the next odd number does, and survives the loss of one node less.
 func Majority(nodes int) (int, error) {
 	if nodes < 1 {
 		return 0, fmt.Errorf("%w: a lock needs at least one node", ErrInvalid)
@@ -27,10 +26,10 @@ func Majority(nodes int) (int, error) {
 	return nodes/2 + 1, nil
 }
 
-// quorumSize returns the quorum size by the rule. When the rule refuses an even number, need is
-// that of the next odd number, and unfounded is the rule's error: such a number of nodes is a step
-// of a change of members. It may be used where masters carry that list, and makes no new
-// deployment. need is 0 for a number that is never used.
+// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is that of
+// the next odd number, and unfounded is the rule's error: a change of members passes through such a
+// number. It may be used if masters carry that list, and makes no new deployment. need is 0 for a
+// number that is never used.
 func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
 	need, unfounded = rule(nodes)
 	switch {

@@ -1,6 +1,9 @@
 package quorum
 
 import (
+	"context"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +61,81 @@ func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 	})
 }
 
+// Of what is due at once, the contexts of lost locks end before the release of another lock is sent:
+// that may be the last grant that kept a rival out of both names.
+func TestContextsEndBeforeReleasesThatAreDueWithThem(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		due, asked := false, false
+		var calls int64
+		ctx := hookedContext{t.Context(), func() {
+			if !due || asked {
+				return
+			}
+			asked = true
+			time.Sleep(time.Millisecond) // of the bubble's time
+			if sent := c.calls.Load() - calls; sent > 0 {
+				t.Errorf("%d releases have arrived", sent)
+			}
+		}}
+		lingering := c.lock(l.With(WithMinHold(time.Second)), "a")
+		c.unlock(lingering)
+		lost, err := l.Lock(ctx, "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		calls, due = c.calls.Load(), true
+		later := l.core.clock.Now().Add(time.Hour)
+		l.core.renewDue(later, []*schedule.Entry[*hold]{&lingering.hold.entry, &lost.hold.entry})()
+		synctest.Wait()
+		if !asked || c.calls.Load() == calls {
+			t.Error("the context was not asked, or nothing was released: the test shows nothing")
+		}
+		c.wantNoOwners(l)
+	})
+}
+
+// A hold leaves the schedule before its release is sent. The schedule's mutex is locked from the
+// moment when renewals are gathered until they are in the pipelines, so none follows the release.
+func TestAHoldLeavesTheScheduleBeforeItsRelease(t *testing.T) {
+	for what, release := range map[string]func(h *hold){
+		"unlocked":    func(h *hold) { h.first.Unlock(context.Background()) },
+		"interrupted": (*hold).releaseInterrupted,
+		"lost": func(h *hold) {
+			h.mu.Lock()
+			h.lease.TakeReply(h.core.clock.Now(), lease.Command{Do: lease.Extend}, lease.Reply{Is: lease.Gone}, nil)
+			h.mu.Unlock()
+			h.takeReply(lease.Command{Do: lease.Extend, Master: 1}, lease.Reply{Is: lease.Gone}, nil)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				l := c.process()
+				h := c.lock(l, "a").hold
+				synctest.Wait()
+				calls := c.calls.Load()
+				var released sync.WaitGroup
+				l.core.schedule.Add(new(schedule.Entry[*hold]), func() bool {
+					released.Go(func() { release(h) })
+					for range 100_000 { // no wait of the bubble ends while a goroutine waits for a mutex
+						runtime.Gosched()
+					}
+					if sent := c.calls.Load() - calls; sent > 0 {
+						t.Errorf("%d releases were sent while the schedule's mutex was locked", sent)
+					}
+					return false
+				})
+				released.Wait()
+				synctest.Wait()
+				if c.calls.Load() == calls {
+					t.Error("no release was sent: the test shows nothing")
+				}
+			})
+		})
+	}
+}
+
 // More holds than the schedule sees to at a time are lost in one go.
 func TestManyHoldsAreLostTogether(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
@@ -69,10 +147,10 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	for range 519 {
 		one := newHold(c, &fixed, h.first.names)
 		one.first = Lock{hold: one, level: 1}
-		one.first.begin(t.Context())
+		one.first.makeContext(t.Context())
 		asks := one.lease.Begin(fake.Now(), lease.Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
 		for i, process := range []string{"one", "two"} {
-			one.lease.Answered(fake.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
+			one.lease.TakeReply(fake.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
 		}
 		if !c.schedule.Add(&one.entry, one.holdUnlessLate) {
 			t.Fatal("the schedule is closed")
@@ -103,18 +181,20 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		h := a.hold
 		h.set.terms.Fixed = fixed
 		near, far := fake.Now().Add(time.Second+time.Millisecond), clock.Deadline(fake.Now(), 10*time.Second, 0)
-		answer := func(node int, is lease.Answer, until clock.Instant) followUp {
+		answer := func(node int, is lease.Answer, until clock.Instant) {
 			reply := lease.Reply{Is: is, Process: [...]string{"one", "two", "three"}[node]}
-			_, _, f, _ := h.feed(lease.Command{Do: lease.Extend, Master: node, Until: until}, reply, nil, callers{})
-			return f
+			h.takeReply(lease.Command{Do: lease.Extend, Master: node, Until: until}, reply, nil)
 		}
 		answer(0, lease.Kept, far)
 		answer(1, lease.Kept, far)
 		answer(2, lease.Kept, near)
 		h.lease.Postpone(h.lease.Deadline(), 0)
+		h.entry.At = h.lease.Deadline()
+		h.core.schedule.Add(&h.entry, func() bool { return true })
 		second := h.lease.Until(2)
-		if f := answer(0, lease.Gone, far); f.lost || f.hastenTo.Sub(second) > 0 || h.lease.Deadline() != second {
-			t.Errorf("fixed %v: seen to %v after the deadline, lost: %v", fixed, f.hastenTo.Sub(second), f.lost)
+		answer(0, lease.Gone, far)
+		if !h.validLocked() || second.Before(h.entry.At) || h.lease.Deadline() != second {
+			t.Errorf("fixed %v: handled %v after the deadline, valid: %v", fixed, h.entry.At.Sub(second), h.validLocked())
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"sync/atomic"
-
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -74,17 +72,4 @@ func (c *core) nodeState(i int) string {
 		return inside.NotLetIn
 	}
 	return state
-}
-
-// counters are what a Locker counts for [Stats].
-type counters struct {
-	attempts                   [outcomes]atomic.Uint64
-	released, lost, writeBacks atomic.Uint64
-	nodes                      [maxNodes]nodeCounters
-}
-
-// nodeCounters is the part of one node.
-type nodeCounters struct {
-	renewals, renewalsFailed atomic.Uint64
-	repairs, repairsFailed   atomic.Uint64
 }

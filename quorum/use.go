@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -46,7 +45,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	}
 	inner := &Lock{hold: h, outer: innermost(ctx)}
 	inner.setNames(names)
-	inner.begin(ctx)
+	inner.makeContext(ctx)
 	entered := false
 	defer func() {
 		if !entered {
@@ -90,11 +89,11 @@ func (l *Lock) startEnter(within *Lock) (*tally, error) {
 	commands := h.lease.Enter(h.core.clock.Now(), nil)
 	l.level = h.lease.Level()
 	h.inner = append(h.inner, l)
-	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: t})
+	h.carryOutLocked(commands, t)
 	return t, nil
 }
 
-// backOut undoes startEnter, on every node, whether or not the request has reached it.
+// backOut undoes startEnter on every node, even if the request has not arrived there.
 func (l *Lock) backOut() {
 	h := l.hold
 	l.unlocked.Store(true)
@@ -102,14 +101,14 @@ func (l *Lock) backOut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.level > 0 && h.lease.Phase() == lease.Held {
-		h.lowerLocked(l, nil)
+		h.lowerLocked(l)
 	}
 }
 
 // lowerLocked ends an inner handle: it lowers the level by one, here and on the nodes.
-func (h *hold) lowerLocked(l *Lock, t *tally) {
+func (h *hold) lowerLocked(l *Lock) *tally {
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	h.releaseLocked(h.lease.Leave(nil), callers{tally: t})
+	return h.releaseLocked(h.lease.Leave(nil), 0)
 }
 
 // Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
@@ -146,7 +145,7 @@ func (l *Lock) startExtend(lasts time.Duration) (*tally, error) {
 	}
 	t := newTally(len(h.members), h.core.need)
 	commands := h.lease.Extend(h.core.clock.Now(), lasts, nil)
-	h.carryOutLocked(commands, callers{attempt: h.attempt, tally: t})
+	h.carryOutLocked(commands, t)
 	return t, nil
 }
 
@@ -198,8 +197,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 		}
 	}
-	// Without the nodes that should have held it and did not, was there a quorum?
-	if _, denied, _ := t.result(); err == nil && !wasOrphaned && bits.OnesCount64(t.believed&^denied) < h.core.need {
+	if err == nil && !wasOrphaned && t.wasLost(h.core.need) {
 		causes := []error{ErrLost, detail("nodes had forgotten it, or given it to another")}
 		return &Error{Op: "unlock", Names: l.names, causes: causes}
 	}
@@ -215,8 +213,8 @@ func (l *Lock) runReleasedHook() {
 }
 
 // startLinger ends the lock and its contexts before its min hold is over, and leaves the release to
-// the schedule. It reports whether the lock stays on the nodes. The error says that it lingers
-// already, or that the Locker is closed: then the lock stays for its lease.
+// the schedule. It reports whether the lock stays on the nodes. The error says that the lock lingers
+// already, or that the Locker is closed, which leaves the lock to its lease.
 func (l *Lock) startLinger() (lingers bool, err error) {
 	h := l.hold
 	if h.set.minHold == 0 {
@@ -242,25 +240,19 @@ func (l *Lock) startLinger() (lingers bool, err error) {
 		return false, nil
 	}
 	l.unlocked.Store(true)
-	h.carryOutLocked(commands, callers{})
+	h.carryOutLocked(commands, nil)
 	return true, err
 }
 
 // startRelease ends the lock and its contexts, and sends the release. t counts the replies. The
 // error says why there is nothing to release.
 func (l *Lock) startRelease() (t *tally, wasOrphaned bool, err error) {
-	h := l.hold
-	t, wasOrphaned, justLost, err := l.endHold()
-	if justLost {
-		h.core.finishLost(h)
-	}
-	return t, wasOrphaned, err
-}
-
-// endHold is startRelease under the mutex. justLost reports that it found the deadline passed: then
-// the caller calls finishLost.
-func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
-	h := l.hold
+	h, justLost := l.hold, false
+	defer func() { // with mu unlocked
+		if justLost {
+			h.core.finishLost(h)
+		}
+	}()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wasOrphaned = h.lease.Phase() == lease.Orphaned
@@ -271,12 +263,10 @@ func (l *Lock) endHold() (t *tally, wasOrphaned, justLost bool, err error) {
 	var room [8]lease.Command
 	commands := h.lease.Unlock(now, room[:0])
 	if err != nil && !wasOrphaned {
-		return nil, false, h.carryOutLocked(commands, callers{}), err
+		justLost = h.carryOutLocked(commands, nil) // its deadline has passed
+		return nil, false, err
 	}
-	t = newTally(len(h.members), h.core.need)
-	t.believed = keepers
-	h.releaseLocked(commands, callers{tally: t, room: t.few[:0]})
-	return t, wasOrphaned, false, nil
+	return h.releaseLocked(commands, keepers), wasOrphaned, nil
 }
 
 // unlockInner is Unlock of the handle of a re-entry.
@@ -287,8 +277,8 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The hold's own level decides, not the replies. The wait is for operators: Inspect finds the
-	// new level on the nodes afterwards.
+	// The hold's own level decides, not the replies. The wait is for operators, so that Inspect finds
+	// the new level on the nodes.
 	awaitDecided(ctx, t)
 	h := l.hold
 	h.mu.Lock()
@@ -310,7 +300,5 @@ func (l *Lock) startLower() (*tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTally(len(h.members), h.core.need)
-	h.lowerLocked(l, t)
-	return t, nil
+	return h.lowerLocked(l), nil
 }

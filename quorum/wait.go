@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // waitlist holds the queues of a Locker and of the Lockers that With makes of it: one for each set
@@ -23,8 +26,8 @@ type waitlist struct {
 	// free has some to use again, so that names without contention cost no allocation.
 	free []*queue
 
-	// saidShort: the last attempt by a call of Lock failed for want of nodes, and the log has said
-	// so.
+	// saidShort: the last attempt by a call of Lock failed because nodes were missing, and the log has
+	// said so.
 	saidShort  bool
 	quietUntil clock.Instant // about calls that wait for nodes
 }
@@ -32,8 +35,8 @@ type waitlist struct {
 // maxFree bounds how many queues are kept to be used again.
 const maxFree = 256
 
-// quietFor is for how long the log says no second time that calls wait for nodes: attempts may fail
-// and succeed by turns.
+// quietFor is the least time between two lines of the log that calls wait for nodes: attempts may
+// fail and succeed by turns.
 const quietFor = 10 * time.Second
 
 // queue holds this process's waiters for one set of names, in FIFO order, and the subscriptions
@@ -218,8 +221,8 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	return q.cancels
 }
 
-// bounded returns a context that ends as the caller's does, or before, by WithWait. The caller
-// calls stop when the waiting is over.
+// bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
+// when the waiting is over.
 func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
 	if set.wait == noBound {
 		return ctx, func() {}
@@ -270,7 +273,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
 			return nil, r.err
 		}
-		c.prepare(r.err)
+		c.nameHolder(r.err, c.holders.Inquire)
 		names = slices.Clone(names) // the caller's slice may change while the call waits
 		w.refused(names, r)
 		at = c.moment()
@@ -280,8 +283,8 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 	}
 }
 
-// noteShort notes whether an attempt failed for want of nodes. It reports whether the log should
-// say so: once while that lasts, however many calls wait.
+// noteShort notes whether an attempt failed because nodes were missing. It reports whether the log
+// should say so: once while that lasts, however many calls wait.
 func (list *waitlist) noteShort(short bool) (say bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
@@ -302,8 +305,8 @@ func (c *core) endOfWaiting(ctx context.Context) []error {
 	return causes
 }
 
-// gaveUpError returns the error of a call that gives up: that of the queue's last attempt, by
-// whichever waiter.
+// gaveUpError returns the error of a call that gives up: that of the queue's last attempt, no matter
+// which waiter made it.
 func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 	last := w.lastError()
 	switch {
@@ -318,8 +321,8 @@ func (w *waiter) gaveUpError(names []string, causes []error) *Error {
 
 // errorOf returns the error of an attempt as that of this waiter, with what is known of the holder.
 func (w *waiter) errorOf(attempt *Error, names []string, causes []error) *Error {
-	e := attempt.forWaiter(names, causes)
-	w.queue.list.core.recall(e)
+	c, e := w.queue.list.core, attempt.forWaiter(names, causes)
+	c.nameHolder(e, c.holders.Recall)
 	return e
 }
 
@@ -328,4 +331,63 @@ func (w *waiter) lastError() *Error {
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	return w.queue.lastError
+}
+
+// subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
+// queue calls it, so the queue does not end meanwhile.
+func (q *queue) subscribe(names []string) {
+	list := q.list
+	list.mu.Lock()
+	again := q.subscribed
+	q.subscribed = true
+	list.mu.Unlock()
+	if again {
+		return
+	}
+	cancels := make([]func(), 0, len(q.list.core.nodes)*len(names))
+	for i, n := range q.list.core.nodes {
+		for k, name := range names {
+			s := &subscriber{queue: q, node: i, firstName: k == 0}
+			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(scripts.Channel(name), s))
+		}
+	}
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	q.cancels = cancels
+}
+
+// subscriber receives the events of one channel on one node ([pubsub.Subscriber]).
+type subscriber struct {
+	queue     *queue
+	node      int
+	firstName bool // its channel is that of the first name, which stands for the node
+}
+
+var _ pubsub.Subscriber = (*subscriber)(nil)
+
+func (s *subscriber) OnSubscribed() {
+	if s.firstName {
+		s.dispatch(s.queue.Subscribed)
+	}
+}
+
+func (s *subscriber) OnUnsubscribed() {
+	if s.firstName {
+		s.dispatch(s.queue.Unsubscribed)
+	}
+}
+
+func (s *subscriber) OnMessage() { s.dispatch(s.queue.Message) }
+
+// dispatch passes an event to package waiting, and sets the head's timer anew if that moved its next
+// attempt.
+func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
+	q := s.queue
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	_, before, _ := q.Next()
+	event(s.node, q.list.core.moment())
+	if _, next, _ := q.Next(); next != before {
+		q.armLocked(nil)
+	}
 }

@@ -1,7 +1,7 @@
 -- acquire: grants one lock, over one or more names, to one owner: all of the names or none.
 --
--- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then its
---       hash; two names may share a counter, which then comes twice
+-- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then the
+--       hash of each; a counter that two names share comes twice
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the
 --       counter, 6 channel of the first name,
 --       7 the first line of the marker of a node that lets this client in (lists.lua)
@@ -9,15 +9,14 @@
 -- Replies with one of
 --   the token (an integer)                  granted
 --   {'held', remaining ms or -1, waiting, owner}
---                                           that owner is there; so many subscribe to the channel
+--                                           that owner is there; waiting subscribe to the channel
 --   {'quarantined', remaining ms}
 --   {'marker', marker or '', ARGV[7]}       the marker does not let this client in
 --   {'released', 0}                         the owner has released already
 --
--- A hash of an application at a name is an error, because it may never end. A hash of a single
--- field with a time to live counts as a lock here, whatever its field: a closer look would make
--- every refusal slower. Every read precedes the first write: a request that is refused leaves
--- nothing behind.
+-- If an application's hash is at a name, the reply is an error: the hash may never expire. A hash of
+-- one field with a time to live counts as a lock here, whatever its field: a closer look would slow
+-- down every refusal. Every read precedes the first write, so a refused request leaves nothing behind.
 
 local owner, expected = ARGV[1], ARGV[7]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -29,7 +28,7 @@ if read[2] then
   return {'released', 0}
 end
 
--- Every request compares the members: a grant, a repair and a re-entry alike.
+-- Grants, repairs and re-entries all compare the members.
 local marker, admitted, isItsOwn = read[1], '0', true
 if not marker or string.sub(marker, 1, #expected) ~= expected then
   admitted, isItsOwn = letsIn(marker, expected)
@@ -96,7 +95,7 @@ else
 end
 
 if held then
-  -- Waiters space their attempts by the number of subscribers. It is 0 where the user may not ask.
+  -- Waiters space their attempts by the number of subscribers. It is 0 if the user may not ask.
   local holder = string.sub(call('HKEYS', heldAt)[1], 1, 1024)
   return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0, holder}
 end
@@ -110,9 +109,9 @@ else
   if mine < names then token = token + 1 end
   if seed > token then token = seed end
 end
--- Seeds are below 2^52, the microseconds of the year 2112, and so are the tokens of locks: another
--- program has written such a counter. A token from it would be written back to the other nodes, and
--- none of them could count on from it for long.
+-- Seeds are below 2^52, the microseconds of the year 2112, and so are tokens: a higher counter was
+-- written by another program. A token from it would be written back to the other nodes, and none of
+-- them could count on from there for long.
 if token >= 4503599627370496 then
   return redis.error_reply('QUORUMLOCK the token counter "' .. counterAt ..
     '" has reached 2^52: no lock counts that far. Delete the key on this master')
@@ -121,16 +120,16 @@ end
 if admitted ~= '0' then -- long ago: later requests need not read the clock
   call('SET', KEYS[1], '0' .. string.sub(marker, #admitted + 1))
 end
--- The usual token is the seed, whose text is an argument. Lua takes longer to format a number than
--- Redis to run a command.
+-- The token usually is the seed, whose text is an argument: formatting a number takes Lua longer than
+-- a command takes Redis.
 local text = token == seed and ARGV[5] or string.format('%.0f', token)
 for i = 1, names do
   local key = KEYS[2 + names + i]
   if call('HSET', key, owner, ARGV[2]) == 1 then
     call('PEXPIRE', key, ARGV[3])
   else
-    -- A time to live is never shortened: the holder may rely on a longer lease. A key without one
-    -- (PERSIST) gets none.
+    -- A time to live is never shortened, since the holder may rely on it. A key without one (PERSIST)
+    -- gets none.
     local ttl = call('PTTL', key)
     if ttl ~= -1 and ttl < tonumber(ARGV[3]) then
       call('PEXPIRE', key, ARGV[3])

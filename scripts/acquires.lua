@@ -1,5 +1,5 @@
--- acquires: grants many locks of one name each, each to a fresh owner: one run for acquires that
--- are sent together.
+-- acquires: grants many locks of one name each, each to a fresh owner. One run of it serves acquires
+-- that are sent together.
 --
 -- KEYS  1 the node's marker, then the tombstone of each owner, then the token counter of each name,
 --       then its hash
@@ -8,18 +8,17 @@
 --
 -- Replies with one of
 --   1     each lock was granted, and its token is its seed
---   0     none was granted, and nothing was written: acquire tells why
+--   0     none was granted, and nothing was written: acquire says why
 --   {..}  for each lock:
 --           the token, as text     granted
---           0                      not granted: acquire tells why
+--           0                      not granted: acquire says why
 --           {'held', remaining ms, waiting, owner}
 --                                  as acquire replies
 --           an error               not granted: the server has refused to write the hash
 --
--- It grants in the usual case only: the marker is that of a node that lets the client in and has
--- granted for long, no tombstone is there, the hash is not, and the counter is a number. Each lock
--- gets what it would get by acquires one after the other. Of two locks that share a counter, as two
--- of one name do, the run grants the first.
+-- It grants in the usual case only: the node lets the client in and was admitted long ago; there is
+-- no tombstone and no hash; the counter is a number. Each lock gets what acquire would give it, one
+-- after the other. If two locks share a counter, as two of one name do, the run grants the first.
 
 local call, pcall, keys, args = redis.call, redis.pcall, KEYS, ARGV
 local expected, lease = args[1], args[2]
@@ -65,8 +64,9 @@ for i = 1, n do
   replies[i] = reply
 end
 
--- The counters first: a counter that has risen without a grant does no harm. Where the server refuses
--- them, for want of memory perhaps, that is no error of the locks that are held.
+-- The counters come first, since one that has risen without a grant does no harm. If the server
+-- refuses to write them, because it is out of memory for example, that is no error of the locks that
+-- are held.
 if #set > 0 and pcall('MSET', unpack(set)).err then
   usual = false
   for i = 1, n do

@@ -208,7 +208,7 @@ type When struct {
 	ms   any
 }
 
-// At is an instant that a node has told, since 1970.
+// At is an instant by a node's clock, since 1970.
 func At(since time.Duration) When { return When{"at", since.Milliseconds()} }
 
 // In is so long from now on.
@@ -221,7 +221,7 @@ type Seen struct {
 }
 
 // Mark writes the node's marker, if it and the process are still those that were seen, and the mark
-// arrives no later than last, an instant that the node has told plus some time. The instants are
+// arrives no later than last, an instant by the node's clock plus some time. The instants are
 // those given, and the process is the node's: m.Process, m.Admitted and m.Change do not count.
 func Mark(seen Seen, m Marker, admitted, change When, last time.Duration) Call {
 	first, lists := m.lines()

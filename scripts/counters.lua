@@ -2,8 +2,8 @@
 --
 -- KEYS  the counters
 --
--- Replies with the place, from 1 on, and the text of each counter that is there. A key of another
--- type reads as none, as in renew.
+-- Replies with the place, from 1 on, and the text of each counter that exists. A key of another type
+-- counts as missing, as in renew.
 
 local read = redis.call('MGET', unpack(KEYS))
 local found = {}

@@ -1,10 +1,10 @@
--- force: deletes a lock on an operator's word, whichever owner holds it.
+-- force: deletes a lock for an operator, whoever holds it.
 --
 -- KEYS  1 the name's hash, then the tombstones of the owners to bar from new grants (a repair, a
 --       late request)
 -- ARGV  1 the name's channel, 2 the tombstones' time to live in ms
 --
--- Replies with 1 when a lock was deleted, with 0 when there was no key. A key that is no lock is an
+-- Replies with 1 if a lock was deleted, and with 0 if there was no key. A key that is no lock is an
 -- error, and stays.
 
 local ttl = call('PTTL', KEYS[1])

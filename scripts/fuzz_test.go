@@ -86,7 +86,7 @@ func possible(script string, value, got any) bool {
 		return len(got) == 4
 	case scripts.AcquireReply:
 		number, _ := value.(int64)
-		return wait(got.Wait) && got.Waiting >= 0 && (got.Waiting == 0 || got.Outcome == scripts.Held) && (got.Wait != -1 || got.Outcome == scripts.Held) && got.Token == uint64(number) &&
+		return wait(got.Wait) && got.Waiting >= 0 && (got.Waiting == 0 || got.Outcome == scripts.HeldByAnother) && (got.Wait != -1 || got.Outcome == scripts.HeldByAnother) && got.Token == uint64(number) &&
 			(got.Outcome == scripts.Granted) == (got.Token != 0)
 	case []scripts.Renewed:
 		if len(got) != len(threeLocks) {

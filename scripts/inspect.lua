@@ -3,9 +3,9 @@
 -- KEYS  1 the node's marker, 2 the name's hash, 3 its token counter, which other names share
 --
 -- Replies with {owner, level, remaining ms, token counter, marker, now in ms}. A missing string is
--- empty; the remaining time is 0 for no key, -1 for a key without one. A key that is no lock is an
--- error, and so is a counter that is no number, or is higher than tokens can be. So is a text that is too long for a lock: the
--- client bounds its replies, and would drop the connection.
+-- empty; the remaining time is 0 for no key, -1 for a key that never expires. These are errors: a key
+-- that is no lock; a counter that is no number, or above every token; and a text that is too long for
+-- a lock, because the client bounds its replies and would drop the connection.
 
 local owner, level, ttl = '', '', call('PTTL', KEYS[2])
 if ttl == -2 then

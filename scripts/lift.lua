@@ -1,5 +1,5 @@
--- lift: raises token counters that are lower than their tokens. Nobody need hold a name: a counter may
--- always rise, and no attempt takes this for its own token's write-back (raise.lua).
+-- lift: raises token counters that are lower than their tokens. Nobody needs to hold a name: a counter
+-- may always rise, and no attempt takes this for the write-back of its own token (raise.lua).
 --
 -- KEYS  the counters
 -- ARGV  the token of each

@@ -3,8 +3,8 @@
 -- KEYS  1 the marker, 2 the marker that clients without lists of masters keep
 -- ARGV  1 the process: run, max lease and name (scripts.ConnArgs)
 --
--- Replies with {marker or '', now in ms, process, the older marker's run, admitted and max, each or
--- ''}. A text that is too long for a marker is an error: the client bounds its replies.
+-- Replies with {marker, now in ms, process, the older marker's run, admitted and max}. What is missing
+-- is ''. A text that is too long for a marker is an error: the client bounds its replies.
 
 local marker = redis.call('GET', KEYS[1]) or ''
 if #marker > 65536 then

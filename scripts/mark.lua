@@ -4,13 +4,13 @@
 -- ARGV  1 the marker that was read, '' for none, 2 admitted: 'at' or 'in' ms, 3 that number,
 --       4 the digest of the members and the generation, 5 the next change: 'at' or 'in' ms,
 --       6 that number, 7 the lines of the members and of the next ones, 8 the last instant, in ms,
---       at which this may be written, 9 the process that was seen: run, max lease and name,
+--       at which the marker may be written, 9 the process that was seen: run, max lease and name,
 --       10 the process at the connection's other end (scripts.ConnArgs)
 --
 -- Replies with {1, the marker written, now in ms}, or with {0, the marker that is there or '', now
--- in ms}. A mark that arrives late is not written, because what its client knew of other masters may
--- have changed. Nor is one that arrives in another process: a process that has loaded its
--- predecessor's data needs a quarantine of its own.
+-- in ms}. A mark that arrives late is not written: the other masters may have changed since its client
+-- looked at them. Nor is one that reaches another process: a process that has loaded its predecessor's
+-- data needs a quarantine of its own.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -3,10 +3,10 @@
 -- KEYS  for each name: its hash, its token counter
 -- ARGV  1 owner, 2 token
 --
--- Replies with the highest of the counters, none of which is below the token any more, when the
--- owner holds every name. Else it replies with 0, and has written nothing. A counter may be above
--- the token: a neighbour, a name that shares it, has raised it, or the owner holds by a later grant
--- than the client has read, which a resent request got after another owner.
+-- If the owner holds every name, no counter is below the token afterwards, and the reply is the
+-- highest of them. Else it replies with 0 and writes nothing. A counter may be above the token for two
+-- reasons: a neighbour, a name that shares the counter, has raised it; or a resent request was granted
+-- again, after another owner, so that the owner holds by a later grant than the client has read.
 
 for i = 1, #KEYS, 2 do
   if redis.call('HEXISTS', KEYS[i], ARGV[1]) == 0 then

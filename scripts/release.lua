@@ -6,12 +6,12 @@
 --
 -- Replies with one of
 --   the number of names at which the owner was found
---   {that number, heard}    so many connections, at least one, received the message of a name
+--   {that number, heard}    that many connections, at least one, received the message of a name
 --
--- It publishes once for each name that became free, and heard is the largest of the numbers of
--- receivers. It must work when the server is out of memory: a delete always does, and a
--- level or a tombstone may fail to be written. A key of another type holds no lock. Any other
--- refusal is an error, but only after the remaining names.
+-- It publishes once for each name that became free; heard is the largest number of receivers. It must
+-- work when the server is out of memory: a delete always does, while a level or a tombstone may not
+-- be written. A key of another type holds no lock. Any other refusal is an error, but only after the
+-- remaining names.
 
 local owner, level, found, heard, failure = ARGV[1], ARGV[2], 0, 0, nil
 

@@ -1,14 +1,13 @@
--- releases: releases many locks of one name each by their owners: one run for releases that are
--- sent together, none of which wants a tombstone.
+-- releases: releases many locks of one name each by their owners. One run of it serves releases that
+-- are sent together and need no tombstone.
 --
 -- KEYS  the hash of each name
 -- ARGV  for each name: owner, channel
 --
--- Replies with 1 when every owner was found, and nobody has heard. Else it replies, for each name,
--- with what release replies: the number of names at which the owner was found, {1, heard}, or an
--- error.
+-- Replies with 1 if every owner was found and nobody has heard. Else it replies for each name as
+-- release does: the number of names at which the owner was found, {1, heard}, or an error.
 --
--- It publishes without a look whether the key is gone: a lock has one field.
+-- It doesn't check that the key is gone before it publishes: a lock has one field.
 
 local pcall, keys, args = redis.pcall, KEYS, ARGV
 local replies, usual = {}, true

@@ -1,17 +1,17 @@
--- renew: raises the time to live of many locks, each only where its owner is still in the hash. A
--- key without a time to live (PERSIST) outlives any lease, and stays so.
+-- renew: raises the time to live of many locks, each only if its owner is still in the hash. A key
+-- without a time to live (PERSIST) outlives any lease, and stays so.
 --
 -- KEYS  1 the node's marker, then the token counter of each name, then its hash
 -- ARGV  for each name: owner, token, lease in ms,
 --       last the first line of the marker of a node that lets this client in (lists.lua)
 --
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
--- key of another type). When the marker does not let this client in, it renews nothing, and replies
--- with {'marker', marker or '', the expected line, the letters}: N where the owner is there. It
--- renews, and replies so, when the marker is that of an earlier process, which has come back with
--- its data: the node is to be marked. A node in quarantine renews. It writes as little as possible,
--- because it must work when the server is out of memory. One bad key does not stop the others. What
--- this user may not run is an error.
+-- key of another type). If the marker does not let this client in, it renews nothing and replies with
+-- {'marker', marker or '', the expected line, the letters}, with N where the owner is. It gives the
+-- same reply, but renews, if the marker is that of an earlier process and came back with its data: the
+-- node must be marked. A node in quarantine renews. It writes as little as possible, because it must
+-- work when the server is out of memory. One bad key does not stop the others. A command that this
+-- user may not run is an error.
 
 local expected, names = ARGV[#ARGV], (#KEYS - 1) / 2
 local read = redis.call('MGET', unpack(KEYS, 1, 1 + names)) -- every key that is a string
@@ -47,7 +47,7 @@ for i = 1, names do
   elseif found == 0 or string.find(found.err, 'WRONGTYPE', 1, true) then
     out[#out + 1] = 'T'
   else
-    return found -- the server refuses the command: that says nothing of the lock
+    return found -- the server refuses the command, which says nothing about the lock
   end
 end
 if not isItsOwn then

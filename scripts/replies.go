@@ -16,20 +16,20 @@ var ErrReply = errors.New("scripts: malformed reply")
 // the other nodes. Lua counts exactly up to 2^53.
 const maxToken = 1<<52 - 1
 
-// Outcome is a node's answer to a request for a grant.
+// Outcome is what a node answers to a request for a grant.
 type Outcome int
 
 const (
 	// Granted: the owner holds every name on this node.
 	Granted Outcome = iota + 1
-	// Held: another owner holds one of the names.
-	Held
+	// HeldByAnother: another owner holds one of the names.
+	HeldByAnother
 	// Quarantined: the node may have forgotten grants, and grants nothing for a while.
 	Quarantined
 	// NotLetIn: the node's marker does not let this client in.
 	NotLetIn
-	// Released: this owner has released already; nothing was granted.
-	Released
+	// Barred: this owner has released already; nothing was granted.
+	Barred
 )
 
 // Reply is a node's reply to one call. Only the field of the call's script is set.
@@ -128,13 +128,13 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 type AcquireReply struct {
 	Outcome Outcome
 	Token   uint64 // of a grant
-	// Wait is, of Held, the longest time to live, −1 for a key without one; of Quarantined, the
+	// Wait is, of HeldByAnother, the longest time to live, −1 for a key without one; of Quarantined, the
 	// quarantine left.
 	Wait time.Duration
-	// Waiting is, of Held, how many connections subscribe to the first name's channel; 0 where the
+	// Waiting is, of HeldByAnother, how many connections subscribe to the first name's channel; 0 where the
 	// user may not ask.
 	Waiting int
-	Holder  string   // of Held: the owner at the first of the names that is held
+	Holder  string   // of HeldByAnother: the owner at the first of the names that is held
 	Refusal *Refusal // of NotLetIn
 }
 
@@ -163,7 +163,7 @@ func ParseAcquire(v any) (AcquireReply, error) {
 	case word == "quarantined":
 		reply.Outcome = Quarantined
 	case word == "released":
-		reply.Outcome = Released
+		reply.Outcome = Barred
 	default:
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
@@ -182,7 +182,7 @@ func parseHeld(fields []any, v any) (AcquireReply, error) {
 	if !(ok && ok1 && ok2 && ok3 && ok4) || word != "held" || waiting < 0 || waiting > 1<<31 || len(holder) > 1024 {
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
-	return AcquireReply{Outcome: Held, Wait: wait, Waiting: int(waiting), Holder: holder}, nil
+	return AcquireReply{Outcome: HeldByAnother, Wait: wait, Waiting: int(waiting), Holder: holder}, nil
 }
 
 // Renewed is a node's answer for one lock in a batch.

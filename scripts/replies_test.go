@@ -145,7 +145,7 @@ func TestReplies(t *testing.T) {
 		{"acquire", waited(int64(0), int64(0)), held(0)},
 		{"acquire", waited(int64(1500), int64(0)), held(1500 * time.Millisecond)},
 		{"acquire", waited(int64(-1), int64(0)), held(-1)},
-		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.Held, Wait: 5 * time.Millisecond, Waiting: 8, Holder: rival}},
+		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: 5 * time.Millisecond, Waiting: 8, Holder: rival}},
 		{"renew", bulk("RRRR"), []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}},
 		{"renew", bulk("GRGT"), []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}},
 		{"renew", bulk("TTGR"), []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}},

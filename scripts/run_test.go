@@ -300,7 +300,7 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	} else {
 		_, alone, _ := replies.Of(0, acquires[0])
 		is, _, err := replies.Of(1, acquires[1])
-		if !alone || err != nil || is.Acquire.Outcome != scripts.Held || is.Acquire.Holder != "locker:3" {
+		if !alone || err != nil || is.Acquire.Outcome != scripts.HeldByAnother || is.Acquire.Holder != "locker:3" {
 			t.Errorf("one that is held, without memory: %v, want 0 and held", reply)
 		}
 	}

@@ -262,7 +262,7 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := scripts.ParseAcquire(reply); err != nil || got.Outcome != scripts.Held || got.Waiting != 0 {
+	if got, err := scripts.ParseAcquire(reply); err != nil || got.Outcome != scripts.HeldByAnother || got.Waiting != 0 {
 		t.Errorf("without PUBSUB: %+v (%v), want held", got, err)
 	}
 	both := scripts.Release(names("l", "m"), scripts.OwnerOf(me), 0)

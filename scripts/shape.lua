@@ -1,5 +1,5 @@
--- shape: what a lock looks like. This text precedes that of acquire, inspect and force, which may
--- find a hash of an application at a name.
+-- shape: what a lock looks like. This text precedes that of acquire, inspect and force, which may find
+-- an application's hash at a name.
 --
 -- A lock is a hash of one field. Its value, the level, is a positive decimal number of at most 9
 -- digits. The field is the owner. It has at most 1024 bytes, and ends in a colon and digits
@@ -7,8 +7,8 @@
 
 local call = redis.call
 
--- lockAt returns the owner and the level of the lock at a key, or nil and an error where the hash
--- is no lock. It is the only function here: to define one takes a hundredth of a grant's time.
+-- lockAt returns the owner and the level of the lock at a key, or nil and an error if the hash is no
+-- lock. It is the only function here, because defining one takes a hundredth of a grant's time.
 local function lockAt(key)
   if call('HLEN', key) == 1 then
     local field = call('HGETALL', key)

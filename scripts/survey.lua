@@ -5,7 +5,7 @@
 --       at, 4 the most channels to name
 --
 -- Replies with {the next cursor, {name, ...}, {channel, subscribers, ...}}: the locks among these
--- keys, and the channels with the most subscribers, where the user may ask.
+-- keys, and the channels with the most subscribers if the user may ask.
 
 local found = call('SCAN', ARGV[2], 'COUNT', ARGV[3], 'TYPE', 'hash')
 local names = {}

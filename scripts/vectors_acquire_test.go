@@ -111,7 +111,7 @@ func granted(token uint64) scripts.AcquireReply {
 func held(wait time.Duration) scripts.AcquireReply { return heldBy(rival, wait) }
 
 func heldBy(owner string, wait time.Duration) scripts.AcquireReply {
-	return scripts.AcquireReply{Outcome: scripts.Held, Wait: wait, Holder: owner}
+	return scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Holder: owner}
 }
 
 // notLetIn is the reply of a node whose marker does not let the client in: some marker, or none.
@@ -149,7 +149,7 @@ func acquireVectors() []vector {
 
 		{name: "held", before: taken, call: acquire(), want: held(5 * time.Second), untouched: true, twice: true},
 		{name: "held, with a waiter", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
-			call: acquire(named("awaited", "k")), want: scripts.AcquireReply{Outcome: scripts.Held, Wait: lease, Waiting: 1, Holder: rival}, untouched: true},
+			call: acquire(named("awaited", "k")), want: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: lease, Waiting: 1, Holder: rival}, untouched: true},
 		{name: "held, with a waiter for another name", before: taken, call: acquire(named("k", "awaited")), want: held(5 * time.Second)},
 		{name: "held, token carried", before: taken, call: acquire(carrying(9)), want: held(5 * time.Second), untouched: true},
 		{name: "held without a time to live", before: state(ready, holds("k", rival, "1")), call: acquire(),
@@ -257,9 +257,9 @@ func acquireVectors() []vector {
 			want: granted(7), after: []check{ttl("k", time.Minute), hash("l", me, "1"), ttl("l", lease)}},
 
 		{name: "already released", before: state(ready, []any{"SET", tomb, "1"}), call: acquire(), untouched: true, twice: true,
-			want: scripts.AcquireReply{Outcome: scripts.Released}},
+			want: scripts.AcquireReply{Outcome: scripts.Barred}},
 		{name: "already released, and still there", before: append(mine("1", lease, "7"), []any{"SET", tomb, "1"}),
-			call: acquire(carrying(7)), untouched: true, want: scripts.AcquireReply{Outcome: scripts.Released}},
+			call: acquire(carrying(7)), untouched: true, want: scripts.AcquireReply{Outcome: scripts.Barred}},
 		{name: "another owner had released", before: state(ready, []any{"SET", tomb + "1", "1"}), call: acquire(), want: granted(seed)},
 
 		{name: "a string at the name", before: state(ready, []any{"SET", "k", "text"}), call: acquire(), err: "WRONGTYPE", untouched: true},

@@ -71,7 +71,7 @@ func acquiresVectors() []vector {
 		together(vector{name: "held", before: taken, want: around(held(5 * time.Second)), after: spared(hash("l", rival, "1"), ttl("l", 5*time.Second),
 			absent(counterOf("l")))}, k, l, m),
 		together(vector{name: "held, with a waiter", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
-			want: each(granted(100), scripts.AcquireReply{Outcome: scripts.Held, Wait: lease, Waiting: 1, Holder: rival})}, k, ask("awaited", other)),
+			want: each(granted(100), scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: lease, Waiting: 1, Holder: rival})}, k, ask("awaited", other)),
 		together(vector{name: "held, a name with a brace", before: state(ready, holds("a{b", rival, "1"), expire("a{b", lease)),
 			want: each(granted(100), held(lease))}, k, ask("a{b", other)),
 		together(vector{name: "held without a time to live", before: state(ready, holds("l", rival, "1")), want: around(alone{}),

@@ -2,8 +2,8 @@
 --
 -- KEYS  the lockers' keys
 --
--- Replies with a text for each (scripts.Identity). It is empty where there is none, and where it is
--- too long to be one: the client bounds its replies.
+-- Replies with a text for each (scripts.Identity). It is empty if there is none or it is too long to be
+-- one: the client bounds its replies.
 
 local found = redis.call('MGET', unpack(KEYS))
 for i = 1, #KEYS do

@@ -113,16 +113,14 @@ func failed(stderr io.Writer, err error) int {
 	return exitFailed
 }
 
-// announce lets in clients with the list to beside those with the list from. With wait it first waits
-// until the masters take the next change.
+// announce lets in clients with the list to beside those with the list from. With wait it waits
+// until the masters take the next change, instead of refusing.
 func (m masters) announce(ctx context.Context, from, to *scripts.List, wait bool, out io.Writer) error {
 	change, err := membership.NewChange(from, to)
 	if err != nil {
 		return err
 	}
-	if wait {
-		m.waitForChange(ctx, from, to, out)
-	}
+	change.Waits = wait
 	if _, _, err := m.carryOut(ctx, change.Announce(), out); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (m masters) carryOut(
 	ctx context.Context, p *membership.Procedure, out io.Writer,
 ) (report membership.Report, errs map[string]error, err error) {
 	var counters map[string]*scripts.Counters
-	told := false
+	told := "" // the reason of the last pause
 	for ctx.Err() == nil {
 		switch step := p.Next(); step.Do {
 		case membership.Look:
@@ -33,10 +33,10 @@ func (m masters) carryOut(
 			views, errs = m.look(ctx)
 			p.Looked(views)
 		case membership.Pause:
-			if !told {
-				fmt.Fprintf(out, "The new member waits in quarantine for %v. Interrupt at will: the same command goes on.\n",
-					step.Wait.Round(100*time.Millisecond))
-				told = true
+			if told != step.Why {
+				fmt.Fprintf(out, "%s: waiting for another %v. Interrupt at will: the same command goes on.\n",
+					step.Why, max(step.Wait.Round(100*time.Millisecond), 100*time.Millisecond))
+				told = step.Why
 			}
 			if sleep(ctx, step.Wait) {
 				p.Paused()
@@ -66,29 +66,6 @@ func (m masters) carryOut(
 	return membership.Report{}, errs, ctx.Err()
 }
 
-// waitForChange waits until the members that stay take the next change: one max lease after the last.
-func (m masters) waitForChange(ctx context.Context, from, to *scripts.List, out io.Writer) {
-	told := false
-	for ctx.Err() == nil {
-		left := time.Duration(0)
-		views, _ := m.look(ctx)
-		for name, v := range views {
-			if from.Has(name) && to.Has(name) && !v.IsBlank() {
-				left = max(left, v.ChangeWaits())
-			}
-		}
-		if left == 0 {
-			return
-		}
-		if !told {
-			fmt.Fprintf(out, "The last change was less than one max lease ago: waiting for another %v.\n",
-				max(left.Round(100*time.Millisecond), 100*time.Millisecond))
-			told = true
-		}
-		sleep(ctx, left)
-	}
-}
-
 // look returns what the masters say of themselves, and why those that have no view did not answer.
 func (m masters) look(ctx context.Context) (views map[string]*membership.View, errs map[string]error) {
 	views, errs = map[string]*membership.View{}, map[string]error{}
@@ -107,7 +84,20 @@ func (m masters) look(ctx context.Context) (views map[string]*membership.View, e
 			views[name] = membership.Read(*s.reply.Look, s.since)
 		}
 	}
+	noteTwoMaxLeases(views, errs)
 	return views, errs
+}
+
+// errTwoMaxLeases: no max lease is that of all masters, so no -max-lease makes all of them answer.
+var errTwoMaxLeases = fmt.Errorf("other masters of this list have this client's. Wipe those that have the wrong one (DEL %s) "+
+	"when its clients have stopped for that long, and clients with the right one mark them again", scripts.MarkerKey)
+
+func noteTwoMaxLeases(views map[string]*membership.View, errs map[string]error) {
+	for name, err := range errs {
+		if errors.Is(err, node.ErrMaxLease) && slices.ContainsFunc(slices.Collect(maps.Values(views)), (*membership.View).IsMarked) {
+			errs[name] = fmt.Errorf("%w: %w", err, errTwoMaxLeases)
+		}
+	}
 }
 
 // addsVote returns why the master to add may not be a member: one of the others is the same process, or
@@ -225,7 +215,10 @@ func explain(err error, errs map[string]error) error {
 	err = plain.Wrap(err)
 	names := slices.Sorted(maps.Keys(errs))
 	for _, name := range names {
-		if errors.Is(errs[name], node.ErrMaxLease) {
+		switch {
+		case errors.Is(errs[name], errTwoMaxLeases):
+			return fmt.Errorf("%s: %s", name, plain.Text(errs[name].Error()))
+		case errors.Is(errs[name], node.ErrMaxLease):
 			return fmt.Errorf("%s: %s: give the deployment's with -max-lease", name, reason(errs[name]))
 		}
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -171,4 +173,96 @@ func TestMembersShowOfAStaleClaim(t *testing.T) {
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
 	printed, _ = command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
 	contains(t, printed, "adds c to {a, b} was begun and is not announced: the same members add goes on.")
+}
+
+// Masters of two max leases answer to neither as one deployment: the error says how they get one.
+func TestMembersOfTwoMaxLeases(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	for i, lease := range []string{"2s", "2s", "3s"} {
+		command(t, exitOK, "admit", "-yes", "-max-lease", lease, urls[i])
+	}
+	for _, lease := range []string{"2s", "3s"} {
+		for _, verb := range []string{"show", "commit", "abort"} {
+			_, errs := command(t, exitFailed, append([]string{"members", verb, "-max-lease", lease}, urls...)...)
+			contains(t, errs, "max lease differs", "other masters of this list have this client's", "(DEL "+scripts.MarkerKey+")")
+			if strings.Contains(errs, "give the deployment's") {
+				t.Errorf("%s -max-lease %s: %s", verb, lease, errs)
+			}
+		}
+	}
+	do(t, fleet.Masters[2], "DEL", scripts.MarkerKey)
+	command(t, exitOK, append([]string{"members", "show", "-max-lease=2s"}, urls...)...)
+}
+
+// An interrupt ends a command at once, whatever its masters' timeout.
+func TestMembersAreInterruptedAtOnce(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, verb := range []string{"show", "commit", "abort"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		ended := make(chan int, 1)
+		go func() {
+			ended <- run(ctx, []string{"members", verb, "-timeout=1m", "redis://" + silent.Addr().String()}, &output{}, &output{})
+		}()
+		conn, err := silent.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		interrupt()
+		select {
+		case code := <-ended:
+			if code != exitInterrupted {
+				t.Errorf("%s ends with %d", verb, code)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s goes on", verb)
+		}
+		conn.Close()
+	}
+}
+
+// A member's clock was set back by an hour after a change: the next change waits for one max lease.
+func TestMembersOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	const lease = "-max-lease=2s"
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", do(t, fleet.Masters[1], "GET", scripts.MarkerKey)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker.Change += time.Hour
+	do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
+	remove := append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)
+	began := time.Now()
+	printed, _ := command(t, exitOK, remove...)
+	contains(t, printed, "The last change was less than one max lease ago: waiting for another", "Announced: clients with")
+	if took := time.Since(began); took < 1900*time.Millisecond {
+		t.Errorf("it waited for %v", took)
+	}
+}
+
+// Masters that restarted with their data in the midst of a change: show has the lists that they had.
+func TestMembersShowOfMastersThatRestarted(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 2)
+	urls := fleet.URLs()
+	present, next := scripts.NewList("a", "b", "c"), scripts.NewList("a", "b")
+	for i, m := range fleet.Masters {
+		name := string(rune('a' + i))
+		urls[i] += "?name=" + name
+		before := scripts.Marker{Process: scripts.Process{Run: "before", MaxLease: 2 * time.Second, Member: name}, Generation: 3, Members: present, Next: next}
+		do(t, m, "SET", scripts.MarkerKey, before.String())
+	}
+	printed, _ := command(t, exitOK, append([]string{"members", "show", "-max-lease=2s"}, urls...)...)
+	contains(t, lineOf(t, printed, "a"), "- blank: had {a, b, c} {a, b} - -")
+	_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=2s"}, urls...)...)
+	contains(t, errs, "a is blank: it waits until a client with {a, b, c} marks it")
 }

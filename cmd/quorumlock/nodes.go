@@ -61,7 +61,7 @@ func (p *program) masterCommand(name, usage, arguments string, more func(*lineFl
 			fmt.Fprintf(p.stderr, "quorumlock: %s: %v\n", name, line.err)
 			return exitUsage
 		}
-		defer closeAll(line.nodes)
+		defer closeBy(ctx, line.nodes)
 		return do(ctx, *line)
 	})
 }
@@ -140,6 +140,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 func closeAll(nodes []*node.Node) {
 	each(context.Background(), nodes, func(_ context.Context, n *node.Node) error { return n.Close() })
+}
+
+// closeBy closes the nodes. It does not wait beyond the end of ctx for masters that do not answer: the
+// process ends.
+func closeBy(ctx context.Context, nodes []*node.Node) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		closeAll(nodes)
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
 }
 
 // reason formats an error without the node's name, which the caller prints.

@@ -47,6 +47,8 @@ func row(v *membership.View) string {
 	}
 	marker := v.Marker()
 	switch {
+	case v.IsBlank() && marker.Members.Len() > 0: // it has restarted with its data
+		return fmt.Sprintf("-\tblank: had %s\t%s\t-\t-", marker.Members, next(marker.Next))
 	case v.IsBlank():
 		return "-\tblank\t-\t-\t-"
 	case v.IsRetired():

@@ -27,13 +27,20 @@ func (c Change) announce(views map[string]*View) (p plan, err error) {
 	if err != nil {
 		return plan{}, err
 	}
+	first, isReady := plan{}, true
+	if added := extraMember(c.To, c.From); added != "" {
+		if first, isReady, err = c.prepare(added, views[added], generation); err != nil {
+			return plan{}, err
+		}
+	}
+	if before, mayChange, err := c.await(views); !mayChange {
+		return before, err
+	}
+	if !isReady {
+		return first, nil
+	}
 	for _, name := range c.To.Names() {
 		v := views[name]
-		if !c.From.Has(name) {
-			if first, isReady, err := c.prepare(name, v, generation); !isReady {
-				return first, err
-			}
-		}
 		m := v.marker
 		if m.Claimed || !m.Next.Equal(c.To) {
 			m.Claimed, m.Members, m.Next, m.Generation = false, c.From, c.To, generation
@@ -56,11 +63,19 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 		if !c.From.Has(name) {
 			continue
 		}
-		if err := v.mayChange(name); err != nil {
+		if v.IsBlank() {
+			return 0, v.errBlank(name)
+		}
+		if err := v.misfit(name); err != nil {
 			return 0, err
 		}
 		m := v.marker
 		switch {
+		case m.Claimed && !m.Members.Equal(c.From):
+			return 0, fmt.Errorf("%s is being marked for %s, not %s, and lets in nobody: wipe it (DEL %s), and a client with %[3]s marks "+
+				"it again (lock any name)", name, m.Members, c.From, scripts.MarkerKey)
+		case m.Claimed:
+			return 0, fmt.Errorf("%s is being marked for %s: lock any name with that list, and all its masters up", name, m.Members)
 		case !m.Members.Equal(c.From):
 			return 0, fmt.Errorf("%s has the members %s (generation %d), not %s: %s",
 				name, m.Members, m.Generation, c.From, c.instead(views, m))
@@ -88,23 +103,32 @@ func (c Change) instead(views map[string]*View, m scripts.Marker) string {
 	return "give the URLs of that list"
 }
 
-// mayChange returns why a member of From, which stays, cannot be changed now.
-func (v *View) mayChange(name string) error {
-	if v.IsBlank() {
-		return errBlank(name)
+// await lets one max lease pass since the last change, and since each member that stays was marked:
+// locks may be held with the list before for so long. If a master's clock was set back meanwhile, its
+// wait begins anew. It returns what comes first, unless the members may change now.
+func (c Change) await(views map[string]*View) (first plan, mayChange bool, err error) {
+	last := ""
+	for _, name := range c.To.Names() {
+		v := views[name]
+		if !c.From.Has(name) {
+			continue
+		}
+		if wait := v.ChangeWaits(); wait > first.wait {
+			first.wait, last = wait, name
+		}
+		if v.wasSetBack() {
+			first.mark(name, v, v.write(v.marker, scripts.At(v.marker.Admitted), scripts.In(v.marker.MaxLease)))
+		}
 	}
-	if err := v.misfit(name); err != nil {
-		return err
+	switch {
+	case len(first.marks) > 0:
+		return plan{marks: first.marks, again: true}, false, nil
+	case first.wait > 0 && !c.Waits:
+		return plan{}, false, fmt.Errorf("the members of %s changed, or it was marked, less than one max lease ago: the next change "+
+			"waits for another %v, because locks may still be held with the list before (-wait waits for it)", last, round(first.wait))
 	}
-	m := v.marker
-	switch wait := v.ChangeWaits(); {
-	case m.Claimed:
-		return fmt.Errorf("%s is being marked for %s: lock any name with that list, and all its masters up", name, m.Members)
-	case wait > 0:
-		return fmt.Errorf("the members of %s changed, or it was marked, less than one max lease ago: the next change waits "+
-			"for another %v, because locks may still be held with the list before (-wait waits for it)", name, round(wait))
-	}
-	return nil
+	first.why = "The last change was less than one max lease ago"
+	return first, first.wait == 0, nil
 }
 
 // prepare claims the member that is added, which begins its quarantine: a blank one, or one outside
@@ -112,7 +136,9 @@ func (v *View) mayChange(name string) error {
 func (c Change) prepare(name string, v *View, generation uint64) (first plan, isReady bool, err error) {
 	m := v.marker
 	if !v.IsBlank() {
-		if err := v.misfit(name); err != nil {
+		if err := v.misfit(name); err != nil && !m.Members.Has(m.Member) {
+			return plan{}, false, fmt.Errorf("%w; or wipe it (DEL %s), and add it by this name", err, scripts.MarkerKey)
+		} else if err != nil {
 			return plan{}, false, err
 		}
 	}
@@ -120,7 +146,7 @@ func (c Change) prepare(name string, v *View, generation uint64) (first plan, is
 	case !v.IsBlank() && m.Members.Equal(c.From) && (m.Claimed || m.Next.Equal(c.To)):
 		left := v.quarantineLeft()
 		if left <= m.MaxLease {
-			return plan{wait: left}, left == 0, nil
+			return plan{wait: left, why: "The new member is in quarantine"}, left == 0, nil
 		}
 		first.again = true // the master's clock was set back: its quarantine begins anew
 		first.mark(name, v, v.write(m, scripts.In(m.MaxLease), scripts.At(m.Change)))

@@ -18,6 +18,7 @@ import (
 // lists that they refuse may hold for so long. Each may be interrupted anywhere, and repeated.
 type Change struct {
 	From, To *scripts.List
+	Waits    bool // Announce waits until one max lease has passed since the last change, instead of refusing
 }
 
 // NewChange returns the change. The error says why it cannot be made.
@@ -29,7 +30,7 @@ func NewChange(from, to *scripts.List) (Change, error) {
 	case !areNeighbours(from, to):
 		return Change{}, fmt.Errorf("%s and %s do not differ by one member", from, to)
 	}
-	return Change{from, to}, nil
+	return Change{From: from, To: to}, nil
 }
 
 // areNeighbours reports whether two lists differ by one member that the longer one has.
@@ -51,9 +52,13 @@ func extraMember(list, other *scripts.List) string {
 }
 
 // errBlank is why a blank member holds up a change.
-func errBlank(name string) error {
-	return fmt.Errorf("%s is blank: it waits until a client with its list marks it (lock any name), "+
-		"or for quorumlock admit -members", name)
+func (v *View) errBlank(name string) error {
+	list := "its list"
+	if v.marker.Members.Len() > 0 {
+		list = v.marker.Members.String()
+	}
+	return fmt.Errorf("%s is blank: it waits until a client with %s marks it (lock any name), or for quorumlock admit -members",
+		name, list)
 }
 
 // misfit returns why a master is not the one that the operator takes it for, nil when it is.

@@ -67,7 +67,7 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 	}
 	switch {
 	case len(carrying) < Majority(to):
-		return plan{}, errTooFew(carrying, to, p.report)
+		return plan{}, errTooFew(carrying, p.report)
 	case from == nil:
 		return p, nil // committed wherever a master answers
 	}
@@ -188,7 +188,7 @@ func origin(given, to *scripts.List, views map[string]*View) (from *scripts.List
 			continue
 		}
 		if v.IsBlank() {
-			return nil, errBlank(name)
+			return nil, v.errBlank(name)
 		}
 		if err := v.misfit(name); err != nil {
 			return nil, err
@@ -231,12 +231,15 @@ type tooFewError string
 
 func (e tooFewError) Error() string { return string(e) }
 
-func errTooFew(carrying []string, to *scripts.List, r Report) error {
+func errTooFew(carrying []string, r Report) error {
 	hint := "repeat members add or remove"
+	if blank := strings.Join(r.Blank, ", "); len(r.Blank) > 0 && r.From != nil {
+		hint = fmt.Sprintf("a client with %s comes first (lock any name), which marks what is blank: %s; then %s", r.From, blank, hint)
+	}
 	if len(r.NoAnswer) > 0 {
-		hint = fmt.Sprintf("start %s and repeat this command, or repeat members add or remove", strings.Join(r.NoAnswer, ", "))
+		hint = fmt.Sprintf("start %s and repeat this command, or %s", strings.Join(r.NoAnswer, ", "), hint)
 	}
 	return tooFewError(fmt.Sprintf("the change to %s stands on %d of its masters, and must on %d: %s; members abort takes the "+
 		"change back, unless a master has committed it. If none of these goes on: quorumlock admit -members",
-		to, len(carrying), Majority(to), hint))
+		r.To, len(carrying), Majority(r.To), hint))
 }

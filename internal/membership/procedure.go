@@ -11,7 +11,7 @@ import (
 // Procedure is one run of an operator's command, step by step. Next says what to do, and the method
 // that the action names gets the answer:
 //
-//	Look ─▶ Pause ─▶ Look                        the member that is added is in quarantine
+//	Look ─▶ Pause ─▶ Look                        the last change, or the added member's quarantine, is not over
 //	  ├───▶ ReadTokens ─▶ RaiseTokens ─▶ Write   the first mark that announces
 //	  ├───▶ Write ─▶ Write ─▶ Done               each mark, in the order of the masters' names
 //	  └───▶ Failed, Done                         nothing may be written, or nothing is left to write
@@ -37,6 +37,7 @@ type Procedure struct {
 type plan struct {
 	marks    []Step        // the writes, in order
 	wait     time.Duration // before the next look, where there are no marks
+	why      string        // of the wait, a sentence without its stop
 	again    bool          // look again after the marks
 	tokensOf *scripts.List // the list whose token counters are raised before the first mark; nil for none
 	report   Report
@@ -47,7 +48,7 @@ type Action int
 
 const (
 	Look        Action = iota + 1 // look at all masters of Names, and call Looked
-	Pause                         // wait for Wait, and call Paused
+	Pause                         // wait for Wait, for the reason Why, and call Paused
 	ReadTokens                    // read all token counters of each master of Names, and call TokensRead
 	RaiseTokens                   // raise them to the highest read, on each master of Names, and call TokensRaised
 	Write                         // run Call on the master Names[0], and call Wrote
@@ -60,6 +61,7 @@ type Step struct {
 	Do     Action
 	Names  []string
 	Wait   time.Duration
+	Why    string // a sentence for the operator, without its stop
 	Call   scripts.Call
 	seen   string // the marker that Call replaces
 	Report Report
@@ -109,7 +111,7 @@ func (p *Procedure) Looked(views map[string]*View) {
 	case err != nil:
 		p.fail(err)
 	case p.plan.wait > 0:
-		p.next = Step{Do: Pause, Wait: p.plan.wait}
+		p.next = Step{Do: Pause, Wait: p.plan.wait, Why: p.plan.why}
 	case len(p.plan.marks) > 0 && p.plan.tokensOf != nil:
 		p.next = Step{Do: ReadTokens, Names: p.plan.tokensOf.Names()}
 	default:
@@ -117,20 +119,20 @@ func (p *Procedure) Looked(views map[string]*View) {
 	}
 }
 
-// Paused tells that the wait is over. The look before it does not count toward maxLooks.
+// Paused reports that the wait is over. The look before it does not count toward maxLooks.
 func (p *Procedure) Paused() {
 	p.looks--
 	p.look()
 }
 
-// TokensRead tells which masters' token counters were all read.
+// TokensRead reports which masters' token counters were all read.
 func (p *Procedure) TokensRead(names []string) {
 	if p.isMajority(names, "read") {
 		p.next = Step{Do: RaiseTokens, Names: names}
 	}
 }
 
-// TokensRaised tells on which masters all token counters were raised.
+// TokensRaised reports on which masters all token counters were raised.
 func (p *Procedure) TokensRaised(names []string) {
 	if p.isMajority(names, "raised") {
 		p.write()
@@ -146,7 +148,7 @@ func (p *Procedure) isMajority(names []string, what string) bool {
 	return false
 }
 
-// Wrote tells the answer to a mark. One that gets none is told to Unanswered.
+// Wrote takes the reply to a mark. If none comes, the caller calls Unanswered.
 func (p *Procedure) Wrote(r scripts.MarkReply) {
 	if !r.Written {
 		p.late = r.Marker == p.next.seen
@@ -157,7 +159,7 @@ func (p *Procedure) Wrote(r scripts.MarkReply) {
 	p.write()
 }
 
-// Unanswered tells that a mark got no answer: it may have been written, or may be yet.
+// Unanswered reports that a mark got no reply: it may have been written, or may be yet.
 func (p *Procedure) Unanswered(name string, err error) {
 	p.fail(fmt.Errorf("%s: %w (the same command goes on where it stopped)", name, err))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -163,51 +162,6 @@ func TestAnnounceNeedsTheTokensOfAMajority(t *testing.T) {
 	}
 }
 
-// A commit goes on without members that do not answer or are blank, while a majority of the new list
-// has the change.
-func TestCommitWithoutSome(t *testing.T) {
-	announced := becoming(abcd)
-	committed := func(m *scripts.Marker) { m.Members, m.Generation = abcd, 8 }
-	for what, c := range map[string]struct {
-		masters []setup
-		want    string // the marks; or what the error says
-	}{
-		"all have it":                   {[]setup{announced, announced, announced, announced}, "a b c d"},
-		"one does not answer":           {[]setup{announced, absent, announced, announced}, "a c d"},
-		"one is blank":                  {[]setup{announced, announced, announced, nil}, "a b c"},
-		"one was marked since":          {[]setup{announced, marked, announced, announced}, "a b c d"},
-		"the new one is claimed":        {[]setup{announced, announced, announced, claimed}, "a b c d"},
-		"some have committed":           {[]setup{listing(abcd), listing(abcd), announced, absent}, "c"},
-		"one is left over":              {[]setup{committed, committed, marked, committed}, "c"},
-		"one was marked, one committed": {[]setup{listing(abcd), marked, announced, announced}, "b c d"},
-		"all have committed":            {[]setup{listing(abcd), listing(abcd), listing(abcd), absent}, ""},
-		"two do not answer":             {[]setup{announced, absent, absent, announced}, "the change to {a, b, c, d} stands on 2 of its masters, and must on 3: start b, c and repeat"},
-		"none has it":                   {[]setup{marked, marked, marked, nil}, "no change to {a, b, c, d} is announced there"},
-		"none answers":                  {[]setup{absent, absent, absent, absent}, "no master of {a, b, c, d} answers"},
-		"another change is under way":   {[]setup{becoming(five), marked, marked, nil}, "on a a change to {a, b, c, d, e} is under way"},
-		"it has moved on":               {[]setup{func(m *scripts.Marker) { m.Members, m.Next = abcd, five }, announced, announced, announced}, "on a a change to {a, b, c, d, e} is under way"},
-		"announced from another list":   {[]setup{announced, func(m *scripts.Marker) { m.Members, m.Next = abd, abcd }, announced, announced}, "b changes from {a, b, d}, and others from {a, b, c}"},
-		"a master of another max lease": {[]setup{announced, func(m *scripts.Marker) { m.MaxLease = time.Second }, announced, announced}, "b has the max lease 1s: say -max-lease 1s"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			world := newClusterOf(t, c.masters...)
-			trail, last := world.carryOut(membership.Commit(abcd), nil)
-			if len(c.want) > len("a b c d") {
-				if last.Err == nil || !strings.Contains(last.Err.Error(), c.want) || len(trail) > 0 {
-					t.Errorf("it marks %q and says %v, want %q", trail, last.Err, c.want)
-				}
-				return
-			}
-			if got := strings.Join(trail, " "); got != c.want || last.Do != membership.Done {
-				t.Errorf("it marks %q and says %v, want %q", got, last.Err, c.want)
-			}
-			for _, name := range trail {
-				world.has("committed", name, abcd, none, 8)
-			}
-		})
-	}
-}
-
 // An abort takes the change back on the masters that answer, and says which do not.
 func TestAbort(t *testing.T) {
 	announced := becoming(abcd)
@@ -300,32 +254,6 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 	}
 }
 
-// The announcement names what is wrong with the URLs.
-func TestAnnounceByWrongURLs(t *testing.T) {
-	for what, c := range map[string]struct {
-		by   membership.Change
-		want string
-	}{
-		"the new master last": {changeOf(t, scripts.NewList("b", "c", "d"), abcd), "b has the members {a, b, c} (generation 7), not {b, c, d}: d is none of these, and the URL of the new master comes first"},
-		"a member is missing": {changeOf(t, scripts.NewList("a", "b"), abd), "not {a, b}: give the URLs of that list"},
-		"one that is not":     {changeOf(t, abcd, abd), "not {a, b, c, d}: give the URLs of that list"},
-		"made already":        {changeOf(t, scripts.NewList("a", "b"), abc), "not {a, b}: the change is made already"},
-		"removed already":     {changeOf(t, abcd, abc), "not {a, b, c, d}: the change is made already"},
-	} {
-		world := newClusterOf(t, marked, marked, marked, nil)
-		if _, last := world.carryOut(c.by.Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", what, last.Err, c.want)
-		}
-	}
-	world := newClusterOf(t, becoming(abcd), becoming(abcd), becoming(abcd), becoming(abcd))
-	const ends = "members commit with the URLs of {a, b, c, d}, or members abort with those of {a, b, c, d}"
-	for _, by := range []membership.Change{changeOf(t, abc, scripts.NewList("a", "b")), changeOf(t, abcd, abd)} {
-		if _, last := world.carryOut(by.Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), ends) {
-			t.Errorf("%v", last.Err)
-		}
-	}
-}
-
 // A run ends when a mark gets no answer, and when the masters go on changing.
 func TestRunsEnd(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked)
@@ -361,14 +289,6 @@ func TestRunsEnd(t *testing.T) {
 	})
 	if last.Err == nil || !strings.Contains(last.Err.Error(), "is another members command running") || changes != 20 {
 		t.Errorf("after %d changes: %v", changes, last.Err)
-	}
-}
-
-// A clock that was set back holds up the next change for no longer than a max lease.
-func TestChangeWaits(t *testing.T) {
-	v := view(func(m *scripts.Marker) { m.Change = start + 24*time.Hour })
-	if wait := v.ChangeWaits(); wait != maxLease {
-		t.Errorf("it waits %v", wait)
 	}
 }
 
@@ -439,19 +359,6 @@ func TestAForgedGeneration(t *testing.T) {
 		t.Fatal(last.Err)
 	}
 	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
-}
-
-// The clock of the master that is added was set back by an hour: its quarantine begins anew, and is one
-// max lease.
-func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
-	c := newClusterOf(t, marked, marked, marked, func(m *scripts.Marker) { m.Claimed, m.Admitted = true, start+time.Hour })
-	trail, last := c.carryOut(changeOf(t, abc, abcd).Announce(), nil)
-	if got := strings.Join(trail, " "); got != "d pause read raise a b c d" || last.Do != membership.Done {
-		t.Errorf("%q, %v", got, last.Err)
-	}
-	if waited := c.now() - start; waited != maxLease {
-		t.Errorf("it waited for %v", waited)
-	}
 }
 
 // What to do is said of the masters that it is about: a new one that does not answer is no member yet,

@@ -103,6 +103,10 @@ func (v *View) ChangeWaits() time.Duration {
 	return min(max(v.marker.Change-v.Now, 0), v.marker.MaxLease)
 }
 
+// wasSetBack reports whether the node's clock was set back since the wait for the next change began:
+// that is longer than any wait.
+func (v *View) wasSetBack() bool { return v.marker.Change-v.Now > v.marker.MaxLease }
+
 // ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	for _, v := range views {
@@ -135,6 +139,18 @@ func (v *View) rewrite(m scripts.Marker) scripts.Call {
 // had reports whether a blank node has come back with a marker that let in clients with that list.
 func (v *View) had(list *scripts.List) bool {
 	return v.marker.Members.Equal(list) || v.marker.Next.Equal(list)
+}
+
+// Has reports whether the node has that list: it lets in clients with it, or did before it came back
+// blank, or is being marked for it.
+func (v *View) Has(list *scripts.List) bool {
+	return v.Standing(list) == Blank && v.had(list) || v.Standing(list) == Claimed || v.Standing(list) == LetsIn
+}
+
+// Announced reports whether a blank node has come back in the midst of a change to that list. It then
+// waits for a client with the list before, which is returned.
+func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) {
+	return v.marker.Members, v.Standing(list) == Blank && v.marker.Next.Equal(list)
 }
 
 // HadAnother reports whether a blank node has come back with a marker that let in others, and not

@@ -183,9 +183,9 @@ func outcomes(t *testing.T, results []resultChan) (list []string) {
 		switch r.Reply.Acquire.Outcome {
 		case scripts.Granted:
 			text = fmt.Sprint("granted ", r.Reply.Acquire.Token)
-		case scripts.Held:
+		case scripts.HeldByAnother:
 			text = "held by " + r.Reply.Acquire.Holder
-		case scripts.Released:
+		case scripts.Barred:
 			text = "released"
 		}
 		if r.Err != nil {

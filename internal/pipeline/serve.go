@@ -253,6 +253,6 @@ func (p *Pipe) resendAlone(c *Conn, undone []request) {
 		undone[i].alone = true
 	}
 	for _, r := range p.requeue(undone...) {
-		p.finish(c, r, scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Released}}, nil)
+		p.finish(c, r, scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Barred}}, nil)
 	}
 }

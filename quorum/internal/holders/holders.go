@@ -1,6 +1,6 @@
-// Package holders knows which processes hold locks: it asks the nodes about holders that have been
-// in a locker's way ([Holders]), and shows the nodes which process this locker is ([Introduction]).
-// It is for people, in errors and states: nothing is decided by it.
+// Package holders knows which processes hold locks: it asks the nodes about holders that stood in a
+// locker's way ([Holders]), and shows the nodes which process this locker is ([Introduction]). It is
+// for people, in errors and states: no decision depends on it.
 package holders
 
 import (
@@ -27,9 +27,9 @@ const (
 	maxHolders = 256
 )
 
-// Holders remembers which process each holder of a lock is, and its token. It asks nobody in the
-// way of an attempt: only when an attempt has failed, and a node has named a holder that is not
-// known. It is safe for concurrent use.
+// Holders remembers which process each holder of a lock is, and its token. It delays no attempt: it
+// asks only after one has failed, if a node has named a holder that is not known. It is safe for
+// concurrent use.
 type Holders struct {
 	nodes    []*node.Node
 	locker   string // the Locker's own id
@@ -82,17 +82,17 @@ func (hs *Holders) Describe(ctx context.Context, of Named) Holder {
 	defer moment.Stop()
 	select {
 	case <-answered:
-		return hs.Recall(of.Owner)
+		return hs.Recall(of)
 	case <-moment.C:
 	case <-ctx.Done():
 	}
 	return known
 }
 
-// Prepare returns what is known of the holder that an attempt of a waiting call met. If it is not
-// known, Prepare has the node asked for what [Holders.Recall] returns later: it does not wait, and
-// asks once a second at most, since each attempt may meet another holder.
-func (hs *Holders) Prepare(of Named) Holder {
+// Inquire returns what is known of the holder that an attempt of a waiting call met. If that is not
+// all, it asks the node for what [Holders.Recall] returns later. It does not wait, and asks at most
+// once a second, since each attempt may meet another holder.
+func (hs *Holders) Inquire(of Named) Holder {
 	known, complete := hs.recall(of.Owner)
 	if complete {
 		return known
@@ -110,9 +110,9 @@ func (hs *Holders) Prepare(of Named) Holder {
 	return known
 }
 
-// Recall returns what is known of the holder with that owner's id. It asks nobody.
-func (hs *Holders) Recall(owner string) Holder {
-	known, _ := hs.recall(owner)
+// Recall returns what is known of the holder. It asks nobody.
+func (hs *Holders) Recall(of Named) Holder {
+	known, _ := hs.recall(of.Owner)
 	return known
 }
 

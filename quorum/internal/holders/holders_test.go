@@ -45,7 +45,7 @@ func TestAHolderIsAskedAboutOnce(t *testing.T) {
 		}
 		hs := holders.New(nodes, "self", scripts.Identity{Host: "here"}, ticking)
 		of := holders.Named{Owner: "other:1", Name: "a"}
-		if got := hs.Recall(of.Owner); got != (holders.Holder{}) {
+		if got := hs.Recall(of); got != (holders.Holder{}) {
 			t.Errorf("before it is asked about: %v", got)
 		}
 		for range 3 {
@@ -53,7 +53,7 @@ func TestAHolderIsAskedAboutOnce(t *testing.T) {
 				t.Errorf("asked about: %v", got)
 			}
 		}
-		if got := hs.Recall("other:2"); got.Identity != is {
+		if got := hs.Recall(holders.Named{Owner: "other:2"}); got.Identity != is {
 			t.Errorf("another owner of the locker: %v", got)
 		}
 		if n := runs("who"); n != 1 {
@@ -69,19 +69,19 @@ func TestAHolderIsAskedAboutOnce(t *testing.T) {
 
 // A call that waits asks once a second at most, and does not wait for the answer. An identity that
 // no node knows is asked for again after a second.
-func TestPrepareAsksSeldom(t *testing.T) {
+func TestInquireAsksSeldom(t *testing.T) {
 	inDeployment(t, func(t *testing.T, nodes []*node.Node, runs func(string) int64) {
 		ticking := bubble.Clock(t)
 		hs := holders.New(nodes, "self", scripts.Identity{}, ticking)
 		for range 3 {
-			hs.Prepare(holders.Named{Owner: "a:1", Name: "a"})
-			hs.Prepare(holders.Named{Owner: "b:1", Name: "a"})
+			hs.Inquire(holders.Named{Owner: "a:1", Name: "a"})
+			hs.Inquire(holders.Named{Owner: "b:1", Name: "a"})
 		}
 		if n := runs("who"); n != 1 {
 			t.Errorf("%d questions within a second", n)
 		}
 		time.Sleep(time.Second)
-		hs.Prepare(holders.Named{Owner: "a:1", Name: "a"})
+		hs.Inquire(holders.Named{Owner: "a:1", Name: "a"})
 		if n := runs("who"); n != 2 {
 			t.Errorf("%d questions after a second", n)
 		}

@@ -2,27 +2,28 @@ package lease
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Verdict is what the answers to an attempt mean.
+// Verdict is what the replies to an attempt's requests mean.
 type Verdict uint8
 
 const (
-	Open   Verdict = iota
-	Won            // a quorum has granted
-	Lost           // a quorum cannot grant any more
-	Beaten         // the probe master has refused: no others were asked
+	Open       Verdict = iota
+	Won                // a quorum has granted
+	OutOfReach         // too few masters are left that can grant
+	Beaten             // the probe master has refused: no others were asked
 )
 
 // Wave is which masters an attempt asks first.
 type Wave struct {
 	Order []int // all masters, in the order in which they are asked
 	Size  int   // how many of them the first wave has
-	// Probe: the first wave is one master, whose refusal ends the attempt. It has cost one command.
+	// Probe: the first wave is one master, whose refusal ends the attempt, at the cost of one command.
 	Probe bool
-	// Down is the masters, bit by master, that would not take the request. Permanent is those of
+	// Down has the masters to which no request can be sent now, bit by master. Permanent has those of
 	// them whose error does not pass by itself.
 	Down, Permanent uint64
 }
@@ -32,15 +33,15 @@ func (l *Lease) Begin(now clock.Instant, w Wave, out []Command) []Command {
 	l.begunAt, l.renewedAt = now, now
 	l.first, l.probing = uint8(w.Size), w.Probe
 	for k, master := range w.Order {
-		l.votes[k].order = uint8(master)
+		l.votes[master].place = uint8(k)
 	}
-	if judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(w.Down)) == Lost {
+	if judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(w.Down)) == OutOfReach {
 		for i := range l.votes {
 			if w.Down&(1<<i) != 0 {
 				l.votes[i].answer = Failed
 			}
 			if w.Permanent&(1<<i) != 0 {
-				l.votes[i].set(permanents)
+				l.votes[i].set(failsForGood)
 			}
 		}
 		return l.judge(out)
@@ -51,8 +52,8 @@ func (l *Lease) Begin(now clock.Instant, w Wave, out []Command) []Command {
 	return l.judge(out)
 }
 
-// HasSecondWave reports whether masters are left that were not asked.
-func (l *Lease) HasSecondWave() bool { return int(l.asked) < len(l.votes) }
+// HasUnasked reports whether masters are left that were not asked for a grant.
+func (l *Lease) HasUnasked() bool { return int(l.asked) < len(l.votes) }
 
 // SecondWave asks all masters that were not asked, of an attempt that is open, or a lock that is
 // valid. It does nothing for others.
@@ -66,18 +67,18 @@ func (l *Lease) SecondWave(now clock.Instant, out []Command) []Command {
 	return out
 }
 
-// AskWhetherPermanent asks the masters that were not asked, of an attempt that is lost with an error
-// that their answers can make permanent: a retry cannot succeed then, and the caller must be told
-// so. [Cleared] follows once no answer can make a difference, unless none can now.
+// AskWhetherPermanent asks the masters that were not asked, if the attempt cannot succeed and their
+// replies can make its error permanent: then a retry cannot succeed either, and the caller must be
+// told so. [Cleared] follows once no reply can make a difference, unless none can now.
 func (l *Lease) AskWhetherPermanent(out []Command) (unclear bool, _ []Command) {
-	if l.phase != Asking || l.verdict != Lost || !l.unclear() {
+	if l.phase != Asking || l.verdict != OutOfReach || !l.unclear() {
 		return false, out
 	}
 	return true, l.askAll(out)
 }
 
-// IsUnclear reports whether answers to come can make the attempt's error permanent.
-func (l *Lease) IsUnclear() bool { return l.phase == Asking && l.verdict == Lost && l.unclear() }
+// IsUnclear reports whether replies to come can make the attempt's error permanent.
+func (l *Lease) IsUnclear() bool { return l.phase == Asking && l.verdict == OutOfReach && l.unclear() }
 
 func (l *Lease) unclear() bool {
 	permanent, open := 0, 0
@@ -85,43 +86,43 @@ func (l *Lease) unclear() bool {
 		switch v := &l.votes[i]; {
 		case v.answer == Unasked || v.answer == Unanswered:
 			open++
-		case v.has(permanents):
+		case v.has(failsForGood):
 			permanent++
 		}
 	}
 	return Unclear(len(l.votes), l.terms.Need, permanent, open)
 }
 
-// Unclear reports whether so many permanent errors leave enough masters, but no longer do if those
-// that are open answer with one, too.
+// Unclear reports whether so many permanent errors leave enough masters, but would not if those
+// that are open had one, too.
 func Unclear(masters, need, permanent, open int) bool {
 	usable := masters - permanent
 	return permanent > 0 && usable >= need && usable-open < need
 }
 
 func (l *Lease) askAll(out []Command) []Command {
-	for l.HasSecondWave() {
+	for l.HasUnasked() {
 		out = l.askNext(out)
 	}
 	return out
 }
 
 func (l *Lease) askNext(out []Command) []Command {
-	if !l.HasSecondWave() {
+	if !l.HasUnasked() {
 		return out
 	}
-	master := int(l.votes[l.asked].order)
+	master := slices.IndexFunc(l.votes, func(v Vote) bool { return v.place == l.asked })
 	l.asked++
 	v := &l.votes[master]
 	if v.answer != Unasked { // it was down when the attempt began
 		return out
 	}
 	v.answer = Unanswered
-	return append(out, l.send(Command{Do: Ask, Master: master, Level: 1, Lease: l.terms.Lease, Until: l.until(l.begunAt)}))
+	return append(out, l.noteRequest(Command{Do: Ask, Master: master, Level: 1, Lease: l.terms.Lease, Until: l.until(l.begunAt)}))
 }
 
-// send notes that a request goes out which may make a grant.
-func (l *Lease) send(c Command) Command {
+// noteRequest records that a request goes out which may be granted.
+func (l *Lease) noteRequest(c Command) Command {
 	v := &l.votes[c.Master]
 	c.fresh = !v.has(mayHold)
 	v.set(mayHold)
@@ -138,7 +139,7 @@ func (l *Lease) Count() (of Counts) {
 	return of
 }
 
-// judge judges the answers so far, and asks further masters where they call for it.
+// judge judges the replies so far, and asks further masters if they call for it.
 func (l *Lease) judge(out []Command) []Command {
 	for l.phase == Asking && l.verdict == Open {
 		of := l.Count()
@@ -146,9 +147,9 @@ func (l *Lease) judge(out []Command) []Command {
 		switch {
 		case l.verdict == Won:
 			return l.settle(out)
-		case l.verdict == Lost:
+		case l.verdict == OutOfReach:
 			return append(out, Command{Do: Decided})
-		case !l.HasSecondWave():
+		case !l.HasUnasked():
 			return out
 		case l.probing && of[Refused] > 0:
 			l.verdict = Beaten
@@ -171,15 +172,15 @@ func judge(masters, need, granted, denied int) Verdict {
 	case granted >= need:
 		return Won
 	case masters-denied < need:
-		return Lost
+		return OutOfReach
 	default:
 		return Open
 	}
 }
 
-// settle chooses the token, which is the largest counter among the grants that were read when the
-// quorum was reached, and raises those that stand lower. Every one of them must confirm: the grants
-// that count are exactly as many as the quorum size. A later grant counts for the deadline only.
+// settle chooses the token: the largest counter among the grants that were read when the quorum was
+// reached. It raises those that stand lower. All of them must confirm, since the grants that count are
+// exactly as many as the quorum size. A later grant counts for the deadline only.
 func (l *Lease) settle(out []Command) []Command {
 	l.become(Settling)
 	for i := range l.votes {
@@ -191,48 +192,48 @@ func (l *Lease) settle(out []Command) []Command {
 	for i := range l.votes {
 		if v := &l.votes[i]; v.has(counted) && v.token < l.token {
 			v.set(behind)
-			l.raises++
+			l.toRaise++
 			out = append(out, Command{Do: Raise, Master: i})
 		}
 	}
-	l.raised = l.raises
-	if l.raises == 0 {
+	l.writeBacks = l.toRaise
+	if l.toRaise == 0 {
 		out = append(out, Command{Do: Decided})
 	}
 	return out
 }
 
-// answered takes an answer to the request for a grant.
-func (l *Lease) answered(now clock.Instant, c Command, r Reply, out []Command) (Outcome, []Command) {
+// takeGrantReply takes a reply to Ask.
+func (l *Lease) takeGrantReply(now clock.Instant, c Command, r Reply, out []Command) (Effect, []Command) {
 	v := &l.votes[c.Master]
-	o := Outcome{Answer: r.Is, Twin: -1}
+	e, answer := Effect{Twin: -1}, r.Is
 	switch r.Is {
 	case NotAccepted:
-		if !v.has(resubmit) {
-			return o, l.submit(c, r, out)
+		if !v.has(submitted) {
+			return e, l.submit(c, r, out)
 		}
-		v.clear(resubmit) // the master's marker changes under us
-		o.Answer = Failed
+		v.clear(submitted) // the master's marker changes under us
+		answer = Failed
 	case Unsent:
-		o.Answer = Failed
+		answer = Failed
 		if c.fresh {
 			v.clear(mayHold)
 		}
 	case Barred:
-		o.Answer = Refused
+		answer = Refused
 	case Granted:
 		v.token = r.Token
-		if o.Twin = l.confirm(now, c.Master, r.Process, c.Until); o.Twin >= 0 {
-			o.Answer = Failed
+		if e.Twin = l.confirm(now, c.Master, r.Process, c.Until); e.Twin >= 0 {
+			answer = Failed
 		}
+		e.Counts = e.Twin < 0
 	}
-	o.Counts = o.Answer == Granted
 	if l.phase != Asking && l.phase != Settling {
-		return o, l.review(now, r, out)
+		return e, l.review(now, r, out)
 	}
-	v.answer = o.Answer
-	if r.Permanent || o.Twin >= 0 {
-		v.set(permanents)
+	v.answer = answer
+	if r.Permanent || e.Twin >= 0 {
+		v.set(failsForGood)
 	}
 	if provesNothingDone(r) {
 		v.clear(mayHold)
@@ -242,7 +243,7 @@ func (l *Lease) answered(now clock.Instant, c Command, r Reply, out []Command) (
 	if unclear && !l.IsUnclear() {
 		out = append(out, Command{Do: Cleared})
 	}
-	return o, out
+	return e, out
 }
 
 // provesNothingDone reports whether nothing of the owner's can be on the master, now or later.
@@ -256,61 +257,58 @@ func provesNothingDone(r Reply) bool {
 	return false
 }
 
-// submit has the client's list of masters submitted to a master that does not accept this client, once
-// for a request.
+// submit has the client's list submitted to a master that does not accept the client, once per
+// request.
 func (l *Lease) submit(c Command, r Reply, out []Command) []Command {
 	v := &l.votes[c.Master]
-	v.set(resubmit)
+	v.set(submitted)
 	if (l.phase == Asking || l.phase == Settling) && !r.Resent {
 		v.clear(mayHold)
 	}
-	again := c
-	again.Do, again.Again = Submit, c.Do
-	return append(out, again)
+	return append(out, Command{Do: Submit, Master: c.Master})
 }
 
-// Submitted sends a request again, to a master that accepts this client now, with the level that the
-// lock has now. It returns false after a release, which no request follows: the request has failed then.
-func (l *Lease) Submitted(c Command, out []Command) (bool, []Command) {
+// Submitted returns a request as it goes out again, to a master that accepts this client now. It
+// returns false after a release, which no request follows: the request has failed then.
+func (l *Lease) Submitted(c Command) (again Command, goesOn bool) {
 	if l.HasEnded() {
-		return false, out
+		return c, false
 	}
-	again := c
-	again.Do, again.Level = c.Again, l.level
-	return true, append(out, l.send(again))
+	c.Level = l.level
+	return l.noteRequest(c), true
 }
 
-// wroteBack takes an answer to Raise. The owner must still hold by the grant that was read. It does
-// where its request went out once, since no other attempt uses that owner, however high neighbours
-// have raised the counter. A request that was resent may have been granted again, after another
-// owner and above it: then the counter is above the token.
-func (l *Lease) wroteBack(c Command, r Reply, out []Command) (Outcome, []Command) {
-	v, o := &l.votes[c.Master], Outcome{Answer: r.Is, Twin: -1}
+// takeRaiseReply takes a reply to Raise. The owner must still hold by the grant that was read. It does
+// if its request went out once: no other attempt uses that owner, however high neighbours have raised
+// the counter. A request that was resent may have been granted again, after another owner and above
+// it: then the counter is above the token.
+func (l *Lease) takeRaiseReply(c Command, r Reply, out []Command) (Effect, []Command) {
+	v, e := &l.votes[c.Master], Effect{Twin: -1}
 	if l.phase != Settling || l.cause != NoCause || !v.has(behind) {
-		return o, out
+		return e, out
 	}
 	switch {
 	case r.Is == Failed || r.Is == Unsent:
-		o.Cause = RaiseFailed
+		e.Cause = RaiseFailed
 	case r.Token < l.token:
-		o.Cause = NotRaised
+		e.Cause = NotRaised
 	case r.Token > l.token && r.Late:
-		o.Cause = MovedOn
+		e.Cause = MovedOn
 	default:
 		v.clear(behind)
-		if l.raises--; l.raises > 0 {
-			return o, out
+		if l.toRaise--; l.toRaise > 0 {
+			return e, out
 		}
 	}
-	l.cause = o.Cause
-	return o, append(out, Command{Do: Decided})
+	l.cause = e.Cause
+	return e, append(out, Command{Do: Decided})
 }
 
 // IsSettled reports whether the token stands on the masters that were read, so that Hold may follow.
-func (l *Lease) IsSettled() bool { return l.phase == Settling && l.raises == 0 && l.cause == NoCause }
+func (l *Lease) IsSettled() bool { return l.phase == Settling && l.toRaise == 0 && l.cause == NoCause }
 
 // Hold makes a lease that is settled a held lock, unless its deadline has passed: reading the clock
-// is the last step of an attempt. Where it returns false, Cause says why.
+// is the last step of an attempt. If it returns false, Cause says why.
 func (l *Lease) Hold(now clock.Instant) bool {
 	if !l.IsSettled() {
 		return false

@@ -17,26 +17,25 @@ const (
 	Enter             // the same, for a caller who waits
 	Extend            // as Renew, for a caller who waits
 	Release           // all of the owner's if Level is 0, else set its level
-	Submit            // the client's list to the master, and then call [Lease.Submitted]
+	Submit            // the client's list to the master, and then call [Lease.Submitted] for the request
 	Decided           // the outcome of the attempt is certain
-	Cleared           // no answer can make the attempt's error permanent any more
+	Cleared           // no reply can make the attempt's error permanent any more
 	End               // the contexts, with Cause; a lost lease is dropped then: see [Lease.Drop]
 )
 
 // Command is what the shell has to do. It carries commands out in their order.
 type Command struct {
 	Do     Do
-	Again  Do // of Submit: the request that goes out again
 	Master int
 	Level  int
 	Lease  time.Duration
-	Until  clock.Instant // a grant that answers this command lasts until then
+	Until  clock.Instant // a grant by this command lasts until then
 	Cause  Cause         // of End
 
 	fresh bool // no request to this master may have been carried out before
 }
 
-// Answer is what a master said to a command.
+// Answer is what a master's reply says.
 type Answer uint8
 
 const (
@@ -56,7 +55,7 @@ const (
 	NotRenewed // it keeps the grant, but its marker does not accept this client
 )
 
-// Reply is a master's answer to a command, with what matters of it.
+// Reply is what matters of a master's reply to a command.
 type Reply struct {
 	Is      Answer
 	Process string // that answered

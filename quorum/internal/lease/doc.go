@@ -6,20 +6,20 @@
 //
 //	phase      event             becomes    commands
 //	Asking     Begin                        Ask the first wave
-//	           Answered, a quorum granted
+//	           TakeReply, a quorum granted
 //	                             Settling   Raise each counter that stands lower; Decided if none does
-//	           Answered, a quorum is out of reach, or the probe master refused
+//	           TakeReply, a quorum is out of reach, or the probe master refused
 //	                                        Decided
-//	           Answered, else               Ask more, where one failed or all of a wave have answered
+//	           TakeReply, else              Ask more, if one failed or all of a wave have replied
 //	           SecondWave                   Ask the others
 //	           AskWhetherPermanent          Ask the others; Cleared follows
 //	           GiveUp            Undone     Release
-//	Settling   Answered (Raise)             Decided with the last one, or where one fails
+//	Settling   TakeReply (Raise)            Decided with the last one, or if one fails
 //	           SecondWave                   Ask the others
 //	           Hold              Held
 //	           GiveUp            Undone     Release
 //	Held       Renew                        Renew where the grant is kept, Repair where it is not
-//	           Answered                     none while a quorum keeps the grant, else
+//	           TakeReply                    none while a quorum keeps the grant, else
 //	                             Expired    End
 //	           Due, the deadline has passed
 //	                             Expired    End
@@ -30,16 +30,16 @@
 //	           Unlock, the deadline has passed
 //	                             Expired    End
 //	           Orphan            Orphaned   End
-//	Lingering  Renew, Answered              as Held, but the end of the deadline is left to Due
+//	Lingering  Renew, TakeReply             as Held, but the end of the deadline is left to Due
 //	           Due, min hold or deadline over
 //	                             Released   Release
 //	Orphaned   Linger            Released   none: the keys are left to their leases
 //	           Unlock            Released   End, Release
 //	Expired    Drop                         Release
 //
-// No request that could make a grant follows a Release to level 0: no other phase emits one. Submit
-// may come wherever a request for a grant is answered by a master whose marker does not accept the
-// client; the request goes out again by Submitted. Interrupt ends a lease in any phase.
+// No request that could be granted follows a Release to level 0: no later phase emits one. If a
+// master's marker does not accept the client, the reply to any request for a grant leads to Submit;
+// Submitted sends the request again. Interrupt ends a lease in any phase.
 //
 // The files: lease.go has the state, command.go what goes in and out, attempt.go the way to a lock,
 // keep.go renewal and loss, use.go what a holder does.

@@ -15,41 +15,34 @@ const (
 	maxRenewPause = 500 * time.Millisecond
 )
 
-// Outcome is what an answer came to.
-type Outcome struct {
-	// Answer is the reply's. It is Failed where the reply cannot count: Twin is the same process, or the
-	// master's marker changes while it is asked.
-	Answer Answer
-	Counts bool // the master keeps the grant
-	Twin   int  // the other master that is the same process, −1 for none
-	// Cause is why the answer to Raise fails the attempt.
-	Cause Cause
+// Effect is what a reply came to.
+type Effect struct {
+	Counts bool  // the master keeps the grant
+	Twin   int   // the other master that is the same process, −1 for none: then the reply does not count
+	Cause  Cause // why the reply to Raise fails the attempt
 }
 
-// Answered takes a master's answer to a command that can have one, or the news that the command
-// could not be sent ([Unsent]). A command has one answer; answers come in any order, and late. now
-// matters only for a lease that is [Lease.Kept], and not for Unsent: that never ends a lease, so that
-// the shell may feed it while it carries out commands.
-func (l *Lease) Answered(now clock.Instant, c Command, r Reply, out []Command) (Outcome, []Command) {
+// TakeReply takes a master's reply to a command that can have one, or the news that the command
+// could not be sent ([Unsent]). A command has one reply; replies come in any order, and late. now
+// matters only for a lease that is [Lease.Kept], and not for Unsent: that never ends a lease, so the
+// shell may report it while it carries out commands.
+func (l *Lease) TakeReply(now clock.Instant, c Command, r Reply, out []Command) (Effect, []Command) {
 	if l.HasEnded() && r.Is != NotAccepted { // a master that does not accept the client gets its list all the same
-		return Outcome{Answer: r.Is, Twin: -1, Counts: r.Is == Granted || r.Is == Kept}, out
+		return Effect{Twin: -1, Counts: r.Is == Granted || r.Is == Kept}, out
 	}
 	switch c.Do {
 	case Ask:
-		return l.answered(now, c, r, out)
+		return l.takeGrantReply(now, c, r, out)
 	case Raise:
-		return l.wroteBack(c, r, out)
+		return l.takeRaiseReply(c, r, out)
 	case Repair, Enter:
-		return l.regranted(now, c, r, out)
+		return l.takeRepairReply(now, c, r, out)
 	case Renew, Extend:
-		return l.renewed(now, c, r, out)
+		return l.takeRenewReply(now, c, r, out)
 	default:
-		return Outcome{Answer: r.Is, Twin: -1}, out
+		return Effect{Twin: -1}, out
 	}
 }
-
-// HasEnded reports whether the lease has ended: answers change nothing any more.
-func (l *Lease) HasEnded() bool { return l.phase != Asking && l.phase != Settling && !l.Kept() }
 
 // plan sets when Due is called next: a third of the lease after now for the next renewal, or at the
 // deadline if that comes first or the lease is fixed.
@@ -65,7 +58,8 @@ func (l *Lease) plan(now clock.Instant) {
 
 // Due ends a lease whose time is over: a held one is lost at its deadline, and a lingering one is
 // released at the end of its min hold, or when the masters keep it no longer. Else it plans the next
-// renewal, and goesOn is true: then the shell calls Renew, or Postpone before Due.
+// renewal and returns true, and the shell calls Renew. To renew later, it calls Postpone instead of
+// Due.
 func (l *Lease) Due(now clock.Instant, out []Command) (goesOn bool, _ []Command) {
 	switch {
 	case !l.Kept():
@@ -88,9 +82,9 @@ func (l *Lease) MayWait(now clock.Instant) bool {
 // Postpone has Due called later.
 func (l *Lease) Postpone(until clock.Instant, early time.Duration) { l.next, l.early = until, early }
 
-// Renew asks each master that keeps the grant to renew it, and each other one to grant it again: a
-// master that forgot the lock grants it to the same owner with the same token, unless it is in
-// quarantine or another owner is there. It leaves out masters that have not answered yet, so that
+// Renew asks the masters that keep the grant to renew it, and the others to grant it again. A master
+// that forgot the lock grants it to the same owner with the same token, unless it is in quarantine or
+// another owner is there. It leaves out masters that have not replied yet, so that
 // requests to a slow one do not pile up.
 func (l *Lease) Renew(now clock.Instant, out []Command) []Command {
 	if !l.Kept() || l.terms.Fixed {
@@ -100,14 +94,14 @@ func (l *Lease) Renew(now clock.Instant, out []Command) []Command {
 	for i := range l.votes {
 		c := Command{Do: Renew, Master: i, Level: l.level, Lease: l.terms.Lease, Until: l.until(now)}
 		switch v := &l.votes[i]; {
-		case v.has(busy):
+		case v.has(renewing):
 			continue
 		case v.until == clock.Never:
 			c.Do = Repair
-			c = l.send(c)
+			c = l.noteRequest(c)
 			v.clear(forgot)
 		}
-		l.votes[i].set(busy)
+		l.votes[i].set(renewing)
 		out = append(out, c)
 	}
 	return out
@@ -117,50 +111,45 @@ func (l *Lease) Renew(now clock.Instant, out []Command) []Command {
 // false after a release, which no renewal follows.
 func (l *Lease) RenewAgain(now clock.Instant, c Command) (Command, bool) {
 	if !l.Kept() {
-		l.votes[c.Master].clear(busy)
+		l.votes[c.Master].clear(renewing)
 		return c, false
 	}
 	c.Until = l.until(now)
 	return c, true
 }
 
-// renewed takes an answer to Renew or Extend.
-func (l *Lease) renewed(now clock.Instant, c Command, r Reply, out []Command) (Outcome, []Command) {
-	o := Outcome{Answer: r.Is, Twin: -1}
+// takeRenewReply takes a reply to Renew or Extend.
+func (l *Lease) takeRenewReply(now clock.Instant, c Command, r Reply, out []Command) (Effect, []Command) {
+	e := Effect{Twin: -1}
 	if c.Do == Renew {
-		l.votes[c.Master].clear(busy)
+		l.votes[c.Master].clear(renewing)
 	}
 	switch r.Is {
 	case Kept:
-		if o.Twin = l.confirm(now, c.Master, r.Process, c.Until); o.Twin >= 0 {
-			o.Answer = Failed
-		}
+		e.Twin = l.confirm(now, c.Master, r.Process, c.Until)
+		e.Counts = e.Twin < 0
 	case Gone, Taken:
 		l.deny(now, c.Master)
 	} // NotRenewed: the key is there, for as long as the last renewal said
-	o.Counts = o.Answer == Kept
-	return o, l.review(now, r, out)
+	return e, l.review(now, r, out)
 }
 
-// regranted takes an answer to Repair or Enter.
-func (l *Lease) regranted(now clock.Instant, c Command, r Reply, out []Command) (Outcome, []Command) {
+// takeRepairReply takes a reply to Repair or Enter.
+func (l *Lease) takeRepairReply(now clock.Instant, c Command, r Reply, out []Command) (Effect, []Command) {
 	v := &l.votes[c.Master]
-	o := Outcome{Answer: r.Is, Twin: -1}
+	e := Effect{Twin: -1}
 	switch r.Is {
 	case NotAccepted:
-		if !v.has(resubmit) {
-			return o, l.submit(c, r, out)
+		if !v.has(submitted) {
+			return e, l.submit(c, r, out)
 		}
-		o.Answer = Failed
 	case Unsent:
 		if c.fresh {
 			v.clear(mayHold)
 		}
-		o.Answer = Failed
 	case Granted:
-		if o.Twin = l.confirm(now, c.Master, r.Process, c.Until); o.Twin >= 0 {
-			o.Answer = Failed
-		}
+		e.Twin = l.confirm(now, c.Master, r.Process, c.Until)
+		e.Counts = e.Twin < 0
 	case Refused, Barred:
 		l.deny(now, c.Master)
 		v.set(forgot) // the other owner's attempt may fail: a repair should go out soon
@@ -168,16 +157,14 @@ func (l *Lease) regranted(now clock.Instant, c Command, r Reply, out []Command) 
 		l.deny(now, c.Master)
 		v.clear(forgot)
 	}
-	v.clear(resubmit)
+	v.clear(submitted)
 	if c.Do == Repair {
-		v.clear(busy)
+		v.clear(renewing)
 	}
-	o.Counts = o.Answer == Granted
-	return o, l.review(now, r, out)
+	return e, l.review(now, r, out)
 }
 
-// review ends a held lock that too few masters keep, and has a renewal that fell short tried again
-// soon.
+// review ends a held lock that too few masters keep. If a renewal fell short, it is tried again soon.
 func (l *Lease) review(now clock.Instant, r Reply, out []Command) []Command {
 	if !l.Kept() || r.Is == Unsent {
 		return out
@@ -198,7 +185,7 @@ func (l *Lease) hasten(by clock.Instant) {
 	}
 }
 
-// fellShort reports whether a master should be repaired soon, or all have answered the last
+// fellShort reports whether a master should be repaired soon, or all have replied to the last
 // renewals and too few have confirmed.
 func (l *Lease) fellShort() bool {
 	open := false
@@ -206,7 +193,7 @@ func (l *Lease) fellShort() bool {
 		if l.votes[i].has(forgot) {
 			return true
 		}
-		open = open || l.votes[i].has(busy)
+		open = open || l.votes[i].has(renewing)
 	}
 	goal := l.until(l.renewedAt)
 	if l.maxHoldEnd != clock.Never {
@@ -215,7 +202,7 @@ func (l *Lease) fellShort() bool {
 	return !open && l.deadline.Before(goal)
 }
 
-// lose ends a lock that can no longer be trusted, and its contexts first of all.
+// lose ends a lock that can no longer be trusted.
 func (l *Lease) lose(why Cause, out []Command) []Command {
 	l.become(Expired)
 	l.cause = why
@@ -241,7 +228,7 @@ func (l *Lease) whyOver(now clock.Instant) Cause {
 func (l *Lease) Drop(out []Command) []Command { return l.release(0, out) }
 
 // release sends a release to each master that may hold something of the owner's, also to those that
-// have not answered.
+// have not replied.
 func (l *Lease) release(level int, out []Command) []Command {
 	for i := range l.votes {
 		if l.votes[i].has(mayHold) {

@@ -7,11 +7,11 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Terms are what a lease was asked for by. They do not change.
+// Terms are the settings of a lease. They do not change.
 type Terms struct {
 	Need    int           // the quorum size
 	Lease   time.Duration // of a grant, and of a renewal
-	Drift   float64       // the part of a lease by which two clocks may differ
+	Drift   float64       // how much two clocks may differ over a lease, as a part of it
 	Fixed   bool          // the lease is never renewed
 	MaxHold time.Duration // 0 for none
 	MinHold time.Duration // 0 for none
@@ -23,7 +23,7 @@ type Phase uint8
 const (
 	Asking    Phase = iota // until the outcome of the attempt is certain
 	Settling               // a quorum has granted; its counters are raised to the token
-	Held                   // when the clock was last read: whether it still is, the deadline decides
+	Held                   // when the clock was last read; the deadline decides whether it still is
 	Lingering              // unlocked, and kept on the masters until the end of its min hold
 	Undone                 // an attempt that failed
 	Released
@@ -38,20 +38,20 @@ type Lease struct {
 	terms *Terms
 	votes []Vote
 
-	phase   Phase
-	verdict Verdict
-	cause   Cause
-	probing bool
-	asked   uint8 // how many masters of the order were asked
-	first   uint8 // how many the first wave asks
-	raises  uint8 // how many counters are yet to be raised
-	raised  uint8 // how many were to be raised in all
-	token   uint64
-	level   int
+	phase      Phase
+	verdict    Verdict
+	cause      Cause
+	probing    bool
+	asked      uint8 // how many masters of the order were asked
+	first      uint8 // how many the first wave asks
+	toRaise    uint8 // how many counters are yet to be raised
+	writeBacks uint8 // how many were to be raised in all
+	token      uint64
+	level      int
 
 	begunAt    clock.Instant // read before the requests for a grant were sent
 	renewedAt  clock.Instant // read before the last renewals, or else those requests, were sent
-	deadline   clock.Instant // once it has passed, no answer revives the lease
+	deadline   clock.Instant // once it has passed, no reply revives the lease
 	maxHoldEnd clock.Instant // Never for none
 	next       clock.Instant // when Due is to be called
 	early      time.Duration // how much earlier than next it may be called
@@ -63,20 +63,20 @@ type Vote struct {
 	process string        // that confirmed the grant last
 	token   uint64        // the counter that came with the grant
 	answer  Answer        // to the request for a grant
-	order   uint8         // the master that is asked as the k-th, where this is the k-th vote
+	place   uint8         // of the master in the order in which all are asked
 	flags   flags
 }
 
 type flags uint8
 
 const (
-	mayHold    flags = 1 << iota // a request was sent that may have been carried out, or may yet be: it needs a release
-	busy                         // a renewal or a repair awaits its answer
-	forgot                       // the master does not keep the grant, and a repair should go out soon
-	resubmit                     // the request goes out again, because the master's marker did not accept this client
-	counted                      // the grant was read when the quorum was reached: its counter decides on the token
-	behind                       // of those, its counter is yet to be raised
-	permanents                   // the request failed with an error that does not pass by itself
+	mayHold      flags = 1 << iota // a request may have been carried out, or may yet be: the master needs a release
+	renewing                       // a renewal or a repair awaits its reply
+	forgot                         // the master does not keep the grant, and a repair should go out soon
+	submitted                      // the client's list was submitted, and the request goes out again
+	counted                        // the grant was read when the quorum was reached: its counter decides on the token
+	behind                         // the same, and its counter is yet to be raised
+	failsForGood                   // the request failed with an error that does not pass by itself
 )
 
 func (v *Vote) has(f flags) bool { return v.flags&f != 0 }
@@ -89,11 +89,12 @@ func (l *Lease) Init(terms *Terms, votes []Vote) {
 	*l = Lease{terms: terms, votes: votes, level: 1, begunAt: clock.Never, renewedAt: clock.Never,
 		deadline: clock.Never, maxHoldEnd: clock.Never, next: clock.Never}
 	for i := range votes {
-		votes[i] = Vote{until: clock.Never, order: uint8(i)}
+		votes[i] = Vote{until: clock.Never, place: uint8(i)}
 	}
 }
 
-// InitHeld makes a lease that is held until then by no master: for tests of code that gets a lock.
+// InitHeld makes a lease that is held until then, on no masters: for tests of code that is given a
+// lock.
 func (l *Lease) InitHeld(terms *Terms, token uint64, until clock.Instant) {
 	l.Init(terms, nil)
 	l.token, l.deadline, l.phase = token, until, Held
@@ -110,14 +111,21 @@ func (l *Lease) Deadline() clock.Instant { return l.deadline }
 // Next returns when [Lease.Due] is to be called, and how much earlier it may be.
 func (l *Lease) Next() (at clock.Instant, early time.Duration) { return l.next, l.early }
 
-// Raises returns how many counters the token was written back to.
-func (l *Lease) Raises() int { return int(l.raised) }
+// WriteBacks returns how many counters the token was to be written back to.
+func (l *Lease) WriteBacks() int { return int(l.writeBacks) }
 
 // Valid reports whether the lock is held at now.
 func (l *Lease) Valid(now clock.Instant) bool { return l.phase == Held && now.Before(l.deadline) }
 
 // Kept reports whether the masters are to keep the lock: it is renewed and repaired.
 func (l *Lease) Kept() bool { return l.phase == Held || l.phase == Lingering }
+
+// HasEnded reports whether the lease has ended: replies change nothing any more.
+func (l *Lease) HasEnded() bool { return l.phase != Asking && l.phase != Settling && !l.Kept() }
+
+// IsDone reports whether the lease has ended and no caller can release it: of those that have ended,
+// only an orphan waits for its Unlock.
+func (l *Lease) IsDone() bool { return l.HasEnded() && l.phase != Orphaned }
 
 // MinHoldEnd returns the instant before which an unlocked lease stays on the masters. Like the end
 // of the max hold, it counts from before the requests for a grant were sent: the lease on the
@@ -143,7 +151,7 @@ func (l *Lease) KeepersAt(now clock.Instant) (keepers uint64) {
 	return keepers
 }
 
-// AnswerOf returns a master's answer to the request for a grant.
+// AnswerOf returns what a master answered to the request for a grant.
 func (l *Lease) AnswerOf(master int) Answer { return l.votes[master].answer }
 
 // until returns the instant until which a grant may be relied on, if its request was sent at sent
@@ -177,8 +185,8 @@ func (l *Lease) reckon() clock.Instant {
 }
 
 // confirm records that a master keeps the grant until then. It only raises vote.until, since a time
-// to live never shrinks, and revives no lease whose deadline has passed. It returns the master that
-// is the same process and granted before, −1 for none: one process is one vote.
+// to live never shrinks, and revives no lease whose deadline has passed. One process is one vote: if
+// another master is the same process and granted before, confirm returns that one, else −1.
 func (l *Lease) confirm(now clock.Instant, master int, process string, until clock.Instant) (twin int) {
 	for i := range l.votes {
 		if other := &l.votes[i]; i != master && other.until != clock.Never && other.process == process {
@@ -188,7 +196,7 @@ func (l *Lease) confirm(now clock.Instant, master int, process string, until clo
 	}
 	v := &l.votes[master]
 	v.process = process
-	v.clear(forgot | resubmit)
+	v.clear(forgot | submitted)
 	if v.until.Before(until) {
 		v.until = until
 	}

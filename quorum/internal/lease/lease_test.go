@@ -53,8 +53,8 @@ func held(t *testing.T, terms Terms) *bench {
 	return b
 }
 
-func (b *bench) answer(c Command, r Reply) (o Outcome) {
-	o, b.sent = b.Answered(b.now, c, r, nil)
+func (b *bench) answer(c Command, r Reply) (o Effect) {
+	o, b.sent = b.TakeReply(b.now, c, r, nil)
 	return o
 }
 
@@ -221,11 +221,11 @@ func TestARefusalAfterARepairProvesNothing(t *testing.T) {
 // A lock whose client's list was submitted meanwhile, and that was released, asks nobody again.
 func TestNoRequestFollowsARelease(t *testing.T) {
 	b := asking(t, Terms{})
-	b.answer(b.sent[2], Reply{Is: NotAccepted})
+	ask := b.sent[2]
+	b.answer(ask, Reply{Is: NotAccepted})
 	b.want("Submit 2")
-	submit := b.sent[0]
 	b.GiveUp(nil)
-	if again, commands := b.Submitted(submit, nil); again || len(commands) > 0 {
+	if _, goesOn := b.Submitted(ask); goesOn {
 		t.Error("the request went out again")
 	}
 	for what, event := range map[string]func([]Command) []Command{

@@ -65,7 +65,7 @@ func oracleVerdict(votes []int, need int) Verdict {
 	case outcomes[true]:
 		return Won
 	default:
-		return Lost
+		return OutOfReach
 	}
 }
 

@@ -28,9 +28,6 @@ func (l *Lease) Age(d time.Duration) {
 	}
 }
 
-// Over reports whether the lease has sent its last release, or never sends one.
-func (l *Lease) Over() bool { return l.phase == Undone || l.phase == Released || l.phase == Expired }
-
 // AppendKey appends what decides on the lease's future, but for the votes. Instants are relative to
 // now. None is longer ago than horizon, past which it makes no difference. Without timers it leaves
 // out what decides on Next only.
@@ -42,7 +39,7 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 		}
 		b = binary.AppendVarint(b, ago)
 	}
-	if l.Over() {
+	if l.IsDone() {
 		return b
 	}
 	b = append(b, byte(l.phase))
@@ -53,9 +50,9 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 		if l.probing {
 			probing = 1
 		}
-		b = append(b, byte(l.verdict), byte(l.cause), l.raises, l.first, probing)
+		b = append(b, byte(l.verdict), byte(l.cause), l.toRaise, l.first, probing)
 	}
-	if l.HasSecondWave() || l.terms.MaxHold > 0 || l.terms.MinHold > 0 || l.terms.Fixed {
+	if l.HasUnasked() || l.terms.MaxHold > 0 || l.terms.MinHold > 0 || l.terms.Fixed {
 		instant(l.begunAt, horizon)
 	}
 	instant(l.deadline, 0)
@@ -70,7 +67,7 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 // AppendVote appends what decides on the future of one master's vote, as AppendKey does for the rest.
 // process returns a name for each process that the caller may exchange for others.
 func (l *Lease) AppendVote(b []byte, master int, now clock.Instant, timers bool, process func(string) byte) []byte {
-	if l.Over() {
+	if l.IsDone() {
 		return b
 	}
 	v := &l.votes[master]
@@ -84,15 +81,13 @@ func (l *Lease) AppendVote(b []byte, master int, now clock.Instant, timers bool,
 		keeps = v.flags
 	}
 	place := byte(0) // in the order, of a master that is yet to be asked
-	for k := int(l.asked); k < len(l.votes); k++ {
-		if int(l.votes[k].order) == master {
-			place = byte(k)
-		}
+	if v.place >= l.asked {
+		place = v.place
 	}
 	b = append(b, name, place)
 	if l.phase <= Settling {
 		b = append(b, byte(v.answer), byte(keeps))
 		return binary.AppendUvarint(b, v.token)
 	}
-	return append(b, byte(keeps&^(counted|behind|permanents)))
+	return append(b, byte(keeps&^(counted|behind|failsForGood)))
 }

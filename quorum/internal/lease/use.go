@@ -8,8 +8,7 @@ import (
 
 // Enter raises the level of a valid lock by one, and has each master confirm that it keeps the lock.
 // Levels and tokens on the masters are absolute, so a request or a reply that is lost, or comes
-// twice, counts once. Of a fixed lease only the rest is requested, so that re-entry prolongs it on no
-// master.
+// twice, counts once. Of a fixed lease it requests only the rest, so that no master prolongs it.
 func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
 	out = l.askAll(out) // a request that came later would lower the level
 	for i := range out {
@@ -22,7 +21,7 @@ func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
 	l.level++
 	for i := range l.votes {
 		c := Command{Do: Enter, Master: i, Level: l.level, Lease: lease, Until: clock.Deadline(now, lease, l.terms.Drift)}
-		out = append(out, l.send(c))
+		out = append(out, l.noteRequest(c))
 	}
 	return out
 }
@@ -43,7 +42,7 @@ func (l *Lease) Extend(now clock.Instant, lease time.Duration, out []Command) []
 }
 
 // Linger ends a lock whose min hold is not over, and leaves it on the masters until then. It reports
-// whether it does; a lock whose Locker was closed stays for its lease, and is released here.
+// whether it does. A lock whose Locker was closed stays for its lease instead.
 func (l *Lease) Linger(now clock.Instant, out []Command) (bool, []Command) {
 	if l.terms.MinHold == 0 || !now.Before(l.MinHoldEnd()) {
 		return false, out
@@ -83,7 +82,7 @@ func (l *Lease) Orphan(out []Command) []Command {
 	return append(out, Command{Do: End, Cause: Closed})
 }
 
-// Interrupt ends a lease whose caller's code has panicked or ended the goroutine in the midst of it.
+// Interrupt ends a lease because the caller's code has panicked or ended its goroutine.
 func (l *Lease) Interrupt(out []Command) []Command {
 	switch l.phase {
 	case Asking, Settling:

@@ -10,8 +10,8 @@ import (
 
 // question is what waits for a survey.
 type question struct {
-	node   int // that must answer; everyNode for all
-	answer func(*Survey)
+	node int // that must answer; everyNode for all
+	done func(*Survey)
 }
 
 const everyNode = -1
@@ -24,9 +24,9 @@ func (r *Roster) Survey() <-chan *Survey {
 	return done
 }
 
-// Recheck has a survey ask about one node, which may get marked. done is called in a goroutine. It
-// gets how long the node is claimed and must wait, or 0 and nil if the node accepts this locker now,
-// or else a *node.Error.
+// Recheck has a survey ask about one node, and mark it if that is allowed. done is called in another
+// goroutine: with how long a claimed node must wait, or with 0 and nil if the node accepts this locker
+// now, or else with a *node.Error.
 func (r *Roster) Recheck(i int, done func(wait time.Duration, err error)) {
 	r.ask(question{i, func(s *Survey) {
 		if wait := s.claimWaits(i); wait > 0 {
@@ -41,9 +41,9 @@ func (r *Roster) Recheck(i int, done func(wait time.Duration, err error)) {
 	}})
 }
 
-// Refusal returns why a node does not accept this locker, as a *node.Error; nil if only a survey can
-// find out: an unmarked node may be marked, and one that says it is another member may be one
-// process with it.
+// Refusal returns why a node does not accept this locker, as a *node.Error. It returns nil if only a
+// survey can find out: an unmarked node may be marked, and a node that says it is another member may
+// be the same process as that one.
 func (r *Roster) Refusal(i int, reply *scripts.Refusal) error {
 	view, list := membership.ReadRefusal(*reply), r.List()
 	if view.Standing(list) != membership.Refuses || view.IsAnotherMember(list) {
@@ -106,7 +106,7 @@ func (r *Roster) run() {
 			release(nil)
 		}
 		for _, q := range asked {
-			q.answer(s)
+			q.done(s)
 		}
 	}
 }

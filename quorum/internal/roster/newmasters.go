@@ -12,8 +12,8 @@ import (
 // The masters of a new deployment wait in quarantine together. One line of the log says so, instead
 // of one for each node and one for the calls that wait, and one line says that it is over.
 
-// LogQuarantinesLater has the nodes log nothing of their quarantines until release is called: with the
-// roster if that has logged it for all nodes, else with nil.
+// LogQuarantinesLater keeps the nodes from logging their quarantines until release is called. Its
+// argument is the roster if that has logged them for all nodes, else nil.
 func LogQuarantinesLater(nodes []*node.Node) (release func(saidBy *Roster)) {
 	releases := make([]func(func()), len(nodes))
 	for i, n := range nodes {

@@ -54,13 +54,13 @@ type Roster struct {
 	mu      sync.Mutex
 	asked   []question // the next survey answers them
 	running bool
-	// grants has the nodes whose first quarantine, which the log has announced, is over; saidOver: so
-	// has the log said.
+	// grants has the nodes whose first quarantine is over, if the log has announced that quarantine;
+	// saidOver: the log has said that enough of them grant.
 	grants   map[int]bool
 	saidOver bool
 }
 
-// Options are what a Roster needs of its locker, all of it.
+// Options are what a Roster needs from its locker. All but the flags are required.
 type Options struct {
 	Need   int  // the quorum size
 	Founds bool // it may found a deployment: see membership.Client

@@ -44,6 +44,11 @@ func (s *Survey) Refusal(i int) error {
 		return fmt.Errorf("%w: the master has come back with the list %s, and no client has marked it since; this client's "+
 			"list is %s (quorumlock admit -members gives it a list, on your word)", node.ErrMembership, v.Marker().Members, s.list)
 	}
+	if before, found := s.views[i].Announced(s.list); found {
+		return fmt.Errorf("the master has come back in the midst of the change from %s to %s, and waits for a client with %[1]s: "+
+			"lock any name with that list, all its masters up, and then repeat the change; or quorumlock admit -members gives it a "+
+			"list, on your word", before, s.list)
+	}
 	if s.hasOtherList() && !s.IsAccepted() {
 		return errUnmarkable
 	}
@@ -56,6 +61,12 @@ func (s *Survey) Refusal(i int) error {
 // IsAccepted reports whether any node accepts this locker.
 func (s *Survey) IsAccepted() bool {
 	return slices.ContainsFunc(s.views, func(v *membership.View) bool { return s.accepts(v) })
+}
+
+// HasList reports whether any node has this locker's list: it accepts this locker, did before it
+// restarted, or is being marked for the list.
+func (s *Survey) HasList() bool {
+	return s.list != nil && slices.ContainsFunc(s.views, func(v *membership.View) bool { return v != nil && v.Has(s.list) })
 }
 
 // Unanswered returns the errors of the nodes of which nothing is known: most of them did not answer.

@@ -157,7 +157,7 @@ func (q *Queue) Empty() bool { return q.head == nil }
 // Alone reports whether the queue has one waiter.
 func (q *Queue) Alone() bool { return q.head != nil && q.head == q.tail }
 
-// Others returns how many other processes subscribed to the channel, by the last answer that told.
+// Others returns how many other processes subscribed to the channel, by the last reply that said.
 func (q *Queue) Others() int { return max(q.listeners-1, 0) }
 
 // Join adds a waiter at the end. The queue polls by the shortest bounds among its waiters.

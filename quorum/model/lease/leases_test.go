@@ -127,10 +127,10 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	}
 	id := leaseID(len(l.states))
 	l.byKey[string(key)] = id
-	st := leaseState{is: is, rest: 1 + numberOf(l.rests, string(rest)), phase: is.Phase(), begun: true, over: is.Over(), valid: is.Valid(now),
+	st := leaseState{is: is, rest: 1 + numberOf(l.rests, string(rest)), phase: is.Phase(), begun: true, over: is.IsDone(), valid: is.Valid(now),
 		level: is.Level(), token: is.Token()}
 	st.keeps = is.Kept() && now.Before(is.Deadline())
-	st.second = is.HasSecondWave() && !st.over
+	st.second = is.HasUnasked() && !st.over
 	for i := range nodes {
 		st.votes[i] = 1 + numberOf(l.votes, string(votes[i]))
 	}
@@ -217,7 +217,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	} else {
 		m = st.is.Clone()
 	}
-	wasOver, wasLingering := m.Over(), m.Phase() == lease.Lingering
+	wasOver, wasLingering := m.IsDone(), m.Phase() == lease.Lingering
 	fail := func(p promise) {
 		if res.broken == 0 {
 			res.broken = p
@@ -265,21 +265,20 @@ func (l *leases) take(id leaseID, e event) (res result) {
 		cmd.Master = int(e.master)
 		reply := l.replies[e.is]
 		reply.Process = l.process(int(e.master))
-		_, out = m.Answered(now, cmd, reply, nil)
+		_, out = m.TakeReply(now, cmd, reply, nil)
 	case submitted:
 		r := l.requests[e.to]
-		cmd := r.cmd
-		cmd.Do, cmd.Again, cmd.Master = lease.Submit, cmd.Do, int(e.master)
-		var again bool
-		if again, out = m.Submitted(cmd, nil); !again {
-			_, out = m.Answered(now, r.cmdAt(e.master), lease.Reply{Is: lease.Failed, Resent: r.resent, NothingDone: !r.resent}, out)
+		if again, goesOn := m.Submitted(r.cmdAt(e.master)); goesOn {
+			out = append(out, again)
+		} else {
+			_, out = m.TakeReply(now, r.cmdAt(e.master), lease.Reply{Is: lease.Failed, Resent: r.resent, NothingDone: !r.resent}, out)
 		}
 	case ages:
 		m.Age(tick)
 	}
 	// The call goes on when its outcome is certain.
 	for i := 0; i < len(out); i++ {
-		lost := m.Phase() == lease.Asking && (m.Verdict() == lease.Lost || m.Verdict() == lease.Beaten)
+		lost := m.Phase() == lease.Asking && (m.Verdict() == lease.OutOfReach || m.Verdict() == lease.Beaten)
 		switch {
 		case out[i].Do == lease.Decided && lost:
 			var unclear bool

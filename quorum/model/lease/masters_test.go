@@ -223,8 +223,8 @@ func (m *masters) carryOut(id masterID, client int, r *request) replied {
 	found := replied{lower: m.lower(before, m.counters(data)), is: lease.Reply{Resent: r.resent}}
 	switch r.cmd.Do {
 	case lease.Ask, lease.Repair, lease.Enter:
-		found.is.Is = [...]lease.Answer{scripts.Granted: lease.Granted, scripts.Held: lease.Refused, scripts.Quarantined: lease.Quarantined,
-			scripts.NotLetIn: lease.NotAccepted, scripts.Released: lease.Barred}[reply.Acquire.Outcome]
+		found.is.Is = [...]lease.Answer{scripts.Granted: lease.Granted, scripts.HeldByAnother: lease.Refused, scripts.Quarantined: lease.Quarantined,
+			scripts.NotLetIn: lease.NotAccepted, scripts.Barred: lease.Barred}[reply.Acquire.Outcome]
 		found.is.Token = reply.Acquire.Token
 	case lease.Renew, lease.Extend:
 		found.is.Is = map[scripts.Renewed]lease.Answer{scripts.Kept: lease.Kept, scripts.Gone: lease.Gone, scripts.Taken: lease.Taken,

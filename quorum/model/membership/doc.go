@@ -32,9 +32,10 @@
 // # What is bounded
 //
 // Each setup names its masters, lists, commands, how many commands run at once, how many masters
-// forget or restart, and how many may be silent in one look. Time is in ticks; a max lease has two to
-// four of them. The window is half a max lease, less what the drift of clocks takes: with two ticks it
-// is 0, so what was seen is used within its tick, and a command ends with the tick. All clocks have one
-// rate. Time is not bounded: instants count from now, and those
-// longer ago than the window are alike, so states repeat. Each search says whether it was complete.
+// forget, restart or have their clock set back, and how many may be silent in one look. Time is in
+// ticks; a max lease has two to four of them. The window is half a max lease, less what the drift of
+// clocks takes: with two ticks it is 0, so what was seen is used within its tick, and a command ends
+// with the tick. All clocks have one rate. What a master showed before its clock was set back is not
+// used to mark it. Time is not bounded: instants count from now, and those longer ago than the window
+// are alike, so states repeat. Each search says whether it was complete.
 package membership

@@ -120,6 +120,24 @@ func (t *markers) aged(old marker) marker {
 	return later
 }
 
+// ahead is the marker after the clock was set back by a max lease and a tick: so much further ahead are
+// its instants. Those long ago stay so, and waits that are over may begin again.
+func (t *markers) ahead(old marker) marker {
+	if old == 0 {
+		return 0
+	}
+	m, err := scripts.ParseMarker(t.texts[old])
+	if err != nil {
+		panic(err)
+	}
+	for _, instant := range []*time.Duration{&m.Admitted, &m.Change} {
+		if *instant > 0 {
+			*instant += t.lease() + tick
+		}
+	}
+	return t.intern(m.String())
+}
+
 // letsIn is what the master does for clients of each list, by the programs of acquire and renew.
 func (t *markers) letsIn(n int, process uint8, at marker) [maxLists]lets {
 	key := atNode{n, process, at}

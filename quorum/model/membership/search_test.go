@@ -103,6 +103,7 @@ func exists(s *setup)      { s.exists = true }
 func oneForgets(s *setup)  { s.forgets = 1 }
 func twoForget(s *setup)   { s.forgets = 2 }
 func oneRestarts(s *setup) { s.restarts = 1 }
+func oneSetBack(s *setup)  { s.back = 1 }
 func twoAtOnce(s *setup)   { s.atOnce = 2 }
 func longer(s *setup)      { s.maxLease = 4 } // so that clients and commands may use what is a tick old
 
@@ -130,6 +131,8 @@ func TestSearch(t *testing.T) {
 		{"masters of two generations, two commands", generations().with(twoAtOnce), 0, false},
 		{"masters of two generations, one forgets", generations().with(oneForgets), 150_000, false},
 		{"a retired master beside the present ones", retires(), 0, false},
+		{"four to three, either way, one clock is set back", shrinks().with(oneSetBack), 150_000, false},
+		{"replaced by way of two, one clock is set back", replaces().with(oneSetBack), 150_000, false},
 		{"tokens, replaced by way of two", counts(), 150_000, false},
 		{"tokens, three to five", countsUp(), 150_000, false},
 
@@ -139,6 +142,9 @@ func TestSearch(t *testing.T) {
 		{"two to three, either way, two commands, all", grows().with(twoAtOnce).with(oneForgets), 0, true},
 		{"replaced by way of two, two commands, all", replaces().with(twoAtOnce), 0, true},
 		{"replaced by way of two, two forget", replaces().with(twoForget), 0, true},
+		{"four to three, either way, one clock is set back, all", shrinks().with(oneSetBack), 0, true},
+		{"replaced by way of two, one clock is set back, all", replaces().with(oneSetBack), 0, true},
+		{"replaced by way of two, one clock is set back, one forgets", replaces().with(oneSetBack).with(oneForgets), 0, true},
 		{"replaced by way of two, a longer lease", replaces().with(oneForgets).with(longer), 20_000_000, true},
 		{"replaced by way of four, all", swaps().with(oneForgets), 0, true},
 		{"tokens, replaced by way of two, all", counts(), 0, true},
@@ -186,8 +192,8 @@ func TestNotCovered(t *testing.T) {
 // report logs what a search found, and its bounds.
 func report(t *testing.T, w *world, found outcome) {
 	t.Helper()
-	t.Logf("%v\nmasters %s, lists %v, commands %q, %d at once; %d forget, %d restart, %d silent; a max lease is %d ticks; %d tokens; %d markers",
-		found, w.names, w.setup.lists, w.commands, w.atOnce, w.setup.forgets, w.setup.restarts, w.silent, w.maxLease, w.tokens, len(w.texts))
+	t.Logf("%v\nmasters %s, lists %v, commands %q, %d at once; %d forget, %d restart, %d set back, %d silent; a max lease is %d ticks; %d tokens; %d markers",
+		found, w.names, w.setup.lists, w.commands, w.atOnce, w.setup.forgets, w.setup.restarts, w.setup.back, w.silent, w.maxLease, w.tokens, len(w.texts))
 	for i, line := range found.trace {
 		t.Logf("%2d  %s", i+1, line)
 	}

@@ -23,6 +23,7 @@ const (
 	passes action = iota
 	forgets
 	restarts
+	setsBack
 	marks
 	starts
 	writes
@@ -81,6 +82,11 @@ func (w *world) successors(s *state, yield func(event, *state)) {
 			for how, loses := range []bool{false, true} {
 				after(event{does: restarts, at: at, how: uint8(how)}, func(s *state) { s.restarts++; w.restart(s, n, loses) })
 			}
+		}
+	}
+	for n := range len(w.names) {
+		if int(s.back) < w.setup.back && w.ahead(s.nodes[n].marker) != s.nodes[n].marker {
+			after(event{does: setsBack, at: uint8(n)}, func(s *state) { s.back++; w.setBack(s, n) })
 		}
 	}
 	w.clients(s, after)
@@ -288,6 +294,8 @@ func (w *world) describe(by event, s *state) string {
 		return name() + " forgets"
 	case restarts:
 		return name() + " restarts with its marker" + []string{"", ", and without its last leases"}[by.how]
+	case setsBack:
+		return name() + "'s clock is set back"
 	case marks:
 		return fmt.Sprintf("a client of %s marks %s", w.setup.lists[by.who], name())
 	case starts:

@@ -25,6 +25,7 @@ type setup struct {
 	whole    bool     // a command makes all its marks at one instant
 	forgets  int      // how often a master loses its data
 	restarts int      // how often a master restarts with its data
+	back     int      // how often a master's clock is set back
 	silent   int      // how many masters may be silent in one look
 	maxLease int      // in ticks
 	tokens   int      // how many tokens are issued; 0 to search for two holders
@@ -72,6 +73,7 @@ type state struct {
 	ops      [maxOps]op
 	forgot   uint8
 	restarts uint8
+	back     uint8
 	issued   uint8 // how many tokens
 	top      uint8 // the highest token
 	attempt  attempt
@@ -193,6 +195,9 @@ func (w *world) restart(s *state, n int, loses bool) {
 		x.lose()
 	}
 }
+
+// setBack sets back a master's clock, by more than a max lease.
+func (w *world) setBack(s *state, n int) { w.write(s, n, w.ahead(s.nodes[n].marker)) }
 
 // lose takes away the leases, which their holders still believe in.
 func (x *node) lose() {

@@ -1,0 +1,145 @@
+package membership_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// The clock of the master that is added was set back by an hour: its quarantine begins anew, and is one
+// max lease.
+func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
+	c := newClusterOf(t, marked, marked, marked, func(m *scripts.Marker) { m.Claimed, m.Admitted = true, start+time.Hour })
+	trail, last := c.carryOut(changeOf(t, abc, abcd).Announce(), nil)
+	if got := strings.Join(trail, " "); got != "d pause read raise a b c d" || last.Do != membership.Done {
+		t.Errorf("%q, %v", got, last.Err)
+	}
+	if waited := c.now() - start; waited != maxLease {
+		t.Errorf("it waited for %v", waited)
+	}
+}
+
+// The clock of a member was set back by an hour after a change: its wait begins anew, and is one max
+// lease. A command that does not wait says so, and the next one finds it over.
+func TestAMemberWhoseClockWasSetBack(t *testing.T) {
+	back := func(m *scripts.Marker) { m.Change = start + time.Hour }
+	for _, to := range []*scripts.List{abcd, scripts.NewList("a", "b")} {
+		c := newClusterOf(t, marked, back, marked, nil)
+		change := changeOf(t, abc, to)
+		change.Waits = true
+		trail, last := c.carryOut(change.Announce(), nil)
+		if got := strings.Join(trail, " "); !strings.HasPrefix(got, "b pause ") || last.Do != membership.Done {
+			t.Errorf("to %s: %q, %v", to, got, last.Err)
+		}
+
+		c = newClusterOf(t, marked, back, marked, nil)
+		change.Waits = false
+		trail, last = c.carryOut(change.Announce(), nil)
+		if got := strings.Join(trail, " "); got != "b" || last.Err == nil || !strings.Contains(last.Err.Error(), "waits for another 30.1s") {
+			t.Errorf("to %s, without a wait: %q, %v", to, got, last.Err)
+		}
+		c.pass(maxLease)
+		if _, last = c.carryOut(change.Announce(), nil); last.Do != membership.Done {
+			t.Errorf("to %s, a max lease later: %v", to, last.Err)
+		}
+	}
+}
+
+// The wait begins anew at the whole max lease, and what else the marker has stays.
+func TestTheWaitOfAClockThatWasSetBack(t *testing.T) {
+	c := newClusterOf(t, marked, func(m *scripts.Marker) { m.Change, m.Admitted = start+maxLease+1e6, start+time.Second }, marked)
+	before := c.look("b").Marker()
+	c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), nil)
+	before.Change = start + maxLease
+	if got := c.look("b").Text; got != before.String() {
+		t.Errorf("the marker is %q, want %q", got, before)
+	}
+}
+
+// A command that would wait says first what is wrong.
+func TestWhatIsWrongIsSaidBeforeTheWait(t *testing.T) {
+	waits := func(m *scripts.Marker) { m.Change = start + maxLease }
+	ab := scripts.NewList("a", "b")
+	for what, c := range map[string]struct {
+		masters []setup
+		by      membership.Change
+		want    string
+	}{
+		"another list":            {[]setup{waits, waits, waits, nil}, changeOf(t, ab, scripts.NewList("a", "b", "d")), "a has the members {a, b, c}"},
+		"another change":          {[]setup{waits, becoming(abcd), waits, becoming(abcd)}, changeOf(t, abc, ab), "on b a change to {a, b, c, d} is under way"},
+		"one does not answer":     {[]setup{waits, absent, waits, nil}, changeOf(t, abc, abcd), "b does not answer"},
+		"one is blank":            {[]setup{waits, nil, waits, nil}, changeOf(t, abc, abcd), "b is blank"},
+		"the new one is a member": {[]setup{waits, waits, waits, listing(five)}, changeOf(t, abc, abcd), "d is already the member d of " + five.String()},
+	} {
+		world := newClusterOf(t, c.masters...)
+		c.by.Waits = true
+		trail, last := world.carryOut(c.by.Announce(), nil)
+		if said := fmt.Sprint(last.Err); len(trail) > 0 || !strings.Contains(said, c.want) {
+			t.Errorf("%s: %q, %s", what, trail, said)
+		}
+	}
+}
+
+// The announcement names what is wrong with the URLs.
+func TestAnnounceByWrongURLs(t *testing.T) {
+	for what, c := range map[string]struct {
+		by   membership.Change
+		want string
+	}{
+		"the new master last": {changeOf(t, scripts.NewList("b", "c", "d"), abcd), "b has the members {a, b, c} (generation 7), not {b, c, d}: d is none of these, and the URL of the new master comes first"},
+		"a member is missing": {changeOf(t, scripts.NewList("a", "b"), abd), "not {a, b}: give the URLs of that list"},
+		"one that is not":     {changeOf(t, abcd, abd), "not {a, b, c, d}: give the URLs of that list"},
+		"made already":        {changeOf(t, scripts.NewList("a", "b"), abc), "not {a, b}: the change is made already"},
+		"removed already":     {changeOf(t, abcd, abc), "not {a, b, c, d}: the change is made already"},
+	} {
+		world := newClusterOf(t, marked, marked, marked, nil)
+		if _, last := world.carryOut(c.by.Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, last.Err, c.want)
+		}
+	}
+	world := newClusterOf(t, becoming(abcd), becoming(abcd), becoming(abcd), becoming(abcd))
+	const ends = "members commit with the URLs of {a, b, c, d}, or members abort with those of {a, b, c, d}"
+	for _, by := range []membership.Change{changeOf(t, abc, scripts.NewList("a", "b")), changeOf(t, abcd, abd)} {
+		if _, last := world.carryOut(by.Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), ends) {
+			t.Errorf("%v", last.Err)
+		}
+	}
+}
+
+// A master that was added by another name, and taken back, and one that a client with a wrong list began
+// to mark, are wiped. The error says so, and then the change works.
+func TestMastersThatAreWipedFirst(t *testing.T) {
+	const wipe = "wipe it (DEL quorumlock:marker)"
+	alias := func(change setup) setup {
+		return func(m *scripts.Marker) { m.Member = "b.alias"; change(m) }
+	}
+	for what, c := range map[string]struct {
+		master setup // d, or b
+		name   string
+		want   string
+	}{
+		"claimed by another name": {alias(claimed), "d", "d is the member b.alias of {a, b, c}: name it so (?name=... in the URL); or " + wipe},
+		"retired by another name": {alias(marked), "d", "or " + wipe + ", and add it by this name"},
+		"a member being marked for another list": {func(m *scripts.Marker) { m.Claimed, m.Members = true, abd }, "b",
+			"b is being marked for {a, b, d}, not {a, b, c}, and lets in nobody: " + wipe + ", and a client with {a, b, c} marks it"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world := newClusterOf(t, marked, marked, marked, nil)
+			world.put(c.name, c.master)
+			change := changeOf(t, abc, abcd)
+			change.Waits = true
+			if trail, last := world.carryOut(change.Announce(), nil); len(trail) > 0 || !strings.Contains(fmt.Sprint(last.Err), c.want) {
+				t.Fatalf("it marks %q and says %v, want %q", trail, last.Err, c.want)
+			}
+			world.do(c.name, "DEL", scripts.MarkerKey)
+			world.settle(clientOf(abc), world.views(abc))
+			if _, last := world.carryOut(change.Announce(), nil); last.Do != membership.Done {
+				t.Error(last.Err)
+			}
+		})
+	}
+}

@@ -1,0 +1,266 @@
+package quorum
+
+import (
+	"errors"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// request is a command on its way to a node, and the receiver of the reply ([pipeline.Receiver]). It is
+// for all commands but renewals and releases, which have receivers of their own.
+type request struct {
+	hold    *hold
+	command lease.Command
+	attempt *attempt // of Ask
+	tally   *tally   // of the call that waits for the reply, or nil
+}
+
+// call returns the call that carries the command, to any node.
+func (r *request) call() scripts.Call {
+	h, c := r.hold, r.command
+	switch {
+	case c.Do == lease.Raise:
+		return scripts.Raise(h.names, h.owner, h.lease.Token())
+	case c.Do == lease.Extend:
+		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
+	case c.Do == lease.Ask && c.Level == 1: // else it goes out again, and the lock was entered again meanwhile
+		return r.attempt.call
+	}
+	return scripts.Acquire(scripts.AcquireArgs{
+		Names: h.names, Owner: h.owner, Level: c.Level, Lease: scripts.ToMillis(c.Lease), List: h.list, Token: h.lease.Token(),
+	})
+}
+
+func (r *request) startLocked(call scripts.Call) error {
+	claim := &r.hold.members[r.command.Master].claim
+	if r.command.Do == lease.Raise || r.command.Do == lease.Extend { // they grant nothing
+		claim = nil
+	}
+	if r.attempt != nil && r.attempt.asked {
+		r.attempt.timed = false // this node is asked later than the others
+	}
+	return r.hold.pipe(r.command.Master).Start(call, claim, r)
+}
+
+// noteUnsentLocked tells the lease that the request could not be sent, and appends its commands.
+func (r *request) noteUnsentLocked(err error, commands []lease.Command) []lease.Command {
+	r.hold.members[r.command.Master].err = err
+	r.finish(false, err)
+	_, commands = r.hold.lease.TakeReply(clock.Never, r.command,
+		lease.Reply{Is: lease.Unsent, Permanent: isPermanent(err)}, commands)
+	return commands
+}
+
+// finish reports the end of the request to the caller who waits for it, or to the hook of repairs.
+func (r *request) finish(counts bool, err error) {
+	if r.command.Do == lease.Repair {
+		r.hold.noteRepair(r.command.Master, err)
+		return
+	}
+	r.tally.add(r.command.Master, nodeReply{counts: counts, err: err})
+}
+
+// Done receives the node's reply. It may come at any time: while other replies are awaited; after the
+// quorum was reached, when a grant counts for the deadline only; or after the end of the attempt or
+// the lock, when the release has been sent.
+func (r *request) Done(result pipeline.Result) {
+	reply, err := r.hold.replyOf(r.command, result, 0)
+	r.takeReply(reply, err, result.Reply.Acquire)
+}
+
+func (r *request) takeReply(reply lease.Reply, err error, said scripts.AcquireReply) {
+	if r.attempt != nil {
+		r.attempt.noteReply(r.command.Master, reply, said)
+	}
+	e, submits, err := r.hold.takeReply(r.command, reply, err)
+	if submits {
+		r.submit(reply.Resent)
+		return
+	}
+	r.finish(e.Counts, err)
+}
+
+// submit has the roster submit this locker's list to the node, and sends the request again if the
+// node accepts it.
+func (r *request) submit(resent bool) {
+	core, master := r.hold.core, r.command.Master
+	core.roster.Recheck(master, func(wait time.Duration, err error) {
+		reply := lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent, Permanent: isPermanent(err)}
+		said := scripts.AcquireReply{}
+		switch {
+		case wait > 0:
+			reply = lease.Reply{Is: lease.Quarantined, Resent: resent}
+			said.Wait = wait
+		case err == nil:
+			if r.sendAgain() {
+				return
+			}
+			err = core.nodeError(master, "acquire", errMarker)
+		}
+		r.takeReply(reply, err, said)
+	})
+}
+
+// sendAgain sends the request again, to a node that accepts this locker now. It returns false if the
+// lock has ended.
+func (r *request) sendAgain() bool {
+	h := r.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	again, goesOn := h.lease.Submitted(r.command)
+	if !goesOn {
+		return false
+	}
+	r.command = again
+	if err := r.startLocked(r.call()); err != nil {
+		h.carryOutLocked(r.noteUnsentLocked(err, nil), nil)
+	}
+	return true
+}
+
+// takeReply tells the lease of a node's reply, and carries out what follows. submits reports that this
+// locker's list must be submitted to the node first: the request is not over then. Else why is the
+// node's error, or nil.
+func (h *hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease.Effect, submits bool, why error) {
+	lost, sooner := false, clock.Never
+	defer func() { // with mu unlocked, because the schedule's mutex comes first
+		if lost {
+			h.core.finishLost(h)
+		} else if sooner != clock.Never {
+			h.core.schedule.Hasten(&h.entry, sooner)
+		}
+	}()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, _ := h.lease.Next()
+	wasKept := h.lease.Kept()
+	now := clock.Never
+	if wasKept { // the replies to an attempt need no reading of the clock
+		now = h.core.clock.Now()
+	}
+	var room [4]lease.Command
+	e, commands := h.lease.TakeReply(now, c, reply, room[:0])
+	if len(commands) > 0 && commands[0].Do == lease.Submit {
+		return e, true, nil
+	}
+	why = h.replyError(c, reply, e, err, wasKept)
+	h.members[c.Master].err = why
+	lost = h.carryOutLocked(commands, nil)
+	if next, _ := h.lease.Next(); next.Before(before) && h.lease.Kept() {
+		sooner = next
+	}
+	return e, false, why
+}
+
+var (
+	// A node cannot tell these apart for a renewal.
+	errForgotten = errors.New("the node had forgotten the lock: ForceUnlock or another client deleted it, " +
+		"or the node lost its data")
+	errForced = errors.New("ForceUnlock took the lock away")
+	errTaken  = errors.New("the node had given the lock to another")
+	errMarker = errors.New("the node's marker changes under us")
+
+	errNotRaised = errors.New("the grant that was read was gone before the token was written back")
+	// errMovedOn: a neighbour has raised the counter, or a late copy of the request was granted
+	// after another owner. A later attempt does not meet that again.
+	errMovedOn = errors.New("the connection died during the attempt, and the token counter has moved on since the grant")
+)
+
+// replyOf returns what the lease must know of a node's reply to a command; of a renewal, to its i-th
+// lock. The error is a *node.Error; it is nil for a reply without one.
+func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, error) {
+	reply := lease.Reply{Process: r.RunID, Resent: r.Resent}
+	if r.Err != nil {
+		reply.Is, reply.NothingDone, reply.Permanent = lease.Failed, !r.Sent || r.NothingDone, isPermanent(r.Err)
+		return reply, r.Err
+	}
+	switch c.Do {
+	case lease.Raise:
+		reply.Is, reply.Token = lease.Granted, r.Reply.Raise
+		reply.Late = h.members[c.Master].claim.MayArriveLate()
+		return reply, nil
+	case lease.Renew, lease.Extend:
+		switch r.Reply.Renew[i] {
+		case scripts.Kept:
+			reply.Is = lease.Kept
+		case scripts.Gone:
+			reply.Is = lease.Gone
+		case scripts.Taken:
+			reply.Is = lease.Taken
+		case scripts.NotRenewed:
+			reply.Is = lease.NotRenewed
+			return reply, h.core.roster.RenewalRefused(c.Master, r.Reply.NotLetIn)
+		}
+		return reply, nil
+	}
+	said := &r.Reply.Acquire
+	if said.Refusal != nil {
+		if err := h.core.roster.Refusal(c.Master, said.Refusal); err != nil {
+			reply.Is, reply.NothingDone, reply.Permanent = lease.Failed, !r.Resent, isPermanent(err)
+			return reply, err
+		}
+		reply.Is = lease.NotAccepted
+		return reply, nil
+	}
+	switch said.Outcome {
+	case scripts.Granted:
+		reply.Is, reply.Token = lease.Granted, said.Token
+	case scripts.HeldByAnother:
+		reply.Is = lease.Refused
+	case scripts.Barred:
+		reply.Is = lease.Barred
+		return reply, nil
+	case scripts.Quarantined:
+		reply.Is = lease.Quarantined
+		if r.RunID == "" { // no node has said so: it is claimed, and lets nobody in
+			return reply, nil
+		}
+	default:
+		err := h.core.nodeError(c.Master, "acquire", errors.New("the node's answer is not known"))
+		reply.Is = lease.Failed
+		return reply, err
+	}
+	h.core.roster.NoteAccepted(c.Master, h.lease.BegunAt())
+	return reply, nil
+}
+
+// replyError returns the error of a node's reply to a command, a *node.Error, or nil. err is the one
+// that came with it.
+func (h *hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err error, wasKept bool) error {
+	op := "acquire"
+	switch c.Do {
+	case lease.Renew, lease.Extend:
+		op = "renew"
+	case lease.Raise:
+		op = "raise"
+	}
+	switch {
+	case err != nil:
+		return err
+	case e.Twin >= 0:
+		return h.core.oneProcess(c.Master, e.Twin)
+	case e.Cause == lease.NotRaised:
+		err = errNotRaised
+	case e.Cause == lease.MovedOn:
+		err = errMovedOn
+	case c.Do == lease.Raise:
+		return nil
+	case r.Is == lease.NotAccepted:
+		err = errMarker
+	case c.Do == lease.Ask:
+		return nil
+	case r.Is == lease.Gone:
+		err = errForgotten
+	case r.Is == lease.Barred && wasKept: // it has released nothing itself
+		err = errForced
+	case r.Is == lease.Taken, r.Is == lease.Refused, r.Is == lease.Barred:
+		err = errTaken
+	case r.Is == lease.Quarantined:
+		err = ErrQuarantined
+	}
+	return h.core.nodeError(c.Master, op, err)
+}
