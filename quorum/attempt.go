@@ -80,6 +80,8 @@ func (c *core) attempt(
 func (c *core) attemptOnce(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
+	c.background.add() // so that Close does not close the nodes before the attempt is undone
+	defer c.background.done()
 	if err := c.awaitList(ctx); err != nil {
 		err.Names = slices.Clone(names)
 		c.counters.attempts[outcomeOf(err)].Add(1)
@@ -87,8 +89,6 @@ func (c *core) attemptOnce(
 		r.of[lease.Unanswered] = len(c.nodes)
 		return nil, r
 	}
-	c.background.add() // so that Close does not close the nodes before the attempt is undone
-	defer c.background.done()
 	a := newAttempt(c, set, names, innermost(ctx))
 	settled := false
 	defer func() {
