@@ -90,9 +90,9 @@ func (c *core) attemptOnce(
 		return nil, r
 	}
 	a := newAttempt(c, set, names, innermost(ctx))
-	settled := false
+	ended := false
 	defer func() {
-		if !settled { // the caller's context has panicked
+		if !ended { // the caller's context has panicked
 			a.hold.releaseInterrupted()
 		}
 	}()
@@ -100,7 +100,7 @@ func (c *core) attemptOnce(
 	a.askWhetherPermanent(ctx)
 	a.countWriteBacks()
 	if a.commit(ctx) {
-		settled = true
+		ended = true
 		c.counters.attempts[outcomeAcquired].Add(1)
 		if set.hooks.Attempt != nil {
 			return &a.hold.first, a.result(approach)
@@ -111,7 +111,7 @@ func (c *core) attemptOnce(
 	r.err = a.undo(ctx)
 	r.Held = errors.Is(r.err, ErrHeld)
 	c.counters.attempts[outcomeOf(r.err)].Add(1)
-	settled = true
+	ended = true
 	return nil, r
 }
 
