@@ -11,6 +11,9 @@ MODULES := . integration bench contrib/gocronquorumlock contrib/otelquorumlock c
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos -e /containers)
+NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+ACTIONLINT := $(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Every change has to pass these scenarios with faults; make chaos plays all of them.
 SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_holder|frozen|client_paused|random_walk|a_live_master
@@ -27,7 +30,12 @@ FLAKES_FOR ?= 60m
 FLAKES_RUNS ?= 30
 FLAKES_JOBS ?= 6
 
-.PHONY: help demo quick test flakes chaos soak bench bench-check lint api redis-server postgres prometheus zsh fish
+# The version of what make dist and make image make: a tag, or a commit after it.
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
+IMAGE ?= ghcr.io/quorumlock/quorumlock
+
+.PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test
+.PHONY: redis-server postgres prometheus zsh fish
 .PHONY: test-searches test-waiting test-packages test-integration test-modules test-chaos
 
 help: ## this list
@@ -111,6 +119,27 @@ redis-server postgres prometheus zsh fish: ## installs what the tests use, where
 api: ## what the public packages export; writes docs/api.txt
 	$(GO) run ./internal/api >docs/api.txt
 
-lint: ## gofmt, go vet and staticcheck on all modules (2 minutes)
+lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflows (2 minutes)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
 	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GO) vet ./...; $(STATICCHECK) ./...); done
+	$(ACTIONLINT) .github/workflows/*.yaml
+
+vuln: ## known vulnerabilities in what the modules use, by the database of vuln.go.dev
+	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GOVULNCHECK) ./...); done
+
+dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual, SBOM, checksums (VERSION=v0.1.0)
+	rm -rf dist && mkdir dist
+	set -e; for target in linux-amd64 linux-arm64 darwin-arm64; do \
+		CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} $(GO) build -trimpath -ldflags "-s -w -X main.stamp=$(VERSION)" \
+			-o dist/quorumlock-$$target ./cmd/quorumlock; done
+	$(GO) run -ldflags "-X main.stamp=$(VERSION)" ./cmd/quorumlock man | gzip -9n >dist/quorumlock.1.gz
+	$(GO) run ./internal/sbom $(VERSION) dist/quorumlock-linux-amd64 >dist/quorumlock.cdx.json
+	set -e; for arch in amd64 arm64; do for kind in deb rpm; do \
+		ARCH=$$arch VERSION=$(VERSION) $(NFPM) package -f packaging/nfpm.yaml -p $$kind -t dist/; done; done
+	cd dist && sha256sum * >SHA256SUMS
+
+image: ## an image of dist/'s binary, for this machine's engine
+	docker build -f packaging/Dockerfile --build-arg TARGETARCH=$$($(GO) env GOARCH) -t $(IMAGE):$(VERSION:v%=%) dist
+
+dist-test: dist image redis-server ## what make dist and make image make, installed and run (2 minutes)
+	cd integration && $(GO) test -v ./dist -dist.dir=$(CURDIR)/dist -dist.version=$(VERSION) -dist.image=$(IMAGE):$(VERSION:v%=%)

@@ -12,6 +12,8 @@ import (
 // revisionBefore is the tree before the library shared the masters' work between callers.
 const revisionBefore = "38c353a"
 
+const programBefore = "before" // its directory in bench/
+
 // measureBefore measures the same program, built from this tree and from the one before, each over
 // masters of its own.
 func measureBefore(b *bench, ctx context.Context, n int) (o *outcome, err error) {
@@ -35,11 +37,11 @@ func (b *bench) programs(ctx context.Context) ([]string, error) {
 	if b.built != nil {
 		return b.built, nil
 	}
-	old, err := revision.Build(ctx, revisionBefore, b.dir)
+	old, err := revision.Build(ctx, programBefore, revisionBefore, b.dir)
 	if err != nil {
 		return nil, err
 	}
-	this, err := revision.BuildThis(ctx, b.dir)
+	this, err := revision.BuildThis(ctx, programBefore, b.dir)
 	if err != nil {
 		return nil, err
 	}

@@ -173,8 +173,11 @@ func TestNobodyIsStranded(t *testing.T) {
 		for _, p := range far.proxies[:2] {
 			p.mute("\r\nmessage\r\n")
 		}
-		since := stopwatch(t)
+		far.proxies[2].set(replies, weather{held: true}) // the lock is free everywhere before the message comes
 		unlock(t, held)
+		eventually(t, patience, func() bool { return len(leftOver(t, f.Masters, "k")) == 0 }, "the lock is free")
+		since := stopwatch(t)
+		far.proxies[2].set(replies, weather{})
 		woken(t, w, since, wakes)
 	})
 	t.Run("the connections for messages are killed, and again", func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -47,23 +48,18 @@ func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
 // undecided returns why an owner that no quorum shows may lead all the same, or nil. An owner leads
 // by more than half of the nodes at least, whatever the quorum rule.
 func undecided(s quorum.State) error {
-	votes := map[string]int{}
-	most, silent := 0, 0
+	masters := make([]lockstate.Master, len(s.Nodes))
 	var causes []error
-	for _, n := range s.Nodes {
+	for i, n := range s.Nodes {
+		masters[i] = lockstate.Master{Err: n.Err, Owner: n.Owner, Quarantine: n.Quarantine}
 		switch {
 		case n.Err != nil:
-			silent++
 			causes = append(causes, fmt.Errorf("%w: %w", quorum.ErrUnavailable, n.Err))
-		case n.Owner != "":
-			votes[n.Owner]++
-			most = max(most, votes[n.Owner])
-		case n.Quarantine > 0:
-			silent++
+		case masters[i].MayHide():
 			causes = append(causes, fmt.Errorf("%w: %s", quorum.ErrQuarantined, n.Node))
 		}
 	}
-	if 2*(most+silent) <= len(s.Nodes) {
+	if lockstate.Judge(s.Name, masters, len(masters)/2+1).State == lockstate.Free {
 		return nil
 	}
 	return errors.Join(causes...) // nil when all nodes have told

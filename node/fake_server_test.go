@@ -1,89 +1,40 @@
 package node_test
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // fakeServer is a server whose replies a test chooses.
 type fakeServer struct {
-	listener net.Listener
-	handle   func(args []string) string
-	running  sync.WaitGroup
+	addr string
+	stop func()
 
 	mu       sync.Mutex
-	conns    []net.Conn
 	received [][]string
 }
 
-const (
-	hangUp = "hang up" // a reply that closes the connection
-	silent = ""        // no reply at all
-)
+var array, bulk = canned.Array, canned.Bulk
 
 // startFake starts a server that replies with the results of handle. It ends with the test.
 func startFake(t *testing.T, handle func(args []string) string) *fakeServer {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	f := &fakeServer{listener: listener, handle: handle}
-	f.running.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			f.mu.Lock()
-			f.conns = append(f.conns, conn)
-			f.mu.Unlock()
-			f.running.Go(func() { f.serve(conn) })
-		}
-	})
-	t.Cleanup(f.stop)
-	return f
-}
-
-func (f *fakeServer) stop() {
-	f.listener.Close()
-	f.mu.Lock()
-	for _, conn := range f.conns {
-		conn.Close()
-	}
-	f.mu.Unlock()
-	f.running.Wait()
-}
-
-func (f *fakeServer) url() string { return "redis://" + f.listener.Addr().String() }
-
-func (f *fakeServer) serve(conn net.Conn) {
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	for {
-		args, err := readCommand(r)
-		if err != nil {
-			return
-		}
+	f := &fakeServer{}
+	f.addr, f.stop = canned.Listen(t, func(args []string) string {
 		f.mu.Lock()
 		f.received = append(f.received, args)
 		f.mu.Unlock()
-		reply := f.handle(args)
-		if reply == hangUp {
-			return
-		}
-		if _, err := io.WriteString(conn, reply); err != nil {
-			return
-		}
-	}
+		return handle(args)
+	})
+	return f
 }
+
+func (f *fakeServer) url() string { return "redis://" + f.addr }
 
 // commands returns the received commands that run a script of a lock: each as its name and
 // arguments.
@@ -96,31 +47,6 @@ func (f *fakeServer) commands() (list [][]string) {
 		}
 	}
 	return list
-}
-
-func readCommand(r *bufio.Reader) ([]string, error) {
-	number := func(kind byte) (int, error) {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return 0, err
-		}
-		if line[0] != kind {
-			return 0, fmt.Errorf("%q does not start with %c", line, kind)
-		}
-		return strconv.Atoi(strings.TrimSpace(line[1:]))
-	}
-	n, err := number('*')
-	args := make([]string, n)
-	for i := 0; i < n && err == nil; i++ {
-		var size int
-		if size, err = number('$'); err != nil {
-			break
-		}
-		text := make([]byte, size+2)
-		_, err = io.ReadFull(r, text)
-		args[i] = string(text[:size])
-	}
-	return args, err
 }
 
 // greeting returns the reply of an admitted master to a command of the handshake; ok is false for
@@ -178,18 +104,3 @@ func markerOf(process string) string {
 
 // isRelease distinguishes a release from an acquire, of one name each.
 func isRelease(args []string) bool { return strings.HasPrefix(args[3], "quorumlock:released:") }
-
-// array returns the reply that has these texts and whole numbers.
-func array(parts ...any) string {
-	reply := fmt.Sprintf("*%d\r\n", len(parts))
-	for _, part := range parts {
-		if s, ok := part.(string); ok {
-			reply += bulk(s)
-		} else {
-			reply += fmt.Sprintf(":%d\r\n", part)
-		}
-	}
-	return reply
-}
-
-func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }

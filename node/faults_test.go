@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/node"
@@ -54,7 +55,7 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 // A call is sent at most four times. A server that cuts the connection at each call would keep it
 // for ever.
 func TestACallCutEachTimeFailsInTheEnd(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return hangUp }))
+	f := startFake(t, admittedMaster(func([]string) string { return canned.HangUp }))
 	n := open(t, f.url())
 	r := do(t, n, acquire("k", "o:1"))
 	if r.Err == nil || !r.Sent {

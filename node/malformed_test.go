@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -27,8 +28,8 @@ var garbage = map[string]string{
 	"half a bulk":        "$100\r\nabc",
 	"an end of line":     "\n",
 	"empty lines":        "\r\n\r\n\r\n",
-	"nothing":            silent,
-	"the end":            hangUp,
+	"nothing":            canned.Silent,
+	"the end":            canned.HangUp,
 	"a bulk without end": "$2\r\nabcd\r\n",
 }
 
@@ -171,7 +172,7 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 func TestAHugeReplyOverAPool(t *testing.T) {
 	f := startFake(t, admittedMaster(func([]string) string { return "$9223372036854775807\r\n" }))
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
-		conn, err := net.Dial("tcp", f.listener.Addr().String())
+		conn, err := net.Dial("tcp", f.addr)
 		if err != nil {
 			return nil, err
 		}

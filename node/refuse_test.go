@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -212,7 +213,7 @@ func TestAServerWithoutARunIDIsRefused(t *testing.T) {
 		x := &pipeServer{serve: func(c net.Conn) {
 			in, replies := bufio.NewReader(c), ""
 			for {
-				args, err := readCommand(in)
+				args, err := fakeredis.ReadCommand(in)
 				if err != nil {
 					return
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -267,9 +268,9 @@ func TestRefusalsOfOtherVersionsThatProveNothingDone(t *testing.T) {
 // The first copy of a request for a grant may arrive late, whatever the reply to its second copy.
 func TestARefusalProvesNothingOfAResentRequest(t *testing.T) {
 	for what, replies := range map[string][]string{
-		"refused":       {hangUp, "-NOPERM No permissions to access a key\r\n"},
-		"in quarantine": {hangUp, array("quarantined", 500)},
-		"not accepted":  {hangUp, notLetIn},
+		"refused":       {canned.HangUp, "-NOPERM No permissions to access a key\r\n"},
+		"in quarantine": {canned.HangUp, array("quarantined", 500)},
+		"not accepted":  {canned.HangUp, notLetIn},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var asked atomic.Int32

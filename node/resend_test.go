@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -33,7 +34,7 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	var again atomic.Bool
 	f := startFake(t, admittedMaster(func([]string) string {
 		if !again.Swap(true) {
-			return hangUp
+			return canned.HangUp
 		}
 		return ":1\r\n"
 	}))
@@ -56,7 +57,7 @@ func TestAnAbandonedAcquireIsNotResentButItsReleaseIs(t *testing.T) {
 	f := startFake(t, admittedMaster(func(args []string) string {
 		if !cut.Swap(true) {
 			<-released
-			return hangUp
+			return canned.HangUp
 		}
 		return ":0\r\n"
 	}))
@@ -99,7 +100,7 @@ func TestAnOwedReleaseReachesAServerWithoutScripts(t *testing.T) {
 	var up atomic.Bool
 	f := startFake(t, func(args []string) string {
 		if !up.Load() {
-			return hangUp
+			return canned.HangUp
 		}
 		if reply, ok := greeting(args); ok {
 			return reply
@@ -132,7 +133,7 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 	f := startFake(t, admittedMaster(func([]string) string {
 		if !cut.Swap(true) {
 			<-full
-			return hangUp
+			return canned.HangUp
 		}
 		return ":1\r\n"
 	}))
@@ -158,7 +159,7 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 func grantsOnceUp(up *atomic.Bool) func(args []string) string {
 	return func(args []string) string {
 		if !up.Load() {
-			return hangUp
+			return canned.HangUp
 		}
 		if reply, ok := greeting(args); ok {
 			return reply
@@ -224,7 +225,7 @@ func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 	paying, more := make(chan struct{}), make(chan struct{})
 	f := startFake(t, func(args []string) string {
 		if !up.Load() {
-			return hangUp
+			return canned.HangUp
 		}
 		if reply, ok := greeting(args); ok {
 			return reply
@@ -257,11 +258,11 @@ func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
 	var gone atomic.Bool
 	greet := admittedMaster(func([]string) string {
 		gone.Store(true)
-		return hangUp
+		return canned.HangUp
 	})
 	f := startFake(t, func(args []string) string {
 		if gone.Load() {
-			return hangUp
+			return canned.HangUp
 		}
 		return greet(args)
 	})
@@ -283,10 +284,10 @@ func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 		resent  bool
 	}{
 		"once":                            {[]string{held}, scripts.HeldByAnother, false},
-		"cut":                             {[]string{hangUp, held}, scripts.HeldByAnother, true},
+		"cut":                             {[]string{canned.HangUp, held}, scripts.HeldByAnother, true},
 		"not accepted":                    {[]string{notLetIn}, scripts.NotLetIn, false},
-		"cut, and not accepted":           {[]string{hangUp, notLetIn}, scripts.NotLetIn, true},
-		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", hangUp, held}, scripts.HeldByAnother, true},
+		"cut, and not accepted":           {[]string{canned.HangUp, notLetIn}, scripts.NotLetIn, true},
+		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", canned.HangUp, held}, scripts.HeldByAnother, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var next atomic.Int64
@@ -324,7 +325,7 @@ func TestAnOwedReleaseRefusedByABusyServerStaysOwed(t *testing.T) {
 	var up, refused atomic.Bool
 	f := startFake(t, func(args []string) string {
 		if !up.Load() {
-			return hangUp
+			return canned.HangUp
 		}
 		if reply, ok := greeting(args); ok {
 			return reply

@@ -80,6 +80,8 @@ func (c *core) attempt(
 func (c *core) attemptOnce(
 	ctx context.Context, set *settings, names []string, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
+	c.background.add() // so that Close does not close the nodes before the attempt is undone
+	defer c.background.done()
 	if err := c.awaitList(ctx); err != nil {
 		err.Names = slices.Clone(names)
 		c.counters.attempts[outcomeOf(err)].Add(1)
@@ -87,12 +89,10 @@ func (c *core) attemptOnce(
 		r.of[lease.Unanswered] = len(c.nodes)
 		return nil, r
 	}
-	c.background.add() // so that Close does not close the nodes before the attempt is undone
-	defer c.background.done()
 	a := newAttempt(c, set, names, innermost(ctx))
-	settled := false
+	ended := false
 	defer func() {
-		if !settled { // the caller's context has panicked
+		if !ended { // the caller's context has panicked
 			a.hold.releaseInterrupted()
 		}
 	}()
@@ -100,7 +100,7 @@ func (c *core) attemptOnce(
 	a.askWhetherPermanent(ctx)
 	a.countWriteBacks()
 	if a.commit(ctx) {
-		settled = true
+		ended = true
 		c.counters.attempts[outcomeAcquired].Add(1)
 		if set.hooks.Attempt != nil {
 			return &a.hold.first, a.result(approach)
@@ -111,7 +111,7 @@ func (c *core) attemptOnce(
 	r.err = a.undo(ctx)
 	r.Held = errors.Is(r.err, ErrHeld)
 	c.counters.attempts[outcomeOf(r.err)].Add(1)
-	settled = true
+	ended = true
 	return nil, r
 }
 
@@ -153,7 +153,7 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	switch {
 	case wave.Probe:
 		wave.Size, a.timed = 1, true
-	case approach == waiting.QuorumFirst && c.isQuorumFirst(compares):
+	case approach == waiting.QuorumFirst && !compares && c.openAttempts.Load() >= busyFrom:
 		wave.Size = c.need
 	default:
 		a.timed = compares
@@ -179,17 +179,9 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	return h.lease.HasUnasked() && h.lease.Verdict() != lease.OutOfReach
 }
 
-// isQuorumFirst reports whether an attempt that most likely has no rival asks a quorum first.
-func (c *core) isQuorumFirst(compares bool) bool {
-	if c.quorumFirst != nil {
-		return c.quorumFirst(c.lastOwner.Load())
-	}
-	return c.openAttempts.Load() >= busyFrom && !compares
-}
-
-// order appends the nodes in the order in which an attempt asks them. The names alone, in any order,
-// choose the first one: all processes begin with the same node, and each node gets its share. With
-// slowLast, slow nodes come last; a probe does without, because its order must be the same for all
+// order appends the nodes in the order in which an attempt at the names asks them. It begins with a
+// node that is the same for all processes, in whatever order the names are given, so that each node
+// gets its share. With slowLast, slow nodes come last: the order of a probe is the same for all
 // processes.
 func (c *core) order(all []int, names []string, slowLast bool) []int {
 	first := int(hash(slices.Min(names)) % uint32(len(c.nodes)))

@@ -100,7 +100,8 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 			a, _ := heldHold(t, time.Hour)
 			c := a.hold.core
 			counting := &countingClock{Clock: c.clock, now: c.clock.Now()}
-			c.clock, c.quorumFirst = counting, func(uint64) bool { return true }
+			asksQuorumFirst(&Locker{core: c})
+			c.clock = counting
 			first := counting.now.Add(time.Second)
 			a = newAttempt(c, a.hold.set, []string{"b"}, nil)
 			a.askFirstWave(approach)

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,5 +126,45 @@ func TestCommitRunsNoCodeOfTheCallersUnderTheSchedulesMutex(t *testing.T) {
 			t.Fatalf("no lock, or the context was not asked: the test shows nothing (%d)", asked)
 		}
 		c.unlock(&a.hold.first)
+	})
+}
+
+// valuedContext is a context of a caller's that runs code whenever it is asked for a value.
+type valuedContext struct {
+	context.Context
+	onValue func()
+}
+
+func (c valuedContext) Value(key any) any {
+	c.onValue()
+	return c.Context.Value(key)
+}
+
+// A call that has begun before Close, and whose attempt begins when Close no longer waits for attempts,
+// asks nobody: no node would take its release.
+func TestNoAttemptBeginsAfterClose(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(), c.process()
+		l.core.owned = true
+		waiting, closed := make(chan struct{}), make(chan struct{})
+		l.core.events.Post(func() { <-waiting }) // the last that Close waits for
+		startClose := sync.OnceFunc(func() {
+			go func() {
+				l.Close()
+				close(closed)
+			}()
+			synctest.Wait()
+		})
+		endClose := sync.OnceFunc(func() {
+			close(waiting)
+			<-closed
+		})
+		ctx := hookedContext{valuedContext{t.Context(), startClose}, endClose}
+		if _, err := l.TryLock(ctx, "a"); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotAcquired) {
+			t.Error(err)
+		}
+		endClose()
+		synctest.Wait()
+		c.wantNoOwners(other)
 	})
 }

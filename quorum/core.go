@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/node"
@@ -18,7 +17,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
-	"golang.org/x/sync/errgroup"
 )
 
 // core is what a [Locker] shares with the Lockers that [Locker.With] makes of it.
@@ -49,7 +47,6 @@ type core struct {
 	background  tracker
 	// openAttempts counts the attempts whose outcome is open: how busy the locker is.
 	openAttempts atomic.Int32
-	quorumFirst  func(attempt uint64) bool // in tests; see package tuning
 	rtt          *waiting.RTT
 	history      waiting.History
 	counters     counters
@@ -128,27 +125,6 @@ func (c *core) nodeError(i int, op string, err error) error {
 // oneProcess is the error of a node whose process is also that of another.
 func (c *core) oneProcess(node, other int) error {
 	return roster.OneProcess(c.nodes[node], c.nodes[other])
-}
-
-// each calls ask for all nodes at once, and waits for all of them. It returns a *node.Error for
-// each that failed.
-func (c *core) each(op string, ask func(i int, n *node.Node) error) *multierror.Error {
-	var group errgroup.Group
-	errs := make([]error, len(c.nodes))
-	for i, n := range c.nodes {
-		group.Go(func() error {
-			errs[i] = c.nodeError(i, op, ask(i, n))
-			return nil
-		})
-	}
-	group.Wait()
-	var failed *multierror.Error
-	for _, err := range errs {
-		if err != nil {
-			failed = multierror.Append(failed, err)
-		}
-	}
-	return failed
 }
 
 // newUUID returns a random UUID, version 4 (RFC 9562).

@@ -1,13 +1,16 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -44,104 +47,37 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 		return State{}, err
 	}
 	c := l.core
-	state := State{Name: name, Nodes: make([]NodeState, len(c.nodes))}
-	failed := c.each("inspect", func(i int, n *node.Node) error {
-		seen := &state.Nodes[i]
-		r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
-		if seen.Node, seen.Err = n.Name(), r.Err; r.Err == nil {
-			reply := r.Reply.Inspect
-			if seen.Err = c.nodeError(i, "inspect", c.roster.OtherList(reply.Marker)); seen.Err != nil {
-				return seen.Err
-			}
-			*seen = NodeState{Node: n.Name(), Owner: reply.Owner, Level: reply.Level, TTL: reply.TTL, Token: reply.Token,
-				Quarantine: reply.Quarantine()}
+	read := lockstate.Read(ctx, c.nodes, name)
+	masters, errs := read[0], make([]error, len(c.nodes))
+	for i, m := range masters {
+		if errs[i] = c.nodeError(i, "inspect", cmp.Or(m.Err, c.roster.OtherList(m.Marker))); errs[i] != nil {
+			masters[i] = lockstate.Master{Node: m.Node, Err: errs[i]}
 		}
-		return seen.Err
-	})
-	l.identify(ctx, &state)
-	state.conclude(c.need)
-	if failed != nil && len(c.nodes)-failed.Len() < c.need {
-		return state, &Error{Op: "inspect", Names: []string{name}, Nodes: failed,
-			causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
 	}
-	return state, nil
+	lockstate.Identify(ctx, c.nodes, read, c.holders.Identities)
+	lock := lockstate.Judge(name, masters, c.need)
+	state := State{Name: name, Owner: lock.Owner, Identity: Identity(lock.Identity), Level: lock.Level, Token: lock.Token,
+		TTL: lock.TTL}
+	for _, m := range masters {
+		state.Nodes = append(state.Nodes, NodeState{Node: m.Node, Err: m.Err, Owner: m.Owner, Identity: Identity(m.Identity),
+			Level: m.Level, TTL: m.TTL, Token: m.Token, Quarantine: m.Quarantine})
+	}
+	return state, c.unavailable(ctx, "inspect", name, errs)
 }
 
-// identify sets which processes the owners are. It asks the nodes that have answered.
-func (l *Locker) identify(ctx context.Context, s *State) {
-	var owners []string
-	for _, n := range s.Nodes {
-		if n.Owner != "" {
-			owners = append(owners, n.Owner)
+// unavailable returns the error of a call that failed on too many nodes, or nil.
+func (c *core) unavailable(ctx context.Context, op, name string, errs []error) error {
+	var failed *multierror.Error
+	for i, err := range errs {
+		if err != nil {
+			failed = multierror.Append(failed, c.nodeError(i, op, err))
 		}
 	}
-	found := l.core.holders.Identities(owners, func(lockers []string) map[string]scripts.Identity {
-		var mu sync.Mutex
-		all := map[string]scripts.Identity{}
-		l.core.each("inspect", func(i int, n *node.Node) error {
-			if s.Nodes[i].Err != nil {
-				return nil
-			}
-			r := inside.Of(n).Pipe(s.Name).Do(ctx, scripts.Who(lockers))
-			if r.Err != nil { // a user that may not read identities, perhaps
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for k, is := range r.Reply.Who {
-				if is != (scripts.Identity{}) {
-					all[lockers[k]] = is
-				}
-			}
-			return nil
-		})
-		return all
-	})
-	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.Owner != "" {
-			n.Identity = Identity(found[scripts.LockerOf(n.Owner)])
-		}
+	if failed == nil || len(errs)-failed.Len() >= c.need {
+		return nil
 	}
-}
-
-// conclude sets the fields that follow from all nodes' states.
-func (s *State) conclude(need int) {
-	byOwner := map[string][]NodeState{}
-	for _, n := range s.Nodes {
-		s.Token = max(s.Token, n.Token)
-		if n.Owner != "" {
-			byOwner[n.Owner] = append(byOwner[n.Owner], n)
-		}
-	}
-	for owner, nodes := range byOwner {
-		if len(nodes) < need {
-			continue
-		}
-		s.Owner, s.Identity = owner, nodes[0].Identity
-		s.Level = nodes[0].Level
-		s.TTL = nthLongest(nodes, need)
-	}
-}
-
-// nthLongest returns for how long at least need of the nodes keep their grants; −1 for ever.
-func nthLongest(nodes []NodeState, need int) time.Duration {
-	longest := time.Duration(0)
-	for _, candidate := range nodes {
-		keeping := 0
-		for _, n := range nodes {
-			if n.TTL == -1 || candidate.TTL != -1 && n.TTL >= candidate.TTL {
-				keeping++
-			}
-		}
-		switch {
-		case keeping < need:
-		case candidate.TTL == -1:
-			return -1
-		default:
-			longest = max(longest, candidate.TTL)
-		}
-	}
-	return longest
+	return &Error{Op: op, Names: []string{name}, Nodes: failed,
+		causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
 }
 
 // ForceUnlock deletes the locks at the names, on an operator's word. The holder believes that it
@@ -170,29 +106,17 @@ func (l *Locker) force(ctx context.Context, name scripts.Name) error {
 	c := l.core
 	// The owners on the nodes come first: each is barred on every node, or a repair would bring the
 	// lock back where it was deleted first.
-	var mu sync.Mutex
 	var owners []scripts.Owner
-	seen := map[string]bool{}
-	c.each("force", func(i int, n *node.Node) error {
-		r := inside.Of(n).Pipe(name.String()).Do(ctx, scripts.Inspect(name))
-		if r.Err != nil {
-			return r.Err
+	for _, m := range lockstate.Read(ctx, c.nodes, name.String())[0] {
+		if owner := scripts.OwnerOf(m.Owner); m.Owner != "" && !slices.Contains(owners, owner) {
+			owners = append(owners, owner)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		if owner := r.Reply.Inspect.Owner; owner != "" && !seen[owner] {
-			seen[owner] = true
-			owners = append(owners, scripts.OwnerOf(owner))
-		}
-		return nil
-	})
-	call := scripts.Force(name, owners, c.maxLease)
-	failed := c.each("force", func(i int, n *node.Node) error {
-		return inside.Of(n).Pipe(name.String()).Do(ctx, call).Err
-	})
-	if failed != nil && len(c.nodes)-failed.Len() < c.need {
-		return &Error{Op: "force", Names: []string{name.String()}, Nodes: failed,
-			causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
 	}
-	return nil
+	call, errs := scripts.Force(name, owners, c.maxLease), make([]error, len(c.nodes))
+	var forcing sync.WaitGroup
+	for i, n := range c.nodes {
+		forcing.Go(func() { errs[i] = inside.Of(n).Pipe(name.String()).Do(ctx, call).Err })
+	}
+	forcing.Wait()
+	return c.unavailable(ctx, "force", name.String(), errs)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
@@ -119,7 +118,6 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c := &core{
 		nodes: nodes, need: need, clock: set.Clock, maxLease: nodes[0].MaxLease(), log: set.log,
 		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.Random), rtt: waiting.NewRTT(len(nodes)),
-		quorumFirst: tuning.QuorumFirst,
 	}
 	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
 	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)

@@ -21,7 +21,10 @@ func (c *core) newRoster(founds, exists bool) *roster.Roster {
 // awaitList waits until the list of masters is known. While a name is not, it asks all nodes. The
 // error says why the list is not known, with the error of each node.
 func (c *core) awaitList(ctx context.Context) *Error {
-	if c.roster.List() != nil {
+	switch {
+	case c.isClosed(): // Close may not wait for an attempt that begins now
+		return c.unattempted(ErrClosed)
+	case c.roster.List() != nil:
 		return nil
 	}
 	select {

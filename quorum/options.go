@@ -103,10 +103,11 @@ func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } 
 // below 1 (default [clock.DefaultDriftFactor]).
 func WithDrift(factor float64) Option { return func(s *settings) { s.drift = factor } }
 
-// WithRetry sets the bounds of the random time between the attempts of [Locker.Lock] while no
-// release can be heard, because too few nodes answer (default 10ms and 200ms, at most 24h). While
-// releases can be heard, a release causes the next attempt, or a poll after 2.5 to 5 times max.
-// Calls in one process that wait for the same names use the shortest bounds among them.
+// WithRetry sets the pause between the attempts of [Locker.Lock] while no release can be heard, because
+// too few nodes answer. It is random: about min at first, twice as long after each failure, about max in
+// the end (default 10ms and 200ms, at most 24h). While releases can be heard, a release causes the next
+// attempt, or a poll after 2.5 to 5 times max. Calls in one process that wait for the same names use the
+// shortest bounds among them.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }

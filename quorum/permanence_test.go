@@ -63,6 +63,21 @@ func (c *cluster) over(wait func(master int), masters ...any) *Locker {
 	return l
 }
 
+// overDead is over with master 1 dead from the Locker's making on.
+func (c *cluster) overDead(masters ...any) *Locker {
+	c.t.Helper()
+	var dead atomic.Bool
+	over := make(chan struct{})
+	l := c.over(func(master int) {
+		if master == 1 && dead.Load() {
+			<-over
+		}
+	}, masters...)
+	c.t.Cleanup(func() { close(over) })
+	dead.Store(true)
+	return l
+}
+
 // nameAt returns a name whose attempts begin with that node.
 func nameAt(l *Locker, first int) string {
 	for i := 0; ; i++ {
@@ -115,15 +130,7 @@ func TestAPermanentErrorIsFoundWhileAHostIsDown(t *testing.T) {
 func TestNoAttemptWaitsForADeadNodeToLearnWhetherItsErrorIsPermanent(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		c.process()
-		var dead atomic.Bool
-		over := make(chan struct{})
-		defer close(over)
-		l := c.over(func(master int) {
-			if master == 1 && dead.Load() {
-				<-over
-			}
-		}, 0, 1, errors.New("no route"))
-		dead.Store(true)
+		l := c.overDead(0, 1, errors.New("no route"))
 		began := time.Now()
 		_, err := l.TryLock(t.Context(), "a")
 		if took := time.Since(began); took > grace || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPermanent) {

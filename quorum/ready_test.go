@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,15 +93,7 @@ func TestReadyOnlyLooks(t *testing.T) {
 func TestReadyDoesNotWaitForADeadNode(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		c.process()
-		var dead atomic.Bool
-		over := make(chan struct{})
-		defer close(over)
-		l := c.over(func(master int) {
-			if master == 1 && dead.Load() {
-				<-over
-			}
-		}, 0, 1, 2)
-		dead.Store(true)
+		l := c.overDead(0, 1, 2)
 		began := time.Now()
 		if err := l.Ready(t.Context()); err != nil || time.Since(began) > 0 {
 			t.Errorf("after %v: %v", time.Since(began), err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -612,38 +611,6 @@ func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 			}
 		}
 		c.wantNoQueues(l)
-		c.unlock(held)
-	})
-}
-
-// Many waiters may leave at once, in any order: the time for one does not grow with the length of
-// the queue.
-func TestQueueIsLeftByManyAtOnce(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // its time is not that of leaving
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute), withClock(clock.Monotonic()))
-		held := c.lock(c.process(), "a")
-		stopwatch := clock.System() // real time, outside the bubble
-		leaving := func(n int) (took time.Duration) {
-			for range 5 { // the shortest time: other programs use the processor, too
-				all := make([]*waiter, n)
-				for i := range all {
-					all[i] = l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
-				}
-				began := stopwatch.Now()
-				for _, w := range slices.Backward(all) {
-					w.leave()
-				}
-				if once := stopwatch.Now().Sub(began); took == 0 || once < took {
-					took = once
-				}
-				c.wantNoQueues(l)
-			}
-			return took
-		}
-		if few, many := leaving(2_000), leaving(40_000); many > 150*few { // 20 times as many
-			t.Errorf("2,000 leave in %v, 40,000 in %v", few, many)
-		}
 		c.unlock(held)
 	})
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// asksQuorumFirst has every attempt of the locker ask a quorum first, where its approach allows it.
+// asksQuorumFirst has every attempt of the locker ask a quorum first, if its approach allows it: the
+// locker is busy, and has compared the nodes.
 func asksQuorumFirst(l *Locker) *Locker {
-	l.core.quorumFirst = func(uint64) bool { return true }
+	l.core.openAttempts.Store(busyFrom)
+	l.core.rtt.MustCompare(l.core.clock.Now().Add(time.Hour))
 	return l
 }
 

@@ -235,11 +235,12 @@ func TestCheckWaits(t *testing.T) {
 	command(t, exitFailed, append([]string{"check", "-wait", "10ms"}, urls[:2]...)...)
 }
 
-// A URL with the wrong scheme gets a hint. No credentials are sent to find that out.
-func TestCheckHintsAtTLS(t *testing.T) {
-	t.Parallel()
+// startTLS starts a master that asks its clients for a certificate, and returns the directory of
+// its files, its port with TLS, and that without.
+func startTLS(t *testing.T) (dir, port, plain string) {
+	t.Helper()
 	redistest.Need(t, redistest.TLS)
-	dir := t.TempDir()
+	dir = t.TempDir()
 	authority, err := redistest.NewAuthority()
 	if err == nil {
 		err = errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority))
@@ -252,7 +253,13 @@ func TestCheckHintsAtTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = fleet.Stop() })
-	plain := strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
+	return dir, port, strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
+}
+
+// A URL with the wrong scheme gets a hint. No credentials are sent to find that out.
+func TestCheckHintsAtTLS(t *testing.T) {
+	t.Parallel()
+	_, port, plain := startTLS(t)
 	for url, hint := range map[string]string{
 		"redis://localhost:" + port: "the port speaks TLS: the URL should begin with rediss://",
 		"valkeys://" + plain:        "the port speaks without TLS: the URL should begin with valkey://",

@@ -3,23 +3,20 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha1"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -132,52 +129,12 @@ type hostileMaster struct {
 // start serves three masters until the test ends, and returns their URLs. The first is named m.
 func (h hostileMaster) start(t *testing.T) (urls string) {
 	t.Helper()
-	var running sync.WaitGroup
-	t.Cleanup(running.Wait) // after the cleanups that end it
-	for i := range 3 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var mu sync.Mutex
-		var conns []net.Conn
-		running.Go(func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				mu.Lock()
-				conns = append(conns, conn)
-				mu.Unlock()
-				running.Go(func() { h.serve(conn, strings.Repeat(fmt.Sprint(i), 40)) })
-			}
-		})
-		t.Cleanup(func() {
-			listener.Close()
-			mu.Lock()
-			defer mu.Unlock()
-			for _, conn := range conns {
-				conn.Close()
-			}
-		})
-		urls += fmt.Sprintf("redis://%s?name=%s\n", listener.Addr(), []string{"m", "n", "o"}[i])
+	for i, name := range []string{"m", "n", "o"} {
+		runID := strings.Repeat(fmt.Sprint(i), 40)
+		addr, _ := canned.Listen(t, func(args []string) string { return h.answer(args, runID) })
+		urls += fmt.Sprintf("redis://%s?name=%s\n", addr, name)
 	}
 	return urls
-}
-
-func (h hostileMaster) serve(conn net.Conn, runID string) {
-	defer conn.Close()
-	in := bufio.NewReader(conn)
-	for {
-		args, err := readCommand(in)
-		if err != nil {
-			return
-		}
-		if _, err := io.WriteString(conn, h.answer(args, runID)); err != nil {
-			return
-		}
-	}
 }
 
 func (h hostileMaster) answer(args []string, runID string) string {
@@ -186,15 +143,15 @@ func (h hostileMaster) answer(args []string, runID string) string {
 	}
 	switch args[0] {
 	case "INFO":
-		return bulk("run_id:" + runID + "\r\nredis_version:7.0.15\r\nrole:master\r\n" + h.info)
+		return canned.Bulk("run_id:" + runID + "\r\nredis_version:7.0.15\r\nrole:master\r\n" + h.info)
 	case "CONFIG":
-		return array("save", evil)
+		return canned.Array("save", evil)
 	case "EVALSHA", "EVAL":
 		return h.script(args, runID)
 	case "PING":
 		return "+PONG\r\n"
 	}
-	return bulk("laddr=" + evil + " db=0")
+	return canned.Bulk("laddr=" + evil + " db=0")
 }
 
 func (h hostileMaster) script(args []string, runID string) string {
@@ -222,59 +179,23 @@ func (h hostileMaster) script(args []string, runID string) string {
 	owner := evil + ":1"
 	switch name {
 	case "look":
-		return array(m.String(), now, p.String(), "", "", "")
+		return canned.Array(m.String(), now, p.String(), "", "", "")
 	case "inspect":
-		return array(owner, "1", 5000, "1700000000000000", m.String(), now)
+		return canned.Array(owner, "1", 5000, "1700000000000000", m.String(), now)
 	case "who":
 		identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
-		return array([]any{string(identity)}...)
+		return canned.Array([]any{string(identity)}...)
 	case "lockers":
 		identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
-		return "*2\r\n" + bulk("0") + array("quorumlock:locker:"+evil, string(identity), 70000)
+		return "*2\r\n" + canned.Bulk("0") + canned.Array("quorumlock:locker:"+evil, string(identity), 70000)
 	case "survey":
-		return "*3\r\n" + bulk("0") + array("a", evil) + array("redisson_lock__channel:{"+evil+"}", 7)
+		return "*3\r\n" + canned.Bulk("0") + canned.Array("a", evil) + canned.Array("redisson_lock__channel:{"+evil+"}", 7)
 	case "mark":
-		return array(0, m.String(), now)
+		return canned.Array(0, m.String(), now)
 	case "force":
 		return ":1\r\n"
 	case "acquire":
-		return array("held", 5000, 0, owner)
+		return canned.Array("held", 5000, 0, owner)
 	}
 	return "-ERR " + evilReply + "\r\n"
-}
-
-func readCommand(in *bufio.Reader) (args []string, err error) {
-	number := func() (n int) {
-		line, failed := in.ReadString('\n')
-		if err = failed; err == nil {
-			n, err = strconv.Atoi(strings.TrimSpace(line[1:]))
-		}
-		return n
-	}
-	for range number() {
-		text := make([]byte, number()+2)
-		if err == nil {
-			_, err = io.ReadFull(in, text)
-		}
-		args = append(args, string(text[:len(text)-2]))
-	}
-	if err == nil && len(args) == 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return args, err
-}
-
-func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
-
-// array returns the reply that has these texts and whole numbers.
-func array(parts ...any) string {
-	reply := fmt.Sprintf("*%d\r\n", len(parts))
-	for _, part := range parts {
-		if s, ok := part.(string); ok {
-			reply += bulk(s)
-		} else {
-			reply += fmt.Sprintf(":%d\r\n", part)
-		}
-	}
-	return reply
 }

@@ -8,10 +8,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func printLocks(out io.Writer, locks []lockState) {
@@ -21,9 +23,9 @@ func printLocks(out io.Writer, locks []lockState) {
 		}
 		fmt.Fprintln(out, lock)
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		for _, m := range lock.masters {
-			if m.err == nil {
-				fmt.Fprintf(table, "  %s\t%s\n", m.name, m.says())
+		for i, m := range lock.Masters {
+			if m.Err == nil {
+				fmt.Fprintf(table, "  %s\t%s\n", m.Node, says(m, lock.unused[i]))
 			}
 		}
 		table.Flush()
@@ -51,27 +53,27 @@ func (l lockState) String() string { return l.sentence("is") }
 
 // sentence is String with that verb: a lock that was deleted "was".
 func (l lockState) sentence(verb string) string {
-	switch l.state {
-	case lockHeld:
-		return fmt.Sprintf("%q %s held %s%s%s, level %d, token at most %d, owner %q", l.name, verb, l.holder(), lasts(l.ttl),
-			l.taken(time.Now()), l.level, l.token, l.owner)
-	case lockFree:
-		return fmt.Sprintf("%q %s free, last token at most %d", l.name, verb, l.token)
+	switch l.State {
+	case lockstate.Held:
+		return fmt.Sprintf("%q %s held %s%s%s, level %d, token at most %d, owner %q", l.Name, verb, l.holder(), lasts(l.TTL),
+			l.taken(time.Now()), l.Level, l.Token, l.Owner)
+	case lockstate.Free:
+		return fmt.Sprintf("%q %s free, last token at most %d", l.Name, verb, l.Token)
 	}
-	return fmt.Sprintf("%q: unknown, %s", l.name, l.whyUnknown())
+	return fmt.Sprintf("%q: unknown, %s", l.Name, l.whyUnknown())
 }
 
 // whyUnknown says why the masters do not show the state: how many there are of each kind.
 func (l lockState) whyUnknown() string {
 	silent, refusing, waiting := 0, 0, 0
-	for _, m := range l.masters {
+	for _, m := range l.Masters {
 		var failed *node.Error
 		switch {
-		case errors.As(m.err, &failed) && (redisconn.IsServerError(failed.Err) || failed.Permanent()):
+		case errors.As(m.Err, &failed) && (redisconn.IsServerError(failed.Err) || failed.Permanent()):
 			refusing++
-		case m.err != nil:
+		case m.Err != nil:
 			silent++
-		case m.quarantine > 0:
+		case m.Quarantine > 0:
 			waiting++
 		}
 	}
@@ -83,7 +85,7 @@ func (l lockState) whyUnknown() string {
 		switch {
 		case part.n == 0:
 		case parts == nil:
-			parts = append(parts, fmt.Sprintf("%d of %d masters %s", part.n, len(l.masters), part.what))
+			parts = append(parts, fmt.Sprintf("%d of %d masters %s", part.n, len(l.Masters), part.what))
 		default:
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
 		}
@@ -93,10 +95,10 @@ func (l lockState) whyUnknown() string {
 
 // holder names the process, if it is known. The owner's id is long, and comes last.
 func (l lockState) holder() string {
-	if l.who == (quorum.Identity{}) {
+	if l.Identity == (scripts.Identity{}) {
 		return ""
 	}
-	return fmt.Sprintf("by %v, ", l.who)
+	return fmt.Sprintf("by %v, ", quorum.Identity(l.Identity))
 }
 
 // taken says when the lock was taken; nothing if that is not known.
@@ -107,27 +109,27 @@ func (l lockState) taken(now time.Time) string {
 	return fmt.Sprintf(", taken at least %v ago", now.Sub(l.since).Round(100*time.Millisecond))
 }
 
-// says is for a master without an error.
-func (m masterState) says() string {
+// says is for a master without an error; unused if its quarantine has not begun.
+func says(m lockstate.Master, unused bool) string {
 	text := "free"
-	if m.owner != "" {
-		text = fmt.Sprintf("held %s, level %d", lasts(m.ttl), m.level)
+	if m.Owner != "" {
+		text = fmt.Sprintf("held %s, level %d", lasts(m.TTL), m.Level)
 	}
-	text += fmt.Sprintf(", token counter %d", m.token)
+	text += fmt.Sprintf(", token counter %d", m.Token)
 	switch {
-	case m.unused:
-		text += fmt.Sprintf(", in quarantine for %s from its first client on", left(m.quarantine))
-	case m.quarantine > 0:
-		text += fmt.Sprintf(", in quarantine for another %s", left(m.quarantine))
+	case unused:
+		text += fmt.Sprintf(", in quarantine for %s from its first client on", left(m.Quarantine))
+	case m.Quarantine > 0:
+		text += fmt.Sprintf(", in quarantine for another %s", left(m.Quarantine))
 	}
-	if m.owner != "" {
-		text += fmt.Sprintf(", owner %q", m.owner)
+	if m.Owner != "" {
+		text += fmt.Sprintf(", owner %q", m.Owner)
 	}
 	return text
 }
 
 func lasts(ttl time.Duration) string {
-	if ttl == forever {
+	if ttl == lockstate.Forever {
 		return "without an end"
 	}
 	return fmt.Sprintf("for %.1fs at most unless renewed", ttl.Seconds())
@@ -153,8 +155,8 @@ type holderJSON struct {
 	Label   string `json:"label,omitempty"`
 }
 
-func holderOf(who quorum.Identity) *holderJSON {
-	if who == (quorum.Identity{}) {
+func holderOf(who scripts.Identity) *holderJSON {
+	if who == (scripts.Identity{}) {
 		return nil
 	}
 	return &holderJSON{who.Host, who.PID, who.Program, who.Label}
@@ -173,25 +175,25 @@ type masterJSON struct {
 func printLocksJSON(out io.Writer, locks []lockState) error {
 	all := make([]lockJSON, len(locks))
 	for i, l := range locks {
-		all[i] = lockJSON{l.name, l.state, l.owner, l.level, l.token, milliseconds(l.ttl), holderOf(l.who), nil,
+		all[i] = lockJSON{l.Name, l.State, l.Owner, l.Level, l.Token, milliseconds(l.TTL), holderOf(l.Identity), nil,
 			[]masterJSON{}}
 		if !l.since.IsZero() {
 			all[i].Since = &l.since
 		}
-		for _, m := range l.masters {
+		for _, m := range l.Masters {
 			why := ""
-			if m.err != nil {
-				why = reason(m.err)
+			if m.Err != nil {
+				why = reason(m.Err)
 			}
-			all[i].Masters = append(all[i].Masters, masterJSON{m.name, why, m.owner, m.level, m.token,
-				milliseconds(m.ttl), milliseconds(m.quarantine)})
+			all[i].Masters = append(all[i].Masters, masterJSON{m.Node, why, m.Owner, m.Level, m.Token,
+				milliseconds(m.TTL), milliseconds(m.Quarantine)})
 		}
 	}
 	return printJSON(out, all)
 }
 
 func milliseconds(d time.Duration) int64 {
-	if d == forever {
+	if d == lockstate.Forever {
 		return -1
 	}
 	return d.Milliseconds()

@@ -109,7 +109,7 @@ func (p *program) app(job []string) *cli.Command {
 		},
 		Commands: []*cli.Command{
 			p.runCommand(job), p.statusCommand(), p.topCommand(), p.unlockCommand(), p.demoCommand(), p.checkCommand(),
-			p.admitCommand(), p.membersCommand(), p.versionCommand(),
+			p.admitCommand(), p.membersCommand(), p.versionCommand(), p.manCommand(),
 		},
 	}
 }

@@ -56,7 +56,7 @@ func TestTheCronRecipeRunsTheJobOncePerTick(t *testing.T) {
 	}
 	start := func(tick int) *process {
 		ran := fmt.Sprintf("sh -c 'echo ran >>%s/tick-%d'", dir, tick)
-		line := strings.NewReplacer("quorumlock run", "exec '"+os.Args[0]+"' run", "/etc/quorumlock/urls", urls,
+		line := strings.NewReplacer("quorumlock run", "exec '"+os.Args[0]+"' run -timeout 10s", "/etc/quorumlock/urls", urls,
 			"nightly-report", fmt.Sprintf("nightly-report-%d", tick), "/usr/local/bin/report", ran).Replace(lines[0])
 		p := &process{Cmd: exec.Command("/bin/sh", "-c", line), exited: make(chan struct{})}
 		p.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0")

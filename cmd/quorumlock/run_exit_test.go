@@ -185,9 +185,15 @@ func TestRunWithUnusableMasters(t *testing.T) {
 	}
 	for range 5 {
 		for _, wait := range []string{"-n", "-w=20s"} {
-			p := d.prepare(wait, "x", "--", "true")
-			p.Env = append(p.Env, urlsVariable+"="+urls[0]+" "+urls[1]+" "+urls[2]+"?name=another")
-			p.begin(t).await(t, exitConfiguration)
+			env := urlsVariable + "=" + urls[0] + " " + urls[1] + " " + urls[2] + "?name=another"
+			p := whileStalled(t, 5*time.Millisecond, func() (*process, bool) {
+				p := d.prepare(wait, "x", "--", "true")
+				p.Env = append(p.Env, env)
+				p.begin(t)
+				p.eventually(t, "the end of run", p.hasExited)
+				return p, p.ProcessState.ExitCode() == exitConfiguration
+			})
+			p.await(t, exitConfiguration)
 			contains(t, oneErrorLine(t, p.errs.String()), "will not pass by itself", "lists of masters differ")
 		}
 	}

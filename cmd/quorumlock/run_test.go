@@ -134,6 +134,22 @@ func (p *process) send(t *testing.T, s syscall.Signal) {
 	}
 }
 
+// whileStalled repeats what fails beside stalls of the machine of at least that long, and returns the
+// last result.
+func whileStalled[R any](t *testing.T, atLeast time.Duration, try func() (R, bool)) R {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		since := poll.Start()
+		result, ok := try()
+		took, stalled := since.Read()
+		since.Stop()
+		if ok || stalled < atLeast || tries == 10 {
+			return result
+		}
+		t.Logf("the machine stood still for %v of %v: once more", stalled, took)
+	}
+}
+
 // number returns the number that the command printed after a word.
 func (p *process) number(t *testing.T, word string) (n int) {
 	t.Helper()

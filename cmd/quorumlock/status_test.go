@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
@@ -60,7 +60,7 @@ func TestStatus(t *testing.T) {
 		l.Since == nil || time.Since(*l.Since) > time.Minute || time.Since(*l.Since) < 0 {
 		t.Errorf("json: held by %+v since %v", h, l.Since)
 	}
-	if l.Name != "b" || l.State != lockHeld || l.Owner != owner || l.TTL <= 0 || l.TTL > 30_000 || len(l.Masters) != 3 {
+	if l.Name != "b" || l.State != lockstate.Held || l.Owner != owner || l.TTL <= 0 || l.TTL > 30_000 || len(l.Masters) != 3 {
 		t.Errorf("json: %+v", l)
 	}
 
@@ -133,38 +133,6 @@ func TestStatusOfAnotherList(t *testing.T) {
 	other := &deployment{&redistest.Fleet{Masters: d.Masters[:1]}, d.maxLease}
 	printed, _ := ask(t, exitConfiguration, "status", other.flagsOf(t), "a")
 	contains(t, printed, "it accepts clients with {")
-}
-
-func TestConclude(t *testing.T) {
-	t.Parallel()
-	const s = time.Second
-	free, gone, forgot := masterState{}, masterState{err: errors.New("gone")}, masterState{quarantine: s}
-	by := func(owner string, ttl time.Duration) masterState { return masterState{owner: owner, ttl: ttl} }
-	for _, test := range []struct {
-		state   string
-		ttl     time.Duration
-		masters []masterState
-	}{
-		{lockFree, 0, []masterState{free, free, free}},
-		{lockFree, 0, []masterState{free, free, gone}},
-		{lockFree, 0, []masterState{free, free, forgot}},
-		{lockUnknown, 0, []masterState{free, gone, forgot}},
-		{lockFree, 0, []masterState{free, free, by("x", s)}},
-		{lockUnknown, 0, []masterState{free, gone, by("x", s)}},
-		{lockFree, 0, []masterState{free, by("y", s), by("x", s)}},
-		{lockUnknown, 0, []masterState{forgot, by("y", s), by("x", s)}},
-		{lockHeld, s, []masterState{gone, by("x", 2*s), by("x", s)}},
-		{lockHeld, 2 * s, []masterState{by("x", 3*s), by("x", 2*s), by("x", s)}},
-		{lockHeld, 3 * s, []masterState{by("x", 3*s), by("x", forever), by("x", s)}},
-		{lockHeld, forever, []masterState{by("x", forever), by("x", forever), by("x", s)}},
-		{lockHeld, s, []masterState{by("x", s), by("x", s), by("y", 9*s)}},
-		{lockUnknown, 0, []masterState{gone}},
-	} {
-		lock := conclude("a", test.masters, len(test.masters)/2+1)
-		if lock.state != test.state || lock.ttl != test.ttl {
-			t.Errorf("%+v: %s, %v, want %s, %v", test.masters, lock.state, lock.ttl, test.state, test.ttl)
-		}
-	}
 }
 
 func TestUsageOfStatus(t *testing.T) {

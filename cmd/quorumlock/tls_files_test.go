@@ -3,36 +3,11 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	"github.com/quorumlock/quorumlock/internal/redistest"
 )
-
-// startTLS starts a master that asks its clients for a certificate, and returns the directory of
-// its files, its port with TLS, and that without.
-func startTLS(t *testing.T) (dir, port, plain string) {
-	t.Helper()
-	redistest.Need(t, redistest.TLS)
-	dir = t.TempDir()
-	authority, err := redistest.NewAuthority()
-	if err == nil {
-		err = errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, port, err := redistest.StartTLS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = fleet.Stop() })
-	return dir, port, strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
-}
 
 // The commands present a certificate to masters that ask for one: by flags, or by the file of URLs.
 func TestClientCertificates(t *testing.T) {

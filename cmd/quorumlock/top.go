@@ -11,7 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/urfave/cli/v3"
 )
 
@@ -70,11 +72,11 @@ func (s *survey) print(out io.Writer) {
 	for _, name := range s.ranked() {
 		b := s.known[name]
 		switch l := b.lock; {
-		case l.state == lockHeld:
-			fmt.Fprintf(table, "%.64q\t%d\t%d\t%s\t%s\t%s\t%d\n", name, b.waiting, b.changes, rest(l.ttl), l.byWhom(),
-				ago(l.since, now), l.token)
-		case l.name != "":
-			fmt.Fprintf(table, "%.64q\t%d\t%d\t\t- (%s)\t\t%d\n", name, b.waiting, b.changes, l.state, l.token)
+		case l.State == lockstate.Held:
+			fmt.Fprintf(table, "%.64q\t%d\t%d\t%s\t%s\t%s\t%d\n", name, b.waiting, b.changes, rest(l.TTL), l.byWhom(),
+				ago(l.since, now), l.Token)
+		case l.Name != "":
+			fmt.Fprintf(table, "%.64q\t%d\t%d\t\t- (%s)\t\t%d\n", name, b.waiting, b.changes, l.State, l.Token)
 		}
 	}
 	table.Flush()
@@ -82,10 +84,10 @@ func (s *survey) print(out io.Writer) {
 
 // byWhom names the process, or else the owner.
 func (l lockState) byWhom() string {
-	if said := l.who.String(); said != "unknown" {
+	if said := quorum.Identity(l.Identity).String(); said != "unknown" {
 		return said
 	}
-	return fmt.Sprintf("%.64q", l.owner)
+	return fmt.Sprintf("%.64q", l.Owner)
 }
 
 func ago(at, now time.Time) string {
@@ -96,7 +98,7 @@ func ago(at, now time.Time) string {
 }
 
 func rest(ttl time.Duration) string {
-	if ttl == forever {
+	if ttl == lockstate.Forever {
 		return "no end"
 	}
 	return fmt.Sprintf("%.1fs", ttl.Seconds())

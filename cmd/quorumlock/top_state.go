@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -57,14 +58,14 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node) {
 	locks, found := inspectMasters(ctx, nodes, s.all, names)
 	s.found = found
 	for _, lock := range locks {
-		b := s.known[lock.name]
-		if b.lock.owner != "" && lock.owner != "" && b.lock.owner != lock.owner {
+		b := s.known[lock.Name]
+		if b.lock.Owner != "" && lock.Owner != "" && b.lock.Owner != lock.Owner {
 			b.changes++
 		}
 		b.lock = lock
 	}
 	maps.DeleteFunc(s.known, func(_ string, b *busy) bool { // the next survey of its key finds it again
-		return b.waiting == 0 && b.changes == 0 && (b.lock.state == lockFree || b.lock.name == "")
+		return b.waiting == 0 && b.changes == 0 && (b.lock.State == lockstate.Free || b.lock.Name == "")
 	})
 }
 
@@ -111,7 +112,7 @@ func (s *survey) ranked() []string {
 }
 
 func (b *busy) heldRank() int {
-	if b.lock.state == lockHeld {
+	if b.lock.State == lockstate.Held {
 		return 1
 	}
 	return 0

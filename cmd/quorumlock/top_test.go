@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // top finds locks by their waiters, and by their counters, and tells which processes hold them.
@@ -67,18 +68,20 @@ func TestTopWithoutMasters(t *testing.T) {
 // A time is told only of a lock that a client of this library took, whose token is its clock.
 func TestTakenAt(t *testing.T) {
 	t.Parallel()
-	now, us := time.Now(), quorum.Identity{Host: "h", PID: 1}
+	now, us := time.Now(), scripts.Identity{Host: "h", PID: 1}
 	token := func(at time.Time) uint64 { return uint64(at.UnixMicro()) }
 	for i, test := range []struct {
-		by   masterState
+		who  scripts.Identity
+		by   uint64        // its token
 		want time.Duration // ago; −1 for not known
 	}{
-		{masterState{who: us, token: token(now.Add(-time.Minute))}, time.Minute},
-		{masterState{token: token(now.Add(-time.Minute))}, -1},
-		{masterState{who: us, token: token(now.Add(time.Minute))}, -1},
-		{masterState{who: us, token: 42}, -1},
+		{us, token(now.Add(-time.Minute)), time.Minute},
+		{scripts.Identity{}, token(now.Add(-time.Minute)), -1},
+		{us, token(now.Add(time.Minute)), -1},
+		{us, 42, -1},
 	} {
-		at := takenAt([]masterState{{who: test.by.who}, test.by}, now)
+		masters := []lockstate.Master{{Owner: "a"}, {Owner: "a", Token: test.by}, {Token: token(now)}}
+		at := takenAt(lockstate.Lock{Owner: "a", Identity: test.who, Masters: masters}, now)
 		if got := now.Sub(at).Round(time.Millisecond); at.IsZero() != (test.want < 0) || !at.IsZero() && got != test.want {
 			t.Errorf("%d: %v ago, want %v", i, got, test.want)
 		}

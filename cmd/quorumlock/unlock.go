@@ -50,17 +50,12 @@ func (p *program) unlockCommand() *cli.Command {
 
 // forceOne deletes one lock, and prints what it was.
 func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need int, out io.Writer) int {
-	var errs []error
-	for _, m := range lock.masters {
-		if m.err != nil {
-			errs = append(errs, m.err)
-		}
-	}
+	errs := lock.errs()
 	// Masters that accept other clients would carry it out, and say nothing of the others' lock.
-	if len(lock.masters)-len(errs) >= need {
+	if len(lock.Masters)-len(errs) >= need {
 		errs = nil
 		var failed *quorum.Error
-		switch err := locker.ForceUnlock(ctx, lock.name); {
+		switch err := locker.ForceUnlock(ctx, lock.Name); {
 		case errors.As(err, &failed) && failed.Nodes != nil:
 			errs = failed.Nodes.Errors
 		case err != nil:
@@ -71,7 +66,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need i
 		}
 	}
 	fmt.Fprintf(out, "NOT UNLOCKED: %s\n", lock)
-	usable, code := len(lock.masters), exitUnavailable
+	usable, code := len(lock.Masters), exitUnavailable
 	for _, g := range groupErrors(errs) {
 		fmt.Fprintf(out, "  %s: %s\n", g, g.Reason)
 	}

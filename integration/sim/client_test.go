@@ -10,7 +10,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
@@ -129,20 +128,6 @@ func newClient(m *machine) (*client, error) {
 		c.close()
 	}
 	return c, err
-}
-
-// quorumFirst counts the attempts that were told to ask a quorum first.
-var quorumFirst atomic.Int64
-
-// Every other attempt of a locker asks a quorum first, and the others all nodes, whatever the load.
-func init() {
-	tuning.QuorumFirst = func(attempt uint64) bool {
-		if attempt%2 == 0 {
-			return false
-		}
-		quorumFirst.Add(1)
-		return true
-	}
 }
 
 // silent is the clients' logger: masters die all the time.

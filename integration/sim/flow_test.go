@@ -86,6 +86,9 @@ func (f *flow) once() {
 	if f.rng.IntN(4) == 0 {
 		lock = locker.TryLock
 	}
+	if p.rushes > 0 && f.rng.Float64() < p.rushes {
+		f.rush(locker)
+	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	limit := time.Duration(f.rng.ExpFloat64() * float64(p.unit))

@@ -80,7 +80,7 @@ func (t *trace) lockersLocked() *strings.Replacer {
 		if l.from == "" || known[l.from] {
 			continue
 		}
-		if uuid := uuids.FindString(fmt.Sprint(l.args...)); uuid != "" {
+		if uuid := uuids.FindString(fmt.Sprint(l.args[2])); uuid != "" { // a reply may have another one's
 			known[l.from] = true
 			pairs = append(pairs, uuid, l.from)
 		}

@@ -184,6 +184,9 @@ func (c *conn) Read(p []byte) (int, error) {
 // Write never blocks for the other end: the data under way has no bound. A slow socket takes its
 // time.
 func (c *conn) Write(p []byte) (int, error) {
+	if d := c.outbound; d.up && d.net.plan.masters == 5 {
+		d.net.waves.note(d.link.master, p)
+	}
 	if c.slow > 0 {
 		time.Sleep(time.Until(c.outbound.slot.after(time.Now().Add(c.slow))))
 	}
@@ -226,7 +229,7 @@ func answersGrant(reply []byte) bool {
 		return bytes.IndexByte(reply, '\r') > 10
 	}
 	for _, refusal := range []string{"*3\r\n$4\r\nheld\r\n", "*2\r\n$11\r\nquarantined\r\n",
-		"*2\r\n$8\r\nreleased\r\n"} {
+		"*2\r\n$8\r\nreleased\r\n", "*3\r\n$6\r\nmarker\r\n"} {
 		if bytes.HasPrefix(reply, []byte(refusal)) {
 			return true
 		}

@@ -18,8 +18,8 @@ const (
 	maxBulk = 1 << 29
 )
 
-// readCommand reads one command, an array of bulk strings.
-func readCommand(in *bufio.Reader) ([]string, error) {
+// ReadCommand reads one command, an array of bulk strings.
+func ReadCommand(in *bufio.Reader) ([]string, error) {
 	count, err := readLength(in, '*', maxArgs)
 	if err != nil {
 		return nil, err

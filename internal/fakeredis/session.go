@@ -37,7 +37,7 @@ func (s *session) serve() {
 	in := bufio.NewReader(s.conn)
 	var replies []byte
 	for {
-		command, err := readCommand(in)
+		command, err := ReadCommand(in)
 		if err != nil {
 			break
 		}

@@ -232,14 +232,21 @@ type tooFewError string
 func (e tooFewError) Error() string { return string(e) }
 
 func errTooFew(carrying []string, r Report) error {
-	hint := "repeat members add or remove"
-	if blank := strings.Join(r.Blank, ", "); len(r.Blank) > 0 && r.From != nil {
-		hint = fmt.Sprintf("a client with %s comes first (lock any name), which marks what is blank: %s; then %s", r.From, blank, hint)
+	list, hint, abort := r.From, "repeat members add or remove", "; members abort takes the change back, unless a master has committed it"
+	if r.From == nil { // all that answer have committed
+		list, hint, abort = r.To, "repeat this command", ""
 	}
-	if len(r.NoAnswer) > 0 {
-		hint = fmt.Sprintf("start %s and repeat this command, or %s", strings.Join(r.NoAnswer, ", "), hint)
+	if blank := strings.Join(r.Blank, ", "); len(r.Blank) > 0 {
+		hint = fmt.Sprintf("a client with %s comes first (lock any name), which marks what is blank: %s; then %s", list, blank, hint)
 	}
-	return tooFewError(fmt.Sprintf("the change to %s is on %d of its masters, and must be on %d: %s; members abort takes the "+
-		"change back, unless a master has committed it. If none of these works: quorumlock admit -members",
-		r.To, len(carrying), Majority(r.To), hint))
+	away := strings.Join(r.NoAnswer, ", ")
+	switch {
+	case away == "":
+	case r.From == nil && len(r.Blank) == 0:
+		hint = fmt.Sprintf("start %s and repeat this command", away)
+	default:
+		hint = fmt.Sprintf("start %s and repeat this command, or %s", away, hint)
+	}
+	return tooFewError(fmt.Sprintf("the change to %s is on %d of its masters, and must be on %d: %s%s. If none of these works: "+
+		"quorumlock admit -members", r.To, len(carrying), Majority(r.To), hint, abort))
 }

@@ -75,6 +75,8 @@ func TestCommitWithoutSome(t *testing.T) {
 		"one was marked, one committed": {[]setup{listing(abcd), marked, announced, announced}, "b c d"},
 		"all have committed":            {[]setup{listing(abcd), listing(abcd), listing(abcd), absent}, ""},
 		"two do not answer":             {[]setup{announced, absent, absent, announced}, "the change to {a, b, c, d} is on 2 of its masters, and must be on 3: start b, c and repeat"},
+		"all that answer committed":     {[]setup{listing(abcd), absent, absent, listing(abcd)}, "and must be on 3: start b, c and repeat this command. If none"},
+		"or are blank":                  {[]setup{listing(abcd), nil, nil, listing(abcd)}, "and must be on 3: a client with {a, b, c, d} comes first (lock any name), which marks what is blank: b, c; then repeat this command. If none"},
 		"none has it":                   {[]setup{marked, marked, marked, nil}, "no change to {a, b, c, d} is announced there"},
 		"none answers":                  {[]setup{absent, absent, absent, absent}, "no master of {a, b, c, d} answers"},
 		"another change is under way":   {[]setup{becoming(five), marked, marked, nil}, "on a a change to {a, b, c, d, e} is under way"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 )
 
@@ -83,7 +84,7 @@ func freezing() (serve func(net.Conn), freeze func()) {
 	var now atomic.Bool
 	return answering(func(args []string) string {
 		if now.Load() {
-			return silent
+			return canned.Silent
 		}
 		return confirmation(args)
 	}), func() { now.Store(true) }
@@ -223,7 +224,7 @@ func TestAReplyToNoCommandEndsTheConnection(t *testing.T) {
 func TestAServerThatHangsUpIsRetriedWithABackoff(t *testing.T) {
 	inBubble(t, answering(func(args []string) string {
 		if args[0] == "PING" {
-			return hangUp
+			return canned.HangUp
 		}
 		return confirmation(args)
 	}), func(t *testing.T, s *subscriptions, srv *server) {

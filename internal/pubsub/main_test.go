@@ -1,16 +1,13 @@
 package pubsub_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
@@ -184,61 +182,9 @@ func frozen(c net.Conn) {
 	io.Copy(io.Discard, c)
 }
 
-const (
-	hangUp = "hang up" // a reply that closes the connection
-	silent = ""        // no reply at all
-)
-
 // answering replies to each command with the result of handle.
 func answering(handle func(args []string) string) func(net.Conn) {
-	return func(c net.Conn) {
-		defer c.Close()
-		in := bufio.NewReader(c)
-		for {
-			args, err := readCommand(in)
-			if err != nil {
-				return
-			}
-			reply := handle(args)
-			if reply == hangUp {
-				return
-			}
-			if _, err := io.WriteString(c, reply); err != nil {
-				return
-			}
-		}
-	}
-}
-
-func readCommand(in *bufio.Reader) ([]string, error) {
-	n, err := readLength(in, '*')
-	if err != nil {
-		return nil, err
-	}
-	args := make([]string, n)
-	for i := range args {
-		size, err := readLength(in, '$')
-		if err != nil {
-			return nil, err
-		}
-		text := make([]byte, size+2)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return nil, err
-		}
-		args[i] = string(text[:size])
-	}
-	return args, nil
-}
-
-func readLength(in *bufio.Reader, kind byte) (int, error) {
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	if line[0] != kind {
-		return 0, fmt.Errorf("%q does not start with %c", line, kind)
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
+	return func(c net.Conn) { canned.Serve(c, handle) }
 }
 
 // confirmation returns the reply of a server to a command of a subscriber.
@@ -247,12 +193,12 @@ func confirmation(args []string) string {
 		return "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
 	}
 	channel := strings.Join(args[1:], "") // the UNSUBSCRIBE that redigo sends at the end has none
-	return "*3\r\n" + bulk(strings.ToLower(args[0])) + bulk(channel) + ":1\r\n"
+	return "*3\r\n" + canned.Bulk(strings.ToLower(args[0])) + canned.Bulk(channel) + ":1\r\n"
 }
 
-func messageOf(channel string) string { return "*3\r\n" + bulk("message") + bulk(channel) + bulk("0") }
-
-func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+func messageOf(channel string) string {
+	return "*3\r\n" + canned.Bulk("message") + canned.Bulk(channel) + canned.Bulk("0")
+}
 
 // pass lets the bubble's time pass, and waits until all that is due is done.
 func pass(d time.Duration) {

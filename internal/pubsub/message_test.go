@@ -15,6 +15,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
@@ -29,12 +30,12 @@ var hostileReplies = map[string]string{
 	"null":                           "*-1\r\n",
 	"an empty array":                 "*0\r\n",
 	"an array of numbers":            "*3\r\n:1\r\n:2\r\n:3\r\n",
-	"another array":                  "*3\r\n" + bulk("psubscribe") + bulk("c") + ":1\r\n",
+	"another array":                  "*3\r\n" + canned.Bulk("psubscribe") + canned.Bulk("c") + ":1\r\n",
 	"an array of arrays":             "*2\r\n*1\r\n$1\r\nc\r\n*0\r\n",
-	"a message of nothing":           "*1\r\n" + bulk("message"),
-	"a null channel":                 "*3\r\n" + bulk("subscribe") + "$-1\r\n:1\r\n",
-	"a channel without a subscriber": "*3\r\n" + bulk("subscribe") + bulk("x") + ":1\r\n",
-	"more replies than commands":     strings.Repeat("*3\r\n"+bulk("unsubscribe")+bulk("x")+":0\r\n", 5),
+	"a message of nothing":           "*1\r\n" + canned.Bulk("message"),
+	"a null channel":                 "*3\r\n" + canned.Bulk("subscribe") + "$-1\r\n:1\r\n",
+	"a channel without a subscriber": "*3\r\n" + canned.Bulk("subscribe") + canned.Bulk("x") + ":1\r\n",
+	"more replies than commands":     strings.Repeat("*3\r\n"+canned.Bulk("unsubscribe")+canned.Bulk("x")+":0\r\n", 5),
 	"pongs":                          strings.Repeat("+PONG\r\n", 5),
 
 	"a bulk too long":    "$2000000\r\n",
@@ -48,8 +49,8 @@ var hostileReplies = map[string]string{
 	"half a bulk":        "$100\r\nabc",
 	"an end of line":     "\n",
 	"empty lines":        "\r\n\r\n\r\n",
-	"nothing":            silent,
-	"the end":            hangUp,
+	"nothing":            canned.Silent,
+	"the end":            canned.HangUp,
 	"a bulk without end": "$2\r\nabcd\r\n",
 }
 

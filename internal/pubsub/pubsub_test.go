@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 )
 
@@ -249,7 +250,7 @@ func TestCloseWhileMessagesCome(t *testing.T) {
 		})
 		answering(func(args []string) string {
 			if args[0] == "PING" {
-				return silent
+				return canned.Silent
 			}
 			return confirmation(args)
 		})(c)

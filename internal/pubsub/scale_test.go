@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 )
 
@@ -39,7 +40,7 @@ func confirming(count func(command string)) func(net.Conn) {
 		defer c.Close()
 		in, out := bufio.NewReader(c), []byte(nil)
 		for {
-			args, err := readCommand(in)
+			args, err := fakeredis.ReadCommand(in)
 			if err != nil {
 				return
 			}

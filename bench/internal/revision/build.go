@@ -17,12 +17,10 @@ import (
 // repository at all.
 var ErrNoHistory = errors.New("the history lacks the revision")
 
-// Program is the directory, in bench/, of the program that is built.
-const Program = "before"
-
-// Build builds the program of this tree at an earlier revision of everything else, and returns its
-// path in dir. The working directory must be bench/. It writes nothing into the repository.
-func Build(ctx context.Context, revision, dir string) (string, error) {
+// Build builds a program of this tree, a directory in bench/ with one file, at an earlier revision
+// of everything else, and returns its path in dir. The working directory must be bench/. It writes
+// nothing into the repository.
+func Build(ctx context.Context, program, revision, dir string) (string, error) {
 	top, err := output(ctx, ".", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return "", fmt.Errorf("%w: %s: %w", ErrNoHistory, revision, err)
@@ -41,20 +39,20 @@ func Build(ctx context.Context, revision, dir string) (string, error) {
 	if _, err := output(ctx, tree, "tar", "-xf", archive); err != nil {
 		return "", err
 	}
-	err = copyFile(filepath.Join(Program, "main.go"), filepath.Join(tree, "bench", Program, "main.go"))
+	err = copyFile(filepath.Join(program, "main.go"), filepath.Join(tree, "bench", program, "main.go"))
 	if err != nil {
 		return "", err
 	}
-	return build(ctx, filepath.Join(tree, "bench"), filepath.Join(dir, revision))
+	return build(ctx, program, filepath.Join(tree, "bench"), filepath.Join(dir, revision))
 }
 
 // BuildThis builds the program of this tree.
-func BuildThis(ctx context.Context, dir string) (string, error) {
-	return build(ctx, ".", filepath.Join(dir, "this"))
+func BuildThis(ctx context.Context, program, dir string) (string, error) {
+	return build(ctx, program, ".", filepath.Join(dir, "this"))
 }
 
-func build(ctx context.Context, dir, to string) (string, error) {
-	_, err := output(ctx, dir, "go", "build", "-buildvcs=false", "-o", to, "./"+Program)
+func build(ctx context.Context, program, dir, to string) (string, error) {
+	_, err := output(ctx, dir, "go", "build", "-buildvcs=false", "-o", to, "./"+program)
 	return to, err
 }
 

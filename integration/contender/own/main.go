@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/internal/tuning"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -18,8 +18,6 @@ import (
 
 func main() {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
-	// As a busy process does with most of its attempts, and an idle one with none.
-	tuning.QuorumFirst = func(attempt uint64) bool { return attempt%2 == 1 }
 	os.Exit(contender.Main(open))
 }
 
@@ -46,16 +44,23 @@ func open(p contender.Plan) (contender.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return library{locker, p.Kind == "no-deadline"}, nil
+	return &library{Locker: locker, rush: rush{locker: locker, client: p.Client}, quiet: p.Gated,
+		blind: p.Kind == "no-deadline"}, nil
 }
 
 // library is a quorum.Locker as contenders use it.
 type library struct {
 	*quorum.Locker
+	rush  rush
+	calls atomic.Uint64
+	quiet bool // without rushes
 	blind bool
 }
 
-func (l library) Lock(ctx context.Context, name string) (contender.Lock, error) {
+func (l *library) Lock(ctx context.Context, name string) (contender.Lock, error) {
+	if !l.quiet && l.calls.Add(1)%2 == 0 {
+		l.rush.begin()
+	}
 	lock, err := l.Locker.Lock(ctx, name)
 	if err != nil {
 		return nil, err
@@ -64,6 +69,11 @@ func (l library) Lock(ctx context.Context, name string) (contender.Lock, error) 
 		return blind{lock, ctx}, nil
 	}
 	return lock, nil
+}
+
+func (l *library) Close() error {
+	l.rush.locks.Wait()
+	return l.Locker.Close()
 }
 
 // blind is a lock whose holder believes in it until Unlock.

@@ -5,12 +5,12 @@ package holders
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -194,26 +194,24 @@ func (hs *Holders) remember(locker string, is scripts.Identity) {
 	hs.lockers[locker] = knownLocker{is, now.Add(holderPause)}
 }
 
-// Identities returns the identities of the owners' lockers, by the lockers' ids, as far as they are
-// known. read asks the nodes for the others.
-func (hs *Holders) Identities(owners []string, read func(lockers []string) map[string]scripts.Identity,
-) map[string]scripts.Identity {
+// Identities returns the identities of lockers, by their ids, as far as they are known. ask asks the
+// nodes for those that are not remembered.
+func (hs *Holders) Identities(lockers []string, ask lockstate.Ask) map[string]scripts.Identity {
 	all := map[string]scripts.Identity{}
 	var missing []string
 	hs.mu.Lock()
-	for _, owner := range owners {
-		locker := scripts.LockerOf(owner)
+	for _, locker := range lockers {
 		if known := hs.lockers[locker]; locker == hs.locker {
 			all[locker] = hs.identity
 		} else if known.identity != (scripts.Identity{}) {
 			all[locker] = known.identity
-		} else if !slices.Contains(missing, locker) {
+		} else {
 			missing = append(missing, locker)
 		}
 	}
 	hs.mu.Unlock()
 	if len(missing) > 0 {
-		for locker, is := range read(missing) {
+		for locker, is := range ask(missing) {
 			hs.remember(locker, is)
 			all[locker] = is
 		}

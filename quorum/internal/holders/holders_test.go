@@ -95,7 +95,7 @@ func TestIdentities(t *testing.T) {
 		hs := holders.New(nodes, "self", self, bubble.Clock(t))
 		for _, asks := range []int{1, 0} {
 			asked := 0
-			got := hs.Identities([]string{"self:1", "other:1", "other:2"}, func(lockers []string) map[string]scripts.Identity {
+			got := hs.Identities([]string{"self", "other"}, func(lockers []string) map[string]scripts.Identity {
 				asked += len(lockers)
 				return map[string]scripts.Identity{"other": other}
 			})

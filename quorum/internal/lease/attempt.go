@@ -143,7 +143,8 @@ func (l *Lease) Count() (of Counts) {
 func (l *Lease) judge(out []Command) []Command {
 	for l.phase == Asking && l.verdict == Open {
 		of := l.Count()
-		l.verdict = judge(len(l.votes), l.terms.Need, of[Granted], of[Refused]+of[Quarantined]+of[Failed])
+		denied := len(l.votes) - of[Unasked] - of[Unanswered] - of[Granted]
+		l.verdict = judge(len(l.votes), l.terms.Need, of[Granted], denied)
 		switch {
 		case l.verdict == Won:
 			return l.settle(out)

@@ -1,15 +1,12 @@
 package lease
 
 import (
-	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
 )
 
 // mutant is a small edit of shipped files that leaves out one rule. The programs of internal/fakeredis
@@ -21,8 +18,7 @@ type mutant struct {
 	setup    setup // in which the search finds a trace
 }
 
-// edit replaces every place of a text.
-type edit struct{ file, text, now string }
+type edit struct{ File, Text, Now string }
 
 const (
 	leaseFile   = "quorum/internal/lease/lease.go"
@@ -148,16 +144,14 @@ func (l *Lease) countAll() (n int) {
 }
 `
 
-var mutated = flag.String("model.mutant", "", "search the setup of this mutant; TestMutants calls itself so")
-
 var violated = regexp.MustCompile(`violated after (\d+) steps: ([^(\n]*) \(`)
 
 // TestMutants compiles each mutant, and searches its setup: it must find a trace. Without the edit
 // TestSetupsOfMutants finds none there.
 func TestMutants(t *testing.T) {
-	if *mutated != "" {
+	if rule := mutate.Rule(); rule != "" {
 		for _, m := range mutants {
-			if m.rule == *mutated {
+			if m.rule == rule {
 				w := newWorld(m.setup)
 				report(t, w, w.explore(limit))
 			}
@@ -191,52 +185,16 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// search builds the tests with the edits, and runs them.
 func (m *mutant) search(t *testing.T) string {
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, texts := t.TempDir(), map[string]string{}
+	var edits []mutate.Edit
+	more := map[string]string{}
 	for _, e := range m.edits {
-		if texts[e.file] == "" {
-			source, err := os.ReadFile(filepath.Join(root, e.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts[e.file] = string(source)
-		}
-		if !strings.Contains(texts[e.file], e.text) {
-			t.Fatalf("%s has no %q any more", e.file, e.text)
-		}
-		texts[e.file] = strings.ReplaceAll(texts[e.file], e.text, e.now)
-		if strings.Contains(e.now, "countAll") {
-			texts[e.file] += countAll
+		edits = append(edits, mutate.Edit(e))
+		if strings.Contains(e.Now, "countAll") {
+			more[e.File] = countAll
 		}
 	}
-	replaced := map[string]string{}
-	for file, text := range texts {
-		edited := filepath.Join(dir, fmt.Sprint(len(replaced), ".go"))
-		replaced[filepath.Join(root, file)] = edited
-		if err := os.WriteFile(edited, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-v",
-		"-run", "TestMutants", ".", "-model.mutant", m.rule)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return string(out)
+	return mutate.Search(t, m.rule, edits, more)
 }
 
 // Without an edit the setups of the mutants have no trace: it is the edit that the search finds.

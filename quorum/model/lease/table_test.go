@@ -21,8 +21,8 @@ const (
 func (m *mutant) row(found string) string {
 	var files, edits []string
 	for _, e := range m.edits {
-		files = append(files, "`"+filepath.Base(e.file)+"`")
-		edits = append(edits, fmt.Sprintf("%s → %s", shown(e.text), shown(e.now)))
+		files = append(files, "`"+filepath.Base(e.File)+"`")
+		edits = append(edits, fmt.Sprintf("%s → %s", shown(e.Text), shown(e.Now)))
 	}
 	if m.harmless != "" {
 		found = "none. " + m.harmless

@@ -1,14 +1,11 @@
 package membership
 
 import (
-	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
 )
 
 // mutant is a small edit of a shipped file that leaves out one rule. The programs of internal/fakeredis
@@ -91,52 +88,22 @@ func late() setup {
 		atOnce: 2, forgets: 1, maxLease: 2, window: 3}
 }
 
-var mutated = flag.String("model.mutant", "", "search the setup of this mutant; TestMutants calls itself so")
-
 // TestMutants compiles each mutant, and searches its setup: it must find a trace. Without the edit
 // TestSetupsOfMutants finds none there.
 func TestMutants(t *testing.T) {
-	if *mutated != "" {
+	if rule := mutate.Rule(); rule != "" {
 		for _, m := range mutants {
-			if m.rule == *mutated {
+			if m.rule == rule {
 				w := newWorld(m.setup)
 				report(t, w, w.explore(limit))
 			}
 		}
 		return
 	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
-			shipped := filepath.Join(root, m.file)
-			source, err := os.ReadFile(shipped)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(string(source), m.text) {
-				t.Fatalf("%s has no %q any more", m.file, m.text)
-			}
-			dir := t.TempDir()
-			edited, overlay := filepath.Join(dir, "edited.go"), filepath.Join(dir, "overlay.json")
-			list, err := json.Marshal(map[string]map[string]string{"Replace": {shipped: edited}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for file, text := range map[string]string{edited: strings.ReplaceAll(string(source), m.text, m.now), overlay: string(list)} {
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-v",
-				"-run", "TestMutants", ".", "-model.mutant", m.rule)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			if !strings.Contains(string(out), "violated after") {
+			out := mutate.Search(t, m.rule, []mutate.Edit{{File: m.file, Text: m.text, Now: m.now}}, nil)
+			if !strings.Contains(out, "violated after") {
 				t.Errorf("no trace\n%s", out)
 			} else if testing.Verbose() {
 				t.Logf("%s", out)

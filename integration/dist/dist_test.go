@@ -1,0 +1,204 @@
+// Package dist_test installs and runs what make dist and make image have made: see make dist-test.
+package dist_test
+
+import (
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+var (
+	dir     = flag.String("dist.dir", "", "the directory that make dist wrote")
+	version = flag.String("dist.version", "", "the version that it was given")
+	image   = flag.String("dist.image", "", "the image that make image made")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *dir == "" {
+		fmt.Println("SKIPPED: make dist-test gives these tests what they install")
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestBinariesAreStatic(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		binary, err := elf.Open(filepath.Join(*dir, "quorumlock-linux-"+arch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer binary.Close()
+		for _, p := range binary.Progs {
+			if p.Type == elf.PT_INTERP {
+				t.Errorf("%s needs a dynamic linker", arch)
+			}
+		}
+	}
+}
+
+func TestChecksums(t *testing.T) {
+	cmd := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
+	cmd.Dir = *dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	files, err := os.ReadDir(*dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if listed := strings.Count(string(out), "\n"); listed != len(files)-1 {
+		t.Errorf("%d files, %d of them in SHA256SUMS", len(files), listed)
+	}
+}
+
+func TestSBOM(t *testing.T) {
+	text := read(t, filepath.Join(*dir, "quorumlock.cdx.json"))
+	var bom struct {
+		BOMFormat  string
+		Metadata   struct{ Component struct{ Version string } }
+		Components []struct{ PURL string }
+	}
+	if err := json.Unmarshal([]byte(text), &bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.BOMFormat != "CycloneDX" || bom.Metadata.Component.Version != *version {
+		t.Errorf("%+v", bom)
+	}
+	for line := range strings.Lines(run(t, "go", "version", "-m", binary())) { // "dep path version sum"
+		if f := strings.Fields(line); f[0] == "dep" && !strings.Contains(text, `"pkg:golang/`+f[1]+"@"+f[2]+`"`) {
+			t.Errorf("the SBOM lacks %s %s", f[1], f[2])
+		}
+	}
+}
+
+func TestDebInstalls(t *testing.T) {
+	need(t, "dpkg")
+	root := t.TempDir()
+	for _, d := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "dpkg", "--root="+root, "--force-not-root", "--install", one(t, "*_"+runtime.GOARCH+".deb"))
+	installed(t, root, "vendor-completions")
+	run(t, "dpkg", "--root="+root, "--force-not-root", "--purge", "quorumlock")
+	if _, err := os.Stat(filepath.Join(root, "usr/bin/quorumlock")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("purged, and still there: %v", err)
+	}
+}
+
+func TestRPMInstalls(t *testing.T) {
+	need(t, "rpm")
+	root := t.TempDir()
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	run(t, "rpm", "--root="+root, "--dbpath=/var/lib/rpm", "--nodeps", "--noscripts", "--install", one(t, "*."+arch+".rpm"))
+	installed(t, root, "site-functions")
+}
+
+// installed checks what a package put below root.
+func installed(t *testing.T, root, zsh string) {
+	t.Helper()
+	command := filepath.Join(root, "usr/bin/quorumlock")
+	if said := run(t, command, "version"); !strings.HasPrefix(said, "quorumlock "+*version) {
+		t.Errorf("version: %s", said)
+	}
+	for shell, file := range map[string]string{"bash": "bash-completion/completions/quorumlock",
+		"fish": "fish/vendor_completions.d/quorumlock.fish", "zsh": "zsh/" + zsh + "/_quorumlock"} {
+		if read(t, filepath.Join(root, "usr/share", file)) != run(t, command, "completion", shell) {
+			t.Errorf("the completion of %s differs from the command's", shell)
+		}
+	}
+	if manual := run(t, "gzip", "-dc", filepath.Join(root, "usr/share/man/man1/quorumlock.1.gz")); manual != run(t, command, "man") {
+		t.Errorf("the manual differs from the command's: %s", manual)
+	}
+}
+
+// The image looks at masters, admits them, and runs a job under a lock: its own command, for it has
+// no other.
+func TestImage(t *testing.T) {
+	need(t, "docker")
+	fleet, err := redistest.StartReal(3)
+	if errors.Is(err, redistest.ErrNoServer) {
+		t.Skipf("SKIPPED, needs real servers: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := fleet.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var urls []string
+	for _, m := range fleet.Masters {
+		urls = append(urls, m.URL())
+	}
+	image := func(args ...string) string {
+		return run(t, "docker", append([]string{"run", "--rm", "--network=host", "--read-only", "--cap-drop=ALL",
+			"--env=QUORUMLOCK_URLS=" + strings.Join(urls, " "), *image}, args...)...)
+	}
+	if said := image("version"); !strings.HasPrefix(said, "quorumlock "+*version) {
+		t.Errorf("version: %s", said)
+	}
+	image(append([]string{"admit", "-yes"}, urls...)...)
+	if said := image("run", "hello", "--", "/quorumlock", "version"); !strings.Contains(said, *version) {
+		t.Errorf("run: %s", said)
+	}
+	if said := image("check"); strings.Count(said, "127.0.0.1") < len(urls) {
+		t.Errorf("check: %s", said)
+	}
+}
+
+func binary() string { return filepath.Join(*dir, "quorumlock-"+runtime.GOOS+"-"+runtime.GOARCH) }
+
+func one(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(*dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %v, %v", pattern, found, err)
+	}
+	return found[0]
+}
+
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("SKIPPED, needs %s: %v", program, err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, errs.String())
+	}
+	return string(out)
+}

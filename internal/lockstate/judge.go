@@ -1,0 +1,80 @@
+package lockstate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// The states of a lock.
+const (
+	Held    = "held"
+	Free    = "free"
+	Unknown = "unknown" // masters that do not answer, or may have forgotten it, could make the difference
+)
+
+// Forever is the time to live of a key that never expires.
+const Forever = time.Duration(-1)
+
+// Lock is what the masters together have of a name. Unless it is held, it has no owner.
+type Lock struct {
+	Name     string
+	State    string
+	Owner    string
+	Identity scripts.Identity
+	Level    int
+	TTL      time.Duration // at most, unless renewed; or Forever
+	Token    uint64        // the highest counter, which other names share: the last token is no higher
+	Masters  []Master
+}
+
+// MayHide reports whether the master may stand for an owner that it does not name: it did not
+// answer, or may have forgotten.
+func (m Master) MayHide() bool { return m.Err != nil || m.Owner == "" && m.Quarantine > 0 }
+
+// Judge returns the lock that need masters make. A lock is free if no owner can have so many: not
+// even with all that may hide it.
+func Judge(name string, masters []Master, need int) Lock {
+	lock := Lock{Name: name, State: Free, Masters: masters}
+	grants, hiding := map[string][]Master{}, 0
+	for _, m := range masters {
+		lock.Token = max(lock.Token, m.Token)
+		switch {
+		case m.MayHide():
+			hiding++
+		case m.Owner != "":
+			grants[m.Owner] = append(grants[m.Owner], m)
+		}
+	}
+	if hiding >= need {
+		lock.State = Unknown
+	}
+	for owner, by := range grants {
+		switch {
+		case len(by) >= need:
+			lock.State, lock.Owner, lock.Identity, lock.Level = Held, owner, by[0].Identity, by[0].Level
+			lock.TTL = keptFor(by, need)
+			return lock
+		case len(by)+hiding >= need:
+			lock.State = Unknown
+		}
+	}
+	return lock
+}
+
+// keptFor returns for how long at most as many masters as needed keep their grants.
+func keptFor(grants []Master, need int) time.Duration {
+	ttls := []time.Duration{}
+	for _, m := range grants {
+		if m.TTL != Forever {
+			ttls = append(ttls, m.TTL)
+		}
+	}
+	endless := len(grants) - len(ttls)
+	if endless >= need {
+		return Forever
+	}
+	slices.Sort(ttls)
+	return ttls[len(ttls)-(need-endless)]
+}

@@ -1,0 +1,108 @@
+// Package lockstate reads what masters have of locks, and judges whether a name is held. It writes
+// nothing. It is for people: a process that must not act beside the holder locks the name.
+package lockstate
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Master is what one master has of a name. With an error the fields below it are zero.
+type Master struct {
+	Node       string
+	Err        error  // why it has no vote, or nil
+	Owner      string // empty for none
+	Identity   scripts.Identity
+	Level      int
+	TTL        time.Duration // or Forever
+	Token      uint64        // the counter, which other names share
+	Quarantine time.Duration // left
+	Marker     string        // its text
+}
+
+// Read returns what each node has of each name: [i][j] is node j's of names[i]. The identities of
+// the owners are left to [Identify].
+func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
+	read := make([][]Master, len(names))
+	for i := range names {
+		read[i] = make([]Master, len(nodes))
+	}
+	each(nodes, func(j int, n *node.Node) {
+		for i, name := range names {
+			m := &read[i][j]
+			r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
+			if m.Node, m.Err = n.Name(), r.Err; r.Err == nil {
+				is := r.Reply.Inspect
+				m.Owner, m.Level, m.TTL, m.Token = is.Owner, is.Level, is.TTL, is.Token
+				m.Quarantine, m.Marker = is.Quarantine(), is.Marker
+			}
+		}
+	})
+	return read
+}
+
+// Ask returns the identities of lockers, by their ids, as far as they are known.
+type Ask func(lockers []string) map[string]scripts.Identity
+
+// Identify sets which processes the owners in what [Read] returned are, as far as that is known.
+// look finds it: by ask, which asks the nodes that have answered, or from memory.
+func Identify(ctx context.Context, nodes []*node.Node, read [][]Master,
+	look func(lockers []string, ask Ask) map[string]scripts.Identity,
+) {
+	var lockers []string
+	answered := make([]bool, len(nodes))
+	for _, masters := range read {
+		for j, m := range masters {
+			answered[j] = answered[j] || m.Err == nil
+			if locker := scripts.LockerOf(m.Owner); m.Owner != "" && !slices.Contains(lockers, locker) {
+				lockers = append(lockers, locker)
+			}
+		}
+	}
+	known := look(lockers, func(lockers []string) map[string]scripts.Identity {
+		return who(ctx, nodes, answered, lockers)
+	})
+	for _, masters := range read {
+		for j, m := range masters {
+			if m.Owner != "" {
+				masters[j].Identity = known[scripts.LockerOf(m.Owner)]
+			}
+		}
+	}
+}
+
+func who(ctx context.Context, nodes []*node.Node, answered []bool, lockers []string) map[string]scripts.Identity {
+	var mu sync.Mutex
+	known := map[string]scripts.Identity{}
+	each(nodes, func(j int, n *node.Node) {
+		for some := range slices.Chunk(lockers, scripts.MaxWho) {
+			if !answered[j] {
+				return
+			}
+			found := inside.Of(n).Pipe("").Do(ctx, scripts.Who(some)).Reply.Who // none if the user may not read them
+			mu.Lock()
+			for i, is := range found {
+				if is != (scripts.Identity{}) {
+					known[some[i]] = is
+				}
+			}
+			mu.Unlock()
+		}
+	})
+	return known
+}
+
+// each calls ask for all nodes at once, and waits for all of them.
+func each(nodes []*node.Node, ask func(j int, n *node.Node)) {
+	var asking sync.WaitGroup
+	for j, n := range nodes {
+		asking.Go(func() { ask(j, n) })
+	}
+	asking.Wait()
+}

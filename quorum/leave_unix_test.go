@@ -1,0 +1,54 @@
+//go:build unix
+
+package quorum
+
+import (
+	"runtime/debug"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// Many waiters may leave at once, in any order: the time for one does not grow with the length of
+// the queue.
+func TestQueueIsLeftByManyAtOnce(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // its time is not that of leaving
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithRetry(time.Minute, time.Minute), withClock(clock.Monotonic()))
+		held := c.lock(c.process(), "a")
+		leaving := func(n int) (took time.Duration) {
+			for range 5 { // the shortest time: a core slows down, too
+				all := make([]*waiter, n)
+				for i := range all {
+					all[i] = l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+				}
+				began := processorTime(t)
+				for _, w := range slices.Backward(all) {
+					w.leave()
+				}
+				if once := processorTime(t) - began; took == 0 || once < took {
+					took = once
+				}
+				c.wantNoQueues(l)
+			}
+			return took
+		}
+		if few, many := leaving(2_000), leaving(40_000); many > 150*few { // 20 times as many
+			t.Errorf("2,000 leave in %v, 40,000 in %v", few, many)
+		}
+		c.unlock(held)
+	})
+}
+
+// processorTime returns how long this process has used a processor. Other programs don't count.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
