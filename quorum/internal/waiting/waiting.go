@@ -25,6 +25,7 @@
 //	  a release since                               as after a release
 //	  split vote        one more disagreement       after the backoff, probe first
 //	  subscribed since                              at once, probe first
+//	  another message   one more disagreement       as after Message, otherwise
 //	  by the probe node one more disagreement       in ten steps and one per position (or after a
 //	                                                longer backoff), ask all
 //	  by all nodes      one disagreement less       by the poll or the end of the lease, ask all
@@ -126,6 +127,7 @@ type Queue struct {
 type wakeSequence struct {
 	releases    uint64 // that as many nodes as the quorum size have published
 	established uint64 // how often the subscriptions came to stand
+	others      uint64 // messages during an attempt that made no release
 }
 
 const (
@@ -248,6 +250,9 @@ func (q *Queue) Refused(r Result, at Moment) {
 		q.attemptAt(ProbeFirst, at.Now.Add(wait))
 	case q.wake.established > q.wakeAtBegin.established:
 		q.attemptAt(ProbeFirst, at.Now)
+	case q.wake.others > q.wakeAtBegin.others:
+		q.disagreements++
+		q.attemptAt(ProbeFirst, at.Now.Add(max(q.steps(2, at.Step), q.backoff(at.Step))))
 	case q.approach == ProbeFirst && q.quorum < q.nodes:
 		// Most likely another process has the lock, but the probe node may be alone in refusing.
 		q.disagreements++
@@ -303,7 +308,11 @@ func (q *Queue) Message(node int, at Moment) {
 		}
 		return
 	}
-	if messages[node] <= q.wake.releases || q.attempting { // the rest of a release that has been counted
+	if messages[node] <= q.wake.releases { // the rest of a release that has been counted
+		return
+	}
+	if q.attempting {
+		q.wake.others++
 		return
 	}
 	// The other nodes may be dead, or their messages lost.

@@ -247,6 +247,10 @@ func TestEvents(t *testing.T) {
 		{name: "a release during the attempt leads to another",
 			events: []event{listening(0), begin, messages(0, 1), ends(heldBy(0)), at(0, AskAll),
 				refused(AskAll, heldBy(0)), polls}},
+		{name: "a message during the attempt leads to another", // the other messages may be lost
+			events: []event{listening(0), begin, messages(2), ends(heldBy(0)), in(1, 4*step), as(ProbeFirst)}},
+		{name: "the rest of a release during the attempt leads to none",
+			events: []event{listening(0), messages(0, 1), begin, messages(2), ends(heldBy(0)), polls}},
 		{name: "messages from before a subscription count no more", events: []event{listening(0), unsubscribed(2),
 			times(4, messages(0, 1)), subscribed(2), refused(AskAll, heldBy(0)), unsubscribed(0),
 			messages(1, 2), in(0, 0)}},
