@@ -94,7 +94,7 @@ func TestTheGraceIsNotLengthened(t *testing.T) {
 func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
-	p := d.start(t, "-max-hold", "1500ms", "-k", "1s", "x", "--", "sh", "-c",
+	p := d.start(t, "-max-hold", "6s", "-k", "4s", "x", "--", "sh", "-c",
 		`exec 2>/dev/null; trap '' TERM; (echo grandchild=$(exec sh -c 'echo $PPID'); echo ready
 		while :; do sleep 0.02; done) &
 		trap 'echo TERM; exit 0' TERM; while :; do sleep 0.02; done`)
@@ -107,7 +107,7 @@ func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 	if alive(grandchild) {
 		t.Error("it is alive")
 	}
-	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 1.5s: the command was killed")
+	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 6s: the command was killed")
 	d.run(t, exitOK, "-n", "x", "--", "true")
 }
 
@@ -115,16 +115,16 @@ func TestMaxHold(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	began := time.Now()
-	p := d.start(t, "-max-hold", "2s", "-k", "500ms", "x", "--", "sh", "-c", stubborn)
+	p := d.start(t, "-max-hold", "6s", "-k", "3s", "x", "--", "sh", "-c", stubborn)
 	p.awaitOutput(t, "TERM\n")
-	if took := time.Since(began); took < 1500*time.Millisecond {
+	if took := time.Since(began); took < 3*time.Second {
 		t.Errorf("SIGTERM after %v", took)
 	}
 	p.await(t, exitEnded)
-	if took := time.Since(began); took < 2*time.Second {
+	if took := time.Since(began); took < 6*time.Second {
 		t.Errorf("killed after %v", took)
 	}
-	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 2s: the command was killed")
+	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 6s: the command was killed")
 	d.run(t, exitOK, "-n", "-max-hold", "10s", "x", "--", "true")
 }
 
@@ -142,7 +142,7 @@ func TestAStoppedCommandIsEnded(t *testing.T) {
 // Nothing can end the command while run is halted. When run continues, another may hold the lock.
 func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, 3, 2*time.Second)
+	d := deploy(t, 3, 6*time.Second)
 	p := d.start(t, "x", "--", "sh", "-c", stubborn)
 	p.send(t, syscall.SIGSTOP)
 	d.run(t, exitOK, "x", "--", "true") // waits for the end of the lease
@@ -164,7 +164,7 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 // A command that is done while run is halted has worked without the lock, for all that run knows.
 func TestTheCommandIsDoneWhileRunIsHalted(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, 3, 2*time.Second)
+	d := deploy(t, 3, 6*time.Second)
 	file := aFile(t)
 	p := d.start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; `+untilGone(file))
 	p.send(t, syscall.SIGSTOP)

@@ -261,7 +261,7 @@ func TestRunWithAllMasters(t *testing.T) {
 
 func TestRunRenews(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, 3, 2*time.Second)
+	d := deploy(t, 3, 6*time.Second)
 	p := d.start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
 	began := time.Now()
 	eventually(t, "two leases over", func() bool { return time.Since(began) > 2*d.maxLease || p.hasExited() })
