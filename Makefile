@@ -60,9 +60,9 @@ flakes: redis-server ## tests again and again beside CPU hogs, and a table of fa
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority. Other work may starve them for
 # long, hence the timeout. What has no race detector is not shuffled, so that go test caches it.
 test-searches:
-	nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
+	GOGC=200 nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
 	cd integration && nice -n 19 $(GO) test -timeout 60m ./sim
-	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=40)
+	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
 # These wait most of the time. Chaos comes last: its clients give up on a master after 250 ms.
