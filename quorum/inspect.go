@@ -38,10 +38,10 @@ type NodeState struct {
 	Quarantine time.Duration // left
 }
 
-// Inspect returns the state of a name on every node. It writes nothing. A node that lets in clients
-// with another list of masters has no vote, and an error that wraps [ErrMembership]. When fewer nodes answer
-// than the quorum size, the error is an [*Error] that wraps [ErrUnavailable], and the State has the
-// answers of the others.
+// Inspect returns the state of a name on every node. It writes nothing. A node that accepts
+// clients with another list of masters has no vote, and an error that wraps [ErrMembership]. If fewer
+// nodes reply than the quorum size, the error is an [*Error] that wraps [ErrUnavailable], and the State
+// has what the others replied.
 func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 	if err := l.refuse("inspect", []string{name}); err != nil {
 		return State{}, err

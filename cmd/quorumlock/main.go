@@ -2,11 +2,15 @@
 // demonstrates the lock on masters that it starts itself. It checks and admits the masters of a
 // deployment, and changes their list.
 //
-// The files of run, status, top, unlock and check, each of which uses only those above it and the
-// exit codes in main.go: run_codes.go, flags.go, program.go, nodes.go, masters.go, finding.go,
-// check_json.go, check_tls.go, check.go, lock_line.go, lock_state.go, lock_text.go, screen.go,
-// status.go, top_state.go, top.go, unlock.go, run_line.go, signals.go, run_lock.go, child.go,
-// terminal.go, job.go, run.go.
+// The files, by command; each list uses only what comes before it:
+//
+//	all                  help.go, flags.go, program.go, nodes.go, masters.go, finding.go, screen*.go
+//	check                check_json.go, check_tls.go, tls_files.go, check.go; admit.go
+//	status, top, unlock  lock_line.go, lock_state.go, lock_text.go, status.go, top_state.go, top.go, unlock.go
+//	run                  run_codes.go, run_line.go, signals.go, run_lock.go, child*.go, terminal.go, job.go, run.go
+//	members              members_lockers.go, members_run.go, show.go, members.go
+//	demo                 narrator.go, demo_contend.go, demo_outage.go, demo.go
+//	others               version.go, man.go, completion.go
 package main
 
 import (
