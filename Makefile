@@ -36,7 +36,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test
 .PHONY: redis-server postgres prometheus zsh fish
-.PHONY: test-searches test-waiting test-packages test-integration test-modules test-chaos
+.PHONY: test-searches test-sim test-waiting test-packages test-integration test-modules test-chaos
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: redis-server postgres prometheus zsh fish ## all tests, with real redis-server processes (9 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=4 $(PIECES) test-searches test-waiting
+	@$(MAKE) --no-print-directory --jobs=5 $(PIECES) test-searches test-sim test-waiting
 
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
@@ -61,9 +61,11 @@ flakes: redis-server ## tests again and again beside CPU hogs, and a table of fa
 # long, hence the timeout. What has no race detector is not shuffled, so that go test caches it.
 test-searches:
 	GOGC=200 nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
+	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
+
+test-sim:
 	cd integration && nice -n 19 $(GO) test -timeout 60m ./sim
 	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
-	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
 # These wait most of the time. Chaos comes last: its clients give up on a master after 250 ms.
 test-waiting: test-integration test-packages test-modules
