@@ -355,7 +355,7 @@ func TestManyWaitersOfAProcessCostNoMoreThanFew(t *testing.T) {
 	// all commands.
 	begin := func(waiters int) (cost func() int) {
 		f := fleet(t, 3)
-		locker := open(t, f, redlock.Open)
+		locker := open(t, f, redlock.Open, patient) // a busy machine would make more polls
 		held := lock(t, open(t, f, redlock.Open), "k")
 		before := commands(t, f.Masters)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -389,12 +389,17 @@ func TestManyWaitersOfAProcessCostNoMoreThanFew(t *testing.T) {
 			return after - before
 		}
 	}
-	costOfFew, costOfMany := begin(10), begin(1000)
-	pass(t, 2*time.Second)
-	few, many := costOfFew(), costOfMany()
-	t.Logf("commands for 10 waiters %d, for 1,000 waiters %d", few, many)
-	if many > 3*few { // a command for each waiter would be ten times as many; a busy machine polls more often
-		t.Errorf("1,000 waiters cost %d commands, 10 cost %d", many, few)
+	for try := range 3 { // a machine that stands still makes more attempts, at random; waiters would always
+		costOfFew, costOfMany := begin(10), begin(1000)
+		pass(t, 2*time.Second)
+		few, many := costOfFew(), costOfMany()
+		t.Logf("commands for 10 waiters %d, for 1,000 waiters %d", few, many)
+		if float64(many) <= 1.3*float64(few)+10 {
+			return
+		}
+		if try == 2 {
+			t.Errorf("1,000 waiters cost %d commands, 10 cost %d", many, few)
+		}
 	}
 }
 

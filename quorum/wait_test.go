@@ -370,8 +370,8 @@ func TestQueueEndsWithTheLocker(t *testing.T) {
 	})
 }
 
-// The error of a call that gives up says that another owner holds the lock only where an attempt
-// has found that.
+// The error of a call that gives up says that another owner holds the lock only if an attempt has
+// found that.
 func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

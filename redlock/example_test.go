@@ -50,7 +50,7 @@ func Example_do() {
 	// the card was declined
 }
 
-// TryLock attempts once. ErrHeld tells that another holder is the reason.
+// TryLock attempts once. ErrHeld means that another holder has the lock.
 func Example_tryLock() {
 	masters, locker := examples.Start()
 	defer masters.Stop()

@@ -12,9 +12,6 @@
 // from a failed attempt that gives its votes back. The subscriptions stand while as many nodes as
 // the quorum size have confirmed them.
 //
-// The words are those of the glossary in docs/design.md: step, position, disagreements, backoff,
-// retry time, poll.
-//
 //	event               changes                     the head's next attempt
 //	Join                one more waiter, at the end new queue: at once, by the approach that Init
 //	                                                got; else within a poll by the shortest bounds
