@@ -16,7 +16,7 @@ GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ACTIONLINT := $(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Every change has to pass these scenarios with faults; make chaos plays all of them.
-SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_holder|frozen|client_paused|random_walk|a_live_master
+SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_holder|frozen|client_paused|random_walk
 
 # GNU make 4 prints the output of each command in one piece.
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
@@ -35,7 +35,7 @@ VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo 
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test
-.PHONY: redis-server postgres prometheus zsh fish
+.PHONY: redis-server postgres mariadb prometheus zsh fish
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-modules test-chaos
 
 help: ## this list
@@ -50,7 +50,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 	$(GO) test -shuffle=on $(QUICK)
 	cd integration && $(GO) test -run TestSeeds ./sim -sim.seeds=20
 
-test: redis-server postgres prometheus zsh fish ## all tests, with real redis-server processes (7 minutes); REDIS_SERVER=PATH tests on another server
+test: redis-server postgres mariadb prometheus zsh fish ## all tests, with real redis-server processes (10 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=5 $(PIECES) test-searches test-sim test-waiting
 
@@ -112,9 +112,9 @@ bench: redis-server ## the library beside other locks, and against its budgets; 
 bench-check: redis-server ## the budgets alone; fails where one is missed by more than a third (under 4 minutes)
 	cd bench && $(GO) run . -check
 
-# Without one of these, the tests that need it are skipped, and say so: without postgres those of package fence, without
-# prometheus those of the alerts and the dashboard, without zsh and fish those of their completion.
-redis-server postgres prometheus zsh fish: ## installs what the tests use, where it can
+# Without one of these, the tests that need it are skipped, and say so: without postgres and mariadb those of package fence,
+# without prometheus those of the alerts and the dashboard, without zsh and fish those of their completion.
+redis-server postgres mariadb prometheus zsh fish: ## installs what the tests use, where it can
 	@sh internal/redistest/install.sh $@
 
 # The test of internal/api, which make test and make quick run, compares the file with the packages.

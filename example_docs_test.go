@@ -135,6 +135,31 @@ func enterAgain(locker *quorum.Locker, lock *quorum.Lock) (*quorum.Lock, error) 
 	return inner, err
 }
 
+func readBesideOthers(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
+	catalogue := locker.RWLock("catalogue")
+	reader, err := catalogue.RLock(ctx) // beside other readers; Lock is for a writer, who is alone
+	return reader, err
+}
+
+// Two readers hold the name at once.
+func Example_readers() {
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
+	ctx := context.Background()
+	for range 2 {
+		reader, err := readBesideOthers(ctx, locker)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer reader.Unlock(ctx)
+		fmt.Println(reader.Shared(), reader.Valid())
+	}
+	// Output:
+	// true true
+	// true true
+}
+
 func overPools(pools map[string]*redis.Pool, use func(*quorum.Locker) error) error {
 	nodes := make([]*node.Node, 0, len(pools))
 	for name, pool := range pools {

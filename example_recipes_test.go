@@ -208,6 +208,72 @@ func Example_fencedLeader() {
 	// the bank is closed - next: 42
 }
 
+// cache stands for what many processes read and one replaces.
+type cache struct {
+	mu     sync.Mutex
+	values map[string]string
+	token  uint64
+}
+
+func (c *cache) Replace(_ context.Context, token uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if token < c.token {
+		return fence.ErrFenced
+	}
+	c.token, c.values = token, map[string]string{"answer": "42"}
+	return nil
+}
+
+func (c *cache) Verify(ctx context.Context) error {
+	_, err := c.Read(ctx, "answer")
+	return err
+}
+
+func (c *cache) Read(_ context.Context, key string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.values[key], nil
+}
+
+func rebuild(ctx context.Context, locker *quorum.Locker, c *cache) error {
+	lock, err := locker.RWLock("catalogue").Lock(ctx) // waits for the readers
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(context.WithoutCancel(ctx))
+	if err := c.Replace(lock.Context(), lock.Token()); err != nil {
+		return err
+	}
+	if err := lock.Downgrade(ctx); err != nil { // readers go on, and nobody replaces it meanwhile
+		return err
+	}
+	return c.Verify(lock.Context())
+}
+
+func lookUp(ctx context.Context, locker *quorum.Locker, c *cache, key string) (string, error) {
+	lock, err := locker.RWLock("catalogue").RLock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Unlock(context.WithoutCancel(ctx))
+	return c.Read(lock.Context(), key)
+}
+
+// Many processes read a cache, and one of them replaces it now and then.
+func Example_cache() {
+	masters, locker := examples.Start()
+	defer masters.Stop()
+	defer locker.Close()
+	ctx, c := context.Background(), &cache{}
+	if err := rebuild(ctx, locker, c); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(lookUp(ctx, locker, c, "answer"))
+	// Output:
+	// 42 <nil>
+}
+
 // tryLock is tryLock(3, 10, TimeUnit.SECONDS) of a Redisson lock.
 func tryLock(ctx context.Context, locker *quorum.Locker, name string) (*quorum.Lock, bool, error) {
 	patient := locker.With(quorum.WithWait(3*time.Second), quorum.WithFixedLease(10*time.Second))

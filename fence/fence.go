@@ -5,7 +5,8 @@
 //
 // A holder stamps the resource first, then reads, then writes:
 //
-//   - Each transaction begins with the stamp: [Stamp] for a table of tokens, [Column.Stamp] for a
+//   - Each transaction begins with the stamp: [Stamp] for a table of tokens ([StampRow] if the
+//     transaction is not of database/sql, [StampMySQL] on MySQL and MariaDB), [Column.Stamp] for a
 //     column of the application's own table, [StampKey] for a key of a Redis server.
 //   - What is read after a stamp counts only once that transaction is committed. A rollback takes
 //     the stamp back.
@@ -31,10 +32,11 @@
 // tokens of two names cannot be compared. An equal token is accepted, since a holder may write
 // often. The flows of one holder are not kept apart from each other.
 //
-// The package imports no driver. It works on PostgreSQL, and on SQLite from version 3.35.
+// The package imports no driver. It works on PostgreSQL, on SQLite from version 3.35, and on MySQL and
+// MariaDB. docs/fencing.md has the stamp for psql, and for an object in S3.
 //
 // The files in the order in which each uses only those before it: fence.go (errors), sql.go,
-// redis.go.
+// mysql.go, redis.go.
 package fence
 
 import (

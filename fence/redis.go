@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -24,7 +25,7 @@ type Command struct {
 // When the key has seen a greater token, the error is an [*Error], and no command is carried out. A
 // command that fails by itself (WRONGTYPE) does not undo the others: the error wraps the first of
 // these, and the replies have all of them. When the connection fails, or ctx ends, the commands may
-// have been carried out, or not.
+// have been carried out, or not, and the connection is dead.
 //
 // The key guards for as long as the server keeps it: give it no time to live, evict nothing, and
 // see docs/fencing.md for servers that restart or fail over. On a Redis Cluster the key must be in
@@ -56,7 +57,7 @@ func StampKey(ctx context.Context, conn redis.Conn, key string, token uint64, co
 func stampOnce(
 	ctx context.Context, conn redis.Conn, key string, token uint64, commands []Command,
 ) (replies []any, done bool, err error) {
-	if _, err := redis.DoContext(conn, ctx, "WATCH", key); err != nil {
+	if _, err := do(ctx, conn, "WATCH", key); err != nil {
 		return nil, false, err
 	}
 	seen, err := seenBy(ctx, conn, key)
@@ -65,13 +66,13 @@ func stampOnce(
 	}
 	if err != nil {
 		// A failure of UNWATCH ends the connection, and the watch with it.
-		_, _ = redis.DoContext(conn, ctx, "UNWATCH")
+		_, _ = do(ctx, conn, "UNWATCH")
 		return nil, false, err
 	}
 	if err := send(conn, key, token, seen, commands); err != nil {
 		return nil, false, err
 	}
-	reply, err := redis.DoContext(conn, ctx, "EXEC")
+	reply, err := do(ctx, conn, "EXEC")
 	if err != nil {
 		return nil, false, err
 	}
@@ -91,9 +92,36 @@ func stampOnce(
 	return replies, true, err
 }
 
+// do is [redis.DoContext], except that nothing uses the connection any more when it returns. Redigo's
+// returns when ctx ends and leaves behind a goroutine that may still write, while the caller unwatches
+// the key, or closes the connection.
+func do(ctx context.Context, conn redis.Conn, command string, args ...any) (any, error) {
+	killed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(killed)
+		kill(conn)
+	})
+	reply, err := redis.DoContext(conn, context.WithoutCancel(ctx), command, args...)
+	if !stop() {
+		<-killed
+		if err != nil {
+			err = ctx.Err()
+		}
+	}
+	return reply, err
+}
+
+// kill makes a connection dead, also while another goroutine uses it. Redigo has no call for that, but
+// closes the socket when a context's deadline has passed.
+func kill(conn redis.Conn) {
+	expired, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	defer cancel()
+	_, _ = redis.ReceiveContext(conn, expired)
+}
+
 // seenBy returns 0 for a key that does not exist.
 func seenBy(ctx context.Context, conn redis.Conn, key string) (uint64, error) {
-	text, err := redis.String(redis.DoContext(conn, ctx, "GET", key))
+	text, err := redis.String(do(ctx, conn, "GET", key))
 	if errors.Is(err, redis.ErrNil) {
 		return 0, nil
 	}

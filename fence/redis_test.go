@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
@@ -153,6 +157,41 @@ func TestStampKeyErrors(t *testing.T) {
 	if _, err := fence.StampKey(ctx, conn, "token", 44); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
+}
+
+// slowToEnd is a connection whose server does not answer. A write goes on for a second after Close.
+type slowToEnd struct {
+	net.Conn
+	writing atomic.Int32
+}
+
+func (c *slowToEnd) Write(p []byte) (int, error) {
+	c.writing.Add(1)
+	defer c.writing.Add(-1)
+	n, err := c.Conn.Write(p)
+	time.Sleep(time.Second) // the bubble's time
+	return n, err
+}
+
+// When the context has ended and StampKey returns, the connection is its caller's again.
+func TestStampKeyLeavesNoUserOfTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, server := net.Pipe() // the server reads nothing
+		defer server.Close()
+		slow := &slowToEnd{Conn: ours}
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(slow, 0, 0), nil }}
+		defer pool.Close()
+		conn := pool.Get()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := fence.StampKey(ctx, conn, "token", 42); !errors.Is(err, context.Canceled) {
+			t.Errorf("with a context that ended: %v", err)
+		}
+		if n := slow.writing.Load(); n > 0 || conn.Err() == nil {
+			t.Errorf("%d goroutines still write; the connection's error is %v", n, conn.Err())
+		}
+		conn.Close()
+	})
 }
 
 func TestError(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Schema creates the table of [Stamp], on PostgreSQL and SQLite. Run it as a migration.
+// Schema creates the table of [Stamp] and [StampRow], on PostgreSQL and SQLite. Run it as a migration.
 const Schema = `CREATE TABLE IF NOT EXISTS quorumlock_fences (
 	resource text   NOT NULL PRIMARY KEY,
 	token    bigint NOT NULL
@@ -41,11 +41,29 @@ WHERE %[2]s = $2 RETURNING %[3]s`
 // REPEATABLE READ and SERIALIZABLE a stamp that had to wait fails when the other transaction
 // commits (SQLSTATE 40001): run the transaction again to see whether the token is fenced.
 func Stamp(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
+	return StampRow(func(statement string, args ...any) Row {
+		return tx.QueryRowContext(ctx, statement, args...)
+	}, resource, token)
+}
+
+// Row is the one row that a statement returns: [*sql.Row], or pgx.Row. Scan returns the error of the
+// statement, too.
+type Row interface {
+	Scan(dest ...any) error
+}
+
+// StampRow is [Stamp] for transactions that are not of database/sql. It calls query once, which runs
+// the statement with its arguments, $1 and $2, in the transaction:
+//
+//	err := fence.StampRow(func(statement string, args ...any) fence.Row {
+//		return tx.QueryRow(ctx, statement, args...) // tx is a pgx.Tx
+//	}, "account:42", lock.Token())
+func StampRow(query func(statement string, args ...any) Row, resource string, token uint64) error {
 	if err := check(resource, token); err != nil {
 		return err
 	}
 	var seen int64
-	if err := tx.QueryRowContext(ctx, stampRow, resource, int64(token)).Scan(&seen); err != nil {
+	if err := query(stampRow, resource, int64(token)).Scan(&seen); err != nil {
 		return fmt.Errorf("fence: stamp %s: %w", resource, err)
 	}
 	return compare(resource, token, uint64(seen))

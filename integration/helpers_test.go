@@ -38,7 +38,7 @@ const childRole = "QUORUMLOCK_TEST_CHILD"
 
 // children are what a copy of the test binary can do: each returns the exit code.
 var children = map[string]func() int{
-	"holder": holderProcess, "contender": contenderProcess, "candidate": candidateProcess,
+	"holder": holderProcess, "contender": contenderProcess, "candidate": candidateProcess, "worker": workerProcess,
 }
 
 // TestMain silences the default logger: masters die all the time.

@@ -38,7 +38,7 @@ func TestUserWithoutIdentities(t *testing.T) {
 	f := fleet(t, 3)
 	may(t, f)
 	onAll(t, f, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:marker", "~quorumlock:node", "~quorumlock:counter:*",
-		"~quorumlock:released:*", "~app:*")
+		"~quorumlock:released:*", "~quorumlock:writer:*", "~quorumlock:forced:*", "~app:*")
 	var log safeBuffer
 	logger := quorum.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	anonymous, known := open(t, asApp(f), redlock.Open, logger), open(t, f, redlock.Open, logger, quorum.WithLabel("nightly"))

@@ -112,7 +112,7 @@ func (s documented) apply(t *testing.T, o operator) {
 		right := c.lists(removed)
 		lists = append(lists, right...)
 		for _, list := range right {
-			isLetIn(t, redlock.Open, documentedLease, r.of(list...))
+			isAccepted(t, redlock.Open, documentedLease, r.of(list...))
 		}
 		for _, list := range lists {
 			if !slices.ContainsFunc(right, func(l []string) bool { return slices.Equal(l, list) }) {
@@ -126,7 +126,7 @@ func (s documented) apply(t *testing.T, o operator) {
 	if s.dead != "" && s.code == 0 { // the text: alone it makes no majority
 		must(t, r.masters[s.dead].Start())
 		isRefused(t, redlock.Open, documentedLease, r.of(lists[0]...))
-		isLetIn(t, redlock.Open, documentedLease, r.of(lists[len(lists)-1]...))
+		isAccepted(t, redlock.Open, documentedLease, r.of(lists[len(lists)-1]...))
 	}
 }
 

@@ -172,8 +172,8 @@ func tryOnce(
 	return nil
 }
 
-// isLetIn fails the test unless clients with that list lock.
-func isLetIn(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
+// isAccepted fails the test unless clients with that list lock.
+func isAccepted(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	t.Helper()
 	if err := tryInTime(t, by, maxLease, urls, "let-in", nil); err != nil {
 		t.Errorf("a client with %v is not accepted: %v", urls, err)

@@ -143,7 +143,7 @@ func TestMembersKilledAnnouncementIsTakenBack(t *testing.T) {
 				_, _, killed := in.killed(t, o, r, marks, at, true)
 				marks.set(0, false, nil)
 				o.does(t, "members abort", r.of(abcd...)...)
-				isLetIn(t, redlock.Open, interruptedLease, r.of(in.from...))
+				isAccepted(t, redlock.Open, interruptedLease, r.of(in.from...))
 				isRefused(t, redlock.Open, interruptedLease, r.of(in.to...))
 				pass(t, interruptedLease+50*time.Millisecond)
 				o.does(t, in.verb, in.arguments(r)...)
@@ -237,7 +237,7 @@ func (in interruption) isSafe(t *testing.T, r *roster, what string) {
 	}
 	for _, list := range [][]string{in.from, in.to} {
 		if has(list) {
-			isLetIn(t, redlock.Open, interruptedLease, r.of(list...))
+			isAccepted(t, redlock.Open, interruptedLease, r.of(list...))
 		} else {
 			isRefused(t, redlock.Open, interruptedLease, r.of(list...))
 		}

@@ -39,7 +39,7 @@ func TestMembersCommitKnowsTheLockers(t *testing.T) {
 	}
 	holds(t, out, self, "with the old list", "-yes commits at once")
 	lacks(t, out, "with the new list", "gone")
-	isLetIn(t, redlock.Open, interruptedLease, r.of(abc...)) // nothing was written
+	isAccepted(t, redlock.Open, interruptedLease, r.of(abc...)) // nothing was written
 	holds(t, o.does(t, "members commit -yes", r.of(abcd...)...), "The members are {a, b, c, d}")
 }
 
@@ -52,7 +52,7 @@ func TestMembersCommitCountsWhoDoesNotSay(t *testing.T) {
 		r.give(t, name, interruptedLease, abc, abcd)
 	}
 	holds(t, o.does(t, "members show", r.of(abcd...)...), "No locker has locked lately")
-	isLetIn(t, redlock.Open, interruptedLease, r.of(abcd...))
+	isAccepted(t, redlock.Open, interruptedLease, r.of(abcd...))
 	holds(t, o.does(t, "members show", r.of(abcd...)...), "All lockers that have locked lately have {a, b, c, d}")
 	older := []any{"SET", "quorumlock:locker:older", `{"host":"vm","pid":7,"program":"worker"}`, "PX", 45_000}
 	do(t, r.masters["b"], older...)

@@ -37,7 +37,7 @@ func TestMembersRestartInTheMidstOfAChange(t *testing.T) {
 			r.forgetLockers(t)
 			o.does(t, "members "+end, r.of(abcd...)...)
 			if end == "commit" {
-				isLetIn(t, redlock.Open, forgetLease, r.of(abcd...))
+				isAccepted(t, redlock.Open, forgetLease, r.of(abcd...))
 				isRefused(t, redlock.Open, forgetLease, r.of(abc...))
 				return
 			}
@@ -75,7 +75,7 @@ func TestMembersOfTwoGenerationsChange(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	must(t, r.masters["a"].Thaw())
-	isLetIn(t, redlock.Open, interruptedLease, r.of(abc...))
+	isAccepted(t, redlock.Open, interruptedLease, r.of(abc...))
 	pass(t, interruptedLease) // since the list was given
 	code, out := o.says(t, "members add", r.of("d", "a", "b", "c")...)
 	if code != 0 {
@@ -85,7 +85,7 @@ func TestMembersOfTwoGenerationsChange(t *testing.T) {
 		o.does(t, "members add", r.of("d", "a", "b", "c")...)
 	}
 	o.does(t, "members commit -yes", r.of(abcd...)...)
-	isLetIn(t, redlock.Open, interruptedLease, r.of(abcd...))
+	isAccepted(t, redlock.Open, interruptedLease, r.of(abcd...))
 }
 
 // A change was committed on one master, and taken back on the others while it was away. Each command
@@ -114,7 +114,7 @@ func TestMembersCommittedOnOneAndTakenBack(t *testing.T) {
 		holds(t, out, step)
 	}
 	o.does(t, "members commit", r.of(abc...)...)
-	isLetIn(t, redlock.Open, interruptedLease, r.of(abc...))
+	isAccepted(t, redlock.Open, interruptedLease, r.of(abc...))
 	err := tryOnce(t, redlock.Open, interruptedLease, r.of("a", "b", "d"), "job", nil)
 	wantErr(t, err, quorum.ErrMembership, quorum.ErrPermanent)
 	t.Logf("%v", err)

@@ -23,15 +23,17 @@ import (
 
 const turnsFor = 3 * time.Second
 
-// turnsPause names, in a contender's environment, how long it holds the lock and how long it then
-// stays away.
+// turnsPause names, in a contender's environment, how long it holds the lock, how long it then stays
+// away, and the number of slots; 0 for a lock.
 const turnsPause = "QUORUMLOCK_TEST_PAUSE"
 
-// contenderProcess takes the lock again and again. It prints when it called Lock, when it held the
-// lock, and when it called Unlock, by the clock that all processes of the machine share.
+// contenderProcess takes the lock, or a slot, again and again. It prints when it called Lock, when it
+// held the lock, when it called Unlock, by the clock that all processes of the machine share, and the
+// slot; −1 for a lock.
 func contenderProcess() int {
 	var hold, away time.Duration
-	if _, err := fmt.Sscanf(os.Getenv(turnsPause), "%d %d", &hold, &away); err != nil {
+	var slots int
+	if _, err := fmt.Sscanf(os.Getenv(turnsPause), "%d %d %d", &hold, &away, &slots); err != nil {
 		fmt.Println("failed:", err)
 		return 1
 	}
@@ -44,10 +46,13 @@ func contenderProcess() int {
 	defer locker.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), turnsFor)
 	defer cancel()
-	now := clock.System().Now
+	now, take := clock.System().Now, func() (*quorum.Lock, error) { return locker.Lock(ctx, "k") }
+	if slots > 0 {
+		take = func() (*quorum.Lock, error) { return locker.Semaphore("k", slots).Acquire(ctx) }
+	}
 	for {
 		called := now()
-		held, err := locker.Lock(ctx, "k")
+		held, err := take()
 		if err != nil {
 			return 0
 		}
@@ -58,12 +63,12 @@ func contenderProcess() int {
 			fmt.Println("failed:", err)
 			return 1
 		}
-		fmt.Println("turn", called, got, left)
+		fmt.Println("turn", called, got, left, held.Slot())
 		time.Sleep(away)
 	}
 }
 
-type aTurn struct{ process, called, got, left int64 }
+type aTurn struct{ process, called, got, left, slot int64 }
 
 // hop is the control of a handoff: a bare command to a master, from the instant at which it was due.
 type hop struct{ due, done int64 }
@@ -90,11 +95,10 @@ func hops(t *testing.T, ctx context.Context, m *redistest.Master) (all []hop) {
 
 const hopEvery = 5 * time.Millisecond
 
-// takeTurns lets processes contend for one lock, and returns in order their turns from when the last of
+// takeTurns lets processes contend for one lock, or for so many slots, and returns in order their turns from when the last of
 // them had begun until the first of them was to end, how many each process had, and the hops meanwhile.
-func takeTurns(t *testing.T, processes int, hold, away time.Duration) (all []aTurn, shares []int, control []hop) {
+func takeTurns(t *testing.T, f *redistest.Fleet, slots, processes int, hold, away time.Duration) (all []aTurn, shares []int, control []hop) {
 	t.Helper()
-	f := fleet(t, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	measured := make(chan []hop, 1)
@@ -103,7 +107,7 @@ func takeTurns(t *testing.T, processes int, hold, away time.Duration) (all []aTu
 	for process := range processes {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childRole+"=contender", holderURLs+"="+strings.Join(f.URLs(), " "),
-			fmt.Sprintf("%s=%d %d", turnsPause, hold, away))
+			fmt.Sprintf("%s=%d %d %d", turnsPause, hold, away, slots))
 		printed := &child.Output{}
 		cmd.Stderr = printed
 		out, err := cmd.StdoutPipe()
@@ -115,7 +119,7 @@ func takeTurns(t *testing.T, processes int, hold, away time.Duration) (all []aTu
 			err := child.Await(cmd, printed, turnsFor+3*patience, fmt.Sprintf("the turns of process %d", process), func() error {
 				for lines.Scan() {
 					turn := aTurn{process: int64(process)}
-					if _, err := fmt.Sscanf(lines.Text(), "turn %d %d %d", &turn.called, &turn.got, &turn.left); err != nil {
+					if _, err := fmt.Sscanf(lines.Text(), "turn %d %d %d %d", &turn.called, &turn.got, &turn.left, &turn.slot); err != nil {
 						t.Errorf("process %d: %s", process, lines.Text())
 					}
 					mine = append(mine, turn)
@@ -140,10 +144,12 @@ func takeTurns(t *testing.T, processes int, hold, away time.Duration) (all []aTu
 	cancel()
 	control = <-measured
 	slices.SortFunc(all, func(a, b aTurn) int { return int(a.got - b.got) })
-	for i, turn := range all[1:] {
-		if before := all[i]; turn.got < before.left {
+	last := map[int64]aTurn{} // by slot
+	for _, turn := range all {
+		if before, ok := last[turn.slot]; ok && turn.got < before.left {
 			t.Fatalf("two holders: %+v and %+v", before, turn)
 		}
+		last[turn.slot] = turn
 	}
 	all = slices.DeleteFunc(all, func(turn aTurn) bool { return turn.called < from || turn.left > to })
 	shares = make([]int, processes)
@@ -170,7 +176,7 @@ func lateness(control []hop, from, to int64) (sum time.Duration) {
 // measures handoffs.
 func TestProcessesTakeTurns(t *testing.T) {
 	const processes = 8
-	all, shares, control := takeTurns(t, processes, time.Millisecond, 5*time.Millisecond)
+	all, shares, control := takeTurns(t, fleet(t, 3), 0, processes, time.Millisecond, 5*time.Millisecond)
 	slices.SortFunc(control, func(a, b hop) int { return int(a.took() - b.took()) })
 	hop50, hop99 := control[len(control)/2].took(), control[len(control)*99/100].took()
 	var handoffs, waits []time.Duration
@@ -211,7 +217,7 @@ func stoodStill(control []hop, before, next aTurn) bool {
 // A process that asks again at once lets those that wait go first. A turn does not count if the
 // machine was slow to wake a waiter. The bounds leave room for stalls that no hop has met.
 func TestProcessesThatAskAgainAtOnceTakeTurns(t *testing.T) {
-	all, _, control := takeTurns(t, 3, 20*time.Millisecond, 0)
+	all, _, control := takeTurns(t, fleet(t, 3), 0, 3, 20*time.Millisecond, 0)
 	had := map[int64]int{} // by process
 	for _, turn := range all {
 		had[turn.process]++

@@ -90,8 +90,8 @@ func runs(args []string, keys string) bool {
 // fakeProcess is what a connection of [open] knows of a fake server.
 var fakeProcess = scripts.Process{Run: strings.Repeat("0", 40), MaxLease: node.DefaultMaxLease, Member: nodeName}
 
-// notLetIn is the reply to an acquire of a fake server that has no marker.
-var notLetIn = array("marker", "", fakeProcess.Expected(members))
+// notAccepted is the reply to an acquire of a fake server that has no marker.
+var notAccepted = array("marker", "", fakeProcess.Expected(members))
 
 // markerOf returns the marker of a process, as a call has it, that was admitted long ago.
 func markerOf(process string) string {

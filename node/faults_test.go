@@ -29,8 +29,8 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 		var acquired, released []answer
 		for i := range calls {
 			key, owner := fmt.Sprint("k", i), fmt.Sprintf("o:%d.%d", round, i)
-			claim := new(pipeline.Claim)
-			acquired = append(acquired, start(n, key, acquire(key, owner), claim))
+			footprint := new(pipeline.Footprint)
+			acquired = append(acquired, start(n, key, acquire(key, owner), footprint))
 			if i == calls/2 {
 				await(t, acquired[0]) // connections must exist before they can be killed
 				killed, err := redis.Int(m.Do("CLIENT", "KILL", "TYPE", "normal"))
@@ -38,7 +38,7 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 					t.Fatalf("killed %d connections: %v", killed, err)
 				}
 			}
-			released = append(released, start(n, key, release(key, owner), claim))
+			released = append(released, start(n, key, release(key, owner), footprint))
 		}
 		for i := range calls {
 			if i > 0 {
@@ -127,7 +127,7 @@ func TestAFrozenMaster(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithTimeout(timeout))
 	mark(t, n)
-	var mine, late, never pipeline.Claim
+	var mine, late, never pipeline.Footprint
 	mustGrant(t, await(t, start(n, "key", acquire("mine", "o:1"), &mine)))
 	must(t, m.Freeze())
 	thawed := false
@@ -155,10 +155,10 @@ func TestAFrozenMaster(t *testing.T) {
 	}
 	took(t, "a hundred later calls", began, 0, timeout/2)
 
-	for owner, claim := range map[string]*pipeline.Claim{"o:1": &mine, "o:2": &late} {
-		claim.Abandon()
+	for owner, footprint := range map[string]*pipeline.Footprint{"o:1": &mine, "o:2": &late} {
+		footprint.Abandon()
 		name := map[string]string{"o:1": "mine", "o:2": "late"}[owner]
-		mustFail(t, n, await(t, start(n, "key", release(name, owner), claim)).Err, node.ErrDown)
+		mustFail(t, n, await(t, start(n, "key", release(name, owner), footprint)).Err, node.ErrDown)
 	}
 
 	must(t, m.Thaw())
@@ -182,11 +182,11 @@ func TestAReleaseSentToAFrozenMasterIsDelivered(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithTimeout(timeout))
 	mark(t, n)
-	var claim pipeline.Claim
-	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), &claim)))
+	var footprint pipeline.Footprint
+	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), &footprint)))
 	must(t, m.Freeze())
-	claim.Abandon()
-	r := await(t, start(n, "key", release("k", "o:1"), &claim))
+	footprint.Abandon()
+	r := await(t, start(n, "key", release("k", "o:1"), &footprint))
 	must(t, m.Thaw())
 	mustFail(t, n, r.Err, node.ErrTimeout)
 	eventually(t, "the key gone", func() bool { return len(keys(t, m)) == 0 })
@@ -206,10 +206,10 @@ func TestManyFrozenAttemptsLeaveNoKeys(t *testing.T) {
 				must(t, m.Freeze())
 			}
 			key, owner := fmt.Sprintf("k%d.%d", round, i), fmt.Sprintf("o:%d.%d", round, i)
-			claim := new(pipeline.Claim)
-			answers = append(answers, start(n, "key", acquire(key, owner), claim))
-			claim.Abandon()
-			start(n, "key", release(key, owner), claim)
+			footprint := new(pipeline.Footprint)
+			answers = append(answers, start(n, "key", acquire(key, owner), footprint))
+			footprint.Abandon()
+			start(n, "key", release(key, owner), footprint)
 		}
 		for _, a := range answers {
 			await(t, a)

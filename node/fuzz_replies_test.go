@@ -250,7 +250,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	case "inspect":
 		call = scripts.Inspect(k[0])
 	case "force":
-		call = scripts.Force(k[0], []scripts.Owner{owner}, time.Second)
+		call = scripts.Force(k[0], []scripts.Owner{owner}, 0, time.Second)
 	case "look":
 		call = scripts.Look()
 	case "mark":
@@ -259,9 +259,9 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 			t.Fatal(err)
 		}
 	}
-	var claim pipeline.Claim
+	var footprint pipeline.Footprint
 	received := make(results, 4)
-	if err := inside.Of(n).Pipe("k").Start(call, &claim, received); err != nil {
+	if err := inside.Of(n).Pipe("k").Start(call, &footprint, received); err != nil {
 		t.Fatal(err)
 	}
 	r := <-received
@@ -277,8 +277,8 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	h.passesOn(t, op, call, r)
 
 	if op == "acquire" { // as a locker does after a failed attempt
-		claim.Abandon()
-		if err := inside.Of(n).Pipe("k").Start(scripts.Release(k, owner, 0), &claim, received); err == nil {
+		footprint.Abandon()
+		if err := inside.Of(n).Pipe("k").Start(scripts.Release(k, owner, 0), &footprint, received); err == nil {
 			h.failsWell(t, n, "release", (<-received).Err)
 		}
 	}

@@ -170,9 +170,9 @@ func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 	}
 }
 
-// NotLetIn logs a node that refuses this client's list of masters, at most once for each
+// NotAccepted logs a node that refuses this client's list of masters, at most once for each
 // reasonPause. A blank node is about to be marked.
-func (l *stateLog) NotLetIn(list *scripts.List, marker scripts.Refusal) {
+func (l *stateLog) NotAccepted(list *scripts.List, marker scripts.Refusal) {
 	view := membership.ReadRefusal(marker)
 	if view.Standing(list) != membership.Refuses {
 		return

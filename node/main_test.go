@@ -119,9 +119,9 @@ type answer chan pipeline.Result
 func (a answer) Done(r pipeline.Result) { a <- r }
 
 // start starts a call. Its result is awaited with await.
-func start(n *node.Node, key string, call scripts.Call, claim *pipeline.Claim) answer {
+func start(n *node.Node, key string, call scripts.Call, footprint *pipeline.Footprint) answer {
 	a := make(answer, 2) // room for a second result, which must not block the node
-	if err := inside.Of(n).Pipe(key).Start(call, claim, a); err != nil {
+	if err := inside.Of(n).Pipe(key).Start(call, footprint, a); err != nil {
 		a <- pipeline.Result{Err: err}
 	}
 	return a
@@ -150,7 +150,7 @@ func do(t *testing.T, n *node.Node, call scripts.Call) pipeline.Result {
 func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Result {
 	t.Helper()
 	r := await(t, start(n, key, call, nil))
-	if r.Err != nil || r.Reply.Acquire.Outcome != scripts.NotLetIn {
+	if r.Err != nil || r.Reply.Acquire.Outcome != scripts.NotAccepted {
 		return r
 	}
 	if failed := settle(t, n); failed.Err != nil {
@@ -177,7 +177,7 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 	switch view.Standing(members) {
 	case membership.Refuses:
 		return pipeline.Result{Err: &node.Error{Node: n.Name(), Op: "acquire", Err: view.Refusal(members)}}
-	case membership.LetsIn:
+	case membership.Accepts:
 		return pipeline.Result{}
 	}
 	admitted := scripts.In(inside.Of(n).Quarantine)

@@ -131,7 +131,7 @@ func TestFlushedScriptsFailNoCall(t *testing.T) {
 		scripts.Raise(names("k"), scripts.OwnerOf("o:1"), 1),
 		scripts.Inspect(scripts.NewName("k")),
 		release("k", "o:1"),
-		scripts.Force(scripts.NewName("k"), nil, lease),
+		scripts.Force(scripts.NewName("k"), nil, 0, lease),
 	}
 	for _, call := range calls {
 		mustDo(t, m, "SCRIPT", "FLUSH")
@@ -165,12 +165,12 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 	})
 	var kept, givenUp, releases []answer
 	var failed []error
-	claims := make([]pipeline.Claim, locks)
+	footprints := make([]pipeline.Footprint, locks)
 	for i := range locks {
 		key, owner := fmt.Sprint("given up ", i), fmt.Sprint("o:", i)
-		givenUp = append(givenUp, start(n, "key", acquire(key, owner), &claims[i]))
-		claims[i].Abandon()
-		releases = append(releases, start(n, "key", release(key, owner), &claims[i]))
+		givenUp = append(givenUp, start(n, "key", acquire(key, owner), &footprints[i]))
+		footprints[i].Abandon()
+		releases = append(releases, start(n, "key", release(key, owner), &footprints[i]))
 		kept = append(kept, start(n, "key", acquire(fmt.Sprint("kept ", i), owner), nil))
 	}
 	for i := range locks {
@@ -198,7 +198,7 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 	for what, refusal := range map[string]string{
 		"script not known": "-NOSCRIPT No matching script\r\n",
-		"not accepted":     notLetIn,
+		"not accepted":     notAccepted,
 	} {
 		t.Run(what, func(t *testing.T) {
 			released := make(chan struct{})
@@ -210,11 +210,11 @@ func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 				return refusal
 			}))
 			n := open(t, f.url())
-			var claim pipeline.Claim
-			asked := start(n, "key", acquire("k", "o:1"), &claim)
+			var footprint pipeline.Footprint
+			asked := start(n, "key", acquire("k", "o:1"), &footprint)
 			eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
-			claim.Abandon()
-			given := start(n, "key", release("k", "o:1"), &claim)
+			footprint.Abandon()
+			given := start(n, "key", release("k", "o:1"), &footprint)
 			close(released)
 			if r := await(t, asked); isGranted(r) {
 				t.Errorf("granted: %v", r.Reply)
@@ -237,7 +237,7 @@ func TestAnAcquireIsResentOnce(t *testing.T) {
 		return ":5\r\n"
 	}))
 	n := open(t, f.url())
-	if reply := outcome(await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))); reply.Token != 5 {
+	if reply := outcome(await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))); reply.Token != 5 {
 		t.Errorf("answered %+v, want a grant with token 5", reply)
 	}
 }
@@ -245,12 +245,12 @@ func TestAnAcquireIsResentOnce(t *testing.T) {
 // A request for a grant that the marker does not accept is the caller's to send again: the node
 // marks nothing, and reports what it knows of itself.
 func TestARefusalByTheMarkerIsReported(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return notLetIn }))
+	f := startFake(t, admittedMaster(func([]string) string { return notAccepted }))
 	n := open(t, f.url())
-	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
+	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 	reply := outcome(r)
-	if reply.Outcome != scripts.NotLetIn || reply.Refusal == nil || *reply.Refusal != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {
-		t.Errorf("answered %+v, %v, sent %v, resent %v: want NotLetIn", reply, r.Err, r.Sent, r.Resent)
+	if reply.Outcome != scripts.NotAccepted || reply.Refusal == nil || *reply.Refusal != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {
+		t.Errorf("answered %+v, %v, sent %v, resent %v: want NotAccepted", reply, r.Err, r.Sent, r.Resent)
 	}
 	must(t, n.Close())
 	if received := f.commands(); len(received) != 1 {

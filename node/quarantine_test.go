@@ -187,7 +187,7 @@ func TestIdentify(t *testing.T) {
 		if r := do(t, n, scripts.Inspect(scripts.NewName("k"))); r.RunID != id {
 			t.Errorf("a result comes from %q", r.RunID)
 		}
-		if r := await(t, start(n, "key", acquireFor(time.Hour, "k", "o:1"), nil)); outcome(r).Outcome != scripts.NotLetIn {
+		if r := await(t, start(n, "key", acquireFor(time.Hour, "k", "o:1"), nil)); outcome(r).Outcome != scripts.NotAccepted {
 			t.Errorf("a blank master answers %+v, %v", r.Reply, r.Err)
 		}
 		if exists(t, m, scripts.MarkerKey) || len(keys(t, m)) > 0 {
@@ -219,8 +219,8 @@ func TestARestartOutOfMemory(t *testing.T) {
 	})
 	var r pipeline.Result
 	eventually(t, "found again", func() bool { r = do(t, n, renewal); return r.Err == nil })
-	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) || r.Reply.NotLetIn == nil {
-		t.Errorf("before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotLetIn)
+	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) || r.Reply.NotAccepted == nil {
+		t.Errorf("before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotAccepted)
 	}
 	repair := scripts.AcquireArgs{Names: names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
 		Lease: scripts.ToMillis(short), List: members}

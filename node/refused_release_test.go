@@ -44,7 +44,7 @@ func TestARefusedReleaseDelaysNoOtherCall(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	var answers []answer
 	for i := range 100 {
-		answers = append(answers, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Claim)))
+		answers = append(answers, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint)))
 		answers = append(answers, start(n, "key", acquire(fmt.Sprint("app:", i), "o:1"), nil))
 	}
 	for i := 0; i < len(answers); i += 2 {
@@ -87,11 +87,11 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 			t.Parallel()
 			m := startReal(t)
 			n := asApp(t, m)
-			var claim pipeline.Claim
-			mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &claim)))
+			var footprint pipeline.Footprint
+			mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &footprint)))
 			mustDo(t, m, refuse.begin...)
-			claim.Abandon()
-			mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &claim)), refuse.code)
+			footprint.Abandon()
+			mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)), refuse.code)
 			must(t, do(t, n, inspectMarker).Err)
 			if !exists(t, m, "app:k") {
 				t.Fatal("released")
@@ -109,16 +109,16 @@ var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
 func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
-	var claims [200]pipeline.Claim // more than one chunk of owed releases
-	for i := range claims {
-		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &claims[i])))
+	var footprints [200]pipeline.Footprint // more than one chunk of owed releases
+	for i := range footprints {
+		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
 	}
 	mustDo(t, m, "ACL", "SETUSER", "app", "resetpass", ">other", "resetkeys", "~quorumlock:*", "~app:new")
 	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal")
 	eventually(t, "down", func() bool { return do(t, n, inspectMarker).Err != nil })
-	for i := range claims {
-		claims[i].Abandon()
-		mustFail(t, n, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &claims[i])).Err, node.ErrDown)
+	for i := range footprints {
+		footprints[i].Abandon()
+		mustFail(t, n, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &footprints[i])).Err, node.ErrDown)
 	}
 	mustDo(t, m, "ACL", "SETUSER", "app", ">right")
 	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("app:new", "o:2"))) })
@@ -132,21 +132,21 @@ func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
 	const locks, attempts = 20, 6000 // many more than are kept
-	var claims [locks]pipeline.Claim
-	for i := range claims {
-		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &claims[i])))
+	var footprints [locks]pipeline.Footprint
+	for i := range footprints {
+		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
 	}
 	mustDo(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
-	for i := range claims {
-		claims[i].Abandon()
-		mustSay(t, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &claims[i])), "NOPERM")
+	for i := range footprints {
+		footprints[i].Abandon()
+		mustSay(t, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &footprints[i])), "NOPERM")
 	}
 	var answers []answer
 	for i := range attempts { // each is given up before its answer comes
-		claim, owner := new(pipeline.Claim), fmt.Sprint("o:", i+2)
-		answers = append(answers, start(n, "key", acquire("app:k", owner), claim))
-		claim.Abandon()
-		answers = append(answers, start(n, "key", release("app:k", owner), claim))
+		footprint, owner := new(pipeline.Footprint), fmt.Sprint("o:", i+2)
+		answers = append(answers, start(n, "key", acquire("app:k", owner), footprint))
+		footprint.Abandon()
+		answers = append(answers, start(n, "key", release("app:k", owner), footprint))
 	}
 	for _, a := range answers {
 		mustSay(t, await(t, a), "NOPERM")
@@ -159,12 +159,12 @@ func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
 func TestALaterReleaseReplacesARefusedOne(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
-	var claim pipeline.Claim
-	mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &claim)))
+	var footprint pipeline.Footprint
+	mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &footprint)))
 	mustDo(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
-	mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &claim)), "NOPERM")
+	mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)), "NOPERM")
 	mustDo(t, m, "ACL", "SETUSER", "app", "~app:*")
-	must(t, await(t, start(n, "key", release("app:k", "o:1"), &claim)).Err)
+	must(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)).Err)
 	calls := func() int { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "calls=") }
 	before := calls()
 	// Only time shows that the refused release is not resent.
@@ -187,7 +187,7 @@ func TestARefusedReleaseIsLoggedOnce(t *testing.T) {
 	defer n.Close()
 	log.node = n
 	for i := range 20 {
-		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Claim))), "NOPERM")
+		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint))), "NOPERM")
 	}
 	eventually(t, "resent twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
 	if log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") != 1 || log.logged() != 1 {
@@ -270,13 +270,13 @@ func TestARefusalProvesNothingOfAResentRequest(t *testing.T) {
 	for what, replies := range map[string][]string{
 		"refused":       {canned.HangUp, "-NOPERM No permissions to access a key\r\n"},
 		"in quarantine": {canned.HangUp, array("quarantined", 500)},
-		"not accepted":  {canned.HangUp, notLetIn},
+		"not accepted":  {canned.HangUp, notAccepted},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var asked atomic.Int32
 			f := startFake(t, admittedMaster(func([]string) string { return replies[asked.Add(1)-1] }))
 			n := open(t, f.url())
-			if r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim))); r.NothingDone || !r.Resent || isGranted(r) {
+			if r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint))); r.NothingDone || !r.Resent || isGranted(r) {
 				t.Errorf("answered %+v, %v: void %v, resent %v", r.Reply, r.Err, r.NothingDone, r.Resent)
 			}
 		})

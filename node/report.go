@@ -37,9 +37,9 @@ type Report struct {
 func (r *Report) fill(f info, save savePoints, view *membership.View, o options) {
 	m, quarantine := view.Marker(), time.Duration(0)
 	isClaimed := view.IsMarked() && m.Claimed
-	letsIn := !view.IsBlank() && !m.Claimed
+	accepts := !view.IsBlank() && !m.Claimed
 	r.MaxLease = view.MaxLease()
-	if letsIn {
+	if accepts {
 		quarantine, _ = view.Quarantine()
 		r.Member, r.Members, r.Generation, r.Next = m.Member, m.Members.Names(), m.Generation, m.Next.Names()
 	}
@@ -91,7 +91,7 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 		left, _ := view.Quarantine()
 		r.Quarantine = min(max(left, unfinished), o.maxLease)
 		hazard("in quarantine for another %v", r.Quarantine)
-	case !letsIn:
+	case !accepts:
 		r.Quarantine = o.maxLease
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
 			"it will wait in quarantine for %v from the first use", o.maxLease)

@@ -21,9 +21,9 @@ var withTombstone = fmt.Sprint(node.DefaultMaxLease.Milliseconds())
 func TestAReleaseOfAnUncutAcquireLeavesNoTombstone(t *testing.T) {
 	f := startFake(t, admittedMaster(func([]string) string { return ":1\r\n" }))
 	n := open(t, f.url())
-	claim := new(pipeline.Claim)
-	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), claim)))
-	must(t, await(t, start(n, "key", release("k", "o:1"), claim)).Err)
+	footprint := new(pipeline.Footprint)
+	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
+	must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 	if received := f.commands(); tombstoneOf(received[1]) != "0" {
 		t.Errorf("the release is %q", received[1])
 	}
@@ -39,11 +39,11 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 		return ":1\r\n"
 	}))
 	n := open(t, f.url())
-	claim := new(pipeline.Claim)
-	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), claim)))
+	footprint := new(pipeline.Footprint)
+	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
 	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
-	must(t, await(t, start(n, "key", lowered, claim)).Err)
-	must(t, await(t, start(n, "key", release("k", "o:1"), claim)).Err)
+	must(t, await(t, start(n, "key", lowered, footprint)).Err)
+	must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 	received := f.commands()
 	if len(received) != 4 || tombstoneOf(received[2]) != "0" || tombstoneOf(received[3]) != withTombstone {
 		t.Errorf("received %q: want the acquire twice, a release without a tombstone, because the owner goes on, and one with a tombstone", received)
@@ -62,11 +62,11 @@ func TestAnAbandonedAcquireIsNotResentButItsReleaseIs(t *testing.T) {
 		return ":0\r\n"
 	}))
 	n := open(t, f.url())
-	claim := new(pipeline.Claim)
-	asked := start(n, "key", acquire("k", "o:1"), claim)
+	footprint := new(pipeline.Footprint)
+	asked := start(n, "key", acquire("k", "o:1"), footprint)
 	eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
-	claim.Abandon()
-	given := start(n, "key", release("k", "o:1"), claim)
+	footprint.Abandon()
+	given := start(n, "key", release("k", "o:1"), footprint)
 	close(released)
 	if r := await(t, asked); r.Err == nil || !r.Sent {
 		t.Errorf("the acquire: %v %v, sent %v; want an error, sent", r.Reply, r.Err, r.Sent)
@@ -77,9 +77,9 @@ func TestAnAbandonedAcquireIsNotResentButItsReleaseIs(t *testing.T) {
 	}
 }
 
-// A release whose script the server does not know is resent as text, also after its claim was
+// A release whose script the server does not know is resent as text, also after its footprint was
 // abandoned.
-func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedClaim(t *testing.T) {
+func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedFootprint(t *testing.T) {
 	f := startFake(t, admittedMaster(func(args []string) string {
 		if args[0] == "EVALSHA" {
 			return "-NOSCRIPT No matching script\r\n"
@@ -87,10 +87,10 @@ func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedClaim(t *testing.T) {
 		return ":1\r\n"
 	}))
 	n := open(t, f.url())
-	claim := new(pipeline.Claim)
-	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), claim)))
-	claim.Abandon()
-	if r := await(t, start(n, "key", release("k", "o:1"), claim)); r.Err != nil {
+	footprint := new(pipeline.Footprint)
+	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
+	footprint.Abandon()
+	if r := await(t, start(n, "key", release("k", "o:1"), footprint)); r.Err != nil {
 		t.Errorf("the release failed: %v", r.Err)
 	}
 }
@@ -173,7 +173,7 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	var up atomic.Bool
 	f := startFake(t, grantsOnceUp(&up))
 	n := open(t, f.url())
-	first, second := new(pipeline.Claim), new(pipeline.Claim)
+	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
 	for level := 3; level >= 0; level-- {
 		call := scripts.Release(names("k"), scripts.OwnerOf("o:1"), level)
 		mustFail(t, n, await(t, start(n, "key", call, first)).Err, node.ErrDown)
@@ -202,7 +202,7 @@ func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 	n := open(t, f.url())
 	const many = 300
 	for i := range many {
-		r := await(t, start(n, "key", release("k", fmt.Sprint("o:", i)), new(pipeline.Claim)))
+		r := await(t, start(n, "key", release("k", fmt.Sprint("o:", i)), new(pipeline.Footprint)))
 		mustFail(t, n, r.Err, node.ErrDown)
 	}
 	up.Store(true)
@@ -237,7 +237,7 @@ func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 		return ":1\r\n"
 	})
 	n := open(t, f.url(), node.WithTimeout(bound))
-	first, second := new(pipeline.Claim), new(pipeline.Claim)
+	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
 	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
 	mustFail(t, n, await(t, start(n, "key", lowered, first)).Err, node.ErrDown)
 	up.Store(true)
@@ -267,7 +267,7 @@ func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
 		return greet(args)
 	})
 	n := open(t, f.url())
-	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
+	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 	mustFail(t, n, r.Err, node.ErrDown)
 	if !r.Sent || !r.Resent {
 		t.Errorf("sent %v, resent %v: it may have been carried out", r.Sent, r.Resent)
@@ -285,15 +285,15 @@ func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 	}{
 		"once":                            {[]string{held}, scripts.HeldByAnother, false},
 		"cut":                             {[]string{canned.HangUp, held}, scripts.HeldByAnother, true},
-		"not accepted":                    {[]string{notLetIn}, scripts.NotLetIn, false},
-		"cut, and not accepted":           {[]string{canned.HangUp, notLetIn}, scripts.NotLetIn, true},
+		"not accepted":                    {[]string{notAccepted}, scripts.NotAccepted, false},
+		"cut, and not accepted":           {[]string{canned.HangUp, notAccepted}, scripts.NotAccepted, true},
 		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", canned.HangUp, held}, scripts.HeldByAnother, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var next atomic.Int64
 			f := startFake(t, admittedMaster(func([]string) string { return c.replies[next.Add(1)-1] }))
 			n := open(t, f.url())
-			r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Claim)))
+			r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 			if reply := outcome(r); reply.Outcome != c.want || r.Resent != c.resent || r.NothingDone {
 				t.Errorf("the answer is %v, %v, resent %v; want %v, resent %v", r.Reply, r.Err, r.Resent, c.want, c.resent)
 			}

@@ -62,8 +62,8 @@ func TestSharedRunsLeaveNothingBehind(t *testing.T) {
 				early, pause, starts := rng.IntN(3) == 0, time.Duration(rng.IntN(3))*time.Millisecond, time.Duration(rng.IntN(8))*time.Millisecond
 				owners.Go(func() {
 					time.Sleep(starts)
-					claim := new(pipeline.Claim)
-					asked := start(n, "key", acquire(name, owner), claim)
+					footprint := new(pipeline.Footprint)
+					asked := start(n, "key", acquire(name, owner), footprint)
 					if early {
 						time.Sleep(pause)
 					} else if r := <-asked; isGranted(r) && !r.Resent {
@@ -79,8 +79,8 @@ func TestSharedRunsLeaveNothingBehind(t *testing.T) {
 						delete(holder, name)
 						mu.Unlock()
 					}
-					claim.Abandon()
-					<-start(n, "key", release(name, owner), claim)
+					footprint.Abandon()
+					<-start(n, "key", release(name, owner), footprint)
 				})
 			}
 			for range deaths {

@@ -24,6 +24,8 @@ const (
 	busyFrom = 4
 )
 
+var reservationMillis = scripts.ToMillis(waiting.ReservationLife)
+
 // attempt is one request for the lock to the nodes, until it has become a held lock or is undone.
 type attempt struct {
 	hold     *hold
@@ -31,6 +33,7 @@ type attempt struct {
 	room     [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
 	requests []grantRequest
 	few      [5]grantRequest          // room for the usual number of nodes
+	probe    int                      // of slots: the node that is asked first by ProbeFirst
 	decided  chan struct{}            // closed when the outcome is certain
 	entry    schedule.Entry[*attempt] // in core.secondWaves
 
@@ -49,6 +52,7 @@ type grantRequest struct {
 	wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
 	holder    string        // of a refusal: the owner that is there
 	listeners int           // of a refusal: connections that subscribe to the channel
+	readers   int           // of a refusal by readers alone: how many
 }
 
 func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
@@ -64,32 +68,53 @@ func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
 	return a
 }
 
-// attempt makes one attempt at the names, and a second one if only another name's token stood in the
-// way of the first. It returns the lock, or else undoes the attempt and returns its result. With a
-// lock, the result is nil unless a hook needs it.
+// attempt makes one attempt, and a second one if only another name's token stood in the way of the
+// first. It returns the lock, or else undoes the attempt and returns its result. With a lock, the
+// result is nil unless a hook needs it.
 func (c *core) attempt(
-	ctx context.Context, set *settings, names []string, approach waiting.Approach,
+	ctx context.Context, set *settings, what target, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
-	lock, r := c.attemptOnce(ctx, set, names, approach)
+	lock, r := c.attemptOnce(ctx, set, what, approach)
 	if r != nil && r.movedOn && ctx.Err() == nil {
-		return c.attemptOnce(ctx, set, names, approach)
+		return c.attemptOnce(ctx, set, what, approach)
 	}
 	return lock, r
 }
 
+// target is what an attempt is for: all of the names, or slots of the semaphore names[0].
+type target struct {
+	names       []string
+	slots       []int          // nil for names
+	probe       int            // of slots: the node that an attempt by ProbeFirst asks first
+	predecessor *scripts.Owner // from which to take over; nil for none
+}
+
+// keys returns the names of the locks on the nodes.
+func (t target) keys() []string {
+	if t.slots == nil {
+		return t.names
+	}
+	return scripts.SlotNames(t.names[0], t.slots)
+}
+
 func (c *core) attemptOnce(
-	ctx context.Context, set *settings, names []string, approach waiting.Approach,
+	ctx context.Context, set *settings, what target, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
 	c.background.add() // so that Close does not close the nodes before the attempt is undone
 	defer c.background.done()
 	if err := c.awaitList(ctx); err != nil {
-		err.Names = slices.Clone(names)
+		err.Names = slices.Clone(what.names)
 		c.counters.attempts[outcomeOf(err)].Add(1)
 		r := &attemptResult{Result: waiting.Result{Wait: -1}, err: err, approach: approach, cut: ctx.Err() != nil}
 		r.of[lease.Unanswered] = len(c.nodes)
 		return nil, r
 	}
-	a := newAttempt(c, set, names, innermost(ctx))
+	a := newAttempt(c, set, what.keys(), innermost(ctx))
+	a.hold.predecessor = what.predecessor
+	if what.slots != nil {
+		a.hold.first.setSlots(what.names[0], what.slots)
+		a.probe = what.probe
+	}
 	ended := false
 	defer func() {
 		if !ended { // the caller's context has panicked
@@ -144,11 +169,12 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := c.clock.Now()
-	a.call = scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: 1, Lease: h.set.leaseMillis, List: h.list, Seed: tokenSeed(),
-		Room: a.room[:0],
-	})
-	wave := lease.Wave{Size: len(a.requests), Probe: approach == waiting.ProbeFirst}
+	args := scripts.AcquireArgs{Level: 1, Lease: h.set.leaseMillis, Seed: tokenSeed(), Room: a.room[:0]}
+	if approach.Reserves() && !h.set.isReader() {
+		args.Reservation = reservationMillis
+	}
+	a.call = h.grantCall(h.lease.Mode(), args)
+	wave := lease.Wave{Size: len(a.requests), Probe: approach.Probes()}
 	compares := !wave.Probe && c.rtt.MustCompare(now)
 	switch {
 	case wave.Probe:
@@ -159,7 +185,11 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 		a.timed = compares
 	}
 	var order [8]int
-	wave.Order = c.order(order[:0], h.first.names, !wave.Probe)
+	if wave.Probe && h.first.slots != nil {
+		wave.Order = c.orderFrom(order[:0], a.probe, false)
+	} else {
+		wave.Order = c.order(order[:0], h.first.keys(), !wave.Probe)
+	}
 	for i := range h.members {
 		err := h.pipe(i).Down()
 		if err == nil {
@@ -184,7 +214,11 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 // gets its share. With slowLast, slow nodes come last: the order of a probe is the same for all
 // processes.
 func (c *core) order(all []int, names []string, slowLast bool) []int {
-	first := int(hash(slices.Min(names)) % uint32(len(c.nodes)))
+	return c.orderFrom(all, int(hash(slices.Min(names))%uint32(len(c.nodes))), slowLast)
+}
+
+// orderFrom appends the nodes from the first one on. With slowLast, slow nodes come last.
+func (c *core) orderFrom(all []int, first int, slowLast bool) []int {
 	isSlow := uint64(0) // bit by node; read once, because it may change at any time
 	for i := range c.nodes {
 		if slowLast && c.rtt.IsSlow(i) {
@@ -211,7 +245,7 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 		h.core.rtt.Observe(node, h.core.clock.Now().Sub(h.lease.BegunAt()))
 	}
 	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
-		r.wait, r.holder, r.listeners = said.Wait, said.Holder, said.Waiting
+		r.wait, r.holder, r.listeners, r.readers = said.Wait, said.Holder, said.Waiting, said.Readers
 	}
 }
 

@@ -98,6 +98,13 @@ func (c *core) newRand() *rand.Rand {
 	return rand.New(rand.NewPCG(seed, seed))
 }
 
+// random returns a number from 0 to below−1.
+func (c *core) random(below int) int {
+	c.rngMu.Lock()
+	defer c.rngMu.Unlock()
+	return c.rng.IntN(below)
+}
+
 // moment returns the present, for package waiting.
 func (c *core) moment() waiting.Moment {
 	return waiting.Moment{Now: c.clock.Now(), Step: c.rtt.Step(c.need)}

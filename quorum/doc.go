@@ -2,7 +2,8 @@
 // lock is a [Rule]; packages redlock and multilock choose one.
 //
 // What decides is in pure packages: lease, the life of one owner's lock; waiting, which waiter asks
-// next, and when; roster, which masters accept this locker. This package is their shell. It owns
+// next, and when; slots, which slots of a semaphore it asks for; roster, which masters accept this
+// locker. This package is their shell. It owns
 // mutexes, contexts, pipelines, timers and logs: it tells the machines what happens, and carries out
 // what they decide.
 //
@@ -10,16 +11,19 @@
 //
 //	Lock        locker.go   names and context are checked; a flow that holds the names enters
 //	                        again (use.go)
-//	waiting     wait.go     this process has one queue for a set of names, which subscribes to their
-//	                        channels; its head attempts when package waiting says so
+//	            rwlock.go, semaphore.go   the same for readers and for slots
+//	waiting     wait.go     this process has one queue for what calls want (wanted.go); its head attempts
+//	                        when package waiting says so; subscribe.go wakes it, giveup.go ends it
 //	masters     masters.go  if a node does not accept this locker, package roster looks at all
 //	                        nodes, and marks unmarked ones, if it may
-//	attempting  attempt.go  a fresh owner; a request to each node, in one wave or two, slow nodes
+//	attempting  slotscall.go   for a semaphore: package slots chooses which slots to attempt
+//	            attempt.go  a fresh owner; a request to each node, in one wave or two, slow nodes
 //	                        last; then commit, or undo, and failure.go says why
 //	            hold.go     carries out the lease's commands
 //	            reply.go    a command becomes a request to a node, and its reply goes to the lease
 //	held        renew.go    what is due: renewals in batches, second tries, the end
-//	            use.go      what a holder does: enters again, extends, unlocks
+//	            use.go      what a holder does: enters again, extends, unlocks; downgrades (rwlock.go)
+//	handed over handover.go contexts end and the keys stay; another owner takes over by the ticket
 //	released    release.go  contexts end, then the release goes to every node; who waits for the
 //	                        replies
 //
@@ -30,6 +34,7 @@
 // Where to begin a change:
 //
 //   - when a lock is held, renewed, lost or released, and what goes to which master then: package lease
+//   - which slot of a semaphore a call attempts: package slots; whom it asks for a hint: slotscall.go
 //   - which node an attempt asks first, and whether it asks all: attempt.go (askFirstWave, order)
 //   - what a node's reply means: scripts/replies.go, then reply.go (replyOf)
 //   - how requests are sent, share a run, are sent again, and a refused release is tried again:

@@ -33,10 +33,12 @@ var (
 	ErrPermanent = errors.New("will not pass by itself")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
-	// ErrNotHeld: this handle, or the one that acquired the lock, was unlocked before.
+	// ErrNotHeld: this handle, or the one that acquired the lock, was unlocked before, or handed over.
 	ErrNotHeld = errors.New("not held")
 	// ErrReleased is the cause with which a lock's context ends after Unlock.
 	ErrReleased = errors.New("released")
+	// ErrHandedOver is the cause with which a lock's context ends after HandOver.
+	ErrHandedOver = errors.New("handed over")
 	// ErrClosed: the locker was closed.
 	ErrClosed = node.ErrClosed
 	// ErrInvalid: an argument or an option is not valid; the message says which and why.
@@ -79,10 +81,12 @@ type Error struct {
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
 	causes  []error
-	unasked int  // of Unknown
-	namedBy int  // with Holder: a node that named it
-	ours    bool // Holder is a lock of this Locker, or of one that With made of it
-	kept    bool // Granted counts the nodes that keep a lock that was lost
+	slots   []int  // that the error is about, of the semaphore Names[0]; nil for a lock that is no slot
+	key     string // with Holder: the name that it holds on the nodes
+	unasked int    // of Unknown
+	namedBy int    // with Holder: a node that named it
+	ours    bool   // Holder is a lock of this Locker, or of one that With made of it
+	kept    bool   // Granted counts the nodes that keep a lock that was lost
 }
 
 // opReady is the operation of the errors of [Locker.Ready].
@@ -98,7 +102,7 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(e.Op)
 	if len(e.Names) > 0 {
-		b.WriteString(" " + quoted(e.Names))
+		b.WriteString(" " + quoted(e.Names) + slotsText(e.slots))
 	}
 	for _, cause := range e.causes {
 		said := strings.TrimPrefix(cause.Error(), "quorumlock: ")
@@ -263,6 +267,14 @@ func quoted(names []string) string {
 		fmt.Fprintf(&b, "%.64q", name)
 	}
 	return b.String()
+}
+
+// slotsText names slots after the name of their semaphore; empty for none.
+func slotsText(slots []int) string {
+	if slots == nil {
+		return ""
+	}
+	return " slot " + strings.Trim(fmt.Sprint(slots), "[]")
 }
 
 // forWaiter returns the error of a queue's last attempt as that of one waiter, which ends for

@@ -31,13 +31,19 @@ func (a *attempt) failureLocked(ended []error) *Error {
 	case verdict == lease.Won: // the quorum was reached, but the Locker was closed
 	case verdict != lease.Open:
 		reason := a.blockingReason()
-		if e.causes = append(e.causes, reason); reason == ErrHeld {
+		if reason == ErrHeld {
 			e.Remaining = a.remaining()
 			e.Holder, e.namedBy = a.holder()
 			e.ours = strings.HasPrefix(e.Holder, a.hold.core.uuid+":")
 		}
+		if reason = a.takeOverReason(reason, e); reason != nil {
+			e.causes = append(e.causes, reason)
+		}
 	case isOverdue(ended):
 		e.causes = append(e.causes, ErrUnavailable)
+	}
+	if a.hasPassedOn() {
+		e.causes = append(e.causes, ErrLost, passedOn)
 	}
 	return e
 }
@@ -56,7 +62,8 @@ func (a *attempt) countsErrorLocked() *Error {
 	h := a.hold
 	of := h.lease.Count()
 	e := &Error{
-		Op: "lock", Names: h.first.names, Need: h.core.need, causes: []error{ErrNotAcquired},
+		Op: "lock", Names: h.first.names, slots: h.first.slots, key: h.names[0].String(), Need: h.core.need,
+		causes:  []error{ErrNotAcquired},
 		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
 		Unknown: of[lease.Failed] + of[lease.Unanswered] + of[lease.Unasked], unasked: of[lease.Unasked],
 	}
@@ -144,6 +151,7 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
 	r.of, r.writeBacks = h.lease.Count(), h.lease.WriteBacks()
 	waits := make([]time.Duration, 0, len(a.requests))
+	byReaders, byOthers := 0, 0
 	for i := range a.requests {
 		n := &a.requests[i]
 		r.Listeners = max(r.Listeners, n.listeners)
@@ -154,11 +162,17 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 		case lease.Unasked:
 			waits = append(waits, 0)
 		case lease.Refused, lease.Quarantined:
+			if n.readers > 0 {
+				byReaders++
+			} else {
+				byOthers++
+			}
 			if n.wait >= 0 {
 				waits = append(waits, n.wait)
 			}
 		}
 	}
+	r.Readers = byReaders > 0 && byOthers == 0
 	if len(waits) >= h.core.need && h.lease.Verdict() != lease.Won { // a won attempt failed for another reason
 		slices.Sort(waits)
 		r.Wait = waits[h.core.need-1]

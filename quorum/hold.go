@@ -20,10 +20,12 @@ type hold struct {
 	set   *settings
 	owner scripts.Owner
 	names []scripts.Name
-	one   [1]scripts.Name       // room for the usual number of names
-	list  *scripts.List         // of masters; nil while it is not known
-	first Lock                  // the handle of level 1
-	entry schedule.Entry[*hold] // in the schedule, while it is held
+	one   [1]scripts.Name // room for the usual number of names
+	list  *scripts.List   // of masters; nil while it is not known
+	// predecessor is the owner that this one takes over from; nil for none.
+	predecessor *scripts.Owner
+	first       Lock                  // the handle of level 1
+	entry       schedule.Entry[*hold] // in the schedule, while it is held
 
 	// mu orders the owner's requests: the lease's commands are carried out with mu held.
 	mu         sync.Mutex
@@ -37,11 +39,11 @@ type hold struct {
 
 // member is one node's part in a hold.
 type member struct {
-	hold  *hold
-	node  int
-	err   error          // of the node's last reply, or nil
-	claim pipeline.Claim // what the node's pipe knows of the owner's requests
-	alone bool           // the node refused a batch with it: it is renewed alone until a renewal succeeds
+	hold      *hold
+	node      int
+	err       error              // of the node's last reply, or nil
+	footprint pipeline.Footprint // what the owner's requests may have left on the node
+	alone     bool               // the node refused a batch with it: it is renewed alone until a renewal succeeds
 }
 
 func newHold(c *core, set *settings, names []string) *hold {
@@ -101,7 +103,7 @@ func (h *hold) carryOutLocked(commands []lease.Command, t *tally) (lost bool) {
 			return h.endThenLocked(c.Cause, commands[i+1:], t)
 		case lease.Release:
 			if isNew {
-				call = scripts.Release(h.names, h.owner, c.Level)
+				call = scripts.Release(h.names, h.ownerAs(c.Mode), c.Level)
 			}
 			h.sendRelease(c, call, t)
 		default:
@@ -147,7 +149,25 @@ func (h *hold) dropAttemptLocked() {
 
 // renewal returns the lock as one of those that a call renews.
 func (h *hold) renewal(lasts scripts.Millis) scripts.Renewal {
-	return scripts.Renewal{Names: h.names, Owner: h.owner, Token: h.lease.Token(), Lease: lasts}
+	return scripts.Renewal{Names: h.names, Owner: h.ownerAs(h.lease.Mode()), Token: h.lease.Token(), Lease: lasts}
+}
+
+// ownerAs returns the owner as the nodes know it that holds in that mode.
+func (h *hold) ownerAs(mode lease.Mode) scripts.Owner {
+	if mode == lease.Read {
+		return h.owner.AsReader()
+	}
+	return h.owner
+}
+
+// grantCall returns a request for a grant in that mode.
+func (h *hold) grantCall(mode lease.Mode, args scripts.AcquireArgs) scripts.Call {
+	args.Names, args.Owner, args.List = h.names, h.ownerAs(mode), h.list
+	if mode == lease.Read {
+		return scripts.Read(args)
+	}
+	args.Predecessor = h.predecessor
+	return scripts.Acquire(args)
 }
 
 // endLocked ends the contexts of all handles. It may run with mu held: a function that a context's
@@ -157,6 +177,8 @@ func (h *hold) endLocked(why lease.Cause) {
 	switch why {
 	case lease.Unlocked:
 		cause = ErrReleased
+	case lease.HandedOver:
+		cause = ErrHandedOver
 	case lease.Closed:
 		cause = ErrClosed
 	default:
@@ -191,7 +213,7 @@ func (h *hold) whyLost(why lease.Cause) detail {
 // keepersErrorLocked returns the error of an operation on a lock that was acquired. It counts the
 // nodes that still keep it.
 func (h *hold) keepersErrorLocked(op string, causes ...error) *Error {
-	e := &Error{Op: op, Names: h.first.names, Need: h.core.need, causes: causes, kept: true}
+	e := &Error{Op: op, Names: h.first.names, slots: h.first.slots, Need: h.core.need, causes: causes, kept: true}
 	now := h.core.clock.Now()
 	for i := range h.members {
 		if now.Before(h.lease.Until(i)) {

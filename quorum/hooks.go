@@ -18,14 +18,15 @@ import (
 //
 // Acquired is called once for each lock, and then at most one of Released and Lost. Released is
 // called when the lock is unlocked, before the nodes have confirmed (Unlock may still return an
-// error). Lost may be called before Acquired has returned. Re-entry and Close call no hook.
+// error), or handed over. Lost may be called before Acquired has returned. Re-entry and Close call no
+// hook.
 type Hooks struct {
 	Acquired func(*Lock)
 	Released func(*Lock)
 	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
 
-	// LockStart is called when a call of Lock, TryLock or Do begins, unless its arguments are
-	// refused. Attempt and LockEnd of the same call get the context that it returns, with a span,
+	// LockStart is called when a call of Lock, TryLock, TakeOver or Do begins, unless its arguments
+	// are refused. Attempt and LockEnd of the same call get the context that it returns, with a span,
 	// say. The call itself and the lock keep ctx. Without LockStart, the hooks get ctx.
 	LockStart func(ctx context.Context, names []string) context.Context
 	// Attempt is called after each attempt of the call.

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,6 +44,11 @@ func thisProcess(label string) Identity {
 	return Identity{Host: host, PID: os.Getpid(), Program: program, Label: label}
 }
 
+// describeHolder is nameHolder for a call that makes one attempt: it may ask a node.
+func (c *core) describeHolder(ctx context.Context, e *Error) {
+	c.nameHolder(e, func(of holders.Named) holders.Holder { return c.holders.Describe(ctx, of) })
+}
+
 // nameHolder adds to an error which process the holder is, as far as find knows: Describe, Inquire or
 // Recall of package holders.
 func (c *core) nameHolder(e *Error, find func(holders.Named) holders.Holder) {
@@ -50,7 +56,7 @@ func (c *core) nameHolder(e *Error, find func(holders.Named) holders.Holder) {
 	case e.ours:
 		e.HolderIdentity = c.identity
 	case e.Holder != "":
-		h := find(holders.Named{Owner: e.Holder, Name: e.Names[0], Node: e.namedBy})
+		h := find(holders.Named{Owner: e.Holder, Name: e.key, Node: e.namedBy})
 		if h != (holders.Holder{}) {
 			e.HolderIdentity, e.HolderToken = Identity(h.Identity), h.Token
 		}

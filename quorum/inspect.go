@@ -17,25 +17,33 @@ import (
 // State is the nodes' state of a name.
 type State struct {
 	Name  string
+	Slot  int    // of the semaphore of that name; −1 for a lock that is no slot
 	Owner string // that as many nodes keep as the quorum size; empty for none
 	// Identity is which process the owner is; zero where no node knows, or for no owner.
 	Identity Identity
 	Level    int           // of that owner, on one of these nodes
 	Token    uint64        // the highest token counter on any node; other names share it: the last token is no higher
 	TTL      time.Duration // for how long as many nodes keep that owner, by their clocks; −1 for ever
-	Nodes    []NodeState   // in the Locker's order
+	// Readers is how many readers as many nodes as the quorum size have, at least. They have no Owner; their
+	// TTL is that of the last.
+	Readers int
+	// WriterWaits reports that a writer that waits keeps new readers back.
+	WriterWaits bool
+	Nodes       []NodeState // in the Locker's order
 }
 
 // NodeState is one node's state of a name.
 type NodeState struct {
-	Node       string
-	Err        error         // a *node.Error, or nil; with an error the fields below are zero
-	Owner      string        // empty when the name is free there
-	Identity   Identity      // of the owner; zero where no node knows it
-	Level      int           // as the key has it; the handle's own count decides
-	TTL        time.Duration // −1 when the key never expires
-	Token      uint64        // the token counter, which other names share
-	Quarantine time.Duration // left
+	Node        string
+	Err         error         // a *node.Error, or nil; with an error the fields below are zero
+	Owner       string        // empty when the name is free there, or readers have it
+	Identity    Identity      // of the owner; zero where no node knows it
+	Level       int           // as the key has it; the handle's own count decides
+	TTL         time.Duration // −1 when the key never expires
+	Token       uint64        // the token counter, which other names share
+	Quarantine  time.Duration // left
+	Readers     int           // that hold the name there
+	Reservation time.Duration // for how long a writer that waits keeps new readers back; 0 for none
 }
 
 // Inspect returns the state of a name on every node. It writes nothing. A node that accepts
@@ -46,23 +54,45 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 	if err := l.refuse("inspect", []string{name}); err != nil {
 		return State{}, err
 	}
-	c := l.core
-	read := lockstate.Read(ctx, c.nodes, name)
-	masters, errs := read[0], make([]error, len(c.nodes))
-	for i, m := range masters {
-		if errs[i] = c.nodeError(i, "inspect", cmp.Or(m.Err, c.roster.OtherList(m.Marker))); errs[i] != nil {
-			masters[i] = lockstate.Master{Node: m.Node, Err: errs[i]}
+	states, err := l.core.inspect(ctx, []string{name})
+	return states[0], err
+}
+
+// inspect returns the states of the names, and the first error.
+func (c *core) inspect(ctx context.Context, names []string) (states []State, err error) {
+	read := lockstate.Read(ctx, c.nodes, names...)
+	errs := make([][]error, len(names))
+	for k, masters := range read {
+		errs[k] = make([]error, len(c.nodes))
+		for i, m := range masters {
+			if failed := c.nodeError(i, "inspect", cmp.Or(m.Err, c.roster.OtherList(m.Marker))); failed != nil {
+				errs[k][i], masters[i] = failed, lockstate.Master{Node: m.Node, Err: failed}
+			}
 		}
 	}
 	lockstate.Identify(ctx, c.nodes, read, c.holders.Identities)
+	for k, name := range names {
+		states = append(states, c.stateOf(name, read[k]))
+		err = cmp.Or(err, c.unavailable(ctx, "inspect", name, errs[k]))
+	}
+	return states, err
+}
+
+// stateOf returns what the nodes together have of a name.
+func (c *core) stateOf(name string, masters []lockstate.Master) State {
 	lock := lockstate.Judge(name, masters, c.need)
-	state := State{Name: name, Owner: lock.Owner, Identity: Identity(lock.Identity), Level: lock.Level, Token: lock.Token,
-		TTL: lock.TTL}
+	slot := -1
+	if semaphore, number, isSlot := scripts.ParseSlot(name); isSlot {
+		name, slot = semaphore, number
+	}
+	state := State{Name: name, Slot: slot, Owner: lock.Owner, Identity: Identity(lock.Identity), Level: lock.Level,
+		Token: lock.Token, TTL: lock.TTL, Readers: lock.Readers, WriterWaits: lock.WriterWaits}
 	for _, m := range masters {
 		state.Nodes = append(state.Nodes, NodeState{Node: m.Node, Err: m.Err, Owner: m.Owner, Identity: Identity(m.Identity),
-			Level: m.Level, TTL: m.TTL, Token: m.Token, Quarantine: m.Quarantine})
+			Level: m.Level, TTL: m.TTL, Token: m.Token, Quarantine: m.Quarantine,
+			Readers: m.Readers, Reservation: m.Reservation})
 	}
-	return state, c.unavailable(ctx, "inspect", name, errs)
+	return state
 }
 
 // unavailable returns the error of a call that failed on too many nodes, or nil.
@@ -76,8 +106,12 @@ func (c *core) unavailable(ctx context.Context, op, name string, errs []error) e
 	if failed == nil || len(errs)-failed.Len() >= c.need {
 		return nil
 	}
-	return &Error{Op: op, Names: []string{name}, Nodes: failed,
+	e := &Error{Op: op, Names: []string{name}, Nodes: failed,
 		causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
+	if semaphore, slot, isSlot := scripts.ParseSlot(name); isSlot {
+		e.Names, e.slots = []string{semaphore}, []int{slot}
+	}
+	return e
 }
 
 // ForceUnlock deletes the locks at the names, on an operator's word. The holder believes that it
@@ -90,9 +124,13 @@ func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err
 	}
+	return l.core.forceAll(ctx, names)
+}
+
+func (c *core) forceAll(ctx context.Context, names []string) error {
 	var failed []error
 	for _, name := range names {
-		if err := l.force(ctx, scripts.NewName(name)); err != nil {
+		if err := c.force(ctx, scripts.NewName(name)); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -102,17 +140,21 @@ func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	return errors.Join(failed...)
 }
 
-func (l *Locker) force(ctx context.Context, name scripts.Name) error {
-	c := l.core
+func (c *core) force(ctx context.Context, name scripts.Name) error {
 	// The owners on the nodes come first: each is barred on every node, or a repair would bring the
-	// lock back where it was deleted first.
+	// lock back where it was deleted first. The token that bars readers must be known before, too.
 	var owners []scripts.Owner
+	token, isRead := uint64(0), false
 	for _, m := range lockstate.Read(ctx, c.nodes, name.String())[0] {
 		if owner := scripts.OwnerOf(m.Owner); m.Owner != "" && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
 		}
+		token, isRead = max(token, m.Token), isRead || m.Readers > 0
 	}
-	call, errs := scripts.Force(name, owners, c.maxLease), make([]error, len(c.nodes))
+	if !isRead {
+		token = 0
+	}
+	call, errs := scripts.Force(name, owners, token, c.maxLease), make([]error, len(c.nodes))
 	var forcing sync.WaitGroup
 	for i, n := range c.nodes {
 		forcing.Go(func() { errs[i] = inside.Of(n).Pipe(name.String()).Do(ctx, call).Err })

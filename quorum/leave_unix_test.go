@@ -23,7 +23,7 @@ func TestQueueIsLeftByManyAtOnce(t *testing.T) {
 			for range 5 { // the shortest time: a core slows down, too
 				all := make([]*waiter, n)
 				for i := range all {
-					all[i] = l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+					all[i] = l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 				}
 				began := processorTime(t)
 				for _, w := range slices.Backward(all) {

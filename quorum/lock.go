@@ -22,6 +22,7 @@ type Lock struct {
 	hold     *hold
 	names    []string
 	one      [1]string // room for the usual number of names
+	slots    []int     // of the semaphore names[0]; nil for a lock that is no slot
 	level    int       // 1 for the handle that acquired the lock, more for a re-entry
 	outer    *Lock     // the innermost handle in the context given to Lock
 	scope    lockContext
@@ -93,17 +94,18 @@ func newTestLock(t *testlock.Lock) *Lock {
 }
 
 // FromContext returns the innermost lock over the name among those whose context ctx is, or is
-// derived from, and that have not been unlocked. It may have been lost: see [Lock.Err].
+// derived from, and that have not been unlocked. It may have been lost: see [Lock.Err]. It finds no
+// slots of a semaphore.
 func FromContext(ctx context.Context, name string) (*Lock, bool) {
 	for l := innermost(ctx); l != nil; l = l.outer {
-		if slices.Contains(l.names, name) && !l.unlocked.Load() {
+		if l.slots == nil && slices.Contains(l.names, name) && !l.unlocked.Load() {
 			return l, true
 		}
 	}
 	return nil, false
 }
 
-// Names returns the names that were given for this handle.
+// Names returns the names that were given for this handle: for slots, the name of the semaphore.
 func (l *Lock) Names() []string { return slices.Clone(l.names) }
 
 // Owner returns the owner's id, "<locker uuid>:<number>", as it stands on the nodes.
@@ -130,7 +132,7 @@ func (l *Lock) Level() int {
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock
 // and without needing a packet, or when it is unlocked. It is derived from the context given to
 // [Locker.Lock], and ends with that too. Its [context.Cause] is an error that wraps [ErrLost], or
-// [ErrReleased], [ErrClosed] or the parent's cause.
+// [ErrReleased], [ErrHandedOver], [ErrClosed] or the parent's cause.
 func (l *Lock) Context() context.Context { return l.ctx }
 
 // Deadline returns the instant until which the holder may believe that it holds. Renewal moves it.
@@ -155,7 +157,7 @@ func (l *Lock) Valid() bool {
 }
 
 // Err returns nil while the lock is held, and else why it is not: an error that wraps [ErrLost], or
-// [ErrReleased] or [ErrClosed].
+// [ErrReleased], [ErrHandedOver] or [ErrClosed].
 func (l *Lock) Err() error {
 	h := l.hold
 	h.mu.Lock()
@@ -163,6 +165,8 @@ func (l *Lock) Err() error {
 	switch phase := h.lease.Phase(); {
 	case phase == lease.Expired:
 		return h.lossReason
+	case h.lease.Cause() == lease.HandedOver:
+		return ErrHandedOver
 	case l.unlocked.Load() || phase == lease.Released || phase == lease.Lingering:
 		return ErrReleased
 	case phase == lease.Orphaned:
@@ -179,6 +183,8 @@ func (l *Lock) usableLocked(op string) error { return l.usableAtLocked(op, l.hol
 func (l *Lock) usableAtLocked(op string, now clock.Instant) error {
 	h := l.hold
 	switch phase := h.lease.Phase(); {
+	case h.lease.Cause() == lease.HandedOver:
+		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld, ErrHandedOver}}
 	case l.unlocked.Load() || phase == lease.Released || phase == lease.Lingering:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld}}
 	case phase == lease.Expired:
@@ -243,7 +249,7 @@ func awaitDecided(ctx context.Context, t *tally) []error {
 // compares no cause of the caller's, which may not be comparable.
 func (l *Lock) endedBy(cause error) bool {
 	_, lost := cause.(*Error)
-	return (lost || cause == ErrReleased || cause == ErrClosed) && context.Cause(l.ctx) == cause
+	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && context.Cause(l.ctx) == cause
 }
 
 // releaseUnless releases the lock, if there is one, unless the hooks have returned: otherwise the call
@@ -254,13 +260,18 @@ func (l *Lock) releaseUnless(returned *bool) {
 	}
 }
 
-// String returns the names, the token and the owner's id. It doesn't say whether the lock is still
-// held: see [Lock.Err].
+// String returns the names, the slots if there are any, the token and the owner's id. It doesn't say
+// whether the lock is still held: see [Lock.Err].
 func (l *Lock) String() string {
-	return fmt.Sprintf("lock %s, token %d, owner %s", quoted(l.names), l.Token(), l.Owner())
+	return fmt.Sprintf("lock %s, token %d, owner %s", quoted(l.names)+slotsText(l.slots), l.Token(), l.Owner())
 }
 
 // LogValue returns what String does, as attributes ([slog.LogValuer]).
 func (l *Lock) LogValue() slog.Value {
-	return slog.GroupValue(slog.Any("names", l.Names()), slog.Uint64("token", l.Token()), slog.String("owner", l.Owner()))
+	names := slog.Any("names", l.Names())
+	if l.slots == nil {
+		return slog.GroupValue(names, slog.Uint64("token", l.Token()), slog.String("owner", l.Owner()))
+	}
+	return slog.GroupValue(names, slog.Any("slots", l.Slots()), slog.Uint64("token", l.Token()),
+		slog.String("owner", l.Owner()))
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -24,7 +24,8 @@ type Locker struct {
 	core     *core
 	waitlist *waitlist
 	set      *settings
-	bad      error // why With refused its options; every call returns it
+	reads    *settings // the same, of readers
+	bad      error     // why With refused its options; every call returns it
 }
 
 // Open opens a node for each URL, and returns a Locker that owns the nodes: [Locker.Close] closes
@@ -132,7 +133,13 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}
-	return &Locker{core: c, waitlist: &waitlist{core: c, queues: map[nameSet]*queue{}}, set: set}, nil
+	return newLocker(c, &waitlist{core: c, queues: map[nameSet]*queue{}}, set, nil), nil
+}
+
+func newLocker(c *core, list *waitlist, set *settings, bad error) *Locker {
+	reads := *set
+	reads.terms.Mode = lease.Read
+	return &Locker{core: c, waitlist: list, set: set, reads: &reads, bad: bad}
 }
 
 // distinct refuses two nodes of one server, by the address and by the run id if the server
@@ -190,7 +197,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 	if err := set.check(l.core.maxLease, l.core.need); err != nil {
 		bad = err
 	}
-	return &Locker{core: l.core, waitlist: l.waitlist, set: &set, bad: bad}
+	return newLocker(l.core, l.waitlist, &set, bad)
 }
 
 // ID returns the Locker's UUID, the first part of its owners' ids (see [Lock.Owner]). Lockers that
@@ -241,13 +248,20 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	until, stop := l.core.bounded(ctx, l.set)
-	defer stop()
 	if within != nil {
+		until, stop := l.core.bounded(ctx, l.set)
+		defer stop()
 		return within.enter(until, l.set, names)
 	}
-	o := l.core.observe(ctx, l.set, names)
-	lock, err := l.waitlist.lock(until, l.set, names, o)
+	return l.wait(ctx, wanted{names: names})
+}
+
+// wait waits until it has what is wanted.
+func (l *Locker) wait(ctx context.Context, what wanted) (*Lock, error) {
+	until, stop := l.core.bounded(ctx, l.set)
+	defer stop()
+	o := l.core.observe(ctx, l.set, what.names)
+	lock, err := l.waitlist.lock(until, l.set, what, o)
 	return l.report(o, lock, err)
 }
 
@@ -262,12 +276,17 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return within.enter(ctx, l.set, names)
 	}
-	o := l.core.observe(ctx, l.set, names)
+	return l.try(ctx, wanted{names: names})
+}
+
+// try makes one attempt at what is wanted.
+func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
+	o := l.core.observe(ctx, l.set, what.names)
 	o.attempting()
-	lock, r := l.core.attempt(ctx, l.set, names, waiting.QuorumFirst)
+	lock, r := what.attempt(ctx, l.core, l.set, waiting.QuorumFirst, -1)
 	o.attempted(lock, r)
 	if lock == nil {
-		l.core.nameHolder(r.err, func(of holders.Named) holders.Holder { return l.core.holders.Describe(ctx, of) })
+		l.core.describeHolder(ctx, r.err)
 		return l.report(o, nil, r.err)
 	}
 	return l.report(o, lock, nil)
@@ -292,13 +311,16 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 // Do runs fn with the lock and its context while it holds the names. The context ends when the lock
 // can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
 // error of Lock, or those of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
-// lost before fn returned.
+// lost before fn returned. If fn has handed the lock over ([Lock.HandOver]), Do returns fn's error.
 func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) (err error) {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {
 		return err
 	}
 	defer func() {
+		if lock.Err() == ErrHandedOver {
+			return
+		}
 		unlockErr := lock.Unlock(context.WithoutCancel(ctx))
 		if loss := lock.Err(); loss != nil && errors.Is(err, loss) && errors.Is(unlockErr, loss) {
 			return // fn has returned the cause of its context
@@ -316,13 +338,27 @@ func (l *Locker) Validate(names ...string) error { return l.refuse("lock", names
 // checkCall checks the call, and returns the lock over the names that the flow of ctx holds; nil for
 // none.
 func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Lock, error) {
-	if err := l.refuse(op, names); err != nil {
+	if err := l.checkStart(ctx, op, names); err != nil {
 		return nil, err
 	}
-	if ended := contextError(ctx); ended != nil {
-		return nil, &Error{Op: op, Names: slices.Clone(names), causes: append([]error{ErrNotAcquired}, ended...)}
-	}
 	return l.core.heldBy(ctx, op, names)
+}
+
+// checkStart returns why a call for the names is refused before any node is asked, or nil.
+func (l *Locker) checkStart(ctx context.Context, op string, names []string) error {
+	if err := l.refuse(op, names); err != nil {
+		return err
+	}
+	return endedError(ctx, op, names)
+}
+
+// endedError returns the error of a call whose context has ended before, or nil.
+func endedError(ctx context.Context, op string, names []string) error {
+	ended := contextError(ctx)
+	if ended == nil {
+		return nil
+	}
+	return &Error{Op: op, Names: slices.Clone(names), causes: append([]error{ErrNotAcquired}, ended...)}
 }
 
 // refuse returns why this Locker cannot serve the names, or nil.
@@ -340,48 +376,10 @@ func (l *Locker) unusable(op string, names []string) error {
 	}
 	if l.core.isClosed() {
 		e := &Error{Op: op, Names: slices.Clone(names), causes: []error{ErrClosed}}
-		if op == "lock" {
+		if op == "lock" || op == opTakeOver {
 			e.causes = slices.Insert(e.causes, 0, ErrNotAcquired)
 		}
 		return e
 	}
 	return nil
-}
-
-// Close ends the Locker. The contexts of locks that are still held end with [ErrClosed], and their
-// renewal stops; their keys are left to their leases, since the work may be running. Calls that
-// wait return ErrClosed. Close waits for releases that are on their way, for at most two timeouts
-// of a node; then it closes the nodes, if [Open] made them. It is idempotent and returns nil.
-func (l *Locker) Close() error {
-	c := l.core
-	c.closeOnce.Do(func() {
-		close(c.closed)
-		c.secondWaves.Close()
-		for _, h := range c.schedule.Close() {
-			h.orphan()
-		}
-		c.endNodes()
-	})
-	return nil
-}
-
-// endNodes waits for the requests that are on their way, and closes the nodes that Open made.
-func (c *core) endNodes() {
-	bound := time.NewTimer(2 * c.nodes[0].Timeout())
-	defer bound.Stop()
-	select {
-	case <-c.background.idle():
-		select {
-		case <-c.events.Idle():
-		case <-bound.C:
-		}
-	case <-bound.C:
-	}
-	if c.owned {
-		var group errgroup.Group
-		for _, n := range c.nodes {
-			group.Go(n.Close)
-		}
-		group.Wait()
-	}
 }

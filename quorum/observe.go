@@ -7,7 +7,6 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -51,7 +50,7 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 		return
 	}
 	e := AttemptEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.writeBacks, Probed: r.approach == waiting.ProbeFirst,
+		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.writeBacks, Probed: r.approach.Probes(),
 		Granted: r.of[lease.Granted], Refused: r.of[lease.Refused], Quarantined: r.of[lease.Quarantined],
 		Unknown: r.of[lease.Failed] + r.of[lease.Unanswered] + r.of[lease.Unasked], Duration: o.core.clock.Now().Sub(o.asking),
 	}

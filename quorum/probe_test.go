@@ -33,7 +33,7 @@ func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 		late := time.AfterFunc(time.Second/2, func() { close(slow) })
 		defer late.Stop()
 		began := l.core.clock.Now()
-		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
 		}
@@ -52,7 +52,7 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 		defer close(frozen)
 		c.before(firstNode(l, "a"), func() { <-frozen })
 		began := time.Now()
-		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
 		}
@@ -69,7 +69,7 @@ func TestNoNodeIsAskedTwice(t *testing.T) {
 		l := c.process()
 		calls := c.calls.Load()
 		c.before(firstNode(l, "a"), func() { time.Sleep(time.Second / 2) })
-		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
 		}
@@ -91,7 +91,7 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		calls := c.calls.Load()
 		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep)
 		defer cancel()
-		if lock, _ := l.core.attempt(ctx, l.set, []string{"a"}, waiting.ProbeFirst); lock != nil {
+		if lock, _ := l.core.attempt(ctx, l.set, target{names: []string{"a"}}, waiting.ProbeFirst); lock != nil {
 			t.Error("it has the lock")
 		}
 		synctest.Wait()
@@ -112,7 +112,7 @@ func TestProbeNodeThatFailsIsReplaced(t *testing.T) {
 		c.rivalHas(l, wave[1])
 		c.notAsked(third)
 		c.masters[wave[0]].Crash(fakeredis.Everything)
-		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if r == nil || !r.Held || r.Listeners != 0 {
 			t.Errorf("%+v", r)
 		}
@@ -135,7 +135,7 @@ func TestProbeNodeInQuarantineIsReplaced(t *testing.T) {
 		synctest.Wait()
 		c.rivalHas(l, wave[1])
 		c.notAsked(third)
-		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if r == nil || r.of[lease.Quarantined] != 1 || r.of[lease.Refused] != 1 {
 			t.Errorf("%+v", r)
 		}
@@ -157,7 +157,7 @@ func TestASecondWaveThatFailsAtOnce(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if r == nil || !errors.Is(r.err, ErrUnavailable) {
 			t.Fatalf("%+v", r)
 		}
@@ -179,7 +179,7 @@ func TestASlowProbeNodeIsAskedFirst(t *testing.T) {
 		l.core.rtt.Observe(wave[1], time.Millisecond)
 		l.core.rtt.Observe(third, time.Millisecond)
 		calls := c.calls.Load()
-		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.ProbeFirst)
+		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if r == nil || !r.Held {
 			t.Fatalf("%+v", r)
 		}

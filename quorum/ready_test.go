@@ -114,7 +114,7 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 			t.Errorf("%d lines", lines)
 		}
 		stats := l.Stats()
-		if stats.Voters != 0 || stats.Nodes[0].State != inside.NotLetIn || stats.Nodes[1].State != inside.NotLetIn {
+		if stats.Voters != 0 || stats.Nodes[0].State != inside.NotAccepted || stats.Nodes[1].State != inside.NotAccepted {
 			t.Errorf("%+v", stats)
 		}
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)

@@ -32,17 +32,17 @@ func (h *hold) releaseLocked(commands []lease.Command, keepers uint64) *tally {
 // sendRelease sends a release to a node. Before that of the whole lock, requests for a grant are
 // abandoned, so that none of them is resent behind it.
 func (h *hold) sendRelease(c lease.Command, call scripts.Call, t *tally) {
-	claim, r := &h.members[c.Master].claim, t.receiver(c.Master)
+	footprint, r := &h.members[c.Master].footprint, t.receiver(c.Master)
 	*r = releaseReply{tally: t, hold: h, node: c.Master}
 	if c.Level == 0 {
-		claim.Abandon()
+		footprint.Abandon()
 	}
-	if claim.NothingThere() {
+	if footprint.NothingThere() {
 		t.add(c.Master, nodeReply{counts: true})
 		return
 	}
 	h.core.background.add()
-	if err := h.pipe(c.Master).Start(call, claim, r); err != nil {
+	if err := h.pipe(c.Master).Start(call, footprint, r); err != nil {
 		r.Done(pipeline.Result{Err: err})
 	}
 }

@@ -186,7 +186,7 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	}
 	b.noteReply(r)
 	node := b.members[0].node
-	switch refusal := r.Reply.NotLetIn; {
+	switch refusal := r.Reply.NotAccepted; {
 	case refusal != nil: // even if the node has none of the locks any more
 		b.core.roster.RenewalRefused(node, refusal)
 	case r.Err == nil:
@@ -227,7 +227,7 @@ func (b *renewalBatch) startAlone() error {
 	if !goesOn {
 		return nil
 	}
-	b.commands[0] = c
+	b.commands[0], b.locks[0] = c, m.hold.renewal(b.locks[0].Lease) // a downgrade may have come before
 	m.alone = true
 	return b.start()
 }

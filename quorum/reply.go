@@ -24,26 +24,25 @@ func (r *request) call() scripts.Call {
 	h, c := r.hold, r.command
 	switch {
 	case c.Do == lease.Raise:
-		return scripts.Raise(h.names, h.owner, h.lease.Token())
+		return scripts.Raise(h.names, h.ownerAs(h.lease.Mode()), h.lease.Token())
 	case c.Do == lease.Extend:
 		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
-	case c.Do == lease.Ask && c.Level == 1: // else it goes out again, and the lock was entered again meanwhile
+	case c.Do == lease.Ask && c.Level == 1 && c.Mode == h.set.terms.Mode:
+		// Else it goes out again, and the lock was entered again or downgraded meanwhile.
 		return r.attempt.call
 	}
-	return scripts.Acquire(scripts.AcquireArgs{
-		Names: h.names, Owner: h.owner, Level: c.Level, Lease: scripts.ToMillis(c.Lease), List: h.list, Token: h.lease.Token(),
-	})
+	return h.grantCall(c.Mode, scripts.AcquireArgs{Level: c.Level, Lease: scripts.ToMillis(c.Lease), Token: h.lease.Token()})
 }
 
 func (r *request) startLocked(call scripts.Call) error {
-	claim := &r.hold.members[r.command.Master].claim
+	footprint := &r.hold.members[r.command.Master].footprint
 	if r.command.Do == lease.Raise || r.command.Do == lease.Extend { // they grant nothing
-		claim = nil
+		footprint = nil
 	}
 	if r.attempt != nil && r.attempt.asked {
 		r.attempt.timed = false // this node is asked later than the others
 	}
-	return r.hold.pipe(r.command.Master).Start(call, claim, r)
+	return r.hold.pipe(r.command.Master).Start(call, footprint, r)
 }
 
 // noteUnsentLocked tells the lease that the request could not be sent, and appends its commands.
@@ -162,6 +161,7 @@ var (
 		"or the node lost its data")
 	errForced = errors.New("ForceUnlock took the lock away")
 	errTaken  = errors.New("the node had given the lock to another")
+	errReader = errors.New("the node refuses to renew a reader: its user needs a right to sorted sets")
 	errMarker = errors.New("the node's marker changes under us")
 
 	errNotRaised = errors.New("the grant that was read was gone before the token was written back")
@@ -181,7 +181,7 @@ func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 	switch c.Do {
 	case lease.Raise:
 		reply.Is, reply.Token = lease.Granted, r.Reply.Raise
-		reply.Late = h.members[c.Master].claim.MayArriveLate()
+		reply.Late = h.members[c.Master].footprint.MayArriveLate()
 		return reply, nil
 	case lease.Renew, lease.Extend:
 		switch r.Reply.Renew[i] {
@@ -193,7 +193,10 @@ func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 			reply.Is = lease.Taken
 		case scripts.NotRenewed:
 			reply.Is = lease.NotRenewed
-			return reply, h.core.roster.RenewalRefused(c.Master, r.Reply.NotLetIn)
+			return reply, h.core.roster.RenewalRefused(c.Master, r.Reply.NotAccepted)
+		case scripts.NotRaised:
+			reply.Is = lease.NotRenewed
+			return reply, h.core.nodeError(c.Master, "renew", errReader)
 		}
 		return reply, nil
 	}
@@ -209,7 +212,7 @@ func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 	switch said.Outcome {
 	case scripts.Granted:
 		reply.Is, reply.Token = lease.Granted, said.Token
-	case scripts.HeldByAnother:
+	case scripts.HeldByAnother, scripts.Passed:
 		reply.Is = lease.Refused
 	case scripts.Barred:
 		reply.Is = lease.Barred

@@ -12,7 +12,7 @@ type Stats struct {
 	Waiting int // calls of Lock and Do that have not acquired the lock yet, the first attempt included
 
 	Attempts   map[string]uint64 // by outcome, as in [AttemptEvent]: all of them, also those that have not been
-	Released   uint64            // locks that were unlocked
+	Released   uint64            // locks that were unlocked, or handed over
 	Lost       uint64
 	WriteBacks uint64 // of a token to a node that stood lower
 
@@ -64,12 +64,12 @@ func (l *Locker) Stats() Stats {
 	return s
 }
 
-// nodeState returns the node's state: [inside.NotLetIn] for one that answers, but did not accept this locker
+// nodeState returns the node's state: [inside.NotAccepted] for one that answers, but did not accept this locker
 // when it was last asked.
 func (c *core) nodeState(i int) string {
 	state := c.nodes[i].State()
 	if answers := state == inside.Up || state == inside.Quarantined; answers && !c.roster.Accepts(i) {
-		return inside.NotLetIn
+		return inside.NotAccepted
 	}
 	return state
 }

@@ -16,7 +16,7 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 	var within *Lock
 	for i, name := range names {
 		found := innermost(ctx)
-		for found != nil && !(found.hold.core == c && slices.Contains(found.hold.first.names, name) && found.Valid()) {
+		for found != nil && !found.covers(c, name) {
 			found = found.outer
 		}
 		switch {
@@ -33,6 +33,11 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 		within = found
 	}
 	return within, nil
+}
+
+// covers reports whether the handle's lock is one of c over the name, and valid.
+func (l *Lock) covers(c *core, name string) bool {
+	return l.hold.core == c && l.slots == nil && slices.Contains(l.hold.first.names, name) && l.Valid()
 }
 
 // enter enters a lock again: its level rises by one, and as many nodes as the quorum size must
@@ -52,7 +57,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 			inner.backOut()
 		}
 	}()
-	t, err := inner.startEnter(within)
+	t, err := inner.startEnter(within, set)
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +82,17 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	return nil, failure
 }
 
-// startEnter raises the level of the hold, here and on the nodes, and gives it to the handle.
-func (l *Lock) startEnter(within *Lock) (*tally, error) {
+// startEnter raises the level of the hold, here and on the nodes, and gives it to the handle. A downgrade
+// comes before it, and is seen, or after it, and is refused for the level.
+func (l *Lock) startEnter(within *Lock, set *settings) (*tally, error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.validLocked() || within.unlocked.Load() {
 		return nil, &Error{Op: "lock", Names: l.names, causes: []error{ErrNotAcquired, ErrLost}}
+	}
+	if err := h.refuseUpgradeLocked(set, l.names); err != nil {
+		return nil, err
 	}
 	t := newTally(len(h.members), h.core.need)
 	commands := h.lease.Enter(h.core.clock.Now(), nil)
@@ -119,28 +128,36 @@ func (h *hold) lowerLocked(l *Lock) *tally {
 //
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
-	h := l.hold
-	if lease < minLease || lease > h.core.maxLease {
+	if lease < minLease || lease > l.hold.core.maxLease {
 		return invalidf("extend", l.names, "lease %v is not between %v and the nodes' max lease %v",
-			lease, minLease, h.core.maxLease)
+			lease, minLease, l.hold.core.maxLease)
 	}
-	t, err := l.startExtend(lease)
+	return l.extend(ctx, "extend", lease)
+}
+
+func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error {
+	t, err := l.startExtend(op, lasts)
 	if err != nil {
 		return err
 	}
-	if err := l.await(ctx, "extend", t); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return l.usableLocked("extend") // enough nodes have confirmed, but perhaps after the lock was lost
+	return l.confirm(ctx, op, t)
 }
 
-func (l *Lock) startExtend(lasts time.Duration) (*tally, error) {
+// confirm waits until enough nodes have confirmed a change to a lock that stays held.
+func (l *Lock) confirm(ctx context.Context, op string, t *tally) error {
+	if err := l.await(ctx, op, t); err != nil {
+		return err
+	}
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	return l.usableLocked(op) // enough nodes have confirmed, but perhaps after the lock was lost
+}
+
+func (l *Lock) startExtend(op string, lasts time.Duration) (*tally, error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := l.usableLocked("extend"); err != nil {
+	if err := l.usableLocked(op); err != nil {
 		return nil, err
 	}
 	t := newTally(len(h.members), h.core.need)
@@ -187,7 +204,10 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	l.runReleasedHook()
 	err = l.await(ctx, "unlock", t)
 	if heard := t.heardBy(); heard > 0 {
-		h.core.history.Released(newNameSet(l.names).hash(), heard, h.core.moment())
+		h.core.history.Released(l.queueName().hash(), heard, h.core.moment())
+	}
+	if l.slots != nil {
+		h.core.history.ReleasedSlot(l.queueName().hash(), l.slots[0])
 	}
 	if failed, _ := err.(*Error); failed != nil {
 		if !errors.Is(failed, ErrUnavailable) { // then it is the end of ctx

@@ -3,21 +3,18 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // waitlist holds the queues of a Locker and of the Lockers that With makes of it: one for each set
-// of names that calls of Lock wait for. Package waiting decides which waiter attempts, and when;
-// here the waiters sleep, wake and attempt.
+// of names that calls wait for, another for the readers of a name, and one for each semaphore and its
+// size. Package waiting decides which waiter attempts, and when. Here the waiters sleep, wake and
+// attempt.
 type waitlist struct {
 	core    *core
 	mu      sync.Mutex
@@ -39,8 +36,8 @@ const maxFree = 256
 // fail and succeed by turns.
 const quietFor = 10 * time.Second
 
-// queue holds this process's waiters for one set of names, in FIFO order, and the subscriptions
-// that wake them.
+// queue holds this process's waiters for one set of names or one semaphore, in FIFO order, and the
+// subscriptions that wake them.
 type queue struct {
 	list  *waitlist
 	key   nameSet
@@ -49,36 +46,43 @@ type queue struct {
 	// Under list.mu.
 	waiting.Queue
 	subscribed bool     // one of the waiters has subscribed, for all of them
+	ended      bool     // the last waiter has left
 	cancels    []func() // of the subscriptions
 	lastError  *Error   // of the last attempt; nil before one has ended
+	published  int      // a node that published the last release since an attempt began; −1 for none
 }
 
-// waiter is one call of Lock.
+// waiter is one call that waits.
 type waiter struct {
 	queue *queue
+	slots *slotsCall // that the call wants; nil for names
 	waiting.Waiter
 
-	// Under queue.list.mu; nil for a call that has not had to wait.
+	// Under queue.list.mu. wake and alarm are nil for a call that has not had to wait.
+	freed bool          // a reader that has left the queue to ask at once, because another acquired the name
 	wake  chan struct{} // receives a value when the waiter should call begin
 	alarm clock.Timer   // sends to wake
 }
 
-// join puts a call of Lock at the end of the queue for its names.
-func (list *waitlist) join(retry waiting.Retry, names []string, at waiting.Moment) *waiter {
-	w, subscribe := list.add(retry, newNameSet(names), at)
+// join puts a call at the end of the queue for what it wants.
+func (list *waitlist) join(set *settings, what wanted, at waiting.Moment) *waiter {
+	w, subscribe := list.add(set.retry, what.key(set), what.slots != nil, at)
+	w.slots = what.slots
 	if subscribe {
-		w.queue.subscribe(names)
+		w.queue.subscribe(what.channels())
 	}
 	return w
 }
 
 // add reports whether to subscribe before the first attempt, because others come first.
-func (list *waitlist) add(retry waiting.Retry, key nameSet, at waiting.Moment) (w *waiter, subscribe bool) {
+func (list *waitlist) add(retry waiting.Retry, key nameSet, slots bool, at waiting.Moment) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	q := list.queues[key]
 	if q == nil {
-		q = list.newQueueLocked(key, at.Now)
+		if q = list.newQueueLocked(key, at.Now); slots {
+			q.Share()
+		}
 		w = &q.first
 	} else {
 		w, subscribe = new(waiter), true
@@ -102,7 +106,7 @@ func (list *waitlist) newQueueLocked(key nameSet, now clock.Instant) *queue {
 	} else {
 		q, list.free = list.free[last], list.free[:last]
 	}
-	*q = queue{list: list, key: key}
+	*q = queue{list: list, key: key, published: -1}
 	q.Init(len(c.nodes), c.need, c.history.FirstApproach(key.hash(), now), c.makeRand)
 	list.queues[key] = q
 	return q
@@ -147,31 +151,35 @@ func (q *queue) armLocked(awake *waiter) {
 	if w.wake == nil {
 		w.wake = make(chan struct{}, 1)
 	}
-	wake := w.wake
-	w.alarm = q.list.core.clock.AfterFunc(in, func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	})
+	w.alarm = q.list.core.clock.AfterFunc(in, w.signal)
+}
+
+// takePublished returns a node that has published a release since it was called last; −1 for none.
+func (w *waiter) takePublished() (node int) {
+	q := w.queue
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	node, q.published = q.published, -1
+	return node
 }
 
 // refused ends a failed attempt of the waiter, which goes on waiting.
-func (w *waiter) refused(names []string, r *attemptResult) {
+func (w *waiter) refused(what wanted, r *attemptResult) {
 	w.queue.noteRefused(r)
-	w.queue.subscribe(names)
+	w.queue.subscribe(what.channels())
 }
 
 func (q *queue) noteRefused(r *attemptResult) {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
-	if q.lastError == nil || r.approach != waiting.ProbeFirst || !r.Held {
+	if q.lastError == nil || !r.approach.Probes() || !r.Held {
 		q.lastError = r.err // which has the answers of a quorum, at least
 	}
 	q.Refused(r.Result, q.list.core.moment())
 }
 
-// acquired removes the waiter because its attempt acquired the lock.
+// acquired removes the waiter because its attempt acquired the lock. If another slot may be free, the
+// next one attempts at once.
 func (w *waiter) acquired(lease time.Duration) {
 	w.queue.remove(w, func(q *queue) {
 		var at waiting.Moment // it counts for the next waiter only
@@ -179,16 +187,69 @@ func (w *waiter) acquired(lease time.Duration) {
 			at = q.list.core.moment()
 		}
 		q.Acquired(lease, at)
+		if w.slots != nil && (w.slots.more || q.Woken()) {
+			q.Hasten(at)
+		}
 		q.list.saidShort = false
+		if q.key.readers {
+			q.freeLocked()
+		}
 		if !q.Empty() {
 			q.lastError = q.list.core.unattempted(ErrHeld)
 		}
 	})
 }
 
-// leave removes the waiter because its call gives up.
+// freeLocked lets all waiters go: readers do not stand in each other's way.
+func (q *queue) freeLocked() {
+	at := q.list.core.moment()
+	for head, _, waits := q.Next(); waits; head, _, waits = q.Next() {
+		w := head.Owner.(*waiter)
+		q.Leave(head, at)
+		q.list.waiters--
+		w.freed = true
+		if w.alarm != nil {
+			w.alarm.Stop()
+		}
+		if w.wake == nil { // its first begin comes after this
+			w.wake = make(chan struct{}, 1)
+		}
+		w.signal()
+	}
+}
+
+// isFreed reports whether the waiter has left its queue to ask at once.
+func (w *waiter) isFreed() bool {
+	w.queue.list.mu.Lock()
+	defer w.queue.list.mu.Unlock()
+	return w.freed
+}
+
+func (w *waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// isAwaited reports whether calls wait in that queue.
+func (list *waitlist) isAwaited(key nameSet) bool {
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	return list.queues[key] != nil
+}
+
+// leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
+// next one attempts at once: there may be enough for that one.
 func (w *waiter) leave() {
-	w.queue.remove(w, func(q *queue) { q.Leave(&w.Waiter, q.list.core.moment()) })
+	w.queue.remove(w, func(q *queue) {
+		head, _, _ := q.Next()
+		at := q.list.core.moment()
+		q.Leave(&w.Waiter, at)
+		if head == &w.Waiter && w.slots != nil && w.slots.want > 1 {
+			q.Hasten(at)
+		}
+	})
 }
 
 // remove removes a waiter by an event of package waiting. The last one ends the queue.
@@ -203,6 +264,9 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	list := q.list
 	list.mu.Lock()
 	defer list.mu.Unlock()
+	if w.freed { // it has left, and perhaps the queue has ended
+		return nil
+	}
 	out(q)
 	list.waiters--
 	if w.alarm != nil {
@@ -213,44 +277,42 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 		return nil
 	}
 	delete(list.queues, q.key)
+	q.ended = true
 	if q.subscribed {
 		list.core.history.Unsubscribed(q.key.hash(), q.Others(), list.core.moment())
-	} else if len(list.free) < maxFree {
+	} else if len(list.free) < maxFree && !q.key.readers { // waiters that were freed may refer to it
 		list.free = append(list.free, q) // no subscriber refers to it, and its one waiter has left
 	}
 	return q.cancels
 }
 
-// bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
-// when the waiting is over.
-func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
-	if set.wait == noBound {
-		return ctx, func() {}
+// lock waits in the queue for what is wanted until an attempt acquires it.
+func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *observation) (lock *Lock, err error) {
+	c, at, names := list.core, list.core.moment(), what.names
+	var w *waiter
+	if !set.isReader() || list.isAwaited(what.key(set)) { // else it asks beside others, until one is refused
+		w = list.join(set, what, at)
 	}
-	inner, cancel := context.WithCancelCause(ctx)
-	timer := c.clock.AfterFunc(set.wait, func() { cancel(waitOver(set.wait)) })
-	return &waitContext{inner, ctx}, func() {
-		timer.Stop()
-		cancel(nil)
-	}
-}
-
-// lock waits in the queue for the names until an attempt acquires them.
-func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o *observation) (lock *Lock, err error) {
-	c, at := list.core, list.core.moment()
-	w := list.join(set.retry, names, at)
 	defer func() { // also when code of the caller's panics: a log, a context
-		if lock != nil {
+		switch {
+		case w == nil:
+		case lock != nil:
 			w.acquired(lock.hold.set.lease)
-		} else {
+		default:
 			w.leave()
 		}
 	}()
 	for {
 		if causes := c.endOfWaiting(ctx); causes != nil {
-			return nil, w.gaveUpError(names, causes)
+			return nil, list.gaveUpError(w, names, causes)
 		}
-		approach, due := w.begin(at)
+		if w != nil && w.isFreed() {
+			w = nil
+		}
+		approach, due, published := waiting.QuorumFirst, true, -1
+		if w != nil {
+			approach, due = w.begin(at)
+		}
 		if !due {
 			select {
 			case <-w.wake:
@@ -260,22 +322,32 @@ func (list *waitlist) lock(ctx context.Context, set *settings, names []string, o
 			at = c.moment()
 			continue
 		}
+		if w != nil {
+			published = w.takePublished()
+		}
 		o.attempting()
-		held, r := c.attempt(ctx, set, names, approach)
+		held, r := what.attempt(ctx, c, set, approach, published)
 		o.attempted(held, r)
 		if held != nil {
 			return held, nil
 		}
 		if ctx.Err() != nil || r.err.permanent() {
 			if last := w.lastError(); r.cut && last != nil { // the attempt before found out more
-				return nil, w.errorOf(last, names, c.endOfWaiting(ctx))
+				return nil, list.errorOf(last, names, c.endOfWaiting(ctx))
 			}
 			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
 			return nil, r.err
 		}
 		c.nameHolder(r.err, c.holders.Inquire)
-		names = slices.Clone(names) // the caller's slice may change while the call waits
-		w.refused(names, r)
+		what.names = slices.Clone(what.names) // the caller's slice may change while the call waits
+		names, at = what.names, c.moment()
+		if w == nil {
+			w = list.join(set, what, at)
+			if _, isFirst := w.begin(at); !isFirst {
+				continue // the first of the queue attempts for all
+			}
+		}
+		w.refused(what, r)
 		at = c.moment()
 		if !(errors.Is(r.err, ErrQuarantined) && c.roster.WaitsForNew()) && list.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
@@ -294,100 +366,4 @@ func (list *waitlist) noteShort(short bool) (say bool) {
 	}
 	list.saidShort = short && (say || list.saidShort)
 	return say
-}
-
-// endOfWaiting returns what has ended the waiting, nil for nothing.
-func (c *core) endOfWaiting(ctx context.Context) []error {
-	causes := contextError(ctx)
-	if c.isClosed() {
-		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
-	}
-	return causes
-}
-
-// gaveUpError returns the error of a call that gives up: that of the queue's last attempt, no matter
-// which waiter made it.
-func (w *waiter) gaveUpError(names []string, causes []error) *Error {
-	last := w.lastError()
-	switch {
-	case last != nil:
-	case isOverdue(causes): // the first attempt is under way without an answer
-		last = w.queue.list.core.unattempted(ErrUnavailable)
-	default:
-		last = w.queue.list.core.unattempted()
-	}
-	return w.errorOf(last, names, causes)
-}
-
-// errorOf returns the error of an attempt as that of this waiter, with what is known of the holder.
-func (w *waiter) errorOf(attempt *Error, names []string, causes []error) *Error {
-	c, e := w.queue.list.core, attempt.forWaiter(names, causes)
-	c.nameHolder(e, c.holders.Recall)
-	return e
-}
-
-func (w *waiter) lastError() *Error {
-	list := w.queue.list
-	list.mu.Lock()
-	defer list.mu.Unlock()
-	return w.queue.lastError
-}
-
-// subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
-// queue calls it, so the queue does not end meanwhile.
-func (q *queue) subscribe(names []string) {
-	list := q.list
-	list.mu.Lock()
-	again := q.subscribed
-	q.subscribed = true
-	list.mu.Unlock()
-	if again {
-		return
-	}
-	cancels := make([]func(), 0, len(q.list.core.nodes)*len(names))
-	for i, n := range q.list.core.nodes {
-		for k, name := range names {
-			s := &subscriber{queue: q, node: i, firstName: k == 0}
-			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(scripts.Channel(name), s))
-		}
-	}
-	list.mu.Lock()
-	defer list.mu.Unlock()
-	q.cancels = cancels
-}
-
-// subscriber receives the events of one channel on one node ([pubsub.Subscriber]).
-type subscriber struct {
-	queue     *queue
-	node      int
-	firstName bool // its channel is that of the first name, which stands for the node
-}
-
-var _ pubsub.Subscriber = (*subscriber)(nil)
-
-func (s *subscriber) OnSubscribed() {
-	if s.firstName {
-		s.dispatch(s.queue.Subscribed)
-	}
-}
-
-func (s *subscriber) OnUnsubscribed() {
-	if s.firstName {
-		s.dispatch(s.queue.Unsubscribed)
-	}
-}
-
-func (s *subscriber) OnMessage() { s.dispatch(s.queue.Message) }
-
-// dispatch passes an event to package waiting, and sets the head's timer anew if that moved its next
-// attempt.
-func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
-	q := s.queue
-	q.list.mu.Lock()
-	defer q.list.mu.Unlock()
-	_, before, _ := q.Next()
-	event(s.node, q.list.core.moment())
-	if _, next, _ := q.Next(); next != before {
-		q.armLocked(nil)
-	}
 }

@@ -141,7 +141,7 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(c.process(), "a")
-		first, second := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment()), l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+		first, second := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		first.mustBegin(t)
 		synctest.Wait()
 		if _, due := second.begin(l.core.moment()); due {
@@ -155,11 +155,11 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 			t.Error("nothing wakes the next waiter")
 		}
 		second.mustBegin(t)
-		second.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		second.refused(wanted{names: []string{"a"}}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		if _, due := second.begin(l.core.moment()); due {
 			t.Error("another attempt is due without an event")
 		}
-		third, fourth := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment()), l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+		third, fourth := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		for len(second.wake) > 0 {
 			<-second.wake
 		}
@@ -249,12 +249,12 @@ func TestQueueProbesRecentlyContendedNames(t *testing.T) {
 		}{{99 * time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // a release may go to the last node
 			time.Sleep(round.after)
 			calls := c.calls.Load()
-			w := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+			w := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 			approach, due := w.begin(l.core.moment())
 			if !due {
 				t.Fatal("no attempt is due")
 			}
-			if lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, approach); lock != nil {
+			if lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach); lock != nil {
 				t.Fatal("the lock has two holders")
 			}
 			w.leave()
@@ -272,7 +272,7 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		results := make(chan lockResult, 3)
-		first := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+		first := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		first.mustBegin(t)
 		calls := c.calls.Load()
 		startWaiter(t.Context(), l, 1, results, "a")
@@ -283,9 +283,9 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 		c.unlock(c.next(results, shortly).lock)
 		c.wantNoQueues(l)
 
-		first = l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+		first = l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		first.mustBegin(t)
-		lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
+		lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
 		startWaiter(t.Context(), l, 1, results, "a")
 		first.acquired(DefaultLease)
 		startWaiter(t.Context(), l, 2, results, "a")
@@ -308,7 +308,7 @@ func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
 		}
-		first, second := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment()), l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+		first, second := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		first.mustBegin(t)
 		synctest.Wait()
 		if _, due := second.begin(l.core.moment()); due {
@@ -400,7 +400,7 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		for _, m := range c.masters {
 			m.Crash(fakeredis.Everything)
 		}
-		asking := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+		asking := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		asking.mustBegin(t)
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
@@ -412,13 +412,13 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
 
 		// The nodes failed, and then another waiter of this process acquired the lock.
-		first, behind := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment()), l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+		first, behind := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		first.mustBegin(t)
 		unavailable := &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}
-		first.refused([]string{"a"}, &attemptResult{err: unavailable, Result: waiting.Result{Wait: -1}})
-		lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
+		first.refused(wanted{names: []string{"a"}}, &attemptResult{err: unavailable, Result: waiting.Result{Wait: -1}})
+		lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
 		first.acquired(DefaultLease)
-		if err := behind.gaveUpError([]string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+		if err := l.waitlist.gaveUpError(behind, []string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("another waiter has acquired the lock: %v", err)
 		}
 		behind.leave()
@@ -462,12 +462,12 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
-		w := l.waitlist.join(l.set.retry, []string{"a"}, l.core.moment())
+		w := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		w.mustBegin(t)
-		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		w.refused(wanted{names: []string{"a"}}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		synctest.Wait() // the subscriptions stand, and it asks once more
 		w.mustBegin(t)
-		w.refused([]string{"a"}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		w.refused(wanted{names: []string{"a"}}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
 		for range 2 {
 			if _, due := w.begin(l.core.moment()); due {
 				t.Fatal("an attempt is due at once")
@@ -509,7 +509,7 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
-		w := l.waitlist.join(l.set.retry, []string{"a", "b"}, l.core.moment())
+		w := l.waitlist.join(l.set, wanted{names: []string{"a", "b"}}, l.core.moment())
 		defer w.leave()
 		attempt := func() {
 			t.Helper()
@@ -742,7 +742,7 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, names := c.process(), []string{"a"}
-		w := l.waitlist.join(l.set.retry, names, l.core.moment())
+		w := l.waitlist.join(l.set, wanted{names: names}, l.core.moment())
 		defer w.leave()
 		var want *Error
 		for _, attempt := range []struct {
@@ -760,7 +760,7 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 			if attempt.told {
 				want = r.err
 			}
-			w.refused(names, r)
+			w.refused(wanted{names: names}, r)
 			if w.lastError() != want {
 				t.Errorf("after %+v another error is told", attempt)
 			}

@@ -55,7 +55,7 @@ func TestARefusalByTheFirstWaveAsksNoOtherNode(t *testing.T) {
 			t.Errorf("%+v", told)
 		}
 		// The third master may grant: the other one is needed when the shorter lease is over.
-		_, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.QuorumFirst)
+		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.QuorumFirst)
 		if r == nil || r.Wait != 5*time.Second {
 			t.Errorf("%+v", r)
 		}
@@ -154,7 +154,7 @@ func TestAskAllAsksAllNodes(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := asksQuorumFirst(c.process())
 		calls := c.calls.Load()
-		lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, waiting.AskAll)
+		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
 		if lock == nil {
 			t.Fatal(r.err)
 		}
@@ -189,7 +189,7 @@ func TestASlowNodeIsAsked(t *testing.T) {
 			l.core.rtt.Observe(wave[1], time.Second)
 			l.core.rtt.Observe(wave[0], time.Microsecond)
 			l.core.rtt.Observe(third, time.Microsecond)
-			lock, r := l.core.attempt(t.Context(), l.set, []string{"a"}, approach)
+			lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach)
 			if lock == nil {
 				t.Fatal(r.err)
 			}
@@ -223,7 +223,7 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 			if !due {
 				l.core.rtt.MustCompare(l.core.clock.Now().Add(time.Hour))
 			}
-			lock, _ := l.core.attempt(t.Context(), l.set, []string{"a"}, approach)
+			lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach)
 			time.Sleep(2 * waiting.MaxStep)
 			for i, want := range map[int]time.Duration{wave[0]: first, wave[1]: second, third: last} {
 				if got := l.core.rtt.Mean(i); got != want {

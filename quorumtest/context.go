@@ -13,7 +13,8 @@ import (
 //
 // No master knows the lock, and it excludes nobody. It is valid until Unlock: its Deadline is a
 // year away. Extend returns nil and changes nothing. Unlock returns nil, and ends the context with
-// [quorum.ErrReleased]. The end of ctx ends the context with its cause and leaves the lock valid,
+// [quorum.ErrReleased]. HandOver returns a ticket that no Locker can use, and ends the context with
+// [quorum.ErrHandedOver]. The end of ctx ends the context with its cause and leaves the lock valid,
 // as with any lock: for a lock that is lost, cancel ctx with an error that wraps [quorum.ErrLost]
 // if the context is what matters, and else lock on masters. A Locker that is given the context
 // does not enter the lock: it locks afresh, on its masters.

@@ -82,6 +82,19 @@ func TestContextWithTokenEndsWithItsParent(t *testing.T) {
 	}
 }
 
+func TestContextWithTokenThatIsHandedOver(t *testing.T) {
+	ctx := quorumtest.ContextWithToken(t.Context(), 7, "a")
+	lock, _ := quorum.FromContext(ctx, "a")
+	ticket, err := lock.HandOver(ctx)
+	if ticket == "" || err != nil || context.Cause(ctx) != quorum.ErrHandedOver || lock.Valid() {
+		t.Errorf("%q, %v; the context ended with %v", ticket, err, context.Cause(ctx))
+	}
+	masters := quorumtest.Start(t, 1)
+	if _, err := masters.Locker().TakeOver(t.Context(), ticket); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("TakeOver of a lock of no master: %v", err)
+	}
+}
+
 // A Locker does not enter such a lock, and its own locks are found beside it.
 func TestContextWithTokenIsNoLockOfALocker(t *testing.T) {
 	locker, err := redlock.Open([]string{"redis://127.0.0.1:1"}, // nobody listens there

@@ -54,14 +54,13 @@ func (t *exampleT) end() {
 	}
 }
 
-// A service that opens its locker itself is given the masters' URLs, and their clock if the test
-// uses FastForward.
+// A service that opens its locker itself is given the masters' URLs and options.
 func ExampleStart() {
 	t := new(exampleT) // in a test, its *testing.T
 	defer t.end()
 
 	masters := quorumtest.Start(t, 3)
-	locker, err := redlock.Open(masters.URLs(), quorumtest.WithClock(masters.Clock()))
+	locker, err := redlock.Open(masters.URLs(), masters.Options()...)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,17 +12,42 @@ import (
 
 // HoldElsewhere locks the names, all or none, as another process would. It renews the lock until
 // Unlock, [Masters.Lose] or the end of the test; [Masters.FastForward] ends it, too. The lock has a
-// token, as any other: a resource that has seen it must refuse a lower one.
+// token, as any other: a resource that has seen it must refuse a lower one. [quorum.Lock.HandOver] makes
+// a ticket for the service's [quorum.Locker.TakeOver].
 //
 // It waits for a holder to release, but fails the test after 5 s. It needs a majority of the
 // masters to run, whatever rule the service has.
 func (m *Masters) HoldElsewhere(names ...string) *quorum.Lock {
 	m.tb.Helper()
+	return m.holdElsewhere(func(ctx context.Context, elsewhere *quorum.Locker) (*quorum.Lock, error) {
+		return elsewhere.Lock(ctx, names...)
+	})
+}
+
+// ReadElsewhere is HoldElsewhere as a reader of a read-write lock ([quorum.RWLock]).
+func (m *Masters) ReadElsewhere(name string) *quorum.Lock {
+	m.tb.Helper()
+	return m.holdElsewhere(func(ctx context.Context, elsewhere *quorum.Locker) (*quorum.Lock, error) {
+		return elsewhere.RWLock(name).RLock(ctx)
+	})
+}
+
+// HoldSlotsElsewhere is [Masters.HoldElsewhere] of k slots of a semaphore with n slots
+// ([quorum.Locker.Semaphore]), at most 64. With n of n, none is left for the service.
+func (m *Masters) HoldSlotsElsewhere(semaphore string, k, n int) *quorum.Lock {
+	m.tb.Helper()
+	return m.holdElsewhere(func(ctx context.Context, elsewhere *quorum.Locker) (*quorum.Lock, error) {
+		return elsewhere.Semaphore(semaphore, n).AcquireN(ctx, k)
+	})
+}
+
+func (m *Masters) holdElsewhere(acquire func(context.Context, *quorum.Locker) (*quorum.Lock, error)) *quorum.Lock {
+	m.tb.Helper()
 	elsewhere := m.lockerElsewhere()
 	ctx, cancel := context.WithCancel(context.Background())
 	m.tb.Cleanup(cancel) // not on return: ctx is the parent of the lock's context
 	timer := time.AfterFunc(m.patience, cancel)
-	lock, err := elsewhere.Lock(ctx, names...)
+	lock, err := acquire(ctx, elsewhere)
 	if err == nil && !timer.Stop() {
 		err = context.Canceled
 	}
@@ -53,7 +78,14 @@ const otherOwner = "quorumtest:0"
 const takeScript = `
 local taken = 0
 for _, name in ipairs(KEYS) do
-  if redis.call('HEXISTS', name, ARGV[1]) == 1 then
+  if redis.call('TYPE', name).ok == 'zset' then -- readers
+    local ends = redis.call('ZSCORE', name, 'quorumlock:reader:' .. ARGV[1])
+    if ends then
+      redis.call('ZADD', name, ends, 'quorumlock:reader:' .. ARGV[2])
+      redis.call('ZREM', name, 'quorumlock:reader:' .. ARGV[1])
+      taken = taken + 1
+    end
+  elseif redis.call('HEXISTS', name, ARGV[1]) == 1 then
     redis.call('HSET', name, ARGV[2], '1')
     redis.call('HDEL', name, ARGV[1])
     taken = taken + 1
@@ -65,8 +97,12 @@ return taken`
 const freeScript = `
 local freed = 0
 for i, name in ipairs(KEYS) do
-  if redis.call('HDEL', name, ARGV[1]) == 1 then
-    redis.call('PUBLISH', ARGV[i + 1], '0')
+  local isRead = redis.call('TYPE', name).ok == 'zset'
+  local member = isRead and 'quorumlock:reader:' .. ARGV[1] or ARGV[1]
+  if redis.call(isRead and 'ZREM' or 'HDEL', name, member) == 1 then
+    if redis.call('EXISTS', name) == 0 then
+      redis.call('PUBLISH', ARGV[i + 1], '0')
+    end
     freed = freed + 1
   end
 end
@@ -102,11 +138,19 @@ func (m *Masters) lose(lock *quorum.Lock) error {
 		return err
 	}
 	args := []any{otherOwner}
-	for _, name := range lock.Names() {
-		args = append(args, scripts.Channel(name))
+	for _, key := range keysOf(lock) {
+		args = append(args, scripts.Channel(key))
 	}
-	_, err := m.evalLocked(freeScript, lock.Names(), args...)
+	_, err := m.evalLocked(freeScript, keysOf(lock), args...)
 	return err
+}
+
+// keysOf returns the lock's keys on the masters.
+func keysOf(lock *quorum.Lock) []string {
+	if lock.Slot() < 0 {
+		return lock.Names()
+	}
+	return scripts.SlotNames(lock.Names()[0], lock.Slots())
 }
 
 // takeLocked takes the lock on the masters, and has its handle ask them, until it is lost. Once may
@@ -119,7 +163,7 @@ func (m *Masters) takeLocked(lock *quorum.Lock) error {
 	defer again.Stop()
 	everTaken := false
 	for {
-		taken, err := m.evalLocked(takeScript, lock.Names(), lock.Owner(), otherOwner)
+		taken, err := m.evalLocked(takeScript, keysOf(lock), lock.Owner(), otherOwner)
 		if err != nil {
 			return err
 		}

@@ -11,11 +11,12 @@
 // What can go wrong with a lock, and how to cause it:
 //
 //	another process holds it (ErrHeld)           [Masters.HoldElsewhere]
+//	another process reads (ErrHeld for a writer) [Masters.ReadElsewhere]
 //	a held lock is lost (ErrLost)                [Masters.Lose]; all locks: [Masters.FastForward]
 //	a lease ends that nobody renews              [Masters.FastForward]
 //	masters do not answer (ErrUnavailable)       [Masters.Stop]
 //
-// With any of these, two holders are never valid at once if every locker uses [Masters.Clock].
+// With any of these, two holders are never valid at once if every locker has [Masters.Options].
 //
 // The masters are stand-ins (miniredis): they run the library's scripts, but are not a Redis server
 // to measure. Sockets are real, so a test in a testing/synctest bubble cannot use them.
@@ -115,13 +116,22 @@ func admit(url string, members []string, opts []node.Option) error {
 func (m *Masters) URLs() []string { return m.fleet.URLs() }
 
 // Clock returns the clock of the masters' lockers. It runs like any clock, and
-// [Masters.FastForward] moves it. Give it to lockers that the test or the service opens itself, by
-// [WithClock].
+// [Masters.FastForward] moves it.
 func (m *Masters) Clock() clock.Clock { return m.clock }
+
+// Options returns the options of the masters' lockers, for a locker that the test or the service
+// opens itself: [Masters.Clock], the node options of [Start], and a logger to the test's output.
+// Later options win.
+//
+// A locker without them doesn't notice [Masters.FastForward], and fails on a machine that stands
+// still for longer than [node.DefaultTimeout].
+func (m *Masters) Options() []quorum.Option {
+	return []quorum.Option{WithClock(m.clock), quorum.WithLogger(m.logger), quorum.WithNodeOptions(m.nodeOpts...)}
+}
 
 // Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
 // closes it. Lockers act like different processes. Options are as for
-// [redlock.Open], and come after those of the Masters. It logs to the test's output, which is shown
+// [redlock.Open], and come after [Masters.Options]. It logs to the test's output, which is shown
 // if the test fails; [quorum.WithLogger] names another logger. Locker fails the test if redlock.Open
 // returns an error, and for an even number of masters.
 func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
@@ -134,8 +144,7 @@ func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 
 func (m *Masters) open(rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
 	m.tb.Helper()
-	own := []quorum.Option{WithClock(m.clock), quorum.WithLogger(m.logger), quorum.WithNodeOptions(m.nodeOpts...)}
-	locker, err := quorum.Open(m.URLs(), rule, append(own, opts...)...)
+	locker, err := quorum.Open(m.URLs(), rule, append(m.Options(), opts...)...)
 	if err != nil {
 		m.tb.Fatalf("quorumtest: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -103,10 +104,36 @@ func TestGrantsAtOnceToALockerOfURLs(t *testing.T) {
 	wantTry(t, locker, nil, "a")
 }
 
+// A locker with the masters' options has time on a busy machine, and their clock.
+func TestOptions(t *testing.T) {
+	m := Start(t, 3)
+	var mu sync.Mutex
+	least := nodeTimeout // of a connection
+	locker, err := redlock.Open(m.URLs(), append(m.Options(), quorum.WithNodeOptions(node.WithDialer(
+		func(ctx context.Context, network, address string) (net.Conn, error) {
+			by, _ := ctx.Deadline()
+			mu.Lock()
+			least = min(least, time.Until(by))
+			mu.Unlock()
+			return new(net.Dialer).DialContext(ctx, network, address)
+		})))...)
+	must(t, err)
+	defer locker.Close()
+	lock := mustLock(t, locker, "a")
+	mu.Lock()
+	if least <= node.DefaultTimeout {
+		t.Errorf("a connection had %v", least)
+	}
+	mu.Unlock()
+	m.FastForward(quorum.DefaultLease)
+	if lock.Valid() {
+		t.Error("valid after the lease")
+	}
+}
+
 func TestDeploymentOfAnotherMaxLease(t *testing.T) {
-	maxLease := node.WithMaxLease(time.Minute)
-	m := Start(t, 3, maxLease)
-	service, err := redlock.Open(m.URLs(), quorum.WithNodeOptions(maxLease), quorum.WithLease(time.Minute))
+	m := Start(t, 3, node.WithMaxLease(time.Minute))
+	service, err := redlock.Open(m.URLs(), append(m.Options(), quorum.WithLease(time.Minute))...)
 	must(t, err)
 	defer service.Close()
 	lock := mustLock(t, service, "a")
@@ -118,7 +145,7 @@ func TestDeploymentOfAnotherMaxLease(t *testing.T) {
 
 func TestEvenNumberOfMasters(t *testing.T) {
 	m := Start(t, 2)
-	locker, err := multilock.Open(m.URLs(), WithClock(m.Clock()))
+	locker, err := multilock.Open(m.URLs(), m.Options()...)
 	must(t, err)
 	defer locker.Close()
 	held := m.HoldElsewhere("a")
@@ -168,6 +195,32 @@ func TestHoldElsewhere(t *testing.T) {
 		t.Errorf("the context of a lock held elsewhere: %v", err)
 	}
 	wantFatal(t, func(tb testing.TB) { m.in(tb).HoldElsewhere("c") }, "held by ")
+}
+
+// A service takes over what another process has handed over, once.
+func TestHandOverElsewhere(t *testing.T) {
+	m := Start(t, 3)
+	service := m.Locker()
+	held := m.HoldElsewhere("a")
+	ticket, err := held.HandOver(t.Context())
+	must(t, err)
+	wantTry(t, service, quorum.ErrHeld, "a")
+	lock, err := service.TakeOver(t.Context(), ticket)
+	must(t, err)
+	if lock.Token() <= held.Token() || held.Valid() {
+		t.Errorf("token %d after %d; the first is valid: %v", lock.Token(), held.Token(), held.Valid())
+	}
+	if _, err := service.TakeOver(t.Context(), ticket); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("once more: %v", err)
+	}
+	m.Lose(lock)
+
+	ticket, err = m.HoldElsewhere("a").HandOver(t.Context())
+	must(t, err)
+	m.FastForward(quorum.DefaultLease)
+	if _, err := service.TakeOver(t.Context(), ticket); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("after the lease: %v", err)
+	}
 }
 
 func TestLose(t *testing.T) {
@@ -446,5 +499,38 @@ func TestProgramsThatLockDoNotBuildTheMasters(t *testing.T) {
 		if dep == "testing" {
 			t.Error("a program that locks builds testing")
 		}
+	}
+}
+
+// Slots of a semaphore are held elsewhere, and lost, as locks are.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	masters := Start(t, 3)
+	semaphore := masters.Locker().Semaphore("s", 3)
+	elsewhere := masters.HoldSlotsElsewhere("s", 2, 3)
+	mine, err := semaphore.TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lock, err := semaphore.TryAcquire(t.Context()); !errors.Is(err, quorum.ErrHeld) {
+		t.Errorf("beside all slots: %v, %v", lock, err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := semaphore.Acquire(context.Background())
+		waiting <- err
+	}()
+	masters.Lose(mine)
+	if err := mine.Err(); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("the slot is not lost: %v", err)
+	}
+	if err := <-waiting; err != nil {
+		t.Errorf("the waiter got no slot: %v", err)
+	}
+	if err := elsewhere.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := semaphore.AcquireN(t.Context(), 2); err != nil {
+		t.Errorf("the two slots are not free: %v", err)
 	}
 }

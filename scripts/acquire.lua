@@ -1,26 +1,40 @@
 -- acquire: grants one lock, over one or more names, to one owner: all of the names or none.
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then the
---       hash of each; a counter that two names share comes twice
+--       hash of each; a counter that two names share comes twice; last, of an owner that takes over,
+--       the predecessor's tombstone
 -- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the
 --       counter, 6 channel of the first name,
---       7 the first line of the marker of a node that accepts this client (lists.lua)
+--       then, of an owner that takes over, the predecessor; or, of a writer that has met readers and
+--       waits, the length of its reservation in ms,
+--       last the first line of the marker of a node that accepts this client (lists.lua)
 --
 -- Replies with one of
 --   the token (an integer)                  granted
 --   {'held', remaining ms or -1, waiting, owner}
 --                                           that owner is there; waiting subscribe to the channel
+--   {'held', remaining ms, waiting, owner, readers}
+--                                           only readers are there: so many at one of the names, and
+--                                           that owner the last of them
 --   {'quarantined', remaining ms}
---   {'marker', marker or '', ARGV[7]}       the marker does not accept this client
+--   {'marker', marker or '', last of ARGV}  the marker does not accept this client
 --   {'released', 0}                         the owner has released already
+--   {'passed', 0}                           the predecessor is not there, and nobody else is
+--
+-- An owner that takes over gets a fresh grant only if its predecessor is at every name, and replaces
+-- it: the predecessor gets a tombstone. A repair replaces it too, or takes a free name, as any repair.
 --
 -- If an application's hash is at a name, the reply is an error: the hash may never expire. A hash of
 -- one field with a time to live counts as a lock here, whatever its field: a closer look would slow
 -- down every refusal. Every read precedes the first write, so a refused request leaves nothing behind.
+-- There is one exception: if only readers are in the way, a writer's reservation keeps new ones back
+-- (read.lua). Nobody is upgraded: if the owner is a reader, it is one of those in the way.
 
-local owner, expected = ARGV[1], ARGV[7]
+local takesOver = #KEYS % 2 == 1
+local owner, expected, predecessor = ARGV[1], ARGV[#ARGV], takesOver and ARGV[7]
+local reservation = not takesOver and ARGV[8] and ARGV[7]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
-local names = #KEYS / 2 - 1
+local names = (#KEYS - (predecessor and 3 or 2)) / 2
 local read = call('MGET', unpack(KEYS, 1, 2 + names)) -- every key that is a string
 
 -- A release that overtook this request on another connection has left a tombstone.
@@ -31,32 +45,53 @@ end
 -- Grants, repairs and re-entries all compare the members.
 local marker, admitted, isItsOwn = read[1], '0', true
 if not marker or string.sub(marker, 1, #expected) ~= expected then
-  admitted, isItsOwn = letsIn(marker, expected)
+  admitted, isItsOwn = accepts(marker, expected)
   if not admitted then
     return {'marker', marker or '', expected}
   end
 end
 
-local mine, held, heldAt, counter, counterAt = 0, nil, nil, 0, KEYS[3]
+local mine, inherited, held, heldAt, holder, counter, counterAt = 0, 0, nil, nil, nil, 0, KEYS[3]
+local readers, hashes, over = nil, 0, nil
 for i = 1, names do
   local key = KEYS[2 + names + i]
   local ttl = call('PTTL', key)
   if ttl ~= -2 then
-    if call('HEXISTS', key, owner) == 1 then
+    local found = redis.pcall('HEXISTS', key, owner)
+    if found == 1 then
       mine = mine + 1
+    elseif found == 0 and predecessor and call('HEXISTS', key, predecessor) == 1 then
+      inherited = inherited + 1
     else
-      if ttl == -1 or call('HLEN', key) > 1 then
-        local other, wrong = lockAt(key)
+      local other, wrong, ends
+      if found ~= 0 or ttl == -1 or call('HLEN', key) > 1 then
+        other, wrong, ends = lockAt(key)
         if not other then
           return wrong
         end
       end
-      if ttl == -1 or held == -1 then
-        held = -1
-      elseif not held or ttl > held then
-        held = ttl
+      if ends then
+        local time = call('TIME')
+        local now = time[1] * 1000 + math.floor(time[2] / 1000)
+        ttl = ends - now
+        if ttl < 0 then -- all readers' leases are over
+          over = over or {}
+          over[#over + 1] = key
+        else
+          readers = math.max(readers or 0, call('ZCOUNT', key, string.format('%.0f', now), '+inf'))
+          holder = holder or not heldAt and other
+        end
+      else
+        hashes = hashes + 1
       end
-      heldAt = heldAt or key
+      if not ends or ttl >= 0 then
+        if ttl == -1 or held == -1 then
+          held = -1
+        elseif not held or ttl > held then
+          held = ttl
+        end
+        heldAt = heldAt or key
+      end
     end
   end
   local c = read[2 + i]
@@ -96,8 +131,19 @@ end
 
 if held then
   -- Waiters space their attempts by the number of subscribers. It is 0 if the user may not ask.
-  local holder = string.sub(call('HKEYS', heldAt)[1], 1, 1024)
-  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0, holder}
+  holder = string.sub(holder or call('HKEYS', heldAt)[1], 1, 1024)
+  local waiting = redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0
+  if hashes > 0 then
+    return {'held', held, waiting, holder}
+  end
+  for i = 3 + names, reservation and #KEYS or 0 do -- refused if the server is out of memory
+    redis.pcall('SET', writerPrefix .. KEYS[i], owner, 'PX', reservation)
+  end
+  return {'held', held, waiting, holder, readers}
+end
+
+if predecessor and carried == 0 and mine + inherited < names then
+  return {'passed', 0}
 end
 
 -- A fresh grant raises the counter. A resent request, a re-entry and a repair do not. No script
@@ -120,13 +166,25 @@ end
 if admitted ~= '0' then -- long ago: later requests need not read the clock
   call('SET', KEYS[1], '0' .. string.sub(marker, #admitted + 1))
 end
+if predecessor then -- a late request of its must not bring it back: its ticket would work again
+  call('SET', KEYS[#KEYS], '1', 'PX', string.match(expected, '^0 %S+ (%d+)'))
+end
 -- The token usually is the seed, whose text is an argument: formatting a number takes Lua longer than
 -- a command takes Redis.
 local text = token == seed and ARGV[5] or string.format('%.0f', token)
+if over then
+  call('DEL', unpack(over))
+end
+for i = 3 + names, reservation and #KEYS or 0 do -- from now on all writers and readers have the same chance
+  call('DEL', writerPrefix .. KEYS[i])
+end
 for i = 1, names do
   local key = KEYS[2 + names + i]
   if call('HSET', key, owner, ARGV[2]) == 1 then
     call('PEXPIRE', key, ARGV[3])
+    if predecessor then
+      call('HDEL', key, predecessor)
+    end
   else
     -- A time to live is never shortened, since the holder may rely on it. A key without one (PERSIST)
     -- gets none.

@@ -53,7 +53,8 @@ for i = 1, n do
     local owner = pcall('HKEYS', key) -- an error has no first element
     local ttl = call('PTTL', key)
     if #owner == 1 and ttl >= 0 and owner[1] ~= string.sub(keys[tombs + i], ownerAt) then
-      local channel = channelPrefix .. (string.find(key, '{', 1, true) and key or '{' .. key .. '}')
+      local name = string.gsub(key, slotPattern, slotsPrefix)
+      local channel = channelPrefix .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')
       reply = {'held', ttl, pcall('PUBSUB', 'NUMSUB', channel)[2] or 0, string.sub(owner[1], 1, 1024)}
     end
   else

@@ -7,6 +7,7 @@ type Call struct {
 	script *Script
 	args   []any     // the arguments of EVALSHA
 	frees  bool      // a release to level 0
+	reads  bool      // a release of a reader
 	batch  []Renewal // of renew
 	list   *List     // of acquire and renew: the client's list of masters
 }
@@ -15,7 +16,7 @@ type Call struct {
 func (c Call) Op() string { return c.script.name }
 
 // IsAcquire reports whether the call is a request for a grant.
-func (c Call) IsAcquire() bool { return c.script == acquireScript }
+func (c Call) IsAcquire() bool { return c.script == acquireScript || c.script == readScript }
 
 // IsRelease reports whether the call is a release, to any level. A release must reach its node.
 func (c Call) IsRelease() bool { return c.script == releaseScript }
@@ -33,13 +34,13 @@ func (c Call) Released() (owner string, names []string) {
 	return c.args[2+keys].(string), names
 }
 
-// List returns the client's list of masters, which an acquire and a renewal carry; else nil.
+// List returns the client's list of masters, which an acquire, a read and a renewal carry; else nil.
 func (c Call) List() *List { return c.list }
 
 // ConnArgs are the arguments of a call that depend on its connection, boxed for sending.
 type ConnArgs struct {
 	Process   any // for look and mark: [Process.String]
-	Expected  any // for acquire and renew: [Process.Expected] of the call's list
+	Expected  any // for acquire, read and renew: [Process.Expected] of the call's list
 	Tombstone any // for release: for how long, in ms, it bars its owner from a grant that arrives late; or NoTombstone
 }
 
@@ -52,7 +53,7 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	start := len(dst)
 	dst = append(dst, c.args...)
 	switch c.script {
-	case acquireScript, renewScript:
+	case acquireScript, readScript, renewScript:
 		dst[len(dst)-1] = conn.Expected
 	case lookScript, markScript:
 		dst[len(dst)-1] = conn.Process
@@ -75,17 +76,45 @@ type AcquireArgs struct {
 	List  *List  // the client's list of masters
 	Token uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
 	Seed  uint64 // the least token of a grant, from which a lost counter restarts: the client's clock in µs
-	Room  []any  // what the arguments are appended to; may be nil
+	// Predecessor is the owner that this one replaces; nil for none. A fresh grant then needs it at every
+	// name.
+	Predecessor *Owner
+	// Reservation is how long a writer that waits keeps new readers back, if only readers are in its way.
+	// It is the zero Millis for all others, and with a Predecessor.
+	Reservation Millis
+	Room        []any // what the arguments are appended to; may be nil
 }
 
 // Acquire requests a grant of all names or none. The connection adds the marker's first line that
 // the client expects ([ConnArgs]).
 func Acquire(a AcquireArgs) Call {
-	args := append(a.Room, acquireScript.sha, 2+2*len(a.Names), any(MarkerKey), a.Owner.tombstone)
+	keys := 2 + 2*len(a.Names)
+	if a.Predecessor != nil {
+		keys++
+	}
+	args := append(a.Room, acquireScript.sha, keys, any(MarkerKey), a.Owner.tombstone)
 	args = appendKeys(args, a.Names)
+	if a.Predecessor != nil {
+		args = append(args, a.Predecessor.tombstone)
+	}
 	args = append(args, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed),
-		a.Names[0].channel, "")
-	return Call{script: acquireScript, args: args, list: a.List}
+		a.Names[0].channel)
+	switch {
+	case a.Predecessor != nil:
+		args = append(args, a.Predecessor.id)
+	case a.Reservation.boxed != nil:
+		args = append(args, a.Reservation.boxed)
+	}
+	return Call{script: acquireScript, args: append(args, ""), list: a.List}
+}
+
+// Read requests a grant of the one name to a reader. If the owner holds the name already, it becomes a
+// reader. The owner is [Owner.AsReader].
+func Read(a AcquireArgs) Call {
+	n := a.Names[0]
+	args := append(a.Room, readScript.sha, 6, any(MarkerKey), a.Owner.tombstone, n.counter, writerPrefix+n.text,
+		forcedPrefix+n.text, n.key, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed), n.channel, "")
+	return Call{script: readScript, args: args, list: a.List}
 }
 
 // The places of the arguments of an acquire of one name, and their number: run.go reads them there,
@@ -161,7 +190,7 @@ func Release(names []Name, owner Owner, level int) Call {
 	for _, n := range names {
 		args = append(args, n.channel)
 	}
-	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0}
+	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0, reads: owner.reads}
 }
 
 // The places of the arguments of a release of one name, and their number, as those of an acquire.
@@ -185,16 +214,18 @@ func Raise(names []Name, owner Owner, token uint64) Call {
 
 // Inspect reads a node's state of a name.
 func Inspect(name Name) Call {
-	return Call{script: inspectScript, args: []any{inspectScript.sha, 3, any(MarkerKey), name.key, name.counter}}
+	return Call{script: inspectScript, args: []any{inspectScript.sha, 4, any(MarkerKey), name.key, name.counter,
+		writerPrefix + name.text}}
 }
 
-// Force deletes the lock at a name, and bars the owners from new grants for as long as ban.
-func Force(name Name, owners []Owner, ban time.Duration) Call {
-	args := []any{forceScript.sha, 1 + len(owners), name.key}
+// Force deletes the lock at a name, and bars the owners from new grants for as long as ban. If there are
+// readers, readers is the highest token counter of all nodes: it bars those whose token is no higher.
+func Force(name Name, owners []Owner, readers uint64, ban time.Duration) Call {
+	args := []any{forceScript.sha, 3 + len(owners), name.key, name.counter, forcedPrefix + name.text}
 	for _, o := range owners {
 		args = append(args, o.tombstone)
 	}
-	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed)}
+	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed, int64(readers))}
 }
 
 // Look reads the node's marker. The connection adds the process ([ConnArgs]).

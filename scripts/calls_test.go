@@ -34,15 +34,17 @@ func TestSendingDoesNotChangeACall(t *testing.T) {
 func TestKindsOfCalls(t *testing.T) {
 	for want, call := range map[string]scripts.Call{
 		"acquire": acquire(),
+		"read":    asReader(),
 		"renew":   scripts.Renew(ours, threeLocks),
 		"release": scripts.Release(names("k"), scripts.OwnerOf(me), 0),
 		"raise":   scripts.Raise(names("k"), scripts.OwnerOf(me), 1),
 		"inspect": scripts.Inspect(scripts.NewName("k")),
-		"force":   scripts.Force(scripts.NewName("k"), nil, time.Second),
+		"force":   scripts.Force(scripts.NewName("k"), nil, 0, time.Second),
 		"look":    scripts.Look(),
+		"slots":   scripts.Slots("k", 3),
 		"mark":    scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0), 0),
 	} {
-		if call.Op() != want || call.IsAcquire() != (want == "acquire") || call.Frees() != (want == "release") {
+		if call.Op() != want || call.IsAcquire() != (want == "acquire" || want == "read") || call.Frees() != (want == "release") {
 			t.Errorf("%s: Op %q, IsAcquire %v, Frees %v", want, call.Op(), call.IsAcquire(), call.Frees())
 		}
 	}

@@ -12,17 +12,17 @@ const counterBatch = 1024
 // maxPassed is the highest counter that is passed on to other nodes: it leaves room for 2^40 locks.
 const maxPassed = maxToken - 1<<40
 
-// Counters is token counters by their slots; 0 for none.
-type Counters [counterSlots]uint64
+// Counters is token counters by their numbers; 0 for none.
+type Counters [tokenCounters]uint64
 
 // ReadCounters returns the calls that read all token counters of a node. The caller must not change
 // them.
 var ReadCounters = sync.OnceValue(func() (calls []Call) {
-	for first := 0; first < counterSlots; first += counterBatch {
+	for first := 0; first < tokenCounters; first += counterBatch {
 		args := make([]any, 0, 2+counterBatch)
 		args = append(args, countersScript.sha, counterBatch)
-		for slot := first; slot < first+counterBatch; slot++ {
-			args = append(args, counterKey(slot))
+		for number := first; number < first+counterBatch; number++ {
+			args = append(args, counterKey(number))
 		}
 		calls = append(calls, Call{script: countersScript, args: args})
 	}
@@ -39,16 +39,16 @@ type Counter struct {
 // which counter is none that a token can be compared with.
 func (c *Counters) Add(call int, found []Counter) error {
 	for _, f := range found {
-		slot := call*counterBatch + f.Place - 1
+		number := call*counterBatch + f.Place - 1
 		token, err := strconv.ParseUint(f.Text, 10, 64)
 		switch {
 		case err != nil:
-			return fmt.Errorf("the token counter %s is %q, and no whole number", counterKey(slot), f.Text)
+			return fmt.Errorf("the token counter %s is %q, and no whole number", counterKey(number), f.Text)
 		case token > maxPassed:
 			return fmt.Errorf("the token counter %s is at %d, within 2^40 of the highest token. Another program may have written it: "+
-				"docs/operations.md (token counter) says what to do", counterKey(slot), token)
+				"docs/operations.md (token counter) says what to do", counterKey(number), token)
 		}
-		c[slot] = max(c[slot], token)
+		c[number] = max(c[number], token)
 	}
 	return nil
 }
@@ -64,9 +64,9 @@ func (c *Counters) Above(node *Counters) (calls []Call) {
 		calls = append(calls, Call{script: liftScript, args: append(args, tokens...)})
 		keys, tokens = nil, nil
 	}
-	for slot, token := range c {
-		if token > node[slot] {
-			keys, tokens = append(keys, counterKey(slot)), append(tokens, int64(token))
+	for number, token := range c {
+		if token > node[number] {
+			keys, tokens = append(keys, counterKey(number)), append(tokens, int64(token))
 		}
 		if len(keys) == counterBatch {
 			flush()
@@ -78,12 +78,12 @@ func (c *Counters) Above(node *Counters) (calls []Call) {
 
 // Raise makes these counters at least those of another node.
 func (c *Counters) Raise(node *Counters) {
-	for slot, token := range node {
-		c[slot] = max(c[slot], token)
+	for number, token := range node {
+		c[number] = max(c[number], token)
 	}
 }
 
-func counterKey(slot int) string { return counterPrefix + strconv.Itoa(slot) }
+func counterKey(number int) string { return counterPrefix + strconv.Itoa(number) }
 
 // ParseCounters reads the reply to one of the calls of [ReadCounters]; errors wrap ErrReply.
 func ParseCounters(v any) ([]Counter, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,13 +24,14 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("n"))
 	for _, number := range []int64{1, 0, -1, 2, 3, 4, 5, 1<<52 - 1, 1 << 52, 1<<53 - 1, 1 << 53, -1 << 63, 1<<63 - 1, (1<<63 - 1) / 1_000_000} {
 		f.Add(number64(number))
-		for _, word := range []string{"held", "quarantined", "stale", "released", "maxlease"} {
+		for _, word := range []string{"held", "quarantined", "stale", "released", "passed", "maxlease"} {
 			f.Add(slices.Concat([]byte("*\x02"), text8('$', word), number64(number)))
 			f.Add(slices.Concat([]byte("*\x02"), text8('+', word), number64(number)))
 		}
 	}
 	f.Add(slices.Concat([]byte("*\x03"), text8('$', "held"), number64(1500), number64(8)))
 	f.Add(slices.Concat([]byte("*\x02"), number64(2), number64(8)))
+	f.Add(slices.Concat([]byte("*\x03"), text8('$', "01"), number64(1500), number64(8)))
 	for _, letters := range []string{"RRRR", "RGTR", "RRR", "RRRRR", "rrrr", ""} {
 		f.Add(text8('$', letters))
 	}
@@ -119,6 +121,8 @@ func possible(script string, value, got any) bool {
 		return got.Now >= 0
 	case scripts.SurveyReply:
 		return got.Waiting != nil
+	case scripts.SlotsReply:
+		return wait(got.Wait) && got.Waiting >= 0 && len(got.Free) <= 2 && slices.IsSorted(got.Free)
 	case []scripts.Identity:
 		return len(got) == 2 && !slices.ContainsFunc(got, func(is scripts.Identity) bool {
 			return is.PID < 0 || !scripts.ValidLabel(is.Host) || !scripts.ValidLabel(is.Program) || !scripts.ValidLabel(is.Label)
@@ -167,16 +171,21 @@ func number64(n int64) []byte { return binary.BigEndian.AppendUint64([]byte(":")
 
 func text8(kind byte, s string) []byte { return append([]byte{kind, byte(len(s))}, s...) }
 
+var slotForm = regexp.MustCompile(`(?s)^quorumlock:slot:(?:0|[1-9][0-9]{0,17}):(.*)$`)
+
 // FuzzNames sends any names with every call over the wire. Every byte arrives as part of the keys
 // and the channel of its name, and nowhere else.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"", "k", "a{b}c", "a{b", "a}b", "{", "a\x00b", "a\r\nb", "\xff\xfe", "$3\r\nabc\r\n", "*1\r\n", " ", "%", "{}{}",
-		"quorumlock:marker", "quorumlock:counter:52512", "redisson_lock__channel:{k}", strings.Repeat("x", 5000)} {
+		"quorumlock:marker", "quorumlock:counter:52512", "redisson_lock__channel:{k}", "quorumlock:slot:3:k", strings.Repeat("x", 5000)} {
 		f.Add(name, "other", "locker:1", uint64(1))
 		f.Add("other", name, name, uint64(1<<64-1))
 	}
 	f.Fuzz(func(t *testing.T, first, second, id string, number uint64) {
 		channel := func(name string) string {
+			if slot := slotForm.FindStringSubmatch(name); slot != nil {
+				name = "quorumlock:slots:" + slot[1]
+			}
 			if strings.Contains(name, "{") {
 				return "redisson_lock__channel:" + name
 			}
@@ -210,16 +219,23 @@ func FuzzNames(f *testing.F) {
 		}{
 			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
 				[]string{"6", marker, tomb, counter(first), counter(second), first, second, id, "3", "2", digits, digits, channel(first), first}},
+			{scripts.Acquire(scripts.AcquireArgs{Names: names(first), Owner: owner, Level: 1, Lease: ms, List: ours, Reservation: ms}),
+				[]string{"4", marker, tomb, counter(first), first, id, "1", "2", "0", "0", channel(first), "2", first}},
+			{scripts.Read(scripts.AcquireArgs{Names: names(first), Owner: owner.AsReader(), Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
+				[]string{"6", marker, tomb, counter(first), "quorumlock:writer:" + first, "quorumlock:forced:" + first, first,
+					"quorumlock:reader:" + id, "3", "2", digits, digits, channel(first), first}},
 			{scripts.Renew(ours, []scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: names(second), Owner: owner, Lease: ms}}),
 				[]string{"7", marker, counter(first), counter(second), counter(second), first, second, second,
 					id, digits, "2", id, digits, "2", id, "0", "2", first}},
 			{scripts.Release(both, owner, 0), []string{"3", tomb, first, second, id, "0", channel(first), channel(second), second}},
 			{scripts.Raise(both, owner, token), []string{"4", first, counter(first), second, counter(second), id, digits}},
-			{scripts.Inspect(both[0]), []string{"3", marker, first, counter(first)}},
-			{scripts.Force(both[0], []scripts.Owner{owner}, time.Millisecond), []string{"2", first, tomb, channel(first), "1"}},
+			{scripts.Inspect(both[0]), []string{"4", marker, first, counter(first), "quorumlock:writer:" + first}},
+			{scripts.Force(both[0], []scripts.Owner{owner}, token, time.Millisecond),
+				[]string{"4", first, counter(first), "quorumlock:forced:" + first, tomb, channel(first), "1", digits}},
 			{scripts.Introduce(first, scripts.Identity{Host: "h", PID: 1}, ours, 1500*time.Microsecond),
 				[]string{"1", lockerKey + first, `{"host":"h","pid":1,"list":"205830ca5b23bbe3"}`, "45002"}},
 			{scripts.Who([]string{first, second}), []string{"2", lockerKey + first, lockerKey + second}},
+			{scripts.Slots(first, 2), []string{"2", "quorumlock:slot:0:" + first, "quorumlock:slot:1:" + first, channel("quorumlock:slots:" + first)}},
 			{scripts.Look(), []string{"2", marker, "quorumlock:node", second}},
 			{scripts.Mark(scripts.Seen{Marker: first}, scripts.Marker{Members: none, Next: none}, scripts.At(time.Second), scripts.In(time.Second), time.Minute),
 				[]string{"1", marker, first, "at", "1000", "-\n0", "in", "1000", "\n- ", "60000", " 0 ", second}},

@@ -1,23 +1,30 @@
 -- inspect: reads a node's state of one name. It writes nothing.
 --
--- KEYS  1 the node's marker, 2 the name's hash, 3 its token counter, which other names share
+-- KEYS  1 the node's marker, 2 the name's key: a lock's hash, or the readers, 3 its token counter, which
+--       other names share, 4 the reservation of a writer that waits for the readers
 --
--- Replies with {owner, level, remaining ms, token counter, marker, now in ms}. A missing string is
--- empty; the remaining time is 0 for no key, -1 for a key that never expires. These are errors: a key
--- that is no lock; a counter that is no number, or above every token; and a text that is too long for
--- a lock, because the client bounds its replies and would drop the connection.
+-- Replies with {owner, level, remaining ms, token counter, marker, now in ms, readers, remaining ms of the
+-- reservation}. Readers are counted, and have no owner here; the remaining time is that of the last. A
+-- missing string is empty; the remaining time is 0 for no key, -1 for a key that never expires. These are
+-- errors: a key that is no lock; a counter that is no number, or above every token; and a text that is
+-- too long for a lock, because the client bounds its replies and would drop the connection.
 
-local owner, level, ttl = '', '', call('PTTL', KEYS[2])
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local owner, level, ttl, readers, ends = '', '', call('PTTL', KEYS[2]), 0, nil
 if ttl == -2 then
   ttl = 0
 else
-  owner, level = lockAt(KEYS[2])
+  owner, level, ends = lockAt(KEYS[2])
   if not owner then
     return level -- the error
   end
 end
+if ends then
+  owner, ttl = '', math.max(ends - now, 0)
+  readers = call('ZCOUNT', KEYS[2], string.format('%.0f', now), '+inf')
+end
 local marker = call('GET', KEYS[1]) or ''
-local time = call('TIME')
 local counter = redis.pcall('GET', KEYS[3])
 if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, true) then
   return counter
@@ -37,4 +44,4 @@ counter = counter or ''
 if #owner + #level + #counter > 4096 or #marker > 65536 then
   return redis.error_reply('QUORUMLOCK what is at the name is too long: it is not a lock')
 end
-return {owner, level, ttl, counter, marker, time[1] * 1000 + math.floor(time[2] / 1000)}
+return {owner, level, ttl, counter, marker, now, readers, math.max(call('PTTL', KEYS[4]), 0)}

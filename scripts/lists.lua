@@ -10,10 +10,10 @@
 -- A claim, which accepts nobody yet, has ? before both digests. The expected line is that of a node
 -- that was admitted long ago: 0 <run> <max lease> <member> <digest>.
 
--- letsIn returns nil unless the client expects the marker's members or its next ones. Else it returns
+-- accepts returns nil unless the client expects the marker's members or its next ones. Else it returns
 -- the marker's admitted, as text, and whether the marker is that of the client's process. The marker
 -- of an earlier process came back with its data, and counts only for owners that came back with it.
-local function letsIn(marker, expected)
+local function accepts(marker, expected)
   local run, member, digest = string.match(expected, '^0 (%S+) (%d+ %S+) (%S+)\n')
   local admitted, itsRun, itsMember, members, next = string.match(marker or '',
     '^(%d+) (%S+) (%d+ %S+) (%S+)\n%d+ %d+\n[^\n]*\n(%S+)')

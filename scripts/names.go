@@ -14,29 +14,29 @@ type Name struct {
 
 // NewName returns a lock's name, taken byte for byte.
 func NewName(name string) Name {
-	opened, closed := "{", "}"
-	if strings.Contains(name, "{") {
+	channel, opened, closed := channelName(name), "{", "}"
+	if strings.Contains(channel, "{") {
 		opened, closed = "", ""
 	}
 	b := make([]byte, 0, 128)
-	b = strconv.AppendInt(append(b, counterPrefix...), int64(counterSlot(name)), 10)
+	b = strconv.AppendInt(append(b, counterPrefix...), int64(counterNumber(name)), 10)
 	end := len(b)
-	b = append(append(append(append(b, channelPrefix...), opened...), name...), closed...)
+	b = append(append(append(append(b, channelPrefix...), opened...), channel...), closed...)
 	both := string(b) // one allocation for both keys
 	return Name{text: name, key: name, counter: both[:end], channel: both[end:]}
 }
 
-// counterSlots is the number of token counters on a node, which all names share. All clients of a
+// tokenCounters is the number of token counters on a node, which all names share. All clients of a
 // node must agree on it, and on the hash.
-const counterSlots = 1 << 16
+const tokenCounters = 1 << 16
 
-// counterSlot returns the slot of a name's token counter: the hash FNV-1a of 32 bits, its upper
+// counterNumber returns the number of a name's token counter: the hash FNV-1a of 32 bits, its upper
 // half XORed with its lower one.
-func counterSlot(name string) int {
+func counterNumber(name string) int {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	sum := h.Sum32()
-	return int((sum>>16 ^ sum) % counterSlots)
+	return int((sum>>16 ^ sum) % tokenCounters)
 }
 
 // Counter returns the key of the token counter, which other names share.
@@ -46,8 +46,9 @@ func (n Name) Counter() string { return n.counter.(string) }
 func (n Name) String() string { return n.text }
 
 // Channel returns the channel on which a release of the lock is published. As in Redisson, a name
-// without a "{" gets braces.
+// without a "{" gets braces. The slots of a semaphore have one channel.
 func Channel(name string) string {
+	name = channelName(name)
 	if strings.Contains(name, "{") {
 		return channelPrefix + name
 	}
@@ -55,7 +56,15 @@ func Channel(name string) string {
 }
 
 // Owner identifies one attempt to lock: "<locker uuid>:<number>", with the key of its tombstone.
-type Owner struct{ id, tombstone any } // strings, boxed for sending
+type Owner struct {
+	id, tombstone any // strings, boxed for sending
+	reads         bool
+}
+
+// AsReader returns the owner as calls name it that holds names as a reader.
+func (o Owner) AsReader() Owner {
+	return Owner{id: readerPrefix + o.id.(string), tombstone: o.tombstone, reads: true}
+}
 
 // NewOwner returns an owner of a locker.
 func NewOwner(locker string, number uint64) Owner {

@@ -8,9 +8,36 @@ import (
 func TestNameIsSentAsItsKeysAndChannel(t *testing.T) {
 	for _, name := range []string{"a", "{a}", "a{b", "}", "ä:\x00", ""} {
 		n := NewName(name)
-		counter := fmt.Sprint("quorumlock:counter:", counterSlot(name))
+		counter := fmt.Sprint("quorumlock:counter:", counterNumber(name))
 		if n.key != name || n.counter != counter || n.channel != Channel(name) || n.String() != name {
 			t.Errorf("%q: key %q, counter %q, channel %q", name, n.key, n.counter, n.channel)
+		}
+	}
+}
+
+// A slot's key has the number and no count of slots, and all slots of a semaphore have one channel.
+func TestSlotNames(t *testing.T) {
+	for _, semaphore := range []string{"a", "{a}", "a{b", "7:a", ":", ""} {
+		for _, slot := range []int{0, 7, 1023} {
+			name := SlotName(semaphore, slot)
+			if want := fmt.Sprintf("quorumlock:slot:%d:%s", slot, semaphore); name != want {
+				t.Errorf("slot %d of %q is %q", slot, semaphore, name)
+			}
+			if of, number, ok := ParseSlot(name); of != semaphore || number != slot || !ok {
+				t.Errorf("%q is read as slot %d of %q, %v", name, number, of, ok)
+			}
+			if n, all := NewName(name), Channel("quorumlock:slots:"+semaphore); n.key != name || n.channel != all || Channel(name) != all {
+				t.Errorf("%q: key %q, channels %q and %q, want %q", name, n.key, n.channel, Channel(name), all)
+			}
+		}
+	}
+	for _, name := range []string{"a", "quorumlock:slot", "quorumlock:slot:", "quorumlock:slot:1", "quorumlock:slot:x:a",
+		"quorumlock:slot:-1:a", "quorumlock:slot:01:a", "quorumlock:slot:+1:a", "quorumlock:slots:a"} {
+		if _, _, ok := ParseSlot(name); ok {
+			t.Errorf("%q is read as a slot", name)
+		}
+		if want := "redisson_lock__channel:{" + name + "}"; Channel(name) != want {
+			t.Errorf("the channel of %q is %q", name, Channel(name))
 		}
 	}
 }
@@ -20,7 +47,7 @@ func TestCounterSlots(t *testing.T) {
 	for name, want := range map[string]int{
 		"": 7385, "a": 52512, "foobar": 18164, "orders:42": 39459, "\x00\xff": 5591,
 	} {
-		if got := counterSlot(name); got != want {
+		if got := counterNumber(name); got != want {
 			t.Errorf("the slot of %q is %d, want %d", name, got, want)
 		}
 	}
@@ -30,9 +57,9 @@ func TestCounterSlots(t *testing.T) {
 // average, and the fullest 37 or so.
 func TestNamesSpreadOverTheCounters(t *testing.T) {
 	for _, pattern := range []string{"order:%d", "%d", "user:%08d:mail", "{tenant-%d}/job"} {
-		var names [counterSlots]int
+		var names [tokenCounters]int
 		for i := range 1_000_000 {
-			names[counterSlot(fmt.Sprintf(pattern, i))]++
+			names[counterNumber(fmt.Sprintf(pattern, i))]++
 		}
 		used, most := 0, 0
 		for _, n := range names {
@@ -41,9 +68,9 @@ func TestNamesSpreadOverTheCounters(t *testing.T) {
 				used++
 			}
 		}
-		t.Logf("%s: %d of %d counters, at most %d names on one", pattern, used, counterSlots, most)
-		if used < counterSlots*95/100 || most > 80 {
-			t.Errorf("%s: %d of %d counters are used, with %d names on one", pattern, used, counterSlots, most)
+		t.Logf("%s: %d of %d counters, at most %d names on one", pattern, used, tokenCounters, most)
+		if used < tokenCounters*95/100 || most > 80 {
+			t.Errorf("%s: %d of %d counters are used, with %d names on one", pattern, used, tokenCounters, most)
 		}
 	}
 }

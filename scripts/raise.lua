@@ -1,16 +1,23 @@
 -- raise: writes a fencing token back to the counters, while the owner holds every name.
 --
--- KEYS  for each name: its hash, its token counter
--- ARGV  1 owner, 2 token
+-- KEYS  for each name: its key, a lock's hash or the readers, and its token counter
+-- ARGV  1 owner, or readerPrefix and the owner of a reader, 2 token
 --
 -- If the owner holds every name, no counter is below the token afterwards, and the reply is the
 -- highest of them. Else it replies with 0 and writes nothing. A counter may be above the token for two
 -- reasons: a neighbour, a name that shares the counter, has raised it; or a resent request was granted
 -- again, after another owner, so that the owner holds by a later grant than the client has read.
 
-for i = 1, #KEYS, 2 do
-  if redis.call('HEXISTS', KEYS[i], ARGV[1]) == 0 then
+if string.sub(ARGV[1], 1, #readerPrefix) == readerPrefix then
+  local ends, time = redis.call('ZSCORE', KEYS[1], ARGV[1]), redis.call('TIME')
+  if not ends or tonumber(ends) < time[1] * 1000 + math.floor(time[2] / 1000) then
     return 0
+  end
+else
+  for i = 1, #KEYS, 2 do
+    if redis.call('HEXISTS', KEYS[i], ARGV[1]) == 0 then
+      return 0
+    end
   end
 end
 local token = tonumber(ARGV[2])

@@ -1,27 +1,45 @@
 -- release: releases a lock by its owner, or lowers its level.
 --
--- KEYS  1 the owner's tombstone, then the hash of each name
--- ARGV  1 owner, 2 the level to leave (0 releases, whatever the level was), then the channel of
---       each name, last the tombstone's time to live in ms (0 for no tombstone)
+-- KEYS  1 the owner's tombstone, then the key of each name: a lock's hash, or the readers
+-- ARGV  1 owner, or readerPrefix and the owner of a reader, 2 the level to leave (0 releases, whatever
+--       the level was), then the channel of each name, last the tombstone's time to live in ms (0 for no
+--       tombstone)
 --
 -- Replies with one of
 --   the number of names at which the owner was found
 --   {that number, heard}    that many connections, at least one, received the message of a name
 --
--- It publishes once for each name that became free; heard is the largest number of receivers. It must
--- work when the server is out of memory: a delete always does, while a level or a tombstone may not
--- be written. A key of another type holds no lock. Any other refusal is an error, but only after the
--- remaining names.
+-- It publishes once for each name that became free, also when its last reader leaves; heard is the largest
+-- number of receivers. It must work when the server is out of memory: a delete always does, while a level
+-- or a tombstone may not be written. A key of another type holds no lock. Any other refusal is an error,
+-- but only after the remaining names.
 
 local owner, level, found, heard, failure = ARGV[1], ARGV[2], 0, 0, nil
+local isReader = string.sub(owner, 1, #readerPrefix) == readerPrefix
+local holder = isReader and string.sub(owner, #readerPrefix + 1) or owner
 
 for i = 2, #KEYS do
-  local reply = redis.pcall(level == '0' and 'HDEL' or 'HEXISTS', KEYS[i], owner)
+  local key, reply = KEYS[i], nil
+  if isReader then
+    reply = redis.pcall(level == '0' and 'ZREM' or 'ZSCORE', key, owner)
+    if level ~= '0' and type(reply) ~= 'table' then
+      reply = reply and 1 or 0
+    end
+  end
+  if not isReader or type(reply) == 'table' then -- a node that has missed the downgrade has the hash
+    reply = redis.pcall(level == '0' and 'HDEL' or 'HEXISTS', key, holder)
+  elseif level == '0' and reply == 1 and redis.call('EXISTS', key) == 1 then
+    local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+    local time = redis.call('TIME')
+    if tonumber(last[2]) < time[1] * 1000 + math.floor(time[2] / 1000) then
+      redis.call('DEL', key) -- the leases of all that are left are over
+    end
+  end
   if reply == 1 then
     found = found + 1
     if level ~= '0' then
-      redis.pcall('HSET', KEYS[i], owner, level)
-    elseif redis.call('EXISTS', KEYS[i]) == 0 then
+      if not isReader then redis.pcall('HSET', key, owner, level) end
+    elseif redis.call('EXISTS', key) == 0 then
       local published = redis.pcall('PUBLISH', ARGV[i + 1], '0')
       if type(published) == 'table' then
         failure = published

@@ -1,12 +1,14 @@
 -- renew: raises the time to live of many locks, each only if its owner is still in the hash. A key
 -- without a time to live (PERSIST) outlives any lease, and stays so.
 --
--- KEYS  1 the node's marker, then the token counter of each name, then its hash
--- ARGV  for each name: owner, token, lease in ms,
+-- KEYS  1 the node's marker, then the token counter of each name, then its key: a lock's hash, or the
+--       readers
+-- ARGV  for each name: owner, or readerPrefix and the owner of a reader, token, lease in ms,
 --       last the first line of the marker of a node that accepts this client (lists.lua)
 --
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
--- key of another type). If the marker does not accept this client, it renews nothing and replies with
+-- key of another type), F failed (the owner is a reader, and the server refuses to raise its lease). If
+-- the marker does not accept this client, it renews nothing and replies with
 -- {'marker', marker or '', the expected line, the letters}, with N where the owner is. It gives the
 -- same reply, but renews, if the marker is that of an earlier process and came back with its data: the
 -- node must be marked. A node in quarantine renews. It writes as little as possible, because it must
@@ -16,18 +18,49 @@
 local expected, names = ARGV[#ARGV], (#KEYS - 1) / 2
 local read = redis.call('MGET', unpack(KEYS, 1, 1 + names)) -- every key that is a string
 local marker = read[1]
-local isLetIn, isItsOwn = true, true
+local isAccepted, isItsOwn = true, true
 if not marker or string.sub(marker, 1, #expected) ~= expected then
-  isLetIn, isItsOwn = letsIn(marker, expected)
+  isAccepted, isItsOwn = accepts(marker, expected)
+end
+
+local now
+-- reader returns the end of a reader's lease, and 1 if it is there, 0 if it is not, or an error. A node
+-- that has missed the downgrade has the reader's hash.
+local function reader(key, owner)
+  local ends = redis.pcall('ZSCORE', key, owner)
+  if type(ends) == 'table' then
+    return nil, redis.pcall('HEXISTS', key, string.sub(owner, #readerPrefix + 1))
+  end
+  if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  ends = tonumber(ends or '-1')
+  return ends, ends >= now and 1 or 0
+end
+
+-- prolong raises the end of a reader's lease. It returns false if the server refuses that. A write that needs
+-- no memory comes first: a server that is out of memory lets a script that has written write on.
+local function prolong(key, owner, ends, lease)
+  redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), lease))
+  local wrote = ends >= now + lease or redis.pcall('ZADD', key, string.format('%.0f', now + lease), owner)
+  return type(wrote) ~= 'table'
 end
 
 local out = {}
 for i = 1, names do
   local key, counterKey, j = KEYS[1 + names + i], KEYS[1 + i], 3 * i - 2
   local owner, token, lease = ARGV[j], tonumber(ARGV[j + 1]), tonumber(ARGV[j + 2])
-  local found = redis.pcall('HEXISTS', key, owner)
-  if found == 1 and not isLetIn then
+  local found, ends
+  if string.sub(owner, 1, #readerPrefix) == readerPrefix then
+    ends, found = reader(key, owner)
+  else
+    found = redis.pcall('HEXISTS', key, owner)
+  end
+  if found == 1 and not isAccepted then
     out[#out + 1] = 'N'
+  elseif found == 1 and ends and not prolong(key, owner, ends, lease) then
+    out[#out + 1] = 'F'
   elseif found == 1 then
     local ttl = redis.call('PTTL', key)
     if ttl ~= -1 and ttl < lease then

@@ -26,10 +26,12 @@ const (
 	HeldByAnother
 	// Quarantined: the node may have forgotten grants, and grants nothing for a while.
 	Quarantined
-	// NotLetIn: the node's marker does not accept this client.
-	NotLetIn
+	// NotAccepted: the node's marker does not accept this client.
+	NotAccepted
 	// Barred: this owner has released already; nothing was granted.
 	Barred
+	// Passed: the predecessor that this owner takes over from is not there, and nobody else is.
+	Passed
 )
 
 // Reply is a node's reply to one call. Only the field of the call's script is set.
@@ -43,13 +45,14 @@ type Reply struct {
 	Look    *LookReply
 	Mark    *MarkReply
 	Who     []Identity // in the order of the call's lockers
+	Slots   *SlotsReply
 	Survey  *SurveyReply
 	Lockers *LockersReply
 	// Counters are the token counters that are there, of a call of ReadCounters.
 	Counters []Counter
-	// NotLetIn is set when a renewal was refused because the node's marker does not let the client
+	// NotAccepted is set when a renewal was refused because the node's marker does not let the client
 	// in.
-	NotLetIn *Refusal
+	NotAccepted *Refusal
 }
 
 // Quarantine returns how long the node says that it grants nothing new, by a reply to a request for
@@ -68,8 +71,8 @@ func (r Reply) Quarantine() time.Duration {
 
 // Refusal returns the marker of a node that did not accept the client; else nil.
 func (r Reply) Refusal() *Refusal {
-	if r.NotLetIn != nil {
-		return r.NotLetIn
+	if r.NotAccepted != nil {
+		return r.NotAccepted
 	}
 	return r.Acquire.Refusal
 }
@@ -77,10 +80,10 @@ func (r Reply) Refusal() *Refusal {
 // Parse reads the reply to the call; errors wrap ErrReply.
 func (c Call) Parse(v any) (reply Reply, err error) {
 	switch c.script {
-	case acquireScript:
+	case acquireScript, readScript:
 		reply.Acquire, err = ParseAcquire(v)
 	case renewScript:
-		reply.Renew, reply.NotLetIn, err = ParseRenew(v, c.batch)
+		reply.Renew, reply.NotAccepted, err = ParseRenew(v, c.batch)
 	case releaseScript:
 		reply.Release, err = ParseRelease(v, c.args[1].(int)-1)
 	case raiseScript:
@@ -101,6 +104,11 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		err = ParseIntroduce(v)
 	case whoScript:
 		reply.Who, err = ParseWho(v, c.args[1].(int))
+	case slotsScript:
+		var found SlotsReply
+		if found, err = ParseSlots(v, c.args[1].(int)); err == nil {
+			reply.Slots = &found
+		}
 	case surveyScript:
 		var found SurveyReply
 		if found, err = ParseSurvey(v); err == nil {
@@ -134,8 +142,9 @@ type AcquireReply struct {
 	// Waiting is, of HeldByAnother, how many connections subscribe to the first name's channel; 0 if the
 	// user may not ask.
 	Waiting int
-	Holder  string   // of HeldByAnother: the owner at the first of the names that is held
-	Refusal *Refusal // of NotLetIn
+	Holder  string   // of HeldByAnother: the owner at the first of the names that is held, or the writer that waits
+	Readers int      // of HeldByAnother, if only readers are there: the number at the name that has the most
+	Refusal *Refusal // of NotAccepted
 }
 
 // ParseAcquire reads the reply to Acquire; errors wrap ErrReply.
@@ -146,10 +155,10 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		}
 		return AcquireReply{Outcome: Granted, Token: uint64(token)}, nil
 	}
-	if fields, ok := v.([]any); ok && len(fields) == 4 {
+	if fields, ok := v.([]any); ok && (len(fields) == 4 || len(fields) == 5) {
 		return parseHeld(fields, v)
 	} else if refusal := parseRefusal(fields); refusal != nil {
-		return AcquireReply{Outcome: NotLetIn, Refusal: refusal}, nil
+		return AcquireReply{Outcome: NotAccepted, Refusal: refusal}, nil
 	}
 	word, number, ok := pair(v)
 	if !ok {
@@ -164,6 +173,8 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		reply.Outcome = Quarantined
 	case word == "released":
 		reply.Outcome = Barred
+	case word == "passed":
+		reply.Outcome = Passed
 	default:
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
@@ -179,10 +190,17 @@ func parseHeld(fields []any, v any) (AcquireReply, error) {
 		wait, ok3 = -1, true
 	}
 	holder, ok4 := text(fields[3])
+	readers := int64(0)
+	if len(fields) == 5 {
+		var isNumber bool
+		readers, isNumber = fields[4].(int64)
+		ok = ok && isNumber && readers > 0 && readers <= 1<<31
+	}
 	if !(ok && ok1 && ok2 && ok3 && ok4) || word != "held" || waiting < 0 || waiting > 1<<31 || len(holder) > 1024 {
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
-	return AcquireReply{Outcome: HeldByAnother, Wait: wait, Waiting: int(waiting), Holder: holder}, nil
+	return AcquireReply{Outcome: HeldByAnother, Wait: wait, Waiting: int(waiting), Holder: holder,
+		Readers: int(readers)}, nil
 }
 
 // Renewed is a node's answer for one lock in a batch.
@@ -197,11 +215,14 @@ const (
 	Taken Renewed = 'T'
 	// NotRenewed: the owner is there, but the node's marker does not accept this client.
 	NotRenewed Renewed = 'N'
+	// NotRaised: the owner is there, but the node refuses to raise the lease of a reader.
+	NotRaised Renewed = 'F'
 )
 
 // ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the
 // refusal if the node's marker does not accept the client; errors wrap ErrReply. A lock over
-// several names is Kept when all of them were, and else Taken, or else Gone, when one of them was.
+// several names is Kept when all of them were, and else Taken, or else Gone, when one of them was. A
+// reader's lock has one name.
 func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 	var refusal *Refusal
 	if fields, ok := v.([]any); ok && len(fields) == 4 {
@@ -228,6 +249,10 @@ func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 				if refusal == nil {
 					return nil, nil, malformed(renewScript, v)
 				}
+				if out[i] == Kept {
+					out[i] = l
+				}
+			case NotRaised:
 				if out[i] == Kept {
 					out[i] = l
 				}

@@ -33,6 +33,7 @@ var parsers = map[string]func(any) (any, error){
 	"survey":    parsed(scripts.ParseSurvey),
 	"lockers":   parsed(scripts.ParseLockers),
 	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
+	"slots":     func(v any) (any, error) { return scripts.ParseSlots(v, 2) },
 	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
 }
 
@@ -80,7 +81,7 @@ func refused(field int, value any) []any {
 
 // inspected returns a valid reply to inspect with one field changed.
 func inspected(field int, value any) []any {
-	fields := []any{bulk(me), bulk("1"), int64(5000), bulk("7"), bulk("a marker"), int64(1)}
+	fields := []any{bulk(me), bulk("1"), int64(5000), bulk("7"), bulk("a marker"), int64(1), int64(0), int64(0)}
 	fields[field] = value
 	return fields
 }
@@ -95,6 +96,8 @@ func TestMalformedReplies(t *testing.T) {
 	more := map[string][]any{
 		"acquire": {int64(0), int64(1 << 52), int64(1 << 53), waited(int64(-2), int64(0)), waited(int64(math.MinInt64), int64(0)),
 			waited(int64(tooLong), int64(0)), waited(bulk("5"), int64(0)), waited(nil, int64(0)), waited(int64(5), int64(-1)),
+			append(waited(int64(5), int64(0)), int64(0)), append(waited(int64(5), int64(0)), int64(-1)), append(waited(int64(5), int64(0)), bulk("1")),
+			append(waited(int64(5), int64(0)), int64(1), int64(1)), append(waited(int64(5), int64(0)), int64(math.MaxInt64)),
 			waited(int64(5), int64(math.MaxInt64)), waited(int64(5), nil), waited(int64(5), bulk("1")), pair("held", int64(5)),
 			pair("quarantined", int64(-1)), pair("stale", int64(0)),
 			refused(0, bulk("Marker")), refused(1, nil), refused(1, int64(1)), refused(2, nil), refused(2, bulk("0 x\n")), refused(2, bulk("")),
@@ -112,7 +115,8 @@ func TestMalformedReplies(t *testing.T) {
 			inspected(1, bulk("9007199254740992")), inspected(1, int64(1)), inspected(2, int64(-2)), inspected(2, int64(tooLong)),
 			inspected(2, bulk("5")), inspected(3, bulk("-7")), inspected(3, bulk("1e3")), inspected(3, bulk("18446744073709551616")),
 			inspected(3, nil), inspected(4, nil), inspected(5, int64(-1)), inspected(5, int64(math.MaxInt64)), inspected(5, nil),
-			inspected(0, bulk(me))[:5], append(inspected(0, bulk(me)), nil)},
+			inspected(6, int64(-1)), inspected(6, nil), inspected(7, int64(-1)), inspected(7, int64(tooLong)), inspected(7, bulk("5")),
+			inspected(0, bulk(me))[:5], inspected(0, bulk(me))[:6], append(inspected(0, bulk(me)), nil)},
 		"look": {looked(0, nil), looked(0, int64(1)), looked(1, bulk("1")), looked(1, int64(-1)), looked(1, int64(tooLong)), looked(2, bulk("x")),
 			looked(2, bulk("run x a")), looked(2, bulk("run 1 a b")), looked(3, nil), looked(4, int64(1)), looked(5, nil), looked(0, bulk(""))[:5]},
 		"mark": {[]any{int64(2), bulk("a marker"), int64(1)}, []any{int64(-1), bulk("a marker"), int64(1)}, []any{int64(1), nil, int64(1)},
@@ -145,18 +149,20 @@ func TestReplies(t *testing.T) {
 		{"acquire", waited(int64(0), int64(0)), held(0)},
 		{"acquire", waited(int64(1500), int64(0)), held(1500 * time.Millisecond)},
 		{"acquire", waited(int64(-1), int64(0)), held(-1)},
+		{"acquire", append(waited(int64(1500), int64(0)), int64(10_000)), byReaders(rival, 1500*time.Millisecond, 10_000)},
 		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: 5 * time.Millisecond, Waiting: 8, Holder: rival}},
 		{"renew", bulk("RRRR"), []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}},
 		{"renew", bulk("GRGT"), []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}},
 		{"renew", bulk("TTGR"), []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}},
+		{"renew", bulk("RFGF"), []scripts.Renewed{scripts.Kept, scripts.Gone, scripts.NotRaised}},
 		{"renew", bulk("RGTG"), []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}},
 		{"release", int64(3), scripts.ReleaseReply{Found: 3}},
 		{"release", []any{int64(3), int64(8)}, scripts.ReleaseReply{Found: 3, Heard: 8}},
 		{"raise", int64(0), uint64(0)},
 		{"raise", int64(1800000000000002), uint64(1800000000000002)},
 		{"force", int64(0), false},
-		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0)}, scripts.InspectReply{}},
-		{"acquire", refused(1, bulk("")), notLetIn("")},
+		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0), int64(0), int64(0)}, scripts.InspectReply{}},
+		{"acquire", refused(1, bulk("")), notAccepted("")},
 		{"renew", append(refused(1, bulk("x")), bulk("NGNN")),
 			refusedRenewal{[]scripts.Renewed{scripts.NotRenewed, scripts.Gone, scripts.NotRenewed}, scripts.Refusal{Marker: "x", Process: process}}},
 		{"look", looked(0, bulk("x")), scripts.LookReply{Marker: "x", Now: time.Millisecond, Process: process}},

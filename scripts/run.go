@@ -5,13 +5,14 @@ package scripts
 const MaxRun = 32
 
 // CanShare reports whether the call may share a run of a script with others like it: a fresh
-// acquire, or a release to level 0, of one name. Runs read its arguments by their places (calls.go).
+// acquire, or a holder's release to level 0, of one name. Runs read its arguments by their places
+// (calls.go).
 func (c Call) CanShare() bool {
 	switch c.script {
 	case acquireScript:
 		return len(c.args) == acquireArgs && c.args[acquireToken] == any(int64(0)) && c.args[acquireLevel] == any(1)
 	case releaseScript:
-		return len(c.args) == releaseArgs && c.frees
+		return len(c.args) == releaseArgs && c.frees && !c.reads
 	}
 	return false
 }

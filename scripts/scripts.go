@@ -10,11 +10,15 @@
 // redisson_lock__channel:{NAME}, on which a release publishes "0" when the lock becomes free. The
 // library's own keys start with "quorumlock:".
 //
-//	NAME                        hash: owner -> level, with the lease as its time to live
-//	quorumlock:counter:SLOT     the token counter of all names that hash to the slot, 0 to 65535
+//	NAME                        hash: owner -> level, with the lease as its time to live; or, while readers
+//	                            hold it, a sorted set: quorumlock:reader:OWNER -> the end of its lease
+//	quorumlock:counter:NUMBER   the token counter of all names that hash to the number, 0 to 65535
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released
+//	quorumlock:writer:NAME      the reservation of a writer that waits for readers
+//	quorumlock:forced:NAME      the bar of a forced release: keeps its readers from repairs
 //	quorumlock:marker           the marker: which process granted what is held, and whom it accepts
 //	quorumlock:locker:LOCKER    the process that a locker belongs to, for people to read
+//	quorumlock:slot:K:NAME      slot K of a semaphore: a hash, as at the name of a lock
 //
 // Each script states its keys, arguments and replies in its first lines.
 package scripts
@@ -50,6 +54,9 @@ func MarkerRun(runID string, database int) string {
 const (
 	counterPrefix = Prefix + "counter:"
 	tombPrefix    = Prefix + "released:"
+	writerPrefix  = Prefix + "writer:"
+	forcedPrefix  = Prefix + "forced:"
+	readerPrefix  = Prefix + "reader:"
 	channelPrefix = "redisson_lock__channel:"
 )
 
@@ -71,6 +78,8 @@ var (
 	shapeSource string
 	//go:embed acquire.lua
 	acquireSource string
+	//go:embed read.lua
+	readSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed release.lua
@@ -95,6 +104,8 @@ var (
 	introduceSource string
 	//go:embed who.lua
 	whoSource string
+	//go:embed slots.lua
+	slotsSource string
 	//go:embed survey.lua
 	surveySource string
 	//go:embed lockers.lua
@@ -106,16 +117,24 @@ var (
 )
 
 // runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel
-// of a name that is held.
-var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + channelPrefix + "'\n"
+// of a name that is held: for a slot, that of its semaphore.
+var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + channelPrefix + "'\n" +
+	"local slotPattern, slotsPrefix = '^" + slotPrefix + "%d+:', '" + slotsPrefix + "'\n"
+
+// readerLine and writerLine precede scripts that find readers, and the marks of writers that wait.
+const (
+	readerLine = "local readerPrefix = '" + readerPrefix + "'\n"
+	writerLine = "local writerPrefix = '" + writerPrefix + "'\n"
+)
 
 var (
-	acquireScript = newScript("acquire", shapeSource+listsSource+acquireSource)
-	renewScript   = newScript("renew", listsSource+renewSource)
-	releaseScript = newScript("release", releaseSource)
-	raiseScript   = newScript("raise", raiseSource)
-	inspectScript = newScript("inspect", shapeSource+inspectSource)
-	forceScript   = newScript("force", shapeSource+forceSource)
+	acquireScript = newScript("acquire", readerLine+writerLine+shapeSource+listsSource+acquireSource)
+	readScript    = newScript("read", readerLine+shapeSource+listsSource+readSource)
+	renewScript   = newScript("renew", readerLine+listsSource+renewSource)
+	releaseScript = newScript("release", readerLine+releaseSource)
+	raiseScript   = newScript("raise", readerLine+raiseSource)
+	inspectScript = newScript("inspect", readerLine+shapeSource+inspectSource)
+	forceScript   = newScript("force", readerLine+shapeSource+forceSource)
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
 
@@ -123,7 +142,8 @@ var (
 	releasesScript  = newScript("releases", releasesSource)
 	introduceScript = newScript("introduce", introduceSource)
 	whoScript       = newScript("who", whoSource)
-	surveyScript    = newScript("survey", shapeSource+surveySource)
+	slotsScript     = newScript("slots", slotsSource)
+	surveyScript    = newScript("survey", readerLine+shapeSource+surveySource)
 	lockersScript   = newScript("lockers", lockersSource)
 	countersScript  = newScript("counters", countersSource)
 	liftScript      = newScript("lift", liftSource)
@@ -131,8 +151,8 @@ var (
 
 // All returns every script of a client that locks, to be loaded when a connection is made.
 func All() []*Script {
-	return []*Script{acquireScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript, lookScript,
-		markScript, acquiresScript, releasesScript, introduceScript, whoScript}
+	return []*Script{acquireScript, readScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript,
+		lookScript, markScript, acquiresScript, releasesScript, introduceScript, whoScript, slotsScript}
 }
 
 // OfOperators returns the scripts that the command sends, and a client that locks does not.

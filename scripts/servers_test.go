@@ -69,10 +69,10 @@ func listen(conn redis.Conn, s interface {
 	}
 	// The scripts count the subscribers of a channel, which are waiters, and no subscribers of
 	// patterns.
-	if err := subscriber.Subscribe(scripts.Channel("awaited")); err != nil {
+	if err := subscriber.Subscribe(scripts.Channel("awaited"), scripts.Channel(crowdedSlot)); err != nil {
 		return nil, err
 	}
-	for range 2 {
+	for range 3 {
 		if err, ok := subscriber.Receive().(error); ok {
 			return nil, err
 		}

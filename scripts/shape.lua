@@ -4,13 +4,27 @@
 -- A lock is a hash of one field. Its value, the level, is a positive decimal number of at most 9
 -- digits. The field is the owner. It has at most 1024 bytes, and ends in a colon and digits
 -- (<locker>:<number>, Redisson's <uuid>:<thread>).
+--
+-- Readers of a name are a sorted set. Each member is readerPrefix and an owner. Its score is the end of
+-- the owner's lease, in ms by the server's clock. An application's sorted set has no such member.
 
 local call = redis.call
 
--- lockAt returns the owner and the level of the lock at a key, or nil and an error if the hash is no
--- lock. It is the only function here, because defining one takes a hundredth of a grant's time.
+-- lockAt returns the owner and the level of the lock at a key, or nil and an error if the key is no lock.
+-- For readers it returns the last one, the level '', and the end of its lease, which may be over. It is
+-- the only function here, because defining one takes a hundredth of a grant's time.
 local function lockAt(key)
-  if call('HLEN', key) == 1 then
+  local fields, kind = redis.pcall('HLEN', key), 'hash'
+  if type(fields) == 'table' then
+    local last = redis.pcall('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+    if last.err then
+      return nil, fields
+    end
+    if string.sub(last[1], 1, #readerPrefix) == readerPrefix and #last[1] <= #readerPrefix + 1024 then
+      return string.sub(last[1], #readerPrefix + 1), '', tonumber(last[2])
+    end
+    kind = 'sorted set'
+  elseif fields == 1 then
     local field = call('HGETALL', key)
     local owner, level = field[1], field[2]
     local counts = #level < 10 and string.find(level, '^[1-9]%d*$')
@@ -19,6 +33,6 @@ local function lockAt(key)
     end
   end
   local shown = string.gsub(string.sub(key, 1, 64), '%c', '?') -- a line break could end the reply
-  return nil, redis.error_reply('QUORUMLOCK the key "' .. shown .. '" holds a hash that is no lock')
+  return nil, redis.error_reply('QUORUMLOCK the key "' .. shown .. '" holds a ' .. kind .. ' that is no lock')
 end
 

@@ -1,5 +1,5 @@
--- survey: finds names of locks, in bounded time. It writes nothing, and is for an operator's eyes:
--- clients that lock neither load nor send it. It comes after shape.lua.
+-- survey: finds names of locks and of readers, in bounded time. It writes nothing, and is for an
+-- operator's eyes: clients that lock neither load nor send it. It comes after shape.lua.
 --
 -- ARGV  1 the pattern of the locks' channels, 2 the cursor of SCAN, 3 how many keys SCAN may look
 --       at, 4 the most channels to name
@@ -7,12 +7,15 @@
 -- Replies with {the next cursor, {name, ...}, {channel, subscribers, ...}}: the locks among these
 -- keys, and the channels with the most subscribers if the user may ask.
 
-local found = call('SCAN', ARGV[2], 'COUNT', ARGV[3], 'TYPE', 'hash')
+local found
 local names = {}
-for _, key in ipairs(found[2]) do
-  local may, owner = pcall(lockAt, key) -- the user may not read every key
-  if may and owner and #key <= 512 and #names < 1000 then
-    names[#names + 1] = key
+for _, kind in ipairs({'hash', 'zset'}) do -- both go through the same keys
+  found = call('SCAN', ARGV[2], 'COUNT', ARGV[3], 'TYPE', kind)
+  for _, key in ipairs(found[2]) do
+    local may, owner = pcall(lockAt, key) -- the user may not read every key
+    if may and owner and #key <= 512 and #names < 1000 then
+      names[#names + 1] = key
+    end
   end
 end
 

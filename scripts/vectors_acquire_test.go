@@ -114,12 +114,12 @@ func heldBy(owner string, wait time.Duration) scripts.AcquireReply {
 	return scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Holder: owner}
 }
 
-// notLetIn is the reply of a node whose marker does not accept the client: some marker, or none.
-func notLetIn(marker string) scripts.AcquireReply {
-	return scripts.AcquireReply{Outcome: scripts.NotLetIn, Refusal: &scripts.Refusal{Marker: marker, Process: process}}
+// notAccepted is the reply of a node whose marker does not accept the client: some marker, or none.
+func notAccepted(marker string) scripts.AcquireReply {
+	return scripts.AcquireReply{Outcome: scripts.NotAccepted, Refusal: &scripts.Refusal{Marker: marker, Process: process}}
 }
 
-// some stands for a marker in notLetIn.
+// some stands for a marker in notAccepted.
 const some = "some marker"
 
 func forAcquire(list []vector) []vector {
@@ -150,6 +150,8 @@ func acquireVectors() []vector {
 		{name: "held", before: taken, call: acquire(), want: held(5 * time.Second), untouched: true, twice: true},
 		{name: "held, with a waiter", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
 			call: acquire(named("awaited", "k")), want: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: lease, Waiting: 1, Holder: rival}, untouched: true},
+		{name: "held, a slot, with a waiter for the semaphore", before: state(ready, holds(crowdedSlot, rival, "1"), expire(crowdedSlot, lease)),
+			call: acquire(named(crowdedSlot)), want: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: lease, Waiting: 1, Holder: rival}, untouched: true},
 		{name: "held, with a waiter for another name", before: taken, call: acquire(named("k", "awaited")), want: held(5 * time.Second)},
 		{name: "held, token carried", before: taken, call: acquire(carrying(9)), want: held(5 * time.Second), untouched: true},
 		{name: "held without a time to live", before: state(ready, holds("k", rival, "1")), call: acquire(),
@@ -281,7 +283,7 @@ func acquireVectors() []vector {
 			want: granted(301), twice: true, after: []check{hash(near, me, "1"), hash(neighbour, me, "1"), counter(near, "301")}},
 		{name: "a counter that expires stays from now on", before: state(ready, counted("k", "300"), expire(counterOf("k"), lease)),
 			call: acquire(), want: granted(301), after: []check{counter("k", "301")}},
-		{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), call: acquire(), want: notLetIn(""), untouched: true},
+		{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), call: acquire(), want: notAccepted(""), untouched: true},
 
 		{name: "a name with a zero byte", before: state(ready), call: acquire(named("a\x00b")), want: granted(seed),
 			after: []check{hash("a\x00b", me, "1"), counter("a\x00b", "100"), absent("a")}},
@@ -298,23 +300,23 @@ func quarantineVectors() []vector {
 	waiting := markerOf(admitted(20*time.Second, false))
 	passed := markerOf(admitted(-time.Hour, false))
 	return forAcquire([]vector{
-		{name: "marker missing", call: acquire(), want: notLetIn(""), untouched: true, twice: true},
+		{name: "marker missing", call: acquire(), want: notAccepted(""), untouched: true, twice: true},
 		{name: "marker of another process", before: state(markerOf(admitted(0, always, of("other")))), call: acquire(),
-			want: notLetIn(some), untouched: true},
+			want: notAccepted(some), untouched: true},
 		{name: "marker of another database", before: state(markerOf(admitted(0, always, of(runID+"/2")))), call: acquire(),
-			want: notLetIn(some), untouched: true},
+			want: notAccepted(some), untouched: true},
 		{name: "marker of another process, which waits", before: state(markerOf(admitted(lease, false, of("other")))), call: acquire(),
-			want: notLetIn(some), untouched: true},
+			want: notAccepted(some), untouched: true},
 		{name: "marker with another max lease",
 			before: state(markerOf(admitted(0, always, func(m *scripts.Marker) { m.MaxLease = time.Minute }))), call: acquire(),
-			want: notLetIn(some), untouched: true},
-		{name: "marker that is none", before: state([]any{"SET", marker, "soon"}), call: acquire(), want: notLetIn(some), untouched: true},
+			want: notAccepted(some), untouched: true},
+		{name: "marker that is none", before: state([]any{"SET", marker, "soon"}), call: acquire(), want: notAccepted(some), untouched: true},
 		{name: "marker with a word for a time", before: state([]any{"SET", marker, "x" + admitted(0, always)(0)}), call: acquire(),
-			want: notLetIn(some), untouched: true},
+			want: notAccepted(some), untouched: true},
 		{name: "marker further ahead than max lease", before: state(markerOf(admitted(time.Hour, false))), call: acquire(),
-			want: notLetIn(some), untouched: true},
+			want: notAccepted(some), untouched: true},
 		{name: "marker a little further ahead than max lease", before: state(markerOf(admitted(35*time.Second, false))),
-			call: acquire(), want: notLetIn(some), untouched: true},
+			call: acquire(), want: notAccepted(some), untouched: true},
 		{name: "quarantined", before: state(waiting), call: acquire(), want: left(20 * time.Second), untouched: true, twice: true},
 		{name: "quarantined and held", before: state(waiting, holds("k", rival, "1"), expire("k", lease)), call: acquire(),
 			want: left(20 * time.Second), untouched: true},
@@ -323,23 +325,23 @@ func quarantineVectors() []vector {
 		{name: "quarantine over and held", before: state(passed, holds("k", rival, "1"),
 			expire("k", lease)), call: acquire(), want: held(lease), untouched: true},
 		{name: "no repair in quarantine", before: state(waiting), call: acquire(carrying(7)), want: left(20 * time.Second), untouched: true},
-		{name: "no repair without a marker", call: acquire(carrying(7)), want: notLetIn(""), untouched: true},
+		{name: "no repair without a marker", call: acquire(carrying(7)), want: notAccepted(""), untouched: true},
 		{name: "no repair of one of two names in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)),
 			call: acquire(named("k", "l"), carrying(7)), want: left(20 * time.Second), untouched: true},
 		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", time.Second)),
 			call: acquire(carrying(7), level(2)), want: granted(7),
 			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7"), marked(20*time.Second, ours)}},
 		{name: "no re-entry without a marker", before: state(holds("k", me, "1"), expire("k", time.Second)), call: acquire(carrying(7), level(2)),
-			want: notLetIn(""), untouched: true},
+			want: notAccepted(""), untouched: true},
 		{name: "re-entry under the marker of an earlier process",
 			before: state(markerOf(admitted(0, always, of("other"))), holds("k", me, "1"), expire("k", time.Second)),
 			call:   acquire(carrying(7), level(2)), want: granted(7), after: []check{hash("k", me, "2"), ttl("k", lease)}},
-		{name: "no re-entry under the marker of an earlier process with other members", untouched: true, want: notLetIn(some),
+		{name: "no re-entry under the marker of an earlier process with other members", untouched: true, want: notAccepted(some),
 			before: state(markerOf(admitted(0, always, of("other"), theirMembers)), holds("k", me, "1"), expire("k", time.Second)),
 			call:   acquire(carrying(7), level(2))},
 		{name: "no repair under the marker of an earlier process", before: state(markerOf(admitted(0, always, of("other")))),
-			call: acquire(carrying(7)), want: notLetIn(some), untouched: true},
-		{name: "no repair of one of two names under the marker of an earlier process", untouched: true, want: notLetIn(some),
+			call: acquire(carrying(7)), want: notAccepted(some), untouched: true},
+		{name: "no repair of one of two names under the marker of an earlier process", untouched: true, want: notAccepted(some),
 			before: state(markerOf(admitted(0, always, of("other"))), holds("k", me, "1"), expire("k", lease)),
 			call:   acquire(named("k", "l"), carrying(7))},
 		{name: "repair once the quarantine is over", before: state(passed), call: acquire(carrying(7)),
@@ -364,28 +366,28 @@ func listVectors() []vector {
 	const always = true
 	as := func(name string, change func(*scripts.Marker), want scripts.AcquireReply) vector {
 		v := vector{name: name, before: state(markerOf(admitted(0, always, change))), call: acquire(), want: want}
-		v.untouched = want.Outcome == scripts.NotLetIn
+		v.untouched = want.Outcome == scripts.NotAccepted
 		return v
 	}
 	mine := func(change func(*scripts.Marker)) [][]any {
 		return state(markerOf(admitted(0, always, change)), holds("k", me, "1"), expire("k", time.Second), counted("k", "7"))
 	}
 	return forAcquire([]vector{
-		as("other members", theirMembers, notLetIn(some)),
+		as("other members", theirMembers, notAccepted(some)),
 		as("the next members", oursNext, granted(seed)),
 		as("members, while a change is under way", theirsNext, granted(seed)),
-		as("a claim accepts nobody", claimed, notLetIn(some)),
-		as("a claim accepts nobody with the next members", claimedNext, notLetIn(some)),
-		as("an operator's word without a list accepts nobody", unlisted, notLetIn(some)),
-		as("the marker of another member", anotherName, notLetIn(some)),
+		as("a claim accepts nobody", claimed, notAccepted(some)),
+		as("a claim accepts nobody with the next members", claimedNext, notAccepted(some)),
+		as("an operator's word without a list accepts nobody", unlisted, notAccepted(some)),
+		as("the marker of another member", anotherName, notAccepted(some)),
 		{name: "the next members wait, too", before: state(markerOf(admitted(20*time.Second, false, oursNext))), call: acquire(),
 			want: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: 20 * time.Second}, untouched: true},
-		{name: "other members, re-entry", before: mine(theirMembers), call: acquire(carrying(7), level(2)), want: notLetIn(some), untouched: true},
+		{name: "other members, re-entry", before: mine(theirMembers), call: acquire(carrying(7), level(2)), want: notAccepted(some), untouched: true},
 		{name: "other members, repair", before: state(markerOf(admitted(0, always, theirMembers))), call: acquire(carrying(7)),
-			want: notLetIn(some), untouched: true},
+			want: notAccepted(some), untouched: true},
 		{name: "the next members, re-entry", before: mine(oursNext), call: acquire(carrying(7), level(2)), want: granted(7),
 			after: []check{hash("k", me, "2")}},
 		{name: "other members, held", before: state(markerOf(admitted(0, always, theirMembers)), holds("k", rival, "1"), expire("k", lease)),
-			call: acquire(), want: notLetIn(some), untouched: true},
+			call: acquire(), want: notAccepted(some), untouched: true},
 	})
 }

@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +73,32 @@ func inspectVectors() []vector {
 	return vectors
 }
 
+func slotsVectors() []vector {
+	read := func(v vector, semaphore string, n int) vector {
+		v.call, v.untouched = scripts.Slots(semaphore, n), true
+		v.parse = func(reply any) (any, error) { return scripts.ParseSlots(reply, n) }
+		return v
+	}
+	slot := func(k int, d time.Duration) [][]any {
+		key := scripts.SlotName("k", k)
+		return state(holds(key, rival, "1"), expire(key, d))
+	}
+	type reply = scripts.SlotsReply
+	return []vector{
+		read(vector{name: "none taken", want: reply{Free: []int{0, 1, 2}, Wait: -1}}, "k", 3),
+		read(vector{name: "some taken", before: slices.Concat(slot(0, lease), slot(2, 5*time.Second)),
+			want: reply{Free: []int{1}, Wait: 5 * time.Second}}, "k", 3),
+		read(vector{name: "all taken", before: slices.Concat(slot(0, lease), slot(1, lease)), want: reply{Wait: lease}}, "k", 2),
+		read(vector{name: "of more slots", before: slices.Concat(slot(0, lease), slot(7, lease)), want: reply{Free: []int{1}, Wait: lease}}, "k", 2),
+		read(vector{name: "of another semaphore", before: slot(0, lease), want: reply{Free: []int{0}, Wait: -1}}, "l", 1),
+		read(vector{name: "taken for ever", before: state(holds("quorumlock:slot:0:k", rival, "1")), want: reply{Free: []int{1}, Wait: -1}}, "k", 2),
+		read(vector{name: "one for ever", before: append(slot(1, lease), holds("quorumlock:slot:0:k", rival, "1")), want: reply{Wait: lease}}, "k", 2),
+		read(vector{name: "a key of another type", before: state([]any{"SET", "quorumlock:slot:0:k", "x"}), want: reply{Free: []int{1}, Wait: -1}}, "k", 2),
+		read(vector{name: "with a waiter", want: reply{Free: []int{0}, Wait: -1, Waiting: 1}}, "crowded", 1),
+		read(vector{name: "a name with a brace", want: reply{Free: []int{0}, Wait: -1}}, "a{b", 1),
+	}
+}
+
 // parseInspect leaves out the server's time, which is checked to be one.
 func parseInspect(v any) (any, error) {
 	reply, err := scripts.ParseInspect(v)
@@ -88,7 +115,7 @@ func forceVectors() []vector {
 		for _, owner := range owners {
 			barred = append(barred, scripts.OwnerOf(owner))
 		}
-		v.call, v.parse = scripts.Force(scripts.NewName("k"), barred, maxLease), parsed(scripts.ParseForce)
+		v.call, v.parse = scripts.Force(scripts.NewName("k"), barred, 0, maxLease), parsed(scripts.ParseForce)
 		return v
 	}
 	freed := []message{{"redisson_lock__channel:{k}", "0"}}

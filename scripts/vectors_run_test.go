@@ -36,6 +36,9 @@ func together(v vector, calls ...scripts.Call) vector {
 	return v
 }
 
+// crowdedSlot is a slot of the semaphore that a test's subscriber waits for.
+const crowdedSlot = "quorumlock:slot:12:crowded"
+
 func each(replies ...any) []any { return replies }
 
 // by is an acquire's owner.
@@ -72,6 +75,8 @@ func acquiresVectors() []vector {
 			absent(counterOf("l")))}, k, l, m),
 		together(vector{name: "held, with a waiter", before: state(ready, holds("awaited", rival, "1"), expire("awaited", lease)),
 			want: each(granted(100), scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: lease, Waiting: 1, Holder: rival})}, k, ask("awaited", other)),
+		together(vector{name: "held, a slot, with a waiter for the semaphore", before: state(ready, holds(crowdedSlot, rival, "1"), expire(crowdedSlot, lease)),
+			want: each(granted(100), scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: lease, Waiting: 1, Holder: rival})}, k, ask(crowdedSlot, other)),
 		together(vector{name: "held, a name with a brace", before: state(ready, holds("a{b", rival, "1"), expire("a{b", lease)),
 			want: each(granted(100), held(lease))}, k, ask("a{b", other)),
 		together(vector{name: "held without a time to live", before: state(ready, holds("l", rival, "1")), want: around(alone{}),
@@ -127,6 +132,8 @@ func releasesVectors() []vector {
 	return []vector{
 		together(vector{name: "releases", before: append(kept, holds("l", other, "1")), want: each(heard, heard, heard),
 			published: freed("{k}", "{l}", "{m}"), after: append(gone, absent("l"))}, k, l, m),
+		together(vector{name: "a slot", before: append(kept, holds("quorumlock:slot:3:x", other, "1")), want: each(heard, heard),
+			published: freed("{k}", "{quorumlock:slots:x}"), after: []check{absent("k", "quorumlock:slot:3:x")}}, k, release("quorumlock:slot:3:x", other)),
 		together(vector{name: "one gone", before: kept, want: each(heard, scripts.ReleaseReply{}, heard), published: freed("{k}", "{m}"), after: gone}, k, l, m),
 		together(vector{name: "a second time finds nothing", want: each(scripts.ReleaseReply{}, scripts.ReleaseReply{}), untouched: true}, k, l),
 		together(vector{name: "one another's", before: append(kept, holds("l", rival, "1"), expire("l", lease)), want: each(heard, scripts.ReleaseReply{}, heard),

@@ -47,9 +47,9 @@ type vector struct {
 
 // vectors returns all vectors. The commands before a vector find an empty server.
 func vectors() []vector {
-	return slices.Concat(acquireVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
+	return slices.Concat(acquireVectors(), takeOverVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
 		inspectVectors(), forceVectors(), lookVectors(), markVectors(), acquiresVectors(), releasesVectors(),
-		introduceVectors(), whoVectors(), lockersVectors())
+		introduceVectors(), whoVectors(), lockersVectors(), slotsVectors(), readVectors(), besideReadersVectors(), ownedByReadersVectors())
 }
 
 // serverTime is an instant, as its distance from the server's now.
@@ -211,6 +211,7 @@ func now(t *testing.T, s server) int64 {
 type entry struct {
 	content string
 	ttl     time.Duration
+	scores  string // of a sorted set; a second run may raise them
 }
 
 func snapshot(t *testing.T, s server) map[string]entry {
@@ -226,6 +227,7 @@ func snapshot(t *testing.T, s server) map[string]entry {
 			t.Fatal(err)
 		}
 		var content any
+		var scores []string
 		switch kind {
 		case "string":
 			content, err = redis.String(s.Do("GET", key))
@@ -233,13 +235,15 @@ func snapshot(t *testing.T, s server) map[string]entry {
 			content, err = redis.StringMap(s.Do("HGETALL", key))
 		case "list":
 			content, err = redis.Strings(s.Do("LRANGE", key, 0, -1))
+		case "zset":
+			content, scores = sortedSet(t, s, key)
 		default:
 			t.Fatalf("%q is a %s", key, kind)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries[key] = entry{fmt.Sprintf("%s %q", kind, content), ttlOf(t, s, key)}
+		entries[key] = entry{fmt.Sprintf("%s %q", kind, content), ttlOf(t, s, key), fmt.Sprint(scores)}
 	}
 	return entries
 }
@@ -249,7 +253,7 @@ func sameSnapshot(t *testing.T, before, after map[string]entry, raised time.Dura
 	t.Helper()
 	for key, was := range before {
 		is, ok := after[key]
-		if !ok || is.content != was.content || !within(is.ttl, was.ttl) && !within(is.ttl-raised, was.ttl) {
+		if !ok || raised == 0 && is.scores != was.scores || is.content != was.content || !within(is.ttl, was.ttl) && !within(is.ttl-raised, was.ttl) {
 			t.Errorf("%q was %+v and is %+v", key, was, is)
 		}
 	}

@@ -69,7 +69,7 @@ func TestHostileMasters(t *testing.T) {
 					case i == 0:
 						args = append(args, strings.Fields(word)...)
 					case word == "":
-						args = append(args, "-timeout", "500ms", "-urls-file", file)
+						args = append(args, "-timeout", "2s", "-urls-file", file)
 					default:
 						args = append(args, word)
 					}

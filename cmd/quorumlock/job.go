@@ -87,9 +87,13 @@ func (j *job) environment() []string {
 		"QUORUMLOCK_OWNER=" + j.lock.Owner(),
 		fmt.Sprintf("QUORUMLOCK_DEADLINE=%d", time.Now().Add(j.left()).Unix()),
 	}
+	if slot := j.lock.Slot(); slot >= 0 {
+		set = append(set, fmt.Sprintf("QUORUMLOCK_SLOT=%d", slot))
+	}
 	var all []string
 	for _, variable := range os.Environ() {
-		replaced := false // by one of set: the command may run in a command of quorumlock run
+		// By one of set, or left out: the command may run in a command of quorumlock run.
+		replaced := strings.HasPrefix(variable, "QUORUMLOCK_SLOT=")
 		for _, s := range set {
 			name, _, _ := strings.Cut(s, "=")
 			replaced = replaced || strings.HasPrefix(variable, name+"=")

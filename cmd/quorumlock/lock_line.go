@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/urfave/cli/v3"
 )
 
 // lockLine is the command line of status, top or unlock.
 type lockLine struct {
-	names    []string
+	names    []string // of locks on the masters
+	slots    int      // of status: the names are semaphores with so many slots; 0 for locks
+	slot     int      // of unlock: of the semaphores that the names are; −1 for locks
 	all      bool
 	json     bool // of status
 	quiet    bool // of status
@@ -43,7 +47,7 @@ func (p *program) lockCommand(name, usage string, more func(*lineFlags, *lockLin
 }
 
 func newLockLine() *lockLine {
-	return &lockLine{maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout}
+	return &lockLine{slot: -1, maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout}
 }
 
 func (l *lockLine) masterFlags(flags *lineFlags) {
@@ -65,8 +69,36 @@ func (l *lockLine) takeNames(names []string) error {
 			return errors.New("flags come before the names")
 		}
 	}
-	l.names = names
+	l.names = l.withSlots(names)
 	return l.exclude()
+}
+
+// withSlots returns the names of the locks: of semaphores those of their slots.
+func (l *lockLine) withSlots(names []string) (locks []string) {
+	for _, name := range names {
+		switch {
+		case l.slots > 0:
+			for slot := range l.slots {
+				locks = append(locks, scripts.SlotName(name, slot))
+			}
+		case l.slot >= 0:
+			locks = append(locks, scripts.SlotName(name, l.slot))
+		default:
+			locks = append(locks, name)
+		}
+	}
+	return locks
+}
+
+// slotsFlag defines -slots: into is the number of slots.
+func slotsFlag(flags *lineFlags, usage string, into *int) {
+	flags.value("slots", usage, "a number from 1 to 1024", func(text string) error {
+		n, err := strconv.Atoi(text)
+		if *into = n; err == nil && (n < 1 || n > scripts.MaxSlots) {
+			err = strconv.ErrRange
+		}
+		return err
+	})
 }
 
 // exclude returns which of the flags exclude each other, or nil.

@@ -51,16 +51,43 @@ func groupErrors(errs []error) (groups plain.Grouped) {
 // String returns one line: what holds the lock.
 func (l lockState) String() string { return l.sentence("is") }
 
+// shownName quotes by a verb the name of a lock, or that of a semaphore, with the slot.
+func shownName(verb, name string) string {
+	if semaphore, slot, ok := scripts.ParseSlot(name); ok {
+		return fmt.Sprintf(verb+" slot %d", semaphore, slot)
+	}
+	return fmt.Sprintf(verb, name)
+}
+
 // sentence is String with that verb: a lock that was deleted "was".
 func (l lockState) sentence(verb string) string {
-	switch l.State {
-	case lockstate.Held:
-		return fmt.Sprintf("%q %s held %s%s%s, level %d, token at most %d, owner %q", l.Name, verb, l.holder(), lasts(l.TTL),
+	switch name := shownName("%q", l.Name); {
+	case l.State == lockstate.Held && l.Readers > 0:
+		return fmt.Sprintf("%s %s held by %s%s, token at most %d%s", name, verb, readers(l.Readers), lasts(l.TTL), l.Token,
+			l.waits())
+	case l.State == lockstate.Held:
+		return fmt.Sprintf("%s %s held %s%s%s, level %d, token at most %d, owner %q", name, verb, l.holder(), lasts(l.TTL),
 			l.taken(time.Now()), l.Level, l.Token, l.Owner)
-	case lockstate.Free:
-		return fmt.Sprintf("%q %s free, last token at most %d", l.Name, verb, l.Token)
+	case l.State == lockstate.Free:
+		return fmt.Sprintf("%s %s free, last token at most %d", name, verb, l.Token)
 	}
-	return fmt.Sprintf("%q: unknown, %s", l.Name, l.whyUnknown())
+	return fmt.Sprintf("%s: unknown, %s", shownName("%q", l.Name), l.whyUnknown())
+}
+
+// readers counts readers.
+func readers(n int) string {
+	if n == 1 {
+		return "1 reader "
+	}
+	return fmt.Sprintf("%d readers ", n)
+}
+
+// waits says whether a writer keeps new readers back.
+func (l lockState) waits() string {
+	if l.WriterWaits {
+		return ", a writer waits"
+	}
+	return ""
 }
 
 // whyUnknown says why the masters do not show the state: how many there are of each kind.
@@ -115,7 +142,13 @@ func says(m lockstate.Master, unused bool) string {
 	if m.Owner != "" {
 		text = fmt.Sprintf("held %s, level %d", lasts(m.TTL), m.Level)
 	}
+	if m.Readers > 0 {
+		text = "held by " + readers(m.Readers) + lasts(m.TTL)
+	}
 	text += fmt.Sprintf(", token counter %d", m.Token)
+	if m.Reservation > 0 {
+		text += fmt.Sprintf(", a writer keeps new readers back for %.1fs", m.Reservation.Seconds())
+	}
 	switch {
 	case unused:
 		text += fmt.Sprintf(", in quarantine for %s from its first client on", left(m.Quarantine))
@@ -137,15 +170,19 @@ func lasts(ttl time.Duration) string {
 
 // lockJSON is a lock as status -json prints it. Times are in milliseconds; −1 is for ever.
 type lockJSON struct {
-	Name    string       `json:"name"`
-	State   string       `json:"state"`
-	Owner   string       `json:"owner,omitempty"`
-	Level   int          `json:"level,omitempty"`
-	Token   uint64       `json:"token"`
-	TTL     int64        `json:"ttl_ms"`
-	Holder  *holderJSON  `json:"holder,omitempty"` // the process, if it is known
-	Since   *time.Time   `json:"since,omitempty"`  // or earlier
-	Masters []masterJSON `json:"masters"`
+	Name   string      `json:"name"`
+	Slot   *int        `json:"slot,omitempty"` // of the semaphore of that name
+	State  string      `json:"state"`
+	Owner  string      `json:"owner,omitempty"`
+	Level  int         `json:"level,omitempty"`
+	Token  uint64      `json:"token"`
+	TTL    int64       `json:"ttl_ms"`
+	Holder *holderJSON `json:"holder,omitempty"` // the process, if it is known
+	Since  *time.Time  `json:"since,omitempty"`  // or earlier
+	// Readers hold it in place of an owner. WriterWaits: new ones are kept back.
+	Readers     int          `json:"readers,omitempty"`
+	WriterWaits bool         `json:"writer_waits,omitempty"`
+	Masters     []masterJSON `json:"masters"`
 }
 
 type holderJSON struct {
@@ -163,20 +200,25 @@ func holderOf(who scripts.Identity) *holderJSON {
 }
 
 type masterJSON struct {
-	Name       string `json:"name"`
-	Error      string `json:"error,omitempty"`
-	Owner      string `json:"owner,omitempty"`
-	Level      int    `json:"level,omitempty"`
-	Token      uint64 `json:"token"`
-	TTL        int64  `json:"ttl_ms"`
-	Quarantine int64  `json:"quarantine_ms"`
+	Name        string `json:"name"`
+	Error       string `json:"error,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	Level       int    `json:"level,omitempty"`
+	Token       uint64 `json:"token"`
+	TTL         int64  `json:"ttl_ms"`
+	Quarantine  int64  `json:"quarantine_ms"`
+	Readers     int    `json:"readers,omitempty"`
+	Reservation int64  `json:"reservation_ms,omitempty"` // of a writer that waits
 }
 
 func printLocksJSON(out io.Writer, locks []lockState) error {
 	all := make([]lockJSON, len(locks))
 	for i, l := range locks {
-		all[i] = lockJSON{l.Name, l.State, l.Owner, l.Level, l.Token, milliseconds(l.TTL), holderOf(l.Identity), nil,
-			[]masterJSON{}}
+		all[i] = lockJSON{l.Name, nil, l.State, l.Owner, l.Level, l.Token, milliseconds(l.TTL), holderOf(l.Identity), nil,
+			l.Readers, l.WriterWaits, []masterJSON{}}
+		if semaphore, slot, ok := scripts.ParseSlot(l.Name); ok {
+			all[i].Name, all[i].Slot = semaphore, &slot
+		}
 		if !l.since.IsZero() {
 			all[i].Since = &l.since
 		}
@@ -186,7 +228,7 @@ func printLocksJSON(out io.Writer, locks []lockState) error {
 				why = reason(m.Err)
 			}
 			all[i].Masters = append(all[i].Masters, masterJSON{m.Node, why, m.Owner, m.Level, m.Token,
-				milliseconds(m.TTL), milliseconds(m.Quarantine)})
+				milliseconds(m.TTL), milliseconds(m.Quarantine), m.Readers, milliseconds(m.Reservation)})
 		}
 	}
 	return printJSON(out, all)

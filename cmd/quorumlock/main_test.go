@@ -151,7 +151,7 @@ func runOnTime(args []string) (out, errs *output, code int) {
 func patiently(args []string) []string {
 	at := 1
 	switch {
-	case slices.Contains(args, "-timeout") || !slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "://") }):
+	case slices.Contains(args, "-timeout") || !slices.ContainsFunc(args, func(arg string) bool { return arg == "-urls-file" || strings.Contains(arg, "://") }):
 		return args
 	case args[0] == "members":
 		at = 2

@@ -23,6 +23,7 @@ type runLine struct {
 	names   []string
 	command []string
 
+	slots    int // the name is a semaphore with so many slots; 0 for locks
 	noWait   bool
 	wait     time.Duration // at most; 0 for no bound; while flags are read −1 for none
 	heldCode int
@@ -45,6 +46,8 @@ func newRunLine() (*runLine, *lineFlags) {
 	l, flags := &runLine{
 		heldCode: exitHeld, grace: -1, maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout, wait: -1,
 	}, &lineFlags{}
+	slotsFlag(flags, "take one of `N` slots of the semaphore NAME: at most N commands at a time, each with its QUORUMLOCK_SLOT",
+		&l.slots)
 	flags.boolean("n", "do not wait for the lock", &l.noWait)
 	flags.duration("w", "wait for the lock for `D` at most", 0, &l.wait)
 	flags.value("E", "exit with `N`, not 75, if another holds the lock; with 0 print nothing then", "an exit code from 0 to 255",
@@ -104,6 +107,9 @@ func (l *runLine) takeArguments(args, job []string) error {
 		if err := checkLockName(name); err != nil {
 			return err
 		}
+	}
+	if l.slots > 0 && len(l.names) > 1 {
+		return errors.New("-slots takes one name")
 	}
 	if l.command[0] == "" {
 		return errors.New("the command after -- is empty")

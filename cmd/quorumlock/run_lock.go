@@ -157,7 +157,13 @@ func (l *runLine) unlock(lock *quorum.Lock) error {
 }
 
 func (l *runLine) lock(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
-	if l.noWait {
+	semaphore := locker.Semaphore(l.names[0], l.slots)
+	switch {
+	case l.slots > 0 && l.noWait:
+		return semaphore.TryAcquire(ctx)
+	case l.slots > 0:
+		return semaphore.Acquire(ctx)
+	case l.noWait:
 		return locker.TryLock(ctx, l.names...)
 	}
 	return locker.Lock(ctx, l.names...)

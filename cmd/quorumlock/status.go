@@ -14,6 +14,7 @@ func (p *program) statusCommand() *cli.Command {
 	return p.lockCommand("status",
 		"show which processes hold locks, on which masters, and for how long at most; writes nothing",
 		func(flags *lineFlags, line *lockLine) {
+			slotsFlag(flags, "show the `N` slots of each semaphore NAME", &line.slots)
 			flags.boolean("json", "print JSON", &line.json)
 			flags.boolean("q", "print nothing", &line.quiet)
 			flags.boolean("watch", "draw it again every second, on a terminal", &line.watch)

@@ -26,12 +26,12 @@ func TestClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, exitOK, "check", "-urls-file", file)
-	job := exec.Command(os.Args[0], "run", "-urls-file", file, "x", "--", "true") // run changes its process's signals
+	job := exec.Command(os.Args[0], "run", "-timeout", "10s", "-urls-file", file, "x", "--", "true") // run changes its process's signals
 	job.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0")
 	if printed, err := job.CombinedOutput(); err != nil || len(printed) > 0 {
 		t.Errorf("run: %v, printed %q", err, printed)
 	}
-	command(t, exitFailed, "status", "-urls-file", file, "x")
+	command(t, exitFailed, "status", "-timeout", "10s", "-urls-file", file, "x")
 	for says, args := range map[string][]string{
 		"-cert and -key belong together": {"check", "-cert", cert, url},
 		"none: no such file":             {"check", "-cacert", dir + "/none", url},

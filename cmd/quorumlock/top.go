@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -73,10 +74,10 @@ func (s *survey) print(out io.Writer) {
 		b := s.known[name]
 		switch l := b.lock; {
 		case l.State == lockstate.Held:
-			fmt.Fprintf(table, "%.64q\t%d\t%d\t%s\t%s\t%s\t%d\n", name, b.waiting, b.changes, rest(l.TTL), l.byWhom(),
-				ago(l.since, now), l.Token)
+			fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\t%s\t%d\n", shownName("%.64q", name), b.waiting, b.changes,
+				rest(l.TTL), l.byWhom(), ago(l.since, now), l.Token)
 		case l.Name != "":
-			fmt.Fprintf(table, "%.64q\t%d\t%d\t\t- (%s)\t\t%d\n", name, b.waiting, b.changes, l.State, l.Token)
+			fmt.Fprintf(table, "%s\t%d\t%d\t\t- (%s)\t\t%d\n", shownName("%.64q", name), b.waiting, b.changes, l.State, l.Token)
 		}
 	}
 	table.Flush()
@@ -84,6 +85,9 @@ func (s *survey) print(out io.Writer) {
 
 // byWhom names the process, or else the owner.
 func (l lockState) byWhom() string {
+	if l.Readers > 0 {
+		return readers(l.Readers) + strings.TrimPrefix(l.waits(), ", ")
+	}
 	if said := quorum.Identity(l.Identity).String(); said != "unknown" {
 		return said
 	}

@@ -83,7 +83,20 @@ func (s *survey) find(ctx context.Context, nodes []*node.Node) {
 			s.nameKnown(name)
 		}
 		for name, waiting := range r.Waiting {
+			if semaphore, ok := scripts.ParseSlotsName(name); ok {
+				s.noteWaiting(semaphore, waiting)
+				continue
+			}
 			b := s.nameKnown(name)
+			b.waiting = max(b.waiting, waiting)
+		}
+	}
+}
+
+// noteWaiting notes how many connections wait for a semaphore, at the slots that are known.
+func (s *survey) noteWaiting(semaphore string, waiting int) {
+	for _, b := range s.known {
+		if of, _, ok := scripts.ParseSlot(b.name); ok && of == semaphore {
 			b.waiting = max(b.waiting, waiting)
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/urfave/cli/v3"
 )
 
@@ -20,7 +22,16 @@ Until then two holders are possible. End the holder first, or let the resource c
 // unlockCommand makes the command that deletes locks, no matter which process holds them.
 func (p *program) unlockCommand() *cli.Command {
 	return p.lockCommand("unlock", "delete locks, no matter which process holds them; without -yes only show them",
-		func(flags *lineFlags, line *lockLine) { flags.boolean("yes", "delete them", &line.yes) },
+		func(flags *lineFlags, line *lockLine) {
+			flags.boolean("yes", "delete them", &line.yes)
+			flags.value("slot", "slot `K` of each semaphore NAME", "a number from 0 to 1023", func(text string) error {
+				k, err := strconv.Atoi(text)
+				if line.slot = k; err == nil && (k < 0 || k >= scripts.MaxSlots) {
+					err = strconv.ErrRange
+				}
+				return err
+			})
+		},
 		func(ctx context.Context, line *lockLine, nodes []*node.Node) (int, error) {
 			locks := inspect(ctx, nodes, line.all, line.names)
 			if !line.yes {
@@ -48,6 +59,14 @@ func (p *program) unlockCommand() *cli.Command {
 		})
 }
 
+// force deletes a lock, or a slot of a semaphore.
+func force(ctx context.Context, locker *quorum.Locker, name string) error {
+	if semaphore, slot, ok := scripts.ParseSlot(name); ok {
+		return locker.Semaphore(semaphore, scripts.MaxSlots).ForceUnlock(ctx, slot)
+	}
+	return locker.ForceUnlock(ctx, name)
+}
+
 // forceOne deletes one lock, and prints what it was.
 func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need int, out io.Writer) int {
 	errs := lock.errs()
@@ -55,7 +74,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need i
 	if len(lock.Masters)-len(errs) >= need {
 		errs = nil
 		var failed *quorum.Error
-		switch err := locker.ForceUnlock(ctx, lock.Name); {
+		switch err := force(ctx, locker, lock.Name); {
 		case errors.As(err, &failed) && failed.Nodes != nil:
 			errs = failed.Nodes.Errors
 		case err != nil:

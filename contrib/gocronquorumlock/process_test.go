@@ -32,7 +32,7 @@ type plan struct {
 	Period, Skew time.Duration
 	MaxLease     time.Duration
 	Ahead        time.Duration // of this process's clock
-	Bare         bool          // no min hold
+	Bare         bool          // no min hold; the process behind asks when the one ahead is done with the tick
 }
 
 // said is what a scheduler's process reports, one of the two in a line.
@@ -91,7 +91,7 @@ func (p *plan) play() error {
 	}}
 	defer register.Close()
 	player := &player{plan: p, by: by, clock: offsetClock{Clock: clockwork.NewRealClock(), ahead: p.Ahead},
-		lines: json.NewEncoder(os.Stdout), register: register, tokens: map[string]uint64{}}
+		lines: json.NewEncoder(os.Stdout), register: register, tokens: map[string]uint64{}, done: map[string]int{}}
 	return player.play(locker)
 }
 
@@ -106,6 +106,7 @@ type player struct {
 	mu     sync.Mutex
 	lines  *json.Encoder
 	tokens map[string]uint64 // of bare locks, by job
+	done   map[string]int    // by job, the last tick that the process ahead is known to be done with
 }
 
 func (p *player) play(locker *quorum.Locker) error {
@@ -155,10 +156,7 @@ func (p *player) Lock(ctx context.Context, job string) (held gocron.Lock, err er
 	began := time.Now()
 	token := uint64(0)
 	if p.bare != nil {
-		var lock *quorum.Lock
-		if lock, err = p.bare.TryLock(ctx, job); err == nil {
-			held, token = lock, lock.Token()
-		}
+		held, token, err = p.lockBare(ctx, job, a.Tick)
 	} else {
 		held, err = p.by.Lock(ctx, job)
 	}
@@ -171,6 +169,69 @@ func (p *player) Lock(ctx context.Context, job string) (held gocron.Lock, err er
 	p.mu.Unlock()
 	p.say(said{Ask: &a})
 	return held, err
+}
+
+// lockBare locks without a min hold. The process whose clock is behind first waits until the one ahead is
+// done with the tick. On an idle machine it finds that so: a run is shorter than the clocks are apart.
+func (p *player) lockBare(ctx context.Context, job string, tick int) (gocron.Lock, uint64, error) {
+	unlocked := func() {}
+	if p.plan.Ahead > 0 {
+		unlocked = func() { p.atRegister("RPUSH", doneKey(job), tick) }
+	} else {
+		p.awaitDone(job, tick)
+	}
+	lock, err := p.bare.TryLock(ctx, job)
+	if err != nil {
+		unlocked()
+		return nil, 0, err
+	}
+	return &reportedLock{lock, unlocked}, lock.Token(), nil
+}
+
+// doneKey is of a list of the ticks that the process ahead is done with.
+func doneKey(job string) string { return job + ":done" }
+
+// awaitDone waits until the process ahead is done with the tick, or with a later one: a busy scheduler
+// leaves ticks out.
+func (p *player) awaitDone(job string, tick int) {
+	const bound = 10 * time.Second // the process ahead may have ended
+	for p.lastDone(job, 0) < tick {
+		popped, err := redis.IntMap(p.atRegister("BLPOP", doneKey(job), bound.Seconds()))
+		if err != nil {
+			return
+		}
+		p.lastDone(job, popped[doneKey(job)])
+	}
+}
+
+// lastDone raises the last tick that the process ahead is known to be done with, and returns it.
+func (p *player) lastDone(job string, tick int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done[job] = max(p.done[job], tick)
+	return p.done[job]
+}
+
+// reportedLock calls a function when it has been unlocked.
+type reportedLock struct {
+	gocron.Lock
+	unlocked func()
+}
+
+func (l *reportedLock) Unlock(ctx context.Context) error {
+	defer l.unlocked()
+	return l.Lock.Unlock(ctx)
+}
+
+// atRegister sends the register's server a command.
+func (p *player) atRegister(command string, args ...any) (any, error) {
+	conn := p.register.Get()
+	defer conn.Close()
+	reply, err := conn.Do(command, args...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scheduler:", p.plan.Process, command, "at the register:", err)
+	}
+	return reply, err
 }
 
 func (p *player) say(what said) {

@@ -152,7 +152,7 @@ func (c *cluster) keys() ([]string, error) {
 			return nil, err
 		}
 		for _, name := range names {
-			if !strings.HasPrefix(name, scripts.Prefix) {
+			if _, _, isSlot := scripts.ParseSlot(name); isSlot || !strings.HasPrefix(name, scripts.Prefix) {
 				all = append(all, fmt.Sprintf("%s on master %d", name, i+1))
 			}
 		}

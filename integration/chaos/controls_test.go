@@ -36,6 +36,7 @@ func controls() []control {
 		{"frozen master", "no-deadline", "the holder checks neither the lock's context nor Valid", doubleHold, false},
 		{"callers that give up while their requests are on the way", "no-rollback",
 			"a failed attempt is undone on its caller's context, so not after the end of that context", orphan, false},
+		{"semaphore of two slots", "counting", "each master counts holders, up to the number of slots, and who is counted by a majority of the masters holds", doubleHold, false},
 		{"a live master is replaced", noRefusal, twoLists, twoHolders, true},
 		{"two masters are added", noRefusal, twoLists, twoHolders, true},
 		{"two operators against each other", noRefusal, "here the two lists are those without one of the operators' masters", doubleHold, true},

@@ -49,6 +49,12 @@ func (r *run) judge() {
 		}
 		r.expect(false, "history: %v", v)
 	}
+	if r.slots > 0 {
+		for _, v := range history.CheckCrowd(events, r.slots) {
+			res.DoubleHolds++
+			r.expect(false, "history: %v", v)
+		}
+	}
 	from, gap := longestGap(events)
 	res.Gap = gap
 	r.t.Logf("longest without a holder: %v from +%v", gap, time.Duration(from-contender.At(r.began)).Round(time.Millisecond))
@@ -86,13 +92,13 @@ func (r *run) orphans(at time.Time) int {
 	}
 }
 
-// longestGap is the longest time between holders of the name, from the first to the last, and its
+// longestGap is the longest time between holders of the name, or of its slots, from the first to the last, and its
 // begin.
 func longestGap(events []history.Event) (from int64, gap time.Duration) {
 	type span struct{ from, to int64 }
 	holds := map[string]*span{}
 	for _, e := range events {
-		if e.Name != name {
+		if !strings.HasPrefix(e.Name, name) { // a slot's begins with it
 			continue
 		}
 		h := holds[e.Owner]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -23,7 +24,7 @@ const (
 	operatorTimeout = time.Second // of the command
 	// markDelay is of the operator's requests to master 2. It must leave time for the marks within half a
 	// max lease.
-	markDelay = 5 * time.Millisecond
+	markDelay = 40 * time.Millisecond
 )
 
 // operator changes the members by the command. It is killed at each step, and then repeats it. Lists
@@ -72,9 +73,10 @@ func (o *operator) step(meanwhile func(), verb string, args ...string) {
 	}
 	run := func() *exec.Cmd { return exec.Command(path, append(flags, args...)...) }
 	before, late := o.marker(0), time.Now().Add(soon)
-	for o.marker(0) == before { // refused: the last change is not one max lease ago
-		o.need(time.Now().Before(late), "members %s writes a mark in time", verb)
-		o.must(o.kills(run(), verb))
+	for said := ""; o.marker(0) == before; { // refused: the last change is not one max lease ago
+		o.need(time.Now().Before(late), "members %s writes a mark in time: %s", verb, said)
+		said, err = o.kills(run(), verb)
+		o.must(err)
 	}
 	meanwhile()
 	for late := time.Now().Add(soon); ; time.Sleep(20 * time.Millisecond) {
@@ -87,14 +89,16 @@ func (o *operator) step(meanwhile func(), verb string, args ...string) {
 }
 
 // kills runs the command until it has put a mark on master 1. The mark for master 2 is on its way
-// then, and gets lost.
-func (o *operator) kills(cmd *exec.Cmd, verb string) error {
+// then, and gets lost. It returns what the command said.
+func (o *operator) kills(cmd *exec.Cmd, verb string) (said string, err error) {
 	if err := o.way.delay(1, requests, markDelay, 0); err != nil {
-		return err
+		return "", err
 	}
+	var printed child.Output
+	cmd.Stdout, cmd.Stderr = &printed, &printed
 	first, second := o.marker(0), o.marker(1)
 	if err := cmd.Start(); err != nil {
-		return err
+		return "", err
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -105,7 +109,7 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) error {
 		select {
 		case <-ended:
 			running = false
-		case <-time.After(time.Millisecond / 2):
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
 	_ = cmd.Process.Kill() // it may have ended
@@ -113,14 +117,14 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) error {
 	o.way.replace(1, o.servers[1]) // this cuts the connections: what is on its way is lost
 	o.way.heal(1)
 	if o.marker(0) == first {
-		return nil
+		return printed.String(), nil
 	}
 	o.happened("quorumlock members killed", "at %s", verb)
 	o.killed++
 	if o.marker(1) == second {
 		o.halfway++
 	}
-	return nil
+	return printed.String(), nil
 }
 
 // marker is the text of a master's marker.

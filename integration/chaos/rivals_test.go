@@ -297,12 +297,12 @@ func againstEachOther(r *run) {
 		}
 	}
 	r.acquires(time.Now(), soon, crowds[0]...)
-	letsIn := func() {
+	accepts := func() {
 		if r.kind == noRefusal {
 			r.must((&operator{run: r}).overwrite(o.lists[1], o.lists[2]))
 		}
 	}
-	letsIn()
+	accepts()
 	rounds := 4 // for a control
 	if r.ours() {
 		rounds = 6
@@ -314,7 +314,7 @@ func againstEachOther(r *run) {
 		o.work(o.below(r.lease / 2))
 		r.must(r.restart(victim))
 		o.busy[victim] = false
-		letsIn()
+		accepts()
 		way := o.two[r.rng.IntN(2)].way
 		if k%2 == 0 {
 			r.must(r.cut(way, missed))

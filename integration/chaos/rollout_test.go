@@ -88,7 +88,7 @@ func (r *run) rollOut(o rollout) {
 			break // it would hold: this control is about the first list beside the last
 		}
 		intruders = append(intruders, r.start(contender.Plan{URLs: r.urls(list...), Patience: r.lease / 2,
-			Names: []string{name, heldName, staleName, freeName}, Rest: 20 * time.Millisecond}))
+			Names: []string{name, heldName, staleName, freeName}, Rest: 100 * time.Millisecond}))
 	}
 	if o.dead {
 		r.must(r.pause(r.n - 1))

@@ -38,6 +38,7 @@ type scenario struct {
 	start func(args ...string) (server, error) // starts a master; nil for startServer
 	play  func(*run)
 
+	slots   int  // of the semaphore that clients contend for; 0 for a lock
 	spares  int  // masters beside those that clients begin with, in the last places
 	founded bool // by its clients: no operator admits the masters
 }
@@ -50,6 +51,7 @@ type run struct {
 	n         int
 	rng       *rand.Rand
 	lease     time.Duration
+	slots     int
 	registers *registers
 	dir       string // of the histories
 	workers   []*worker
@@ -64,7 +66,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	wall := time.Now()
-	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease}
+	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease, slots: s.slots}
 	r.result = &result{Scenario: s.name, Kind: kind, Masters: n, Seed: *seed}
 	if r.lease == 0 {
 		r.lease = defaultLease
@@ -78,6 +80,11 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	}
 	if s.start == nil {
 		s.start = startServer
+	}
+	if s.spares > 0 { // to compile it under the locks would take the machine from them
+		if _, err := program(command); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if r.cluster, err = newCluster(n+s.spares, s.start, s.disks, t.Logf); err != nil {
 		r.registers.close()

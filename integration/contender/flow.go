@@ -52,6 +52,9 @@ func (f *flow) round(ctx context.Context) error {
 		f.report(Report{Did: Refused, Name: name, Err: err.Error(), Took: time.Duration(returned - called)})
 		return nil
 	}
+	if slot, ok := lock.(Slot); ok && f.plan.Slots > 0 {
+		name = SlotName(name, slot.Slot())
+	}
 	h := &held{flow: f, lock: lock, name: name, alive: returned, acquired: history.Event{
 		Client: f.plan.Client, Name: name, Owner: lock.Owner(), Level: 1, Kind: history.Acquired, Token: lock.Token(),
 		Call: called, Return: returned,

@@ -2,6 +2,7 @@ package contender
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -23,6 +24,15 @@ type Lock interface {
 	Valid() bool
 	Unlock(ctx context.Context) error
 }
+
+// Slot is a held slot of a semaphore.
+type Slot interface {
+	Lock
+	Slot() int // that nobody else holds
+}
+
+// SlotName is the name by which a slot's holds are recorded.
+func SlotName(semaphore string, slot int) string { return fmt.Sprintf("%s slot %d", semaphore, slot) }
 
 // Factory makes the Locker of a plan's kind.
 type Factory func(Plan) (Locker, error)

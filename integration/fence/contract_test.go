@@ -31,10 +31,24 @@ func in(t *testing.T, d *database, fn func(tx *sql.Tx) error) error {
 func (d *database) stamper(t *testing.T) func(token uint64) error {
 	d.account(t, account)
 	return func(token uint64) error {
-		return in(t, d, func(tx *sql.Tx) error {
-			return (&transaction{&sqlSession{column: d.column, step: func(string) {}}, t.Context(), tx, account, token}).stamp()
-		})
+		s, tx, err := d.stamped(t, token)
+		defer s.close()
+		if err != nil {
+			_ = tx.rollback(t.Context())
+			return err
+		}
+		return tx.commit(t.Context())
 	}
+}
+
+// stamped returns a transaction that is open behind its stamp, of a session of its own, and what the
+// stamp returned.
+func (d *database) stamped(t *testing.T, token uint64) (session, tx, error) {
+	s, err := openSQL(d.connect(), func(string) {})
+	must(t, err)
+	tx, err := s.begin(t.Context())
+	must(t, err)
+	return s, tx, tx.stamp(t.Context(), account, token)
 }
 
 func (s *store) stamper(t *testing.T) func(token uint64) error {
@@ -89,10 +103,8 @@ func TestStampHoldsItsResource(t *testing.T) {
 			d.account(t, account)
 			stamp := d.stamper(t)
 			for _, first := range []uint64{5, 7, 6} { // fresh, greater, refused
-				tx, err := d.db.BeginTx(t.Context(), nil)
-				must(t, err)
-				x := &transaction{&sqlSession{column: d.column, step: func(string) {}}, t.Context(), tx, account, first}
-				if err := x.stamp(); errors.Is(err, fence.ErrFenced) != (first == 6) {
+				s, tx, err := d.stamped(t, first)
+				if errors.Is(err, fence.ErrFenced) != (first == 6) {
 					t.Errorf("token %d: %v", first, err)
 				}
 				got := make(chan error, 1)
@@ -105,7 +117,8 @@ func TestStampHoldsItsResource(t *testing.T) {
 				} else if !poll.Until(soon, func() bool { return d.waiting(t) == 1 }) {
 					t.Errorf("no stamp waits for the transaction with token %d", first)
 				}
-				must(t, tx.Rollback())
+				must(t, tx.rollback(t.Context()))
+				s.close()
 				if err := <-got; err != nil && !again(err) {
 					t.Errorf("after the transaction with token %d: %v", first, err)
 				}
@@ -118,6 +131,9 @@ func TestStampHoldsItsResource(t *testing.T) {
 // waiting counts the transactions that wait for a lock on this database's tables.
 func (d *database) waiting(t *testing.T) (n int) {
 	t.Helper()
+	if d.driver == "mysql" {
+		return waitingInMariaDB(t, d.db)
+	}
 	must(t, d.db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
 		WHERE wait_event_type = 'Lock' AND (query LIKE '%quorumlock_fences%' OR query LIKE '%UPDATE accounts%')
 		AND pid IN (SELECT pid FROM pg_locks JOIN pg_class ON relation = pg_class.oid

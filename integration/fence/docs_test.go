@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/jackc/pgx/v5"
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
@@ -29,6 +30,13 @@ func ofAccount(ctx context.Context, db *sql.DB, lock *quorum.Lock) error {
 	return tx.Commit()
 }
 
+func ofRow(ctx context.Context, tx pgx.Tx, lock *quorum.Lock) error {
+	err := fence.StampRow(func(statement string, args ...any) fence.Row {
+		return tx.QueryRow(ctx, statement, args...) // tx is a pgx.Tx
+	}, "account:42", lock.Token())
+	return err
+}
+
 func ofKey(ctx context.Context, conn redis.Conn, lock *quorum.Lock) error {
 	_, err := fence.StampKey(ctx, conn, "account:42:token", lock.Token()) // before the first read
 	if err != nil {
@@ -43,6 +51,18 @@ func ofKey(ctx context.Context, conn redis.Conn, lock *quorum.Lock) error {
 	return err
 }
 
+// documented is what the code of the documents gets with rising tokens, and with a lower one.
+var documented = []struct {
+	token uint64
+	want  error
+}{{7, nil}, {8, nil}, {7, fence.ErrFenced}}
+
+// lockOf returns a lock with the token.
+func lockOf(t *testing.T, token uint64) *quorum.Lock {
+	lock, _ := quorum.FromContext(quorumtest.ContextWithToken(t.Context(), token, "invoice:42"), "invoice:42")
+	return lock
+}
+
 // The code of the documents passes with rising tokens, and is refused with a lower one.
 func TestDocuments(t *testing.T) {
 	db := onSQLite("wal")(t).db
@@ -52,12 +72,8 @@ func TestDocuments(t *testing.T) {
 	defer conn.Close()
 	_, err = conn.Do("SET", "account:42:balance", 100)
 	must(t, err)
-	for _, test := range []struct {
-		token uint64
-		want  error
-	}{{7, nil}, {8, nil}, {7, fence.ErrFenced}} {
-		ctx := quorumtest.ContextWithToken(t.Context(), test.token, "invoice:42")
-		lock, _ := quorum.FromContext(ctx, "invoice:42")
+	for _, test := range documented {
+		ctx, lock := t.Context(), lockOf(t, test.token)
 		for what, err := range map[string]error{
 			"ofAccount": ofAccount(ctx, db, lock), "ofKey": ofKey(ctx, conn, lock),
 		} {
@@ -68,5 +84,17 @@ func TestDocuments(t *testing.T) {
 	}
 	if balance, err := redis.Int(conn.Do("GET", "account:42:balance")); err != nil || balance != 120 {
 		t.Errorf("balance %d, %v", balance, err)
+	}
+}
+
+func TestDocumentOfPgx(t *testing.T) {
+	conn, err := pgx.Connect(t.Context(), onPostgres("pgx", "read committed")(t).dsn)
+	must(t, err)
+	defer conn.Close(context.Background())
+	for _, test := range documented {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return ofRow(t.Context(), tx, lockOf(t, test.token)) })
+		if !errors.Is(err, test.want) {
+			t.Errorf("ofRow, token %d: %v, want %v", test.token, err, test.want)
+		}
 	}
 }

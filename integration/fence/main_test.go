@@ -1,16 +1,17 @@
 //go:build unix
 
 // Package fence_test shows that the guards of package fence refuse late writes, on a real
-// PostgreSQL, on SQLite and on a real redis-server. Each guard has a control that leaves it out, or
+// PostgreSQL and MariaDB, on SQLite and on a real redis-server. Each guard has a control that leaves it out, or
 // uses the wrong order, and loses a write.
 //
-// The files in the order in which each uses only those before it: main_test.go, postgres_test.go,
-// resource_test.go (what the guards protect, and the judge of its writes), sql_test.go and
-// redis_test.go (the two kinds of resource), then the tests: contract_test.go, interleave_test.go,
-// paused_test.go.
+// The files in the order in which each uses only those before it: main_test.go, server_test.go,
+// postgres_test.go and mariadb_test.go (the servers), resource_test.go (what the guards protect, and
+// the judge of its writes), sql_test.go, transaction_test.go and redis_test.go (the two kinds of
+// resource), then the tests: contract_test.go, interleave_test.go, paused_test.go, psql_test.go.
 package fence_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -33,15 +34,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childRole) != "" {
 		os.Exit(holderProcess())
 	}
-	// The server's death signal fires when the thread that started it ends.
+	// A server's death signal fires when the thread that started it ends.
 	runtime.LockOSThread()
-	server, noPostgres = startPostgres()
+	postgres, mariadb = startPostgres(), startMariaDB()
 	code := m.Run()
-	if server != nil {
-		if err := server.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping PostgreSQL:", err)
-			code = 1
-		}
+	if err := errors.Join(postgres.stop(), mariadb.stop()); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the servers:", err)
+		code = 1
 	}
 	if leak := goleak.Find(); leak != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, leak)

@@ -184,7 +184,10 @@ func TestPausedHolder(t *testing.T) {
 	}
 	masters := fleet(t, 3)
 	// TestInterleavings has the others: that the holder is a process makes no difference to them.
-	for _, name := range []string{"Redis", "PostgreSQL, lib/pq", "PostgreSQL, a column", "SQLite, write-ahead log"} {
+	for _, name := range []string{
+		"Redis", "PostgreSQL, lib/pq", "PostgreSQL, pgx.Tx", "PostgreSQL, a column", "SQLite, write-ahead log",
+		"MariaDB, read committed", "MariaDB, repeatable read",
+	} {
 		fresh := resources()[name]
 		for _, c := range schedules {
 			if name == "Redis" && c.by == rolledBack {
@@ -255,7 +258,9 @@ func TestPausedInATransaction(t *testing.T) {
 		waits      bool
 	}{
 		{"PostgreSQL, lib/pq", "write", 1, true},
+		{"PostgreSQL, pgx.Tx", "write", 1, true},
 		{"PostgreSQL, a column", "write", 1, true},
+		{"MariaDB, repeatable read", "write", 1, true},
 		{"SQLite, write-ahead log", "write", 1, true},
 		{"SQLite, rollback journal", "write", 1, true},
 		{"Redis", "EXEC", 2, false},

@@ -40,9 +40,10 @@ const DefaultTimeout = 30 * time.Second
 //     was called, the deadline passed or the context ended, whichever came first. Two owners of one
 //     name must not hold at the same time. Two holds that share only an instant, the end of one and
 //     the begin of the other, do not overlap: their order within it is unknown. A Lock that
-//     returned after its deadline held nothing.
+//     returned after its deadline held nothing. Readers overlap with readers; a hold that was downgraded
+//     is a reader's from then on.
 //   - token: when Lock had returned to one owner before another one called it, the other's token is
-//     strictly higher. No two owners of a name ever get the same token. An owner that enters again
+//     strictly higher. No two owners of a name ever get the same token, but for readers at once. An owner that enters again
 //     keeps its token. Tokens are 1 to 2^53−1.
 //   - porcupine (with honest clocks): some order of all events, each within its call and return,
 //     explains the history; see model. Only this rule finds that of two overlapping calls of Lock,
@@ -73,7 +74,7 @@ func (h *history) checkTokens() {
 		if of.Token < 1 || of.Token > maxToken {
 			h.report("token", "%s: not between 1 and 2^53−1", h.describe(of))
 		}
-		if other := owners[of.Token]; other != nil {
+		if other := owners[of.Token]; other != nil && !(other.Shared && of.Shared) {
 			h.report("token", "given twice: to %s and to %s", h.describe(other), h.describe(of))
 		} else {
 			owners[of.Token] = of
@@ -97,32 +98,56 @@ func (h *history) checkTokens() {
 			}
 			returned = returned[1:]
 		}
-		if highest != nil && of.Token < highest.Token && (of.Token != 0 || of.Return != Unknown) {
+		if highest != nil && (of.Token < highest.Token || of.Token == highest.Token && of.Shared && highest.Shared) && (of.Token != 0 || of.Return != Unknown) {
 			h.report("token", "not higher than before: first %s, then %s", h.describe(highest), h.describe(of))
 		}
 	}
 }
 
 func (h *history) checkOverlap() {
-	var began []*hold
+	var began []part
 	for _, of := range h.holds {
 		if of.began() {
-			began = append(began, of)
+			began = append(began, of.parts()...)
 		}
 	}
-	slices.SortFunc(began, func(a, b *hold) int {
-		return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end, b.end))
+	slices.SortFunc(began, func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
 	})
-	var last *hold // of those that began so far, the one that ends last
-	for _, of := range began {
-		if last != nil && of.Return < last.end && last.Return < of.end {
-			h.report("overlap", "for %v: %s and %s", time.Duration(min(last.end, of.end)-of.Return), h.describe(last),
-				h.describe(of))
+	var last, writer *part // of those that began so far, and of the writers', the one that ends last
+	for i := range began {
+		of, other := &began[i], last
+		if of.shared {
+			other = writer
 		}
-		if last == nil || of.end > last.end {
+		if other != nil && of.from < other.to && other.from < of.to {
+			h.report("overlap", "for %v: %s and %s", time.Duration(min(other.to, of.to)-of.from), h.describe(other.of),
+				h.describe(of.of))
+		}
+		if last == nil || of.to > last.to {
 			last = of
 		}
+		if !of.shared && (writer == nil || of.to > writer.to) {
+			writer = of
+		}
 	}
+}
+
+// part is the part of a hold in which it is a writer's, or a reader's.
+type part struct {
+	of       *hold
+	from, to int64
+	shared   bool
+}
+
+func (of *hold) parts() (parts []part) {
+	if written := min(of.reads, of.end); !of.Shared && of.Return <= written {
+		parts = append(parts, part{of, of.Return, written, false})
+	}
+	if reads := max(of.reads, of.Return); of.reads != never && reads <= of.end {
+		parts = append(parts, part{of, reads, of.end, true})
+	}
+	return parts
 }
 
 func (o Options) timeout() time.Duration {

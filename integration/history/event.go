@@ -26,9 +26,11 @@ const (
 	Released
 	// Lost: the lock's context ended, or its deadline passed, without an Unlock.
 	Lost
+	// Downgraded: the holder called Downgrade, with any result. It counts as a reader from Call on.
+	Downgraded
 )
 
-var kindWords = map[Kind]string{Acquired: "acquired", Released: "released", Lost: "lost"}
+var kindWords = map[Kind]string{Acquired: "acquired", Released: "released", Lost: "lost", Downgraded: "downgraded"}
 
 func (k Kind) String() string {
 	if word, ok := kindWords[k]; ok {
@@ -45,6 +47,7 @@ type Event struct {
 	Owner  string // unique for each lock: all levels of one lock have the same
 	Level  int    // of the handle: 1 (or 0) for the one that releases the lock, more for re-entries
 	Kind   Kind
+	Shared bool   // of an acquire: by a reader
 	Token  uint64 // of an acquire; 0 if Return is Unknown and the token is unknown too
 
 	// Call and Return are when Lock or Unlock was called, and when it returned, in nanoseconds on

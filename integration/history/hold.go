@@ -16,6 +16,8 @@ type hold struct {
 	end   int64  // min(Unlock called, deadline, context ended); never if none is known
 	over  int64  // when the end was known: Unlock returned; never if it was not seen
 	how   string // how it ended
+	reads int64  // since when it is a reader's; never for a writer's
+	lower *Event // its downgrade, or nil
 	inner []Event
 }
 
@@ -59,7 +61,10 @@ func (h *history) gather(events []Event) {
 		}
 		switch known := owners[e.Owner]; {
 		case known == nil:
-			owners[e.Owner] = &hold{Event: e, end: never, over: never, how: "never"}
+			owners[e.Owner] = &hold{Event: e, end: never, over: never, how: "never", reads: never}
+			if e.Shared {
+				owners[e.Owner].reads = e.Return
+			}
 			h.holds = append(h.holds, owners[e.Owner])
 		case known.Call == e.Call && known.Token == e.Token: // recorded again, with a later deadline
 			known.Deadline = max(known.Deadline, e.Deadline)
@@ -81,6 +86,8 @@ func (h *history) gather(events []Event) {
 		}
 		known.Deadline = max(known.Deadline, e.Deadline)
 		switch {
+		case e.Kind == Downgraded:
+			known.reads, known.lower = min(known.reads, e.Call), &e
 		case e.Kind != Acquired && e.Kind != Released && e.Kind != Lost:
 			h.report("log", "owner %s: %v at %s", e.Owner, e.Kind, h.at(e.Call))
 		case e.Level > 1:

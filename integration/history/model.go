@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/anishathalye/porcupine"
@@ -21,6 +22,9 @@ import (
 //   - leave, of a level above 1: lowers the owner's level; changes nothing after the end of the
 //     lock.
 //   - end: the owner's lock is over, at whatever level. The last token stays.
+//   - read, with a token: only while no writer holds, with a token above the last writer's, and no lower than
+//     the last reader's. It adds the owner to the readers. Readers enter again unseen.
+//   - lower: the owner, which holds alone, is a reader from now on.
 //
 // An acquire without a known return and without a known token is left out: its grant, if any, ended
 // by itself, and tokens may skip values, so a history that it explains is also explained without
@@ -37,6 +41,8 @@ const (
 	enter opKind = iota
 	leave
 	end
+	read
+	lower
 )
 
 // op is an operation. It contains everything known of its outcome, so operations have no output.
@@ -50,21 +56,51 @@ type op struct {
 
 // state is a name's. The zero value is a name that was never held.
 type state struct {
-	owner string // "" for a free name, at level 0
-	level int
-	last  uint64 // the last token
+	owner   string // "" for a free name, at level 0
+	level   int
+	last    uint64 // the last token
+	readers string // their owners, each after a comma, in order
+	shared  bool   // the last token is a reader's
+}
+
+func (s state) reads(owner string) bool { return slices.Contains(strings.Split(s.readers, ","), owner) }
+
+func (s state) add(owner string) state {
+	all := append(strings.Split(s.readers, ","), owner)
+	slices.Sort(all)
+	s.readers = strings.Join(all, ",")
+	return s
+}
+
+func (s state) without(owner string) state {
+	all := slices.DeleteFunc(strings.Split(s.readers, ","), func(other string) bool { return other == owner })
+	s.readers = strings.Join(all, ",")
+	return s
 }
 
 func (s state) step(o op, exclusive bool) (bool, state) {
 	switch {
 	case o.kind == enter && o.level == 1:
+		free := s.level == 0 && s.readers == "" || !exclusive
+		return free && o.token > s.last, state{owner: o.owner, level: 1, last: o.token}
+	case o.kind == read:
 		free := s.level == 0 || !exclusive
-		return free && o.token > s.last, state{o.owner, 1, o.token}
+		rises := o.token > s.last || o.token == s.last && s.shared
+		next := state{last: o.token, readers: s.readers, shared: true}
+		return free && rises, next.add(o.owner)
+	case o.kind == lower:
+		mine := s.level > 0 && s.owner == o.owner
+		if !mine { // it was over
+			return true, s
+		}
+		return true, state{last: s.last}.add(o.owner)
+	case o.kind == end && s.reads(o.owner):
+		return true, s.without(o.owner)
 	case o.kind == enter:
 		mine := s.level > 0 && s.owner == o.owner && o.token == s.last
-		return mine && o.level == s.level+1, state{s.owner, s.level + 1, s.last}
+		return mine && o.level == s.level+1, state{owner: s.owner, level: s.level + 1, last: s.last}
 	case o.kind == leave && s.owner == o.owner && s.level > 1:
-		return true, state{s.owner, s.level - 1, s.last}
+		return true, state{owner: s.owner, level: s.level - 1, last: s.last}
 	case o.kind == leave:
 		return true, s
 	default:
@@ -76,6 +112,10 @@ func (o op) String() string {
 	switch o.kind {
 	case enter:
 		return fmt.Sprintf("%s enters, level %d, token %d", o.owner, o.level, o.token)
+	case read:
+		return fmt.Sprintf("%s reads, token %d", o.owner, o.token)
+	case lower:
+		return o.owner + " is downgraded"
 	case leave:
 		return fmt.Sprintf("%s leaves level %d", o.owner, o.level)
 	default:
@@ -84,6 +124,9 @@ func (o op) String() string {
 }
 
 func (s state) String() string {
+	if s.readers != "" {
+		return fmt.Sprintf("read by %s, last token %d", strings.TrimPrefix(s.readers, ","), s.last)
+	}
 	if s.level == 0 {
 		return fmt.Sprintf("free, last token %d", s.last)
 	}
@@ -108,12 +151,20 @@ func (h *history) operations(exclusive bool) []porcupine.Operation {
 		if of.Return == Unknown && of.Token == 0 {
 			continue
 		}
-		add(of.Client, of.Call, of.Return, op{kind: enter, owner: of.Owner, level: 1, token: of.Token})
+		if of.Shared {
+			add(of.Client, of.Call, of.Return, op{kind: read, owner: of.Owner, token: of.Token})
+		} else {
+			add(of.Client, of.Call, of.Return, op{kind: enter, owner: of.Owner, level: 1, token: of.Token})
+		}
 		if !exclusive {
 			continue
 		}
+		if of.lower != nil {
+			add(of.Client, of.lower.Call, of.lower.Return, op{kind: lower, owner: of.Owner})
+		}
 		for _, e := range of.inner {
 			switch {
+			case of.reads != never: // a reader's levels count for nobody else
 			case e.Kind == Released:
 				add(e.Client, e.Call, e.Return, op{kind: leave, owner: e.Owner, level: e.Level})
 			case e.Kind == Acquired && e.Return != Unknown:

@@ -48,6 +48,17 @@ func (r *Register) Read(token uint64) (string, error) {
 	return r.value, nil
 }
 
+// ReadShared is Read by a reader. Its token does not count as seen: readers at once have tokens of any
+// order. It is refused if a later writer has come.
+func (r *Register) ReadShared(token uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if token < r.highest {
+		return fmt.Errorf("%w: %d is below %d", ErrStale, token, r.highest)
+	}
+	return nil
+}
+
 // Write replaces the value. It acknowledges the write by returning nil. Else the error wraps
 // [ErrStale], and the register is unchanged.
 func (r *Register) Write(token uint64, value string) error {

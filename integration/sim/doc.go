@@ -23,6 +23,8 @@
 //   - Lockers are busy now and then, so that attempts ask a quorum first, and the others in a second
 //     wave. TestSeeds counts these.
 //   - In the plans of newCrowdPlan the sockets are slow: requests gather and share runs of a script.
+//   - In the plans of newSemaphorePlan the flows contend for the slots of a semaphore, one or two at a
+//     time. Some say a smaller number of slots.
 //   - In the plans of newListPlan the list of masters changes: an operator adds and removes members
 //     one by one, stops anywhere, goes on or aborts. Clients follow before the commit, at some time,
 //     or never; some have a wrong list from the start.

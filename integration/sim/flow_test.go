@@ -86,8 +86,20 @@ func (f *flow) once() {
 	if f.rng.IntN(4) == 0 {
 		lock = locker.TryLock
 	}
+	if p.slots > 0 {
+		lock = f.takesSlots(locker)
+	}
 	if p.rushes > 0 && f.rng.Float64() < p.rushes {
 		f.rush(locker)
+	}
+	if p.reads > 0 && f.rng.Float64() < p.reads {
+		names = names[:1]
+		rw := locker.RWLock(names[0])
+		read := rw.RLock
+		if f.rng.IntN(4) == 0 {
+			read = rw.TryRLock
+		}
+		lock = func(ctx context.Context, _ ...string) (*quorum.Lock, error) { return read(ctx) }
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
@@ -102,6 +114,9 @@ func (f *flow) once() {
 		defer givesUp.Stop()
 	}
 
+	if p.handsOver && f.takeOver(locker, c, limit) {
+		return
+	}
 	certain := w.lists.certain(c)
 	call := time.Now()
 	got, err := lock(ctx, names...)
@@ -114,14 +129,22 @@ func (f *flow) once() {
 	}
 	r := c.follow(got, call, time.Now())
 	w.count("acquired")
+	if got.Shared() {
+		w.count("acquired by readers")
+	}
 	w.trace.add("client %d  %s: holds %v, token %d, until %v", f.machine.id, got.Owner(), names, got.Token(),
 		r.until().Sub(w.start))
 	f.turn()
 	f.hold(r, locker)
+	f.release(c, r, limit)
+}
 
+// release ends a lock, within the limit.
+func (f *flow) release(c *client, r *record, limit time.Duration) {
+	p, w, got := f.world.plan, f.world, r.lock
 	ctx, end := f.within(w.ctx, limit)
 	defer end()
-	err = r.unlock(ctx)
+	err := f.end(ctx, r)
 	f.turn()
 	if err != nil && !expected(err) && !(c.closed.Load() && errors.Is(err, quorum.ErrClosed)) {
 		w.fail("client %d: unlock of %s: %v", f.machine.id, got.Owner(), err)
@@ -163,6 +186,10 @@ func (f *flow) hold(r *record, locker *quorum.Locker) {
 			r.lock.Extend(ctx, p.lease) // the deadline tells the result
 			end()
 			f.turn()
+		case 2:
+			if p.reads > 0 && len(r.lock.Names()) == 1 && !r.lock.Shared() {
+				f.downgrade(r)
+			}
 		}
 	}
 	if r.lock.Context().Err() != nil && f.rng.IntN(2) == 0 { // a holder that ignores its context
@@ -171,13 +198,37 @@ func (f *flow) hold(r *record, locker *quorum.Locker) {
 	}
 }
 
-// enter enters the lock again, and releases that level.
+// downgrade makes a reader of the holder.
+func (f *flow) downgrade(r *record) {
+	ctx, end := f.within(f.world.ctx, f.world.plan.unit/2)
+	defer end()
+	call := time.Now()
+	err := r.lock.Downgrade(ctx)
+	if r.lock.Shared() {
+		r.lowered = []history.Event{{Kind: history.Downgraded, Level: 1, Call: call.UnixNano(), Return: time.Now().UnixNano()}}
+		f.world.count("downgraded")
+	}
+	f.world.trace.add("client %d  %s: downgraded, %v", f.machine.id, r.lock.Owner(), err)
+	if errors.Is(err, quorum.ErrInvalid) {
+		f.world.fail("client %d: downgrading %s: %v", f.machine.id, r.lock.Owner(), err)
+	}
+	f.turn()
+}
+
+// enter enters the lock again, and releases that level. A slot can't be entered again.
 func (f *flow) enter(r *record, locker *quorum.Locker) {
 	p := f.world.plan
+	if p.slots > 0 {
+		return
+	}
 	ctx, end := f.within(r.lock.Context(), p.unit/2)
 	defer end()
 	call := time.Now()
-	inner, err := locker.Lock(ctx, r.lock.Names()...)
+	lock := func(ctx context.Context) (*quorum.Lock, error) { return locker.Lock(ctx, r.lock.Names()...) }
+	if r.lock.Shared() {
+		lock = locker.RWLock(r.lock.Names()[0]).RLock
+	}
+	inner, err := lock(ctx)
 	defer f.turn()
 	if err != nil {
 		if !errors.Is(err, quorum.ErrNotAcquired) {
@@ -202,13 +253,17 @@ func (f *flow) enter(r *record, locker *quorum.Locker) {
 // work reads and writes the resource of each name, with pauses in between. The resource must not
 // refuse a valid holder.
 func (f *flow) work(r *record) {
-	for _, name := range r.lock.Names() {
+	for _, name := range keysOf(r.lock) {
 		register := f.world.registers[name]
 		token := r.lock.Token()
-		for _, access := range []func() error{
-			func() error { _, err := register.Read(token); return err },
-			func() error { return register.Write(token, fmt.Sprint(f.machine.id, f.id, time.Since(f.world.start))) },
-		} {
+		accesses := []func() error{func() error { return register.ReadShared(token) }}
+		if !r.lock.Shared() {
+			accesses = []func() error{
+				func() error { _, err := register.Read(token); return err },
+				func() error { return register.Write(token, fmt.Sprint(f.machine.id, f.id, time.Since(f.world.start))) },
+			}
+		}
+		for _, access := range accesses {
 			valid := r.valid()
 			switch err := access(); {
 			case err == nil && !valid:
@@ -232,7 +287,13 @@ func (f *flow) lockAfterFaults(name string) {
 	defer f.turn()
 	call := time.Now()
 	c := f.current()
-	got, err := c.locker.Lock(ctx, name)
+	lock := c.locker.Lock
+	if f.world.plan.slots > 0 {
+		lock = func(ctx context.Context, _ ...string) (*quorum.Lock, error) {
+			return c.locker.Semaphore(semaphore, f.world.plan.slots).Acquire(ctx)
+		}
+	}
+	got, err := lock(ctx, name)
 	if err != nil {
 		f.world.fail("client %d: stranded: %q not locked %v after all faults had ended: %v", f.machine.id, name,
 			time.Since(call), err)

@@ -193,8 +193,8 @@ func (s *listState) certain(c *client) int {
 	return 0
 }
 
-// notLetIn judges an error for the sake of lists.
-func (w *world) notLetIn(c *client, err error, certain int) {
+// notAccepted judges an error for the sake of lists.
+func (w *world) notAccepted(c *client, err error, certain int) {
 	w.count("not accepted")
 	switch {
 	case w.plan.lists == nil:

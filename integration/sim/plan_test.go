@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // plan is everything that a seed decides. Its times are the bubble's, since the run began.
@@ -36,7 +37,10 @@ type plan struct {
 	faults        []fault
 	healed, bound time.Duration // when faults end, and how long after that each flow must have had its locks
 	crowd         bool          // by newCrowdPlan
+	handsOver     bool          // by newHandOverPlan: holders hand their locks over
+	reads         float64       // the share of calls that are a reader's
 	gather        time.Duration // how long a client's write takes, in which requests gather
+	slots         int           // of the semaphore that the flows contend for; 0: they lock names
 	lists         *listPlan     // the clients' lists of masters, and who changes them; nil: all masters, for ever
 }
 
@@ -119,6 +123,21 @@ func newCrowdPlan(seed uint64) *plan {
 	p.timeout = max(p.timeout, 90*time.Millisecond)
 	p.gather = p.timeout / time.Duration(30+d.IntN(60)) // a handshake takes about ten writes
 	p.crowd = true
+	return p
+}
+
+// newSemaphorePlan makes a plan in which the flows contend for the slots of a semaphore. Each slot is a
+// name for the judge.
+func newSemaphorePlan(seed uint64) *plan {
+	p := &plan{seed: seed}
+	d := p.rng("semaphore")
+	p.masters = 3 + 2*d.IntN(2)
+	p.clients, p.flows = 3+d.IntN(2), 1+d.IntN(2)
+	p.draw(d)
+	p.slots, p.names = 1+d.IntN(3), nil
+	for slot := range p.slots {
+		p.names = append(p.names, scripts.SlotName(semaphore, slot))
+	}
 	return p
 }
 

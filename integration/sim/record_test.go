@@ -19,6 +19,7 @@ type record struct {
 	ended    time.Time // when the context ended; zero before
 	revived  bool
 	stop     func() bool
+	lowered  []history.Event // its downgrade
 }
 
 // follow begins a record.
@@ -110,29 +111,34 @@ func (r *record) unlock(ctx context.Context) error {
 
 	err := r.lock.Unlock(ctx)
 	returned := time.Now()
+	c.world.trace.add("client %d  %s: unlocked, %v", c.id, r.lock.Owner(), err)
+	r.end(called, returned)
+	return err
+}
+
+// end writes the history of the lock, which a call has ended.
+func (r *record) end(called, returned time.Time) {
+	c := r.client
 	r.stop()
 	c.mu.Lock()
 	delete(c.live, r)
 	ended, deadline := r.ended, r.deadline
 	c.mu.Unlock()
-	c.world.trace.add("client %d  %s: unlocked, %v", c.id, r.lock.Owner(), err)
-
 	acquired := history.Event{Kind: history.Acquired, Level: 1, Call: r.call.UnixNano(), Return: r.ret.UnixNano(),
-		Token: r.lock.Token(), Deadline: deadline.UnixNano()}
+		Token: r.lock.Token(), Deadline: deadline.UnixNano(), Shared: r.lock.Shared() && r.lowered == nil}
 	released := history.Event{Kind: history.Released, Level: 1, Call: called.UnixNano(), Return: returned.UnixNano()}
-	events := []history.Event{acquired, released}
+	events := append([]history.Event{acquired, released}, r.lowered...)
 	if !ended.IsZero() && ended.Before(called) {
 		events = append(events, history.Event{Kind: history.Lost, Level: 1, Call: ended.UnixNano(),
 			Return: ended.UnixNano()})
 	}
 	r.addEvents(events...)
-	return err
 }
 
 // addEvents adds events of the lock's owner to the history, for each of its names.
 func (r *record) addEvents(events ...history.Event) {
 	for _, e := range events {
-		for _, name := range r.lock.Names() {
+		for _, name := range keysOf(r.lock) {
 			e.Client, e.Owner, e.Name = r.client.id, r.lock.Owner(), name
 			r.client.world.log.Add(e)
 		}

@@ -82,8 +82,14 @@ func (p *plan) replay() string {
 	switch {
 	case p.lists != nil:
 		test = "TestListsThatChange"
+	case p.reads > 0:
+		test = "TestReaders"
+	case p.slots > 0:
+		test = "TestSemaphores"
 	case p.crowd:
 		test = "TestCrowds"
+	case p.handsOver:
+		test = "TestHandOvers"
 	}
 	return fmt.Sprintf("go test -C integration ./sim -run '%s$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", test, p.seed)
 }

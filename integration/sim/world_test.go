@@ -33,6 +33,7 @@ type world struct {
 	mu       sync.Mutex
 	failures []string
 	counts   map[string]int
+	tickets  []*handed     // to be tried
 	longest  time.Duration // the longest wait after all faults had ended
 	healing  sync.Once
 }
@@ -185,12 +186,15 @@ func (w *world) heal() {
 }
 
 // noOrphans waits until the masters have no key of a lock without a holder. Requests may still be
-// under way when the faults end, and clients may have to connect again. Locks of an ended process
-// stay for their lease.
+// under way when the faults end, and clients may have to connect again. Locks of an ended process,
+// and those that were handed over to nobody, stay for their lease.
 func (w *world) noOrphans() {
 	p := w.plan
 	bound := max(p.healed+p.slowest+3*p.timeout+reconnecting, time.Since(w.start)+p.timeout)
 	if p.lists != nil {
+		bound = max(bound, time.Since(w.start)+2*p.lease)
+	}
+	if p.handsOver {
 		bound = max(bound, time.Since(w.start)+2*p.lease)
 	}
 	for _, f := range p.faults {
@@ -220,7 +224,7 @@ func (w *world) lockKeys() []string {
 	var left []string
 	for i, m := range w.masters {
 		for _, key := range m.Keys() {
-			if !strings.HasPrefix(key, scripts.Prefix) {
+			if _, _, isSlot := scripts.ParseSlot(key); isSlot || !strings.HasPrefix(key, scripts.Prefix) {
 				left = append(left, fmt.Sprintf("%q on master %d", key, i))
 			}
 		}
@@ -236,7 +240,7 @@ func (w *world) refused(c *client, names []string, err error, certain int) {
 	case !errors.Is(err, quorum.ErrNotAcquired), errors.Is(err, quorum.ErrInvalid), errors.Is(err, quorum.ErrClosed):
 		w.fail("client %d: lock %v: %v", c.id, names, err)
 	case errors.Is(err, quorum.ErrMembership):
-		w.notLetIn(c, err, certain)
+		w.notAccepted(c, err, certain)
 	case errors.Is(err, quorum.ErrQuarantined):
 		w.count("quarantined")
 	case errors.Is(err, quorum.ErrUnavailable):

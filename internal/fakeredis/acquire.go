@@ -13,31 +13,54 @@ const tooHigh = 1 << 52
 func acquire(k *Keyspace, keys, args []string) (any, error) {
 	owner, level, lease := args[0], args[1], millis(args[2])
 	carried, seed := or(args[3], 0), or(args[4], 0)
-	expected := args[6]
+	expected, predecessor, reservation := args[len(args)-1], "", int64(0)
+	switch {
+	case len(keys)%2 == 1:
+		predecessor = args[6]
+	case len(args) > 7:
+		reservation = millis(args[6])
+	}
 	names := len(keys)/2 - 1
-	counters, hashes := keys[2:2+names], keys[2+names:]
+	counters, hashes := keys[2:2+names], keys[2+names:2+2*names]
 
 	if _, released, _ := k.get(keys[1]); released {
 		return []any{"released", int64(0)}, nil
 	}
 	marker, _, _ := k.get(keys[0])
-	admitted, isItsOwn, ok := letsIn(marker, expected, k.anyList)
+	admitted, isItsOwn, ok := accepts(marker, expected, k.anyList)
 	if !ok {
 		return []any{"marker", marker, expected}, nil
 	}
 
-	mine, counter, counterAt := 0, 0.0, counters[0]
-	held, remaining, holder := false, int64(0), ""
+	mine, inherited, counter, counterAt := 0, 0, 0.0, counters[0]
+	held, remaining, holder, locks, readers, over := false, int64(0), "", 0, int64(0), []string(nil)
 	for i, key := range hashes {
-		fields, err := k.hlen(key)
-		if err != nil {
-			return nil, err
+		last, ends, count, isRead, err := k.readersAt(key)
+		fields := 0
+		if err == nil && !isRead {
+			fields, err = k.hlen(key)
 		}
-		if fields > 0 {
+		switch {
+		case err != nil:
+			return nil, err
+		case isRead && ends < k.now:
+			over = append(over, key)
+		case isRead:
+			readers = max(readers, count)
+			if remaining != -1 {
+				remaining = max(remaining, ends-k.now)
+			}
+			if !held {
+				held, holder = true, last
+			}
+		case fields > 0:
 			if _, there, _ := k.hget(key, owner); there {
 				mine++
+			} else if k.isAt(key, predecessor) {
+				inherited++
 			} else {
 				ttl := k.pttl(key)
+				locks++
 				if ttl == -1 || fields > 1 {
 					if _, _, err := k.lockAt(key); err != nil {
 						return nil, err
@@ -63,7 +86,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		}
 	}
 
-	isFresh, passed := carried == 0 || mine < names, false
+	isFresh, quarantineOver := carried == 0 || mine < names, false
 	if isFresh && !isItsOwn {
 		return []any{"marker", marker, expected}, nil
 	}
@@ -75,10 +98,23 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		case left > 0:
 			return []any{"quarantined", integer(left)}, nil
 		}
-		passed = true
+		quarantineOver = true
 	}
 	if held {
-		return []any{"held", remaining, k.listening(args[5]), holder[:min(len(holder), 1024)]}, nil
+		reply := []any{"held", remaining, k.listening(args[5]), holder[:min(len(holder), 1024)]}
+		if locks > 0 {
+			return reply, nil
+		}
+		if reservation > 0 {
+			for _, key := range hashes {
+				k.set(writerPrefix+key, owner, reservation)
+			}
+		}
+		return append(reply, readers), nil
+	}
+
+	if predecessor != "" && carried == 0 && mine+inherited < names {
+		return []any{"passed", int64(0)}, nil
 	}
 
 	token := counter
@@ -94,22 +130,38 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		return nil, counterTooHigh(counterAt)
 	}
 
-	if passed {
+	if quarantineOver {
 		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
 	}
+	if predecessor != "" {
+		k.set(keys[len(keys)-1], "1", millis(strings.Fields(expected)[2]))
+	}
+	for _, key := range over {
+		k.delete(key)
+	}
 	for i, key := range hashes {
+		if reservation > 0 {
+			k.delete(writerPrefix + key)
+		}
 		fresh, err := k.hset(key, owner, level)
 		if err != nil {
 			return nil, err
 		}
 		if fresh {
 			k.pexpire(key, lease)
+			k.hdel(key, predecessor)
 		} else {
 			k.raise(key, lease)
 		}
 		k.set(counters[i], whole(token), 0)
 	}
 	return integer(token), nil
+}
+
+// isAt reports whether an owner, if there is one, holds the lock at a key.
+func (k *Keyspace) isAt(key, owner string) bool {
+	_, there, _ := k.hget(key, owner)
+	return there && owner != ""
 }
 
 // counter reads a token counter.
@@ -125,19 +177,19 @@ func (k *Keyspace) counter(key string) (value float64, found bool, err error) {
 	return value, true, nil
 }
 
-// LetsIn reports whether a marker accepts a client that expects that first line, from when on the
+// Accepts reports whether a marker accepts a client that expects that first line, from when on the
 // node grants to it, in ms as text, and whether the marker is that of the node's process.
-func LetsIn(marker, expected string) (admitted string, isItsOwn, ok bool) {
-	return letsIn(marker, expected, false)
+func Accepts(marker, expected string) (admitted string, isItsOwn, ok bool) {
+	return accepts(marker, expected, false)
 }
 
 func counterTooHigh(key string) error {
 	return replyError(`QUORUMLOCK the token counter "` + key + `" has reached 2^52: no lock counts that far. Delete the key on this master`)
 }
 
-// letsIn is the comparison of the marker with the expected first line, and letsIn of lists.lua. A
+// accepts is the comparison of the marker with the expected first line, and accepts of lists.lua. A
 // marker that no script has written accepts nobody.
-func letsIn(marker, expected string, anyList bool) (admitted string, isItsOwn, ok bool) {
+func accepts(marker, expected string, anyList bool) (admitted string, isItsOwn, ok bool) {
 	if strings.HasPrefix(marker, expected) {
 		return "0", true, true
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,6 +125,27 @@ var plain = map[string]struct {
 		if v != nil {
 			for field, text := range v.hash {
 				all = append(all, field, text)
+			}
+		}
+		return all, err
+	}},
+	"ZADD": {3, func(k *Keyspace, a []string) (any, error) { // of one member
+		if _, err := k.typed(a[0], aSet); err != nil {
+			return nil, err
+		}
+		score, err := strconv.ParseInt(a[1], 10, 64)
+		if err != nil {
+			return nil, errNumber
+		}
+		k.zadd(a[0], a[2], score)
+		return int64(1), nil
+	}},
+	"ZRANGE": {3, func(k *Keyspace, a []string) (any, error) { // all of it, by name, with the scores
+		v, err := k.typed(a[0], aSet)
+		all := []string{}
+		if v != nil {
+			for _, member := range slices.Sorted(maps.Keys(v.scores)) {
+				all = append(all, member, strconv.FormatInt(v.scores[member], 10))
 			}
 		}
 		return all, err

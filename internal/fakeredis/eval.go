@@ -19,6 +19,7 @@ type known struct {
 
 var programs = map[string]program{
 	"acquire": acquire,
+	"read":    read,
 	"renew":   renew,
 	"release": release,
 	"raise":   raise,
@@ -31,6 +32,7 @@ var programs = map[string]program{
 	"releases":  releases,
 	"introduce": introduce,
 	"who":       who,
+	"slots":     slots,
 	"lockers":   lockers,
 	"counters":  counters,
 	"lift":      lift,

@@ -1,20 +1,22 @@
 package fakeredis
 
+import "strings"
+
 // renew is renew.lua.
 func renew(k *Keyspace, keys, args []string) (any, error) {
 	expected, names := args[len(args)-1], (len(keys)-1)/2
 	marker, _, _ := k.get(keys[0])
-	_, isItsOwn, isLetIn := letsIn(marker, expected, k.anyList)
+	_, isItsOwn, isAccepted := accepts(marker, expected, k.anyList)
 	out := make([]byte, 0, names)
 	for i := range names {
 		key, counterKey, j := keys[1+names+i], keys[1+i], 3*i
 		owner, token, lease := args[j], or(args[j+1], 0), millis(args[j+2])
-		_, there, err := k.hget(key, owner)
+		there, err := k.owns(key, owner)
 		switch {
-		case there && !isLetIn:
+		case there && !isAccepted:
 			out = append(out, 'N')
 		case there:
-			k.raise(key, lease)
+			k.prolong(key, owner, lease)
 			if counter, _, err := k.counter(counterKey); err == nil && counter < token {
 				k.set(counterKey, args[j+1], 0)
 			}
@@ -25,7 +27,7 @@ func renew(k *Keyspace, keys, args []string) (any, error) {
 			out = append(out, 'T')
 		}
 	}
-	if !isLetIn || !isItsOwn {
+	if !isAccepted || !isItsOwn {
 		return []any{"marker", marker, expected, string(out)}, nil
 	}
 	return string(out), nil
@@ -37,15 +39,17 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 	found, heard := int64(0), 0
 	for i, key := range keys[1:] {
 		if level == "0" {
-			if deleted, _ := k.hdel(key, owner); deleted {
+			if k.leave(key, owner) {
 				found++
 				if !k.exists(key) {
 					heard = max(heard, k.publish(args[2+i], "0"))
 				}
 			}
-		} else if _, there, _ := k.hget(key, owner); there {
+		} else if there, _ := k.owns(key, owner); there {
 			found++
-			k.hset(key, owner, level)
+			if !strings.HasPrefix(owner, readerPrefix) {
+				k.hset(key, owner, level)
+			}
 		}
 	}
 	if last != "0" {
@@ -57,12 +61,28 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 	return found, nil
 }
 
+// slots is slots.lua.
+func slots(k *Keyspace, keys, args []string) (any, error) {
+	digits, least := make([]byte, len(keys)), int64(-1)
+	for i, key := range keys {
+		digits[i] = '0'
+		if !k.exists(key) {
+			continue
+		}
+		digits[i] = '1'
+		if ttl := k.pttl(key); ttl >= 0 && (least < 0 || ttl < least) {
+			least = ttl
+		}
+	}
+	return []any{string(digits), least, k.listening(args[0])}, nil
+}
+
 // raise is raise.lua.
 func raise(k *Keyspace, keys, args []string) (any, error) {
 	owner, token := args[0], or(args[1], 0)
 	highest := token
 	for i := 0; i < len(keys); i += 2 {
-		if _, there, err := k.hget(keys[i], owner); !there || err != nil {
+		if there, err := k.owns(keys[i], owner); !there || err != nil {
 			return int64(0), err
 		}
 	}

@@ -23,6 +23,7 @@ const (
 	aString kind = "string"
 	aHash   kind = "hash"
 	aList   kind = "list"
+	aSet    kind = "zset"
 )
 
 type value struct {
@@ -30,7 +31,8 @@ type value struct {
 	text    string
 	hash    map[string]string
 	list    []string
-	expires int64 // in ms of the master's time; 0 for never
+	scores  map[string]int64 // of a sorted set
+	expires int64            // in ms of the master's time; 0 for never
 }
 
 // Keyspace is a master's data at one moment, and the pure part of a master: no network, no mutex and no

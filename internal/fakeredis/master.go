@@ -178,7 +178,7 @@ func clone(data map[string]*value) map[string]*value {
 	copied := map[string]*value{}
 	for key, v := range data {
 		c := *v
-		c.hash, c.list = maps.Clone(v.hash), append([]string(nil), v.list...)
+		c.hash, c.list, c.scores = maps.Clone(v.hash), append([]string(nil), v.list...), maps.Clone(v.scores)
 		copied[key] = &c
 	}
 	return copied

@@ -13,8 +13,13 @@ const maxMarker = 65536
 // inspect is inspect.lua.
 func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	owner, level, ttl := "", "", int64(0)
-	if k.exists(keys[1]) {
-		var err error
+	_, ends, readers, isRead, err := k.readersAt(keys[1])
+	switch {
+	case err != nil:
+		return nil, err
+	case isRead:
+		ttl = max(ends-k.now, 0)
+	case k.exists(keys[1]):
 		if owner, level, err = k.lockAt(keys[1]); err != nil {
 			return nil, err
 		}
@@ -38,7 +43,7 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	if len(owner)+len(level)+len(counter) > 4096 || len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
 	}
-	return []any{owner, level, ttl, counter, marker, k.now}, nil
+	return []any{owner, level, ttl, counter, marker, k.now, readers, max(k.pttl(keys[3]), 0)}, nil
 }
 
 // force is force.lua.
@@ -49,7 +54,16 @@ func force(k *Keyspace, keys, args []string) (any, error) {
 			return nil, err
 		}
 	}
-	for _, tombstone := range keys[1:] {
+	if args[2] != "0" {
+		counter, _, err := k.counter(keys[1])
+		if err == nil && counter < or(args[2], 0) {
+			k.set(keys[1], args[2], 0)
+		}
+		if err == nil {
+			k.set(keys[2], args[2], millis(args[1]))
+		}
+	}
+	for _, tombstone := range keys[3:] {
 		k.set(tombstone, "1", millis(args[1]))
 	}
 	if !there {

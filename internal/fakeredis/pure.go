@@ -64,6 +64,9 @@ func (k *Keyspace) Age(d time.Duration) {
 	for key, v := range k.values {
 		if v.expires != 0 {
 			v.expires -= d.Milliseconds()
+			for member := range v.scores {
+				v.scores[member] -= d.Milliseconds()
+			}
 			k.find(key)
 		}
 	}
@@ -84,6 +87,12 @@ func (k *Keyspace) Fields(key string) map[string]string {
 		return v.hash
 	}
 	return nil
+}
+
+// Reads reports whether an owner is a reader at a key, and its lease is not over.
+func (k *Keyspace) Reads(key, owner string) bool {
+	v := k.find(key)
+	return v != nil && v.kind == aSet && v.scores[readerPrefix+owner] >= k.now
 }
 
 // TTL returns a key's time to live.
@@ -118,6 +127,14 @@ func (k *Keyspace) AppendKey(b []byte, rename func(string) string) []byte {
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			text(field)
 			text(fields[field])
+		}
+		readers := map[string]int64{}
+		for reader, ends := range v.scores {
+			readers[rename(reader)] = max(ends-k.now, -1)
+		}
+		for _, reader := range slices.Sorted(maps.Keys(readers)) {
+			text(reader)
+			b = binary.AppendVarint(b, readers[reader])
 		}
 		text("")
 	}

@@ -11,8 +11,15 @@ var (
 	levelsForm = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
 )
 
-// lockAt is lockAt of shape.lua.
+// lockAt is lockAt of shape.lua, but for the end of the last reader's lease.
 func (k *Keyspace) lockAt(key string) (owner, level string, err error) {
+	if v := k.find(key); v != nil && v.kind == aSet {
+		last, _ := v.lastReader()
+		if owner, isReader := strings.CutPrefix(last, readerPrefix); isReader && len(owner) <= 1024 {
+			return owner, "", nil
+		}
+		return "", "", noLock(key, "sorted set")
+	}
 	fields, err := k.hlen(key)
 	if err != nil {
 		return "", "", err
@@ -24,8 +31,12 @@ func (k *Keyspace) lockAt(key string) (owner, level string, err error) {
 			return owner, level, nil
 		}
 	}
-	return "", "", replyError(fmt.Sprintf(`QUORUMLOCK the key "%s" holds a hash that is no lock`,
-		shown(key[:min(len(key), 64)])))
+	return "", "", noLock(key, "hash")
+}
+
+func noLock(key, kind string) error {
+	return replyError(fmt.Sprintf(`QUORUMLOCK the key "%s" holds a %s that is no lock`,
+		shown(key[:min(len(key), 64)]), kind))
 }
 
 // shown is a key as an error names it.

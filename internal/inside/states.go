@@ -7,8 +7,8 @@ const (
 	Quarantined = "quarantined"
 	Down        = "down"
 	Refused     = "refused"
-	NotLetIn    = "not_accepted"
+	NotAccepted = "not_accepted"
 )
 
 // States returns all states.
-func States() []string { return []string{Unknown, Up, Quarantined, Down, Refused, NotLetIn} }
+func States() []string { return []string{Unknown, Up, Quarantined, Down, Refused, NotAccepted} }

@@ -17,7 +17,7 @@ const (
 // Forever is the time to live of a key that never expires.
 const Forever = time.Duration(-1)
 
-// Lock is what the masters together have of a name. Unless it is held, it has no owner.
+// Lock is what the masters together have of a name. Unless it is held, it has no owner, and no readers.
 type Lock struct {
 	Name     string
 	State    string
@@ -26,28 +26,47 @@ type Lock struct {
 	Level    int
 	TTL      time.Duration // at most, unless renewed; or Forever
 	Token    uint64        // the highest counter, which other names share: the last token is no higher
-	Masters  []Master
+	// Readers is how many readers as many masters have as are needed, at least. Nobody knows without asking
+	// for each whether these have one in common: it may have been a moment of several attempts.
+	Readers     int
+	WriterWaits bool // a writer that waits keeps new readers back
+	Masters     []Master
 }
 
 // MayHide reports whether the master may stand for an owner that it does not name: it did not
 // answer, or may have forgotten.
-func (m Master) MayHide() bool { return m.Err != nil || m.Owner == "" && m.Quarantine > 0 }
+func (m Master) MayHide() bool {
+	return m.Err != nil || m.Owner == "" && m.Readers == 0 && m.Quarantine > 0
+}
 
 // Judge returns the lock that need masters make. A lock is free if no owner can have so many: not
 // even with all that may hide it.
 func Judge(name string, masters []Master, need int) Lock {
 	lock := Lock{Name: name, State: Free, Masters: masters}
 	grants, hiding := map[string][]Master{}, 0
+	var read []Master
 	for _, m := range masters {
 		lock.Token = max(lock.Token, m.Token)
+		lock.WriterWaits = lock.WriterWaits || m.Reservation > 0
 		switch {
 		case m.MayHide():
 			hiding++
+		case m.Readers > 0:
+			read = append(read, m)
 		case m.Owner != "":
 			grants[m.Owner] = append(grants[m.Owner], m)
 		}
 	}
 	if hiding >= need {
+		lock.State = Unknown
+	}
+	switch {
+	case len(read) >= need:
+		lock.State, lock.TTL = Held, keptFor(read, need)
+		slices.SortFunc(read, func(a, b Master) int { return b.Readers - a.Readers })
+		lock.Readers = read[need-1].Readers
+		return lock
+	case len(read) > 0 && len(read)+hiding >= need:
 		lock.State = Unknown
 	}
 	for owner, by := range grants {

@@ -10,6 +10,7 @@ func TestJudge(t *testing.T) {
 	const s = time.Second
 	free, gone, forgot := Master{}, Master{Err: errors.New("gone")}, Master{Quarantine: s}
 	by := func(owner string, ttl time.Duration) Master { return Master{Owner: owner, TTL: ttl} }
+	read := func(readers int, ttl time.Duration) Master { return Master{Readers: readers, TTL: ttl} }
 	for _, test := range []struct {
 		state   string
 		ttl     time.Duration
@@ -29,6 +30,11 @@ func TestJudge(t *testing.T) {
 		{Held, Forever, []Master{by("x", Forever), by("x", Forever), by("x", s)}},
 		{Held, s, []Master{by("x", s), by("x", s), by("y", 9*s)}},
 		{Unknown, 0, []Master{gone}},
+		{Held, s, []Master{read(2, 2*s), read(1, s), free}},
+		{Held, s, []Master{read(2, 2*s), read(1, s), forgot}},
+		{Free, 0, []Master{read(2, s), free, free}},
+		{Unknown, 0, []Master{read(2, s), gone, free}},
+		{Unknown, 0, []Master{read(2, s), by("x", s), gone}},
 	} {
 		lock := Judge("a", test.masters, len(test.masters)/2+1)
 		if lock.State != test.state || lock.TTL != test.ttl {

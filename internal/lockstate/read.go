@@ -15,15 +15,17 @@ import (
 
 // Master is what one master has of a name. With an error the fields below it are zero.
 type Master struct {
-	Node       string
-	Err        error  // why it has no vote, or nil
-	Owner      string // empty for none
-	Identity   scripts.Identity
-	Level      int
-	TTL        time.Duration // or Forever
-	Token      uint64        // the counter, which other names share
-	Quarantine time.Duration // left
-	Marker     string        // its text
+	Node        string
+	Err         error  // why it has no vote, or nil
+	Owner       string // empty for none
+	Identity    scripts.Identity
+	Level       int
+	TTL         time.Duration // or Forever
+	Token       uint64        // the counter, which other names share
+	Quarantine  time.Duration // left
+	Marker      string        // its text
+	Readers     int           // that hold the name
+	Reservation time.Duration // for how long a writer that waits keeps new readers back
 }
 
 // Read returns what each node has of each name: [i][j] is node j's of names[i]. The identities of
@@ -41,6 +43,7 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 				is := r.Reply.Inspect
 				m.Owner, m.Level, m.TTL, m.Token = is.Owner, is.Level, is.TTL, is.Token
 				m.Quarantine, m.Marker = is.Quarantine(), is.Marker
+				m.Readers, m.Reservation = is.Readers, is.Reservation
 			}
 		}
 	})

@@ -153,11 +153,11 @@ func (c *cluster) found(client membership.Client, views []*membership.View) (rou
 	return rounds
 }
 
-// letsIn returns the masters that accept clients with a list.
-func (c *cluster) letsIn(list *scripts.List) (names []string) {
+// accepts returns the masters that accept clients with a list.
+func (c *cluster) accepts(list *scripts.List) (names []string) {
 	c.t.Helper()
 	for name := range c.masters {
-		if list.Has(name) && c.look(name).Standing(list) == membership.LetsIn {
+		if list.Has(name) && c.look(name).Standing(list) == membership.Accepts {
 			names = append(names, name)
 		}
 	}

@@ -50,7 +50,7 @@ func (c Client) MayMark(views []*View) bool {
 func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
 	in := 0
 	for _, v := range views {
-		if v == nil || v.Standing(c.List) != LetsIn {
+		if v == nil || v.Standing(c.List) != Accepts {
 			continue
 		}
 		m := v.marker
@@ -134,7 +134,7 @@ func (c Client) claim(views []*View) (marks []Mark) {
 // the client wants none.
 func (c Client) correct(views []*View) (marks []Mark) {
 	for i, v := range views {
-		if v == nil || v.Standing(c.List) != LetsIn && v.Standing(c.List) != Claimed {
+		if v == nil || v.Standing(c.List) != Accepts && v.Standing(c.List) != Claimed {
 			continue
 		}
 		if left, _ := v.Quarantine(); left > c.Quarantine(i) {

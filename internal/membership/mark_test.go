@@ -114,7 +114,7 @@ func TestPlan(t *testing.T) {
 			}
 			for _, round := range c.want[min(len(c.want), 1):] { // all that were marked accepted it
 				for _, name := range round {
-					if standing := world.look(name).Standing(c.list); standing != membership.LetsIn {
+					if standing := world.look(name).Standing(c.list); standing != membership.Accepts {
 						t.Errorf("%s stands as %d", name, standing)
 					}
 				}
@@ -125,12 +125,12 @@ func TestPlan(t *testing.T) {
 
 // In no state of a founding does a master accept a client before all are claimed: a client that stops
 // has made no quorum.
-func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
+func TestNobodyIsAcceptedBeforeAllAreClaimed(t *testing.T) {
 	c, client := newCluster(t, "a", "b", "c"), clientOf(abc)
 	views := c.views(abc)
 	for range 3 {
 		c.write(abc, client.Plan(views), views)
-		if in := c.letsIn(abc); len(in) > 0 {
+		if in := c.accepts(abc); len(in) > 0 {
 			t.Fatalf("%q accepted it", in)
 		}
 	}
@@ -141,7 +141,7 @@ func TestNobodyIsLetInBeforeAllAreClaimed(t *testing.T) {
 	}
 	c.pass(time.Millisecond)
 	c.found(client, c.views(abc))
-	if in := c.letsIn(abc); len(in) != 3 {
+	if in := c.accepts(abc); len(in) != 3 {
 		t.Errorf("in the end %q accepted it", in)
 	}
 }
@@ -161,7 +161,7 @@ func TestTwoFoundersOfListsThatShareAMaster(t *testing.T) {
 				}
 				c.found(second, seenToo)
 				c.found(first, seen)
-				if in, too := len(c.letsIn(abc)), len(c.letsIn(theirs)); in >= membership.Majority(abc) && too >= membership.Majority(theirs) {
+				if in, too := len(c.accepts(abc)), len(c.accepts(theirs)); in >= membership.Majority(abc) && too >= membership.Majority(theirs) {
 					t.Errorf("%d accepted the first, %d the second", in, too)
 				}
 			})
@@ -179,7 +179,7 @@ func TestTwoClientsWithOneList(t *testing.T) {
 	c.found(second, seenToo)
 	before := c.look("a").Text
 	c.found(first, seen)
-	if in := c.letsIn(abc); len(in) != 3 || c.look("a").Text != before {
+	if in := c.accepts(abc); len(in) != 3 || c.look("a").Text != before {
 		t.Errorf("%q accepted them, the marker of a is %q, before %q", in, c.look("a").Text, before)
 	}
 }

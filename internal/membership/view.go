@@ -144,7 +144,7 @@ func (v *View) had(list *scripts.List) bool {
 // Has reports whether the node has that list: it accepts clients with it, or did before it came back
 // blank, or is being marked for it.
 func (v *View) Has(list *scripts.List) bool {
-	return v.Standing(list) == Blank && v.had(list) || v.Standing(list) == Claimed || v.Standing(list) == LetsIn
+	return v.Standing(list) == Blank && v.had(list) || v.Standing(list) == Claimed || v.Standing(list) == Accepts
 }
 
 // Announced reports whether a blank node has come back in the midst of a change to that list. It then
@@ -177,8 +177,8 @@ const (
 	Blank Standing = iota + 1
 	// Claimed: a client with the same list is marking all blank members. It accepts nobody yet.
 	Claimed
-	// LetsIn: the list is that of the members, or of the next ones.
-	LetsIn
+	// Accepts: the list is that of the members, or of the next ones.
+	Accepts
 	// Refuses: the node belongs to another deployment, is another member, or accepts, or is claimed for,
 	// another list.
 	Refuses
@@ -201,7 +201,7 @@ func (v *View) Standing(list *scripts.List) Standing {
 	case m.Claimed:
 		return Claimed
 	default:
-		return LetsIn
+		return Accepts
 	}
 }
 

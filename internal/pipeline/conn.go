@@ -55,7 +55,7 @@ func (c *Conn) send(r *request) error {
 	args := c.argsOf(r.call)
 	// Only a release after which a request of the owner may arrive late needs a tombstone. An owner
 	// that lowers its level goes on holding.
-	if r.claim == nil || !r.claim.MayArriveLate() || !r.call.Frees() {
+	if r.footprint == nil || !r.footprint.MayArriveLate() || !r.call.Frees() {
 		args.Tombstone = scripts.NoTombstone
 	}
 	return c.sendCommand(r.call.Command(c.scratch[:0], r.source, args))

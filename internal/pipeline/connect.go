@@ -97,10 +97,10 @@ func (p *Pipe) deliverOwed(c *Conn) error {
 func (p *Pipe) settleOwed(r *request, refusal error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.owed[r.claim] != r { // a later release has replaced it
+	if p.owed[r.footprint] != r { // a later release has replaced it
 		return
 	}
-	delete(p.owed, r.claim)
+	delete(p.owed, r.footprint)
 	if refusal != nil && r.call.Frees() {
 		p.setAsideLocked(*r, refusal)
 	}

@@ -16,24 +16,24 @@ const (
 
 // New returns a pipe, which connects with its first call.
 func New(c Config) *Pipe {
-	p := &Pipe{cfg: c, owed: map[*Claim]*request{}, rng: rand.New(c.Source)}
+	p := &Pipe{cfg: c, owed: map[*Footprint]*request{}, rng: rand.New(c.Source)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.canWrite.L, p.canRead.L = &p.mu, &p.mu
 	return p
 }
 
 // Start queues a call and returns at once. Calls are carried out in the order of their Starts. The
-// claim is the owner's; it is nil for a call that can grant nothing.
+// footprint is the owner's; it is nil for a call that can grant nothing.
 //
 // On error the call was not sent and to.Done is never called. The error wraps [ErrClosed], or
 // [ErrDown] while the pipe is down; a release is then kept, and sent as soon as the server
 // answers again.
-func (p *Pipe) Start(call scripts.Call, claim *Claim, to Receiver) error {
+func (p *Pipe) Start(call scripts.Call, footprint *Footprint, to Receiver) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := request{call: call, claim: claim, to: to}
+	r := request{call: call, footprint: footprint, to: to}
 	if call.Frees() {
-		p.aside.remove(claim)
+		p.aside.remove(footprint)
 	}
 	switch {
 	case p.closing:
@@ -45,8 +45,8 @@ func (p *Pipe) Start(call scripts.Call, claim *Claim, to Receiver) error {
 		p.state = connecting
 		p.cfg.Group.Go(p.run)
 	}
-	if claim != nil && call.IsAcquire() {
-		claim.asks()
+	if footprint != nil && call.IsAcquire() {
+		footprint.asks()
 	}
 	if p.cfg.Timed != nil {
 		r.to = p.cfg.Timed(call.Op(), to)

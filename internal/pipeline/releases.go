@@ -19,18 +19,20 @@ type releaseList struct{ requests []*request }
 // oldest release of an owner that was never granted anything, as far as is known, or else the
 // oldest. If a key is there, it is left to its lease.
 func (l *releaseList) add(r request) {
-	l.remove(r.claim)
+	l.remove(r.footprint)
 	l.requests = append(l.requests, &r)
 	if len(l.requests) > maxSetAside {
-		needless := slices.IndexFunc(l.requests, func(r *request) bool { return r.claim != nil && !r.claim.has(hasGranted) })
+		needless := slices.IndexFunc(l.requests, func(r *request) bool {
+			return r.footprint != nil && !r.footprint.has(hasGranted)
+		})
 		l.requests = slices.Delete(l.requests, max(needless, 0), max(needless, 0)+1)
 	}
 }
 
-// remove drops the release of an owner. Releases without a claim stay.
-func (l *releaseList) remove(claim *Claim) {
-	if claim != nil {
-		l.requests = slices.DeleteFunc(l.requests, func(r *request) bool { return r.claim == claim })
+// remove drops the release of an owner. Releases without a footprint stay.
+func (l *releaseList) remove(footprint *Footprint) {
+	if footprint != nil {
+		l.requests = slices.DeleteFunc(l.requests, func(r *request) bool { return r.footprint == footprint })
 	}
 }
 

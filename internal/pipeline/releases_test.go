@@ -9,17 +9,17 @@ import (
 // A full list drops its oldest release, whose key expires first.
 func TestAFullListDropsItsOldestRelease(t *testing.T) {
 	var list releaseList
-	var claims []*Claim
+	var footprints []*Footprint
 	for range maxSetAside + 2 {
-		r := releaseOf(len(claims))
-		claims = append(claims, r.claim)
+		r := releaseOf(len(footprints))
+		footprints = append(footprints, r.footprint)
 		list.add(r)
 	}
 	if kept := len(list.requests); kept != maxSetAside {
 		t.Fatalf("%d are kept, want %d", kept, maxSetAside)
 	}
 	for i, r := range list.requests {
-		if r.claim != claims[i+2] {
+		if r.footprint != footprints[i+2] {
 			t.Fatalf("place %d of the list is not that of release %d", i, i+2)
 		}
 	}
@@ -29,13 +29,13 @@ func TestAFullListDropsItsOldestRelease(t *testing.T) {
 // drops those of owners that have been granted nothing, as far as is known, whichever is older.
 func TestAFullListKeepsTheReleasesOfGrantedLocks(t *testing.T) {
 	var list releaseList
-	granted := map[*Claim]bool{}
+	granted := map[*Footprint]bool{}
 	for i := range 3 * maxSetAside {
 		r := releaseOf(i)
-		r.claim.asks()
+		r.footprint.asks()
 		if i%5 == 0 {
-			r.claim.answered(Result{Sent: true, Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted}}})
-			granted[r.claim] = true
+			r.footprint.answered(Result{Sent: true, Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted}}})
+			granted[r.footprint] = true
 		}
 		list.add(r)
 	}
@@ -43,7 +43,7 @@ func TestAFullListKeepsTheReleasesOfGrantedLocks(t *testing.T) {
 		t.Fatalf("%d are kept, want %d", kept, maxSetAside)
 	}
 	for _, r := range list.requests {
-		delete(granted, r.claim)
+		delete(granted, r.footprint)
 	}
 	if len(granted) > 0 {
 		t.Errorf("%d releases of granted locks were dropped", len(granted))

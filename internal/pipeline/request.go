@@ -51,8 +51,9 @@ type Receiver interface {
 	Done(Result)
 }
 
-// Claim is what a pipe knows of one owner's calls on one node. The zero value is ready for use.
-type Claim struct {
+// Footprint is what one owner's requests may have left on one node, as far as the pipe knows. The zero
+// value is ready for use.
+type Footprint struct {
 	flags   atomic.Uint32
 	open    atomic.Int32 // requests for a grant, less those that are proven to have done nothing
 	segment uint32       // see arranger
@@ -65,49 +66,50 @@ const (
 	hasGranted
 )
 
-func (c *Claim) has(flag uint32) bool { return c.flags.Load()&flag != 0 }
+func (f *Footprint) has(flag uint32) bool { return f.flags.Load()&flag != 0 }
 
 // Abandon declares that the owner wants no grant any more: its requests for a grant are not resent.
-// It must be called before the owner's release is started, so that no request follows that release.
-func (c *Claim) Abandon() { c.flags.Or(abandoned) }
+// It must be called before the owner's release is started, so that no request follows that release, and
+// when the lock is handed over.
+func (f *Footprint) Abandon() { f.flags.Or(abandoned) }
 
 // MayArriveLate reports whether a request of the owner's for a grant was on a connection that died:
 // a copy of it may be carried out at any time, besides the request that was answered.
-func (c *Claim) MayArriveLate() bool { return c.has(mayArriveLate) }
+func (f *Footprint) MayArriveLate() bool { return f.has(mayArriveLate) }
 
 // NothingThere reports whether the server's replies prove that nothing of the owner's is there, nor
 // will be: none of its requests for a grant was or will be carried out. The proof may come after
 // the release was started.
-func (c *Claim) NothingThere() bool { return c.has(hasBeenAsked) && c.open.Load() == 0 }
+func (f *Footprint) NothingThere() bool { return f.has(hasBeenAsked) && f.open.Load() == 0 }
 
 // asks notes that a request for a grant is on its way.
-func (c *Claim) asks() {
-	c.open.Add(1)
-	c.flags.Or(hasBeenAsked)
+func (f *Footprint) asks() {
+	f.open.Add(1)
+	f.flags.Or(hasBeenAsked)
 }
 
 // answered notes the outcome of a request for a grant.
-func (c *Claim) answered(r Result) {
+func (f *Footprint) answered(r Result) {
 	switch done := r.Reply.Acquire.Outcome; {
 	case r.Err == nil && done == scripts.Granted:
-		c.flags.Or(hasGranted)
+		f.flags.Or(hasGranted)
 	case r.NothingDone, !r.Sent, r.Err == nil && !r.Resent:
-		c.open.Add(-1)
+		f.open.Add(-1)
 	}
 }
 
 // request is one call on its way through a pipe.
 type request struct {
-	call    scripts.Call
-	claim   *Claim    // nil for a call that can grant nothing
-	to      Receiver  // nil if the outcome interests no caller
-	resends int       // how many connections died with it
-	source  bool      // the server does not know the script by its hash
-	alone   bool      // shares no run any more: one that it shared did not settle it
-	run     int       // of the first request of several that share a run: how many they are
-	order   uint64    // of a release that is owed: lower ones go first
-	retry   *retry    // of a release that the server has refused before
-	asked   time.Time // when it was last sent
+	call      scripts.Call
+	footprint *Footprint // nil for a call that can grant nothing
+	to        Receiver   // nil if the outcome interests no caller
+	resends   int        // how many connections died with it
+	source    bool       // the server does not know the script by its hash
+	alone     bool       // shares no run any more: one that it shared did not settle it
+	run       int        // of the first request of several that share a run: how many they are
+	order     uint64     // of a release that is owed: lower ones go first
+	retry     *retry     // of a release that the server has refused before
+	asked     time.Time  // when it was last sent
 }
 
 // retry is the schedule of one release that the server refused.
@@ -119,12 +121,12 @@ type retry struct {
 
 // isAbandoned reports whether the request is for a grant that its owner wants no more.
 func (r request) isAbandoned() bool {
-	return r.call.IsAcquire() && r.claim != nil && r.claim.has(abandoned)
+	return r.call.IsAcquire() && r.footprint != nil && r.footprint.has(abandoned)
 }
 
 func (r request) finish(result Result) {
-	if r.claim != nil && r.call.IsAcquire() {
-		r.claim.answered(result)
+	if r.footprint != nil && r.call.IsAcquire() {
+		r.footprint.answered(result)
 	}
 	if r.to != nil {
 		r.to.Done(result)

@@ -157,17 +157,17 @@ func (r *runs) commands() []string {
 	return list
 }
 
-// start starts calls, each with a claim of its own, and returns where their results will be.
-func (r *runs) start(calls ...scripts.Call) (claims []*Claim, results []resultChan) {
+// start starts calls, each with a footprint of its own, and returns where their results will be.
+func (r *runs) start(calls ...scripts.Call) (footprints []*Footprint, results []resultChan) {
 	r.t.Helper()
 	for _, call := range calls {
-		claim, result := new(Claim), make(resultChan, 2)
-		if err := r.pipe.Start(call, claim, result); err != nil {
+		footprint, result := new(Footprint), make(resultChan, 2)
+		if err := r.pipe.Start(call, footprint, result); err != nil {
 			r.t.Fatal(err)
 		}
-		claims, results = append(claims, claim), append(results, result)
+		footprints, results = append(footprints, footprint), append(results, result)
 	}
-	return claims, results
+	return footprints, results
 }
 
 // outcomes returns what the calls' results say, each of which must have come once.
@@ -318,17 +318,17 @@ func TestAReleaseRefusedInARunIsSetAside(t *testing.T) {
 
 // An acquire that a run left undone is not sent again once its owner has released.
 func TestNoAcquireFollowsItsReleaseOutOfARun(t *testing.T) {
-	var claims []*Claim
+	var footprints []*Footprint
 	reply := func(command string) any {
 		if command == "acquires 3" {
-			claims[1].Abandon() // while the reply is under way
+			footprints[1].Abandon() // while the reply is under way
 			return int64(0)
 		}
 		return int64(5)
 	}
 	withRuns(t, reply, func(t *testing.T, r *runs) {
 		var results []resultChan
-		claims, results = r.start(threeAcquires()...)
+		footprints, results = r.start(threeAcquires()...)
 		close(r.gate)
 		wantList(t, "the outcomes", outcomes(t, results), "granted 5", "released", "granted 5")
 		wantList(t, "sent", r.commands(), "acquires 3", "acquire k1", "acquire k3")
@@ -337,30 +337,30 @@ func TestNoAcquireFollowsItsReleaseOutOfARun(t *testing.T) {
 
 // A connection that dies with a run takes its calls along: each is resent, and may arrive late.
 func TestARunIsResent(t *testing.T) {
-	var claims []*Claim
+	var footprints []*Footprint
 	first := true
 	reply := func(string) any {
 		if first {
 			first = false
-			claims[1].Abandon()
+			footprints[1].Abandon()
 			return nil
 		}
 		return int64(1)
 	}
 	withRuns(t, reply, func(t *testing.T, r *runs) {
 		var results []resultChan
-		claims, results = r.start(threeAcquires()...)
+		footprints, results = r.start(threeAcquires()...)
 		close(r.gate)
 		wantList(t, "the outcomes", outcomes(t, results), "granted 101, resent", "acquire: hung up", "granted 103, resent")
 		wantList(t, "sent", r.commands(), "acquires 3", "acquires 2")
-		for i, claim := range claims {
-			if !claim.MayArriveLate() {
+		for i, footprint := range footprints {
+			if !footprint.MayArriveLate() {
 				t.Errorf("the acquire of owner %d cannot arrive late", i+1)
 			}
 		}
 		// So each release wants a tombstone, which a run does not write.
 		for i, call := range threeReleases() {
-			if err := r.pipe.Start(call, claims[i], nil); err != nil {
+			if err := r.pipe.Start(call, footprints[i], nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -380,13 +380,13 @@ func TestARunIsResentInParts(t *testing.T) {
 		return int64(1)
 	}
 	withRuns(t, reply, func(t *testing.T, r *runs) {
-		claims, results := r.start(threeAcquires()[0])
+		footprints, results := r.start(threeAcquires()[0])
 		for i, call := range threeReleases() {
 			if i > 0 {
-				claims = append(claims, new(Claim))
+				footprints = append(footprints, new(Footprint))
 			}
 			results = append(results, make(resultChan, 1))
-			if err := r.pipe.Start(call, claims[i], results[i+1]); err != nil {
+			if err := r.pipe.Start(call, footprints[i], results[i+1]); err != nil {
 				t.Fatal(err)
 			}
 		}

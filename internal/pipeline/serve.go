@@ -52,8 +52,8 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 	p.written = nil
 	var resent []request
 	for _, r := range lost {
-		if r.call.IsAcquire() && r.claim != nil {
-			r.claim.flags.Or(mayArriveLate)
+		if r.call.IsAcquire() && r.footprint != nil {
+			r.footprint.flags.Or(mayArriveLate)
 		}
 		if errors.Is(err, ErrTimeout) || r.resends == maxResends || r.isAbandoned() {
 			p.oweLocked(r)
@@ -200,7 +200,7 @@ func (p *Pipe) finish(c *Conn, r request, reply scripts.Reply, err error) {
 	} else if left := result.Reply.Quarantine(); left > 0 {
 		p.cfg.Log.Quarantined(Quarantine{Left: left, Asked: r.asked, Came: c.came})
 	} else if refusal := result.Reply.Refusal(); refusal != nil {
-		p.cfg.Log.NotLetIn(r.call.List(), *refusal)
+		p.cfg.Log.NotAccepted(r.call.List(), *refusal)
 	}
 	r.finish(result)
 }

@@ -14,7 +14,7 @@ func (p *Pipe) setAside(r request, refusal error) {
 }
 
 func (p *Pipe) setAsideLocked(r request, refusal error) {
-	if r.claim != nil && r.claim.NothingThere() {
+	if r.footprint != nil && r.footprint.NothingThere() {
 		return
 	}
 	now := time.Now()
@@ -28,7 +28,7 @@ func (p *Pipe) setAsideLocked(r request, refusal error) {
 		return
 	}
 	next.due = now.Add(next.pause/2 + time.Duration(p.rng.Int64N(int64(next.pause))))
-	p.aside.add(request{call: r.call, claim: r.claim, alone: true, retry: &next})
+	p.aside.add(request{call: r.call, footprint: r.footprint, alone: true, retry: &next})
 	p.armRetriesLocked()
 }
 

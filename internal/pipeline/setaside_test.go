@@ -17,7 +17,7 @@ var errRefused = errors.New("refused")
 // releaseOf returns a release of one owner of many.
 func releaseOf(i int) request {
 	call := scripts.Release([]scripts.Name{scripts.NewName("k")}, scripts.NewOwner("o", uint64(i)), 0)
-	return request{call: call, claim: new(Claim)}
+	return request{call: call, footprint: new(Footprint)}
 }
 
 // refusalCount counts the refused releases that are logged.
@@ -52,7 +52,7 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 			}
 			p.goDown(ErrTimeout)
 			p.mu.Lock()
-			owed := p.owed[r.claim]
+			owed := p.owed[r.footprint]
 			p.mu.Unlock()
 			if owed == nil {
 				t.Fatal("the release is not owed")
@@ -87,7 +87,7 @@ func TestAReleaseWhoseEndHasComeIsNotSetAside(t *testing.T) {
 		if len(p.aside.requests) != maxSetAside || p.aside.requests[0] != oldest {
 			t.Error("it took the place of another release")
 		}
-		p.aside.remove(oldest.claim)
+		p.aside.remove(oldest.footprint)
 		p.setAside(expired, errRefused)
 		if len(p.aside.requests) != maxSetAside-1 {
 			t.Error("it was set aside")
@@ -138,19 +138,19 @@ func TestARefusedReleaseOfNothingIsNotSetAside(t *testing.T) {
 				return test.replies[asked-1]
 			}
 			withRuns(t, reply, func(t *testing.T, r *runs) {
-				claims, results := r.start(threeAcquires()[0])
+				footprints, results := r.start(threeAcquires()[0])
 				for range len(test.replies) - 1 {
 					if _, isToken := test.replies[0].(int64); isToken { // a repair
 						results = append(results, make(resultChan, 1))
-						if err := r.pipe.Start(threeAcquires()[0], claims[0], results[1]); err != nil {
+						if err := r.pipe.Start(threeAcquires()[0], footprints[0], results[1]); err != nil {
 							t.Fatal(err)
 						}
 					}
 				}
 				close(r.gate)
 				synctest.Wait()
-				claims[0].Abandon()
-				if err := r.pipe.Start(threeReleases()[0], claims[0], nil); err != nil {
+				footprints[0].Abandon()
+				if err := r.pipe.Start(threeReleases()[0], footprints[0], nil); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()

@@ -26,7 +26,7 @@ type lane struct {
 
 // arrange returns the requests in the order in which they are sent. The first of those that share a
 // run carries their number. The result is valid until the next call. The pipe's mutex guards the
-// arranger and the claims' segments.
+// arranger and the footprints' segments.
 func (a *arranger) arrange(queue []request) []request {
 	clear(a.out)
 	a.out = a.out[:0]
@@ -35,15 +35,15 @@ func (a *arranger) arrange(queue []request) []request {
 		r := &queue[i]
 		r.run = 0 // of a write before
 		isRelease := r.call.Frees()
-		if r.claim == nil || !isRelease && !r.call.IsAcquire() {
+		if r.footprint == nil || !isRelease && !r.call.IsAcquire() {
 			a.endSegment()
 			a.out = append(a.out, *r)
 			continue
 		}
-		if r.claim.segment == a.segment {
+		if r.footprint.segment == a.segment {
 			a.endSegment()
 		}
-		r.claim.segment = a.segment
+		r.footprint.segment = a.segment
 		if isRelease {
 			a.releases.add(r)
 		} else {
@@ -88,7 +88,7 @@ func (l *lane) moveTo(out []request) []request {
 
 // canShare reports whether the request may share a run. A release that wants a tombstone may not.
 func (r *request) canShare() bool {
-	return !r.alone && r.call.CanShare() && !(r.call.Frees() && r.claim.MayArriveLate())
+	return !r.alone && r.call.CanShare() && !(r.call.Frees() && r.footprint.MayArriveLate())
 }
 
 // runOf returns how many of the requests, the first ones, share a run.

@@ -32,17 +32,17 @@ func acquireOf(owner string, names ...string) scripts.Call {
 // another lease, A1? one that is sent alone; R1 and R1! are releases, R1t one that wants a
 // tombstone, L1 lowers the level, and X is a renewal.
 func queueOf(text string) (queue []request) {
-	claims := map[string]*Claim{}
+	footprints := map[string]*Footprint{}
 	for word := range strings.FieldsSeq(text) {
 		owner := strings.Trim(word[1:], "!+?t")
-		if claims[owner] == nil {
-			claims[owner] = new(Claim)
+		if footprints[owner] == nil {
+			footprints[owner] = new(Footprint)
 		}
 		names := []string{"k" + owner}
 		if strings.HasSuffix(word, "!") {
 			names = append(names, "l"+owner)
 		}
-		r := request{claim: claims[owner], alone: strings.HasSuffix(word, "?"), to: named(word)}
+		r := request{footprint: footprints[owner], alone: strings.HasSuffix(word, "?"), to: named(word)}
 		args := scripts.AcquireArgs{Names: namesOf(names...), Owner: scripts.OwnerOf("o:" + owner), Level: 1,
 			Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1}
 		switch word[0] {
@@ -54,12 +54,12 @@ func queueOf(text string) (queue []request) {
 		case 'R':
 			r.call = scripts.Release(args.Names, args.Owner, 0)
 			if strings.HasSuffix(word, "t") {
-				r.claim.flags.Or(mayArriveLate)
+				r.footprint.flags.Or(mayArriveLate)
 			}
 		case 'L':
 			r.call = scripts.Release(args.Names, args.Owner, 1)
 		case 'X':
-			r.claim, r.call = nil, scripts.Renew(ours, []scripts.Renewal{{Names: args.Names, Owner: args.Owner, Token: 1}})
+			r.footprint, r.call = nil, scripts.Renew(ours, []scripts.Renewal{{Names: args.Names, Owner: args.Owner, Token: 1}})
 		}
 		queue = append(queue, r)
 	}
@@ -162,7 +162,7 @@ func TestArrangeKeepsWhatMatters(t *testing.T) {
 					continue
 				}
 				isOther := first.call.IsRelease() && !first.call.Frees() || then.call.IsRelease() && !then.call.Frees()
-				if first.claim == nil || then.claim == nil || first.claim == then.claim || isOther ||
+				if first.footprint == nil || then.footprint == nil || first.footprint == then.footprint || isOther ||
 					first.call.IsAcquire() && then.call.Frees() {
 					t.Fatalf("%v is sent as %s", words, arranged(out))
 				}
@@ -186,7 +186,7 @@ func TestCallsOfOtherListsShareNoRun(t *testing.T) {
 	other := scripts.Acquire(scripts.AcquireArgs{Names: namesOf("k2"), Owner: scripts.OwnerOf("o:2"), Level: 1,
 		Lease: scripts.ToMillis(maxLease), List: theirs, Seed: 1})
 	var a arranger
-	out := a.arrange([]request{{call: acquireOf("o:1", "k1"), claim: new(Claim)}, {call: other, claim: new(Claim)}})
+	out := a.arrange([]request{{call: acquireOf("o:1", "k1"), footprint: new(Footprint)}, {call: other, footprint: new(Footprint)}})
 	if runOf(out) != 1 {
 		t.Errorf("clients of two lists share a run")
 	}

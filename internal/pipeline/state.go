@@ -41,9 +41,9 @@ type Log interface {
 	StillDown(err error) // a probe failed
 	Up()                 // the pipe is not down any more
 	Quarantined(Quarantine)
-	// NotLetIn is called for each reply of a server whose marker does not accept clients with that
+	// NotAccepted is called for each reply of a server whose marker does not accept clients with that
 	// list.
-	NotLetIn(list *scripts.List, marker scripts.Refusal)
+	NotAccepted(list *scripts.List, marker scripts.Refusal)
 	ReleaseRefused(call scripts.Call, err error)
 }
 
@@ -78,15 +78,15 @@ type Pipe struct {
 
 	// owed holds each owner's last release that the server has not received. Its size is bounded by
 	// the number of owners that the server knew when it went down.
-	owed       map[*Claim]*request
+	owed       map[*Footprint]*request
 	lastOrder  uint64
 	aside      releaseList
 	retryTimer *time.Timer // for the first release of aside that is due
 }
 
-// requeue queues requests again, together, and returns those whose claim was abandoned. The check
-// is made under the mutex: a caller abandons a claim before it starts the release, so the request
-// cannot follow that release.
+// requeue queues requests again, together, and returns those for a grant that their owner wants no
+// more. The check is made under the mutex: a caller abandons a footprint before it starts the release,
+// so the request cannot follow that release.
 func (p *Pipe) requeue(requests ...request) (abandoned []request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,13 +106,13 @@ func (p *Pipe) oweLocked(r request) {
 	if !r.call.IsRelease() {
 		return
 	}
-	if r.claim == nil {
-		r.claim = new(Claim)
+	if r.footprint == nil {
+		r.footprint = new(Footprint)
 	}
 	// It is sent as text: its delivery has no second try for a script that the server does not
 	// know.
 	p.lastOrder++
-	p.owed[r.claim] = &request{call: r.call, claim: r.claim, source: true, order: p.lastOrder, retry: r.retry}
+	p.owed[r.footprint] = &request{call: r.call, footprint: r.footprint, source: true, order: p.lastOrder, retry: r.retry}
 }
 
 // goDown fails the queued requests, and makes Start refuse new ones until the pipe is up.

@@ -36,12 +36,12 @@ func closeAndWait(p *Pipe) {
 
 type discardLog struct{}
 
-func (discardLog) Down(error)                              {}
-func (discardLog) StillDown(error)                         {}
-func (discardLog) Up()                                     {}
-func (discardLog) Quarantined(Quarantine)                  {}
-func (discardLog) NotLetIn(*scripts.List, scripts.Refusal) {}
-func (discardLog) ReleaseRefused(scripts.Call, error)      {}
+func (discardLog) Down(error)                                 {}
+func (discardLog) StillDown(error)                            {}
+func (discardLog) Up()                                        {}
+func (discardLog) Quarantined(Quarantine)                     {}
+func (discardLog) NotAccepted(*scripts.List, scripts.Refusal) {}
+func (discardLog) ReleaseRefused(scripts.Call, error)         {}
 
 // The connect timer may fire just after the connection was made. A pipe that it took down then
 // would stay down for ever: a live connection is not connected again.

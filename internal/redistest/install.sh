@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: install.sh redis-server | postgres | prometheus | zsh | fish
+# Usage: install.sh redis-server | postgres | mariadb | prometheus | zsh | fish
 #
 # Installs a server or a shell that tests need, where it is missing and can be installed. Says in one line what it did, or could not
 # do. REDIS_SERVER names another redis-server than the one on PATH.
@@ -18,8 +18,12 @@ redis-server)
 	program() { command -v redis-server; }
 	;;
 postgres) # Debian keeps its programs out of the path
-	debian=postgresql alpine=postgresql brew=postgresql service=postgresql
+	debian=postgresql alpine="postgresql postgresql-client" brew=postgresql service=postgresql
 	program() { command -v postgres || ls /usr/lib/postgresql/*/bin/postgres 2>/dev/null | tail -n 1; }
+	;;
+mariadb) # Debian keeps the server out of a user's path
+	debian=mariadb-server alpine=mariadb brew=mariadb service=mariadb
+	program() { command -v mariadbd || command -v /usr/sbin/mariadbd; }
 	;;
 prometheus) # the tests need promtool, too
 	debian=prometheus alpine=prometheus brew=prometheus service=prometheus
@@ -34,7 +38,7 @@ zsh | fish)
 	exit 2
 	;;
 esac
-version() { "$(program)" --version 2>&1 | head -n 1 | cut -d' ' -f1-3; }
+version() { "$(program)" --version 2>&1 | head -n 1 | tr -s ' ' | cut -d' ' -f1-3; }
 
 if [ -n "$(program)" ]; then
 	echo "$server: $(version)"

@@ -27,6 +27,7 @@ func main() {
 //   - no-refusal: the complete redlock too; its masters accept a list that they should refuse.
 //   - no-quarantine: redlock with trust in masters that forgot.
 //   - no-deadline: redlock with a holder that checks neither the lock's context nor Valid.
+//   - counting: no semaphore of this library; see counting.
 //   - no-rollback: redlock that undoes no attempt after its caller gave up; see noRollback.
 func open(p contender.Plan) (contender.Locker, error) {
 	opts := []node.Option{node.WithTimeout(p.Timeout), node.WithMaxLease(p.MaxLease)}
@@ -35,6 +36,8 @@ func open(p contender.Plan) (contender.Locker, error) {
 	case "no-quarantine":
 		opts = append(opts, node.WithoutQuarantine())
 	case "no-deadline":
+	case "counting":
+		return openCounting(p)
 	case "no-rollback":
 		return openNoRollback(p, opts)
 	default:
@@ -45,7 +48,7 @@ func open(p contender.Plan) (contender.Locker, error) {
 		return nil, err
 	}
 	return &library{Locker: locker, rush: rush{locker: locker, client: p.Client}, quiet: p.Gated,
-		blind: p.Kind == "no-deadline"}, nil
+		blind: p.Kind == "no-deadline", slots: p.Slots}, nil
 }
 
 // library is a quorum.Locker as contenders use it.
@@ -55,13 +58,18 @@ type library struct {
 	calls atomic.Uint64
 	quiet bool // without rushes
 	blind bool
+	slots int // the names are semaphores with so many slots; 0 for locks
 }
 
 func (l *library) Lock(ctx context.Context, name string) (contender.Lock, error) {
 	if !l.quiet && l.calls.Add(1)%2 == 0 {
 		l.rush.begin()
 	}
-	lock, err := l.Locker.Lock(ctx, name)
+	take := func() (*quorum.Lock, error) { return l.Locker.Lock(ctx, name) }
+	if l.slots > 0 {
+		take = func() (*quorum.Lock, error) { return l.Locker.Semaphore(name, l.slots).Acquire(ctx) }
+	}
+	lock, err := take()
 	if err != nil {
 		return nil, err
 	}

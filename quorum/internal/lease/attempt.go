@@ -124,7 +124,7 @@ func (l *Lease) askNext(out []Command) []Command {
 // noteRequest records that a request goes out which may be granted.
 func (l *Lease) noteRequest(c Command) Command {
 	v := &l.votes[c.Master]
-	c.fresh = !v.has(mayHold)
+	c.fresh, c.Mode = !v.has(mayHold), l.mode
 	v.set(mayHold)
 	return c
 }

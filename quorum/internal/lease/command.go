@@ -14,7 +14,7 @@ const (
 	Raise             // the counter to Token, where the owner still has its grant
 	Renew             // the grant, by Lease
 	Repair            // ask for the grant again, with Token and Level
-	Enter             // the same, for a caller who waits
+	Enter             // the same, for a caller who waits; also of a downgrade
 	Extend            // as Renew, for a caller who waits
 	Release           // all of the owner's if Level is 0, else set its level
 	Submit            // the client's list to the master, and then call [Lease.Submitted] for the request
@@ -27,6 +27,7 @@ const (
 type Command struct {
 	Do     Do
 	Master int
+	Mode   Mode // of a request for a grant, and of Release: as what the owner holds
 	Level  int
 	Lease  time.Duration
 	Until  clock.Instant // a grant by this command lasts until then
@@ -83,6 +84,7 @@ const (
 	RaiseFailed
 	// of a lease that was held
 	Unlocked
+	HandedOver
 	Closed
 	MaxHoldOver
 	LeaseOver

@@ -24,11 +24,13 @@
 //	           Due, the deadline has passed
 //	                             Expired    End
 //	           Enter, Extend                Ask the others, then all masters
+//	           Downgrade                    Enter at all masters, as a reader
 //	           Leave                        Release to the lower level
 //	           Linger            Lingering  End
 //	           Unlock            Released   End, Release
 //	           Unlock, the deadline has passed
 //	                             Expired    End
+//	           HandOver          Released   End: the keys are left to the owner that takes over
 //	           Orphan            Orphaned   End
 //	Lingering  Renew, TakeReply             as Held, but the end of the deadline is left to Due
 //	           Due, min hold or deadline over

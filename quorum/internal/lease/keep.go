@@ -82,21 +82,21 @@ func (l *Lease) MayWait(now clock.Instant) bool {
 // Postpone has Due called later.
 func (l *Lease) Postpone(until clock.Instant, early time.Duration) { l.next, l.early = until, early }
 
-// Renew asks the masters that keep the grant to renew it, and the others to grant it again. A master
-// that forgot the lock grants it to the same owner with the same token, unless it is in quarantine or
-// another owner is there. It leaves out masters that have not replied yet, so that
-// requests to a slow one do not pile up.
+// Renew asks the masters that keep the grant to renew it, and the others to grant it again. A master that
+// a downgrade has not reached is asked to make a reader of the holder. A master that forgot the lock
+// grants it to the same owner with the same token, unless it is in quarantine or another owner is there.
+// Renew leaves out masters that have not replied yet, so that requests to a slow one do not pile up.
 func (l *Lease) Renew(now clock.Instant, out []Command) []Command {
 	if !l.Kept() || l.terms.Fixed {
 		return out
 	}
 	l.renewedAt = now
 	for i := range l.votes {
-		c := Command{Do: Renew, Master: i, Level: l.level, Lease: l.terms.Lease, Until: l.until(now)}
+		c := Command{Do: Renew, Master: i, Level: l.level, Lease: l.terms.Lease, Until: l.until(now), Mode: l.mode}
 		switch v := &l.votes[i]; {
 		case v.has(renewing):
 			continue
-		case v.until == clock.Never:
+		case v.until == clock.Never, v.has(exclusive):
 			c.Do = Repair
 			c = l.noteRequest(c)
 			v.clear(forgot)
@@ -114,7 +114,7 @@ func (l *Lease) RenewAgain(now clock.Instant, c Command) (Command, bool) {
 		l.votes[c.Master].clear(renewing)
 		return c, false
 	}
-	c.Until = l.until(now)
+	c.Mode, c.Until = l.mode, l.until(now)
 	return c, true
 }
 
@@ -129,7 +129,9 @@ func (l *Lease) takeRenewReply(now clock.Instant, c Command, r Reply, out []Comm
 		e.Twin = l.confirm(now, c.Master, r.Process, c.Until)
 		e.Counts = e.Twin < 0
 	case Gone, Taken:
-		l.deny(now, c.Master)
+		if l.isPresent(c) {
+			l.deny(now, c.Master)
+		}
 	} // NotRenewed: the key is there, for as long as the last renewal said
 	return e, l.review(now, r, out)
 }
@@ -149,13 +151,19 @@ func (l *Lease) takeRepairReply(now clock.Instant, c Command, r Reply, out []Com
 		}
 	case Granted:
 		e.Twin = l.confirm(now, c.Master, r.Process, c.Until)
-		e.Counts = e.Twin < 0
+		if e.Counts = e.Twin < 0; c.Mode == Read {
+			v.clear(exclusive)
+		}
 	case Refused, Barred:
-		l.deny(now, c.Master)
-		v.set(forgot) // the other owner's attempt may fail: a repair should go out soon
+		if l.isPresent(c) {
+			l.deny(now, c.Master)
+			v.set(forgot) // the other owner's attempt may fail: a repair should go out soon
+		}
 	case Quarantined:
-		l.deny(now, c.Master)
-		v.clear(forgot)
+		if l.isPresent(c) {
+			l.deny(now, c.Master)
+			v.clear(forgot)
+		}
 	}
 	v.clear(submitted)
 	if c.Do == Repair {
@@ -163,6 +171,11 @@ func (l *Lease) takeRepairReply(now clock.Instant, c Command, r Reply, out []Com
 	}
 	return e, l.review(now, r, out)
 }
+
+// isPresent reports whether a command is of the present mode. A writer's request may be carried out after
+// the downgrade, if it was resent or its script had to be loaded: the master has no such writer any more then,
+// and the reply to the downgrade tells whether it has the reader.
+func (l *Lease) isPresent(c Command) bool { return c.Mode == l.mode }
 
 // review ends a held lock that too few masters keep. If a renewal fell short, it is tried again soon.
 func (l *Lease) review(now clock.Instant, r Reply, out []Command) []Command {
@@ -232,7 +245,7 @@ func (l *Lease) Drop(out []Command) []Command { return l.release(0, out) }
 func (l *Lease) release(level int, out []Command) []Command {
 	for i := range l.votes {
 		if l.votes[i].has(mayHold) {
-			out = append(out, Command{Do: Release, Master: i, Level: level})
+			out = append(out, Command{Do: Release, Master: i, Mode: l.mode, Level: level})
 		}
 	}
 	return out

@@ -15,7 +15,16 @@ type Terms struct {
 	Fixed   bool          // the lease is never renewed
 	MaxHold time.Duration // 0 for none
 	MinHold time.Duration // 0 for none
+	Mode    Mode          // with which a lease begins
 }
+
+// Mode is what a lease holds its names for.
+type Mode uint8
+
+const (
+	Write Mode = iota // alone
+	Read              // beside other readers
+)
 
 // Phase is a lease's place in its life. No phase comes back.
 type Phase uint8
@@ -39,6 +48,7 @@ type Lease struct {
 	votes []Vote
 
 	phase      Phase
+	mode       Mode
 	verdict    Verdict
 	cause      Cause
 	probing    bool
@@ -77,6 +87,7 @@ const (
 	counted                        // the grant was read when the quorum was reached: its counter decides on the token
 	behind                         // the same, and its counter is yet to be raised
 	failsForGood                   // the request failed with an error that does not pass by itself
+	exclusive                      // it has not confirmed the downgrade, and may keep readers out
 )
 
 func (v *Vote) has(f flags) bool { return v.flags&f != 0 }
@@ -86,7 +97,7 @@ func (v *Vote) clear(f flags)    { v.flags &^= f }
 // Init makes a lease that has asked for nothing yet. There is a vote for each master; the lease
 // keeps the slice.
 func (l *Lease) Init(terms *Terms, votes []Vote) {
-	*l = Lease{terms: terms, votes: votes, level: 1, begunAt: clock.Never, renewedAt: clock.Never,
+	*l = Lease{terms: terms, votes: votes, mode: terms.Mode, level: 1, begunAt: clock.Never, renewedAt: clock.Never,
 		deadline: clock.Never, maxHoldEnd: clock.Never, next: clock.Never}
 	for i := range votes {
 		votes[i] = Vote{until: clock.Never, place: uint8(i)}
@@ -101,6 +112,7 @@ func (l *Lease) InitHeld(terms *Terms, token uint64, until clock.Instant) {
 }
 
 func (l *Lease) Phase() Phase            { return l.phase }
+func (l *Lease) Mode() Mode              { return l.mode }
 func (l *Lease) Verdict() Verdict        { return l.verdict }
 func (l *Lease) Cause() Cause            { return l.cause }
 func (l *Lease) Token() uint64           { return l.token }

@@ -427,3 +427,26 @@ func TestMastersThatWereDownAreNotAskedWhetherTheErrorIsPermanent(t *testing.T) 
 		t.Errorf("%+v", b.sent)
 	}
 }
+
+// A writer's renewal may be carried out after the downgrade: the connection died with both, or the
+// renewal's script had to be loaded. Then no master has the writer, and that ends no lock.
+func TestARefusalOfTheWriterSaysNothingOfTheReader(t *testing.T) {
+	for _, r := range []Reply{{Is: Taken}, {Is: Gone}, {Is: Refused}, {Is: Barred}, {Is: Quarantined}} {
+		b := held(t, Terms{})
+		old := b.Renew(b.now, nil)
+		downgrade := b.Downgrade(b.now, nil)
+		for i, c := range old[:2] {
+			if r.Is != Taken && r.Is != Gone {
+				c.Do = Repair
+			}
+			r.Process = processes[i]
+			b.answer(c, r)
+			b.want("")
+		}
+		if !b.Valid(b.now) {
+			t.Errorf("answer %d to a writer's request ends the reader's lock", r.Is)
+		}
+		b.answer(downgrade[0], Reply{Is: Refused})
+		b.want(fmt.Sprint("End ", NotKept))
+	}
+}

@@ -42,7 +42,7 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 	if l.IsDone() {
 		return b
 	}
-	b = append(b, byte(l.phase))
+	b = append(b, byte(l.phase), byte(l.mode))
 	b = append(b, l.asked, byte(l.level))
 	b = binary.AppendUvarint(b, l.token)
 	if l.phase <= Settling {

@@ -14,11 +14,27 @@ func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
 	for i := range out {
 		out[i].fresh = false // the next request to that master follows
 	}
+	l.level++
+	return l.confirmAll(now, out)
+}
+
+// Downgrade makes a reader of the holder of a valid lock, and has each master confirm it. From now on the
+// holder counts as a reader. A master that is not reached may keep other readers out until a renewal
+// reaches it. Masters that were not asked for the lock are asked for a reader's part.
+func (l *Lease) Downgrade(now clock.Instant, out []Command) []Command {
+	l.mode, l.asked = Read, uint8(len(l.votes))
+	for i := range l.votes {
+		l.votes[i].set(exclusive)
+	}
+	return l.confirmAll(now, out)
+}
+
+// confirmAll has each master confirm the lock, with its level and its mode.
+func (l *Lease) confirmAll(now clock.Instant, out []Command) []Command {
 	lease := l.terms.Lease
 	if l.terms.Fixed {
 		lease = l.deadline.Sub(now)
 	}
-	l.level++
 	for i := range l.votes {
 		c := Command{Do: Enter, Master: i, Level: l.level, Lease: lease, Until: clock.Deadline(now, lease, l.terms.Drift)}
 		out = append(out, l.noteRequest(c))
@@ -35,8 +51,9 @@ func (l *Lease) Leave(out []Command) []Command {
 // Extend asks all masters for a lease of that length from now.
 func (l *Lease) Extend(now clock.Instant, lease time.Duration, out []Command) []Command {
 	out = l.askAll(out)
+	until := clock.Deadline(now, lease, l.terms.Drift)
 	for i := range l.votes {
-		out = append(out, Command{Do: Extend, Master: i, Lease: lease, Until: clock.Deadline(now, lease, l.terms.Drift)})
+		out = append(out, Command{Do: Extend, Master: i, Lease: lease, Until: until, Mode: l.mode})
 	}
 	return out
 }
@@ -69,6 +86,18 @@ func (l *Lease) Unlock(now clock.Instant, out []Command) []Command {
 		return l.release(0, append(out, Command{Do: End, Cause: Unlocked}))
 	}
 	return out
+}
+
+// HandOver ends a valid lock and leaves it on the masters, for the owner that takes over. It reports
+// whether the lock was valid. No command of this lease follows, so nothing of the owner's is raised,
+// granted again or released.
+func (l *Lease) HandOver(now clock.Instant, out []Command) (bool, []Command) {
+	if !l.Valid(now) {
+		return false, out
+	}
+	l.become(Released)
+	l.cause = HandedOver
+	return true, append(out, Command{Do: End, Cause: HandedOver})
 }
 
 // Orphan ends a held lock because its Locker was closed. The keys are left to their leases: the work

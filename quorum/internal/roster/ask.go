@@ -127,6 +127,6 @@ func (r *Roster) noteRefusals(s *Survey) {
 			continue
 		}
 		r.noteRefused(i)
-		inside.Of(r.nodes[i]).Log.NotLetIn(s.list, scripts.Refusal{Marker: view.Text, Process: view.Process})
+		inside.Of(r.nodes[i]).Log.NotAccepted(s.list, scripts.Refusal{Marker: view.Text, Process: view.Process})
 	}
 }

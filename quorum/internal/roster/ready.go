@@ -27,7 +27,7 @@ func (r *Roster) Ready(ctx context.Context, need int) bool {
 			return
 		}
 		view := membership.Read(*result.Reply.Look, 0)
-		if view.Standing(list) != membership.LetsIn || r.quarantine(i, view) > 0 {
+		if view.Standing(list) != membership.Accepts || r.quarantine(i, view) > 0 {
 			return
 		}
 		r.NoteAccepted(i, sent)

@@ -35,7 +35,7 @@ func (s *Survey) Refusal(i int) error {
 		return s.roster.unnamed(i)
 	}
 	switch s.views[i].Standing(s.list) {
-	case membership.LetsIn:
+	case membership.Accepts:
 		return nil
 	case membership.Refuses:
 		return s.views[i].Refusal(s.list)
@@ -111,7 +111,7 @@ func (s *Survey) claimWaits(i int) time.Duration {
 
 // accepts reports whether a node with that view accepts this locker.
 func (s *Survey) accepts(v *membership.View) bool {
-	return s.list != nil && v != nil && v.Standing(s.list) == membership.LetsIn
+	return s.list != nil && v != nil && v.Standing(s.list) == membership.Accepts
 }
 
 // hasOtherList reports whether a node has another list than this locker.

@@ -16,6 +16,8 @@ const contendedFor = 100 * time.Millisecond
 //   - This process has released them while other processes subscribed. A caller that asks again at
 //     once would be faster than a waiter, which has to hear of the release first. So for one step
 //     its call goes behind those that heard it.
+//   - This process has released a slot, of the semaphore that the names stand for. Its next call
+//     attempts that slot first.
 //   - The last waiter of this process has left. Other processes most likely wait for them, so for
 //     100 ms a first attempt probes.
 //
@@ -31,6 +33,7 @@ type record struct {
 	names    uint32 // their hash
 	released clock.Instant
 	heard    int // how many other processes heard the release
+	slot     int // that was released; −1 for none
 
 	// The process's own subscriptions ended at unsubscribed, when so many others subscribed. A node
 	// may carry out a release that follows within a step before it ends the subscription.
@@ -47,6 +50,26 @@ func (h *History) Released(names uint32, heard int, at Moment) {
 		heard = min(heard, r.others) // one of the connections may be this process's
 	}
 	r.released, r.heard = at.Now, heard
+}
+
+// ReleasedSlot notes that a slot of the semaphore was released.
+func (h *History) ReleasedSlot(names uint32, slot int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keepLocked(names).slot = slot
+}
+
+// TakeSlot returns the slot of the semaphore that was released last, and forgets it, so that no two
+// calls attempt it; −1 for none.
+func (h *History) TakeSlot(names uint32) (slot int) {
+	if h.record(names).slot < 0 {
+		return -1
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.keepLocked(names)
+	slot, r.slot = r.slot, -1
+	return slot
 }
 
 // Unsubscribed notes that the process's own subscriptions for the names end, while so many other
@@ -101,5 +124,5 @@ func (h *History) keepLocked(names uint32) *record {
 func (h *History) place(names uint32) uint32 { return names % uint32(len(h.recent)) }
 
 func newRecord(names uint32) record {
-	return record{known: true, names: names, released: clock.Never, unsubscribed: clock.Never}
+	return record{known: true, names: names, slot: -1, released: clock.Never, unsubscribed: clock.Never}
 }

@@ -1,54 +1,3 @@
-// Package waiting decides which waiter attempts to acquire a lock, when, and which nodes it asks
-// first: its [Approach]. It is a pure state machine: events go in, and [Queue.Next] says what
-// follows. It sends nothing, reads no clock and starts no timer.
-//
-// A [Queue] holds the waiters of one process for one set of names, in FIFO order. Only the head
-// makes attempts. Between processes there is no queue; the order is estimated. A refusal reports
-// how many processes subscribe to the release channel, and the head first lets as many releases
-// pass as there are others (its position). No process relies on another: each position costs one
-// step of time at most, and a poll bounds every wait.
-//
-// A release counts when as many nodes as the quorum size have published it: fewer messages may come
-// from a failed attempt that gives its votes back. The subscriptions stand while as many nodes as
-// the quorum size have confirmed them.
-//
-//	event               changes                     the head's next attempt
-//	Join                one more waiter, at the end new queue: at once, by the approach that Init
-//	                                                got; else within a poll by the shortest bounds
-//	Yield, after the    position is the number of   in one step and one per process, probe first;
-//	first Join          processes that heard it     Subscribed does not change that
-//	Begin               an attempt is under way     none until it has ended
-//	Refused, held       position counted anew       by the first line that applies:
-//	  a release since                               as after a release
-//	  split vote        one more disagreement       after the backoff, probe first
-//	  subscribed since                              at once, probe first
-//	  another message   one more disagreement       as after Message, otherwise
-//	  by the probe node one more disagreement       in ten steps and one per position (or after a
-//	                                                longer backoff), ask all
-//	  by all nodes      one disagreement less       by the poll or the end of the lease, ask all
-//	Refused, otherwise  one more failure            after the retry time, ask all
-//	Acquired            head removed, position      by the poll or the end of the lease, ask all
-//	                    counted anew
-//	Leave, the head     head removed                at once if its attempt was under way
-//	Leave, another      waiter removed              unchanged
-//	Message, a release  position one less           in one step per position; ask all at 0
-//	Message, otherwise                              in two steps and one per position (or after a
-//	                                                longer backoff), probe first
-//	Subscribed          subscriptions stand         at once, probe first: a release may have been
-//	                                                missed before
-//	Unsubscribed        they stand no more          by the retry time
-//
-// "By all nodes" is by as many as it takes to be certain, when not all were asked. Where every node
-// is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
-// position 0, too. An event during an attempt takes effect at the attempt's end.
-//
-// [QuorumFirst] is the approach of first attempts only: all others know that they may not be alone.
-//
-// Beside the queues, an [RTT] has the round-trip times, from which a step follows, and a [History]
-// what has just happened to names: it chooses the approach of first attempts, and who must yield.
-//
-// The files: waiters.go is the list, waiting.go the policy above it; rtt.go and history.go stand
-// alone.
 package waiting
 
 import (
@@ -58,23 +7,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-)
-
-// Approach is which nodes an attempt asks first.
-type Approach int
-
-const (
-	// AskAll asks all nodes at once, in one round trip. When several processes do so at the same
-	// time, each may get some of the votes and none a quorum: a split vote.
-	AskAll Approach = iota
-	// ProbeFirst asks one node, the same for all processes, and the others once that node has
-	// granted. A refusal there costs one command, and leaves nothing to release: the vote is not
-	// split.
-	ProbeFirst
-	// QuorumFirst leaves it to the load of the locker: while that is busy the attempt asks as many
-	// nodes as the quorum size, and the others later; otherwise all. It is for an attempt that most
-	// likely is alone.
-	QuorumFirst
 )
 
 // Moment is the time of an event.
@@ -87,12 +19,13 @@ type Moment struct {
 // Result is what the nodes answered to an attempt that failed.
 type Result struct {
 	Held      bool          // another owner is the reason; else nodes in quarantine or unavailable
+	Readers   bool          // of a writer: only readers stood in the way
 	Wait      time.Duration // until as many nodes as the quorum size can grant, by their answers; −1 when unknown
 	Votes     int           // that the attempt got, and gives back
 	Listeners int           // processes that subscribe to the channel, this one included; 0 for no answer
 }
 
-// Queue holds the waiters of one process for one set of names. It must not be used before
+// Queue holds the waiters of one process for one set of names, or one semaphore. It must not be used before
 // [Queue.Init], nor be copied after. It is not safe for concurrent use.
 type Queue struct {
 	quorum int
@@ -111,11 +44,13 @@ type Queue struct {
 	wake        wakeSequence
 	wakeAtBegin wakeSequence // wake when the attempt under way began
 
+	shared        bool // see Share
 	position      int  // how many other processes come first at the next release
 	ranked        bool // position was counted while the subscriptions stood
 	listeners     int  // Result.Listeners, by the last answer that had it
 	disagreements int  // since the last release: split votes and refusals by the probe node, less refusals by all
 	yielding      bool // no attempt since Yield
+	reserves      bool // a writer that has met readers
 	failures      int  // attempts in a row that failed without a holder, or while no release could be heard
 }
 
@@ -143,6 +78,12 @@ const (
 func (q *Queue) Init(nodes, quorum int, first Approach, random func() *rand.Rand) {
 	*q = Queue{nodes: nodes, quorum: quorum, approach: first, random: random}
 }
+
+// Share makes q the queue for a semaphore: what it waits for has several holders. So releases come more
+// often, and a process misses some while it subscribes again after its own. Each would cost a step, while
+// a slot is free and nobody comes. A position therefore counts one less: two processes may attempt at
+// once, the second one probing.
+func (q *Queue) Share() { q.shared = true }
 
 // Next returns the head, and when its next attempt is due. ok is false while none will be: the
 // queue is empty, or an attempt is under way.
@@ -189,13 +130,16 @@ func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
 		return 0, false
 	}
 	q.attempting, q.wakeAtBegin, q.yielding = true, q.wake, false
+	if q.reserves {
+		return q.approach | reserving, true
+	}
 	return q.approach, true
 }
 
 // Acquired removes the head: its attempt has acquired the lock, for that lease unless it is renewed
 // or released. at counts only where the head was not alone.
 func (q *Queue) Acquired(lease time.Duration, at Moment) {
-	q.attempting = false
+	q.attempting, q.reserves = false, false // the grant has ended the reservation: all have the same chance
 	q.remove(q.head)
 	if q.head == nil {
 		return
@@ -203,6 +147,18 @@ func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	q.position, q.ranked = q.Others(), true
 	q.disagreements, q.failures = 0, 0
 	q.attemptAt(AskAll, at.Now.Add(q.poll(lease, 0)))
+}
+
+// Woken reports whether an event since the last Begin called for an attempt: a release, for example.
+// Acquired keeps none of it, because it may be of the lock that was acquired.
+func (q *Queue) Woken() bool { return q.wake != q.wakeAtBegin }
+
+// Hasten makes the head's next attempt due at once: after Acquired or Leave, if what the queue waits for may be
+// had once more.
+func (q *Queue) Hasten(at Moment) {
+	if q.head != nil && !q.attempting {
+		q.attemptAt(AskAll, at.Now)
+	}
 }
 
 // Leave removes a waiter that gives up, at any place in the queue. It ends an attempt of that
@@ -235,9 +191,15 @@ func (q *Queue) Refused(r Result, at Moment) {
 	}
 	q.position, q.ranked = others, q.subscriptionsStand()
 
+	reserved := q.reserves && q.approach == AskAll
+	q.reserves = q.reserves || r.Readers
 	switch {
 	case q.wake.releases > q.wakeAtBegin.releases:
 		q.attemptAfterRelease(at)
+	case r.Readers && !reserved:
+		q.attemptAt(AskAll, at.Now)
+	case r.Readers:
+		q.attemptAt(AskAll, at.Now.Add(min(q.poll(r.Wait, at.Step), ReservationLife/2)))
 	case r.Votes > 0:
 		q.disagreements++
 		wait := at.Step/2 + q.backoff(at.Step)
@@ -289,10 +251,11 @@ func (q *Queue) Unsubscribed(node int, at Moment) {
 	}
 }
 
-// Message: a node has published that the lock became free there.
-func (q *Queue) Message(node int, at Moment) {
+// Message: a node has published that the lock became free there. It reports whether as many nodes as the
+// quorum size have, by this message.
+func (q *Queue) Message(node int, at Moment) (released bool) {
 	if q.yielding && q.subscribed&(1<<node) == 0 {
-		return // of this process's own release, by a subscription that has yet to end
+		return false // of this process's own release, by a subscription that has yet to end
 	}
 	messages := q.messageCounts()
 	messages[node]++
@@ -303,20 +266,21 @@ func (q *Queue) Message(node int, at Moment) {
 		} else {
 			q.attemptAfterRelease(at)
 		}
-		return
+		return true
 	}
 	if messages[node] <= q.wake.releases { // the rest of a release that has been counted
-		return
+		return false
 	}
 	if q.attempting {
 		q.wake.others++
-		return
+		return false
 	}
 	// The other nodes may be dead, or their messages lost.
 	wait := max(q.steps(2, at.Step), q.backoff(at.Step))
 	if soon := at.Now.Add(wait); soon.Before(q.next) {
 		q.attemptAt(ProbeFirst, soon)
 	}
+	return false
 }
 
 // attemptAfterRelease schedules an attempt after those of the processes that come first.
@@ -333,7 +297,11 @@ func (q *Queue) attemptAfterRelease(at Moment) {
 
 // steps is the time of so many steps and one for each position.
 func (q *Queue) steps(more int, step time.Duration) time.Duration {
-	return time.Duration(more+min(q.position, maxPosition)) * step
+	position := min(q.position, maxPosition)
+	if q.shared {
+		position = max(position-1, 0)
+	}
+	return time.Duration(more+position) * step
 }
 
 // attemptAt schedules the next attempt.

@@ -39,10 +39,14 @@ func (w *world) describe(by step, s *state) string {
 		return who + " leaves a level"
 	case steps(extends):
 		return who + " extends its lease"
+	case steps(downgrades):
+		return who + " is downgraded"
 	case steps(unlocks):
 		return who + " unlocks"
 	case steps(isClosed):
 		return who + "'s Locker is closed"
+	case steps(handsOver):
+		return who + " hands over"
 	case delivers:
 		return fmt.Sprintf("%d carries out %s", at, word(l.queue[0]))
 	case deliversUnread:
@@ -69,6 +73,8 @@ func (w *world) describe(by step, s *state) string {
 		return fmt.Sprintf("%d does not take the list of %s", at, who)
 	case restarts:
 		return fmt.Sprintf("%d restarts", at)
+	case reverts:
+		return fmt.Sprintf("%d restarts with the data that it had at the handing over", at)
 	case forgets:
 		return fmt.Sprintf("%d forgets all", at)
 	case notices:

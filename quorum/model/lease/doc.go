@@ -24,6 +24,9 @@
 // another client had acquired gets a greater token than that client. With clocks that stand still, a
 // lease that is over leaves nothing behind, even where connections die.
 //
+// A lock that is handed over is nobody else's until one with the ticket asks for it, or its lease ends. A
+// ticket works once, unless requests arrive after the tombstones that bar their owner.
+//
 // Only the seed, which is a clock, restores a counter that a master forgot. So tokens are promised over
 // masters that forget or over clocks that lie, not over both.
 //
@@ -48,7 +51,7 @@
 // All requests of a pipeline that dies were written, or, if the client cannot connect, none was. The
 // requests that dead connections may still deliver are a set. A holder enters, leaves and extends again
 // once its last such requests have reached the masters. A lease whose requests are proven to have done
-// nothing gets its release all the same (pipeline.Claim.NothingThere). A renewal holds one lock, and no
+// nothing gets its release all the same (pipeline.Footprint.NothingThere). A renewal holds one lock, and no
 // server refuses keys. Clocks run alike: the drift is shorter than a tick. Five masters, and the marking
 // of masters by lists, are not played: package membership searches the latter.
 package lease

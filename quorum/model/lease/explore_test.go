@@ -86,10 +86,10 @@ var orders3 = [...][maxClients]int{{0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {1, 2, 0}, {
 // allows reports whether clients may change places: they differ in their names only.
 func (s *setup) allows(order int) bool {
 	for c, to := range orders3[order] {
-		if s.attempts[c] != s.attempts[to] || s.names[c] != s.names[to] {
+		if s.attempts[c] != s.attempts[to] || s.names[c] != s.names[to] || s.takes[c] != s.takes[to] || s.reads[c] != s.reads[to] {
 			return false
 		}
-		if c >= s.clients() && to != c {
+		if (c >= s.clients() || c == 0 && s.handsOver()) && to != c {
 			return false
 		}
 	}
@@ -112,16 +112,23 @@ func (w *world) key(seed maphash.Seed, s *state) uint64 {
 			floors                                                    [owners][maxNames]uint8
 			acquired                                                  [maxNames][8]uint8
 			highest                                                   [maxNames]uint8
+			writes                                                    [maxNames][8]uint8
+			written                                                   [maxNames]uint8
 			orphaned, broken, ticks, deaths, restarts, forgets, bumps uint8
+			handed                                                    bool
+			taken, left, reverts                                      uint8
 		}
 		all.acquired, all.highest = s.acquired, s.highest
+		all.writes, all.written = s.writes, s.written
 		all.broken, all.ticks, all.deaths, all.restarts, all.forgets, all.bumps = s.broken, s.ticks, s.deaths, s.restarts, s.forgets, s.bumps
+		all.handed, all.taken, all.left, all.reverts = s.handed, s.taken, s.left, s.reverts
 		var parts [nodes]struct {
-			links  [maxClients]link
-			votes  [owners]uint32
-			master uint32
+			links         [maxClients]link
+			votes         [owners]uint32
+			master, saved uint32
 		}
 		for i := range nodes {
+			parts[i].saved = w.ms.states[s.saved[i]].renamed[order]
 			parts[i].master = w.ms.states[s.masters[w.processOf(i)]].renamed[order]
 		}
 		for c := range clients {

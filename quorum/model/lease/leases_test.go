@@ -12,7 +12,7 @@ import (
 // once for each pair.
 type leases struct {
 	*setup
-	terms    lease.Terms
+	terms    [maxClients]lease.Terms
 	states   []leaseState
 	byKey    map[string]leaseID
 	votes    map[string]uint32
@@ -37,6 +37,7 @@ type leaseState struct {
 	keeps   bool // masters keep it from others
 	second  bool // it has a second wave
 	settled bool // Hold makes it a lock, or says why not
+	reads   bool
 	level   int
 	token   uint64
 }
@@ -44,6 +45,7 @@ type leaseState struct {
 // event is one that the machine takes.
 type event struct {
 	what   events
+	client uint8
 	number uint8 // of the client's attempt
 	seed   uint8
 	wave   uint8
@@ -63,8 +65,10 @@ const (
 	enters
 	leaves
 	extends
+	downgrades
 	unlocks
 	isClosed
+	handsOver
 	answered
 	submitted
 	ages
@@ -92,12 +96,18 @@ type result struct {
 func newLeases(s *setup) *leases {
 	l := &leases{setup: s, byKey: map[string]leaseID{}, votes: map[string]uint32{}, rests: map[string]uint32{},
 		results: map[eventOf]result{}, byAsked: map[request]requestID{}, byReply: map[lease.Reply]replyID{}, aged: map[requestID]requestID{}}
-	l.terms = lease.Terms{Need: need, Lease: ticks(s.lease), Fixed: s.fixed}
-	if s.minHold > 0 {
-		l.terms.MinHold = ticks(s.minHold)
-	}
-	if s.maxHold > 0 {
-		l.terms.MaxHold = ticks(s.maxHold)
+	for c := range l.terms {
+		terms := &l.terms[c]
+		*terms = lease.Terms{Need: need, Lease: ticks(s.lease), Fixed: s.fixed}
+		if s.minHold > 0 {
+			terms.MinHold = ticks(s.minHold)
+		}
+		if s.maxHold > 0 {
+			terms.MaxHold = ticks(s.maxHold)
+		}
+		if s.reads[c] {
+			terms.Mode = lease.Read
+		}
 	}
 	l.states = []leaseState{{}}
 	l.requests, l.replies = make([]request, 1), make([]lease.Reply, 1)
@@ -128,7 +138,7 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	id := leaseID(len(l.states))
 	l.byKey[string(key)] = id
 	st := leaseState{is: is, rest: 1 + numberOf(l.rests, string(rest)), phase: is.Phase(), begun: true, over: is.IsDone(), valid: is.Valid(now),
-		level: is.Level(), token: is.Token()}
+		reads: is.Mode() == lease.Read, level: is.Level(), token: is.Token()}
 	st.keeps = is.Kept() && now.Before(is.Deadline())
 	st.second = is.HasUnasked() && !st.over
 	for i := range nodes {
@@ -213,7 +223,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	var m *lease.Lease
 	if e.what == begins {
 		m = new(lease.Lease)
-		m.Init(&l.terms, make([]lease.Vote, nodes))
+		m.Init(&l.terms[e.client], make([]lease.Vote, nodes))
 	} else {
 		m = st.is.Clone()
 	}
@@ -253,6 +263,8 @@ func (l *leases) take(id leaseID, e event) (res result) {
 		out = m.Leave(nil)
 	case extends:
 		out = m.Extend(now, ticks(l.maxLease), nil)
+	case downgrades:
+		out = m.Downgrade(now, nil)
 	case unlocks:
 		var lingers bool
 		if lingers, out = m.Linger(now, nil); !lingers {
@@ -260,6 +272,8 @@ func (l *leases) take(id leaseID, e event) (res result) {
 		}
 	case isClosed:
 		out = m.Orphan(nil)
+	case handsOver:
+		_, out = m.HandOver(now, nil)
 	case answered:
 		cmd := l.requests[e.to].cmd
 		cmd.Master = int(e.master)
@@ -306,6 +320,9 @@ func (l *leases) take(id leaseID, e event) (res result) {
 			r = l.requests[e.to]
 		case lease.Ask:
 			r.seed = e.seed
+			if c.Mode != l.terms[e.client].Mode { // as package quorum makes it of a lease that was downgraded
+				r.token = m.Token()
+			}
 		case lease.Repair, lease.Enter, lease.Renew, lease.Extend, lease.Raise:
 			r.token = m.Token()
 		}
@@ -325,7 +342,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	}
 	if m.Valid(now) {
 		begun := m.BegunAt()
-		if l.fixed && !l.setup.extends && !now.Before(begun.Add(l.terms.Lease)) || l.maxHold > 0 && !now.Before(begun.Add(l.terms.MaxHold)) {
+		if l.fixed && !l.setup.extends && !now.Before(begun.Add(l.terms[0].Lease)) || l.maxHold > 0 && !now.Before(begun.Add(l.terms[0].MaxHold)) {
 			fail(longHold)
 		}
 	}

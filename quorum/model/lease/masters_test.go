@@ -37,6 +37,9 @@ type masters struct {
 	list    *scripts.List
 }
 
+// anyLevel is the level of readers, which masters do not keep.
+const anyLevel = 255
+
 type masterState struct {
 	data    *fakeredis.Keyspace
 	owners  uint8         // bit by owner: who has a key
@@ -168,6 +171,11 @@ func (m *masters) intern(data *fakeredis.Keyspace) masterID {
 		for number := range int(m.attempts[c]) {
 			o := ownerOf(c, number)
 			for _, name := range m.names[c] {
+				if data.Reads(name.String(), m.owners[o].String()) {
+					st.owners |= 1 << o
+					st.levels[o] = anyLevel
+					st.free = false
+				}
 				if level, there := data.Fields(name.String())[m.owners[o].String()]; there {
 					st.owners |= 1 << o
 					st.levels[o] = level[0] - '0'
@@ -224,7 +232,7 @@ func (m *masters) carryOut(id masterID, client int, r *request) replied {
 	switch r.cmd.Do {
 	case lease.Ask, lease.Repair, lease.Enter:
 		found.is.Is = [...]lease.Answer{scripts.Granted: lease.Granted, scripts.HeldByAnother: lease.Refused, scripts.Quarantined: lease.Quarantined,
-			scripts.NotLetIn: lease.NotAccepted, scripts.Barred: lease.Barred}[reply.Acquire.Outcome]
+			scripts.NotAccepted: lease.NotAccepted, scripts.Barred: lease.Barred, scripts.Passed: lease.Refused}[reply.Acquire.Outcome]
 		found.is.Token = reply.Acquire.Token
 	case lease.Renew, lease.Extend:
 		found.is.Is = map[scripts.Renewed]lease.Answer{scripts.Kept: lease.Kept, scripts.Gone: lease.Gone, scripts.Taken: lease.Taken,
@@ -241,11 +249,22 @@ func (m *masters) carryOut(id masterID, client int, r *request) replied {
 // call is a request as package quorum makes it.
 func (m *masters) call(client int, owner scripts.Owner, r *request) scripts.Call {
 	names, millis := m.names[client], scripts.ToMillis(r.cmd.Lease)
+	args := scripts.AcquireArgs{Names: names, Owner: owner, Level: r.cmd.Level, Lease: millis, List: m.list}
+	if r.cmd.Mode == lease.Read {
+		owner = owner.AsReader()
+		args.Owner = owner
+	} else if m.takes[client] {
+		args.Predecessor = &m.owners[0]
+	}
 	switch r.cmd.Do {
-	case lease.Ask:
-		return scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: r.cmd.Level, Lease: millis, List: m.list, Seed: uint64(r.seed)})
-	case lease.Repair, lease.Enter:
-		return scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: r.cmd.Level, Lease: millis, List: m.list, Token: r.token})
+	case lease.Ask, lease.Repair, lease.Enter:
+		if args.Token = r.token; r.cmd.Do == lease.Ask && r.token == 0 {
+			args.Seed = uint64(r.seed)
+		}
+		if r.cmd.Mode == lease.Read {
+			return scripts.Read(args)
+		}
+		return scripts.Acquire(args)
 	case lease.Raise:
 		return scripts.Raise(names, owner, r.token)
 	case lease.Renew, lease.Extend:

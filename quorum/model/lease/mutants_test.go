@@ -28,6 +28,7 @@ const (
 	acquireFile = "internal/fakeredis/acquire.go"
 	heldFile    = "internal/fakeredis/held.go"
 	spaceFile   = "internal/fakeredis/keyspace.go"
+	readersFile = "internal/fakeredis/readers.go"
 	callsFile   = "scripts/names.go"
 )
 
@@ -64,6 +65,12 @@ func isTwinned(s *setup)  { s.twins = true }
 func lingersTwo(s *setup) { s.minHold = 2 }
 func isTimed(s *setup)    { s.timers = true }
 func boundedBy1(s *setup) { s.maxHold = 1 }
+func takesOver(s *setup)  { s.attempts, s.takes = two, toSecond }
+func besideOne(s *setup)  { s.attempts, s.takes = three, toSecond }
+func takesTwice(s *setup) { s.attempts, s.takes = three, toEither }
+func aReverts(s *setup)   { s.reverts = 1 }
+func isRead(s *setup)     { s.reads = aReader }
+func isLowered(s *setup)  { s.lowers = true }
 
 var mutants = []mutant{
 	// The rules of the old model.
@@ -129,6 +136,32 @@ var mutants = []mutant{
 	{rule: "a release goes to masters that have not answered", edits: in(keepFile, "if l.votes[i].has(mayHold) {", "if l.votes[i].has(mayHold) && l.votes[i].answer != Unanswered {"),
 		setup: stands},
 	{rule: "a refusal after a resend proves nothing", edits: in(attemptFile, "return !r.Resent", "return true"), setup: stands.with(twoDeaths).with(func(s *setup) { s.attempts = two })},
+	// The rules of handing over.
+	{rule: "a lock that is handed over has ended", edits: in(useFile, "	l.become(Released)\n	l.cause = HandedOver\n", ""), setup: base.with(isFixed).with(takesOver)},
+	{rule: "a lock that is handed over is not released", edits: in(useFile, "return true, append(out, Command{Do: End, Cause: HandedOver})",
+		"return true, l.release(0, append(out, Command{Do: End, Cause: HandedOver}))"), setup: base.with(isFixed).with(besideOne)},
+	{rule: "who takes over replaces the predecessor", edits: in(acquireFile, "			k.hdel(key, predecessor)\n", ""), setup: base.with(isFixed).with(takesTwice)},
+	{rule: "who takes over is granted only where the predecessor is", edits: in(acquireFile, "carried == 0 && mine+inherited < names {", "false {"),
+		setup: base.with(isFixed).with(takesTwice)},
+	{rule: "to take over is a new grant, which quarantine refuses", edits: in(acquireFile, "carried == 0 || mine < names, false",
+		"carried == 0 && inherited == 0 || mine+inherited < names, false"), setup: base.with(longer).with(isFixed).with(takesTwice).with(aReverts)},
+	{rule: "who takes over counts the token up", edits: in(acquireFile, "if mine < names {", "if mine+inherited < names {"), setup: tokens.with(takesOver)},
+	{rule: "who takes over bars the predecessor", edits: in(acquireFile, "		k.set(keys[len(keys)-1], \"1\", millis(strings.Fields(expected)[2]))\n", ""),
+		setup: stands.with(isFixed).with(takesTwice).with(aDeath)},
+	{rule: "a writer waits for readers", edits: in(acquireFile, "case isRead && ends < k.now:", "case isRead:"), setup: base.with(isRead)},
+	{rule: "a reader waits for a writer", edits: in(readersFile, "held, holder = ttl, k.oneField(key)", "k.delete(key)"), setup: base.with(isRead)},
+	{rule: "readers wait for the quarantine of a master that forgot", edits: in(readersFile, "case left > 0:", "case false:"),
+		setup: base.with(longer).with(aForgets).with(isRead)},
+	{rule: "no repair of a reader into quarantine", edits: in(readersFile, "carried == 0 || !isThere, false", "carried == 0, false"),
+		setup: base.with(longer).with(aForgets).with(isRead)},
+	{rule: "readers count the token up", edits: in(readersFile, "			token++\n", "			token = max(token, 1)\n"), setup: tokens.with(isRead)},
+	{rule: "a reader's release takes it out", edits: in(readersFile, "	found = k.zrem(key, owner)\n", "	found = true\n"),
+		setup: stands.with(func(s *setup) { s.reads[0] = true })},
+	{rule: "a downgrade leaves no gap", edits: in(readersFile, "		ends = last\n", "		ends = k.now\n"), setup: base.with(longer).with(isLowered)},
+	{rule: "a downgrade does not shorten the hold", edits: in(readersFile, "k.now + max(ttl, lease)", "k.now + lease"),
+		setup: base.with(isExtended).with(isLowered)},
+	{rule: "a request has the present mode", edits: in(attemptFile, "!v.has(mayHold), l.mode", "!v.has(mayHold), l.terms.Mode"),
+		setup: base.with(alone).with(isLowered).with(isFixed)},
 	{rule: "a request that could not be sent proves nothing of one before", edits: in(keepFile, "if c.fresh {", "if true {"), setup: stands.with(aDeath).with(isEntered)},
 }
 

@@ -15,10 +15,13 @@ const (
 	asksAfterRelease
 	leftBehind
 	wrongLevel
+	keepsOut
 	shortHold
 	longHold
 	revived
 	forgotten
+	twiceTaken
+	gotIn
 )
 
 var promises = [...]string{
@@ -30,10 +33,13 @@ var promises = [...]string{
 	asksAfterRelease: "a request for a grant follows the release",
 	leftBehind:       "a released lease is left on a master",
 	wrongLevel:       "a master has another level than the holder",
+	keepsOut:         "a lock that was downgraded keeps readers out",
 	shortHold:        "the lock is released before the end of its min hold",
 	longHold:         "the lock outlives its bound",
 	revived:          "a lock that was over is valid again",
 	forgotten:        "the machine asks to be called after its deadline",
+	twiceTaken:       "a ticket works twice",
+	gotIn:            "another gets in between handing over and taking over",
 }
 
 // check names the promise that a state breaks.
@@ -43,6 +49,12 @@ func (w *world) check(s *state) promise {
 	}
 	if w.clock != lying && w.bothHold(s) {
 		return twoHold
+	}
+	switch {
+	case s.taken > 1 && w.tombstonesLast():
+		return twiceTaken
+	case s.left > 0 && w.getsIn(s):
+		return gotIn
 	}
 	for c := range w.clients() {
 		for number := range int(w.attempts[c]) {
@@ -54,27 +66,46 @@ func (w *world) check(s *state) promise {
 	return kept
 }
 
-// bothHold reports whether two clients hold a name, or one does while another's min hold lasts.
+// bothHold reports whether two clients hold a name, and not both as readers, or one does while another's
+// min hold lasts.
 func (w *world) bothHold(s *state) bool {
-	var held [maxNames]bool
+	var held, read [maxNames]bool
 	for o, id := range s.leases {
 		if st := &w.ls.states[id]; st.valid || st.keeps {
 			for _, name := range w.places[o/maxAttempts] {
-				if held[name] {
+				if held[name] || read[name] && !st.reads {
 					return true
 				}
-				held[name] = true
+				held[name], read[name] = held[name] || !st.reads, read[name] || st.reads
 			}
 		}
 	}
 	return false
 }
 
+// tombstonesLast reports whether no request arrives after the tombstone that bars its owner has ended.
+func (w *world) tombstonesLast() bool {
+	return w.clock == still || w.clock == honest && w.deaths == 0
+}
+
+// getsIn reports whether a client without the ticket holds the lock before one with it has begun.
+func (w *world) getsIn(s *state) bool {
+	holds := false
+	for o := 1; o < owners; o++ {
+		st := &w.ls.states[s.leases[o]]
+		if w.takes[o/maxAttempts] && st.begun {
+			return false
+		}
+		holds = holds || st.valid
+	}
+	return holds
+}
+
 // checkMasters compares masters with a lease of which nothing is on its way.
 func (w *world) checkMasters(s *state, c, number int) promise {
 	o := ownerOf(c, number)
 	st := &w.ls.states[s.leases[o]]
-	if !st.over && !(st.phase == lease.Held && w.levels > 1) || !st.begun {
+	if !st.over && !(st.phase == lease.Held && (w.levels > 1 || w.lowers)) || !st.begun {
 		return kept
 	}
 	if s.restarts > 0 || w.clock != still && s.deaths > 0 {
@@ -91,7 +122,9 @@ func (w *world) checkMasters(s *state, c, number int) promise {
 		case st.over && w.sharesOwner(s, c): // by a mutant
 		case st.over && w.clock != lying && s.orphaned>>o&1 == 0:
 			return leftBehind
-		case !st.over && s.deaths == 0 && int(at.levels[o]) != st.level:
+		case !st.over && st.reads && s.deaths == 0 && s.forgets == 0 && at.levels[o] != anyLevel:
+			return keepsOut
+		case !st.over && s.deaths == 0 && at.levels[o] != anyLevel && int(at.levels[o]) != st.level && !st.reads:
 			return wrongLevel
 		}
 	}
@@ -116,7 +149,14 @@ func (w *world) acquires(s *state, c, o int) {
 	token := uint8(w.ls.states[s.leases[o]].token)
 	for _, name := range w.places[c] {
 		bit, mask := &s.acquired[name][token/8], uint8(1)<<(token%8)
-		if token <= s.floors[o][name] || *bit&mask != 0 || w.clock != lying && token <= s.highest[name] {
+		taken, highest := *bit, s.highest[name]
+		if w.reads[c] { // readers at once may have the same token
+			taken, highest = s.writes[name][token/8], s.written[name]
+		} else {
+			s.writes[name][token/8] |= mask
+			s.written[name] = max(s.written[name], token)
+		}
+		if token <= s.floors[o][name] || taken&mask != 0 || w.clock != lying && token <= highest {
 			s.broken = uint8(tokenFell)
 		}
 		*bit |= mask

@@ -19,6 +19,12 @@ var (
 	three    = [maxClients]uint8{1, 1, 1}
 	one      = [maxClients]uint8{1}
 
+	// The first client hands over: to one of the others, or to the second beside a third.
+	toEither   = [maxClients]bool{false, true, true}
+	toSecond   = [maxClients]bool{false, true}
+	aReader    = [maxClients]bool{false, true}
+	twoReaders = [maxClients]bool{false, true, true}
+
 	pair  = [maxClients]string{"ab", "b"}
 	apart = [maxClients]string{"a", "a", "n"}
 )
@@ -75,6 +81,54 @@ func TestProtocol(t *testing.T) {
 		{"lying, a neighbour with attempts of its own", 300_000, false,
 			setup{clock: lying, tokens: true, names: apart, attempts: three, lease: 1, maxLease: 1, fixed: true}},
 		{"lying, one of two names", 0, false, setup{clock: lying, tokens: true, names: pair, attempts: two, lease: 1, maxLease: 1, fixed: true}},
+
+		{"honest, a lock is handed over, three clients", 0, false, setup{attempts: three, lease: 1, maxLease: 1, takes: toSecond, fixed: true}},
+		{"honest, a lock is handed over, a ticket is given to two", 0, false, setup{attempts: three, lease: 1, maxLease: 1, takes: toEither, fixed: true}},
+		{"honest, a lock is handed over, renewals", 0, false, setup{attempts: two, lease: 1, maxLease: 1, takes: toSecond}},
+		{"honest, a lock is handed over, a connection dies", 0, false, setup{attempts: two, lease: 1, maxLease: 1, takes: toSecond, deaths: 1}},
+		{"honest, a ticket is given to two, a master reverts", 100_000, false,
+			setup{attempts: three, lease: 2, maxLease: 2, takes: toEither, fixed: true, reverts: 1}},
+		{"honest, a lock is handed over, a master forgets", 100_000, false,
+			setup{attempts: three, lease: 2, maxLease: 2, takes: toSecond, fixed: true, forgets: 1}},
+		{"still, a ticket is given to two, a connection dies", 0, false,
+			setup{clock: still, attempts: three, lease: 1, maxLease: 1, takes: toEither, deaths: 1, fixed: true}},
+		{"lying, a lock is handed over, three clients", 0, false,
+			setup{clock: lying, tokens: true, attempts: three, lease: 1, maxLease: 1, takes: toSecond, fixed: true}},
+		{"lying, a ticket is given to two, a connection dies", 0, false,
+			setup{clock: lying, tokens: true, attempts: three, lease: 1, maxLease: 1, takes: toEither, deaths: 1, fixed: true}},
+		{"honest, a lock of two names is handed over, beside one", 0, false,
+			setup{names: [maxClients]string{"ab", "ab", "b"}, attempts: three, lease: 1, maxLease: 1, takes: toSecond, fixed: true}},
+
+		{"honest, a ticket is given to two, a master reverts, all", 0, true,
+			setup{attempts: three, lease: 1, maxLease: 1, takes: toEither, reverts: 1}},
+		{"honest, a lock is handed over, a master forgets, all", 0, true,
+			setup{attempts: three, lease: 2, maxLease: 2, takes: toSecond, fixed: true, forgets: 1}},
+		{"honest, a lock is handed over, three clients, renewals", 0, true, setup{attempts: three, lease: 1, maxLease: 1, takes: toSecond}},
+		{"still, a ticket is given to two, two connections die", 0, true,
+			setup{clock: still, attempts: three, lease: 1, maxLease: 1, takes: toEither, deaths: 2, fixed: true}},
+		{"honest, a reader", 0, false, setup{attempts: two, lease: 1, maxLease: 1, reads: aReader}},
+		{"honest, a reader, a master forgets", 100_000, false, setup{attempts: two, lease: 2, maxLease: 2, reads: aReader, forgets: 1}},
+		{"honest, a reader, a master restarts", 0, false, setup{attempts: two, lease: 1, maxLease: 1, reads: aReader, restarts: 1, fixed: true}},
+		{"honest, a reader, a quorum first, a connection dies", 0, false,
+			setup{attempts: two, lease: 1, maxLease: 1, reads: aReader, waves: true, deaths: 1, fixed: true}},
+		{"honest, two readers", 0, false, setup{attempts: three, lease: 1, maxLease: 1, reads: twoReaders, fixed: true}},
+		{"honest, downgrades, a reader", 100_000, false, setup{attempts: two, lease: 2, maxLease: 2, reads: aReader, lowers: true}},
+		{"honest, downgrades, another writer, a master forgets", 100_000, false,
+			setup{attempts: two, lease: 2, maxLease: 2, lowers: true, forgets: 1}},
+		{"honest, downgrades, a reader, replies are read late", 100_000, false,
+			setup{attempts: two, lease: 1, maxLease: 1, reads: aReader, lowers: true, late: allKinds, dozes: true}},
+		{"honest, downgrades, a quorum first, lists are submitted late", 0, false,
+			setup{attempts: two, lease: 1, maxLease: 1, reads: aReader, lowers: true, waves: true, slow: true, fixed: true}},
+		{"still, downgrades, a connection dies, re-entry", 0, false,
+			setup{clock: still, attempts: one, lease: 1, maxLease: 1, lowers: true, deaths: 1, levels: 2, fixed: true}},
+		{"still, a reader, two connections die", 0, false,
+			setup{clock: still, attempts: one, lease: 1, maxLease: 1, reads: [maxClients]bool{true}, deaths: 2, fixed: true}},
+		{"lying, a reader", 0, false, setup{clock: lying, tokens: true, attempts: two, lease: 1, maxLease: 1, reads: aReader, late: of(lease.Ask)}},
+		{"lying, a reader, a connection dies", 0, false,
+			setup{clock: lying, tokens: true, attempts: two, lease: 1, maxLease: 1, reads: aReader, deaths: 1, fixed: true}},
+		{"lying, two readers", 100_000, false, setup{clock: lying, tokens: true, attempts: three, lease: 1, maxLease: 1, reads: twoReaders, fixed: true}},
+		{"lying, downgrades, a reader", 0, false,
+			setup{clock: lying, tokens: true, attempts: two, lease: 1, maxLease: 1, reads: aReader, lowers: true, fixed: true}},
 
 		{"honest, a quorum first, a second attempt, all", 10_000_000, true, setup{attempts: oneTwice, lease: 1, maxLease: 1, waves: true}},
 		{"honest, a quorum first, a master forgets, all", 10_000_000, true,

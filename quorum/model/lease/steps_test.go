@@ -1,6 +1,8 @@
 package lease
 
 import (
+	"slices"
+
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
@@ -65,6 +67,7 @@ const (
 	bumped
 	expires
 	passes
+	reverts
 )
 
 // ---- What the shell and its pipelines do.
@@ -72,7 +75,7 @@ const (
 // happen has an attempt's machine take an event, and does what it says.
 func (w *world) happen(s *state, c int, e event) {
 	o := ownerOf(c, int(e.number))
-	e.seed = s.seeds[o]
+	e.seed, e.client = s.seeds[o], uint8(slices.Index(w.reads[:], w.reads[c])) // clients of one kind are alike
 	res := w.ls.react(s.leases[o], e)
 	if res.broken != kept {
 		s.broken = uint8(res.broken)
@@ -80,6 +83,9 @@ func (w *world) happen(s *state, c int, e event) {
 	s.leases[o] = res.lease
 	if res.held {
 		w.acquires(s, c, o)
+		if w.takes[c] {
+			s.taken++
+		}
 	}
 	if w.ls.states[res.lease].over {
 		s.floors[o], s.seeds[o] = [maxNames]uint8{}, 0
@@ -178,7 +184,7 @@ func (w *world) isQuiet(s *state, c int, number uint8) bool {
 // accepted is a request that a pipeline has taken.
 func (w *world) accepted(id requestID) requestID {
 	r := w.ls.requests[id]
-	r.cmd = lease.Command{Do: r.cmd.Do, Level: r.cmd.Level, Lease: r.cmd.Lease, Until: r.cmd.Until}
+	r.cmd = lease.Command{Do: r.cmd.Do, Mode: r.cmd.Mode, Level: r.cmd.Level, Lease: r.cmd.Lease, Until: r.cmd.Until}
 	return w.ls.request(r)
 }
 
@@ -337,7 +343,7 @@ func (w *world) die(s *state, c, i int, again, late bool) {
 // plain is a request that no client awaits.
 func (w *world) plain(id requestID) requestID {
 	r := w.ls.requests[id]
-	r.cmd = lease.Command{Do: r.cmd.Do, Level: r.cmd.Level, Lease: r.cmd.Lease}
+	r.cmd = lease.Command{Do: r.cmd.Do, Mode: r.cmd.Mode, Level: r.cmd.Level, Lease: r.cmd.Lease}
 	r.resent = false
 	return w.ls.request(r)
 }
@@ -372,14 +378,36 @@ func (w *world) restart(s *state, i int) {
 	}
 }
 
+// handOver has the first client hand over its lock, whose keys are left to their leases.
+func (w *world) handOver(s *state, st *leaseState) {
+	s.handed, s.orphaned = true, s.orphaned|1
+	if w.clock == honest {
+		s.left = uint8((st.is.Deadline().Sub(now) + tick - 1) / tick)
+	}
+	if w.reverts > 0 {
+		s.saved = s.masters
+	}
+	w.happen(s, 0, event{what: handsOver})
+}
+
+// revert restarts a master with the data that it had at the handing over.
+func (w *world) revert(s *state, i int) {
+	s.masters[i] = s.saved[i]
+	w.restart(s, i)
+}
+
 // pass lets a tick pass everywhere.
 func (w *world) pass(s *state) {
 	if w.ticks > 0 {
 		s.ticks++
 	}
+	s.left -= min(s.left, 1)
 	for i := range s.masters {
 		if w.processOf(i) == i {
 			s.masters[i] = w.ms.changed(s.masters[i], itAges)
+		}
+		if s.handed && w.reverts > 0 {
+			s.saved[i] = w.ms.changed(s.saved[i], itAges)
 		}
 		for c := range w.clients() {
 			l := &s.links[i][c]
@@ -473,6 +501,9 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 				return
 			}
 		}
+		if w.takes[c] && !s.handed {
+			return
+		}
 		for wave := range w.ls.waves {
 			if wave == 0 || w.waves && wave%2 == 1 || w.probes && wave%2 == 0 {
 				by := step{does: steps(begins), client: uint8(c), number: uint8(number), place: uint8(wave)}
@@ -516,8 +547,14 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 		if st.valid && w.setup.extends && calls {
 			does(extends, 0)
 		}
+		if st.valid && w.lowers && !st.reads && st.level == 1 && calls {
+			does(downgrades, 0)
+		}
 		if ends {
 			does(unlocks, 0)
+		}
+		if st.valid && o == 0 && w.setup.handsOver() {
+			try(step{does: steps(handsOver), client: uint8(c), number: uint8(number)}, func(s *state) { w.handOver(s, st) })
 		}
 		if w.closes {
 			by := step{does: steps(isClosed), client: uint8(c), number: uint8(number)}
@@ -640,6 +677,12 @@ func (w *world) masterSteps(s *state, i int, try func(step, func(*state))) {
 	}
 	if s.forgets < w.forgets {
 		becomes(forgets, itForgets, func(s *state) { s.forgets++ })
+	}
+	if s.handed && s.reverts < w.reverts {
+		try(step{does: reverts, node: uint8(i)}, func(s *state) {
+			s.reverts++
+			w.revert(s, i)
+		})
 	}
 	if at.unaware {
 		becomes(notices, itIsNoticed, nothing)

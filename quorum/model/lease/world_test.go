@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -45,18 +46,24 @@ type setup struct {
 	deaths   uint8
 	restarts uint8
 	forgets  uint8
-	bumps    uint8 // how often a neighbour, a name that shares the counter, may raise it on a master
-	ticks    uint8 // the length of the search; 0 for no end
-	waves    bool  // an attempt may ask a quorum first
-	probes   bool  // an attempt may ask one master first
-	late     kinds // the kinds of requests whose replies a client may read late
-	levels   int   // how high a lock may be entered; 0 is 1
-	extends  bool  // a holder may extend the lease to maxLease
-	closes   bool  // a Locker may be closed
-	twins    bool  // the first two masters are one process
-	dozes    bool  // timers may be late: a lease may be found over long after its deadline
-	slow     bool  // it may take a while until a client's list is submitted
-	timers   bool  // two leases that differ only in when the machine wants to be called are two states
+	bumps    uint8            // how often a neighbour, a name that shares the counter, may raise it on a master
+	ticks    uint8            // the length of the search; 0 for no end
+	waves    bool             // an attempt may ask a quorum first
+	probes   bool             // an attempt may ask one master first
+	late     kinds            // the kinds of requests whose replies a client may read late
+	levels   int              // how high a lock may be entered; 0 is 1
+	extends  bool             // a holder may extend the lease to maxLease
+	closes   bool             // a Locker may be closed
+	twins    bool             // the first two masters are one process
+	dozes    bool             // timers may be late: a lease may be found over long after its deadline
+	slow     bool             // it may take a while until a client's list is submitted
+	reads    [maxClients]bool // the clients that lock as readers
+	lowers   bool             // a writer may be downgraded
+	timers   bool             // two leases that differ only in when the machine wants to be called are two states
+	// takes: who takes over what the first client hands over at any moment, with the one ticket. The
+	// others lock as usual.
+	takes   [maxClients]bool
+	reverts uint8 // how many masters restart with the data that they had at the handing over
 }
 
 // kinds is a set of kinds of requests.
@@ -79,6 +86,9 @@ func (s *setup) clients() int {
 	}
 	return n
 }
+
+// handsOver reports whether the first client may hand over its lock.
+func (s *setup) handsOver() bool { return slices.Contains(s.takes[:], true) }
 
 // ends reports whether attempts end of themselves: with lying clocks an end only makes room for the
 // client's next attempt.
@@ -119,6 +129,8 @@ type state struct {
 	floors   [owners][maxNames]uint8 // the highest token of the name that had been acquired when the attempt began
 	acquired [maxNames][8]uint8      // the tokens of all acquisitions, one bit each
 	highest  [maxNames]uint8
+	writes   [maxNames][8]uint8 // the same of writers alone
+	written  [maxNames]uint8
 	orphaned uint8 // bit by owner: its keys are left to their leases
 	broken   uint8 // the promise that was broken
 	ticks    uint8
@@ -126,6 +138,12 @@ type state struct {
 	restarts uint8
 	forgets  uint8
 	bumps    uint8
+
+	handed  bool            // the first client has handed over
+	left    uint8           // for so many ticks from now the lease that was handed over lasts
+	taken   uint8           // how often the ticket has worked
+	saved   [nodes]masterID // as the masters were at the handing over, if they may revert to it
+	reverts uint8
 }
 
 func ownerOf(client, number int) int { return client*maxAttempts + number }

@@ -138,8 +138,8 @@ func (t *markers) ahead(old marker) marker {
 	return t.intern(m.String())
 }
 
-// letsIn is what the master does for clients of each list, by the programs of acquire and renew.
-func (t *markers) letsIn(n int, process uint8, at marker) [maxLists]lets {
+// accepts is what the master does for clients of each list, by the programs of acquire and renew.
+func (t *markers) accepts(n int, process uint8, at marker) [maxLists]lets {
 	key := atNode{n, process, at}
 	if in, known := t.in[key]; known {
 		return in
@@ -149,7 +149,7 @@ func (t *markers) letsIn(n int, process uint8, at marker) [maxLists]lets {
 		if !strings.Contains(letters, t.setup.names[n:n+1]) {
 			continue
 		}
-		admitted, isItsOwn, ok := fakeredis.LetsIn(t.texts[at], t.process(n, process).Expected(listOf(letters)))
+		admitted, isItsOwn, ok := fakeredis.Accepts(t.texts[at], t.process(n, process).Expected(listOf(letters)))
 		switch {
 		case !ok:
 		case isItsOwn && millis(admitted) <= now:

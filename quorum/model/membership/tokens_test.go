@@ -55,7 +55,7 @@ func (w *world) issue(s *state, after func(event, func(*state))) {
 		var free []int
 		for _, n := range members {
 			x := &s.nodes[n]
-			if w.letsIn(n, x.process, x.marker)[l] == grants && s.attempt.votes&(1<<n) == 0 {
+			if w.accepts(n, x.process, x.marker)[l] == grants && s.attempt.votes&(1<<n) == 0 {
 				free = append(free, n)
 			}
 		}

@@ -149,7 +149,7 @@ func (w *world) first() *state {
 func (w *world) settle(s *state) {
 	for n := range len(w.names) {
 		x := &s.nodes[n]
-		in := w.letsIn(n, x.process, x.marker)
+		in := w.accepts(n, x.process, x.marker)
 		for l := range w.lists {
 			if in[l] == grants || in[l] == renews && x.left[l] > 0 {
 				x.left[l] = uint8(w.maxLease)

@@ -1,0 +1,174 @@
+//go:build unix
+
+package fence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/quorumlock/quorumlock/fence"
+)
+
+// mariadb is the MariaDB of all tests.
+var mariadb *server
+
+func startMariaDB() *server {
+	k := kind{
+		name: "MariaDB", account: "mysql", driver: "mysql", end: syscall.SIGKILL,
+		initialises: func(_, dir string) *exec.Cmd {
+			return exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+filepath.Join(dir, "data"),
+				"--auth-root-authentication-method=normal", "--skip-name-resolve", "--skip-test-db")
+		},
+		serves: func(bin, dir string) *exec.Cmd {
+			return exec.Command(bin, "--no-defaults", "--datadir="+filepath.Join(dir, "data"),
+				"--socket="+mariadbSocket(dir), "--pid-file="+filepath.Join(dir, "pid"), "--skip-networking",
+				"--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0")
+		},
+		dsn: func(dir string) string { return mariadbDSN(dir, "", nil) },
+	}
+	bin, err := mariadbd()
+	if err != nil {
+		return &server{kind: k, missing: err}
+	}
+	return start(k, bin)
+}
+
+// mariadbd returns the path of the server. Debian keeps it out of a user's path.
+func mariadbd() (string, error) {
+	for _, name := range []string{"mariadbd", "/usr/sbin/mariadbd"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("there is no MariaDB server: install the package mariadb-server")
+}
+
+func mariadbSocket(dir string) string { return filepath.Join(dir, "socket") }
+
+// mariadbDSN has settings of the session.
+func mariadbDSN(dir, database string, settings url.Values) string {
+	return fmt.Sprintf("root@unix(%s)/%s?%s", mariadbSocket(dir), database, settings.Encode())
+}
+
+func onMariaDB(settings url.Values) func(*testing.T) *database {
+	return func(t *testing.T) *database {
+		t.Helper()
+		mariadb.need(t)
+		name := fmt.Sprintf("test%d", schemas.Add(1))
+		admin, err := sql.Open("mysql", mariadbDSN(mariadb.dir, "", nil))
+		must(t, err)
+		defer admin.Close()
+		for setting := range settings {
+			var found, value string
+			err := admin.QueryRowContext(t.Context(), fmt.Sprintf("SHOW VARIABLES LIKE '%s'", setting)).Scan(&found, &value)
+			if errors.Is(err, sql.ErrNoRows) {
+				t.Skipf("SKIPPED, needs a MariaDB with %s", setting)
+			}
+			must(t, err)
+		}
+		_, err = admin.ExecContext(t.Context(), "CREATE DATABASE "+name)
+		must(t, err)
+		return prepare(t, &database{driver: "mysql", dsn: mariadbDSN(mariadb.dir, name, settings)}, "bigint AUTO_INCREMENT")
+	}
+}
+
+var (
+	readCommitted     = url.Values{"tx_isolation": {"'READ-COMMITTED'"}}
+	repeatableRead    = url.Values{"tx_isolation": {"'REPEATABLE-READ'"}} // the default
+	serializable      = url.Values{"tx_isolation": {"'SERIALIZABLE'"}}
+	snapshotIsolation = url.Values{"tx_isolation": {"'REPEATABLE-READ'"}, "innodb_snapshot_isolation": {"1"}} // that of MariaDB 11.6
+)
+
+var ofThread = regexp.MustCompile(`thread id (\d+),`)
+
+// waitingInMariaDB counts the transactions in this database that wait for a lock. The engine's status
+// is always of now; information_schema.innodb_trx is not, as long as somebody polls it.
+func waitingInMariaDB(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	var kind, name, status string
+	must(t, db.QueryRowContext(t.Context(), "SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status))
+	for _, transaction := range strings.Split(status, "---TRANSACTION")[1:] {
+		thread := ofThread.FindStringSubmatch(transaction)
+		if thread == nil || !strings.Contains(transaction, "LOCK WAIT") {
+			continue
+		}
+		var here int
+		must(t, db.QueryRowContext(t.Context(),
+			"SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id = ?", thread[1]).Scan(&here))
+		n += here
+	}
+	return n
+}
+
+// A transaction that has read before its stamp has a snapshot from before the next holder's. The stamp
+// looks past it.
+func TestStampMySQLReadsNoSnapshot(t *testing.T) {
+	t.Parallel()
+	d := onMariaDB(repeatableRead)(t)
+	d.account(t, account)
+	stamp := d.stamper(t)
+	must(t, stamp(40))
+	err := in(t, d, func(tx *sql.Tx) error {
+		var balance int
+		must(t, tx.QueryRowContext(t.Context(), "SELECT balance FROM accounts").Scan(&balance))
+		must(t, stamp(42))
+		return fence.StampMySQL(t.Context(), tx, resourceOf(account), 41)
+	})
+	var fenced *fence.Error
+	if !errors.As(err, &fenced) || fenced.Seen != 42 {
+		t.Errorf("token 41, after 42: %v", err)
+	}
+}
+
+// Resources that a collation would hold for equal are apart. One that the column cannot hold is
+// refused, also by a server that would cut it short.
+func TestResourcesOfMySQL(t *testing.T) {
+	t.Parallel()
+	d := onMariaDB(url.Values{"sql_mode": {"''"}})(t)
+	stamp := func(resource string, token uint64) error {
+		return in(t, d, func(tx *sql.Tx) error { return fence.StampMySQL(t.Context(), tx, resource, token) })
+	}
+	longest := strings.Repeat("x", 255)
+	must(t, stamp("é", 41))
+	for i, resource := range []string{"É", "e", "E", "e ", "e\u0301", "\u00e9 ", longest} {
+		if err := stamp(resource, uint64(i)+1); err != nil {
+			t.Errorf("%q: %v", resource, err)
+		}
+	}
+	if err := stamp(longest+"y", 1); !errors.Is(err, fence.ErrInvalid) || !strings.Contains(err.Error(), "256 bytes") {
+		t.Errorf("a resource of 256 bytes: %v, want ErrInvalid", err)
+	}
+}
+
+// A stamp waits for no other resource's, whichever is before the other in the index, new or not.
+func TestResourcesOfMySQLDoNotWait(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]url.Values{"repeatable read": repeatableRead, "serializable": serializable} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := onMariaDB(settings)(t)
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			defer cancel()
+			for range 2 { // new, and there
+				for _, order := range [][]string{{"b", "a"}, {"b", "c"}, {"d", "b"}} {
+					must(t, in(t, d, func(tx *sql.Tx) error {
+						if err := fence.StampMySQL(ctx, tx, order[0], 41); err != nil {
+							return err
+						}
+						return in(t, d, func(other *sql.Tx) error { return fence.StampMySQL(ctx, other, order[1], 41) })
+					}))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+//go:build unix
+
+package fence_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/poll"
+)
+
+// startup bounds how long a server may take to answer.
+const startup = 30 * time.Second
+
+// kind is how to run a server of one kind. Its directory has all that it writes, and its socket.
+type kind struct {
+	name        string
+	account     string // root starts the server as this user
+	driver      string
+	end         syscall.Signal // ends it at once: its data are of no use to anybody
+	initialises func(bin, dir string) *exec.Cmd
+	serves      func(bin, dir string) *exec.Cmd
+	dsn         func(dir string) string
+}
+
+// server is a running server, or why there is none.
+type server struct {
+	kind
+	dir     string
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	printed child.Output
+	missing error
+}
+
+// start starts a server from the programs in bin.
+func start(k kind, bin string) *server {
+	s := &server{kind: k, exited: make(chan struct{})}
+	s.missing = s.run(bin)
+	return s
+}
+
+func (s *server) run(bin string) (err error) {
+	if s.dir, err = os.MkdirTemp("", "quorumlock-"+s.driver+"-"); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(s.dir))
+		}
+	}()
+	attributes := childAttributes()
+	if os.Geteuid() == 0 { // neither server runs as root
+		if attributes.Credential, err = unprivileged(s.account); err != nil {
+			return err
+		}
+		if err := os.Chown(s.dir, int(attributes.Credential.Uid), int(attributes.Credential.Gid)); err != nil {
+			return err
+		}
+	}
+	initialise := s.initialises(bin, s.dir)
+	s.cmd = s.serves(bin, s.dir)
+	for _, cmd := range []*exec.Cmd{initialise, s.cmd} {
+		cmd.Dir, cmd.SysProcAttr = s.dir, attributes
+		cmd.Stdout, cmd.Stderr = &s.printed, &s.printed
+	}
+	if err := initialise.Start(); err != nil {
+		return err
+	}
+	if err := child.Await(initialise, &s.printed, patience, initialise.Path, initialise.Wait); err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		_ = s.cmd.Wait() // stop judges how it ended
+		close(s.exited)
+	}()
+	if err := s.await(); err != nil {
+		return errors.Join(err, s.kill())
+	}
+	return nil
+}
+
+func unprivileged(name string) (*syscall.Credential, error) {
+	account, err := user.Lookup(name)
+	if err != nil {
+		if account, err = user.Lookup("nobody"); err != nil {
+			return nil, err
+		}
+	}
+	uid, err := strconv.ParseUint(account.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(account.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
+}
+
+// await waits until the server answers, or has ended.
+func (s *server) await() error {
+	db, err := sql.Open(s.driver, s.dsn(s.dir))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	answered := poll.Until(startup, func() bool {
+		select {
+		case <-s.exited:
+			return true
+		default:
+			err = db.Ping()
+			return err == nil
+		}
+	})
+	select {
+	case <-s.exited:
+		return fmt.Errorf("%s has ended; %v", s.name, &s.printed)
+	default:
+	}
+	if !answered {
+		return fmt.Errorf("no answer from %s: %w; %v", s.name, err, &s.printed)
+	}
+	return nil
+}
+
+func (s *server) kill() error {
+	_ = s.cmd.Process.Signal(s.end) // it may have ended
+	return child.Await(s.cmd, &s.printed, patience, s.name+" ends", func() error {
+		<-s.exited
+		return nil
+	})
+}
+
+// stop ends the server, if there is one.
+func (s *server) stop() error {
+	if s.missing != nil {
+		return nil
+	}
+	return errors.Join(s.kill(), os.RemoveAll(s.dir))
+}
+
+// need skips the test if there is no server.
+func (s *server) need(t *testing.T) {
+	t.Helper()
+	if s.missing != nil {
+		t.Skipf("SKIPPED, needs %s: %v", s.name, s.missing)
+	}
+}

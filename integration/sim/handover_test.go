@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+var handOverSeeds = flag.Int("sim.handovers", 20, "how many seeds TestHandOvers runs, from 1 on")
+
+// The same must hold if locks are handed over, under every fault. A ticket, which several flows get,
+// works once.
+func TestHandOvers(t *testing.T) {
+	sum := judgeSeeds(t, *handOverSeeds, newHandOverPlan)
+	if *oneSeed != 0 || *handOverSeeds < 50 {
+		return
+	}
+	for what, least := range map[string]int{"handed over": 3 * sum.runs, "taken over": 2 * sum.runs, "passed on": sum.runs,
+		"not handed over": sum.runs / 5, "not taken over yet": sum.runs / 10, "first holder fenced off": sum.runs / 2} {
+		if sum.counts[what] < least {
+			t.Errorf("%q happened %d times in %d runs, want at least %d", what, sum.counts[what], sum.runs, least)
+		}
+	}
+}
+
+// newHandOverPlan makes a plan in which locks are handed over.
+func newHandOverPlan(seed uint64) *plan {
+	p := newPlan(seed)
+	p.handsOver = true
+	p.bound += time.Duration(p.clients*p.flows) * p.lease // each may hand over last, and nobody takes over
+	return p
+}
+
+// handed is a lock that was handed over.
+type handed struct {
+	ticket string
+	names  []string
+	token  uint64
+	at     time.Time
+	tries  int
+	taken  bool
+}
+
+// triesEach is how often a ticket is tried, by any flow.
+const triesEach = 3
+
+// nextTicket returns the ticket that is to be tried next, nil for none, and whether it is tried first.
+func (w *world) nextTicket() (h *handed, first bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.tickets) == 0 {
+		return nil, false
+	}
+	h = w.tickets[0]
+	if h.tries++; h.tries == triesEach {
+		w.tickets = w.tickets[1:]
+	}
+	return h, h.tries == 1
+}
+
+// end unlocks the lock, or hands it over.
+func (f *flow) end(ctx context.Context, r *record) error {
+	if !f.world.plan.handsOver || f.rng.IntN(2) == 0 {
+		return r.unlock(ctx)
+	}
+	ticket, err := r.handOver(ctx)
+	if err != nil {
+		f.turn()
+		f.world.count("not handed over")
+		if !expected(err) && !errors.Is(err, quorum.ErrClosed) {
+			f.world.fail("client %d: hand over %s: %v", f.machine.id, r.lock.Owner(), err)
+		}
+		return r.unlock(ctx)
+	}
+	w, h := f.world, &handed{ticket: ticket, names: r.lock.Names(), token: r.lock.Token(), at: time.Now()}
+	w.count("handed over")
+	w.mu.Lock()
+	w.tickets = append(w.tickets, h)
+	w.mu.Unlock()
+	f.turn()
+	if f.rng.IntN(2) == 0 { // it writes all the same
+		f.rest(0.5)
+		f.work(r)
+	}
+	return nil
+}
+
+// handOver hands the lock over and writes its history, or returns an error and leaves it as it was.
+func (r *record) handOver(ctx context.Context) (string, error) {
+	w := r.client.world
+	w.trace.add("client %d  %s: hand over", r.client.id, r.lock.Owner())
+	ticket, err := r.lock.HandOver(ctx)
+	w.trace.add("client %d  %s: handed over, %v", r.client.id, r.lock.Owner(), err)
+	if err != nil {
+		return "", err
+	}
+	if r.lock.Valid() || r.lock.Context().Err() == nil || r.lock.Err() != quorum.ErrHandedOver {
+		w.fail("client %d: %s is handed over and valid: %v", r.client.id, r.lock.Owner(), r.lock.Err())
+	}
+	now := time.Now() // the lock was held until then
+	r.end(now, now)
+	return ticket, nil
+}
+
+// takeOver tries a ticket, if there is one. It reports whether there was.
+func (f *flow) takeOver(locker *quorum.Locker, c *client, limit time.Duration) bool {
+	w := f.world
+	h, first := w.nextTicket()
+	if h == nil {
+		return false
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	certain, call := w.lists.certain(c), time.Now()
+	got, err := locker.TakeOver(ctx, h.ticket)
+	if err != nil {
+		switch {
+		case !errors.Is(err, quorum.ErrLost):
+			w.count("not taken over yet")
+		default:
+			w.count("passed on")
+			if prompt := time.Since(h.at) < w.plan.lease/8; first && prompt && w.plan.calm() && w.plan.fixed == 0 {
+				w.fail("client %d: without any fault, a lock is lost %v after it was handed over: %v", c.id, time.Since(h.at), err)
+			}
+		}
+		w.refused(c, h.names, err, certain)
+		f.turn()
+		return true
+	}
+	w.mu.Lock()
+	again := h.taken
+	h.taken = true
+	w.mu.Unlock()
+	w.count("taken over")
+	w.trace.add("client %d  %s: has taken over %v, token %d after %d", c.id, got.Owner(), h.names, got.Token(), h.token)
+	if again || got.Token() <= h.token {
+		w.fail("client %d: %s took over with token %d after %d; somebody else before: %v", c.id, got.Owner(), got.Token(), h.token, again)
+	}
+	r := c.follow(got, call, time.Now())
+	f.turn()
+	f.hold(r, locker)
+	if err := w.registers[h.names[0]].Write(h.token, "late"); err != nil {
+		w.count("first holder fenced off")
+	}
+	f.release(c, r, limit)
+	return true
+}

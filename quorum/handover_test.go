@@ -1,0 +1,447 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+func (c *cluster) handOver(lock *Lock) string {
+	c.t.Helper()
+	ticket, err := lock.HandOver(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	synctest.Wait() // all masters have it
+	return ticket
+}
+
+func (c *cluster) takeOver(l *Locker, ticket string) *Lock {
+	c.t.Helper()
+	lock, err := l.TakeOver(c.t.Context(), ticket)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return lock
+}
+
+// wantPassedOn fails the test unless the ticket is of a lock that has passed on.
+func (c *cluster) wantPassedOn(l *Locker, ticket string, isHeld bool) {
+	c.t.Helper()
+	_, err := l.TakeOver(c.t.Context(), ticket)
+	if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrLost) || errors.Is(err, ErrHeld) != isHeld {
+		c.t.Errorf("TakeOver: %v", err)
+	}
+}
+
+// The first handle is dead, its keys stay, and a second process goes on with the lock: as its holder,
+// with a higher token.
+func TestHandOver(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const lease = 3 * time.Second
+		released := 0
+		first := c.process(WithLease(lease), WithHooks(Hooks{Released: func(*Lock) { released++ }}))
+		second, third := c.process(WithLease(lease)), c.process()
+		held := c.lock(first, "a", "b")
+		inner, err := first.Lock(held.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease / 4) // of the bubble's time
+		ticket := c.handOver(held)
+		if l, found := FromContext(held.Context(), "b"); found {
+			t.Errorf("its context leads to %v", l)
+		}
+		for what, l := range map[string]*Lock{"first": held, "inner": inner} {
+			cause := context.Cause(l.Context())
+			if l.Valid() || l.Level() != 0 || cause != ErrHandedOver || l.Err() != ErrHandedOver {
+				t.Errorf("the %s handle: valid %v, level %d, %v, context %v", what, l.Valid(), l.Level(), l.Err(), cause)
+			}
+			for op, err := range map[string]error{"unlock": l.Unlock(t.Context()), "extend": l.Extend(t.Context(), lease)} {
+				if !errors.Is(err, ErrNotHeld) || !errors.Is(err, ErrHandedOver) {
+					t.Errorf("%s of the %s handle: %v", op, what, err)
+				}
+			}
+		}
+		if _, err := held.HandOver(t.Context()); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("hand over again: %v", err)
+		}
+		if released != 1 {
+			t.Errorf("the hook Released ran %d times", released)
+		}
+		c.wantNothingScheduled(first)
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+
+		c.calls.Store(0)
+		time.Sleep(lease - shortly) // a full lease was left
+		if calls := c.calls.Load(); calls != 0 {
+			t.Errorf("the first process made %d calls after handing over", calls)
+		}
+		if _, err := third.TryLock(t.Context(), "b"); !errors.Is(err, ErrHeld) {
+			t.Errorf("in between: %v", err)
+		}
+		taken := c.takeOver(second, ticket)
+		if taken.Token() <= held.Token() || taken.Owner() == held.Owner() || taken.Level() != 1 || len(taken.Names()) != 2 {
+			t.Errorf("%v took over from %v, level %d", taken, held, taken.Level())
+		}
+		time.Sleep(3 * lease)
+		if !taken.Valid() {
+			t.Errorf("it is not renewed: %v", taken.Err())
+		}
+		c.wantPassedOn(third, ticket, true)
+		c.unlock(taken)
+		c.wantNothingLeft(second)
+		c.wantPassedOn(third, ticket, false)
+	})
+}
+
+// Every way in which a lock passes on makes its ticket worthless.
+func TestTicketOfALockThatHasPassedOn(t *testing.T) {
+	const lease = time.Second
+	for what, passOn := range map[string]func(c *cluster, l *Locker){
+		"its lease has ended":   func(*cluster, *Locker) { time.Sleep(2 * lease) },
+		"it was forced":         func(c *cluster, l *Locker) { l.ForceUnlock(c.t.Context(), "a") },
+		"one of two was forced": func(c *cluster, l *Locker) { l.ForceUnlock(c.t.Context(), "b") },
+		"two masters have lost it": func(c *cluster, _ *Locker) {
+			for _, m := range c.masters[1:] {
+				m.Crash(fakeredis.Nothing)
+				m.Start()
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				l := c.process(WithLease(lease))
+				ticket := c.handOver(c.lock(l, "a", "b"))
+				passOn(c, l)
+				c.wantPassedOn(l, ticket, false)
+			})
+		})
+	}
+}
+
+// A lock that cannot be confirmed is not handed over. It is held as before.
+func TestHandOverThatFails(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lock(l, "a")
+		inner, err := l.Lock(held.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails := func(lock *Lock, ctx context.Context, want error) {
+			t.Helper()
+			if ticket, err := lock.HandOver(ctx); ticket != "" || !errors.Is(err, want) || !held.Valid() || held.Context().Err() != nil {
+				t.Errorf("ticket %q, %v; the lock is valid: %v", ticket, err, held.Valid())
+			}
+		}
+		fails(inner, t.Context(), ErrInvalid)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		fails(held, ended, context.Canceled)
+		c.masters[0].Crash(fakeredis.Everything)
+		c.masters[1].Crash(fakeredis.Everything)
+		fails(held, t.Context(), ErrUnavailable)
+		c.masters[0].Start()
+		c.masters[1].Start()
+		time.Sleep(time.Second)
+		c.unlock(c.takeOver(l, c.handOver(held)))
+	})
+}
+
+// While too few masters answer, a ticket is worth what it was: a later call takes over.
+func TestTakeOverThatFails(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		first, second := c.process(), c.process()
+		held := c.lock(first, "a")
+		ticket := c.handOver(held)
+		c.masters[0].Crash(fakeredis.Everything)
+		c.masters[1].Crash(fakeredis.Everything)
+		_, err := second.TakeOver(t.Context(), ticket)
+		if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLost) {
+			t.Fatalf("TakeOver without a quorum: %v", err)
+		}
+		if !strings.Contains(err.Error(), "take over") {
+			t.Errorf("the error is %v", err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if _, err := second.TakeOver(ended, ticket); !errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) {
+			t.Errorf("TakeOver on a context that has ended: %v", err)
+		}
+		c.masters[0].Start()
+		c.masters[1].Start()
+		time.Sleep(time.Second)
+		taken := c.takeOver(second, ticket)
+		c.unlock(taken)
+	})
+}
+
+// What one master says is not what a quorum says: if the others do not answer, the lock may be theirs
+// to give. But a lock that was taken over on one master, and lost by another, is lost.
+func TestTakeOverWhereOneMasterHasLostIt(t *testing.T) {
+	for what, answers := range map[string]bool{"the third answers": true, "none of the others answers in time": false} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				l := c.process()
+				held := c.lock(l, "a")
+				ticket := c.handOver(held)
+				r := inside.Of(l.core.nodes[0]).Pipe("a").Do(t.Context(), scripts.Release(held.hold.names, held.hold.owner, 0))
+				if r.Err != nil {
+					t.Fatal(r.Err)
+				}
+				c.masters[1].Crash(fakeredis.Everything)
+				late := 0 // answers after all others
+				if !answers {
+					late = 2
+				}
+				c.before(late, func() { time.Sleep(10 * time.Millisecond) })
+				_, err := l.TakeOver(t.Context(), ticket)
+				if errors.Is(err, ErrLost) != answers || errors.Is(err, ErrUnavailable) == answers || errors.Is(err, ErrHeld) {
+					t.Errorf("TakeOver: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A master that was down when the lock was taken over has the predecessor yet. The repair replaces it.
+func TestRepairOfALockThatWasTakenOver(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		ticket := c.handOver(c.lock(l, "a"))
+		c.masters[2].Crash(fakeredis.Everything)
+		taken := c.takeOver(l, ticket)
+		c.masters[2].Start()
+		time.Sleep(DefaultLease / 2) // the predecessor's lasts for longer
+		state, err := l.Inspect(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owner := state.Nodes[2].Owner; owner != taken.Owner() {
+			t.Errorf("the third master has %q, want %q", owner, taken.Owner())
+		}
+		c.unlock(taken)
+	})
+}
+
+// A call that gives up after it has won has taken the lock from its predecessor.
+func TestTakeOverThatIsGivenUpTooLate(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		ticket := c.handOver(c.lock(l, "a"))
+		ctx, end := context.WithCancel(t.Context())
+		c.before(1, end) // with its grant, which is the second
+		c.before(2, func() { time.Sleep(10 * time.Millisecond) })
+		if _, err := l.TakeOver(ctx, ticket); !errors.Is(err, context.Canceled) {
+			t.Fatalf("TakeOver: %v", err)
+		}
+		synctest.Wait()
+		c.before(1, func() {})
+		c.before(2, func() {})
+		c.wantPassedOn(l, ticket, false)
+		c.unlock(c.lock(l, "a"))
+	})
+}
+
+// Of a fixed lease the rest is left: to hand it over prolongs it as little as to enter it again.
+func TestHandOverOfAFixedLease(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(WithFixedLease(time.Second)), c.process()
+		held := c.lock(l, "a")
+		time.Sleep(time.Second / 2)
+		c.handOver(held)
+		time.Sleep(time.Second/2 + shortly)
+		lock, err := other.TryLock(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("after the end of the lease: %v", err)
+		}
+		c.unlock(lock)
+	})
+}
+
+// A request of the first holder for a grant that dies with its connection is not sent again after
+// handing over: the lease would last longer on that master.
+func TestHandOverAbandonsRequests(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const lease = 900 * time.Millisecond
+		l := c.process(WithFixedLease(lease))
+		answers := make(chan struct{})
+		c.before(2, func() { <-answers })
+		c.handOver(c.lock(l, "a"))
+		time.Sleep(lease - shortly)
+		c.hangUp(2)
+		c.before(2, func() {})
+		close(answers)
+		time.Sleep(2 * shortly)
+		if keys := c.masters[2].Keys(); slices.Contains(keys, "a") {
+			t.Errorf("the third master has %q", keys)
+		}
+	})
+}
+
+// A Locker's hooks see a take-over as a call of TryLock.
+func TestHooksOfTakeOver(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var seen []string
+		note := func(what string) { seen = append(seen, what) }
+		l := c.process(WithHooks(Hooks{
+			LockStart: func(ctx context.Context, _ []string) context.Context { note("start"); return ctx },
+			Attempt:   func(_ context.Context, e AttemptEvent) { note("attempt " + e.Outcome) },
+			LockEnd:   func(_ context.Context, e LockEvent) { note("end " + e.Outcome) },
+			Acquired:  func(*Lock) { note("acquired") },
+		}))
+		ticket := c.handOver(c.lock(l, "a"))
+		seen = nil
+		c.unlock(c.takeOver(l, ticket))
+		c.wantPassedOn(l, ticket, false)
+		if got, want := strings.Join(seen, ", "), "start, attempt acquired, end acquired, acquired, start, attempt failed, end failed"; got != want {
+			t.Errorf("the hooks saw %s, want %s", got, want)
+		}
+	})
+}
+
+// Do leaves a lock alone that its function has handed over.
+func TestDoThatHandsOver(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		var ticket string
+		err := l.Do(t.Context(), func(ctx context.Context, lock *Lock) (err error) {
+			ticket, err = lock.HandOver(ctx)
+			return err
+		}, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.unlock(c.takeOver(l, ticket))
+	})
+}
+
+// A token that is not greater is no lock, whatever has become of the counters.
+func TestTakeOverWantsAGreaterToken(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lock(l, "a")
+		c.handOver(held)
+		later := ticket{owner: held.hold.owner, token: held.Token() + 1<<40, names: []string{"a"}}
+		if lock, err := l.TakeOver(t.Context(), later.String()); !errors.Is(err, ErrLost) || lock != nil {
+			t.Errorf("TakeOver: %v, %v", lock, err)
+		}
+		synctest.Wait()
+		c.wantNothingLeft(l)
+	})
+}
+
+func TestTickets(t *testing.T) {
+	for _, names := range [][]string{{"a"}, {"a\xff\x00b", "ü", strings.Repeat("x", maxNameLen)}} {
+		want := ticket{owner: scripts.OwnerOf("locker:1"), token: 1<<52 - 1, names: names}
+		got, err := parseTicket(want.String())
+		if err != nil || got.owner != want.owner || got.token != want.token || strings.Join(got.names, "|") != strings.Join(names, "|") {
+			t.Errorf("%+v is read as %+v, %v", want, got, err)
+		}
+	}
+	good := ticket{owner: scripts.OwnerOf("locker:1"), token: 7, names: []string{"a"}}
+	text := good.String()
+	for what, bad := range map[string]string{
+		"empty": "", "cut off": text[:len(text)-4], "no JSON": "aGVsbG8", "other JSON": "e30",
+		"no names":   ticket{owner: good.owner, token: 7}.String(),
+		"no token":   ticket{owner: good.owner, names: good.names}.String(),
+		"no owner":   ticket{owner: scripts.OwnerOf(""), token: 7, names: good.names}.String(),
+		"our keys":   ticket{owner: good.owner, token: 7, names: []string{scripts.MarkerKey}}.String(),
+		"two alike":  ticket{owner: good.owner, token: 7, names: []string{"a", "a"}}.String(),
+		"slot -1":    ticket{owner: good.owner, token: 7, names: good.names, slots: []int{-1}}.String(),
+		"slot 1024":  ticket{owner: good.owner, token: 7, names: good.names, slots: []int{scripts.MaxSlots}}.String(),
+		"slots back": ticket{owner: good.owner, token: 7, names: good.names, slots: []int{2, 1}}.String(),
+		"slot twice": ticket{owner: good.owner, token: 7, names: good.names, slots: []int{1, 1}}.String(),
+		"two names":  ticket{owner: good.owner, token: 7, names: []string{"a", "b"}, slots: []int{1}}.String(),
+		"long owner": ticket{owner: scripts.OwnerOf(strings.Repeat("x", maxOwner+1)), token: 7, names: good.names}.String(),
+	} {
+		if got, err := parseTicket(bad); !errors.Is(err, ErrInvalid) || len(err.Error()) > 300 {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+}
+
+// A ticket names an owner that a writer's hash has: a reader is not handed over, and goes on.
+func TestHandOverOfAReader(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		rw := c.process().RWLock("a")
+		reader, err := rw.RLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		writer := c.lock(c.process(), "b")
+		if err := writer.Downgrade(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for what, lock := range map[string]*Lock{"a reader": reader, "a writer that was downgraded": writer} {
+			ticket, err := lock.HandOver(t.Context())
+			if ticket != "" || !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "reader") || !lock.Valid() {
+				t.Errorf("%s: ticket %q, %v, valid %v", what, ticket, err, lock.Valid())
+			}
+			if err := lock.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+// Readers came after the lock that was handed over was forced away: nobody takes over beside them.
+func TestTakeOverBesideReaders(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		ticket := c.handOver(c.lock(c.process(), "a"))
+		if err := c.process().ForceUnlock(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		reader, err := c.process().RWLock("a").RLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.wantPassedOn(c.process(), ticket, true)
+		if !reader.Valid() {
+			t.Errorf("the reader: %v", reader.Err())
+		}
+	})
+}
+
+// Who takes over the slots of a semaphore has the same slots, and nobody else gets one meanwhile.
+func TestHandOverOfSlots(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		first, second, third := c.process(), c.process(), c.process()
+		held, err := first.Semaphore("s", 3).AcquireN(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := third.Semaphore("s", 3).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticket := c.handOver(held)
+		if _, err := third.Semaphore("s", 3).TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
+			t.Errorf("beside a ticket: %v", err)
+		}
+		taken := c.takeOver(second, ticket)
+		if !slices.Equal(taken.Slots(), held.Slots()) || !slices.Equal(taken.Names(), []string{"s"}) || taken.Token() <= held.Token() {
+			t.Errorf("%v takes over from %v", taken, held)
+		}
+		c.wantPassedOn(third, ticket, true)
+		if slices.Contains(taken.Slots(), other.Slot()) || !other.Valid() {
+			t.Errorf("slots %v beside %d", taken.Slots(), other.Slot())
+		}
+		c.unlock(taken)
+		again, err := third.Semaphore("s", 3).AcquireN(t.Context(), 2)
+		if err != nil || again.Token() <= taken.Token() {
+			t.Errorf("after it: %v, %v", again, err)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+// Package slots chooses which slots of a semaphore a call attempts. It is pure: it sends nothing and
+// reads no clock. A [Turn] is one turn of a call. Next says what the turn does, and the caller reports
+// the outcome:
+//
+//	step   the caller                                      then
+//	Try    attempts those slots, all or none               Refused, unless it has acquired them
+//	Ask    asks a node which slots are free                Hinted, or Guess if no node answers
+//	Full   waits for a release: too few slots are free     the turn is over
+//	Over   waits a moment: others were faster              the turn is over
+//
+// What a node says is a hint. It may be behind the others, or have forgotten all that it had granted, so
+// two refused attempts end its hint, and a turn has at most six. No slot is attempted without need: a
+// waiter that is told that all slots are taken attempts none.
+package slots
+
+import "slices"
+
+// Step is what a turn does next.
+type Step int
+
+const (
+	Try Step = iota
+	Ask
+	Full
+	Over
+)
+
+const (
+	// attemptsPerHint is after how many refusals a hint counts as out of date.
+	attemptsPerHint = 2
+	// maxAttempts bounds the attempts of a turn, whatever the nodes say.
+	maxAttempts = 6
+)
+
+// Turn is one turn of a call that wants slots. It must be made by [NewTurn]. It is not safe for
+// concurrent use.
+type Turn struct {
+	size, want, agree int
+	random            func(below int) int
+
+	guessing bool
+	likely   int // to be guessed; −1 for none
+
+	hinted   bool
+	free     []int // by the last hint, without those that were attempted since
+	agreed   int   // how many hints in a row have said that too few are free
+	tried    []int // the slots of the last attempt
+	refused  []int // in this turn, if one slot is wanted
+	attempts int
+	failed   int // attempts since the last hint
+}
+
+// NewTurn returns a turn that wants so many of size slots. Full comes once agree hints in a row have said
+// that too few are free. random returns a number from 0 to below−1.
+func NewTurn(size, want, agree int, random func(below int) int) *Turn {
+	return &Turn{size: size, want: want, agree: agree, random: random, likely: -1}
+}
+
+// Guess has the turn attempt slots before it asks for a hint: random ones, and likely among them if that
+// is a slot.
+func (t *Turn) Guess(likely int) {
+	t.guessing, t.likely = true, -1
+	if likely < t.size {
+		t.likely = likely
+	}
+}
+
+// Next returns what the turn does next; for Try with the slots, in ascending order.
+func (t *Turn) Next() (Step, []int) {
+	switch {
+	case t.guessing:
+		t.guessing = false
+		all := make([]int, t.size)
+		for slot := range all {
+			all[slot] = slot
+		}
+		return Try, t.choose(all)
+	case !t.hinted:
+		return Ask, nil
+	case t.attempts == maxAttempts:
+		return Over, nil
+	case len(t.free) < t.want && t.failed > 0:
+		return Over, nil
+	case len(t.free) < t.want && t.agreed < t.agree, t.failed == attemptsPerHint:
+		return Ask, nil
+	case len(t.free) < t.want:
+		return Full, nil
+	}
+	step := t.choose(t.free)
+	t.free = slices.DeleteFunc(t.free, func(slot int) bool { return slices.Contains(step, slot) })
+	return Try, step
+}
+
+// choose returns random slots of those given.
+func (t *Turn) choose(from []int) []int {
+	from = slices.Clone(from)
+	if i := slices.Index(from, t.likely); i >= 0 {
+		from[0], from[i] = from[i], from[0]
+	}
+	for i := range t.want {
+		if i > 0 || from[0] != t.likely {
+			j := i + t.random(len(from)-i)
+			from[i], from[j] = from[j], from[i]
+		}
+	}
+	t.likely = -1
+	t.tried = from[:t.want]
+	slices.Sort(t.tried)
+	return t.tried
+}
+
+// Refused reports that the nodes refused the slots of the last attempt: one of them, at least, is
+// another client's.
+func (t *Turn) Refused() {
+	t.attempts++
+	t.failed++
+	if t.want == 1 { // else some of them may be free
+		t.refused = append(t.refused, t.tried[0])
+	}
+}
+
+// Hinted reports which slots are free by one node's word.
+func (t *Turn) Hinted(free []int) {
+	t.hinted, t.failed = true, 0
+	t.free = slices.DeleteFunc(slices.Clone(free), func(slot int) bool { return slices.Contains(t.refused, slot) })
+	if t.agreed++; len(t.free) >= t.want {
+		t.agreed = 0
+	}
+}
+
+// MayHaveFree reports whether a slot may be free beside those that the turn has acquired.
+func (t *Turn) MayHaveFree() bool { return !t.hinted || len(t.free) > 0 }

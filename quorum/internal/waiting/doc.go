@@ -1,0 +1,56 @@
+// Package waiting decides which waiter attempts to acquire a lock, when, and which nodes it asks
+// first: its [Approach]. It is a pure state machine: events go in, and [Queue.Next] says what
+// follows. It sends nothing, reads no clock and starts no timer.
+//
+// A [Queue] holds the waiters of one process for one set of names, in FIFO order. Only the head
+// makes attempts. Between processes there is no queue; the order is estimated. A refusal reports
+// how many processes subscribe to the release channel, and the head first lets as many releases
+// pass as there are others (its position). No process relies on another: each position costs one
+// step of time at most, and a poll bounds every wait.
+//
+// A release counts when as many nodes as the quorum size have published it: fewer messages may come
+// from a failed attempt that gives its votes back. The subscriptions stand while as many nodes as
+// the quorum size have confirmed them.
+//
+//	event               changes                     the head's next attempt
+//	Share, before Join  a position counts one less
+//	Join                one more waiter, at the end new queue: at once, by the approach that Init
+//	                                                got; else within a poll by the shortest bounds
+//	Yield, after the    position is the number of   in one step and one per process, probe first;
+//	first Join          processes that heard it     Subscribed does not change that
+//	Begin               an attempt is under way     none until it has ended
+//	Refused, held       position counted anew       by the first line that applies:
+//	  a release since                               as after a release
+//	  by readers                                    at once, ask all, to reserve on all; then
+//	                                                twice within a reservation
+//	  split vote        one more disagreement       after the backoff, probe first
+//	  subscribed since                              at once, probe first
+//	  another message   one more disagreement       as after Message, otherwise
+//	  by the probe node one more disagreement       in ten steps and one per position (or after a
+//	                                                longer backoff), ask all
+//	  by all nodes      one disagreement less       by the poll or the end of the lease, ask all
+//	Refused, otherwise  one more failure            after the retry time, ask all
+//	Acquired            head removed, position      by the poll or the end of the lease, ask all
+//	                    counted anew
+//	Hasten                                          at once, ask all
+//	Leave, the head     head removed                at once if its attempt was under way
+//	Leave, another      waiter removed              unchanged
+//	Message, a release  position one less           in one step per position; ask all at 0
+//	Message, otherwise                              in two steps and one per position (or after a
+//	                                                longer backoff), probe first
+//	Subscribed          subscriptions stand         at once, probe first: a release may have been
+//	                                                missed before
+//	Unsubscribed        they stand no more          by the retry time
+//
+// "By all nodes" is by as many as it takes to be certain, when not all were asked. Where every node
+// is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
+// position 0, too. An event during an attempt takes effect at the attempt's end.
+//
+// [QuorumFirst] is the approach of first attempts only: all others know that they may not be alone.
+//
+// Beside the queues, an [RTT] has the round-trip times, from which a step follows, and a [History]
+// what has just happened to names: it chooses the approach of first attempts, and who must yield.
+//
+// The files: waiters.go is the list, waiting.go the policy above it; approach.go, rtt.go and history.go
+// stand alone.
+package waiting

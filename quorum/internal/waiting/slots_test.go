@@ -1,0 +1,89 @@
+package waiting
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// After an acquisition the next waiter attempts at once if more may be had, and else by the poll.
+func TestHasten(t *testing.T) {
+	at := Moment{Now: clock.Instant(time.Hour), Step: step}
+	for _, more := range []bool{true, false} {
+		var q Queue
+		var first, second Waiter
+		q.Init(3, 2, QuorumFirst, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
+		q.Hasten(at) // of no waiter
+		q.Join(&first, usual, at)
+		q.Join(&second, usual, at)
+		if _, due := q.Begin(&first, at); !due {
+			t.Fatal("the first attempt is not due")
+		}
+		q.Hasten(at) // during an attempt
+		if _, _, ok := q.Next(); ok {
+			t.Error("two attempts at a time")
+		}
+		q.Acquired(time.Minute, at)
+		if more {
+			q.Hasten(at)
+		}
+		if approach, due := q.Begin(&second, at); due != more || due && approach != AskAll {
+			t.Errorf("more may be had: %v; the next attempt is due: %v, %v", more, due, approach)
+		}
+	}
+}
+
+// In the queue for a semaphore a position counts one less: the first two processes attempt at once after a
+// release, and the second one probes.
+func TestShare(t *testing.T) {
+	for _, c := range []struct {
+		shared bool
+		others int
+		steps  time.Duration
+		as     Approach
+	}{
+		{false, 0, 0, AskAll}, {false, 1, 1, ProbeFirst}, {false, 3, 3, ProbeFirst},
+		{true, 0, 0, AskAll}, {true, 1, 0, ProbeFirst}, {true, 3, 2, ProbeFirst},
+	} {
+		s := newScenario(t, 3, 2)
+		if c.shared {
+			s.Share()
+		}
+		subscribed(0, 1, 2)(s)
+		s.begin()
+		s.Refused(Result{Held: true, Wait: -1, Listeners: c.others + 1}, s.at())
+		s.Message(0, s.at())
+		s.Message(1, s.at())
+		if _, at, _ := s.Next(); at.Sub(s.now) != c.steps*step || s.approach != c.as {
+			t.Errorf("shared %v, %d others: after %v, %v; want %v, %v", c.shared, c.others, at.Sub(s.now), s.approach, c.steps*step, c.as)
+		}
+	}
+}
+
+// The slot that was released last is taken once.
+func TestHistoryOfSlots(t *testing.T) {
+	const names, others = 7, 7 + 256 // they share a place
+	var h History
+	if slot := h.TakeSlot(names); slot != -1 {
+		t.Errorf("slot %d of none", slot)
+	}
+	h.ReleasedSlot(names, 3)
+	h.ReleasedSlot(names, 0)
+	h.Released(names, 2, Moment{Now: clock.Instant(time.Hour), Step: step})
+	if slot := h.TakeSlot(others); slot != -1 {
+		t.Errorf("slot %d of another semaphore", slot)
+	}
+	if slot := h.TakeSlot(names); slot != 0 {
+		t.Errorf("slot %d, not the one that was released last", slot)
+	}
+	if slot := h.TakeSlot(names); slot != -1 {
+		t.Errorf("slot %d was taken twice", slot)
+	}
+	h.ReleasedSlot(names, 3)
+	h.ReleasedSlot(others, 4)
+	if slot := h.TakeSlot(names); slot != -1 {
+		t.Errorf("slot %d was driven out", slot)
+	}
+}

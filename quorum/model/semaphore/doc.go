@@ -1,0 +1,11 @@
+// Package semaphore searches what clients of a semaphore do: the shipped choice of slots (package
+// slots), the shipped names and calls, and masters that are the pure part of internal/fakeredis. A client
+// asks the masters one after another, so others come in between at any moment. What a lock does beyond
+// that is searched in package lease: here a client that a majority has granted holds until it releases.
+//
+// The promises:
+//
+//   - there are never more holders than slots, and no slot has two;
+//   - a call gets as many different slots as it wants, with numbers below the number that it said;
+//   - a call that meets no other client gets a slot, if so many are free.
+package semaphore

@@ -1,0 +1,131 @@
+package semaphore
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
+)
+
+// found is the result of a search: a trace that breaks a promise, if there is one.
+type found struct {
+	worlds int
+	broken string
+	trace  []string
+}
+
+// search explores all that the clients can do within the setup's steps, depth first. It plays each path
+// from its begin, and leaves a path at a world that was met before with as many steps left.
+func search(s setup) found {
+	met := map[string]int{} // how many steps were left
+	var path, widths []int
+	for {
+		at := 0
+		w := newWorld(s, func(below int) int {
+			if at == len(path) {
+				path, widths = append(path, 0), append(widths, below)
+			}
+			widths[at] = below
+			at++
+			return path[at-1]
+		})
+		played := len(path)
+		for left := s.steps; left > 0 && w.broken == ""; left-- {
+			if at >= played {
+				key := w.key()
+				if before, known := met[key]; known && before >= left {
+					break
+				}
+				met[key] = left
+			}
+			w.step()
+		}
+		if w.broken != "" {
+			return found{len(met), w.broken, w.trace}
+		}
+		for len(path) > 0 && path[len(path)-1] == widths[len(path)-1]-1 {
+			path, widths = path[:len(path)-1], widths[:len(path)-1]
+		}
+		if len(path) == 0 {
+			return found{worlds: len(met)}
+		}
+		path[len(path)-1]++
+	}
+}
+
+func (f found) report(t *testing.T) {
+	t.Helper()
+	t.Logf("%d worlds", f.worlds)
+	if f.broken != "" {
+		t.Logf("violated after %d steps: %s\n%s", len(f.trace), f.broken, strings.Join(f.trace, "\n"))
+	}
+}
+
+var (
+	one     = setup{sizes: []int{1, 1, 1}, wants: []int{1, 1, 1}, guesses: true, steps: 14}
+	two     = setup{sizes: []int{2, 2, 2}, wants: []int{1, 1, 1}, guesses: true, steps: 10}
+	hinted  = setup{sizes: []int{2, 2}, wants: []int{1, 1}, steps: 13}
+	pairs   = setup{sizes: []int{3, 3}, wants: []int{2, 1}, steps: 12}
+	differs = setup{sizes: []int{1, 2, 2}, wants: []int{1, 1, 1}, guesses: true, steps: 10}
+)
+
+// No setup breaks a promise.
+func TestSearch(t *testing.T) {
+	for name, s := range map[string]setup{"one slot": one, "two slots": two, "two slots, hints first": hinted,
+		"two slots at once": pairs, "different numbers": differs} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := search(s)
+			if got.report(t); got.broken != "" {
+				t.Error(got.broken)
+			}
+		})
+	}
+}
+
+const (
+	slotsFile = "quorum/internal/slots/slots.go"
+	namesFile = "scripts/slots.go"
+	replyFile = "internal/fakeredis/held.go"
+)
+
+// mutants are small edits of shipped files. Each leaves out one rule, and the search must find what
+// follows.
+var mutants = []struct {
+	rule  string
+	edits []mutate.Edit
+	setup setup
+}{
+	{"slots end at n-1", []mutate.Edit{{File: slotsFile, Text: "all := make([]int, t.size)", Now: "all := make([]int, t.size+1)"}}, one},
+	{"each slot has a key of its own", []mutate.Edit{{File: namesFile, Text: "strconv.Itoa(slot) + \":\" + semaphore", Now: "strconv.Itoa(slot-slot) + \":\" + semaphore"}}, two},
+	{"the key does not depend on the client", []mutate.Edit{{File: namesFile, Text: "return slotPrefix + strconv.Itoa(slot)", Now: "mutant++\n\treturn slotPrefix + strconv.Itoa(mutant) + strconv.Itoa(slot)"}}, one},
+	{"several slots differ", []mutate.Edit{{File: slotsFile, Text: "from[i], from[j] = from[j], from[i]\n\t\t}", Now: "from[i] = from[j]\n\t\t}"}}, pairs},
+	{"an attempt is at as many slots as are wanted", []mutate.Edit{{File: slotsFile, Text: "t.tried = from[:t.want]", Now: "t.tried = from[:1]"}}, pairs},
+	{"a hint shows what is free", []mutate.Edit{{File: replyFile, Text: "digits[i] = '1'", Now: "digits[i], digits[0] = '1', '1'"}}, hinted},
+	{"a lost race goes to another slot", []mutate.Edit{{File: slotsFile, Text: "t.refused = append(t.refused, t.tried[0])", Now: "t.refused = append(t.refused, 0, 1)"}}, two},
+}
+
+// mutant is the declaration that an edit needs.
+const mutant = "\nvar mutant int\n"
+
+// TestMutants compiles each mutant, and searches its setup: it must find a trace. Without the edit
+// TestSearch finds none there.
+func TestMutants(t *testing.T) {
+	if rule := mutate.Rule(); rule != "" {
+		for _, m := range mutants {
+			if m.rule == rule {
+				search(m.setup).report(t)
+			}
+		}
+		return
+	}
+	for _, m := range mutants {
+		t.Run(m.rule, func(t *testing.T) {
+			out := mutate.Search(t, m.rule, m.edits, map[string]string{namesFile: mutant})
+			if !strings.Contains(out, "violated after") {
+				t.Errorf("no trace\n%s", out)
+			}
+			t.Logf("%s", out)
+		})
+	}
+}

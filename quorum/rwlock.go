@@ -1,0 +1,110 @@
+package quorum
+
+import (
+	"context"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+)
+
+// RWLock is a read-write lock over one name: one writer holds it, or any number of readers do. It is safe
+// for concurrent use. All RWLocks of a name are the same lock.
+//
+// The writer is an ordinary lock: [Locker.Lock] of the name waits for the readers, too. A writer that
+// waits keeps new readers back, so no writer starves. If it dies, readers get the name again within two
+// seconds. Clients of earlier versions, and Redisson's, get an error at a name that readers hold.
+//
+// Within the flow of a lock's context, a reader may read again, and a writer may read and write again.
+// Nobody is upgraded: a reader that asks to write gets [ErrInvalid], since two that did would wait for
+// each other. A writer becomes a reader by [Lock.Downgrade].
+//
+// A writer's token is greater than those of all readers before it, and a reader's is greater than those of
+// all writers before it. Readers at the same time may have the same token.
+type RWLock struct {
+	name           string
+	writer, reader *Locker
+}
+
+// RWLock returns the read-write lock of a name. It asks no node. If the name is not valid, the calls of
+// the RWLock return [ErrInvalid].
+func (l *Locker) RWLock(name string) *RWLock {
+	reader := &Locker{core: l.core, waitlist: l.waitlist, set: l.reads, bad: l.bad}
+	return &RWLock{name: name, writer: l, reader: reader}
+}
+
+// Lock waits until it holds the name alone: see [Locker.Lock].
+func (rw *RWLock) Lock(ctx context.Context) (*Lock, error) { return rw.writer.Lock(ctx, rw.name) }
+
+// TryLock is Lock in one attempt: see [Locker.TryLock]. It keeps no readers back.
+func (rw *RWLock) TryLock(ctx context.Context) (*Lock, error) { return rw.writer.TryLock(ctx, rw.name) }
+
+// RLock waits until it holds the name beside other readers. The lock's context, its renewal and the
+// errors are those of [Locker.Lock].
+func (rw *RWLock) RLock(ctx context.Context) (*Lock, error) { return rw.reader.Lock(ctx, rw.name) }
+
+// TryRLock is RLock in one attempt: see [Locker.TryLock].
+func (rw *RWLock) TryRLock(ctx context.Context) (*Lock, error) {
+	return rw.reader.TryLock(ctx, rw.name)
+}
+
+// isReader reports whether the settings are those of a reader.
+func (s *settings) isReader() bool { return s.terms.Mode == lease.Read }
+
+// Shared reports whether other readers may hold the name as well: the lock is a reader's, or was
+// downgraded.
+func (l *Lock) Shared() bool {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	return l.hold.lease.Mode() == lease.Read
+}
+
+// refuseUpgradeLocked returns why a call with these settings cannot enter the lock, or nil: a writer's call
+// cannot if the holder is a reader.
+func (h *hold) refuseUpgradeLocked(set *settings, names []string) error {
+	if set.isReader() || h.lease.Mode() == lease.Write {
+		return nil
+	}
+	return invalidf("lock", names, "this flow holds it as a reader, and nobody is upgraded: it would wait for itself, "+
+		"and two such readers for each other. Unlock it first")
+}
+
+// Downgrade makes a reader of the lock's holder, without a gap: no other writer comes between. The holder
+// must have finished its writes: once Downgrade is called it counts as a reader, whatever Downgrade
+// returns. The lock keeps its token, its context and its renewal.
+//
+// Downgrade returns nil when as many nodes as the quorum size have confirmed. Else the error is an
+// [*Error]. It wraps [ErrUnavailable] if too few nodes confirmed: the lock is held for reading then, and
+// the nodes that did not confirm keep other readers out until a renewal reaches them. It wraps [ErrLost],
+// [ErrNotHeld] or [ErrClosed] if the lock is not held, or the context's error. Nothing changes if it wraps
+// [ErrInvalid]: for a lock over several names, or a writer's that was entered again and not left. A reader
+// stays one. Nodes that did not confirm the downgrade of a fixed lease keep readers out until its end.
+//
+// The masters' user needs a right to sorted sets: a lock whose downgrade is refused for good is lost with
+// its lease.
+//
+// ctx may be the lock's own context: see [Lock.Unlock].
+func (l *Lock) Downgrade(ctx context.Context) error {
+	t, err := l.startDowngrade()
+	if err != nil {
+		return err
+	}
+	return l.confirm(ctx, "downgrade", t)
+}
+
+func (l *Lock) startDowngrade() (*tally, error) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := l.usableLocked("downgrade"); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(h.names) > 1:
+		return nil, invalidf("downgrade", l.names, "a lock over %d names is not downgraded", len(h.names))
+	case h.lease.Level() > 1 && h.lease.Mode() == lease.Write:
+		return nil, invalidf("downgrade", l.names,
+			"the lock was entered again, and its inner handles may write: unlock them first")
+	}
+	t := newTally(len(h.members), h.core.need)
+	h.carryOutLocked(h.lease.Downgrade(h.core.clock.Now(), nil), t)
+	return t, nil
+}

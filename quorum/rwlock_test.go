@@ -1,0 +1,481 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+)
+
+// startReader calls RLock in a goroutine, and returns when that call waits or has returned.
+func startReader(ctx context.Context, l *Locker, reader int, to chan<- lockResult) {
+	go func() {
+		lock, err := l.RWLock("a").RLock(ctx)
+		to <- lockResult{reader, lock, err}
+	}()
+	synctest.Wait()
+}
+
+func (c *cluster) read(l *Locker) *Lock {
+	c.t.Helper()
+	lock, err := l.RWLock("a").RLock(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return lock
+}
+
+func (c *cluster) wantNone(from <-chan lockResult, what string) {
+	c.t.Helper()
+	synctest.Wait()
+	select {
+	case got := <-from:
+		c.t.Fatalf("%s: %v", what, got.err)
+	default:
+	}
+}
+
+func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		one, other := c.process(), c.process()
+		first, second := c.read(one), c.read(other)
+		third := c.read(one)
+		for _, l := range []*Lock{first, second, third} {
+			if !l.Valid() || !l.Shared() {
+				t.Errorf("a reader is not valid, or not shared: %v, %v", l.Valid(), l.Shared())
+			}
+		}
+		if _, err := other.RWLock("a").TryLock(t.Context()); !errors.Is(err, ErrHeld) {
+			t.Errorf("a writer beside readers: %v", err)
+		}
+		if _, err := other.TryLock(t.Context(), "b", "a"); !errors.Is(err, ErrHeld) {
+			t.Errorf("a lock over two names beside readers: %v", err)
+		}
+		highest := max(first.Token(), second.Token(), third.Token())
+		for _, l := range []*Lock{first, second, third} {
+			c.unlock(l)
+		}
+		writer, err := other.RWLock("a").TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if writer.Token() <= highest || writer.Shared() {
+			t.Errorf("the writer's token is %d after %d; shared %v", writer.Token(), highest, writer.Shared())
+		}
+		if _, err := one.RWLock("a").TryRLock(t.Context()); !errors.Is(err, ErrHeld) {
+			t.Errorf("a reader beside a writer: %v", err)
+		}
+		c.unlock(writer)
+		last := c.read(one)
+		if last.Token() <= writer.Token() {
+			t.Errorf("the reader's token is %d after the writer's %d", last.Token(), writer.Token())
+		}
+		c.unlock(last)
+	})
+}
+
+// A plain lock of the name is the writer: who takes it for another lock finds out.
+func TestAPlainLockIsTheWriter(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		reader := c.read(l)
+		if _, err := c.process().TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
+			t.Errorf("beside a reader: %v", err)
+		}
+		if _, err := l.Lock(reader.Context(), "a"); !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrPermanent) {
+			t.Errorf("within a reader's flow: %v", err)
+		}
+		c.unlock(reader)
+	})
+}
+
+func TestReentryOfReadersAndWriters(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		rw := l.RWLock("a")
+		reader := c.read(l)
+		inner, err := rw.RLock(reader.Context())
+		if err != nil || reader.Level() != 2 || inner.Token() != reader.Token() {
+			t.Fatalf("read in read: %v, level %d", err, reader.Level())
+		}
+		if _, err := rw.Lock(inner.Context()); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nobody is upgraded") {
+			t.Errorf("write in read: %v", err)
+		}
+		if _, err := rw.TryLock(reader.Context()); !errors.Is(err, ErrInvalid) {
+			t.Errorf("write in read, in one attempt: %v", err)
+		}
+		if err := reader.Downgrade(t.Context()); err != nil {
+			t.Errorf("a reader that has read again stays a reader: %v", err)
+		}
+		c.unlock(inner)
+		if !reader.Valid() || reader.Level() != 1 {
+			t.Errorf("left: valid %v, level %d", reader.Valid(), reader.Level())
+		}
+		c.unlock(reader)
+
+		writer := c.lock(l, "a")
+		within, err := rw.RLock(writer.Context())
+		if err != nil || writer.Level() != 2 || within.Shared() {
+			t.Fatalf("read in write: %v, level %d, shared %v", err, writer.Level(), within.Shared())
+		}
+		if err := writer.Downgrade(t.Context()); !errors.Is(err, ErrInvalid) {
+			t.Errorf("downgraded while inner handles may write: %v", err)
+		}
+		again, err := rw.Lock(within.Context())
+		if err != nil {
+			t.Fatalf("write in write: %v", err)
+		}
+		c.unlock(again)
+		c.unlock(within)
+		c.unlock(writer)
+	})
+}
+
+func TestDowngradeLeavesNoGap(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(), c.process()
+		writer := c.lock(l, "a")
+		readers, writers := make(chan lockResult, 3), make(chan lockResult, 1)
+		for i := range 3 {
+			startReader(t.Context(), other, i, readers)
+		}
+		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		if err := writer.Downgrade(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !writer.Valid() || !writer.Shared() {
+			t.Errorf("valid %v, shared %v", writer.Valid(), writer.Shared())
+		}
+		if err := writer.Downgrade(t.Context()); err != nil {
+			t.Errorf("a second time: %v", err)
+		}
+		if _, err := l.Lock(writer.Context(), "a"); !errors.Is(err, ErrInvalid) {
+			t.Errorf("upgraded again: %v", err)
+		}
+		for range 3 {
+			got := c.next(readers, shortly)
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			defer c.unlock(got.lock)
+		}
+		time.Sleep(2 * DefaultLease) // it is renewed as a reader
+		if !writer.Valid() {
+			t.Errorf("lost: %v", writer.Err())
+		}
+		c.wantNone(writers, "a writer beside readers")
+		c.unlock(writer)
+	})
+}
+
+// lookedUp is a context that calls do when a lock is looked up in it for the n-th time.
+type lookedUp struct {
+	context.Context
+	n  int
+	do func()
+}
+
+func (c *lookedUp) Value(key any) any {
+	if _, isLock := key.(lockKey); isLock {
+		if c.n--; c.n == 0 {
+			c.do()
+		}
+	}
+	return c.Context.Value(key)
+}
+
+// A downgrade may come while a writer's call is about to enter the lock: the call is refused, too.
+func TestADowngradeDuringReentry(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		writer := c.lock(l, "a")
+		ctx := &lookedUp{writer.Context(), 2, func() {
+			if err := writer.Downgrade(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}}
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrInvalid) || !writer.Shared() || writer.Level() != 1 {
+			t.Errorf("a writer's call within a reader's lock: %v; shared %v, level %d", err, writer.Shared(), writer.Level())
+		}
+		c.unlock(writer)
+	})
+}
+
+// A downgrade that misses a master is made up for by the next renewal: until then the master keeps
+// readers out, and the holder keeps its lock.
+func TestADowngradeReachesAMasterLater(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		writer := c.lock(l, "a")
+		c.masters[2].Crash(fakeredis.Everything)
+		if err := writer.Downgrade(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.masters[2].Start()
+		time.Sleep(DefaultLease)
+		state, err := c.process().Inspect(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range state.Nodes {
+			if n.Readers != 1 || n.Owner != "" {
+				t.Errorf("%+v", n)
+			}
+		}
+		if state.Readers != 1 || !writer.Valid() {
+			t.Errorf("%d readers, valid %v", state.Readers, writer.Valid())
+		}
+		c.unlock(writer)
+	})
+}
+
+func TestWhatIsNotDowngraded(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		two := c.lock(l, "a", "b")
+		if err := two.Downgrade(t.Context()); !errors.Is(err, ErrInvalid) {
+			t.Errorf("two names: %v", err)
+		}
+		c.unlock(two)
+		if err := two.Downgrade(t.Context()); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("unlocked: %v", err)
+		}
+		held := c.lock(l, "a")
+		for _, m := range c.masters[1:] {
+			m.Crash(fakeredis.Everything)
+		}
+		if err := held.Downgrade(t.Context()); !errors.Is(err, ErrUnavailable) || !held.Shared() || !held.Valid() {
+			t.Errorf("out of reach: %v; shared %v, valid %v", err, held.Shared(), held.Valid())
+		}
+	})
+}
+
+// A writer that waits keeps new readers back, so readers that take turns do not starve it.
+func TestAWriterDoesNotStarve(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		old, l := c.read(c.process()), c.process()
+		writers, readers := make(chan lockResult, 1), make(chan lockResult, 1)
+		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		for range 20 { // the reservation is renewed for as long as the writer waits
+			if _, err := l.RWLock("a").TryRLock(t.Context()); !errors.Is(err, ErrHeld) {
+				t.Fatalf("a new reader before the writer: %v", err)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		startReader(t.Context(), l, 0, readers)
+		c.unlock(old)
+		writer := c.next(writers, shortly)
+		if writer.err != nil {
+			t.Fatal(writer.err)
+		}
+		c.wantNone(readers, "a reader beside the writer")
+		c.unlock(writer.lock)
+		reader := c.next(readers, shortly) // the reservation is gone with the grant
+		if reader.err != nil {
+			t.Fatal(reader.err)
+		}
+		c.unlock(reader.lock)
+	})
+}
+
+// A reader that holds may read again during a reservation. Otherwise it would wait for the writer, and
+// the writer for it.
+func TestAReaderReadsAgainWhileAWriterWaits(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		reader, writers := c.read(l), make(chan lockResult, 1)
+		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		inner, err := l.RWLock("a").TryRLock(reader.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * DefaultLease) // renewals do not either
+		if !reader.Valid() {
+			t.Fatal(reader.Err())
+		}
+		c.unlock(inner)
+		c.unlock(reader)
+		c.unlock(c.next(writers, shortly).lock)
+	})
+}
+
+// A writer who died holds up readers for no longer than its reservation.
+func TestAWriterWhoDiedHoldsUpReadersForItsReservation(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		old := c.read(c.process())
+		ctx, dies := context.WithCancel(t.Context())
+		writers, readers := make(chan lockResult, 1), make(chan lockResult, 1)
+		startWaiter(ctx, c.process(), 0, writers, "a")
+		dies()
+		if got := c.next(writers, shortly); !errors.Is(got.err, ErrHeld) {
+			t.Fatal(got.err)
+		}
+		began := time.Now()
+		startReader(t.Context(), c.process(), 0, readers)
+		c.wantNone(readers, "a reader during the reservation")
+		got := c.next(readers, 3*time.Second)
+		if took := time.Since(began); got.err != nil || took > 2100*time.Millisecond {
+			t.Errorf("after %v: %v", took, got.err)
+		}
+		c.unlock(got.lock)
+		c.unlock(old)
+	})
+}
+
+// An attempt that does not wait keeps nobody back.
+func TestATryLockKeepsNoReadersBack(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		reader, l := c.read(c.process()), c.process()
+		if _, err := l.RWLock("a").TryLock(t.Context()); !errors.Is(err, ErrHeld) {
+			t.Fatal(err)
+		}
+		c.unlock(c.read(l))
+		c.unlock(reader)
+	})
+}
+
+// A reader joins the queue just as another is granted the name: it is freed before its first look at the
+// queue, which must not strand it.
+func TestAReaderIsFreedBeforeItWaits(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		what, at := wanted{names: []string{"a"}}, l.core.moment()
+		first := l.waitlist.join(l.reads, what, at)
+		first.begin(at)
+		second := l.waitlist.join(l.reads, what, at)
+		first.acquired(DefaultLease)
+		if _, due := second.begin(at); due {
+			t.Error("an attempt is due in a queue that it has left")
+		}
+		select {
+		case <-second.wake:
+		default:
+			t.Error("nobody wakes it")
+		}
+		c.wantNoQueues(l)
+	})
+}
+
+// All readers of a process that waited for a writer hold the name as soon as it is free: none waits for
+// the others.
+func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithRetry(time.Minute, time.Minute))
+		writer, readers := c.lock(c.process(), "a"), make(chan lockResult, 100)
+		for i := range 100 {
+			startReader(t.Context(), l, i, readers)
+		}
+		c.wantNone(readers, "a reader beside the writer")
+		c.unlock(writer)
+		for range 100 {
+			got := c.next(readers, shortly)
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			defer c.unlock(got.lock)
+		}
+		c.wantNoQueues(l)
+		if n := c.subscriptions("a"); n != 0 {
+			t.Errorf("%d subscriptions are left", n)
+		}
+	})
+}
+
+// Readers that nobody refuses ask beside each other, and none of them subscribes.
+func TestReadersDoNotQueue(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				lock, err := l.RWLock("a").RLock(t.Context())
+				if err == nil {
+					err = lock.Unlock(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		c.wantNoQueues(l)
+	})
+}
+
+// Readers that give up leave nothing behind, in whatever order they leave the queue.
+func TestReadersThatGiveUp(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		writer, readers := c.lock(c.process(), "a"), make(chan lockResult, 10)
+		var ends []context.CancelFunc
+		for i := range 10 {
+			ctx, end := context.WithCancel(t.Context())
+			ends = append(ends, end)
+			startReader(ctx, l, i, readers)
+		}
+		for _, end := range slices.Backward(ends) {
+			end()
+			if got := c.next(readers, shortly); !errors.Is(got.err, ErrHeld) || !errors.Is(got.err, context.Canceled) {
+				t.Errorf("%v", got.err)
+			}
+		}
+		c.wantNoQueues(l)
+		c.unlock(writer)
+	})
+}
+
+// A master in quarantine grants neither, and a forced release ends readers as it ends a writer.
+func TestForceUnlockOfReaders(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		first, second := c.read(l), c.read(c.process())
+		if err := l.ForceUnlock(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		writer := c.lock(c.process(), "a")
+		time.Sleep(DefaultLease)
+		if first.Valid() || second.Valid() || !writer.Valid() {
+			t.Errorf("first %v, second %v, the writer %v", first.Err(), second.Err(), writer.Err())
+		}
+		c.unlock(writer)
+		again := c.read(l) // later readers are not barred
+		time.Sleep(DefaultLease)
+		if inner, err := l.RWLock("a").RLock(again.Context()); err != nil {
+			t.Error(err)
+		} else {
+			c.unlock(inner)
+		}
+		c.unlock(again)
+	})
+}
+
+func TestInspectOfReaders(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		first, second := c.read(l), c.read(l)
+		writers := make(chan lockResult, 1)
+		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		state, err := l.Inspect(t.Context(), "a")
+		if err != nil || state.Readers != 2 || !state.WriterWaits || state.Owner != "" || state.TTL <= 0 || state.TTL > DefaultLease {
+			t.Errorf("%+v, %v", state, err)
+		}
+		for _, n := range state.Nodes {
+			if n.Readers != 2 || n.Reservation <= 0 {
+				t.Errorf("%+v", n)
+			}
+		}
+		c.unlock(first)
+		c.unlock(second)
+		c.unlock(c.next(writers, shortly).lock)
+	})
+}

@@ -1,0 +1,162 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Semaphore has a number of slots, and each slot has one holder at a time. It is safe for concurrent
+// use. [Locker.Semaphore] returns one.
+type Semaphore struct {
+	locker *Locker
+	name   string
+	size   int
+
+	readOnce sync.Once
+	read     scripts.Call // which slots are free
+}
+
+// Semaphore returns the semaphore of that name with n slots, from 1 to 1,024. It asks no node. If n or
+// the name is not valid, the calls of the Semaphore return [ErrInvalid].
+//
+// Each slot is a lock of its own, with a lease, a renewal and fencing tokens that rise for each slot.
+// So the slots have at most n holders among clients that say n. Clients that say different numbers
+// share the slots, and the largest number is the bound. A lock of the same name is independent of the
+// semaphore.
+func (l *Locker) Semaphore(name string, n int) *Semaphore {
+	return &Semaphore{locker: l, name: strings.Clone(name), size: n}
+}
+
+// Acquire waits until it holds a slot, or ctx ends, or the bound of [WithWait] is reached. It is
+// [Locker.Lock] with the slot as the lock: ctx is the parent of the lock's context, and the errors are
+// those of Lock. [Lock.Slot] is the slot: while the lock is held, nobody else has this number.
+//
+// A call with the context of a held slot takes another slot: there is no re-entry. Calls of one
+// process take slots in their order, those of [Semaphore.AcquireN] among them. Between processes the
+// order is about that in which they began to wait.
+func (s *Semaphore) Acquire(ctx context.Context) (*Lock, error) { return s.AcquireN(ctx, 1) }
+
+// AcquireN is [Semaphore.Acquire] of k slots, all or none, as one lock with one token: [Lock.Slots] are
+// the slots. k is at most 64 and at most the number of slots. AcquireN reserves nothing while it waits,
+// so processes that want fewer slots may overtake it for as long as k slots are never free at once.
+func (s *Semaphore) AcquireN(ctx context.Context, k int) (*Lock, error) {
+	if s.locker.set.wait == 0 {
+		return s.TryAcquireN(ctx, k)
+	}
+	if err := s.check(ctx, k); err != nil {
+		return nil, err
+	}
+	return s.locker.wait(ctx, s.wanted(k, 1))
+}
+
+// TryAcquire is [Semaphore.Acquire] without waiting for a release. It returns [ErrHeld] if no slot is
+// free, or if others were faster a few times in a row.
+func (s *Semaphore) TryAcquire(ctx context.Context) (*Lock, error) { return s.TryAcquireN(ctx, 1) }
+
+// TryAcquireN is [Semaphore.AcquireN] without waiting for a release.
+func (s *Semaphore) TryAcquireN(ctx context.Context, k int) (*Lock, error) {
+	if err := s.check(ctx, k); err != nil {
+		return nil, err
+	}
+	// Of so many nodes, at least one knows that a slot is free after a quorum has released it.
+	agree := len(s.locker.core.nodes) - s.locker.core.need + 1
+	return s.locker.try(ctx, s.wanted(k, agree))
+}
+
+// Name returns the semaphore's name.
+func (s *Semaphore) Name() string { return s.name }
+
+// Size returns the number of slots.
+func (s *Semaphore) Size() int { return s.size }
+
+// String returns the name and the number of slots.
+func (s *Semaphore) String() string { return fmt.Sprintf("semaphore %.64q of %d", s.name, s.size) }
+
+// Inspect returns the state of each slot, in their order, as [Locker.Inspect] does. If too few nodes
+// reply for one of them, it returns that error.
+func (s *Semaphore) Inspect(ctx context.Context) ([]State, error) {
+	if err := s.usable("inspect"); err != nil {
+		return nil, err
+	}
+	keys := make([]string, s.size)
+	for slot := range keys {
+		keys[slot] = scripts.SlotName(s.name, slot)
+	}
+	return s.locker.core.inspect(ctx, keys)
+}
+
+// ForceUnlock is [Locker.ForceUnlock] of slots.
+func (s *Semaphore) ForceUnlock(ctx context.Context, slots ...int) error {
+	if err := s.usable("force"); err != nil {
+		return err
+	}
+	if len(slots) == 0 {
+		return invalidf("force", []string{s.name}, "no slots")
+	}
+	for _, slot := range slots {
+		if slot < 0 || slot >= s.size {
+			return invalidf("force", []string{s.name}, "slot %d is not among %d slots", slot, s.size)
+		}
+	}
+	return s.locker.core.forceAll(ctx, scripts.SlotNames(s.name, slots))
+}
+
+// hash returns the hash of what the semaphore's callers wait for.
+func (s *Semaphore) hash() uint32 { return hash(scripts.SlotsName(s.name)) }
+
+// check returns why a call for k slots is refused, or nil.
+func (s *Semaphore) check(ctx context.Context, k int) error {
+	if err := s.usable("lock"); err != nil {
+		return err
+	}
+	if k < 1 || k > min(s.size, maxNames) {
+		return invalidf("lock", []string{s.name}, "%d slots are not between 1 and %d", k, min(s.size, maxNames))
+	}
+	return endedError(ctx, "lock", []string{s.name})
+}
+
+// setSlots says which slots of a semaphore the lock is.
+func (l *Lock) setSlots(semaphore string, numbers []int) {
+	l.names, l.slots = []string{semaphore}, slices.Clone(numbers)
+}
+
+// usable returns why the semaphore cannot be used, or nil.
+func (s *Semaphore) usable(op string) error {
+	names := []string{s.name}
+	if err := s.locker.refuse(op, names); err != nil {
+		return err
+	}
+	if s.size < 1 || s.size > scripts.MaxSlots {
+		return invalidf(op, names, "%d slots are not between 1 and %d", s.size, scripts.MaxSlots)
+	}
+	return nil
+}
+
+// Slot returns the number of the lock's slot, from 0 to n−1, or −1 for a lock that is no slot of a
+// semaphore. Nobody else has the number while the lock is held: it can be a worker's number. Of
+// several slots it is the lowest.
+func (l *Lock) Slot() int {
+	if l.slots == nil {
+		return -1
+	}
+	return l.slots[0]
+}
+
+// Slots returns the numbers of the lock's slots in ascending order, nil for a lock that is no slot.
+func (l *Lock) Slots() []int { return slices.Clone(l.slots) }
+
+// keys returns the lock's names on the nodes, which for slots are reserved ones.
+func (l *Lock) keys() []string { return target{names: l.names, slots: l.slots}.keys() }
+
+// queueName returns what callers of the lock wait for.
+func (l *Lock) queueName() nameSet {
+	if l.slots == nil {
+		return newNameSet(l.names)
+	}
+	return newNameSet([]string{scripts.SlotsName(l.names[0])})
+}

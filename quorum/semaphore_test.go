@@ -1,0 +1,596 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// takes acquires a slot, which must be free.
+func (c *cluster) takes(s *Semaphore) *Lock {
+	c.t.Helper()
+	lock, err := s.TryAcquire(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return lock
+}
+
+// startAcquire calls Acquire in a goroutine, and returns when that call waits or has ended.
+func startAcquire(ctx context.Context, s *Semaphore, waiter int, to chan<- lockResult) {
+	go func() {
+		lock, err := s.Acquire(ctx)
+		to <- lockResult{waiter, lock, err}
+	}()
+	synctest.Wait()
+}
+
+func slotsOf(locks ...*Lock) (all []int) {
+	for _, l := range locks {
+		all = append(all, l.Slots()...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Exactly n calls hold a slot, each another one, whichever processes they are of; and a slot that is
+// released goes to another, with a higher token.
+func TestSemaphoreHasNHolders(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 8} {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			one, other := c.process().Semaphore("s", n), c.process().Semaphore("s", n)
+			var held []*Lock
+			for i := range n {
+				held = append(held, c.takes([]*Semaphore{one, other}[i%2]))
+			}
+			for slot, has := range slotsOf(held...) {
+				if has != slot {
+					t.Fatalf("the slots are %v", slotsOf(held...))
+				}
+			}
+			for _, s := range []*Semaphore{one, other} {
+				_, err := s.TryAcquire(t.Context())
+				if !errors.Is(err, ErrHeld) || errors.Is(err, ErrPermanent) {
+					t.Errorf("with all slots taken: %v", err)
+				}
+			}
+			left := held[n/2]
+			c.unlock(left)
+			next := c.takes(other)
+			if next.Slot() != left.Slot() || next.Token() <= left.Token() {
+				t.Errorf("after %v the slot went to %v", left, next)
+			}
+		})
+	}
+}
+
+// Locks of a semaphore's name, and semaphores of other names, are others. A flow takes another slot
+// for each call.
+func TestSemaphoreIsNoLockOfItsName(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		s := l.Semaphore("s", 2)
+		plain := c.lock(l, "s")
+		first := c.takes(s)
+		second, err := s.Acquire(first.Context())
+		if err != nil || second.Slot() == first.Slot() || second.Owner() == first.Owner() {
+			t.Fatalf("in the flow of %v: %v, %v", first, second, err)
+		}
+		if inner, err := l.TryLock(second.Context(), "s"); !errors.Is(err, ErrHeld) {
+			t.Errorf("a flow with a slot entered the lock of that name: %v, %v", inner, err)
+		}
+		if found, ok := FromContext(second.Context(), "s"); ok {
+			t.Errorf("FromContext found %v", found)
+		}
+		if plain.Slot() != -1 || plain.Slots() != nil {
+			t.Errorf("%v has slots %v", plain, plain.Slots())
+		}
+		if other := c.takes(l.Semaphore("t", 1)); other.Slot() != 0 {
+			t.Errorf("the only slot is %d", other.Slot())
+		}
+		if want := fmt.Sprintf(`lock "s" slot %d, token`, first.Slot()); !strings.HasPrefix(first.String(), want) || !slices.Equal(first.Names(), []string{"s"}) {
+			t.Errorf("a slot's lock is %v, names %q", first, first.Names())
+		}
+	})
+}
+
+// Clients that say different numbers share the slots: the largest number is the bound.
+func TestSemaphoreOfDifferentSizes(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		small, large := c.process().Semaphore("s", 2), c.process().Semaphore("s", 4)
+		all := []*Lock{c.takes(small), c.takes(small), c.takes(large), c.takes(large)}
+		if got := slotsOf(all...); !slices.Equal(got, []int{0, 1, 2, 3}) {
+			t.Errorf("the slots are %v", got)
+		}
+		for _, s := range []*Semaphore{small, large} {
+			if lock, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
+				t.Errorf("%v: %v, %v", s, lock, err)
+			}
+		}
+	})
+}
+
+func TestSemaphoreOfSeveralSlots(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		one, other := c.process().Semaphore("s", 4), c.process().Semaphore("s", 4)
+		three, err := one.TryAcquireN(t.Context(), 3)
+		if err != nil || len(three.Slots()) != 3 || three.Slot() != three.Slots()[0] {
+			t.Fatalf("three slots: %v, %v", three, err)
+		}
+		time.Sleep(time.Second) // until all nodes have them: one that has not replied yet may show all slots free
+		lock, err := other.TryAcquireN(t.Context(), 2)
+		if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "1 of 4 slots are free, and 2 are wanted") {
+			t.Fatalf("two of one slot: %v, %v", lock, err)
+		}
+		got := make(chan lockResult, 1)
+		go func() {
+			two, err := other.AcquireN(context.Background(), 2)
+			got <- lockResult{0, two, err}
+		}()
+		synctest.Wait()
+		last := c.takes(one) // the failed attempts have left nothing
+		if all := slotsOf(three, last); !slices.Equal(all, []int{0, 1, 2, 3}) {
+			t.Errorf("the slots are %v", all)
+		}
+		c.unlock(last)
+		c.unlock(three)
+		two := c.next(got, shortly)
+		if two.err != nil || len(two.lock.Slots()) != 2 {
+			t.Fatalf("two slots: %v, %v", two.lock, two.err)
+		}
+		c.unlock(two.lock)
+		if all, err := one.TryAcquireN(t.Context(), 4); err != nil || !slices.Equal(all.Slots(), []int{0, 1, 2, 3}) {
+			t.Errorf("all slots: %v, %v", all, err)
+		}
+	})
+}
+
+func TestSemaphoreRefusesWhatIsNotValid(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		before := c.calls.Load()
+		for _, s := range []*Semaphore{
+			l.Semaphore("s", 0), l.Semaphore("s", -1), l.Semaphore("s", 1025), l.Semaphore("", 1), l.Semaphore("quorumlock:slot:1:s", 1),
+			l.Semaphore(strings.Repeat("x", maxNameLen+1), 1), l.With(WithLease(-1)).Semaphore("s", 1),
+		} {
+			_, acquire := s.Acquire(t.Context())
+			_, inspect := s.Inspect(t.Context())
+			for _, err := range []error{acquire, inspect, s.ForceUnlock(t.Context(), 0)} {
+				if !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrPermanent) {
+					t.Errorf("%v: %v", s, err)
+				}
+			}
+		}
+		for size, k := range map[int]int{4: 5, 5: 0, 6: -1, 1024: 65} {
+			if lock, err := l.Semaphore("s", size).AcquireN(t.Context(), k); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%d of %d slots: %v, %v", k, size, lock, err)
+			}
+		}
+		if err := l.Semaphore("s", 4).ForceUnlock(t.Context(), 4); !errors.Is(err, ErrInvalid) {
+			t.Errorf("slot 4 of 4: %v", err)
+		}
+		if err := l.Semaphore("s", 4).ForceUnlock(t.Context()); !errors.Is(err, ErrInvalid) {
+			t.Errorf("no slots: %v", err)
+		}
+		if lock, err := l.TryLock(t.Context(), scripts.SlotName("s", 0)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("a slot by its key: %v, %v", lock, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if lock, err := l.Semaphore("s", 1).Acquire(ended); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrNotAcquired) {
+			t.Errorf("with a context that has ended: %v, %v", lock, err)
+		}
+		if c.calls.Load() > before {
+			t.Errorf("%d calls reached the masters", c.calls.Load()-before)
+		}
+		l.Close()
+		if lock, err := l.Semaphore("s", 1).Acquire(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v, %v", lock, err)
+		}
+	})
+}
+
+// A slot that becomes free goes to a waiter at once, and to one only. While no slot is free, waiters
+// send no attempts.
+func TestSemaphoreWakesOneWaiter(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const n, waiters = 4, 4
+		holder := c.process().Semaphore("s", n)
+		var held []*Lock
+		for range n {
+			held = append(held, c.takes(holder))
+		}
+		synctest.Wait() // the last requests of the holder
+		var attempts atomic.Int64
+		c.count("acquire", &attempts)
+		got := make(chan lockResult, waiters)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for i := range waiters {
+			startAcquire(ctx, c.process().Semaphore("s", n), i, got)
+			time.Sleep(shortly) // so that each counts those before it, once the subscriptions stand
+		}
+		if first := attempts.Swap(0); first > waiters*int64(len(c.masters)) {
+			t.Errorf("the waiters' first attempts were %d requests", first)
+		}
+		time.Sleep(5 * time.Second)
+		if attempts.Load() > 0 {
+			t.Errorf("%d requests for slots while none was free", attempts.Load())
+		}
+		for _, lock := range held {
+			c.unlock(lock)
+			next := c.next(got, shortly)
+			if next.err != nil || next.lock.Slot() != lock.Slot() {
+				t.Fatalf("after the release of slot %d: %v, %v", lock.Slot(), next.lock, next.err)
+			}
+			time.Sleep(shortly)
+			if len(got) > 0 {
+				t.Fatal("one release woke two waiters")
+			}
+		}
+		// A slot that was taken before its release reached the third master is free there until the next
+		// renewal. So a turn may attempt it in vain, and each waiter has three turns after a release.
+		if asked := attempts.Load(); asked > 3*n*waiters*int64(len(c.masters)) {
+			t.Errorf("%d requests for %d slots", asked, n)
+		}
+	})
+}
+
+// A slot that is released while the first of a queue acquires another goes to the next at once: no
+// further release may come.
+func TestSemaphoreHearsAReleaseDuringAnAttempt(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		holder := c.process().Semaphore("s", 2)
+		held := []*Lock{c.takes(holder), c.takes(holder)}
+		var once sync.Once
+		s := c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) {
+			if e.Err == nil {
+				once.Do(func() {
+					c.unlock(held[1])
+					time.Sleep(shortly) // the process has heard it
+				})
+			}
+		}})).Semaphore("s", 2)
+		got := make(chan lockResult, 2)
+		for i := range 2 {
+			startAcquire(context.Background(), s, i, got)
+		}
+		time.Sleep(shortly) // the subscriptions stand
+		c.unlock(held[0])
+		for range 2 {
+			if next := c.next(got, 2*shortly); next.err != nil {
+				t.Error(next.err)
+			}
+		}
+	})
+}
+
+// A call that gives up after it wanted more slots than are free leaves them to the next in its queue.
+func TestSemaphoreGoesOnAfterACallForSeveral(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		s := c.process().Semaphore("s", 3)
+		c.takes(c.process().Semaphore("s", 3))
+		ctx, cancel := context.WithCancel(context.Background())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := s.AcquireN(ctx, 3)
+			gone <- err
+		}()
+		synctest.Wait()
+		got := make(chan lockResult, 1)
+		startAcquire(context.Background(), s, 1, got)
+		time.Sleep(shortly)
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if next := c.next(got, shortly); next.err != nil {
+			t.Error(next.err)
+		}
+	})
+}
+
+// Errors name the semaphore and the slot, not the key of the slot.
+func TestSemaphoreErrorsNameTheSlot(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		s := c.process().Semaphore("s", 2)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, inspect := s.Inspect(ended)
+		for op, err := range map[string]error{"inspect": inspect, "force": s.ForceUnlock(ended, 0)} {
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), op+` "s" slot 0: `) {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// count counts the runs of a script on all masters, those that several calls share among them.
+func (c *cluster) count(script string, by *atomic.Int64) {
+	each := func(ran string) {
+		if ran == script || ran == script+"s" {
+			by.Add(1)
+		}
+	}
+	for i := range c.masters {
+		c.on[i].Store(&each)
+	}
+}
+
+// command runs a command on a master.
+func (c *cluster) command(master int, name string, args ...any) {
+	c.t.Helper()
+	ours, theirs := net.Pipe()
+	go c.masters[master].Serve(theirs)
+	conn := redis.NewConn(ours, 0, 0)
+	defer conn.Close()
+	if _, err := conn.Do(name, args...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Waiters of one process take the free slots one after another, in their order, without waiting for a
+// release.
+func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const n = 8
+		s := c.process().Semaphore("s", n)
+		got := make(chan lockResult, n+1)
+		release := make(chan struct{})
+		c.jammed.Store(&release) // so that they queue
+		for i := range n + 1 {
+			startAcquire(context.Background(), s, i, got)
+		}
+		c.jammed.Store(nil)
+		close(release)
+		var held []*Lock
+		for i := range n {
+			next := c.next(got, shortly)
+			if next.err != nil || next.waiter != i {
+				t.Fatalf("waiter %d came in place of %d: %v", next.waiter, i, next.err)
+			}
+			held = append(held, next.lock)
+		}
+		if all := slotsOf(held...); len(slices.Compact(all)) != n {
+			t.Errorf("the slots are %v", all)
+		}
+		time.Sleep(time.Second)
+		if len(got) > 0 {
+			t.Error("a call more than slots")
+		}
+		c.unlock(held[3])
+		if last := c.next(got, shortly); last.err != nil || last.lock.Slot() != held[3].Slot() {
+			t.Errorf("the last waiter got %v, %v", last.lock, last.err)
+		}
+		c.wantNoQueues(s.locker)
+	})
+}
+
+// A call that gives up says what it waited for, and leaves nothing behind.
+func TestSemaphoreGivesUp(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		s, held := l.Semaphore("s", 1), c.takes(l.Semaphore("s", 1))
+		_, err := l.With(WithWait(time.Second)).Semaphore("s", 1).Acquire(t.Context())
+		if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), `lock "s": not acquired: held by another: all 1 slots are taken: gave up after 1s`) {
+			t.Errorf("the call gave up with %v", err)
+		}
+		_, err = l.With(WithWait(0)).Semaphore("s", 1).Acquire(t.Context())
+		if !errors.Is(err, ErrHeld) {
+			t.Errorf("a call that does not wait: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan lockResult, 1)
+		startAcquire(ctx, s, 0, got)
+		if c.subscriptions("quorumlock:slots:s") != len(c.masters) {
+			t.Errorf("%d subscriptions", c.subscriptions("quorumlock:slots:s"))
+		}
+		cancel()
+		if gone := c.next(got, shortly); !errors.Is(gone.err, context.Canceled) {
+			t.Errorf("a call whose context has ended: %v", gone.err)
+		}
+		synctest.Wait()
+		if c.subscriptions("quorumlock:slots:s") != 0 {
+			t.Error("a subscription is left")
+		}
+		c.wantNoQueues(l)
+		c.unlock(held)
+		if again := c.takes(s); again.Slot() != 0 {
+			t.Errorf("slot %d", again.Slot())
+		}
+	})
+}
+
+// A master that does not answer delays no call for long, and one that has forgotten all slots misleads
+// none for ever.
+func TestSemaphoreWithAMasterThatMisleads(t *testing.T) {
+	const n = 8
+	for _, test := range []struct {
+		name string
+		make func(c *cluster, silent <-chan struct{})
+	}{
+		{"does not answer", func(c *cluster, silent <-chan struct{}) { c.before(1, func() { <-silent }) }},
+		{"has forgotten all", func(c *cluster, _ <-chan struct{}) {
+			for slot := range n {
+				c.command(1, "DEL", scripts.SlotName("s", slot))
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				s := c.process(WithFixedLease(30*time.Second)).Semaphore("s", n)
+				for range n - 1 {
+					c.takes(s)
+				}
+				silent := make(chan struct{})
+				defer close(silent)
+				test.make(c, silent)
+				began := time.Now()
+				last := c.takes(s)
+				if lock, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
+					t.Fatalf("beside all slots: %v, %v", lock, err)
+				}
+				if took := time.Since(began); took > 2*shortly {
+					t.Errorf("both calls took %v", took)
+				}
+				c.unlock(last)
+			})
+		})
+	}
+}
+
+// A master behind a release says that the slot is taken. TryAcquire asks another one.
+func TestSemaphoreBehindAnIncompleteRelease(t *testing.T) {
+	for behind := range 3 {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			one, other := c.process().Semaphore("s", 4), c.process().Semaphore("s", 4)
+			held := []*Lock{c.takes(one), c.takes(one), c.takes(one), c.takes(one)}
+			for range 10 {
+				free := held[0]
+				c.unlock(free)
+				synctest.Wait() // on all masters
+				key := scripts.SlotName("s", free.Slot())
+				c.command(behind, "HSET", key, free.Owner(), "1")
+				c.command(behind, "PEXPIRE", key, "60000")
+				held = append(held[1:], c.takes(other))
+				one, other = other, one
+			}
+		})
+	}
+}
+
+// A process that releases a slot attempts it first when it comes again: it costs what a lock costs,
+// although others hold slots.
+func TestSemaphoreTakesTheSlotItReleasedLast(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const n = 64
+		other, l := c.process().Semaphore("s", n), c.process()
+		if _, err := other.TryAcquireN(t.Context(), n-2); err != nil {
+			t.Fatal(err)
+		}
+		mine := c.takes(l.Semaphore("s", n))
+		c.unlock(mine)
+		var hints atomic.Int64
+		c.count("slots", &hints)
+		for range 10 {
+			again := c.takes(l.Semaphore("s", n))
+			if again.Slot() != mine.Slot() {
+				t.Errorf("slot %d after slot %d", again.Slot(), mine.Slot())
+			}
+			c.unlock(again)
+		}
+		if hints.Load() > 0 {
+			t.Errorf("%d questions", hints.Load())
+		}
+	})
+}
+
+// Processes that come again at once take turns: none waits while others have ten.
+func TestSemaphoreTurns(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const n, processes, rounds = 4, 8, 20
+		var mu sync.Mutex
+		var holders, most, starved int
+		since := make([]int, processes) // turns of others since a process has asked
+		taken := map[int]bool{}
+		var callers sync.WaitGroup
+		for i := range processes {
+			s := c.process().Semaphore("s", n)
+			callers.Go(func() {
+				for range rounds {
+					lock, err := s.Acquire(context.Background())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					if holders++; taken[lock.Slot()] {
+						t.Errorf("slot %d has two holders", lock.Slot())
+					}
+					taken[lock.Slot()] = true
+					most = max(most, holders)
+					starved = max(starved, since[i])
+					for j := range since {
+						since[j]++
+					}
+					since[i] = 0
+					mu.Unlock()
+					time.Sleep(100 * time.Millisecond)
+					mu.Lock()
+					holders--
+					taken[lock.Slot()] = false
+					mu.Unlock()
+					if err := lock.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		t.Logf("at most %d holders, and %d turns of others", most, starved)
+		if most != n || starved > 10*processes {
+			t.Errorf("at most %d holders, and a process waited for %d turns of others", most, starved)
+		}
+	})
+}
+
+func TestSemaphoreStateAndForce(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		s := c.process().Semaphore("s", 3)
+		held := c.takes(s)
+		states, err := s.Inspect(t.Context())
+		if err != nil || len(states) != 3 {
+			t.Fatalf("the slots are %+v (%v)", states, err)
+		}
+		for slot, state := range states {
+			owner := ""
+			if slot == held.Slot() {
+				owner = held.Owner()
+			}
+			if state.Owner != owner || state.Name != "s" || state.Slot != slot {
+				t.Errorf("slot %d is %+v", slot, state)
+			}
+		}
+		if err := s.ForceUnlock(t.Context(), 0, 1, 2); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := c.process().Semaphore("s", 3).TryAcquireN(t.Context(), 3); err != nil {
+			t.Errorf("all slots, by force: %v, %v", all, err)
+		}
+	})
+}
+
+// A lock that is lost says of which slot it was, and hooks have the semaphore's name.
+func TestSemaphoreInErrorsAndHooks(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var names []string
+		hooks := Hooks{
+			Acquired: func(l *Lock) { names = append(names, fmt.Sprint("acquired ", l.Names(), l.Slot())) },
+			Attempt:  func(_ context.Context, e AttemptEvent) { names = append(names, fmt.Sprint(e.Outcome, e.Names)) },
+		}
+		s := c.process(WithHooks(hooks), WithFixedLease(time.Second)).Semaphore("s", 1)
+		held := c.takes(s)
+		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
+			t.Error(err)
+		}
+		want := []string{"acquired[s]", "acquired [s] 0", "held[s]"}
+		if !slices.Equal(names, want) {
+			t.Errorf("the hooks had %q, want %q", names, want)
+		}
+		<-held.Context().Done()
+		if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), `hold "s" slot 0: lost`) {
+			t.Errorf("the lost lock says %v", err)
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package quorum
+
+import (
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
+// queue calls it, so the queue does not end meanwhile, unless the waiter is a reader and was freed.
+func (q *queue) subscribe(names []string) {
+	list := q.list
+	list.mu.Lock()
+	again := q.subscribed || q.ended
+	q.subscribed = true
+	list.mu.Unlock()
+	if again {
+		return
+	}
+	cancels := make([]func(), 0, len(q.list.core.nodes)*len(names))
+	for i, n := range q.list.core.nodes {
+		for k, name := range names {
+			s := &subscriber{queue: q, node: i, firstName: k == 0}
+			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(scripts.Channel(name), s))
+		}
+	}
+	if q.keep(cancels) {
+		return
+	}
+	for _, cancel := range cancels {
+		cancel()
+	}
+}
+
+// keep keeps how to cancel the subscriptions, unless the queue has ended.
+func (q *queue) keep(cancels []func()) bool {
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	if !q.ended {
+		q.cancels = cancels
+	}
+	return !q.ended
+}
+
+// subscriber receives the events of one channel on one node ([pubsub.Subscriber]).
+type subscriber struct {
+	queue     *queue
+	node      int
+	firstName bool // its channel is that of the first name, which stands for the node
+}
+
+var _ pubsub.Subscriber = (*subscriber)(nil)
+
+func (s *subscriber) OnSubscribed() {
+	if s.firstName {
+		s.dispatch(s.queue.Subscribed)
+	}
+}
+
+func (s *subscriber) OnUnsubscribed() {
+	if s.firstName {
+		s.dispatch(s.queue.Unsubscribed)
+	}
+}
+
+func (s *subscriber) OnMessage() {
+	s.dispatch(func(node int, at waiting.Moment) {
+		if s.queue.Message(node, at) {
+			s.queue.published = node
+		}
+	})
+}
+
+// dispatch passes an event to package waiting, and sets the head's timer anew if that moved its next
+// attempt.
+func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
+	q := s.queue
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	_, before, _ := q.Next()
+	event(s.node, q.list.core.moment())
+	if _, next, _ := q.Next(); next != before {
+		q.armLocked(nil)
+	}
+}

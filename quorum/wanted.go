@@ -1,0 +1,46 @@
+package quorum
+
+import (
+	"context"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// wanted is what a call wants: all of the names, or some slots of a semaphore. An attempt is for a
+// [target], which has the slots that it asks for.
+type wanted struct {
+	names []string   // of the call: of a semaphore its name
+	slots *slotsCall // nil for names
+}
+
+// key returns the key of the queue in which the call waits. Calls for slots of one semaphore and size
+// are in one queue, however many slots they want.
+func (w wanted) key(set *settings) nameSet {
+	if w.slots == nil {
+		return set.queueOf(w.names)
+	}
+	return nameSet{count: w.slots.sem.size, text: scripts.SlotsName(w.names[0])}
+}
+
+// channels returns the names whose channels the call waits for.
+func (w wanted) channels() []string {
+	if w.slots == nil {
+		return w.names
+	}
+	return []string{scripts.SlotsName(w.names[0])}
+}
+
+// attempt makes one attempt, or for slots a turn of attempts. published is the node that published the
+// last release that was heard since the attempt before; −1 for none.
+func (w wanted) attempt(
+	ctx context.Context, c *core, set *settings, approach waiting.Approach, published int,
+) (*Lock, *attemptResult) {
+	if w.slots == nil {
+		return c.attempt(ctx, set, target{names: w.names}, approach)
+	}
+	if published >= 0 {
+		w.slots.asks = published
+	}
+	return w.slots.attempt(ctx, set, approach, published >= 0)
+}

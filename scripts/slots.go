@@ -1,0 +1,109 @@
+package scripts
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Slot k of a semaphore NAME is a lock with the reserved name quorumlock:slot:K:NAME. Its key does not
+// depend on the number of slots, so clients that differ in it share the slots. All slots of a
+// semaphore have one channel, that of quorumlock:slots:NAME, which is no key.
+const (
+	slotPrefix  = Prefix + "slot:"
+	slotsPrefix = Prefix + "slots:"
+)
+
+// MaxSlots bounds the slots of a semaphore.
+const MaxSlots = 1024
+
+// SlotName returns the name of the lock that is a slot of a semaphore.
+func SlotName(semaphore string, slot int) string {
+	return slotPrefix + strconv.Itoa(slot) + ":" + semaphore
+}
+
+// SlotNames returns the names of several slots of a semaphore.
+func SlotNames(semaphore string, slots []int) []string {
+	names := make([]string, len(slots))
+	for i, slot := range slots {
+		names[i] = SlotName(semaphore, slot)
+	}
+	return names
+}
+
+// SlotsName returns the name that stands for all slots of a semaphore. Its channel is theirs.
+func SlotsName(semaphore string) string { return slotsPrefix + semaphore }
+
+// ParseSlotsName returns the semaphore that a name of [SlotsName] stands for. ok is false for any other name.
+func ParseSlotsName(name string) (semaphore string, ok bool) {
+	return strings.CutPrefix(name, slotsPrefix)
+}
+
+// ParseSlot returns the semaphore and the slot that a lock's name stands for. ok is false for a lock
+// that is no slot.
+func ParseSlot(name string) (semaphore string, slot int, ok bool) {
+	rest, ok := strings.CutPrefix(name, slotPrefix)
+	if !ok {
+		return "", 0, false
+	}
+	number, semaphore, ok := strings.Cut(rest, ":")
+	slot, err := strconv.Atoi(number)
+	if !ok || err != nil || slot < 0 || SlotName(semaphore, slot) != name {
+		return "", 0, false
+	}
+	return semaphore, slot, true
+}
+
+// channelName returns the name whose channel is that of the lock: its own, unless the lock is a slot.
+func channelName(name string) string {
+	if semaphore, _, ok := ParseSlot(name); ok {
+		return SlotsName(semaphore)
+	}
+	return name
+}
+
+// Slots reads which of the slots 0 to n−1 of a semaphore are taken on a node.
+func Slots(semaphore string, n int) Call {
+	args := make([]any, 0, 3+n)
+	args = append(args, slotsScript.sha, n)
+	for slot := range n {
+		args = append(args, SlotName(semaphore, slot))
+	}
+	return Call{script: slotsScript, args: append(args, Channel(SlotsName(semaphore)))}
+}
+
+// SlotsReply is the reply to Slots.
+type SlotsReply struct {
+	Free    []int         // in ascending order
+	Wait    time.Duration // the least time to live of a slot that is taken; −1 if none of them expires
+	Waiting int           // how many connections subscribe to the channel; 0 if the user may not ask
+}
+
+// ParseSlots reads the reply to Slots of that many slots; errors wrap ErrReply.
+func ParseSlots(v any, n int) (SlotsReply, error) {
+	fields, ok := v.([]any)
+	if !ok || len(fields) != 3 {
+		return SlotsReply{}, malformed(slotsScript, v)
+	}
+	digits, ok := text(fields[0])
+	ttl, ok1 := fields[1].(int64)
+	waiting, ok2 := fields[2].(int64)
+	wait, ok3 := duration(ttl)
+	if ttl == -1 {
+		wait, ok3 = -1, true
+	}
+	if !(ok && ok1 && ok2 && ok3) || len(digits) != n || waiting < 0 || waiting > 1<<31 {
+		return SlotsReply{}, malformed(slotsScript, v)
+	}
+	reply := SlotsReply{Wait: wait, Waiting: int(waiting)}
+	for slot, digit := range digits {
+		switch digit {
+		case '0':
+			reply.Free = append(reply.Free, slot)
+		case '1':
+		default:
+			return SlotsReply{}, malformed(slotsScript, v)
+		}
+	}
+	return reply, nil
+}

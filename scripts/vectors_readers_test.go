@@ -1,0 +1,305 @@
+package scripts_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const (
+	reader    = "quorumlock:reader:" // and the owner: a member
+	writing   = "quorumlock:writer:k"
+	forcedKey = "quorumlock:forced:k"
+)
+
+// reads makes a reader's part of "k" that ends so long from now. The key expires with the last of them.
+func reads(owner string, left time.Duration) []any {
+	return []any{"ZADD", "k", serverTime(left), reader + owner}
+}
+
+// readers holds when the readers at "k" are these, with these remaining times.
+func readers(want map[string]time.Duration) check {
+	return func(t *testing.T, s server) {
+		t.Helper()
+		got, err := redis.Int64Map(s.Do("ZRANGE", "k", 0, -1, "WITHSCORES"))
+		if err != nil || len(got) != len(want) {
+			t.Errorf("the readers are %v (%v), want %v", got, err, want)
+		}
+		present := now(t, s)
+		for owner, left := range want {
+			if is := time.Duration(got[reader+owner]-present) * time.Millisecond; !within(is, left) && !(left < 0 && is < 0) {
+				t.Errorf("%s reads for %v, want %v", owner, is, left)
+			}
+		}
+	}
+}
+
+func only(owner string, left time.Duration) check {
+	return readers(map[string]time.Duration{owner: left})
+}
+
+// byReaders is a writer's refusal.
+func byReaders(last string, wait time.Duration, count int) scripts.AcquireReply {
+	reply := heldBy(last, wait)
+	reply.Readers = count
+	return reply
+}
+
+func asReader(changes ...func(*scripts.AcquireArgs)) scripts.Call {
+	args := scripts.AcquireArgs{Names: names("k"), Owner: scripts.OwnerOf(me).AsReader(), Level: 1, Lease: scripts.ToMillis(lease), List: ours, Seed: seed}
+	for _, change := range changes {
+		change(&args)
+	}
+	return scripts.Read(args)
+}
+
+func reserving(life time.Duration) func(*scripts.AcquireArgs) {
+	return func(a *scripts.AcquireArgs) { a.Reservation = scripts.ToMillis(life) }
+}
+
+var (
+	another  = "locker:3"
+	foreigns = state(ready, []any{"ZADD", "k", 10, "alice:1"}, expire("k", lease))
+)
+
+func readVectors() []vector {
+	const s = time.Second
+	left := func(d time.Duration) scripts.AcquireReply {
+		return scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: d}
+	}
+	barred := scripts.AcquireReply{Outcome: scripts.Barred}
+	waiting, former := markerOf(admitted(20*s, false)), markerOf(admitted(0, true, of("other")))
+	rivals := state(ready, reads(rival, 5*s), expire("k", 5*s), counted("k", "7"))
+	mine := state(ready, reads(me, 5*s), expire("k", 5*s), counted("k", "700"))
+	held := state(ready, holds("k", me, "1"), expire("k", 5*s), counted("k", "700"))
+	freed := []message{{"redisson_lock__channel:{k}", "0"}}
+	return forAcquire([]vector{
+		{name: "alone", before: state(ready), call: asReader(), want: granted(seed), twice: true,
+			after: []check{only(me, lease), ttl("k", lease), counter("k", "100"), absent(tomb)}},
+		{name: "beside another", before: rivals, call: asReader(), want: granted(seed),
+			after: []check{readers(map[string]time.Duration{me: lease, rival: 5 * s}), ttl("k", lease), counter("k", "100")}},
+		{name: "beside a longer one", before: state(ready, reads(rival, 20*s), expire("k", 20*s)), call: asReader(), want: granted(seed),
+			after: []check{readers(map[string]time.Duration{me: lease, rival: 20 * s}), ttl("k", 20*s)}},
+		{name: "counts the token up", before: append(rivals, counted("k", "700")), call: asReader(), want: granted(701), after: []check{counter("k", "701")}},
+		{name: "removes those that are over", before: append(rivals, reads(another, -s)), call: asReader(), want: granted(seed),
+			after: []check{readers(map[string]time.Duration{me: lease, rival: 5 * s})}},
+		{name: "its own is over", before: append(rivals, reads(me, -s), counted("k", "700")), call: asReader(), want: granted(701),
+			after: []check{readers(map[string]time.Duration{me: lease, rival: 5 * s})}},
+		{name: "all are over", before: state(ready, reads(rival, -s), expire("k", lease)), call: asReader(), want: granted(seed), after: []check{only(me, lease)}},
+		{name: "a retry does not count up", before: mine, call: asReader(), want: granted(700), twice: true, after: []check{only(me, lease), counter("k", "700")}},
+		{name: "never shortens", before: state(ready, reads(me, 20*s), expire("k", 20*s)), call: asReader(carrying(7)), want: granted(7),
+			after: []check{only(me, 20*s), ttl("k", 20*s)}},
+		{name: "a repair", before: rivals, call: asReader(carrying(500)), want: granted(500), twice: true,
+			after: []check{readers(map[string]time.Duration{me: lease, rival: 5 * s}), counter("k", "500")}},
+
+		{name: "not beside a writer", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: asReader(), want: heldBy(rival, 5*s),
+			untouched: true, twice: true},
+		{name: "not beside a writer, a repair", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: asReader(carrying(7)),
+			want: heldBy(rival, 5*s), untouched: true},
+		{name: "not while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: heldBy(another, 1500*time.Millisecond),
+			untouched: true},
+		{name: "not while a writer waits, where nobody is", before: state(ready, []any{"SET", writing, another, "PX", 1500}), call: asReader(),
+			want: heldBy(another, 1500*time.Millisecond), untouched: true},
+		{name: "a retry while a writer waits", before: append(mine, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: granted(700)},
+		{name: "a repair while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(carrying(500)), want: granted(500),
+			after: []check{text(writing, another)}},
+
+		{name: "a downgrade", before: held, call: asReader(carrying(700)), want: granted(700), published: freed, twice: true,
+			after: []check{only(me, lease), ttl("k", lease), counter("k", "700")}},
+		{name: "a downgrade of a longer lease", before: state(ready, holds("k", me, "1"), expire("k", 20*s)), call: asReader(carrying(7)), want: granted(7),
+			published: freed, after: []check{only(me, 20*s), ttl("k", 20*s)}},
+		{name: "a downgrade in quarantine", before: append(held, waiting), call: asReader(carrying(700)), want: granted(700), published: freed},
+		{name: "a downgrade at the marker of an earlier process", before: append(held, former), call: asReader(carrying(700)), want: granted(700), published: freed},
+		{name: "a downgrade while a writer waits", before: append(held, []any{"SET", writing, another, "PX", 1500}), call: asReader(carrying(700)),
+			want: granted(700), published: freed},
+
+		{name: "in quarantine", before: state(waiting), call: asReader(), want: left(20 * s), untouched: true},
+		{name: "in quarantine, beside readers", before: append(rivals, waiting), call: asReader(), want: left(20 * s), untouched: true},
+		{name: "in quarantine, a repair", before: append(rivals, waiting), call: asReader(carrying(7)), want: left(20 * s), untouched: true},
+		{name: "in quarantine, a repair of one that is over", before: state(waiting, reads(me, -s), expire("k", lease)), call: asReader(carrying(7)), want: left(20 * s),
+			untouched: true},
+		{name: "in quarantine, entered again", before: append(mine, waiting), call: asReader(carrying(700), level(2)), want: granted(700)},
+		{name: "after the quarantine", before: state(markerOf(admitted(-time.Hour, false))), call: asReader(), want: granted(seed), after: []check{only(me, lease)}},
+		{name: "no marker", call: asReader(), want: notAccepted(""), untouched: true},
+		{name: "the marker of an earlier process", before: append(rivals, former), call: asReader(), want: notAccepted(some), untouched: true},
+		{name: "the marker of an earlier process, entered again", before: append(mine, former), call: asReader(carrying(700)), want: granted(700)},
+
+		{name: "already released", before: state(ready, []any{"SET", tomb, "1"}), call: asReader(), want: barred, untouched: true},
+		{name: "a repair after a forced release", before: state(ready, []any{"SET", forcedKey, "700"}), call: asReader(carrying(700)), want: barred, untouched: true},
+		{name: "a later reader after a forced release", before: state(ready, []any{"SET", forcedKey, "700"}, counted("k", "701")), call: asReader(carrying(701)), want: granted(701)},
+		{name: "a fresh reader after a forced release", before: state(ready, []any{"SET", forcedKey, "700"}, counted("k", "700")), call: asReader(), want: granted(701)},
+
+		{name: "an application's sorted set", before: foreigns, call: asReader(), err: noLock, untouched: true},
+		{name: "an application's hash", before: state(ready, holds("k", "name", "bob")), call: asReader(), err: noLock, untouched: true},
+		{name: "an application's string", before: state(ready, []any{"SET", "k", "x"}), call: asReader(), err: "WRONGTYPE", untouched: true},
+		{name: "Redisson's read-write lock", before: state(ready, []any{"HSET", "k", "mode", "read", rival, "1"}, expire("k", lease)), call: asReader(), err: noLock, untouched: true},
+		{name: "a counter that no lock reaches", before: append(rivals, counted("k", "9007199254740990")), call: asReader(), err: tooHigh("k"), untouched: true},
+		{name: "a counter that is text", before: append(rivals, counted("k", "seven")), call: asReader(), err: "QUORUMLOCK", untouched: true},
+		{name: "a list at the counter", before: state(ready, []any{"RPUSH", counterOf("k"), "x"}), call: asReader(), err: "QUORUMLOCK", untouched: true},
+	})
+}
+
+// besideReadersVectors are the vectors of acquire at a name with readers.
+func besideReadersVectors() []vector {
+	const s = time.Second
+	two := state(ready, reads(rival, 5*s), reads(another, 3*s), reads("locker:4", -s), expire("k", 5*s), counted("k", "700"))
+	over := state(ready, reads(rival, -s), expire("k", lease), counted("k", "700"))
+	waits := reserving(1500 * time.Millisecond)
+	return forAcquire([]vector{
+		{name: "held by readers", before: two, call: acquire(), want: byReaders(rival, 5*s, 2), untouched: true},
+		{name: "held by readers, a repair", before: two, call: acquire(carrying(7)), want: byReaders(rival, 5*s, 2), untouched: true},
+		{name: "held by readers, with a waiter", before: state(ready, []any{"ZADD", "awaited", serverTime(lease), reader + rival}, expire("awaited", lease)), untouched: true,
+			call: acquire(named("awaited")), want: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: lease, Waiting: 1, Holder: rival, Readers: 1}},
+		{name: "held by readers, and waits", before: two, call: acquire(waits), want: byReaders(rival, 5*s, 2),
+			after: []check{text(writing, me), ttl(writing, 1500*time.Millisecond), readers(map[string]time.Duration{rival: 5 * s, another: 3 * s, "locker:4": -s})}},
+		{name: "held by itself as a reader", before: state(ready, reads(me, 5*s), expire("k", 5*s)), call: acquire(carrying(7)), want: byReaders(me, 5*s, 1), untouched: true},
+		{name: "one name held by readers, the other by a lock, and waits", before: append(two, holds("l", rival, "1"), expire("l", lease)),
+			call: acquire(named("k", "l"), waits), want: heldBy(rival, lease), untouched: true},
+		{name: "one name held by readers, the other free, and waits", before: two, call: acquire(named("l", "k"), waits), want: byReaders(rival, 5*s, 2),
+			after: []check{text(writing, me), text("quorumlock:writer:l", me), absent("l")}},
+		{name: "held by a lock, and waits", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: acquire(waits), want: heldBy(rival, 5*s), untouched: true},
+		{name: "readers that are over", before: over, call: acquire(), want: granted(701), twice: true, after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "701")}},
+		{name: "readers that are over, a repair", before: over, call: acquire(carrying(9)), want: granted(700), after: []check{hash("k", me, "1")}},
+		{name: "readers that are over, in quarantine", before: append(over, markerOf(admitted(20*s, false))), call: acquire(), untouched: true,
+			want: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: 20 * s}},
+		{name: "granted, and has waited", before: state(ready, []any{"SET", writing, rival, "PX", 1500}), call: acquire(waits), want: granted(seed),
+			after: []check{hash("k", me, "1"), absent(writing)}},
+		{name: "granted, another waits", before: state(ready, []any{"SET", writing, rival, "PX", 1500}), call: acquire(), want: granted(seed),
+			after: []check{hash("k", me, "1"), text(writing, rival)}},
+		{name: "an application's sorted set", before: foreigns, call: acquire(), err: noLock, untouched: true},
+		{name: "an application's sorted set, and waits", before: foreigns, call: acquire(waits), err: noLock, untouched: true},
+	})
+}
+
+func ownedByReadersVectors() []vector {
+	const s = time.Second
+	lock := scripts.Renewal{Names: names("k"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7, Lease: scripts.ToMillis(lease)}
+	renews := func(v vector, want ...scripts.Renewed) vector {
+		v.want = want
+		return renew(v, lock)
+	}
+	release := func(v vector, level int, found int) vector {
+		v.call = scripts.Release(names("k"), scripts.OwnerOf(me).AsReader(), level)
+		v.want = scripts.ReleaseReply{Found: found, Heard: len(v.published)}
+		v.parse = func(reply any) (any, error) { return scripts.ParseRelease(reply, 1) }
+		return v
+	}
+	raise := func(v vector) vector {
+		v.call, v.parse = scripts.Raise(names("k"), scripts.OwnerOf(me).AsReader(), 9), parsed(scripts.ParseRaise)
+		return v
+	}
+	force := func(v vector, readers uint64) vector {
+		v.call, v.parse = scripts.Force(scripts.NewName("k"), nil, readers, maxLease), parsed(scripts.ParseForce)
+		return v
+	}
+	inspect := func(v vector, want scripts.InspectReply) vector {
+		v.call, v.parse, v.untouched, v.want = scripts.Inspect(scripts.NewName("k")), parseInspect, true, want
+		return v
+	}
+	alone := state(reads(me, 5*s), expire("k", 5*s), counted("k", "7"))
+	both := slices.Clip(append(alone, reads(rival, 3*s)))
+	stale := slices.Concat(alone, state(reads(rival, -s)))
+	freed := []message{{"redisson_lock__channel:{k}", "0"}}
+	const kept, gone, taken = scripts.Kept, scripts.Gone, scripts.Taken
+	return []vector{
+		renews(vector{name: "a reader", before: alone, twice: true, after: []check{only(me, lease), ttl("k", lease), counter("k", "7")}}, kept),
+		renews(vector{name: "a reader beside another", before: both, after: []check{readers(map[string]time.Duration{me: lease, rival: 3 * s})}}, kept),
+		renews(vector{name: "a reader, never shortens", before: state(reads(me, 20*s), expire("k", 20*s)), after: []check{only(me, 20*s), ttl("k", 20*s)}}, kept),
+		renews(vector{name: "a reader raises the counter", before: append(alone, counted("k", "3")), after: []check{counter("k", "7")}}, kept),
+		renews(vector{name: "a reader that is over", before: state(reads(me, -s), reads(rival, s), expire("k", s)), untouched: true}, taken),
+		renews(vector{name: "a reader that is gone", untouched: true}, gone),
+		renews(vector{name: "a reader, and others are there", before: state(reads(rival, s), expire("k", s)), untouched: true}, taken),
+		renews(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", s)), untouched: true}, taken),
+		renews(vector{name: "a reader whose downgrade was missed", before: state(holds("k", me, "1"), expire("k", s)), after: []check{hash("k", me, "1"), ttl("k", lease)}}, kept),
+		renews(vector{name: "a reader at an application's list", before: state([]any{"RPUSH", "k", "x"}), untouched: true}, taken),
+		renews(vector{name: "a reader, other members", before: append(alone, markerOf(admitted(0, true, theirMembers))), untouched: true}, scripts.NotRenewed),
+		renews(vector{name: "a reader, in quarantine", before: append(alone, markerOf(admitted(20*s, false))), after: []check{only(me, lease)}}, kept),
+
+		release(vector{name: "the last reader", before: alone, published: freed, after: []check{absent("k"), text(counterOf("k"), "7")}}, 0, 1),
+		release(vector{name: "the last reader whose lease lasts", before: stale, published: freed, after: []check{absent("k")}}, 0, 1),
+		release(vector{name: "a reader beside another", before: both, after: []check{only(rival, 3*s)}}, 0, 1),
+		release(vector{name: "a reader that is gone", before: state(reads(rival, 3*s), expire("k", 3*s)), untouched: true}, 0, 0),
+		release(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", s)), untouched: true}, 0, 0),
+		release(vector{name: "a reader whose downgrade was missed", before: state(holds("k", me, "1"), expire("k", s)), published: freed, after: []check{absent("k")}}, 0, 1),
+		release(vector{name: "a reader's level", before: both, untouched: true}, 1, 1),
+		release(vector{name: "a reader leaves a tombstone", before: both, tombstone: maxLease, after: []check{ttl(tomb, maxLease)}}, 0, 1),
+
+		raise(vector{name: "a reader", before: both, want: uint64(9), after: []check{counter("k", "9")}}),
+		raise(vector{name: "a reader that is over", before: state(reads(me, -s), reads(rival, s), expire("k", s)), want: uint64(0), untouched: true}),
+		raise(vector{name: "a reader that is gone", want: uint64(0), untouched: true}),
+
+		force(vector{name: "readers", before: both, want: true, published: freed, after: []check{absent("k"), text(forcedKey, "70"), ttl(forcedKey, maxLease), counter("k", "70")}}, 70),
+		force(vector{name: "readers, the counter is higher", before: append(both, counted("k", "99")), want: true, published: freed,
+			after: []check{absent("k"), text(forcedKey, "70"), counter("k", "99")}}, 70),
+		force(vector{name: "bars readers where nobody is", want: false, after: []check{text(forcedKey, "70"), counter("k", "70")}}, 70),
+		force(vector{name: "an application's sorted set is not deleted", before: foreigns, err: noLock, untouched: true}, 70),
+
+		inspect(vector{name: "readers", before: append(both, reads(another, -s))}, scripts.InspectReply{TTL: 5 * s, Token: 7, Readers: 2}),
+		inspect(vector{name: "readers, and a writer waits", before: append(both, []any{"SET", writing, another, "PX", 1500})},
+			scripts.InspectReply{TTL: 5 * s, Token: 7, Readers: 2, Reservation: 1500 * time.Millisecond}),
+		inspect(vector{name: "readers that are over", before: state(reads(me, -s), expire("k", s))}, scripts.InspectReply{}),
+		vector{name: "an application's sorted set", before: foreigns, call: scripts.Inspect(scripts.NewName("k")), parse: parseInspect, err: noLock},
+	}
+}
+
+// Ten thousand readers are as quick as one: no script goes through them.
+func TestManyReaders(t *testing.T) {
+	s := startReal(t)
+	mustDo(t, s, "FLUSHALL")
+	mustDo(t, s, resolve(t, s, ready)...)
+	const many = 10_000
+	ask := func(number uint64) scripts.Call {
+		return asReader(func(a *scripts.AcquireArgs) { a.Owner = scripts.NewOwner("locker", number).AsReader() })
+	}
+	took := func(number uint64) time.Duration {
+		call := ask(number)
+		name, args := call.Command(nil, true, connArgs(call))
+		began := time.Now()
+		mustDo(t, s, append([]any{name}, args...)...)
+		return time.Since(began)
+	}
+	var first, last []time.Duration
+	for i := range uint64(many) {
+		d := took(i)
+		switch {
+		case i < 1000:
+			first = append(first, d)
+		case i >= many-1000:
+			last = append(last, d)
+		}
+	}
+	slices.Sort(first)
+	slices.Sort(last)
+	t.Logf("medians of 1000 reads: %v at first, %v beside %d others", first[500], last[500], many)
+	if last[500] > 4*first[500] {
+		t.Errorf("a read takes %v beside %d others, and %v at first", last[500], many, first[500])
+	}
+	if n, err := redis.Int(s.Do("ZCARD", "k")); n != many || err != nil {
+		t.Errorf("%d readers (%v)", n, err)
+	}
+	call := acquire()
+	name, args := call.Command(nil, true, connArgs(call))
+	reply, err := scripts.ParseAcquire(mustDo(t, s, append([]any{name}, args...)...))
+	if err != nil || reply.Readers != many {
+		t.Errorf("a writer is refused with %+v (%v)", reply, err)
+	}
+}
+
+// sortedSet is the members of a sorted set, and their scores, in the members' order.
+func sortedSet(t *testing.T, s server, key string) (members, scores []string) {
+	t.Helper()
+	all, err := redis.StringMap(s.Do("ZRANGE", key, 0, -1, "WITHSCORES"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members = slices.Sorted(maps.Keys(all))
+	for _, member := range members {
+		scores = append(scores, all[member])
+	}
+	return members, scores
+}
