@@ -137,15 +137,33 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 	})
 }
 
+// A writer that waits does not get in between a writer and its downgrade, nor beside the reader.
 func TestDowngradeLeavesNoGap(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		writer := c.lock(c.process(), "a")
+		writers := make(chan lockResult, 1)
+		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		if err := writer.Downgrade(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * DefaultLease) // it is renewed as a reader
+		if !writer.Valid() {
+			t.Errorf("lost: %v", writer.Err())
+		}
+		c.wantNone(writers, "a writer beside a reader")
+		c.unlock(writer)
+		c.unlock(c.next(writers, shortly).lock)
+	})
+}
+
+func TestDowngradeLetsReadersIn(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), c.process()
 		writer := c.lock(l, "a")
-		readers, writers := make(chan lockResult, 3), make(chan lockResult, 1)
+		readers := make(chan lockResult, 3)
 		for i := range 3 {
 			startReader(t.Context(), other, i, readers)
 		}
-		startWaiter(t.Context(), c.process(), 0, writers, "a")
 		if err := writer.Downgrade(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -165,11 +183,6 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 			}
 			defer c.unlock(got.lock)
 		}
-		time.Sleep(2 * DefaultLease) // it is renewed as a reader
-		if !writer.Valid() {
-			t.Errorf("lost: %v", writer.Err())
-		}
-		c.wantNone(writers, "a writer beside readers")
 		c.unlock(writer)
 	})
 }

@@ -73,10 +73,11 @@ func play(
 	running := holders // on their way to the next event
 	next := map[int]string{}
 	for ended := 0; ended < holders; {
-		// With a step to choose, a statement that waits for another transaction is left to wait.
+		// With a step to choose, a statement that waits for another transaction is left to wait. Before the
+		// first statement nobody waits: all holders come to the start, however slow the machine is.
 		for running > 0 {
 			e, ok := receive(events)
-			if !ok && len(next) == 0 {
+			if !ok && (len(next) == 0 || len(trace) == 0) {
 				continue
 			}
 			if !ok {
@@ -130,7 +131,8 @@ func prepared(t *testing.T, r resource, account int) {
 // update or takes a token back.
 func TestInterleavings(t *testing.T) {
 	t.Parallel()
-	const seeds = 40
+	// Some orders of statements are rare: more seeds are played until they have come.
+	const seeds, mostSeeds = 40, 400
 	for name, fresh := range resources() {
 		orders := []order{stampFirst, oneStep}
 		if name == "Redis" {
@@ -140,8 +142,9 @@ func TestInterleavings(t *testing.T) {
 			t.Run(name+"/"+string(by), func(t *testing.T) {
 				t.Parallel()
 				r := fresh(t)
-				writes, refusals := 0, 0
-				for seed := range seeds {
+				writes, refusals, seed := 0, 0, 0
+				besideEachOther := func() bool { return refusals > 0 && writes > 2*seed }
+				for ; seed < seeds || !besideEachOther() && seed < mostSeeds; seed++ {
 					prepared(t, r, seed)
 					acknowledged, refused, trace := play(t, r, seed, uint64(seed), by)
 					balance, log := r.state(t, seed)
@@ -154,8 +157,8 @@ func TestInterleavings(t *testing.T) {
 					writes += len(log)
 					refusals += refused
 				}
-				t.Logf("%d orders of statements: %d writes, %d holders refused", seeds, writes, refusals)
-				if refusals == 0 || writes == 2*seeds {
+				t.Logf("%d orders of statements: %d writes, %d holders refused", seed, writes, refusals)
+				if !besideEachOther() {
 					t.Error("no two holders were beside each other")
 				}
 			})
