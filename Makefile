@@ -121,6 +121,8 @@ redis-server postgres mariadb prometheus zsh fish: ## installs what the tests us
 api: ## what the public packages export; writes docs/api.txt
 	$(GO) run ./internal/api >docs/api.txt
 
+# With the race detector on, what they compile is what make test needs.
+lint: export GOFLAGS := $(GOFLAGS) $(RACE)
 lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflows (2 minutes)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
 	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GO) vet ./...; $(STATICCHECK) ./...); done

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/history"
-	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -208,6 +207,7 @@ func (l *load) work(client int, names []string, r *rolling) (to []string) {
 			l.Errorf("lost at once: %v", held.Err())
 		}
 		l.held.Add(1)
+		l.rest(5 * time.Millisecond) // a job
 		called := time.Now().UnixNano()
 		err = held.Unlock(context.Background())
 		l.record(client, held, history.Released, called)
@@ -259,10 +259,18 @@ func (l *load) intrude(names []string) {
 					l.Errorf("the wrong list %v: not %q, but: %v", names, quorum.ErrMembership, err)
 				}
 				l.refused.Add(1)
-				poll.Until(10*time.Millisecond, func() bool { return l.ctx.Err() != nil })
+				l.rest(10 * time.Millisecond)
 			}
 		}
 	})
+}
+
+// rest returns after d, or when the load ends.
+func (l *load) rest(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-l.ctx.Done():
+	}
 }
 
 // hold locks a name with a client of its own, until end or the end of the test.
