@@ -13,8 +13,8 @@ PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/inter
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos -e /containers)
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
-ACTIONLINT := $(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
-STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT := $(GO) run -race=false github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+STATICCHECK := $(GO) run -race=false honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Every change has to pass these scenarios with faults; make chaos plays all of them.
 SCENARIOS ?= minority_killed|majority|rolling|restart_amnesia|partition_of_the_holder|frozen|client_paused|random_walk
 
