@@ -60,12 +60,12 @@ flakes: redis-server ## tests again and again beside CPU hogs, and a table of fa
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority. Other work may starve them for
 # long, hence the timeout. What has no race detector is not shuffled, so that go test caches it.
 test-searches:
-	GOGC=200 nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
+	GOGC=400 nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
 test-sim:
-	cd integration && nice -n 19 $(GO) test -timeout 60m ./sim
-	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
+	cd integration && GOGC=400 nice -n 19 $(GO) test -timeout 60m ./sim
+	$(if $(RACE),cd integration && GOGC=400 nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
 
 # These wait most of the time. Chaos comes last: its clients give up on a master after 250 ms.
 test-waiting: test-integration test-packages test-modules
@@ -97,7 +97,7 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 # five minutes of each random walk, fuzzing.
 soak: redis-server ## the same claims, for hours
 	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/model/... -model.deep
-	cd integration && $(GO) test -timeout 90m ./sim -sim.seeds=20000
+	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators)' -chaos.full -chaos.walk=5m
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzNames -fuzztime 2m ./scripts

@@ -10,7 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-var handOverSeeds = flag.Int("sim.handovers", 20, "how many seeds TestHandOvers runs, from 1 on")
+var handOverSeeds = flag.Int("sim.handovers", 50, "how many seeds TestHandOvers runs, from 1 on")
 
 // The same must hold if locks are handed over, under every fault. A ticket, which several flows get,
 // works once.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-var readerSeeds = flag.Int("sim.readers", 20, "how many seeds TestReaders runs, from 1 on")
+var readerSeeds = flag.Int("sim.readers", 50, "how many seeds TestReaders runs, from 1 on")
 
 // newReaderPlan makes a plan in which most calls are readers', and writers are downgraded now and then.
 func newReaderPlan(seed uint64) *plan {

@@ -9,7 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-var semaphoreSeeds = flag.Int("sim.semaphores", 10, "how many seeds TestSemaphores runs, from 1 on")
+var semaphoreSeeds = flag.Int("sim.semaphores", 40, "how many seeds TestSemaphores runs, from 1 on")
 
 // semaphore is the name of the semaphore in the plans that have one.
 const semaphore = "s"

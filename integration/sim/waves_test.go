@@ -1,12 +1,12 @@
 package sim
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,17 +19,20 @@ type waves struct {
 	asked map[string]map[int]time.Time // for the first time, by owner and master
 }
 
-// acquires matches the hashes of the scripts that grant.
-var acquires = func() *regexp.Regexp {
-	var hashes []string
+// acquires are the hashes of the scripts that grant.
+var acquires = func() (hashes [][]byte) {
 	for _, s := range scripts.All() {
 		if s.Name() == "acquire" || s.Name() == "acquires" {
 			sum := sha1.Sum([]byte(s.Source()))
-			hashes = append(hashes, hex.EncodeToString(sum[:]))
+			hashes = append(hashes, []byte(hex.EncodeToString(sum[:])))
 		}
 	}
-	return regexp.MustCompile(strings.Join(hashes, "|"))
+	return hashes
 }()
+
+func isAcquire(request []byte) bool {
+	return slices.ContainsFunc(acquires, func(hash []byte) bool { return bytes.Contains(request, hash) })
+}
 
 var owners = regexp.MustCompile(uuids.String() + `:\d+`)
 
@@ -37,11 +40,12 @@ var owners = regexp.MustCompile(uuids.String() + `:\d+`)
 func (w *waves) note(master int, written []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for request := range strings.SplitSeq(string(written), "\r\n*") {
-		if !acquires.MatchString(request) {
+	for request := range bytes.SplitSeq(written, []byte("\r\n*")) {
+		if !isAcquire(request) {
 			continue
 		}
-		for _, owner := range owners.FindAllString(request, -1) {
+		for _, match := range owners.FindAll(request, -1) {
+			owner := string(match)
 			if w.asked[owner] == nil {
 				w.asked[owner] = map[int]time.Time{}
 			}
