@@ -105,7 +105,12 @@ func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered 
 	order := c.orderFrom(room[:0], s.asks, true)
 	s.asks = (s.asks + 1) % len(c.nodes)
 	answers, late := make(chan hintAnswer, len(order)), make(chan struct{}, 1)
-	timer := c.clock.AfterFunc(time.Hour, func() { late <- struct{}{} })
+	timer := c.clock.AfterFunc(time.Hour, func() {
+		select {
+		case late <- struct{}{}:
+		default: // the timer was set again before its first signal was read
+		}
+	})
 	defer timer.Stop()
 	open := 0
 	for {
