@@ -148,11 +148,14 @@ func TestDemoPanics(t *testing.T) {
 	})
 	t.Run("in a worker", func(t *testing.T) {
 		t.Parallel()
-		out := &output{sees: onceSeen("holds it, token", func() error { panic("on purpose") })}
-		var errs output
-		if code := run(context.Background(), []string{"demo"}, out, &errs); code != exitFailed {
-			t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
-		}
-		contains(t, errs.String(), "panic: on purpose", "demo_contend.go")
+		errs := whileStalled(t, timeout/4, func() (string, bool) {
+			out := &output{sees: onceSeen("holds it, token", func() error { panic("on purpose") })}
+			var errs output
+			if code := run(context.Background(), []string{"demo"}, out, &errs); code != exitFailed {
+				t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
+			}
+			return errs.String(), strings.Contains(errs.String(), "on purpose")
+		})
+		contains(t, errs, "panic: on purpose", "demo_contend.go")
 	})
 }
