@@ -232,6 +232,10 @@ func ownedByReadersVectors() []vector {
 		raise(vector{name: "a reader", before: both, want: uint64(9), after: []check{counter("k", "9")}}),
 		raise(vector{name: "a reader that is over", before: state(reads(me, -s), reads(rival, s), expire("k", s)), want: uint64(0), untouched: true}),
 		raise(vector{name: "a reader that is gone", want: uint64(0), untouched: true}),
+		raise(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", s)), want: uint64(0), untouched: true}),
+		raise(vector{name: "a reader, and its owner writes", before: state(holds("k", me, "1"), expire("k", s)), want: uint64(0), untouched: true}),
+		raise(vector{name: "a reader at an application's string", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE", untouched: true}),
+		raise(vector{name: "a reader at an application's list", before: state([]any{"RPUSH", "k", "x"}), err: "WRONGTYPE", untouched: true}),
 
 		force(vector{name: "readers", before: both, want: true, published: freed, after: []check{absent("k"), text(forcedKey, "70"), ttl(forcedKey, maxLease), counter("k", "70")}}, 70),
 		force(vector{name: "readers, the counter is higher", before: append(both, counted("k", "99")), want: true, published: freed,
