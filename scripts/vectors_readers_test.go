@@ -43,6 +43,11 @@ func only(owner string, left time.Duration) check {
 	return readers(map[string]time.Duration{owner: left})
 }
 
+// reserved is the refusal of a reader that a writer keeps back.
+func reserved(wait time.Duration) scripts.AcquireReply {
+	return scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Reserved: true}
+}
+
 // byReaders is a writer's refusal.
 func byReaders(last string, wait time.Duration, count int) scripts.AcquireReply {
 	reply := heldBy(last, wait)
@@ -101,10 +106,15 @@ func readVectors() []vector {
 			untouched: true, twice: true},
 		{name: "not beside a writer, a repair", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: asReader(carrying(7)),
 			want: heldBy(rival, 5*s), untouched: true},
-		{name: "not while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: heldBy(another, 1500*time.Millisecond),
+		{name: "not while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: reserved(1500 * time.Millisecond),
 			untouched: true},
 		{name: "not while a writer waits, where nobody is", before: state(ready, []any{"SET", writing, another, "PX", 1500}), call: asReader(),
-			want: heldBy(another, 1500*time.Millisecond), untouched: true},
+			want: reserved(1500 * time.Millisecond), untouched: true},
+		{name: "not while a writer waits, and others listen", before: state(ready, []any{"SET", "quorumlock:writer:awaited", another, "PX", 1500}),
+			call: asReader(named("awaited")), untouched: true,
+			want: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: 1500 * time.Millisecond, Waiting: 1, Reserved: true}},
+		{name: "a writer is there, and another waits", before: state(ready, holds("k", rival, "1"), expire("k", 5*s), []any{"SET", writing, another, "PX", 1500}),
+			call: asReader(), want: heldBy(rival, 5*s), untouched: true},
 		{name: "a retry while a writer waits", before: append(mine, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: granted(700)},
 		{name: "a repair while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(carrying(500)), want: granted(500),
 			after: []check{text(writing, another)}},

@@ -71,8 +71,8 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		}
 		quarantineOver = true
 	}
-	if writer, waits, _ := k.get(keys[3]); holder == "" && carried == 0 && !isThere && waits {
-		held, holder = k.pttl(keys[3]), writer
+	if _, waits, _ := k.get(keys[3]); holder == "" && carried == 0 && !isThere && waits {
+		return []any{"reserved", k.pttl(keys[3]), k.listening(args[5])}, nil
 	}
 	if holder != "" {
 		return []any{"held", held, k.listening(args[5]), holder[:min(len(holder), 1024)]}, nil
