@@ -213,21 +213,25 @@ func TestMutants(t *testing.T) {
 			rows = append(rows, m.row(trace))
 		})
 	}
-	if *writesTable && len(rows) == len(mutants) && !t.Failed() {
-		writeTable(t, rows)
-	}
+	table.Write(t, rows, len(mutants))
 }
 
 func (m *mutant) search(t *testing.T) string {
-	var edits []mutate.Edit
 	more := map[string]string{}
 	for _, e := range m.edits {
-		edits = append(edits, mutate.Edit(e))
 		if strings.Contains(e.Now, "countAll") {
 			more[e.File] = countAll
 		}
 	}
-	return mutate.Search(t, m.rule, edits, more)
+	return mutate.Search(t, m.rule, m.shared(), more)
+}
+
+// shared returns the edits in the form of package mutate.
+func (m *mutant) shared() (edits []mutate.Edit) {
+	for _, e := range m.edits {
+		edits = append(edits, mutate.Edit(e))
+	}
+	return edits
 }
 
 // Without an edit the setups of the mutants have no trace: it is the edit that the search finds.
