@@ -32,11 +32,10 @@ local highest = token
 for i = 2, #KEYS, 2 do
   local counter = tonumber(redis.call('GET', KEYS[i]) or '-1')
   if not counter or counter ~= counter then
-    return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[i] .. '" is not a number')
+    return redis.error_reply(ofCounter .. KEYS[i] .. isNoNumber)
   end
   if counter >= 4503599627370496 then
-    return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[i] ..
-      '" has reached 2^52: no lock counts that far. Delete the key on this master')
+    return redis.error_reply(ofCounter .. KEYS[i] .. isTooHigh)
   end
   if counter < token then
     redis.call('SET', KEYS[i], ARGV[2])

@@ -67,7 +67,7 @@ if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, tru
 end
 counter = type(counter) == 'string' and tonumber(counter)
 if not counter or counter ~= counter then
-  return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] .. '" is not a number')
+  return redis.error_reply(ofCounter .. KEYS[3] .. isNoNumber)
 end
 
 -- As in acquire: a node that may have forgotten grants nothing new.
@@ -105,8 +105,7 @@ else
   if seed > token then token = seed end
 end
 if token >= 4503599627370496 then
-  return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] ..
-    '" has reached 2^52: no lock counts that far. Delete the key on this master')
+  return redis.error_reply(ofCounter .. KEYS[3] .. isTooHigh)
 end
 
 if admitted ~= '0' then -- long ago: later requests need not read the clock

@@ -149,7 +149,8 @@ func readVectors() []vector {
 		{name: "an application's string", before: state(ready, []any{"SET", "k", "x"}), call: asReader(), err: "WRONGTYPE", untouched: true},
 		{name: "Redisson's read-write lock", before: state(ready, []any{"HSET", "k", "mode", "read", rival, "1"}, expire("k", lease)), call: asReader(), err: noLock, untouched: true},
 		{name: "a counter that no lock reaches", before: append(rivals, counted("k", "9007199254740990")), call: asReader(), err: tooHigh("k"), untouched: true},
-		{name: "a counter that is text", before: append(rivals, counted("k", "seven")), call: asReader(), err: "QUORUMLOCK", untouched: true},
+		{name: "a counter that is text", before: append(rivals, counted("k", "seven")), call: asReader(), untouched: true,
+			err: `QUORUMLOCK the token counter "` + counterOf("k") + `" is not a number`},
 		{name: "a list at the counter", before: state(ready, []any{"RPUSH", counterOf("k"), "x"}), call: asReader(), err: "QUORUMLOCK", untouched: true},
 	})
 }
