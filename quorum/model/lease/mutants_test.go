@@ -71,6 +71,7 @@ func takesTwice(s *setup) { s.attempts, s.takes = three, toEither }
 func aReverts(s *setup)   { s.reverts = 1 }
 func isRead(s *setup)     { s.reads = aReader }
 func isLowered(s *setup)  { s.lowers = true }
+func reloadsIt(s *setup)  { s.reloads = true }
 
 var mutants = []mutant{
 	// The rules of the old model.
@@ -162,6 +163,8 @@ var mutants = []mutant{
 		setup: base.with(isExtended).with(isLowered)},
 	{rule: "a request has the present mode", edits: in(attemptFile, "!v.has(mayHold), l.mode", "!v.has(mayHold), l.terms.Mode"),
 		setup: base.with(alone).with(isLowered).with(isFixed)},
+	{rule: "a request from before the downgrade denies nothing", edits: in(keepFile, "return c.Mode == l.mode", "return true"),
+		setup: stands.with(isLowered).with(reloadsIt)},
 	{rule: "a request that could not be sent proves nothing of one before", edits: in(keepFile, "if c.fresh {", "if true {"), setup: stands.with(aDeath).with(isEntered)},
 }
 
