@@ -215,24 +215,24 @@ func (e *Error) amongReaders(holder string) string {
 	return holder
 }
 
-// owner describes a holder whose process is not known: its id, and for how long it holds.
+// owner describes a holder whose process is not known: its id, and for how long it holds; or a reservation.
 func (e *Error) owner() string {
-	by := ""
+	what := "; held"
 	switch {
 	case e.holder() != "":
 		return ""
-	case e.reserved && e.Remaining > 0:
-		return fmt.Sprintf("; reserved for %v more unless renewed", e.Remaining)
+	case e.reserved:
+		what = "; reserved"
 	case e.Holder != "":
-		by = " by " + e.amongReaders(fmt.Sprintf("%.64q", e.Holder))
+		what += " by " + e.amongReaders(fmt.Sprintf("%.64q", e.Holder))
 	}
 	switch {
 	case e.Remaining < 0:
-		return fmt.Sprintf("; held%s without an end", by)
+		return what + " without an end"
 	case e.Remaining > 0:
-		return fmt.Sprintf("; held%s for %v more unless renewed", by, e.Remaining)
-	case by != "":
-		return "; held" + by
+		return fmt.Sprintf("%s for %v more unless renewed", what, e.Remaining)
+	case e.Holder != "":
+		return what
 	}
 	return ""
 }

@@ -190,6 +190,9 @@ func parseReserved(fields []any, v any) (AcquireReply, error) {
 	ttl, ok := fields[1].(int64)
 	waiting, ok1 := fields[2].(int64)
 	wait, ok2 := duration(ttl)
+	if ttl == -1 {
+		wait, ok2 = -1, true
+	}
 	if word != "reserved" || !(ok && ok1 && ok2) || waiting < 0 || waiting > 1<<31 {
 		return AcquireReply{}, malformed(acquireScript, v)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var writesTable = flag.Bool("model.table", false, "write the table of mutants into docs/safety.md, if there is one of this package")
+var writesTable = flag.Bool("model.table", false, "write this package's table of mutants into docs/safety.md")
 
 const safetyFile = "../../../docs/safety.md"
 
