@@ -49,7 +49,7 @@ type queue struct {
 	ended      bool     // the last waiter has left
 	cancels    []func() // of the subscriptions
 	lastError  *Error   // of the last attempt; nil before one has ended
-	asking     int      // how many of the waiters want to ask the holder to let go
+	asking     int      // how many of the waiters want the holder to be asked to let go
 	published  int      // a node that published the last release since an attempt began; −1 for none
 }
 
@@ -57,10 +57,10 @@ type queue struct {
 type waiter struct {
 	queue *queue
 	slots *slotsCall // that the call wants; nil for names
-	asks  bool       // it wants to ask the holder to let go
 	waiting.Waiter
 
 	// Under queue.list.mu. wake and alarm are nil for a call that has not had to wait.
+	asks  bool          // it wants the holder to be asked to let go
 	freed bool          // a reader that has left the queue to ask at once, because another acquired the name
 	wake  chan struct{} // receives a value when the waiter should call begin
 	alarm clock.Timer   // sends to wake
