@@ -267,6 +267,8 @@ func TestAllWhoHoldAreAsked(t *testing.T) {
 				if got.err != nil {
 					t.Fatal(got.err)
 				}
+				got.lock.Requested()
+				synctest.Wait()
 				// A master that stood still hands on now what the waiter asked before it held.
 				for _, m := range c.masters {
 					m.Publish(scripts.AskChannel(got.lock.keys()[0]), "*"+c.beforeOwner(got.lock))
