@@ -6,7 +6,8 @@ GO ?= go
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
 TEST ?= $(GO) test $(RACE) -shuffle=on
 # These directories are modules of their own: their requirements stay out of users' module graphs.
-MODULES := . integration bench contrib/gocronquorumlock contrib/otelquorumlock contrib/promquorumlock
+MODULES := . integration bench contrib/gocronquorumlock contrib/goredisquorumlock contrib/otelquorumlock \
+	contrib/promquorumlock contrib/rueidisquorumlock
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
@@ -82,8 +83,10 @@ test-integration:
 # These wait most of the time, so they run beside the packages.
 test-modules:
 	cd contrib/gocronquorumlock && $(TEST) ./...
+	cd contrib/goredisquorumlock && $(TEST) ./...
 	cd contrib/otelquorumlock && $(TEST) ./...
 	cd contrib/promquorumlock && $(TEST) ./...
+	cd contrib/rueidisquorumlock && $(TEST) ./...
 	cd integration && $(TEST) ./containers
 
 test-chaos:

@@ -94,9 +94,9 @@ type nothing struct {
 func TestEveryFieldIsDecided(t *testing.T) {
 	all := clienttest.ReadDecisions(t, "go-redis")
 	values := map[string]any{
-		"Addr":    "lock-a.internal:7000",
-		"Network": "tcp", "Limiter": nothing{}, "StreamingCredentialsProvider": nothing{},
-		"PushNotificationProcessor": push.NewVoidProcessor(), "ClientSideCache": redis.NewLocalCache(redis.ClientSideCacheConfig{}),
+		"Limiter": nothing{}, "StreamingCredentialsProvider": nothing{},
+		"PushNotificationProcessor": push.NewVoidProcessor(),
+		"ClientSideCache":           redis.NewLocalCache(redis.ClientSideCacheConfig{}),
 	}
 	clienttest.Check(t, all, func() *redis.Options { return new(redis.Options) }, values,
 		func(o *redis.Options) (*node.Node, error) { return goredisquorumlock.Open(o) })
@@ -153,7 +153,7 @@ func TestTimeouts(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"10.0.0.1:26379"}})
+	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"a:26379"}})
 	defer sentinel.Close()
 	ofOne := func(o redis.Options) func() (*node.Node, error) {
 		return func() (*node.Node, error) { return goredisquorumlock.Open(&o) }
@@ -168,17 +168,18 @@ func TestRefusals(t *testing.T) {
 			"(https://github.com/quorumlock/quorumlock/blob/main/docs/clients.md#what-is-refused)"},
 		"a client of Sentinel": {ofOne(*sentinel.Options()), "MasterName: Sentinel may make"},
 		"a cluster": {func() (*node.Node, error) {
-			return goredisquorumlock.OpenUniversal(&redis.UniversalOptions{Addrs: []string{"10.0.0.1:6379", "10.0.0.2:6379"}})
+			return goredisquorumlock.OpenUniversal(&redis.UniversalOptions{Addrs: []string{"a:6379", "b:6379"}})
 		}, "Addrs: several addresses are a cluster"},
-		"no read timeout":  {ofOne(redis.Options{ReadTimeout: -1}), "ReadTimeout, WriteTimeout: a node always has a timeout"},
-		"no deadlines":     {ofOne(redis.Options{WriteTimeout: -2}), "ReadTimeout, WriteTimeout: a node always has a timeout"},
-		"no port":          {ofOne(redis.Options{Addr: "10.0.0.1"}), `Addr "10.0.0.1" is not host:port`},
-		"a named port":     {ofOne(redis.Options{Addr: "a:redis"}), "goredisquorumlock: a:redis: "},
-		"a relative path":  {ofOne(redis.Options{Network: "unix", Addr: "a.sock"}), "goredisquorumlock: a.sock: "},
-		"a database":       {ofOne(redis.Options{DB: -1}), "DB -1 is negative"},
-		"a user alone":     {ofOne(redis.Options{Username: "app"}), "Username: without a Password"},
-		"a client name":    {ofOne(redis.Options{ClientName: "a b"}), "printable ASCII"},
-		"TLS on a socket":  {ofOne(redis.Options{Addr: "/a", TLSConfig: clienttest.Full().TLS}), "TLSConfig: a node uses unix sockets"},
+		"no read timeout": {ofOne(redis.Options{ReadTimeout: -1}), "ReadTimeout, WriteTimeout: a node always has a timeout"},
+		"no deadlines":    {ofOne(redis.Options{WriteTimeout: -2}), "ReadTimeout, WriteTimeout: a node always has a timeout"},
+		"no port":         {ofOne(redis.Options{Addr: "10.0.0.1"}), `Addr "10.0.0.1" is not host:port`},
+		"a named port":    {ofOne(redis.Options{Addr: "a:redis"}), "goredisquorumlock: a:redis: "},
+		"a relative path": {ofOne(redis.Options{Network: "unix", Addr: "a.sock"}), "goredisquorumlock: a.sock: "},
+		"a database":      {ofOne(redis.Options{DB: -1}), "DB -1 is negative"},
+		"a user alone":    {ofOne(redis.Options{Username: "app"}), "Username: without a Password"},
+		"a client name":   {ofOne(redis.Options{ClientName: "a b"}), "printable ASCII"},
+		"TLS on a socket": {ofOne(redis.Options{Addr: "/a", TLSConfig: clienttest.Full().TLS}),
+			"TLSConfig: a node uses unix sockets"},
 		"nil":              {func() (*node.Node, error) { return goredisquorumlock.Open(nil) }, "the options are nil"},
 		"nil, universal":   {func() (*node.Node, error) { return goredisquorumlock.OpenUniversal(nil) }, "the options are nil"},
 		"a node's options": {func() (*node.Node, error) { return goredisquorumlock.Open(&redis.Options{}, nil) }, "is nil"},

@@ -83,9 +83,9 @@ func TestDialFn(t *testing.T) {
 // rueidis brings fails this test until it is decided.
 func TestEveryFieldIsDecided(t *testing.T) {
 	all := clienttest.ReadDecisions(t, "rueidis")
-	values := map[string]any{"InitAddress": []string{"10.0.0.1:6379"}, "Dialer": net.Dialer{Timeout: time.Second}}
-	clienttest.Check(t, all, func() *rueidis.ClientOption { return &rueidis.ClientOption{InitAddress: []string{"10.0.0.1:6379"}} },
-		values, func(o *rueidis.ClientOption) (*node.Node, error) { return rueidisquorumlock.Open(*o) })
+	fresh := func() *rueidis.ClientOption { return &rueidis.ClientOption{InitAddress: []string{"10.0.0.1:6379"}} }
+	clienttest.Check(t, all, fresh, nil,
+		func(o *rueidis.ClientOption) (*node.Node, error) { return rueidisquorumlock.Open(*o) })
 	clienttest.CheckTaken(t, all, option(clienttest.Full()), withDialFn(clienttest.Full()))
 }
 
@@ -106,7 +106,8 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.Check(t.Context()); !errors.Is(err, failed) || got.String() != addr || want != nil && !reflect.DeepEqual(got, want) {
+		_, err = n.Check(t.Context())
+		if !errors.Is(err, failed) || got.String() != addr || want != nil && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %#v, %v", addr, got, err)
 		}
 		n.Close()
@@ -131,8 +132,9 @@ func TestTimeouts(t *testing.T) {
 	for _, c := range []struct{ dial, write, want time.Duration }{
 		{0, 0, node.DefaultTimeout}, {s, 0, s}, {0, s, s}, {s, 2 * s, s}, {2 * s, s, s}, {5 * s, 10 * s, 5 * s},
 	} {
-		n, err := rueidisquorumlock.Open(rueidis.ClientOption{InitAddress: []string{":6379"}, Dialer: net.Dialer{Timeout: c.dial},
-			ConnWriteTimeout: c.write})
+		n, err := rueidisquorumlock.Open(rueidis.ClientOption{
+			InitAddress: []string{":6379"}, Dialer: net.Dialer{Timeout: c.dial}, ConnWriteTimeout: c.write,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,8 +158,8 @@ func TestRefusals(t *testing.T) {
 		"two addresses":   {func(o *rueidis.ClientOption) { o.InitAddress = []string{"a:1", "b:1"} }, "InitAddress: 2 addresses"},
 		"no port":         {func(o *rueidis.ClientOption) { o.InitAddress = []string{"a"} }, `InitAddress "a" is not host:port`},
 		"a named port":    {func(o *rueidis.ClientOption) { o.InitAddress = []string{"a:redis"} }, "rueidisquorumlock: a:redis: "},
-		"no dial timeout": {func(o *rueidis.ClientOption) { o.Dialer.Timeout = -1 }, "Dialer.Timeout, ConnWriteTimeout: a node always"},
-		"no timeout":      {func(o *rueidis.ClientOption) { o.ConnWriteTimeout = -1 }, "Dialer.Timeout, ConnWriteTimeout: a node always"},
+		"no dial timeout": {func(o *rueidis.ClientOption) { o.Dialer.Timeout = -1 }, "Timeout: a node always has a timeout"},
+		"no timeout":      {func(o *rueidis.ClientOption) { o.ConnWriteTimeout = -1 }, "Timeout: a node always has a timeout"},
 		"a database":      {func(o *rueidis.ClientOption) { o.SelectDB = -1 }, "SelectDB -1 is negative"},
 		"a user alone":    {func(o *rueidis.ClientOption) { o.Username = "app" }, "Username: a node logs nobody in"},
 		"a client name":   {func(o *rueidis.ClientOption) { o.ClientName = "a b" }, "printable ASCII"},

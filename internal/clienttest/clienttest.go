@@ -34,7 +34,7 @@ type Settings struct {
 	Name           string
 	TLS            *tls.Config
 	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
-	Timeout        time.Duration
+	Timeout        time.Duration // for connecting, or for a reply
 }
 
 // Opener opens a node by a client's options with these settings.
@@ -72,18 +72,19 @@ func testEmbedded(t *testing.T, open Opener) {
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: fleet.Masters[0].Addr()})), "k")
 }
 
-// The client's dialer makes all connections, and they have the client's name: one for calls, one while a lock is waited
-// for, and one for Check, which stays for the next use.
+// The client's dialer makes all connections, and they have the client's name: one for calls, one while a
+// caller waits, and one for Check, which stays for the next use.
 func testConnections(t *testing.T, open Opener) {
 	m := startReal(t)
 	var mu sync.Mutex
 	var dialled []string
-	n := mustOpen(t, open, Settings{Addr: "lock-a.internal:7000", Name: "billing", Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		dialled = append(dialled, addr)
 		return new(net.Dialer).DialContext(ctx, "tcp", m.Addr())
-	}})
+	}
+	n := mustOpen(t, open, Settings{Addr: "lock-a.internal:7000", Name: "billing", Dial: dial})
 	wants := func(when string, all, subscribed int) {
 		t.Helper()
 		var list []string
@@ -92,7 +93,8 @@ func testConnections(t *testing.T, open Opener) {
 			inSub := slices.DeleteFunc(slices.Clone(list), func(c string) bool { return strings.Contains(c, " sub=0 ") })
 			return len(list) == all && len(inSub) == subscribed
 		}) {
-			t.Fatalf("%s: want %d connections, %d of them for messages; got\n%s", when, all, subscribed, strings.Join(list, ""))
+			t.Fatalf("%s: want %d connections, %d of them for messages; got\n%s",
+				when, all, subscribed, strings.Join(list, ""))
 		}
 	}
 	wants("before the first use", 0, 0)
@@ -243,11 +245,11 @@ func testFrozenMaster(t *testing.T, open Opener) {
 	must(t, err)
 	own, err := open(Settings{Addr: m.Addr(), Timeout: bound}, node.WithName("m"), node.WithTimeout(frozen))
 	must(t, err)
-	clients, err := open(Settings{Addr: m.Addr(), Timeout: frozen}, node.WithName("m"))
+	theirs, err := open(Settings{Addr: m.Addr(), Timeout: frozen}, node.WithName("m"))
 	must(t, err)
 	must(t, m.Freeze())
 	var waiting sync.WaitGroup
-	for n, want := range map[*node.Node]time.Duration{usual: node.DefaultTimeout, own: frozen, clients: frozen} {
+	for n, want := range map[*node.Node]time.Duration{usual: node.DefaultTimeout, own: frozen, theirs: frozen} {
 		waiting.Go(func() {
 			defer n.Close()
 			watch := poll.Start()
@@ -277,18 +279,18 @@ func mustOpen(t *testing.T, open Opener, s Settings) *node.Node {
 
 func mustOpenURL(t *testing.T, m *redistest.Master) *node.Node {
 	t.Helper()
-	return mustOpen(t, func(_ Settings, opts ...node.Option) (*node.Node, error) { return node.Open(m.URL(), opts...) }, Settings{})
+	open := func(_ Settings, opts ...node.Option) (*node.Node, error) { return node.Open(m.URL(), opts...) }
+	return mustOpen(t, open, Settings{})
 }
 
 func newLocker(t *testing.T, n *node.Node) *quorum.Locker {
 	t.Helper()
-	l, err := multilock.New([]*node.Node{n})
+	l, err := multilock.New([]*node.Node{n}, quorum.WithWait(3*bound))
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	return l
 }
 
-// mustLock locks a name until the test ends, or the lock is unlocked.
 func mustLock(t *testing.T, l *quorum.Locker, name string) *quorum.Lock {
 	t.Helper()
 	lock, err := l.Lock(t.Context(), name)

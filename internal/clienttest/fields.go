@@ -53,7 +53,9 @@ func ReadDecisions(t *testing.T, heading string) Decisions {
 
 // Check tests that each exported field of the options has a decision, and that open ignores or refuses
 // what it says it does. A field is set in fresh options, to a value of those given, or to any.
-func Check[O any](t *testing.T, all Decisions, fresh func() *O, values map[string]any, open func(*O) (*node.Node, error)) {
+func Check[O any](
+	t *testing.T, all Decisions, fresh func() *O, values map[string]any, open func(*O) (*node.Node, error),
+) {
 	t.Helper()
 	for _, field := range exported[O]() {
 		options := fresh()
@@ -108,14 +110,17 @@ func CheckTaken(t *testing.T, all Decisions, options ...any) {
 // Full returns settings none of which is zero.
 func Full() Settings {
 	return Settings{
-		Addr: "lock-a.internal:7000", User: "app", Password: "secret", DB: 1, Name: "billing", TLS: &tls.Config{}, Timeout: time.Second,
+		Addr: "lock-a.internal:7000", User: "app", Password: "secret", DB: 1, Name: "billing", TLS: &tls.Config{},
+		Timeout: time.Second,
+
 		Ask:  func(context.Context) (user, password string, err error) { return "", "", nil },
 		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.ErrUnsupported },
 	}
 }
 
 func exported[O any]() []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[O]()), func(f reflect.StructField) bool { return !f.IsExported() })
+	isHidden := func(f reflect.StructField) bool { return !f.IsExported() }
+	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[O]()), isHidden)
 }
 
 // fill sets a value to one that is not zero.
