@@ -54,17 +54,13 @@ func Example() {
 	}
 	defer locker.Close()
 
-	ctx := context.Background()
-	err = locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
-		owner, err := clients[0].HKeys(ctx, "invoice:42").Result()
-		if err != nil {
-			return err
-		}
-		fmt.Println("the client sees the lock:", owner[0] == lock.Owner())
-		return nil
+	err = locker.Do(context.Background(), func(ctx context.Context, lock *quorum.Lock) error {
+		charges, err := clients[0].Incr(ctx, "invoice:42:charges").Result() // its own data, over its own connection
+		fmt.Println("charged:", charges, "with a token:", lock.Token() > 0)
+		return err
 	}, "invoice:42")
 	fmt.Println("error:", err)
 	// Output:
-	// the client sees the lock: true
+	// charged: 1 with a token: true
 	// error: <nil>
 }
