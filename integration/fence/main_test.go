@@ -4,10 +4,9 @@
 // PostgreSQL and MariaDB, on SQLite and on a real redis-server. Each guard has a control that leaves it out, or
 // uses the wrong order, and loses a write.
 //
-// The files in the order in which each uses only those before it: main_test.go, server_test.go,
-// postgres_test.go and mariadb_test.go (the servers), resource_test.go (what the guards protect, and
-// the judge of its writes), sql_test.go, transaction_test.go and redis_test.go (the two kinds of
-// resource), then the tests: contract_test.go, interleave_test.go, paused_test.go, psql_test.go.
+// The files in the order in which each uses only those before it: main_test.go, postgres_test.go and
+// mariadb_test.go (the servers), resource_test.go (what the guards protect, and the judge of its
+// writes), sql_test.go, transaction_test.go and redis_test.go (the two kinds of resource), then the tests: contract_test.go, interleave_test.go, paused_test.go, psql_test.go.
 package fence_test
 
 import (
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/sqlserver"
 	"go.uber.org/goleak"
 )
 
@@ -36,9 +36,9 @@ func TestMain(m *testing.M) {
 	}
 	// A server's death signal fires when the thread that started it ends.
 	runtime.LockOSThread()
-	postgres, mariadb = startPostgres(), startMariaDB()
+	postgres, mariadb = sqlserver.StartPostgres("postgres"), sqlserver.StartMariaDB("mysql")
 	code := m.Run()
-	if err := errors.Join(postgres.stop(), mariadb.stop()); err != nil {
+	if err := errors.Join(postgres.Stop(), mariadb.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the servers:", err)
 		code = 1
 	}

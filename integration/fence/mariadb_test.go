@@ -8,64 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/sqlserver"
 )
 
 // mariadb is the MariaDB of all tests.
-var mariadb *server
-
-func startMariaDB() *server {
-	k := kind{
-		name: "MariaDB", account: "mysql", driver: "mysql", end: syscall.SIGKILL,
-		initialises: func(_, dir string) *exec.Cmd {
-			return exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+filepath.Join(dir, "data"),
-				"--auth-root-authentication-method=normal", "--skip-name-resolve", "--skip-test-db")
-		},
-		serves: func(bin, dir string) *exec.Cmd {
-			return exec.Command(bin, "--no-defaults", "--datadir="+filepath.Join(dir, "data"),
-				"--socket="+mariadbSocket(dir), "--pid-file="+filepath.Join(dir, "pid"), "--skip-networking",
-				"--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0")
-		},
-		dsn: func(dir string) string { return mariadbDSN(dir, "", nil) },
-	}
-	bin, err := mariadbd()
-	if err != nil {
-		return &server{kind: k, missing: err}
-	}
-	return start(k, bin)
-}
-
-// mariadbd returns the path of the server. Debian keeps it out of a user's path.
-func mariadbd() (string, error) {
-	for _, name := range []string{"mariadbd", "/usr/sbin/mariadbd"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("there is no MariaDB server: install the package mariadb-server")
-}
-
-func mariadbSocket(dir string) string { return filepath.Join(dir, "socket") }
-
-// mariadbDSN has settings of the session.
-func mariadbDSN(dir, database string, settings url.Values) string {
-	return fmt.Sprintf("root@unix(%s)/%s?%s", mariadbSocket(dir), database, settings.Encode())
-}
+var mariadb *sqlserver.Server
 
 func onMariaDB(settings url.Values) func(*testing.T) *database {
 	return func(t *testing.T) *database {
 		t.Helper()
-		mariadb.need(t)
+		mariadb.Need(t)
 		name := fmt.Sprintf("test%d", schemas.Add(1))
-		admin, err := sql.Open("mysql", mariadbDSN(mariadb.dir, "", nil))
+		admin, err := sql.Open("mysql", sqlserver.MariaDBDSN(mariadb.Dir, "", nil))
 		must(t, err)
 		defer admin.Close()
 		for setting := range settings {
@@ -78,7 +38,7 @@ func onMariaDB(settings url.Values) func(*testing.T) *database {
 		}
 		_, err = admin.ExecContext(t.Context(), "CREATE DATABASE "+name)
 		must(t, err)
-		return prepare(t, &database{driver: "mysql", dsn: mariadbDSN(mariadb.dir, name, settings)}, "bigint AUTO_INCREMENT")
+		return prepare(t, &database{driver: "mysql", dsn: sqlserver.MariaDBDSN(mariadb.Dir, name, settings)}, "bigint AUTO_INCREMENT")
 	}
 }
 

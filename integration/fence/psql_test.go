@@ -60,7 +60,7 @@ func newShellJob(t *testing.T, d *database, masters []string) shellJob {
 	var schema string
 	must(t, d.db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
 	environment := append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "QUORUMLOCK_URLS="+strings.Join(masters, ","),
-		"PGHOST="+postgres.dir, "PGUSER=fence", "PGDATABASE=postgres", "PGOPTIONS=-c search_path="+schema)
+		"PGHOST="+postgres.Dir, "PGUSER=fence", "PGDATABASE=postgres", "PGOPTIONS=-c search_path="+schema)
 	// The shell becomes the command, which the test can stop then.
 	flags := fmt.Sprintf("exec quorumlock run -lease %[1]v -max-lease %[1]v ", jobLease)
 	return shellJob{environment, dir, strings.Replace(block(t, string(text), "sh", "$QUORUMLOCK_TOKEN"), "quorumlock run ", flags, 1)}

@@ -1,6 +1,7 @@
 //go:build unix
 
-package fence_test
+// Package sqlserver starts database servers of this machine for tests, each with a directory of its own.
+package sqlserver
 
 import (
 	"database/sql"
@@ -18,24 +19,29 @@ import (
 	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
-// startup bounds how long a server may take to answer.
-const startup = 30 * time.Second
+const (
+	// startup bounds how long a server may take to answer.
+	startup = 30 * time.Second
+	// patience bounds how long a program that makes the directory, or that ends, may take.
+	patience = time.Minute
+)
 
 // kind is how to run a server of one kind. Its directory has all that it writes, and its socket.
 type kind struct {
 	name        string
-	account     string // root starts the server as this user
-	driver      string
+	account     string         // root starts the server as this user
+	driver      string         // of database/sql, which the test imports
 	end         syscall.Signal // ends it at once: its data are of no use to anybody
 	initialises func(bin, dir string) *exec.Cmd
 	serves      func(bin, dir string) *exec.Cmd
 	dsn         func(dir string) string
 }
 
-// server is a running server, or why there is none.
-type server struct {
+// Server is a running server, or why there is none.
+type Server struct {
+	Dir string // of its data and its socket
+
 	kind
-	dir     string
 	cmd     *exec.Cmd
 	exited  chan struct{}
 	printed child.Output
@@ -43,19 +49,19 @@ type server struct {
 }
 
 // start starts a server from the programs in bin.
-func start(k kind, bin string) *server {
-	s := &server{kind: k, exited: make(chan struct{})}
+func start(k kind, bin string) *Server {
+	s := &Server{kind: k, exited: make(chan struct{})}
 	s.missing = s.run(bin)
 	return s
 }
 
-func (s *server) run(bin string) (err error) {
-	if s.dir, err = os.MkdirTemp("", "quorumlock-"+s.driver+"-"); err != nil {
+func (s *Server) run(bin string) (err error) {
+	if s.Dir, err = os.MkdirTemp("", "quorumlock-"+s.driver+"-"); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(s.dir))
+			err = errors.Join(err, os.RemoveAll(s.Dir))
 		}
 	}()
 	attributes := childAttributes()
@@ -63,14 +69,14 @@ func (s *server) run(bin string) (err error) {
 		if attributes.Credential, err = unprivileged(s.account); err != nil {
 			return err
 		}
-		if err := os.Chown(s.dir, int(attributes.Credential.Uid), int(attributes.Credential.Gid)); err != nil {
+		if err := os.Chown(s.Dir, int(attributes.Credential.Uid), int(attributes.Credential.Gid)); err != nil {
 			return err
 		}
 	}
-	initialise := s.initialises(bin, s.dir)
-	s.cmd = s.serves(bin, s.dir)
+	initialise := s.initialises(bin, s.Dir)
+	s.cmd = s.serves(bin, s.Dir)
 	for _, cmd := range []*exec.Cmd{initialise, s.cmd} {
-		cmd.Dir, cmd.SysProcAttr = s.dir, attributes
+		cmd.Dir, cmd.SysProcAttr = s.Dir, attributes
 		cmd.Stdout, cmd.Stderr = &s.printed, &s.printed
 	}
 	if err := initialise.Start(); err != nil {
@@ -83,7 +89,7 @@ func (s *server) run(bin string) (err error) {
 		return err
 	}
 	go func() {
-		_ = s.cmd.Wait() // stop judges how it ended
+		_ = s.cmd.Wait() // Stop judges how it ended
 		close(s.exited)
 	}()
 	if err := s.await(); err != nil {
@@ -108,8 +114,8 @@ func unprivileged(name string) (*syscall.Credential, error) {
 }
 
 // await waits until the server answers, or has ended.
-func (s *server) await() error {
-	db, err := sql.Open(s.driver, s.dsn(s.dir))
+func (s *Server) await() error {
+	db, err := sql.Open(s.driver, s.dsn(s.Dir))
 	if err != nil {
 		return err
 	}
@@ -134,7 +140,7 @@ func (s *server) await() error {
 	return nil
 }
 
-func (s *server) kill() error {
+func (s *Server) kill() error {
 	_ = s.cmd.Process.Signal(s.end) // it may have ended
 	return child.Await(s.cmd, &s.printed, patience, s.name+" ends", func() error {
 		<-s.exited
@@ -142,16 +148,16 @@ func (s *server) kill() error {
 	})
 }
 
-// stop ends the server, if there is one.
-func (s *server) stop() error {
+// Stop ends the server, if there is one.
+func (s *Server) Stop() error {
 	if s.missing != nil {
 		return nil
 	}
-	return errors.Join(s.kill(), os.RemoveAll(s.dir))
+	return errors.Join(s.kill(), os.RemoveAll(s.Dir))
 }
 
-// need skips the test if there is no server.
-func (s *server) need(t *testing.T) {
+// Need skips the test if there is no server.
+func (s *Server) Need(t testing.TB) {
 	t.Helper()
 	if s.missing != nil {
 		t.Skipf("SKIPPED, needs %s: %v", s.name, s.missing)

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package fence_test
+package sqlserver
 
 import "syscall"
 
