@@ -4,7 +4,8 @@ GO ?= go
 
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
-TEST ?= $(GO) test $(RACE) -shuffle=on
+# make lint vets.
+TEST ?= $(GO) test $(RACE) -vet=off -shuffle=on
 # These directories are modules of their own: their requirements stay out of users' module graphs.
 MODULES := . integration bench contrib/gocronquorumlock contrib/otelquorumlock contrib/promquorumlock
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.

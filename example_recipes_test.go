@@ -98,7 +98,7 @@ func consume(ctx context.Context, locker *quorum.Locker, m message, handle handl
 	if err != nil {
 		return err // not acknowledged: the queue delivers the message again
 	}
-	defer lock.Unlock(ctx)
+	defer lock.Unlock(context.WithoutCancel(ctx))
 	return handle(lock.Context(), m, lock.Token())
 }
 

@@ -53,6 +53,7 @@ type grantRequest struct {
 	holder    string        // of a refusal: the owner that is there
 	listeners int           // of a refusal: connections that subscribe to the channel
 	readers   int           // of a refusal by readers alone: how many
+	reserved  bool          // it refuses a reader, because a writer waits
 }
 
 func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
@@ -245,7 +246,8 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 		h.core.rtt.Observe(node, h.core.clock.Now().Sub(h.lease.BegunAt()))
 	}
 	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
-		r.wait, r.holder, r.listeners, r.readers = said.Wait, said.Holder, said.Waiting, said.Readers
+		r.wait, r.holder, r.listeners = said.Wait, said.Holder, said.Waiting
+		r.readers, r.reserved = said.Readers, said.Reserved
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 var (
 	// ErrNotAcquired: the lock was not acquired, and the attempt is undone.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrHeld: because another owner holds the lock, or one of its names.
+	// ErrHeld: because another owner holds the lock, or one of its names; or, of a reader, because a writer
+	// waits and keeps new readers back.
 	ErrHeld = errors.New("held by another")
 	// ErrQuarantined: because of nodes in quarantine. They may have forgotten locks, and grant nothing
 	// new.
@@ -55,7 +56,7 @@ type Error struct {
 
 	Need        int // the quorum size
 	Granted     int
-	Refused     int // by nodes on which another owner holds a name
+	Refused     int // by nodes on which another owner holds a name, or a writer that waits keeps readers back
 	Quarantined int
 	// Unknown counts the other nodes: those that had not answered, or failed, and may yet have
 	// carried out the request; those that accept clients with another list; and those that were not
@@ -63,11 +64,13 @@ type Error struct {
 	Unknown int
 
 	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a
-	// Redisson client has another form), of one of the names; empty if no node named one.
+	// Redisson client has another form), of one of the names; of several readers, the last whose lease
+	// ends. It is empty if no node named one, and if only a writer that waits is in a reader's way.
 	Holder string
 	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
 	// does not renew it: until as many as the quorum size no longer keep it, if so many have replied.
-	// It counts from their replies; −1 for a key that never expires, 0 if no node said.
+	// It counts from their replies; −1 for a key that never expires, 0 if no node said. If only a writer
+	// that waits is in the way, it is for how long it keeps readers back.
 	Remaining time.Duration
 
 	// HolderIdentity says, with [ErrHeld], which process the holder is. It is zero if no node said so:
@@ -80,13 +83,17 @@ type Error struct {
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
-	causes  []error
-	slots   []int  // that the error is about, of the semaphore Names[0]; nil for a lock that is no slot
-	key     string // with Holder: the name that it holds on the nodes
-	unasked int    // of Unknown
-	namedBy int    // with Holder: a node that named it
-	ours    bool   // Holder is a lock of this Locker, or of one that With made of it
-	kept    bool   // Granted counts the nodes that keep a lock that was lost
+	causes     []error
+	slots      []int  // that the error is about, of the semaphore Names[0]; nil for a lock that is no slot
+	reads      bool   // the lock is, or was to be, a reader's
+	key        string // with Holder: the name that it holds on the nodes
+	unasked    int    // of Unknown
+	namedBy    int    // with Holder: a node that named it
+	ours       bool   // Holder is a lock of this Locker, or of one that With made of it
+	handedOver bool   // with ours: by this process
+	readers    int    // with Holder, if it is a reader: how many hold the name
+	reserved   bool   // nobody is known to be in the way but a writer that waits
+	kept       bool   // Granted counts the nodes that keep a lock that was lost
 }
 
 // opReady is the operation of the errors of [Locker.Ready].
@@ -102,12 +109,14 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(e.Op)
 	if len(e.Names) > 0 {
-		b.WriteString(" " + quoted(e.Names) + slotsText(e.slots))
+		b.WriteString(" " + quoted(e.Names) + slotsText(e.slots) + readingText(e.reads))
 	}
 	for _, cause := range e.causes {
 		said := strings.TrimPrefix(cause.Error(), "quorumlock: ")
 		if holder := e.holder(); cause == ErrHeld && holder != "" {
 			said = "held by " + holder
+		} else if cause == ErrHeld && e.reserved {
+			said = "a writer waits"
 		}
 		if cause == ErrUnavailable && e.differing() > e.nodes()-e.Need {
 			said = "masters do not accept this client's list"
@@ -118,6 +127,8 @@ func (e *Error) Error() string {
 		b.WriteString(": " + ErrPermanent.Error())
 	}
 	switch {
+	case e.Need == 0 && e.Remaining != 0: // a node says that a semaphore's slots are taken
+		b.WriteString(" (" + strings.TrimPrefix(e.owner(), "; ") + ")")
 	case e.Need == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
 	case e.kept:
 		fmt.Fprintf(&b, " (kept by %d of %d needed)", e.Granted, e.Need)
@@ -163,6 +174,8 @@ func (e *Error) differing() (count int) {
 func (e *Error) holder() string {
 	said := ""
 	switch {
+	case e.handedOver:
+		said = "a ticket of this process (HandOver)"
 	case e.ours:
 		said = "this process"
 	case e.HolderIdentity != (Identity{}):
@@ -170,36 +183,56 @@ func (e *Error) holder() string {
 	default:
 		return ""
 	}
+	said = e.amongReaders(said)
 	if e.HolderToken > 0 {
 		said += fmt.Sprintf(", token counter %d", e.HolderToken)
 	}
-	switch left := e.Remaining; {
-	case left < 0:
-		said += ", without an end"
-	case left >= time.Second:
-		said += fmt.Sprintf(", %v left", left.Round(100*time.Millisecond))
-	case left > 0:
-		said += fmt.Sprintf(", %v left", left)
+	if e.Remaining != 0 {
+		said += ", " + leftText(e.Remaining)
 	}
 	return said
 }
 
-// owner describes a holder whose process is not known: its id, and for how long it holds.
+// leftText says for how long a lock is held, −1 for ever.
+func leftText(left time.Duration) string {
+	switch {
+	case left < 0:
+		return "without an end"
+	case left >= time.Second:
+		left = left.Round(100 * time.Millisecond)
+	}
+	return fmt.Sprintf("%v left", left)
+}
+
+// amongReaders describes a holder that is one of several readers.
+func (e *Error) amongReaders(holder string) string {
+	switch {
+	case e.readers == 1:
+		return "1 reader, " + holder
+	case e.readers > 1:
+		return fmt.Sprintf("%s, among them %s", readersText(e.readers), holder)
+	}
+	return holder
+}
+
+// owner describes a holder whose process is not known: its id, and for how long it holds; or a reservation.
 func (e *Error) owner() string {
-	by := ""
+	what := "; held"
 	switch {
 	case e.holder() != "":
 		return ""
+	case e.reserved:
+		what = "; reserved"
 	case e.Holder != "":
-		by = fmt.Sprintf(" by %.64q", e.Holder)
+		what += " by " + e.amongReaders(fmt.Sprintf("%.64q", e.Holder))
 	}
 	switch {
 	case e.Remaining < 0:
-		return fmt.Sprintf("; held%s without an end", by)
+		return what + " without an end"
 	case e.Remaining > 0:
-		return fmt.Sprintf("; held%s for %v more unless renewed", by, e.Remaining)
-	case by != "":
-		return "; held" + by
+		return fmt.Sprintf("%s for %v more unless renewed", what, e.Remaining)
+	case e.Holder != "":
+		return what
 	}
 	return ""
 }
@@ -274,7 +307,25 @@ func slotsText(slots []int) string {
 	if slots == nil {
 		return ""
 	}
-	return " slot " + strings.Trim(fmt.Sprint(slots), "[]")
+	word := " slot"
+	if len(slots) > 1 {
+		word += "s"
+	}
+	for i, slot := range slots {
+		if i > 0 {
+			word += ","
+		}
+		word += fmt.Sprintf(" %d", slot)
+	}
+	return word
+}
+
+// readingText tells a reader's lock from others, after the name.
+func readingText(reads bool) string {
+	if reads {
+		return " for reading"
+	}
+	return ""
 }
 
 // forWaiter returns the error of a queue's last attempt as that of one waiter, which ends for

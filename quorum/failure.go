@@ -35,6 +35,7 @@ func (a *attempt) failureLocked(ended []error) *Error {
 			e.Remaining = a.remaining()
 			e.Holder, e.namedBy = a.holder()
 			e.ours = strings.HasPrefix(e.Holder, a.hold.core.uuid+":")
+			e.readers, e.reserved = a.readersBeside(e.Holder), e.Holder == "" && a.isReserved()
 		}
 		if reason = a.takeOverReason(reason, e); reason != nil {
 			e.causes = append(e.causes, reason)
@@ -63,7 +64,7 @@ func (a *attempt) countsErrorLocked() *Error {
 	of := h.lease.Count()
 	e := &Error{
 		Op: "lock", Names: h.first.names, slots: h.first.slots, key: h.names[0].String(), Need: h.core.need,
-		causes:  []error{ErrNotAcquired},
+		reads: h.set.isReader(), causes: []error{ErrNotAcquired},
 		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
 		Unknown: of[lease.Failed] + of[lease.Unanswered] + of[lease.Unasked], unasked: of[lease.Unasked],
 	}
@@ -113,6 +114,27 @@ func (a *attempt) holder() (holder string, namedBy int) {
 		}
 	}
 	return holder, namedBy
+}
+
+// readersBeside returns how many readers hold a name with the holder that nodes named, itself included: the
+// most that one of them says. It returns 0 for a holder that is no reader.
+func (a *attempt) readersBeside(holder string) (count int) {
+	for i := range a.requests {
+		if r := &a.requests[i]; a.hold.lease.AnswerOf(i) == lease.Refused && r.holder == holder {
+			count = max(count, r.readers)
+		}
+	}
+	return count
+}
+
+// isReserved reports whether a node refused because a writer waits.
+func (a *attempt) isReserved() bool {
+	for i := range a.requests {
+		if a.hold.lease.AnswerOf(i) == lease.Refused && a.requests[i].reserved {
+			return true
+		}
+	}
+	return false
 }
 
 // blockingReason returns the sentinel for what keeps the quorum from being reached: the first of

@@ -30,7 +30,7 @@ func (c *core) endOfWaiting(ctx context.Context) []error {
 
 // gaveUpError returns the error of a call that gives up: that of the queue's last attempt, no matter
 // which waiter made it. w is nil for a call that is in no queue.
-func (list *waitlist) gaveUpError(w *waiter, names []string, causes []error) *Error {
+func (list *waitlist) gaveUpError(w *waiter, set *settings, names []string, causes []error) *Error {
 	last := w.lastError()
 	switch {
 	case last != nil:
@@ -39,12 +39,13 @@ func (list *waitlist) gaveUpError(w *waiter, names []string, causes []error) *Er
 	default:
 		last = list.core.unattempted()
 	}
-	return list.errorOf(last, names, causes)
+	return list.errorOf(last, set, names, causes)
 }
 
 // errorOf returns the error of an attempt as that of one waiter, with what is known of the holder.
-func (list *waitlist) errorOf(attempt *Error, names []string, causes []error) *Error {
+func (list *waitlist) errorOf(attempt *Error, set *settings, names []string, causes []error) *Error {
 	c, e := list.core, attempt.forWaiter(names, causes)
+	e.reads = set.isReader()
 	c.nameHolder(e, c.holders.Recall)
 	return e
 }

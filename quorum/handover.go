@@ -45,6 +45,7 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 	if err := l.endHandedOver(); err != nil {
 		return "", err
 	}
+	h.core.holders.NoteHandedOver(l.Owner())
 	l.runReleasedHook()
 	return ticketOf(l).String(), nil
 }

@@ -105,6 +105,27 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
+// Between the two, the first process does not claim that it holds the lock. It does for its other locks.
+func TestALockThatWasHandedOverIsNotHeldByThisProcess(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lockKnown(l, "a")
+		ticket := c.handOver(held)
+		says := func(text string) {
+			t.Helper()
+			_, err := l.TryLock(t.Context(), "a")
+			if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "not acquired: held by "+text+", 30s left (") {
+				t.Errorf("%v, want %q", err, text)
+			}
+		}
+		says("a ticket of this process (HandOver)")
+		taken := c.takeOver(l, ticket)
+		synctest.Wait()
+		says("this process")
+		c.unlock(taken)
+	})
+}
+
 // Every way in which a lock passes on makes its ticket worthless.
 func TestTicketOfALockThatHasPassedOn(t *testing.T) {
 	const lease = time.Second

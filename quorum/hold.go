@@ -213,7 +213,8 @@ func (h *hold) whyLost(why lease.Cause) detail {
 // keepersErrorLocked returns the error of an operation on a lock that was acquired. It counts the
 // nodes that still keep it.
 func (h *hold) keepersErrorLocked(op string, causes ...error) *Error {
-	e := &Error{Op: op, Names: h.first.names, slots: h.first.slots, Need: h.core.need, causes: causes, kept: true}
+	e := &Error{Op: op, Names: h.first.names, slots: h.first.slots, reads: h.lease.Mode() == lease.Read,
+		Need: h.core.need, causes: causes, kept: true}
 	now := h.core.clock.Now()
 	for i := range h.members {
 		if now.Before(h.lease.Until(i)) {

@@ -48,6 +48,9 @@ type Hooks struct {
 // AttemptEvent is one attempt at a lock.
 type AttemptEvent struct {
 	Names []string // not to be changed
+	// Slots are those that the attempt asked for, of the semaphore Names[0]. They are not to be changed.
+	// Slots is nil for names, and for an attempt that asked for none because too few were free.
+	Slots []int
 	// Outcome is "acquired", or says why the attempt failed: "held" ([ErrHeld]), "quarantined"
 	// ([ErrQuarantined]), "unavailable" ([ErrUnavailable]), "canceled" if the call's context ended
 	// before a reason was known, or "failed" for any other reason, such as [ErrClosed] or grants that

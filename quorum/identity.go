@@ -54,7 +54,7 @@ func (c *core) describeHolder(ctx context.Context, e *Error) {
 func (c *core) nameHolder(e *Error, find func(holders.Named) holders.Holder) {
 	switch {
 	case e.ours:
-		e.HolderIdentity = c.identity
+		e.HolderIdentity, e.handedOver = c.identity, c.holders.WasHandedOver(e.Holder)
 	case e.Holder != "":
 		h := find(holders.Named{Owner: e.Holder, Name: e.key, Node: e.namedBy})
 		if h != (holders.Holder{}) {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +46,69 @@ type NodeState struct {
 	Quarantine  time.Duration // left
 	Readers     int           // that hold the name there
 	Reservation time.Duration // for how long a writer that waits keeps new readers back; 0 for none
+}
+
+// String says who holds the name, and then what each node replied, for people. The form may change.
+func (s State) String() string {
+	var b strings.Builder
+	b.WriteString(quoted([]string{s.Name}))
+	if s.Slot >= 0 {
+		b.WriteString(slotsText([]int{s.Slot}))
+	}
+	switch {
+	case s.Readers > 0:
+		fmt.Fprintf(&b, " is held by %s, %s", readersText(s.Readers), leftText(s.TTL))
+	case s.Owner != "":
+		fmt.Fprintf(&b, " is held by %s, %s", ownerText(s.Owner, s.Identity), leftText(s.TTL))
+	default:
+		b.WriteString(" has no holder on enough nodes")
+	}
+	if s.WriterWaits {
+		b.WriteString(", a writer waits")
+	}
+	fmt.Fprintf(&b, ", token at most %d", s.Token)
+	for _, n := range s.Nodes {
+		b.WriteString("; " + n.String())
+	}
+	return b.String()
+}
+
+// String says what the node replied, for people. The form may change.
+func (n NodeState) String() string {
+	if n.Err != nil {
+		return n.Err.Error()
+	}
+	text := fmt.Sprintf("node %s: free", n.Node)
+	switch {
+	case n.Readers > 0:
+		text = fmt.Sprintf("node %s: %s, %s", n.Node, readersText(n.Readers), leftText(n.TTL))
+	case n.Owner != "":
+		text = fmt.Sprintf("node %s: %s, level %d, %s", n.Node, ownerText(n.Owner, n.Identity), n.Level, leftText(n.TTL))
+	}
+	if n.Reservation > 0 {
+		text += fmt.Sprintf(", a writer keeps new readers back for %v", n.Reservation)
+	}
+	text += fmt.Sprintf(", token counter %d", n.Token)
+	if n.Quarantine > 0 {
+		text += fmt.Sprintf(", in quarantine for another %v", n.Quarantine)
+	}
+	return text
+}
+
+// readersText counts readers.
+func readersText(n int) string {
+	if n == 1 {
+		return "1 reader"
+	}
+	return fmt.Sprintf("%d readers", n)
+}
+
+// ownerText names an owner, with its process if that is known.
+func ownerText(owner string, is Identity) string {
+	if is == (Identity{}) {
+		return fmt.Sprintf("%.64q", owner)
+	}
+	return fmt.Sprintf("%v as %.64q", is, owner)
 }
 
 // Inspect returns the state of a name on every node. It writes nothing. A node that accepts

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/testlock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -83,7 +84,8 @@ func innermost(ctx context.Context) *Lock {
 // none must confirm anything.
 func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
-	c := &core{clock: set.Clock, maxLease: node.DefaultMaxLease, schedule: &schedule.Schedule[*hold]{}, closed: make(chan struct{})}
+	c := &core{clock: set.Clock, maxLease: node.DefaultMaxLease, schedule: &schedule.Schedule[*hold]{},
+		holders: &holders.Holders{}, closed: make(chan struct{})}
 	h := &hold{core: c, set: &set, owner: scripts.NewOwner("test", 1)}
 	h.lease.InitHeld(&set.terms, t.Token, c.clock.Now().Add(maxMaxHold))
 	h.setNames(t.Names)
@@ -260,18 +262,21 @@ func (l *Lock) releaseUnless(returned *bool) {
 	}
 }
 
-// String returns the names, the slots if there are any, the token and the owner's id. It doesn't say
-// whether the lock is still held: see [Lock.Err].
+// String returns the names, the slots if there are any, whether the lock is a reader's, the token and the
+// owner's id. It doesn't say whether the lock is still held: see [Lock.Err].
 func (l *Lock) String() string {
-	return fmt.Sprintf("lock %s, token %d, owner %s", quoted(l.names)+slotsText(l.slots), l.Token(), l.Owner())
+	what := quoted(l.names) + slotsText(l.slots) + readingText(l.Shared())
+	return fmt.Sprintf("lock %s, token %d, owner %s", what, l.Token(), l.Owner())
 }
 
 // LogValue returns what String does, as attributes ([slog.LogValuer]).
 func (l *Lock) LogValue() slog.Value {
-	names := slog.Any("names", l.Names())
-	if l.slots == nil {
-		return slog.GroupValue(names, slog.Uint64("token", l.Token()), slog.String("owner", l.Owner()))
+	all := append(make([]slog.Attr, 0, 4), slog.Any("names", l.Names()))
+	if l.slots != nil {
+		all = append(all, slog.Any("slots", l.Slots()))
 	}
-	return slog.GroupValue(names, slog.Any("slots", l.Slots()), slog.Uint64("token", l.Token()),
-		slog.String("owner", l.Owner()))
+	if l.Shared() {
+		all = append(all, slog.Bool("shared", true))
+	}
+	return slog.GroupValue(append(all, slog.Uint64("token", l.Token()), slog.String("owner", l.Owner()))...)
 }

@@ -312,22 +312,27 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 // can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
 // error of Lock, or those of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
 // lost before fn returned. If fn has handed the lock over ([Lock.HandOver]), Do returns fn's error.
-func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) (err error) {
+func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) error {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {
 		return err
 	}
+	return lock.do(ctx, fn)
+}
+
+// do runs fn, and unlocks.
+func (l *Lock) do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) (err error) {
 	defer func() {
-		if lock.Err() == ErrHandedOver {
+		if l.Err() == ErrHandedOver {
 			return
 		}
-		unlockErr := lock.Unlock(context.WithoutCancel(ctx))
-		if loss := lock.Err(); loss != nil && errors.Is(err, loss) && errors.Is(unlockErr, loss) {
+		unlockErr := l.Unlock(context.WithoutCancel(ctx))
+		if loss := l.Err(); loss != nil && errors.Is(err, loss) && errors.Is(unlockErr, loss) {
 			return // fn has returned the cause of its context
 		}
 		err = errors.Join(err, unlockErr)
 	}()
-	return fn(lock.Context(), lock)
+	return fn(l.Context(), l)
 }
 
 // Validate returns the error with which [Locker.Lock] would refuse the names at once, whatever the

@@ -52,10 +52,13 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	e := AttemptEvent{
 		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.writeBacks, Probed: r.approach.Probes(),
 		Granted: r.of[lease.Granted], Refused: r.of[lease.Refused], Quarantined: r.of[lease.Quarantined],
-		Unknown: r.of[lease.Failed] + r.of[lease.Unanswered] + r.of[lease.Unasked], Duration: o.core.clock.Now().Sub(o.asking),
+		Unknown:  r.of[lease.Failed] + r.of[lease.Unanswered] + r.of[lease.Unasked],
+		Duration: o.core.clock.Now().Sub(o.asking),
 	}
 	if r.err != nil {
-		e.Outcome, e.Err = outcomeOf(r.err).String(), r.err
+		e.Outcome, e.Err, e.Slots = outcomeOf(r.err).String(), r.err, r.err.slots
+	} else {
+		e.Slots = lock.slots
 	}
 	returned := false
 	defer lock.releaseUnless(&returned)

@@ -46,6 +46,16 @@ func (rw *RWLock) TryRLock(ctx context.Context) (*Lock, error) {
 	return rw.reader.TryLock(ctx, rw.name)
 }
 
+// Do runs fn while it holds the name alone: see [Locker.Do].
+func (rw *RWLock) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) error {
+	return rw.writer.Do(ctx, fn, rw.name)
+}
+
+// RDo runs fn while it holds the name beside other readers, as Do does.
+func (rw *RWLock) RDo(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) error {
+	return rw.reader.Do(ctx, fn, rw.name)
+}
+
 // isReader reports whether the settings are those of a reader.
 func (s *settings) isReader() bool { return s.terms.Mode == lease.Read }
 

@@ -1,8 +1,11 @@
 package quorum
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 // startReader calls RLock in a goroutine, and returns when that call waits or has returned.
@@ -338,6 +342,100 @@ func TestAWriterWhoDiedHoldsUpReadersForItsReservation(t *testing.T) {
 		}
 		c.unlock(got.lock)
 		c.unlock(old)
+	})
+}
+
+// A reader that a writer keeps back is told that, and not that the writer holds the name.
+func TestAReaderIsToldThatAWriterWaits(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		old, l := c.read(c.process()), c.process()
+		writers := make(chan lockResult, 1)
+		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		wantKeptBack := func(err error) {
+			t.Helper()
+			var failed *Error
+			if !errors.As(err, &failed) || !errors.Is(err, ErrHeld) || failed.Holder != "" || failed.HolderIdentity != (Identity{}) ||
+				failed.Remaining <= 0 || failed.Remaining > waiting.ReservationLife {
+				t.Fatalf("%+v: %v", failed, err)
+			}
+			text := err.Error()
+			if !strings.HasPrefix(text, `quorumlock: lock "a" for reading: not acquired: a writer waits`) ||
+				!strings.Contains(text, "; reserved for ") || strings.Contains(text, "held") {
+				t.Error(text)
+			}
+		}
+		_, err := l.RWLock("a").TryRLock(t.Context())
+		wantKeptBack(err)
+		_, err = l.With(WithWait(time.Second)).RWLock("a").RLock(t.Context())
+		wantKeptBack(err)
+		c.unlock(old)
+		writer := c.next(writers, shortly).lock
+		synctest.Wait()
+		_, err = l.RWLock("a").TryRLock(t.Context())
+		wantHolder(t, err, writer) // now it does
+		c.unlock(writer)
+	})
+}
+
+// A writer is told that readers hold the name, and a reader's lock says that it is one.
+func TestErrorsAndLocksSayWhoReads(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		one, l := c.process(), c.process(WithWait(0))
+		wantText := func(err error, text string) {
+			t.Helper()
+			if !errors.Is(err, ErrHeld) || !strings.HasPrefix(err.Error(), text) {
+				t.Errorf("%v, want %q", err, text)
+			}
+		}
+		first := c.read(one)
+		synctest.Wait() // all masters have it, and know the process
+		_, err := l.Lock(t.Context(), "a")
+		wantText(err, fmt.Sprintf(`quorumlock: lock "a": not acquired: held by 1 reader, %v, 30s left (`, one.Identity()))
+		second := c.read(one)
+		synctest.Wait()
+		_, err = l.Lock(t.Context(), "a")
+		wantText(err, fmt.Sprintf(`quorumlock: lock "a": not acquired: held by 2 readers, among them %v, 30s left (`, one.Identity()))
+		if text := first.String(); !strings.HasPrefix(text, `lock "a" for reading, token `) {
+			t.Error(text)
+		}
+		var logged bytes.Buffer
+		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", first)
+		if attrs := `"lock":{"names":["a"],"shared":true,"token":`; !strings.Contains(logged.String(), attrs) {
+			t.Errorf("%s, want %s", &logged, attrs)
+		}
+		c.unlock(second)
+		crashAll(c)
+		<-first.Context().Done()
+		if err := first.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), `hold "a" for reading: lost`) {
+			t.Error(err)
+		}
+		startAll(c)
+	})
+}
+
+func TestDoOfAReadWriteLock(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		rw, beside := l.RWLock("a"), c.process(WithWait(0)).RWLock("a")
+		nothing := func(context.Context, *Lock) error { return nil }
+		for shared, do := range map[bool]func(context.Context, func(context.Context, *Lock) error) error{true: rw.RDo, false: rw.Do} {
+			err := do(t.Context(), func(ctx context.Context, lock *Lock) error {
+				if ctx != lock.Context() || lock.Shared() != shared {
+					t.Errorf("the work has %v", lock)
+				}
+				if err := beside.RDo(ctx, nothing); shared != (err == nil) || !shared && !errors.Is(err, ErrHeld) {
+					t.Errorf("a reader beside it, shared %v: %v", shared, err)
+				}
+				if err := beside.Do(ctx, nothing); !errors.Is(err, ErrHeld) {
+					t.Errorf("a writer beside it, shared %v: %v", shared, err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		c.wantNothingLeft(l)
 	})
 }
 

@@ -68,6 +68,15 @@ func (s *Semaphore) TryAcquireN(ctx context.Context, k int) (*Lock, error) {
 	return s.locker.try(ctx, s.wanted(k, agree))
 }
 
+// Do runs fn with a slot, as [Locker.Do] runs it with a lock.
+func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) error {
+	lock, err := s.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return lock.do(ctx, fn)
+}
+
 // Name returns the semaphore's name.
 func (s *Semaphore) Name() string { return s.name }
 

@@ -577,14 +577,16 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		var names []string
 		hooks := Hooks{
 			Acquired: func(l *Lock) { names = append(names, fmt.Sprint("acquired ", l.Names(), l.Slot())) },
-			Attempt:  func(_ context.Context, e AttemptEvent) { names = append(names, fmt.Sprint(e.Outcome, e.Names)) },
+			Attempt: func(_ context.Context, e AttemptEvent) {
+				names = append(names, fmt.Sprint(e.Outcome, e.Names, e.Slots))
+			},
 		}
 		s := c.process(WithHooks(hooks), WithFixedLease(time.Second)).Semaphore("s", 1)
 		held := c.takes(s)
 		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
 			t.Error(err)
 		}
-		want := []string{"acquired[s]", "acquired [s] 0", "held[s]"}
+		want := []string{"acquired[s] [0]", "acquired [s] 0", "held[s] []"}
 		if !slices.Equal(names, want) {
 			t.Errorf("the hooks had %q, want %q", names, want)
 		}
@@ -592,5 +594,68 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), `hold "s" slot 0: lost`) {
 			t.Errorf("the lost lock says %v", err)
 		}
+		refused := false
+		s = c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) {
+			if e.Outcome == "unavailable" {
+				refused = slices.Equal(e.Slots, []int{0})
+			}
+		}})).Semaphore("s", 1)
+		crashAll(c)
+		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrUnavailable) || !refused {
+			t.Errorf("without masters: %v; the hook had the slot: %v", err, refused)
+		}
+		startAll(c)
+	})
+}
+
+// A list of slots is one to a reader, too.
+func TestSlotsAreListed(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		s := c.process(WithFixedLease(time.Second)).Semaphore("s", 2)
+		both, err := s.TryAcquireN(t.Context(), 2)
+		if err != nil || !strings.HasPrefix(both.String(), `lock "s" slots 0, 1, token`) {
+			t.Fatalf("%v, %v", both, err)
+		}
+		<-both.Context().Done()
+		if err := both.Err(); !strings.Contains(err.Error(), `hold "s" slots 0, 1: lost`) {
+			t.Error(err)
+		}
+	})
+}
+
+// The error of a full semaphore says for how long the first of the slots is held.
+func TestAFullSemaphoreSaysForHowLong(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithFixedLease(10 * time.Second))
+		for range 2 {
+			c.takes(l.Semaphore("s", 2))
+			time.Sleep(4 * time.Second)
+		}
+		_, err := c.process().Semaphore("s", 2).TryAcquire(t.Context())
+		var failed *Error
+		if !errors.As(err, &failed) || failed.Remaining != 2*time.Second ||
+			!strings.HasSuffix(err.Error(), "all 2 slots are taken (held for 2s more unless renewed)") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDoWithASlot(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		s := c.process().Semaphore("s", 1)
+		own := errors.New("the work's own error")
+		err := s.Do(t.Context(), func(ctx context.Context, lock *Lock) error {
+			if ctx != lock.Context() || lock.Slot() != 0 || !lock.Valid() {
+				t.Errorf("the work has %v", lock)
+			}
+			if err := s.locker.With(WithWait(0)).Semaphore("s", 1).Do(ctx, nil); !errors.Is(err, ErrHeld) {
+				t.Errorf("beside it: %v", err)
+			}
+			return own
+		})
+		if !errors.Is(err, own) || errors.Is(err, ErrNotHeld) {
+			t.Error(err)
+		}
+		c.unlock(c.takes(s))
 	})
 }

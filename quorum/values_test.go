@@ -35,6 +35,47 @@ func TestValuesPrintAsValues(t *testing.T) {
 	})
 }
 
+// A state says who holds the name, and what each node has of it.
+func TestStatesPrintAsSentences(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithFixedLease(20 * time.Second))
+		says := func(name string, want ...string) {
+			t.Helper()
+			state, _ := l.Inspect(t.Context(), name)
+			text := state.String()
+			for _, part := range want {
+				if !strings.Contains(text, part) {
+					t.Errorf("%s\nwant %q", text, part)
+				}
+			}
+		}
+		says("a", `"a" has no holder on enough nodes, token at most 0; node master0: free, token counter 0; node master1: free`)
+		held := c.lockKnown(l, "a")
+		by := fmt.Sprintf("%v as %q", l.Identity(), held.Owner())
+		says("a", fmt.Sprintf(`"a" is held by %s, 20s left, token at most %d; `, by, held.Token()),
+			fmt.Sprintf("; node master2: %s, level 1, 20s left, token counter %d", by, held.Token()))
+		c.unlock(held)
+		slot := c.takes(l.Semaphore("s", 1))
+		synctest.Wait()
+		states, err := l.Semaphore("s", 1).Inspect(t.Context())
+		if err != nil || !strings.HasPrefix(states[0].String(), `"s" slot 0 is held by `) {
+			t.Errorf("%v, %v", states[0], err)
+		}
+		c.unlock(slot)
+
+		reader, writers := c.read(l), make(chan lockResult, 1)
+		synctest.Wait()
+		says("a", `"a" is held by 1 reader, 20s left, token at most `, "; node master1: 1 reader, 20s left, token counter ")
+		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		says("a", " left, a writer waits, token at most ", " left, a writer keeps new readers back for ")
+		c.unlock(reader)
+		c.unlock(c.next(writers, shortly).lock)
+		crashAll(c)
+		says("a", `"a" has no holder on enough nodes`, "; node master0: ")
+		startAll(c)
+	})
+}
+
 // Do says once that its lock was lost, also where fn returns the cause of its context.
 func TestDoTellsALossOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

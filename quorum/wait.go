@@ -304,7 +304,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 	}()
 	for {
 		if causes := c.endOfWaiting(ctx); causes != nil {
-			return nil, list.gaveUpError(w, names, causes)
+			return nil, list.gaveUpError(w, set, names, causes)
 		}
 		if w != nil && w.isFreed() {
 			w = nil
@@ -333,7 +333,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 		}
 		if ctx.Err() != nil || r.err.permanent() {
 			if last := w.lastError(); r.cut && last != nil { // the attempt before found out more
-				return nil, list.errorOf(last, names, c.endOfWaiting(ctx))
+				return nil, list.errorOf(last, set, names, c.endOfWaiting(ctx))
 			}
 			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
 			return nil, r.err

@@ -416,7 +416,7 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		first.refused(wanted{names: []string{"a"}}, &attemptResult{err: unavailable, Result: waiting.Result{Wait: -1}})
 		lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
 		first.acquired(DefaultLease)
-		if err := l.waitlist.gaveUpError(behind, []string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+		if err := l.waitlist.gaveUpError(behind, l.set, []string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("another waiter has acquired the lock: %v", err)
 		}
 		behind.leave()

@@ -104,7 +104,7 @@ for i = 1, names do
   if c then
     c = tonumber(c)
     if not c or c ~= c then
-      return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[2 + i] .. '" is not a number')
+      return redis.error_reply(ofCounter .. KEYS[2 + i] .. isNoNumber)
     end
     if c > counter then counter, counterAt = c, KEYS[2 + i] end
   end
@@ -159,8 +159,7 @@ end
 -- written by another program. A token from it would be written back to the other nodes, and none of
 -- them could count on from there for long.
 if token >= 4503599627370496 then
-  return redis.error_reply('QUORUMLOCK the token counter "' .. counterAt ..
-    '" has reached 2^52: no lock counts that far. Delete the key on this master')
+  return redis.error_reply(ofCounter .. counterAt .. isTooHigh)
 end
 
 if admitted ~= '0' then -- long ago: later requests need not read the clock

@@ -30,6 +30,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Add(slices.Concat([]byte("*\x03"), text8('$', "held"), number64(1500), number64(8)))
+	f.Add(slices.Concat([]byte("*\x03"), text8('$', "reserved"), number64(1500), number64(8)))
 	f.Add(slices.Concat([]byte("*\x02"), number64(2), number64(8)))
 	f.Add(slices.Concat([]byte("*\x03"), text8('$', "01"), number64(1500), number64(8)))
 	for _, letters := range []string{"RRRR", "RGTR", "RRR", "RRRRR", "rrrr", ""} {

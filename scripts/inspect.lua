@@ -32,11 +32,10 @@ end
 if counter then
   local number = tonumber(counter)
   if not number or number ~= number then
-    return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] .. '" is not a number')
+    return redis.error_reply(ofCounter .. KEYS[3] .. isNoNumber)
   end
   if number >= 4503599627370496 then
-    return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] ..
-      '" has reached 2^52: no lock counts that far. Delete the key on this master')
+    return redis.error_reply(ofCounter .. KEYS[3] .. isTooHigh)
   end
   counter = string.format('%.0f', math.max(number, 0))
 end

@@ -9,8 +9,8 @@
 --
 -- Replies as acquire does. The readers are a sorted set: each with the end of its lease, in ms by this
 -- server's clock. The key lives at least as long as the last lease. If a writer has a reservation, a
--- fresh request gets {'held', remaining ms of the reservation, waiting, the writer}. A reader that holds
--- may renew, and read again. Every read precedes the first write.
+-- fresh request gets {'reserved', remaining ms of the reservation, waiting}. A reader that holds may renew,
+-- and read again. Every read precedes the first write.
 
 local reader, owner, expected, key = ARGV[1], string.sub(ARGV[1], #readerPrefix + 1), ARGV[7], KEYS[6]
 local lease, carried, seed = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -67,7 +67,7 @@ if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, tru
 end
 counter = type(counter) == 'string' and tonumber(counter)
 if not counter or counter ~= counter then
-  return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] .. '" is not a number')
+  return redis.error_reply(ofCounter .. KEYS[3] .. isNoNumber)
 end
 
 -- As in acquire: a node that may have forgotten grants nothing new.
@@ -88,11 +88,13 @@ else
   admitted = '0'
 end
 
-if not held and carried == 0 and not isThere and read[4] then
-  held, holder = call('PTTL', KEYS[4]), string.sub(read[4], 1, 1024)
-end
-if held then
-  return {'held', held, redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0, holder}
+local isReserved = not held and carried == 0 and not isThere and read[4]
+if held or isReserved then
+  local waiting = redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0
+  if isReserved then
+    return {'reserved', call('PTTL', KEYS[4]), waiting}
+  end
+  return {'held', held, waiting, holder}
 end
 
 local token = counter
@@ -103,8 +105,7 @@ else
   if seed > token then token = seed end
 end
 if token >= 4503599627370496 then
-  return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[3] ..
-    '" has reached 2^52: no lock counts that far. Delete the key on this master')
+  return redis.error_reply(ofCounter .. KEYS[3] .. isTooHigh)
 end
 
 if admitted ~= '0' then -- long ago: later requests need not read the clock

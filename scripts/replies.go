@@ -22,7 +22,7 @@ type Outcome int
 const (
 	// Granted: the owner holds every name on this node.
 	Granted Outcome = iota + 1
-	// HeldByAnother: another owner holds one of the names.
+	// HeldByAnother: another owner holds one of the names, or a writer that waits keeps this reader back.
 	HeldByAnother
 	// Quarantined: the node may have forgotten grants, and grants nothing for a while.
 	Quarantined
@@ -136,15 +136,16 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 type AcquireReply struct {
 	Outcome Outcome
 	Token   uint64 // of a grant
-	// Wait is, of HeldByAnother, the longest time to live, −1 for a key without one; of Quarantined, the
-	// quarantine left.
+	// Wait is, of HeldByAnother, the longest time to live, −1 for a key without one, or that of the
+	// reservation; of Quarantined, the quarantine left.
 	Wait time.Duration
 	// Waiting is, of HeldByAnother, how many connections subscribe to the first name's channel; 0 if the
 	// user may not ask.
-	Waiting int
-	Holder  string   // of HeldByAnother: the owner at the first of the names that is held, or the writer that waits
-	Readers int      // of HeldByAnother, if only readers are there: the number at the name that has the most
-	Refusal *Refusal // of NotAccepted
+	Waiting  int
+	Holder   string   // of HeldByAnother: the owner at the first of the names that is held; empty if Reserved
+	Readers  int      // of HeldByAnother, if only readers are there: the number at the name that has the most
+	Reserved bool     // of HeldByAnother: nobody is in the reader's way but a writer that waits
+	Refusal  *Refusal // of NotAccepted
 }
 
 // ParseAcquire reads the reply to Acquire; errors wrap ErrReply.
@@ -159,6 +160,8 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		return parseHeld(fields, v)
 	} else if refusal := parseRefusal(fields); refusal != nil {
 		return AcquireReply{Outcome: NotAccepted, Refusal: refusal}, nil
+	} else if len(fields) == 3 {
+		return parseReserved(fields, v)
 	}
 	word, number, ok := pair(v)
 	if !ok {
@@ -179,6 +182,21 @@ func ParseAcquire(v any) (AcquireReply, error) {
 		return AcquireReply{}, malformed(acquireScript, v)
 	}
 	return reply, nil
+}
+
+// parseReserved reads the reply to a reader that a writer keeps back.
+func parseReserved(fields []any, v any) (AcquireReply, error) {
+	word, _ := text(fields[0])
+	ttl, ok := fields[1].(int64)
+	waiting, ok1 := fields[2].(int64)
+	wait, ok2 := duration(ttl)
+	if ttl == -1 {
+		wait, ok2 = -1, true
+	}
+	if word != "reserved" || !(ok && ok1 && ok2) || waiting < 0 || waiting > 1<<31 {
+		return AcquireReply{}, malformed(acquireScript, v)
+	}
+	return AcquireReply{Outcome: HeldByAnother, Wait: wait, Waiting: int(waiting), Reserved: true}, nil
 }
 
 func parseHeld(fields []any, v any) (AcquireReply, error) {

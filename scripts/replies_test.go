@@ -65,6 +65,8 @@ func pair(word string, number any) []any { return []any{bulk(word), number} }
 
 func waited(ttl, waiting any) []any { return []any{bulk("held"), ttl, waiting, bulk(rival)} }
 
+func keptBack(ttl, waiting any) []any { return []any{bulk("reserved"), ttl, waiting} }
+
 // looked returns a valid reply to look with one field changed.
 func looked(field int, value any) []any {
 	fields := []any{bulk("a marker"), int64(1), bulk(process.String()), bulk(""), bulk(""), bulk("")}
@@ -104,6 +106,8 @@ func TestMalformedReplies(t *testing.T) {
 			refused(2, bulk("0 x -1 a 1\n")), refused(2, bulk("0 x 1 %zz 1\n")), pair("released", int64(-1)),
 			pair("HELD", int64(1)), pair("held ", int64(1)), pair("", int64(1)), []any{bulk("held")}, []any{bulk("held"), int64(1), int64(1), int64(1)},
 			[]any{bulk("held"), int64(1), int64(1)}, []any{bulk("held"), int64(1), int64(1), bulk(strings.Repeat("x", 1025))},
+			keptBack(int64(-2), int64(1)), keptBack(int64(tooLong), int64(1)), keptBack(bulk("5"), int64(1)), keptBack(int64(5), bulk("1")),
+			keptBack(int64(5), int64(-1)), keptBack(int64(5), int64(math.MaxInt64)), append(keptBack(int64(5), int64(1)), bulk(rival)), pair("reserved", int64(5)),
 			[]any{"held", int64(1)}, []any{int64(5)}, []any{nil, int64(5)}},
 		"renew": {refused(1, bulk("x")), append(refused(0, bulk("x")), bulk("NNNN")), bulk("NRRR"), bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
@@ -151,6 +155,8 @@ func TestReplies(t *testing.T) {
 		{"acquire", waited(int64(-1), int64(0)), held(-1)},
 		{"acquire", append(waited(int64(1500), int64(0)), int64(10_000)), byReaders(rival, 1500*time.Millisecond, 10_000)},
 		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: 5 * time.Millisecond, Waiting: 8, Holder: rival}},
+		{"acquire", keptBack(int64(1500), int64(0)), reserved(1500 * time.Millisecond)},
+		{"acquire", keptBack(int64(-1), int64(0)), reserved(-1)},
 		{"renew", bulk("RRRR"), []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}},
 		{"renew", bulk("GRGT"), []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}},
 		{"renew", bulk("TTGR"), []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}},
@@ -195,7 +201,7 @@ func TestRandomRepliesNeverGrant(t *testing.T) {
 }
 
 func randomReply(r *rand.Rand, depth int) any {
-	words := []string{"held", "quarantined", "marker", "released", "R", "RGT", "RRRR", "1", "-1", "9007199254740993", "", "\x00"}
+	words := []string{"held", "reserved", "quarantined", "marker", "released", "R", "RGT", "RRRR", "1", "-1", "9007199254740993", "", "\x00"}
 	numbers := []int64{0, 1, -1, -2, 5, 1 << 52, 1<<52 - 1, 1 << 53, 1<<53 - 1, math.MaxInt64, math.MinInt64, math.MaxInt64 / 1_000_000}
 	switch kind := r.IntN(7); {
 	case kind == 0:

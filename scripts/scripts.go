@@ -127,13 +127,18 @@ const (
 	writerLine = "local writerPrefix = '" + writerPrefix + "'\n"
 )
 
+// counterLines precede scripts that refuse a token counter: the parts of their errors, around its key.
+const counterLines = `local ofCounter, isNoNumber = 'QUORUMLOCK the token counter "', '" is not a number'
+local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key on this master'
+`
+
 var (
-	acquireScript = newScript("acquire", readerLine+writerLine+shapeSource+listsSource+acquireSource)
-	readScript    = newScript("read", readerLine+shapeSource+listsSource+readSource)
+	acquireScript = newScript("acquire", readerLine+writerLine+counterLines+shapeSource+listsSource+acquireSource)
+	readScript    = newScript("read", readerLine+counterLines+shapeSource+listsSource+readSource)
 	renewScript   = newScript("renew", readerLine+listsSource+renewSource)
 	releaseScript = newScript("release", readerLine+releaseSource)
-	raiseScript   = newScript("raise", readerLine+raiseSource)
-	inspectScript = newScript("inspect", readerLine+shapeSource+inspectSource)
+	raiseScript   = newScript("raise", readerLine+counterLines+raiseSource)
+	inspectScript = newScript("inspect", readerLine+counterLines+shapeSource+inspectSource)
 	forceScript   = newScript("force", readerLine+shapeSource+forceSource)
 	lookScript    = newScript("look", lookSource)
 	markScript    = newScript("mark", markSource)
@@ -146,7 +151,7 @@ var (
 	surveyScript    = newScript("survey", readerLine+shapeSource+surveySource)
 	lockersScript   = newScript("lockers", lockersSource)
 	countersScript  = newScript("counters", countersSource)
-	liftScript      = newScript("lift", liftSource)
+	liftScript      = newScript("lift", counterLines+liftSource)
 )
 
 // All returns every script of a client that locks, to be loaded when a connection is made.

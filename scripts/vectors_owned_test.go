@@ -184,5 +184,10 @@ func raiseVectors() []vector {
 		raise(vector{name: "a counter that no lock reaches", before: append(mine, counted("k", "9007199254740990")), err: tooHigh("k"), untouched: true}, 9, "k"),
 		raise(vector{name: "two names, one counter that no lock reaches", before: append(both, counted("l", "4503599627370496")), err: tooHigh("l")}, 9, "k", "l"),
 		raise(vector{name: "a string at the name", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE", untouched: true}, 9, "k"),
+		raise(vector{name: "a list at the name", before: state([]any{"RPUSH", "k", "x"}), err: "WRONGTYPE", untouched: true}, 9, "k"),
+		raise(vector{name: "not when readers are there", before: state(reads(rival, lease), expire("k", lease), counted("k", "7")), want: stands(0), untouched: true}, 9, "k"),
+		raise(vector{name: "not when the owner reads", before: state(reads(me, lease), expire("k", lease), counted("k", "7")), want: stands(0), untouched: true}, 9, "k"),
+		raise(vector{name: "two names, readers at the last", before: append(state(holds("a", me, "1"), counted("a", "7")), reads(rival, lease)),
+			want: stands(0), untouched: true}, 9, "a", "k"),
 	}
 }

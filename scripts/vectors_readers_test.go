@@ -43,6 +43,11 @@ func only(owner string, left time.Duration) check {
 	return readers(map[string]time.Duration{owner: left})
 }
 
+// reserved is the refusal of a reader that a writer keeps back.
+func reserved(wait time.Duration) scripts.AcquireReply {
+	return scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Reserved: true}
+}
+
 // byReaders is a writer's refusal.
 func byReaders(last string, wait time.Duration, count int) scripts.AcquireReply {
 	reply := heldBy(last, wait)
@@ -101,10 +106,15 @@ func readVectors() []vector {
 			untouched: true, twice: true},
 		{name: "not beside a writer, a repair", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: asReader(carrying(7)),
 			want: heldBy(rival, 5*s), untouched: true},
-		{name: "not while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: heldBy(another, 1500*time.Millisecond),
+		{name: "not while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: reserved(1500 * time.Millisecond),
 			untouched: true},
 		{name: "not while a writer waits, where nobody is", before: state(ready, []any{"SET", writing, another, "PX", 1500}), call: asReader(),
-			want: heldBy(another, 1500*time.Millisecond), untouched: true},
+			want: reserved(1500 * time.Millisecond), untouched: true},
+		{name: "not while a writer waits, and others listen", before: state(ready, []any{"SET", "quorumlock:writer:awaited", another, "PX", 1500}),
+			call: asReader(named("awaited")), untouched: true,
+			want: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: 1500 * time.Millisecond, Waiting: 1, Reserved: true}},
+		{name: "a writer is there, and another waits", before: state(ready, holds("k", rival, "1"), expire("k", 5*s), []any{"SET", writing, another, "PX", 1500}),
+			call: asReader(), want: heldBy(rival, 5*s), untouched: true},
 		{name: "a retry while a writer waits", before: append(mine, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: granted(700)},
 		{name: "a repair while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(carrying(500)), want: granted(500),
 			after: []check{text(writing, another)}},
@@ -139,7 +149,8 @@ func readVectors() []vector {
 		{name: "an application's string", before: state(ready, []any{"SET", "k", "x"}), call: asReader(), err: "WRONGTYPE", untouched: true},
 		{name: "Redisson's read-write lock", before: state(ready, []any{"HSET", "k", "mode", "read", rival, "1"}, expire("k", lease)), call: asReader(), err: noLock, untouched: true},
 		{name: "a counter that no lock reaches", before: append(rivals, counted("k", "9007199254740990")), call: asReader(), err: tooHigh("k"), untouched: true},
-		{name: "a counter that is text", before: append(rivals, counted("k", "seven")), call: asReader(), err: "QUORUMLOCK", untouched: true},
+		{name: "a counter that is text", before: append(rivals, counted("k", "seven")), call: asReader(), untouched: true,
+			err: `QUORUMLOCK the token counter "` + counterOf("k") + `" is not a number`},
 		{name: "a list at the counter", before: state(ready, []any{"RPUSH", counterOf("k"), "x"}), call: asReader(), err: "QUORUMLOCK", untouched: true},
 	})
 }
@@ -232,6 +243,10 @@ func ownedByReadersVectors() []vector {
 		raise(vector{name: "a reader", before: both, want: uint64(9), after: []check{counter("k", "9")}}),
 		raise(vector{name: "a reader that is over", before: state(reads(me, -s), reads(rival, s), expire("k", s)), want: uint64(0), untouched: true}),
 		raise(vector{name: "a reader that is gone", want: uint64(0), untouched: true}),
+		raise(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", s)), want: uint64(0), untouched: true}),
+		raise(vector{name: "a reader, and its owner writes", before: state(holds("k", me, "1"), expire("k", s)), want: uint64(0), untouched: true}),
+		raise(vector{name: "a reader at an application's string", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE", untouched: true}),
+		raise(vector{name: "a reader at an application's list", before: state([]any{"RPUSH", "k", "x"}), err: "WRONGTYPE", untouched: true}),
 
 		force(vector{name: "readers", before: both, want: true, published: freed, after: []check{absent("k"), text(forcedKey, "70"), ttl(forcedKey, maxLease), counter("k", "70")}}, 70),
 		force(vector{name: "readers, the counter is higher", before: append(both, counted("k", "99")), want: true, published: freed,

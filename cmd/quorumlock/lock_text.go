@@ -63,7 +63,7 @@ func shownName(verb, name string) string {
 func (l lockState) sentence(verb string) string {
 	switch name := shownName("%q", l.Name); {
 	case l.State == lockstate.Held && l.Readers > 0:
-		return fmt.Sprintf("%s %s held by %s%s, token at most %d%s", name, verb, readers(l.Readers), lasts(l.TTL), l.Token,
+		return fmt.Sprintf("%s %s held by %s %s, token at most %d%s", name, verb, readers(l.Readers), lasts(l.TTL), l.Token,
 			l.waits())
 	case l.State == lockstate.Held:
 		return fmt.Sprintf("%s %s held %s%s%s, level %d, token at most %d, owner %q", name, verb, l.holder(), lasts(l.TTL),
@@ -77,9 +77,9 @@ func (l lockState) sentence(verb string) string {
 // readers counts readers.
 func readers(n int) string {
 	if n == 1 {
-		return "1 reader "
+		return "1 reader"
 	}
-	return fmt.Sprintf("%d readers ", n)
+	return fmt.Sprintf("%d readers", n)
 }
 
 // waits says whether a writer keeps new readers back.
@@ -143,7 +143,7 @@ func says(m lockstate.Master, unused bool) string {
 		text = fmt.Sprintf("held %s, level %d", lasts(m.TTL), m.Level)
 	}
 	if m.Readers > 0 {
-		text = "held by " + readers(m.Readers) + lasts(m.TTL)
+		text = "held by " + readers(m.Readers) + " " + lasts(m.TTL)
 	}
 	text += fmt.Sprintf(", token counter %d", m.Token)
 	if m.Reservation > 0 {

@@ -46,8 +46,8 @@ func newRunLine() (*runLine, *lineFlags) {
 	l, flags := &runLine{
 		heldCode: exitHeld, grace: -1, maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout, wait: -1,
 	}, &lineFlags{}
-	slotsFlag(flags, "take one of `N` slots of the semaphore NAME: at most N commands at a time, each with its QUORUMLOCK_SLOT",
-		&l.slots)
+	slotsFlag(flags, "take one of `N` slots of the semaphore NAME: at most N commands at a time, "+
+		"each with its QUORUMLOCK_SLOT", &l.slots)
 	flags.boolean("n", "do not wait for the lock", &l.noWait)
 	flags.duration("w", "wait for the lock for `D` at most", 0, &l.wait)
 	flags.value("E", "exit with `N`, not 75, if another holds the lock; with 0 print nothing then", "an exit code from 0 to 255",

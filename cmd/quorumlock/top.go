@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -86,7 +85,7 @@ func (s *survey) print(out io.Writer) {
 // byWhom names the process, or else the owner.
 func (l lockState) byWhom() string {
 	if l.Readers > 0 {
-		return readers(l.Readers) + strings.TrimPrefix(l.waits(), ", ")
+		return readers(l.Readers) + l.waits()
 	}
 	if said := quorum.Identity(l.Identity).String(); said != "unknown" {
 		return said

@@ -82,6 +82,9 @@ func raise(k *Keyspace, keys, args []string) (any, error) {
 	owner, token := args[0], or(args[1], 0)
 	highest := token
 	for i := 0; i < len(keys); i += 2 {
+		if k.isOfOtherMode(keys[i], owner) {
+			return int64(0), nil
+		}
 		if there, err := k.owns(keys[i], owner); !there || err != nil {
 			return int64(0), err
 		}

@@ -71,8 +71,8 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		}
 		quarantineOver = true
 	}
-	if writer, waits, _ := k.get(keys[3]); holder == "" && carried == 0 && !isThere && waits {
-		held, holder = k.pttl(keys[3]), writer
+	if _, waits, _ := k.get(keys[3]); holder == "" && carried == 0 && !isThere && waits {
+		return []any{"reserved", k.pttl(keys[3]), k.listening(args[5])}, nil
 	}
 	if holder != "" {
 		return []any{"held", held, k.listening(args[5]), holder[:min(len(holder), 1024)]}, nil
@@ -165,8 +165,17 @@ func (k *Keyspace) readersAt(key string) (owner string, ends, count int64, there
 	return owner, ends, count, true, nil
 }
 
-// owns reports whether an owner, or a reader, is at a key, as raise, renew and release see it. A key of
-// another type is an error.
+// isOfOtherMode reports whether readers are at a key where the owner writes, or a writer where it reads.
+func (k *Keyspace) isOfOtherMode(key, owner string) bool {
+	v, other := k.find(key), aSet
+	if strings.HasPrefix(owner, readerPrefix) {
+		other = aHash
+	}
+	return v != nil && v.kind == other
+}
+
+// owns reports whether an owner, or a reader, is at a key, as renew and release see it; and raise, at a key
+// of the owner's mode. A key of another type is an error.
 func (k *Keyspace) owns(key, owner string) (bool, error) {
 	if v := k.find(key); v != nil && v.kind == aSet && strings.HasPrefix(owner, readerPrefix) {
 		ends, there := v.scores[owner]

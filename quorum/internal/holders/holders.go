@@ -5,6 +5,7 @@ package holders
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type Holders struct {
 	mu      sync.Mutex
 	lockers map[string]knownLocker
 	tokens  map[string]uint64 // by owner: each attempt has a fresh one
+	handed  []string          // owners that this locker has handed over, the last ones
 	askedAt clock.Instant     // of the last question for a call that waits
 }
 
@@ -129,6 +131,23 @@ func (hs *Holders) recall(owner string) (h Holder, complete bool) {
 		h = Holder{known.identity, token}
 	}
 	return h, found && read
+}
+
+// NoteHandedOver notes that this locker has handed over the lock of an owner, which the nodes still have.
+func (hs *Holders) NoteHandedOver(owner string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if len(hs.handed) >= maxHolders {
+		hs.handed = slices.Delete(hs.handed, 0, 1)
+	}
+	hs.handed = append(hs.handed, owner)
+}
+
+// WasHandedOver reports whether the lock of an owner is among the last that were handed over.
+func (hs *Holders) WasHandedOver(owner string) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return slices.Contains(hs.handed, owner)
 }
 
 // ask asks the node that named the holder for the holder's token and identity. The channel that it

@@ -59,6 +59,8 @@ func (w *world) describe(by step, s *state) string {
 		return fmt.Sprintf("the reply of %d to %s is read", at, word(l.unread[0].to))
 	case deliversLate:
 		return fmt.Sprintf("%d carries out %s, which arrives late", at, word(l.late[by.place]))
+	case reloads:
+		return fmt.Sprintf("%d does not know the script of %s, which goes behind what was sent since", at, word(l.queue[0]))
 	case dies:
 		return fmt.Sprintf("the connection of %c to %d dies", who[0], at)
 	case timesOut:

@@ -22,7 +22,8 @@
 // token than all before it. With lying clocks a lease may end on a master at any time, and its holder
 // does not notice: still no two acquisitions of a name have equal tokens, and an attempt that began after
 // another client had acquired gets a greater token than that client. With clocks that stand still, a
-// lease that is over leaves nothing behind, even where connections die.
+// lease that is over leaves nothing behind, even where connections die, and no lock is lost unless a master
+// restarts or forgets.
 //
 // A lock that is handed over is nobody else's until one with the ticket asks for it, or its lease ends. A
 // ticket works once, unless requests arrive after the tombstones that bar their owner.

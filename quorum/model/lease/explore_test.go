@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
 
 // outcome is what a search found.
@@ -41,20 +43,20 @@ func (w *world) explore(limit int) (found outcome) {
 	seed := maphash.MakeSeed()
 	var start state
 	origins := []origin{{from: -1}}
-	seen := map[uint64]struct{}{w.key(seed, &start): {}}
+	var seen visited.Set
+	seen.Add(w.key(seed, &start))
 	level, first := []state{start}, 0 // first is the index, in origins, of the first state of the level
+	var next []state
 	last := -1
 	for len(level) > 0 && last < 0 && len(origins) < limit {
-		var next []state
+		next = next[:0]
 		nextFirst := len(origins)
 		for i := range level {
 			w.successors(&level[i], func(by step, s *state) {
 				found.transitions++
-				key := w.key(seed, s)
-				if _, known := seen[key]; known || last >= 0 {
+				if last >= 0 || !seen.Add(w.key(seed, s)) {
 					return
 				}
-				seen[key] = struct{}{}
 				origins = append(origins, origin{int32(first + i), by})
 				next = append(next, *s)
 				if found.broken = w.check(s); found.broken != kept {
@@ -65,7 +67,7 @@ func (w *world) explore(limit int) (found outcome) {
 				break
 			}
 		}
-		level, first = next, nextFirst
+		level, next, first = next, level, nextFirst
 		found.depth++
 	}
 	found.states, found.complete = len(origins), len(level) == 0 && last < 0

@@ -305,6 +305,9 @@ func (l *leases) take(id leaseID, e event) (res result) {
 		}
 	}
 	if m.Phase() == lease.Expired && !wasOver {
+		if l.clock == still && l.forgets == 0 && l.restarts == 0 && l.reverts == 0 && !l.twins {
+			fail(lostInVain)
+		}
 		out = m.Drop(out)
 	}
 	released := false

@@ -22,6 +22,7 @@ const (
 	forgotten
 	twiceTaken
 	gotIn
+	lostInVain
 )
 
 var promises = [...]string{
@@ -40,6 +41,7 @@ var promises = [...]string{
 	forgotten:        "the machine asks to be called after its deadline",
 	twiceTaken:       "a ticket works twice",
 	gotIn:            "another gets in between handing over and taking over",
+	lostInVain:       "a lock is lost that the masters keep",
 }
 
 // check names the promise that a state breaks.

@@ -55,6 +55,7 @@ const (
 	deliversThenTimesOut
 	reads
 	deliversLate
+	reloads
 	dies
 	timesOut
 	isRefused
@@ -618,6 +619,14 @@ func (w *world) linkSteps(s *state, c, i int, try func(step, func(*state))) {
 					w.die(s, c, i, false, true)
 				})
 			}
+		}
+	}
+	if id := l.queue[0]; w.reloads && id != 0 && l.queue[1] != 0 && !l.isDown {
+		if r := &w.ls.requests[id]; r.cmd.Do == lease.Renew || r.cmd.Do == lease.Extend {
+			does(reloads, r.number, 0, func(s *state) {
+				queue := s.links[i][c].queue[:]
+				push(queue, shift(queue))
+			})
 		}
 	}
 	if l.unread[0].to != 0 {

@@ -59,6 +59,7 @@ type setup struct {
 	slow     bool             // it may take a while until a client's list is submitted
 	reads    [maxClients]bool // the clients that lock as readers
 	lowers   bool             // a writer may be downgraded
+	reloads  bool             // the script of renewals may have to be loaded: they go behind what was sent since
 	timers   bool             // two leases that differ only in when the machine wants to be called are two states
 	// takes: who takes over what the first client hands over at any moment, with the one ticket. The
 	// others lock as usual.

@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
 
 // outcome is what a search found.
@@ -38,20 +40,20 @@ func (w *world) explore(limit int) outcome {
 	found := outcome{}
 	start := w.first()
 	origins := []origin{{from: -1}}
-	seen := map[uint64]struct{}{maphash.Comparable(seed, *start): {}}
+	var seen visited.Set
+	seen.Add(maphash.Comparable(seed, *start))
 	level, first := []state{*start}, 0 // first is the index, in origins, of the level
+	var next []state
 	last := -1
 	for len(level) > 0 && last < 0 && len(origins) < limit {
-		var next []state
+		next = next[:0]
 		nextFirst := len(origins)
 		for i := range level {
 			w.successors(&level[i], func(by event, s *state) {
 				found.transitions++
-				key := maphash.Comparable(seed, *s)
-				if _, known := seen[key]; known || last >= 0 {
+				if last >= 0 || !seen.Add(maphash.Comparable(seed, *s)) {
 					return
 				}
-				seen[key] = struct{}{}
 				origins = append(origins, origin{int32(first + i), by})
 				next = append(next, *s)
 				if w.isViolated(s) {
@@ -62,7 +64,7 @@ func (w *world) explore(limit int) outcome {
 				break
 			}
 		}
-		level, first = next, nextFirst
+		level, next, first = next, level, nextFirst
 		found.depth++
 	}
 	found.states, found.complete = len(origins), len(level) == 0

@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -119,13 +120,34 @@ func TestMutants(t *testing.T) {
 		}
 		return
 	}
+	var rows []string
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
 			out := mutate.Search(t, m.rule, m.edits, map[string]string{namesFile: mutant})
-			if !strings.Contains(out, "violated after") {
-				t.Errorf("no trace\n%s", out)
+			found := violated.FindStringSubmatch(out)
+			if found == nil {
+				t.Fatalf("no trace\n%s", out)
 			}
 			t.Logf("%s", out)
+			rows = append(rows, mutate.Row(m.rule, m.edits, found[1]+": "+found[2]))
 		})
 	}
+	table.Write(t, rows, len(mutants))
+}
+
+var violated = regexp.MustCompile(`violated after (\d+) steps: ([^\n]*)`)
+
+// The search goes in depth first, so its traces are not the shortest.
+var table = mutate.Table{
+	Head: "| rule left out | in | edit | trace |\n|---|---|---|---|\n",
+	End:  "<!-- the end of the semaphores' table -->",
+}
+
+// The table in docs/safety.md has the mutants, as they are.
+func TestTable(t *testing.T) {
+	var rows []string
+	for _, m := range mutants {
+		rows = append(rows, mutate.Row(m.rule, m.edits, ""))
+	}
+	table.Check(t, rows)
 }

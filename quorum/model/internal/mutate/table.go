@@ -1,0 +1,84 @@
+package mutate
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var writesTable = flag.Bool("model.table", false, "write this package's table of mutants into docs/safety.md")
+
+const safetyFile = "../../../docs/safety.md"
+
+// Table is a package's table of mutants in docs/safety.md.
+type Table struct {
+	Head string // its first two lines
+	End  string // the line after it, which no other table has
+}
+
+// Row is a mutant as a table has it: the rule that it leaves out, and what the search found.
+func Row(rule string, edits []Edit, found string) string {
+	var files, texts []string
+	for _, e := range edits {
+		files = append(files, "`"+filepath.Base(e.File)+"`")
+		texts = append(texts, fmt.Sprintf("%s → %s", shown(e.Text), shown(e.Now)))
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", rule, strings.Join(files, ", "), strings.Join(texts, "; "), found)
+}
+
+// shown is a piece of code in one line of a table.
+func shown(code string) string {
+	code = strings.Join(strings.Fields(code), " ")
+	if code == "" {
+		return "nothing"
+	}
+	if letters := []rune(code); len(letters) > 70 {
+		code = string(letters[:70]) + "…"
+	}
+	return "`" + strings.ReplaceAll(code, "|", "\\|") + "`"
+}
+
+// Write writes the rows into the table, if the flag asks for that and there is one for each mutant.
+func (table Table) Write(t *testing.T, rows []string, mutants int) {
+	t.Helper()
+	if !*writesTable || len(rows) != mutants || t.Failed() {
+		return
+	}
+	before, _, after := table.find(t)
+	must(t, os.WriteFile(safetyFile, []byte(before+strings.Join(rows, "")+after), 0o644))
+}
+
+// Check wants a row for each mutant, as it is. What the search found last is not compared.
+func (table Table) Check(t *testing.T, want []string) {
+	t.Helper()
+	_, rows, _ := table.find(t)
+	got := strings.SplitAfter(rows, "\n")
+	if len(got) != len(want)+1 {
+		t.Fatalf("the table has %d rows, and there are %d mutants: run TestMutants with -model.table", len(got)-1, len(want))
+	}
+	for i := range want {
+		if row := strings.TrimSuffix(want[i], " |\n"); !strings.HasPrefix(got[i], row) {
+			t.Errorf("row %d is\n%swant\n%s…", i+1, got[i], row)
+		}
+	}
+}
+
+// find returns the table's rows, and the text before and after them.
+func (table Table) find(t *testing.T) (before, rows, after string) {
+	t.Helper()
+	text, err := os.ReadFile(safetyFile)
+	must(t, err)
+	end := strings.Index(string(text), table.End)
+	if end < 0 {
+		t.Fatalf("%s has no line %q", safetyFile, table.End)
+	}
+	head := strings.LastIndex(string(text[:end]), table.Head)
+	if head < 0 {
+		t.Fatalf("%s has no table before %q", safetyFile, table.End)
+	}
+	begin := head + len(table.Head)
+	return string(text[:begin]), string(text[begin:end]), string(text[end:])
+}
