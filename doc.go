@@ -17,6 +17,8 @@
 //     Prometheus and by OpenTelemetry.
 //   - [github.com/quorumlock/quorumlock/contrib/gocronquorumlock], a module of its own, runs each job of
 //     gocron once per tick.
+//   - [github.com/quorumlock/quorumlock/contrib/tusdquorumlock], a module of its own, lets several servers
+//     of tusd serve the same uploads.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
 //   - [github.com/quorumlock/quorumlock/clock] has what quorumtest.WithClock takes, and a fake for tests.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the

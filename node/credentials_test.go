@@ -71,8 +71,8 @@ func (s subscriber) OnSubscribed() {
 		close(s.confirmed)
 	}
 }
-func (subscriber) OnMessage()      {}
-func (subscriber) OnUnsubscribed() {}
+func (subscriber) OnMessage(string) {}
+func (subscriber) OnUnsubscribed()  {}
 
 // A connection that exists lives on with the old password, and a new one uses the new: that of the
 // calls, that of the messages, and that of Check.

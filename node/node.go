@@ -10,10 +10,10 @@
 // answers again. The error of a call is a [*Error], which names the node.
 //
 // A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
-// lock is waited for. A master that does not answer within the timeout (see [WithTimeout]) is down:
-// calls fail at once, and a probe in the background finds when it answers again. A master that may
-// have forgotten what it granted is in quarantine: it grants nothing new for one max lease (see
-// [WithMaxLease]).
+// lock is waited for, or its holder listens for requests to let go. A master that does not answer
+// within the timeout (see [WithTimeout]) is down: calls fail at once, and a probe in the background
+// finds when it answers again. A master that may have forgotten what it granted is in quarantine: it
+// grants nothing new for one max lease (see [WithMaxLease]).
 //
 // The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
 // info.go, hooks.go, log.go, server.go, report.go, node.go, ownconn.go, check.go. (Only options.go
@@ -87,7 +87,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 // wraps [ErrInvalid].
 //
 // The node keeps one connection of the pool for its lifetime (see [WithConns]). It needs one more
-// for messages while a lock is waited for, and one for Check and Admit: MaxActive should be 0 or at
+// for messages, and one for Check and Admit: MaxActive should be 0 or at
 // least WithConns + 2. With a lower one, waiters poll, and Check and Admit fail.
 //
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the

@@ -80,6 +80,9 @@ func (c *core) newOwner() scripts.Owner {
 	return scripts.NewOwner(c.uuid, c.lastOwner.Add(1))
 }
 
+// lastOwnerMade returns the last owner of an attempt.
+func (c *core) lastOwnerMade() scripts.Owner { return scripts.NewOwner(c.uuid, c.lastOwner.Load()) }
+
 // tokenSeed returns where a token counter that was lost starts again: above every token that this
 // clock has seeded before.
 func tokenSeed() uint64 {

@@ -23,6 +23,7 @@
 //	            reply.go    a command becomes a request to a node, and its reply goes to the lease
 //	held        renew.go    what is due: renewals in batches, second tries, the end
 //	            use.go      what a holder does: enters again, extends, unlocks; downgrades (rwlock.go)
+//	            requested.go   a waiter asks the holder to let go, and the holder listens
 //	handed over handover.go contexts end and the keys stay; another owner takes over by the ticket
 //	released    release.go  contexts end, then the release goes to every node; who waits for the
 //	                        replies

@@ -31,10 +31,11 @@ type hold struct {
 	mu         sync.Mutex
 	lease      lease.Lease
 	members    []member
-	inner      []*Lock  // handles of levels above 1
-	lossReason *Error   // why the lock is lost
-	postponed  bool     // its renewal is due at entry.At, and is not put off again
-	attempt    *attempt // while nodes are left that it has not asked, or it is open; see dropAttemptLocked
+	inner      []*Lock   // handles of levels above 1
+	lossReason *Error    // why the lock is lost
+	listener   *listener // of requests to let go; nil before the first call of Requested
+	postponed  bool      // its renewal is due at entry.At, and is not put off again
+	attempt    *attempt  // while nodes are left that it has not asked, or it is open; see dropAttemptLocked
 }
 
 // member is one node's part in a hold.
@@ -173,6 +174,7 @@ func (h *hold) grantCall(mode lease.Mode, args scripts.AcquireArgs) scripts.Call
 // endLocked ends the contexts of all handles. It may run with mu held: a function that a context's
 // end starts runs in a goroutine of its own.
 func (h *hold) endLocked(why lease.Cause) {
+	defer h.unlistenLocked() // also if a context of the caller's panics
 	var cause error
 	switch why {
 	case lease.Unlocked:

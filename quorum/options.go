@@ -41,6 +41,7 @@ type settings struct {
 	nodeOpts []node.Option
 
 	nodeOptsSet bool // by WithNodeOptions, also of none
+	request     bool // calls that wait ask the holder to let go
 	exists      bool // the masters are a deployment already
 	newOnly     bool // an option was given that only a new Locker accepts
 
@@ -98,6 +99,13 @@ func WithMinHold(d time.Duration) Option {
 // The error of a call that gives up wraps [ErrNotAcquired] and the reason of the last attempt, but no
 // error of the context.
 func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } }
+
+// WithRequest makes calls that wait ask the holder to let go (default: they don't): the channel of
+// [Lock.Requested] is closed in the holder's process. They ask after each attempt that is refused: when they
+// begin to wait, and then at each release and poll (see [WithRetry]). One holder is asked at a time, but all
+// readers of a name and all holders of a semaphore's slots. The holder may ignore it. Calls of one process
+// that wait for the same names ask if one of them does.
+func WithRequest() Option { return func(s *settings) { s.request = true } }
 
 // WithDrift sets the part of a lease by which two clocks may differ over its length, from 0 to
 // below 1 (default [clock.DefaultDriftFactor]).

@@ -64,7 +64,7 @@ func (s *subscriber) OnUnsubscribed() {
 	}
 }
 
-func (s *subscriber) OnMessage() {
+func (s *subscriber) OnMessage(string) {
 	s.dispatch(func(node int, at waiting.Moment) {
 		if s.queue.Message(node, at) {
 			s.queue.published = node

@@ -49,6 +49,7 @@ type queue struct {
 	ended      bool     // the last waiter has left
 	cancels    []func() // of the subscriptions
 	lastError  *Error   // of the last attempt; nil before one has ended
+	asking     int      // how many of the waiters want the holder to be asked to let go
 	published  int      // a node that published the last release since an attempt began; −1 for none
 }
 
@@ -59,6 +60,7 @@ type waiter struct {
 	waiting.Waiter
 
 	// Under queue.list.mu. wake and alarm are nil for a call that has not had to wait.
+	asks  bool          // it wants the holder to be asked to let go
 	freed bool          // a reader that has left the queue to ask at once, because another acquired the name
 	wake  chan struct{} // receives a value when the waiter should call begin
 	alarm clock.Timer   // sends to wake
@@ -66,7 +68,7 @@ type waiter struct {
 
 // join puts a call at the end of the queue for what it wants.
 func (list *waitlist) join(set *settings, what wanted, at waiting.Moment) *waiter {
-	w, subscribe := list.add(set.retry, what.key(set), what.slots != nil, at)
+	w, subscribe := list.add(set, what.key(set), what.slots != nil, at)
 	w.slots = what.slots
 	if subscribe {
 		w.queue.subscribe(what.channels())
@@ -75,7 +77,7 @@ func (list *waitlist) join(set *settings, what wanted, at waiting.Moment) *waite
 }
 
 // add reports whether to subscribe before the first attempt, because others come first.
-func (list *waitlist) add(retry waiting.Retry, key nameSet, slots bool, at waiting.Moment) (w *waiter, subscribe bool) {
+func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Moment) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	q := list.queues[key]
@@ -89,7 +91,10 @@ func (list *waitlist) add(retry waiting.Retry, key nameSet, slots bool, at waiti
 	}
 	w.queue, w.Owner = q, w
 	list.waiters++
-	q.Join(&w.Waiter, retry, at)
+	if w.asks = set.request; w.asks {
+		q.asking++
+	}
+	q.Join(&w.Waiter, set.retry, at)
 	if others, released := list.core.history.JustReleased(key.hash(), at); others > 0 && !subscribe {
 		q.Yield(others, released)
 		q.lastError, subscribe = list.core.unattempted(ErrHeld), true
@@ -179,8 +184,8 @@ func (q *queue) noteRefused(r *attemptResult) {
 }
 
 // acquired removes the waiter because its attempt acquired the lock. If another slot may be free, the
-// next one attempts at once.
-func (w *waiter) acquired(lease time.Duration) {
+// next one attempts at once. asked reports that a waiter behind it wants the new holder to let go.
+func (w *waiter) acquired(lease time.Duration) (asked bool) {
 	w.queue.remove(w, func(q *queue) {
 		var at waiting.Moment // it counts for the next waiter only
 		if !q.Alone() {
@@ -197,7 +202,9 @@ func (w *waiter) acquired(lease time.Duration) {
 		if !q.Empty() {
 			q.lastError = q.list.core.unattempted(ErrHeld)
 		}
+		asked = q.asking > 0
 	})
+	return asked
 }
 
 // freeLocked lets all waiters go: readers do not stand in each other's way.
@@ -207,6 +214,9 @@ func (q *queue) freeLocked() {
 		w := head.Owner.(*waiter)
 		q.Leave(head, at)
 		q.list.waiters--
+		if w.asks {
+			q.asking--
+		}
 		w.freed = true
 		if w.alarm != nil {
 			w.alarm.Stop()
@@ -267,6 +277,9 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	if w.freed { // it has left, and perhaps the queue has ended
 		return nil
 	}
+	if w.asks {
+		q.asking--
+	}
 	out(q)
 	list.waiters--
 	if w.alarm != nil {
@@ -297,7 +310,9 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 		switch {
 		case w == nil:
 		case lock != nil:
-			w.acquired(lock.hold.set.lease)
+			if w.acquired(lock.hold.set.lease) {
+				lock.hold.noteAsked()
+			}
 		default:
 			w.leave()
 		}
@@ -348,6 +363,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 			}
 		}
 		w.refused(what, r)
+		w.askToLetGo(what, r)
 		at = c.moment()
 		if !(errors.Is(r.err, ErrQuarantined) && c.roster.WaitsForNew()) && list.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)

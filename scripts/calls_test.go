@@ -42,6 +42,7 @@ func TestKindsOfCalls(t *testing.T) {
 		"force":   scripts.Force(scripts.NewName("k"), nil, 0, time.Second),
 		"look":    scripts.Look(),
 		"slots":   scripts.Slots("k", 3),
+		"ask":     scripts.Ask([]string{"k"}, me),
 		"mark":    scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0), 0),
 	} {
 		if call.Op() != want || call.IsAcquire() != (want == "acquire" || want == "read") || call.Frees() != (want == "release") {

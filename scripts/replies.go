@@ -102,6 +102,8 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		}
 	case introduceScript:
 		err = ParseIntroduce(v)
+	case askScript:
+		err = ParseAsk(v)
 	case whoScript:
 		reply.Who, err = ParseWho(v, c.args[1].(int))
 	case slotsScript:

@@ -33,6 +33,7 @@ var parsers = map[string]func(any) (any, error){
 	"survey":    parsed(scripts.ParseSurvey),
 	"lockers":   parsed(scripts.ParseLockers),
 	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
+	"ask":       func(v any) (any, error) { return true, scripts.ParseAsk(v) },
 	"slots":     func(v any) (any, error) { return scripts.ParseSlots(v, 2) },
 	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
 }

@@ -8,7 +8,8 @@
 // The wire format is Redisson's (https://github.com/redisson/redisson): a hash at the lock's name
 // with one field, the owner, whose value is the level; and the channel
 // redisson_lock__channel:{NAME}, on which a release publishes "0" when the lock becomes free. The
-// library's own keys start with "quorumlock:".
+// library's own keys start with "quorumlock:". The channel redisson_lock__channel:{quorumlock:request:NAME}
+// has requests to let go.
 //
 //	NAME                        hash: owner -> level, with the lease as its time to live; or, while readers
 //	                            hold it, a sorted set: quorumlock:reader:OWNER -> the end of its lease
@@ -106,6 +107,8 @@ var (
 	whoSource string
 	//go:embed slots.lua
 	slotsSource string
+	//go:embed ask.lua
+	askSource string
 	//go:embed survey.lua
 	surveySource string
 	//go:embed lockers.lua
@@ -132,6 +135,9 @@ const counterLines = `local ofCounter, isNoNumber = 'QUORUMLOCK the token counte
 local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key on this master'
 `
 
+// askLine precedes a script that leaves out the channels on which holders are asked to let go.
+const askLine = "local askPattern = '^" + channelPrefix + "{?" + askPrefix + "'\n"
+
 var (
 	acquireScript = newScript("acquire", readerLine+writerLine+counterLines+shapeSource+listsSource+acquireSource)
 	readScript    = newScript("read", readerLine+counterLines+shapeSource+listsSource+readSource)
@@ -148,7 +154,8 @@ var (
 	introduceScript = newScript("introduce", introduceSource)
 	whoScript       = newScript("who", whoSource)
 	slotsScript     = newScript("slots", slotsSource)
-	surveyScript    = newScript("survey", readerLine+shapeSource+surveySource)
+	askScript       = newScript("ask", askSource)
+	surveyScript    = newScript("survey", readerLine+askLine+shapeSource+surveySource)
 	lockersScript   = newScript("lockers", lockersSource)
 	countersScript  = newScript("counters", countersSource)
 	liftScript      = newScript("lift", counterLines+liftSource)
@@ -157,7 +164,7 @@ var (
 // All returns every script of a client that locks, to be loaded when a connection is made.
 func All() []*Script {
 	return []*Script{acquireScript, readScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript,
-		lookScript, markScript, acquiresScript, releasesScript, introduceScript, whoScript, slotsScript}
+		lookScript, markScript, acquiresScript, releasesScript, introduceScript, whoScript, slotsScript, askScript}
 }
 
 // OfOperators returns the scripts that the command sends, and a client that locks does not.

@@ -21,7 +21,9 @@ end
 
 local channels, counts, most = redis.pcall('PUBSUB', 'CHANNELS', ARGV[1]), {}, {}
 for i = 1, channels.err and 0 or #channels do
-  counts[i] = {channels[i], call('PUBSUB', 'NUMSUB', channels[i])[2]}
+  if not string.find(channels[i], askPattern) then -- holders listen there, and nobody waits
+    counts[#counts + 1] = {channels[i], call('PUBSUB', 'NUMSUB', channels[i])[2]}
+  end
 end
 table.sort(counts, function(a, b) return a[2] > b[2] end)
 for i = 1, math.min(#counts, tonumber(ARGV[4])) do

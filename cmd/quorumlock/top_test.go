@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -22,6 +23,14 @@ func TestTop(t *testing.T) {
 	d.run(t, exitOK, "was:held", "--", "true")
 	holder := d.start(t, "a,{b}", "--", "sh", "-c", "echo ready; exec sleep 600")
 	d.prepare("a", "--", "true").begin(t)
+	listener, err := redis.DialURL(d.URLs()[0]) // as a holder that may be asked to let go
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if _, err := listener.Do("SUBSCRIBE", scripts.AskChannel("a"), scripts.AskChannel("c{")); err != nil {
+		t.Fatal(err)
+	}
 	host, _ := os.Hostname()
 	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +\d+\.\ds +sh on %s \(pid %d\) +\S+s ago +\d{16}\n`,
 		regexp.QuoteMeta(host), holder.Process.Pid))
@@ -33,6 +42,9 @@ func TestTop(t *testing.T) {
 	contains(t, printed, "MASTER ", d.Masters[0].Addr(), d.Masters[2].Addr(), " ok ", `"{b}"`)
 	if strings.Contains(printed, "was:held") || strings.Contains(printed, "\x1b") {
 		t.Errorf("not only what is held or waited for, as plain text: %q", printed)
+	}
+	if strings.Contains(printed, "request:") {
+		t.Errorf("top shows a channel as a lock: %s", printed)
 	}
 	if strings.Index(printed, `"a"`) > strings.Index(printed, `"{b}"`) {
 		t.Errorf("the busiest lock is not first: %s", printed)

@@ -48,18 +48,25 @@ type handed struct {
 // triesEach is how often a ticket is tried, by any flow.
 const triesEach = 3
 
-// nextTicket returns the ticket that is to be tried next, nil for none, and whether it is tried first.
-func (w *world) nextTicket() (h *handed, first bool) {
+// nextTicket returns the ticket that is to be tried next, nil for none.
+func (w *world) nextTicket() (h *handed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.tickets) == 0 {
-		return nil, false
+		return nil
 	}
 	h = w.tickets[0]
 	if h.tries++; h.tries == triesEach {
 		w.tickets = w.tickets[1:]
 	}
-	return h, h.tries == 1
+	return h
+}
+
+// isTriedByOthers reports whether more than one attempt to take over has begun. Two at once may refuse each other.
+func (w *world) isTriedByOthers(h *handed) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return h.tries > 1
 }
 
 // end unlocks the lock, or hands it over.
@@ -109,7 +116,7 @@ func (r *record) handOver(ctx context.Context) (string, error) {
 // takeOver tries a ticket, if there is one. It reports whether there was.
 func (f *flow) takeOver(locker *quorum.Locker, c *client, limit time.Duration) bool {
 	w := f.world
-	h, first := w.nextTicket()
+	h := w.nextTicket()
 	if h == nil {
 		return false
 	}
@@ -123,7 +130,8 @@ func (f *flow) takeOver(locker *quorum.Locker, c *client, limit time.Duration) b
 			w.count("not taken over yet")
 		default:
 			w.count("passed on")
-			if prompt := time.Since(h.at) < w.plan.lease/8; first && prompt && w.plan.calm() && w.plan.fixed == 0 {
+			prompt := time.Since(h.at) < w.plan.lease/8
+			if prompt && !w.isTriedByOthers(h) && w.plan.calm() && w.plan.fixed == 0 {
 				w.fail("client %d: without any fault, a lock is lost %v after it was handed over: %v", c.id, time.Since(h.at), err)
 			}
 		}

@@ -61,6 +61,14 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 	return found, nil
 }
 
+// ask is ask.lua.
+func ask(k *Keyspace, _, args []string) (any, error) {
+	for _, channel := range args[1:] {
+		k.publish(channel, args[0])
+	}
+	return int64(1), nil
+}
+
 // slots is slots.lua.
 func slots(k *Keyspace, keys, args []string) (any, error) {
 	digits, least := make([]byte, len(keys)), int64(-1)

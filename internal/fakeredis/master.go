@@ -146,6 +146,13 @@ func (m *Master) Listening(channel string) int {
 	return int(m.listeningLocked(channel))
 }
 
+// Publish sends a message to the subscribers of a channel.
+func (m *Master) Publish(channel, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.publishLocked(channel, text)
+}
+
 // Set writes a string that does not expire.
 func (m *Master) Set(key, text string) {
 	m.mu.Lock()

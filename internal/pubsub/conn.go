@@ -125,17 +125,17 @@ func (s *Subscriptions) retryRefusedLocked(c *conn) {
 func (s *Subscriptions) read(c *conn) error {
 	for {
 		reply, err := redisconn.Receive(c.raw, 2*s.timeout)
-		var kind, name string
+		var kind, name, text string
 		switch {
 		case err == nil:
-			kind, name, err = parse(reply)
+			kind, name, text, err = parse(reply)
 		case c.raw.Err() == nil && redisconn.IsServerError(err):
 			kind, err = kindError, nil
 		}
 		if err != nil {
 			return err
 		}
-		if done, err := s.handle(c, kind, name); done || err != nil {
+		if done, err := s.handle(c, kind, name, text); done || err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (s *Subscriptions) read(c *conn) error {
 
 // handle takes one reply and calls the subscribers that it concerns. It reports whether the
 // connection is done.
-func (s *Subscriptions) handle(c *conn, kind, name string) (done bool, err error) {
+func (s *Subscriptions) handle(c *conn, kind, name, text string) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -152,7 +152,7 @@ func (s *Subscriptions) handle(c *conn, kind, name string) (done bool, err error
 	if kind == "message" {
 		if ch := s.channels[name]; ch != nil {
 			for _, sub := range ch.subscriptions {
-				sub.to.OnMessage()
+				sub.to.OnMessage(text)
 			}
 		}
 		return false, nil

@@ -42,7 +42,7 @@ func TestAKilledConnectionIsMadeAgain(t *testing.T) {
 		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed")
 		other.wants(t, "the other", "subscribed", "unsubscribed", "subscribed")
 		srv.do(t, "PUBLISH", "c", "0")
-		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed", "message")
+		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed", "message 0")
 		srv.wantDials(t, 2)
 	})
 }

@@ -14,22 +14,25 @@ const kindError = "error"
 var errMessage = errors.New("not a reply to a subscriber")
 
 // parse reads a reply or a message. A pong is an array while there are subscriptions, and a status
-// otherwise.
-func parse(reply any) (kind, channel string, err error) {
+// otherwise. text is that of a message.
+func parse(reply any) (kind, channel, text string, err error) {
 	if status, ok := reply.(string); ok && status == "PONG" {
-		return "pong", "", nil
+		return "pong", "", "", nil
 	}
 	fields, ok := reply.([]any)
 	if !ok || len(fields) < 2 || len(fields) > 3 {
-		return "", "", fmt.Errorf("%w: %.40q", errMessage, fmt.Sprint(reply))
+		return "", "", "", fmt.Errorf("%w: %.40q", errMessage, fmt.Sprint(reply))
 	}
 	word, ok1 := fields[0].([]byte)
 	name, ok2 := fields[1].([]byte)
 	kind = string(word)
 	switch {
 	case !ok1, !ok2 && fields[1] != nil:
-	case kind == "pong", kind == "message" && len(fields) == 3, kind == "subscribe", kind == "unsubscribe":
-		return kind, string(name), nil
+	case kind == "message" && len(fields) == 3:
+		said, _ := fields[2].([]byte)
+		return kind, string(name), string(said), nil
+	case kind == "pong", kind == "subscribe", kind == "unsubscribe":
+		return kind, string(name), "", nil
 	}
-	return "", "", fmt.Errorf("%w: %.40q", errMessage, fmt.Sprint(reply))
+	return "", "", "", fmt.Errorf("%w: %.40q", errMessage, fmt.Sprint(reply))
 }

@@ -133,9 +133,9 @@ func FuzzMessages(f *testing.F) {
 // observed is a Subscriber that records which of its methods were called.
 type observed struct{ subscribed, message bool }
 
-func (r *observed) OnSubscribed()   { r.subscribed = true }
-func (r *observed) OnMessage()      { r.message = true }
-func (r *observed) OnUnsubscribed() {}
+func (r *observed) OnSubscribed()    { r.subscribed = true }
+func (r *observed) OnMessage(string) { r.message = true }
+func (r *observed) OnUnsubscribed()  {}
 
 type hostile struct {
 	sent    []byte

@@ -31,7 +31,7 @@ func TestSubscribersShareAConnection(t *testing.T) {
 			for i := range all[c] {
 				want := []string{"subscribed"}
 				if c == 1 {
-					want = append(want, "message")
+					want = append(want, "message 0")
 				}
 				all[c][i].wants(t, fmt.Sprintf("subscriber %d of channel %d", i, c), want...)
 			}
@@ -63,9 +63,9 @@ func TestSubscribersComeAndGo(t *testing.T) {
 		defer cancelThird()
 		synctest.Wait()
 		srv.do(t, "PUBLISH", "c", "0")
-		first.wants(t, "the first", "subscribed", "message")
-		second.wants(t, "the second", "subscribed", "message", "message")
-		third.wants(t, "the third", "subscribed", "message")
+		first.wants(t, "the first", "subscribed", "message 0")
+		second.wants(t, "the second", "subscribed", "message 0", "message 0")
+		third.wants(t, "the third", "subscribed", "message 0")
 	})
 }
 
@@ -188,9 +188,9 @@ func (s *strict) check() {
 	}
 }
 
-func (s *strict) OnSubscribed()   { s.check() }
-func (s *strict) OnMessage()      { s.check() }
-func (s *strict) OnUnsubscribed() { s.check() }
+func (s *strict) OnSubscribed()    { s.check() }
+func (s *strict) OnMessage(string) { s.check() }
+func (s *strict) OnUnsubscribed()  { s.check() }
 
 func TestCloseWithSubscribers(t *testing.T) {
 	for what, serve := range map[string]func(net.Conn){"a master": nil, "a frozen one": frozen, "a dead one": nil} {

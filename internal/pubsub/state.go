@@ -22,8 +22,8 @@ type Subscriber interface {
 	// OnSubscribed is called when the server has confirmed the subscription, after each connection
 	// anew. Messages published before may have been missed.
 	OnSubscribed()
-	// OnMessage is called for each message.
-	OnMessage()
+	// OnMessage is called for each message, with its text.
+	OnMessage(text string)
 	// OnUnsubscribed is called when a confirmed subscription is lost. It is requested again.
 	OnUnsubscribed()
 }

@@ -1,0 +1,200 @@
+package tusdquorumlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/contrib/tusdquorumlock"
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+	"github.com/tus/tusd/v2/pkg/handler"
+)
+
+// soon is within what an interrupted upload resumes.
+const soon = time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// twoServers starts two servers, each with a locker of its own.
+func twoServers(t *testing.T, masters *quorumtest.Masters, opts ...quorum.Option) (first, second *server) {
+	t.Helper()
+	dir := t.TempDir()
+	first, second = start(serve, masters.Locker(opts...), dir), start(serve, masters.Locker(opts...), dir)
+	t.Cleanup(first.Close)
+	t.Cleanup(second.Close)
+	return first, second
+}
+
+// The connection of an upload dies, and its server has not noticed. The client resumes at once: at
+// another server, at the same one, with a master that is down, and again and again.
+func TestAnInterruptedUploadResumes(t *testing.T) {
+	for name, of := range map[string]struct {
+		masters, down int
+		same          bool
+	}{
+		"at another server":   {masters: 3},
+		"at the same server":  {masters: 3, same: true},
+		"with a dead master":  {masters: 3, down: 1},
+		"with two dead of 5":  {masters: 5, down: 2},
+		"on one master alone": {masters: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			masters := quorumtest.Start(t, of.masters)
+			first, second := twoServers(t, masters)
+			if of.same {
+				second = first
+			}
+			for i := range of.down {
+				masters.Stop(i)
+			}
+			const text = "the quick brown fox"
+			upload := first.create(len(text))
+			for offset := 0; offset < 12; offset += 4 {
+				broken := first.begin(upload, offset, text[offset:offset+4], len(text))
+				defer broken.Close()
+				since := poll.Start()
+				defer since.Stop()
+				at := second.offset(upload)
+				took, stalled := since.Read()
+				t.Logf("resumed after %v; the machine stood still for %v", took, stalled)
+				if took > poll.AtMost(soon, stalled) {
+					t.Errorf("it took %v until the upload could resume", took)
+				}
+				if at != map[int]string{0: "4", 4: "8", 8: "12"}[offset] {
+					t.Fatalf("the upload resumes at %s, want all that has arrived", at)
+				}
+				if status, body := response(t, broken); !strings.HasPrefix(body, "ERR_UPLOAD_INTERRUPTED") {
+					t.Errorf("the first request ended with %s: %s", status, body)
+				}
+				first, second = second, first
+			}
+			if status := second.send(upload, 12, text[12:]); status != "204 No Content" {
+				t.Error(status)
+			}
+			if got := second.stored(upload); got != text {
+				t.Errorf("stored: %q, want %q", got, text)
+			}
+		})
+	}
+}
+
+// The control: a server that does not ask gets no upload before tusd gives up.
+func TestWithoutARequestNoUploadResumes(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	first, _ := twoServers(t, masters)
+	upload := first.create(10)
+	broken := first.begin(upload, 0, "hello", 10)
+	defer broken.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	name := "tusd:" + upload[strings.LastIndexByte(upload, '/')+1:]
+	if _, err := masters.Locker().Lock(ctx, name); !errors.Is(err, quorum.ErrHeld) || ctx.Err() == nil {
+		t.Errorf("the upload's lock was to be had: %v", err)
+	}
+}
+
+// A lock that is lost stops the upload: another server may have it.
+func TestALostLockStopsTheUpload(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	acquired := make(chan *quorum.Lock, 10)
+	first, second := twoServers(t, masters,
+		quorum.WithHooks(quorum.Hooks{Acquired: func(l *quorum.Lock) { acquired <- l }}))
+	upload := first.create(10)
+	broken := first.begin(upload, 0, "hello", 10)
+	defer broken.Close()
+	masters.Lose(<-acquired)
+	if status, body := response(t, broken); !strings.HasPrefix(body, "ERR_UPLOAD_INTERRUPTED") {
+		t.Errorf("the upload ended with %s: %s", status, body)
+	}
+	if status := second.send(upload, 5, "world"); status != "204 No Content" {
+		t.Error(status)
+	}
+}
+
+// newLock returns an upload's lock of another server.
+func newLock(t *testing.T, locker *quorum.Locker, id string) handler.Lock {
+	t.Helper()
+	uploads, err := tusdquorumlock.New(locker)
+	must(t, err)
+	lock, err := uploads.NewLock(id)
+	must(t, err)
+	return lock
+}
+
+// What tusd expects of a lock.
+func TestLock(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	locker, asked := masters.Locker(), make(chan struct{}, 10)
+	ask := func() { asked <- struct{}{} }
+	lock := newLock(t, locker, "a")
+	if err := lock.Unlock(); !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("Unlock without a Lock: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	must(t, lock.Lock(ctx, ask))
+	cancel() // as tusd does: the lock stays
+
+	waits, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	result := make(chan error, 1)
+	other := newLock(t, masters.Locker(), "a")
+	go func() { result <- other.Lock(waits, func() {}) }()
+	select {
+	case <-asked:
+	case <-time.After(patience):
+		t.Fatal("not asked to let go")
+	}
+	giveUp()
+	if err := <-result; !errors.Is(err, handler.ErrLockTimeout) {
+		t.Errorf("Lock until its context ended: %v, want ErrLockTimeout", err)
+	}
+	must(t, lock.Unlock())
+	if err := lock.Unlock(); !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("the second Unlock: %v", err)
+	}
+	again := newLock(t, masters.Locker(), "a")
+	must(t, again.Lock(t.Context(), ask))
+	must(t, again.Unlock())
+	if len(asked) != 0 {
+		t.Error("asked after Unlock, or twice")
+	}
+	if err := newLock(t, locker, "c").Lock(ctx, ask); !errors.Is(err, handler.ErrLockTimeout) {
+		t.Errorf("Lock with a context that has ended: %v, want ErrLockTimeout", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	if _, err := tusdquorumlock.New(nil); !errors.Is(err, quorum.ErrInvalid) {
+		t.Errorf("no locker: %v", err)
+	}
+	locker := quorumtest.Start(t, 1).Locker()
+	if _, err := tusdquorumlock.New(locker.With(quorum.WithLease(-1))); !errors.Is(err, quorum.ErrInvalid) {
+		t.Errorf("a bad option: %v", err)
+	}
+	uploads, err := tusdquorumlock.New(locker)
+	must(t, err)
+	if _, err := uploads.NewLock(strings.Repeat("x", 5000)); !errors.Is(err, quorum.ErrInvalid) {
+		t.Errorf("a long id: %v", err)
+	}
+	lock, err := uploads.NewLock("a")
+	must(t, err)
+	must(t, locker.Close())
+	if err := lock.Lock(t.Context(), func() {}); !errors.Is(err, quorum.ErrClosed) {
+		t.Errorf("a closed locker: %v", err)
+	}
+	if _, err := uploads.NewLock("a"); !errors.Is(err, quorum.ErrClosed) {
+		t.Errorf("a closed locker: %v", err)
+	}
+	if _, err := tusdquorumlock.New(locker); !errors.Is(err, quorum.ErrClosed) {
+		t.Errorf("a closed locker: %v", err)
+	}
+}

@@ -1,0 +1,88 @@
+package integration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// listening counts the subscriptions of a name's holders, over the masters.
+func listening(t *testing.T, ms []*redistest.Master, name string) (sum int) {
+	t.Helper()
+	for _, m := range ms {
+		reply, err := redis.Values(m.Do("PUBSUB", "NUMSUB", scripts.AskChannel(name)))
+		must(t, err)
+		n, err := redis.Int(reply[1], nil)
+		must(t, err)
+		sum += n
+	}
+	return sum
+}
+
+// letsGoWhenAsked starts a waiter, which asks, and unlocks when the request comes. The waiter then has
+// the lock, long before a lease is over.
+func letsGoWhenAsked(t *testing.T, held *quorum.Lock, waiter *quorum.Locker, name string) {
+	t.Helper()
+	result := make(chan waited, 1)
+	go func() {
+		lock, err := waiter.Lock(t.Context(), name)
+		result <- waited{lock, err, time.Now()}
+	}()
+	select {
+	case <-held.Requested():
+	case <-time.After(patience):
+		t.Fatal("the holder was not asked to let go")
+	}
+	must(t, held.Err())
+	unlock(t, held)
+	select {
+	case got := <-result:
+		must(t, got.err)
+		unlock(t, got.lock)
+	case <-time.After(patience):
+		t.Fatal("the waiter did not get the lock")
+	}
+}
+
+// The rights of a user that locks are enough to ask and to listen.
+func TestAUserOfTheRecipeMayAsk(t *testing.T) {
+	redistest.Need(t, redistest.ACLChannels)
+	t.Parallel()
+	f := fleet(t, 3)
+	may(t, f, "app:*")
+	holder := open(t, asApp(f), redlock.Open, quorum.WithLease(30*time.Second))
+	waiter := open(t, asApp(f), redlock.Open, quorum.WithRequest(), patient)
+	held := lock(t, holder, "app:1")
+	held.Requested()
+	eventually(t, patience, func() bool { return listening(t, f.Masters, "app:1") == 3 }, "the holder listens")
+	letsGoWhenAsked(t, held, waiter, "app:1") // the waiter's first request arrives: it makes no poll
+	eventually(t, patience, func() bool { return listening(t, f.Masters, "app:1") == 0 }, "nobody listens any more")
+	noLocks(t, f.Masters)
+}
+
+// One master is dead, another restarts while the holder listens: the holder listens there again, and is
+// asked.
+func TestAHolderIsAskedPastMastersThatDie(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 5)
+	holder := open(t, f, redlock.Open, quorum.WithLease(30*time.Second))
+	waiter := open(t, f, redlock.Open, quorum.WithRequest())
+	held := lock(t, holder, "k")
+	grantedByAll(t, f.Masters, "k")
+	held.Requested()
+	eventually(t, patience, func() bool { return listening(t, f.Masters, "k") == 5 }, "the holder listens")
+
+	up := f.Masters[:4]
+	must(t, f.Masters[4].Kill())
+	restart(t, up[3])
+	eventually(t, patience, func() bool { return listening(t, up[3:], "k") == 1 },
+		"the holder listens again on the master that restarted")
+	letsGoWhenAsked(t, held, waiter, "k")
+	eventually(t, patience, func() bool { return listening(t, up, "k") == 0 }, "nobody listens any more")
+	noLocks(t, up)
+}
