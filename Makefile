@@ -7,7 +7,8 @@ RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/
 # make lint vets.
 TEST ?= $(GO) test $(RACE) -vet=off -shuffle=on
 # These directories are modules of their own: their requirements stay out of users' module graphs.
-MODULES := . integration bench contrib/gocronquorumlock contrib/otelquorumlock contrib/promquorumlock contrib/tusdquorumlock
+CONTRIB := $(wildcard contrib/*)
+MODULES := . integration bench $(CONTRIB)
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
@@ -80,10 +81,7 @@ test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
 
 test-modules: test-packages
-	cd contrib/gocronquorumlock && $(TEST) ./...
-	cd contrib/otelquorumlock && $(TEST) ./...
-	cd contrib/promquorumlock && $(TEST) ./...
-	cd contrib/tusdquorumlock && $(TEST) ./...
+	@set -e; for module in $(CONTRIB); do (set -x; cd $$module; $(TEST) ./...); done
 	cd integration && $(TEST) ./containers
 
 # Beside the searches, a command of a rollout can reach no master in a container for a second, so those are processes.

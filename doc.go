@@ -19,6 +19,9 @@
 //     gocron once per tick.
 //   - [github.com/quorumlock/quorumlock/contrib/tusdquorumlock], a module of its own, lets several servers
 //     of tusd serve the same uploads.
+//   - [github.com/quorumlock/quorumlock/contrib/goredisquorumlock] and
+//     [github.com/quorumlock/quorumlock/contrib/rueidisquorumlock], modules of their own, open nodes by
+//     the options of go-redis and rueidis clients.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
 //   - [github.com/quorumlock/quorumlock/clock] has what quorumtest.WithClock takes, and a fake for tests.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -40,8 +41,20 @@ func TestConnectionsHaveAName(t *testing.T) {
 
 // So do the connections of Check and Admit, and those on which releases are heard.
 func TestAllConnectionsHaveAName(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]node.Option{
+		"quorumlock":     nil,
+		"billing/lock~7": {node.WithClientName("billing/lock~7")},
+	} {
+		wantName(t, name, opts...)
+	}
+}
+
+// wantName fails the test unless all connections of a node with these options have that name.
+func wantName(t *testing.T, name string, opts ...node.Option) {
+	t.Helper()
 	m := startReal(t)
-	n := open(t, m.URL())
+	n := open(t, m.URL(), opts...)
 	_, err := n.Check(t.Context())
 	must(t, err)
 	must(t, n.Admit(t.Context()))
@@ -52,12 +65,21 @@ func TestAllConnectionsHaveAName(t *testing.T) {
 	list, err := redis.String(m.Do("CLIENT", "LIST"))
 	must(t, err)
 	for client := range strings.Lines(list) {
-		if !strings.Contains(client, " name=quorumlock ") && !strings.Contains(client, " cmd=client") {
+		if !strings.Contains(client, " name="+name+" ") && !strings.Contains(client, " cmd=client") {
 			t.Errorf("a connection has no name: %s", client)
 		}
 	}
 	if !strings.Contains(list, " sub=1 ") {
 		t.Errorf("no connection is subscribed: %s", list)
+	}
+}
+
+// CLIENT SETNAME refuses such a name, and the connections would have none.
+func TestClientNamesThatAreRefused(t *testing.T) {
+	for _, name := range []string{"", "a b", "a\n", "\x7f", "é", strings.Repeat("a", 256)} {
+		if n, err := node.Open("redis://a", node.WithClientName(name)); !errors.Is(err, node.ErrInvalid) || n != nil {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }
 

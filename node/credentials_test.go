@@ -198,6 +198,7 @@ func TestOptionsOfConnectionsThatAreRefused(t *testing.T) {
 	}{
 		"credentials over a pool":    {func() (*node.Node, error) { return node.New(&redis.Pool{}, node.WithCredentials(ask)) }, "WithCredentials is for Open"},
 		"a dialer over a pool":       {func() (*node.Node, error) { return node.New(&redis.Pool{}, node.WithDialer(noRoute)) }, "WithDialer is for Open"},
+		"a name over a pool":         {func() (*node.Node, error) { return node.New(&redis.Pool{}, node.WithClientName("a")) }, "WithClientName is for Open"},
 		"no function of credentials": {func() (*node.Node, error) { return node.Open("redis://a", node.WithCredentials(nil)) }, "WithCredentials is nil"},
 		"no dialer":                  {func() (*node.Node, error) { return node.Open("redis://a", node.WithDialer(nil)) }, "WithDialer is nil"},
 		"two passwords": {func() (*node.Node, error) { return node.Open("redis://:s3cret@a", node.WithCredentials(ask)) },

@@ -51,17 +51,17 @@ func newPool(e endpoint, o options) *redis.Pool {
 			if err != nil {
 				return nil, err
 			}
-			return setName(ctx, c, o.timeout)
+			return setName(ctx, c, o)
 		},
 	}
 }
 
 // setName has CLIENT LIST show whose connection it is. An error reply does not matter: the user may
 // not be allowed to set a name.
-func setName(ctx context.Context, c redis.Conn, timeout time.Duration) (redis.Conn, error) {
-	err := redisconn.Send(c, timeout, func() error { return c.Send("CLIENT", "SETNAME", clientName) })
+func setName(ctx context.Context, c redis.Conn, o options) (redis.Conn, error) {
+	err := redisconn.Send(c, o.timeout, func() error { return c.Send("CLIENT", "SETNAME", o.clientName) })
 	if err == nil {
-		_, err = redisconn.ReceiveBy(ctx, c, timeout)
+		_, err = redisconn.ReceiveBy(ctx, c, o.timeout)
 	}
 	if c.Err() != nil {
 		c.Close()

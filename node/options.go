@@ -37,8 +37,9 @@ type options struct {
 	tls          *tls.Config
 	credentials  credentialsFunc // nil for those of the URL
 	dialer       dialFunc        // nil for a net.Dialer
-	ofURLs       []string        // the options given that only [Open] takes
-	logger       *slog.Logger    // nil for the default one
+	clientName   string
+	ofURLs       []string     // the options given that only [Open] takes
+	logger       *slog.Logger // nil for the default one
 	loggerSet    bool
 	hooks        Hooks
 }
@@ -107,6 +108,15 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 	return func(o *options) { o.dialer, o.ofURLs = dial, append(o.ofURLs, "WithDialer") }
 }
 
+// WithClientName sets what CLIENT LIST shows of the node's connections (default "quorumlock"): 1 to
+// 255 printable ASCII characters without spaces. A server that forbids CLIENT SETNAME to the user
+// shows none.
+//
+// It is for [Open]; [New] refuses it.
+func WithClientName(s string) Option {
+	return func(o *options) { o.clientName, o.ofURLs = s, append(o.ofURLs, "WithClientName") }
+}
+
 // WithLogger logs the node's changes of state as calls discover them: the node is down or refused,
 // and why; it answers again; it is in quarantine; the server refuses a release (default: what
 // [slog.Default] returns when there is something to log). To log nothing, use [slog.DiscardHandler].
@@ -117,6 +127,12 @@ func WithLogger(l *slog.Logger) Option {
 // validName reports whether a name may stand in errors, tables and markers.
 func validName(name string) bool {
 	return len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+// validClientName reports whether CLIENT SETNAME takes a name.
+func validClientName(name string) bool {
+	isForbidden := func(r rune) bool { return r < '!' || r > '~' }
+	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, isForbidden)
 }
 
 func errName() error {
@@ -130,10 +146,11 @@ func (runtimeSource) Uint64() uint64 { return rand.Uint64() }
 
 func newOptions(opts []Option) (options, error) {
 	o := options{
-		timeout:  DefaultTimeout,
-		maxLease: DefaultMaxLease,
-		conns:    1,
-		Settings: inside.Settings{Random: runtimeSource{}},
+		timeout:    DefaultTimeout,
+		maxLease:   DefaultMaxLease,
+		conns:      1,
+		clientName: "quorumlock",
+		Settings:   inside.Settings{Random: runtimeSource{}},
 	}
 	for i, opt := range opts {
 		if opt == nil {
@@ -154,6 +171,8 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("the number of connections, %d, is not between 1 and %d", o.conns, maxConns)
 	case !validName(o.name):
 		return o, errName()
+	case !validClientName(o.clientName):
+		return o, invalidf("the connections' name is 1 to %d printable ASCII characters without spaces", maxName)
 	case o.Random == nil:
 		return o, invalidf("the source of randomness is nil")
 	case o.loggerSet && o.logger == nil:

@@ -17,9 +17,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// clientName is what CLIENT LIST shows of connections. Those of a user's pool keep their own name.
-const clientName = "quorumlock"
-
 // server is the Redis server of a node, over a pool.
 type server struct {
 	opts     options

@@ -1,0 +1,352 @@
+// Package clienttest holds the modules that open nodes by the options of other clients to what
+// docs/clients.md promises.
+package clienttest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// Settings are what a client's options say of a connection. The zero value of a field is that of the
+// options.
+type Settings struct {
+	Addr           string // host:port, or the path of a unix socket
+	User, Password string
+	Ask            func(context.Context) (user, password string, err error)
+	DB             int
+	Name           string
+	TLS            *tls.Config
+	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
+	Timeout        time.Duration // for connecting, or for a reply
+}
+
+// Opener opens a node by a client's options with these settings.
+type Opener func(s Settings, opts ...node.Option) (*node.Node, error)
+
+const (
+	bound = 10 * time.Second // for events that should be immediate
+	// frozen is the timeout of a client whose master freezes.
+	frozen = 700 * time.Millisecond
+)
+
+// Run tests an Opener on servers of its own.
+func Run(t *testing.T, open Opener) {
+	for name, test := range map[string]func(*testing.T, Opener){
+		"embedded":      testEmbedded,
+		"connections":   testConnections,
+		"database":      testDatabase,
+		"user":          testUser,
+		"rotation":      testRotation,
+		"TLS":           testTLS,
+		"unix socket":   testUnixSocket,
+		"frozen master": testFrozenMaster,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open)
+		})
+	}
+}
+
+func testEmbedded(t *testing.T, open Opener) {
+	fleet, err := redistest.StartEmbedded(1)
+	must(t, err)
+	t.Cleanup(func() { must(t, fleet.Stop()) })
+	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: fleet.Masters[0].Addr()})), "k")
+}
+
+// The client's dialer makes all connections, and they have the client's name: one for calls, one while a
+// caller waits, and one for Check, which stays for the next use.
+func testConnections(t *testing.T, open Opener) {
+	m := startReal(t)
+	var dialled atomic.Int32
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if network+" "+addr != "tcp lock-a.internal:7000" {
+			t.Errorf("asked to dial %s %s", network, addr)
+		}
+		dialled.Add(1)
+		return new(net.Dialer).DialContext(ctx, "tcp", m.Addr())
+	}
+	n := mustOpen(t, open, Settings{Addr: "lock-a.internal:7000", Name: "billing", Dial: dial})
+	wants := func(when string, all, subscribed int) {
+		t.Helper()
+		var list []string
+		if !poll.Until(bound, func() bool {
+			list = clients(t, m, "name=billing")
+			inSub := slices.DeleteFunc(slices.Clone(list), func(c string) bool { return strings.Contains(c, " sub=0 ") })
+			return len(list) == all && len(inSub) == subscribed
+		}) {
+			t.Fatalf("%s: want %d connections, %d of them for messages; got\n%s",
+				when, all, subscribed, strings.Join(list, ""))
+		}
+	}
+	wants("before the first use", 0, 0)
+	locker, other := newLocker(t, n), newLocker(t, mustOpenURL(t, m))
+	mustLock(t, locker, "k")
+	wants("after a lock", 1, 0)
+	before := dialled.Load() // the first lock may have waited for the master
+
+	held := mustLock(t, other, "held")
+	acquired := make(chan error, 1)
+	go func() {
+		lock, err := locker.Lock(t.Context(), "held")
+		if err == nil {
+			err = lock.Unlock(t.Context())
+		}
+		acquired <- err
+	}()
+	wants("while a caller waits", 2, 1)
+	_, err := n.Check(t.Context())
+	must(t, err)
+	wants("after Check", 3, 1)
+	must(t, held.Unlock(t.Context()))
+	must(t, <-acquired)
+	wants("after the wait", 2, 0)
+	_, err = n.Check(t.Context())
+	must(t, err)
+	wants("after another Check", 2, 0)
+	if made := dialled.Load() - before; before == 0 || made != 2 {
+		t.Errorf("dialled %d connections, and then %d, want 2", before, made)
+	}
+}
+
+func testDatabase(t *testing.T, open Opener) {
+	m := startReal(t)
+	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: m.Addr(), DB: 3})), "k")
+	if keys := text(t, m, "INFO", "keyspace"); !strings.Contains(keys, "db3:") || strings.Contains(keys, "db0:") {
+		t.Errorf("the keys are not in database 3: %s", keys)
+	}
+}
+
+// Credentials that do not change are permanent when they are refused.
+func testUser(t *testing.T, open Opener) {
+	m := startReal(t)
+	const password = "p@ss/w?rd#:%41 ü"
+	setPassword(t, m, password)
+	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: m.Addr(), User: "app", Password: password})), "k")
+	onlyClient(t, m, "user=app")
+	_, err := mustOpen(t, open, Settings{Addr: m.Addr(), User: "app", Password: "s3cret"}).Check(t.Context())
+	var refused *node.Error
+	if !errors.As(err, &refused) || !refused.Permanent() || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	_, err = m.Do("CONFIG", "SET", "requirepass", "all")
+	must(t, err)
+	own := mustOpen(t, open, Settings{Addr: m.Addr(), Password: "all"})
+	_, err = own.Check(t.Context())
+	must(t, err)
+}
+
+// A new connection uses the new password, and the old one lives on.
+func testRotation(t *testing.T, open Opener) {
+	m := startReal(t)
+	var mu sync.Mutex
+	password := "first"
+	rotate := func(to string) {
+		mu.Lock()
+		defer mu.Unlock()
+		password = to
+	}
+	setPassword(t, m, "first")
+	n := mustOpen(t, open, Settings{Addr: m.Addr(), Ask: func(context.Context) (string, string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return "app", password, nil
+	}})
+	locker := newLocker(t, n)
+	mustLock(t, locker, "k")
+	before := onlyClient(t, m, "user=app")
+	setPassword(t, m, "second")
+	mustLock(t, locker, "l")
+	if now := onlyClient(t, m, "user=app"); id(now) != id(before) {
+		t.Errorf("the connection did not live on: %s, before %s", now, before)
+	}
+
+	_, err := n.Check(t.Context()) // over a new connection
+	var refused *node.Error
+	if !errors.As(err, &refused) || refused.Permanent() {
+		t.Errorf("with the old password: %v", err)
+	}
+	rotate("second")
+	_, err = n.Check(t.Context())
+	must(t, err)
+	_, err = m.Do("CLIENT", "KILL", "USER", "app")
+	must(t, err)
+	mustLock(t, locker, "m")
+}
+
+// The client shows a certificate, without which the server refuses it.
+func testTLS(t *testing.T, open Opener) {
+	redistest.Need(t, redistest.TLS)
+	dir := t.TempDir()
+	authority, err := redistest.NewAuthority()
+	must(t, err)
+	must(t, authority.Issue(dir, "localhost"))
+	must(t, redistest.WriteRoots(dir, authority))
+	fleet, port, err := redistest.StartTLS(dir)
+	must(t, err)
+	t.Cleanup(func() { must(t, fleet.Stop()) })
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	must(t, err)
+
+	config := &tls.Config{RootCAs: redistest.Roots(authority), MinVersion: tls.VersionTLS12}
+	bare := mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config.Clone()})
+	if _, err := bare.Check(t.Context()); err == nil {
+		t.Error("the server took a client without a certificate")
+	}
+	config.Certificates = []tls.Certificate{pair}
+	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config})), "k")
+	stranger := config.Clone()
+	stranger.RootCAs = nil
+	_, err = mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: stranger}).Check(t.Context())
+	if !errors.As(err, new(*tls.CertificateVerificationError)) {
+		t.Errorf("with the system's authorities: %v", err)
+	}
+}
+
+func testUnixSocket(t *testing.T, open Opener) {
+	dir, err := os.MkdirTemp("", "socket") // the path of t.TempDir is too long for a socket
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	path := filepath.Join(dir, "a%b.sock")
+	m := startReal(t, "--unixsocket", path)
+	n := mustOpen(t, open, Settings{Addr: path, DB: 2})
+	mustLock(t, newLocker(t, n), "k")
+	c := onlyClient(t, m, "name=quorumlock")
+	if !strings.Contains(c, " addr="+path) || !strings.Contains(c, " db=2 ") || n.Address() != path {
+		t.Errorf("connected over %s to %q", c, n.Address())
+	}
+}
+
+// A call on a frozen master ends at the client's timeout, or at the node's.
+func testFrozenMaster(t *testing.T, open Opener) {
+	m := startReal(t)
+	usual, err := open(Settings{Addr: m.Addr()}, node.WithName("m"))
+	must(t, err)
+	own, err := open(Settings{Addr: m.Addr(), Timeout: bound}, node.WithName("m"), node.WithTimeout(frozen))
+	must(t, err)
+	theirs, err := open(Settings{Addr: m.Addr(), Timeout: frozen}, node.WithName("m"))
+	must(t, err)
+	must(t, m.Freeze())
+	var waiting sync.WaitGroup
+	for n, want := range map[*node.Node]time.Duration{usual: node.DefaultTimeout, own: frozen, theirs: frozen} {
+		waiting.Go(func() {
+			defer n.Close()
+			watch := poll.Start()
+			defer watch.Stop()
+			_, err := n.Check(t.Context())
+			took, stalled := watch.Read()
+			if !errors.Is(err, node.ErrTimeout) || !strings.Contains(err.Error(), "after "+want.String()) {
+				t.Errorf("want a timeout after %v, got %v", want, err)
+			}
+			if took > poll.AtMost(want+300*time.Millisecond, stalled) {
+				t.Errorf("took %v, want %v; the machine stood still for %v", took, want, stalled)
+			}
+		})
+	}
+	waiting.Wait()
+	must(t, m.Thaw())
+}
+
+// mustOpen opens a node without quarantine, and with a timeout that no busy machine exceeds.
+func mustOpen(t *testing.T, open Opener, s Settings) *node.Node {
+	t.Helper()
+	n, err := open(s, node.WithoutQuarantine(), node.WithTimeout(bound), node.WithName("m"))
+	must(t, err)
+	t.Cleanup(func() { must(t, n.Close()) })
+	return n
+}
+
+func mustOpenURL(t *testing.T, m *redistest.Master) *node.Node {
+	t.Helper()
+	open := func(_ Settings, opts ...node.Option) (*node.Node, error) { return node.Open(m.URL(), opts...) }
+	return mustOpen(t, open, Settings{})
+}
+
+func newLocker(t *testing.T, n *node.Node) *quorum.Locker {
+	t.Helper()
+	l, err := multilock.New([]*node.Node{n}, quorum.WithWait(3*bound))
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	return l
+}
+
+func mustLock(t *testing.T, l *quorum.Locker, name string) *quorum.Lock {
+	t.Helper()
+	lock, err := l.Lock(t.Context(), name)
+	must(t, err)
+	return lock
+}
+
+// startReal starts one redis-server, or skips the test.
+func startReal(t *testing.T, args ...string) *redistest.Master {
+	t.Helper()
+	fleet, err := redistest.StartReal(1, args...)
+	if errors.Is(err, redistest.ErrNoServer) {
+		t.Skipf("needs a real server: %v", err)
+	}
+	must(t, err)
+	t.Cleanup(func() { must(t, fleet.Stop()) })
+	return fleet.Masters[0]
+}
+
+// setPassword makes that the only password of user "app".
+func setPassword(t *testing.T, m *redistest.Master, password string) {
+	t.Helper()
+	_, err := m.Do(redistest.SetUser("app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")...)
+	must(t, err)
+}
+
+// clients returns the lines of CLIENT LIST with that field.
+func clients(t *testing.T, m *redistest.Master, field string) []string {
+	t.Helper()
+	lines := slices.Collect(strings.Lines(text(t, m, "CLIENT", "LIST")))
+	return slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, " "+field+" ") })
+}
+
+// onlyClient returns that line when there is one. A lock that waited leaves a second one for a moment.
+func onlyClient(t *testing.T, m *redistest.Master, field string) string {
+	t.Helper()
+	var found []string
+	if !poll.Until(bound, func() bool { found = clients(t, m, field); return len(found) == 1 }) {
+		t.Fatalf("want one connection with %s, got %q", field, found)
+	}
+	return found[0]
+}
+
+func id(client string) string {
+	first, _, _ := strings.Cut(client, " ")
+	return first
+}
+
+func text(t *testing.T, m *redistest.Master, args ...any) string {
+	t.Helper()
+	reply, err := redis.String(m.Do(args...))
+	must(t, err)
+	return reply
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
