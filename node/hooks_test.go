@@ -100,7 +100,7 @@ func TestStateChanged(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !slices.ContainsFunc(s.states, func(e node.StateEvent) bool { return e.State == inside.Up }) {
-			t.Errorf("the hook was never told that the node is up: %v", s.states)
+			t.Errorf("the hook never got the node's state up: %v", s.states)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// Masters that answered with another list are not said to be unknown, nor unavailable where they are
-// the whole reason.
+// Masters that answered with another list are not called unknown, nor unavailable if they are the whole
+// reason.
 func TestErrorOfMastersWithAnotherList(t *testing.T) {
 	other := func(name string) error {
 		return &node.Error{Node: name, Op: "acquire", Err: fmt.Errorf("%w: {a, b}", ErrMembership)}

@@ -18,7 +18,7 @@ type Identity struct {
 	Label   string // of [WithLabel]; empty for none
 }
 
-// String returns "HOST (pid N)", after "LABEL on " where there is a label, and "unknown" for an
+// String returns "HOST (pid N)", after "LABEL on " if there is a label, and "unknown" for an
 // unknown identity.
 func (i Identity) String() string {
 	if i == (Identity{}) {

@@ -21,7 +21,7 @@ type State struct {
 	Name  string
 	Slot  int    // of the semaphore of that name; −1 for a lock that is no slot
 	Owner string // that as many nodes keep as the quorum size; empty for none
-	// Identity is which process the owner is; zero where no node knows, or for no owner.
+	// Identity is which process the owner is; zero if no node knows, or for no owner.
 	Identity Identity
 	Level    int           // of that owner, on one of these nodes
 	Token    uint64        // the highest token counter on any node; other names share it: the last token is no higher
@@ -39,7 +39,7 @@ type NodeState struct {
 	Node        string
 	Err         error         // a *node.Error, or nil; with an error the fields below are zero
 	Owner       string        // empty when the name is free there, or readers have it
-	Identity    Identity      // of the owner; zero where no node knows it
+	Identity    Identity      // of the owner; zero if no node knows it
 	Level       int           // as the key has it; the handle's own count decides
 	TTL         time.Duration // −1 when the key never expires
 	Token       uint64        // the token counter, which other names share

@@ -58,8 +58,8 @@ func TestANewDeploymentWaitsOnce(t *testing.T) {
 	})
 }
 
-// A client that was told that the deployment exists founds none: it waits for the operator, and is let
-// in by masters that have a list.
+// A client with WithExistingDeployment founds no deployment: it waits for the operator, and masters that
+// have a list accept it.
 func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithExistingDeployment())

@@ -63,7 +63,7 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 	})
 }
 
-// Every node is asked once: the probe node is not asked again with the others when it has not answered.
+// Every node is asked once: a probe node that has not answered is not asked again with the others.
 func TestNoNodeIsAskedTwice(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -104,7 +104,7 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 	})
 }
 
-// A probe node that fails is replaced by the next one, whose refusal ends the attempt.
+// If the probe node fails, the next one replaces it. A refusal by that one ends the attempt.
 func TestProbeNodeThatFailsIsReplaced(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -143,7 +143,7 @@ func TestProbeNodeInQuarantineIsReplaced(t *testing.T) {
 	})
 }
 
-// A second wave that no node takes ends the attempt: it does not wait for the node that is frozen.
+// If no node takes the second wave, the attempt ends. It does not wait for the frozen node.
 func TestASecondWaveThatFailsAtOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 )
 
-// Holds that are over leave the schedule: when they are lost by the clock, and when answers tell that they are.
+// Holds that are over leave the schedule: when they are lost by the clock, and when answers show it.
 func TestLostHoldsLeaveTheSchedule(t *testing.T) {
 	for what, lose := range map[string]func(c *cluster, l *Locker, held *Lock){
 		"by the clock": func(c *cluster, l *Locker, held *Lock) {

@@ -240,7 +240,7 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 			}
 		}
 		// A slot that was taken before its release reached the third master is free there until the next
-		// renewal. So a turn may attempt it in vain, and each waiter has three turns after a release.
+		// renewal. So a turn may attempt it and fail, and each waiter has three turns after a release.
 		if asked := attempts.Load(); asked > 3*n*waiters*int64(len(c.masters)) {
 			t.Errorf("%d requests for %d slots", asked, n)
 		}
@@ -571,7 +571,7 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 	})
 }
 
-// A lock that is lost says of which slot it was, and hooks have the semaphore's name.
+// The error of a lost lock names its slot, and hooks have the semaphore's name.
 func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var names []string

@@ -175,7 +175,7 @@ func (l *Lock) startExtend(op string, lasts time.Duration) (*tally, error) {
 // confirmed, and gets no release. Else the error is an [*Error]. It wraps [ErrLost] when the lock
 // had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
 // before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
-// before, and the context's error where it ended the waiting: then the release is sent, but not
+// before, and the context's error if it ended the waiting: then the release is sent, but not
 // confirmed. In each case the handle's context has ended. Once the lock is released, no renewal is
 // sent.
 //

@@ -135,8 +135,7 @@ func TestQueueGoesOnAfterACancelledHead(t *testing.T) {
 	})
 }
 
-// A head that leaves during its attempt takes no event with it: the next waiter makes an attempt at
-// once.
+// A head that leaves during its attempt loses no event: the next waiter attempts at once.
 func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
@@ -370,8 +369,7 @@ func TestQueueEndsWithTheLocker(t *testing.T) {
 	})
 }
 
-// The error of a call that gives up says that another owner holds the lock only if an attempt has
-// found that.
+// The error of a call that gives up reports another owner only if an attempt has found one.
 func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -738,7 +736,8 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 	})
 }
 
-// Who gives up is told what all nodes said, rather than what the probe node did, unless nodes have failed since.
+// The error of a call that gives up has what all nodes said rather than what the probe node said, unless nodes
+// have failed since.
 func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, names := c.process(), []string{"a"}
@@ -750,7 +749,7 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 			held     bool
 			told     bool
 		}{
-			{waiting.ProbeFirst, true, true}, // there is nothing else to tell
+			{waiting.ProbeFirst, true, true}, // nothing else is known
 			{waiting.AskAll, true, true},
 			{waiting.ProbeFirst, true, false},
 			{waiting.ProbeFirst, false, true},

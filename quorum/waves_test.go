@@ -166,7 +166,7 @@ func TestAskAllAsksAllNodes(t *testing.T) {
 	})
 }
 
-// Where every node is needed, all are asked.
+// If every node is needed, all are asked.
 func TestAllNodesAreAskedWhereAllAreNeeded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := asksQuorumFirst(c.process())

@@ -223,7 +223,7 @@ func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
 	})
 }
 
-// Where two masters have such a counter, the name is not locked, and the error says why. The third master's counter stays.
+// If two masters have such a counter, the name is not locked, and the error says why. The third master's counter stays.
 func TestCountersThatNoLockReachesOnAMajority(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -12,7 +12,7 @@ import (
 // lockState is what the masters have of one name.
 type lockState struct {
 	lockstate.Lock
-	since  time.Time // or earlier, by the counter; zero where that is not known
+	since  time.Time // or earlier, by the counter; zero if that is not known
 	unused []bool    // masters whose quarantine has not begun: a client must come
 }
 
@@ -74,7 +74,7 @@ func (l lockState) code(need int) int {
 }
 
 // takenAt returns when a lock was taken at the latest. A token is the clock of the client that took
-// the lock, in µs, or one more than the counter before, where that client's clock was behind. Names
+// the lock, in µs, or one more than the counter before, if that client's clock was behind. Names
 // that share the counter may have raised it since. Clients of other libraries, which have no
 // identity, count no tokens.
 func takenAt(l lockstate.Lock, now time.Time) time.Time {

@@ -17,12 +17,12 @@
 //	quorumlock_attempt_votes_total            counter    quorumlock_vote                     nodes' answers to attempts
 //	quorumlock_token_write_backs_total        counter                                        nodes that a token was written back to
 //	quorumlock_lock_releases_total            counter    quorumlock_group                    locks unlocked
-//	quorumlock_lock_losses_total              counter    quorumlock_group                    locks lost
+//	quorumlock_lock_losses_total              counter    quorumlock_group                    locks lost, also by a max hold
 //	quorumlock_lock_validity                  histogram  quorumlock_group                    part of the lease left when renewed
 //	quorumlock_lock_renewals_total            counter    quorumlock_node, _outcome           renewals by node and outcome
 //	quorumlock_lock_repairs_total             counter    quorumlock_node, _outcome           held locks granted again
 //	quorumlock_node_changes_total             counter    quorumlock_node, _state             changes to a state
-//	db_client_operation_duration_seconds      histogram  db_system_name, db_operation_name,  one script on one master
+//	db_client_operation_duration_seconds      histogram  db_system_name, db_operation_name,  one script on one master, with the client's queue
 //	                                                     server_address, server_port,
 //	                                                     error_type
 //	quorumlock_locks_held                     gauge      quorumlock_locker                   locks kept on the masters

@@ -33,7 +33,7 @@ type image struct {
 	kind            string
 }
 
-// findImage uses redis:7-alpine where it is present or can be pulled. Else, and where the
+// findImage uses redis:7-alpine if it is present or can be pulled. Otherwise, or if the
 // environment names a server, it builds an image from this machine's server.
 func findImage(pool *dockertest.Pool, run string) (image, error) {
 	if os.Getenv(redistest.BinaryVariable) != "" {

@@ -46,8 +46,8 @@ const DefaultTimeout = 30 * time.Second
 //     strictly higher. No two owners of a name ever get the same token, but for readers at once. An owner that enters again
 //     keeps its token. Tokens are 1 to 2^53−1.
 //   - porcupine (with honest clocks): some order of all events, each within its call and return,
-//     explains the history; see model. Only this rule finds that of two overlapping calls of Lock,
-//     the later holder has the lower token.
+//     explains the history; see model. Only this rule notices if two calls of Lock overlap, and the
+//     later holder has the lower token.
 //   - log: a release without an acquire, an owner used twice, a call that returned before it began.
 //
 // An operator who forces a lock open ends its hold: record that as [Lost].
@@ -114,7 +114,7 @@ func (h *history) checkOverlap() {
 	slices.SortFunc(began, func(a, b part) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
 	})
-	var last, writer *part // of those that began so far, and of the writers', the one that ends last
+	var last, writer *part // the part that ends last, among all that began so far and among writers' parts
 	for i := range began {
 		of, other := &began[i], last
 		if of.shared {

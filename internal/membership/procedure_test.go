@@ -361,8 +361,8 @@ func TestAForgedGeneration(t *testing.T) {
 	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
 }
 
-// What to do is said of the masters that it is about: a new one that does not answer is no member yet,
-// and where all answer there is none to start.
+// The advice names the masters that it is about: a new one that does not answer is no member yet, and
+// if all answer there is none to start.
 func TestWhatToStart(t *testing.T) {
 	world := newClusterOf(t, marked, marked, marked, absent)
 	if _, last := world.carryOut(changeOf(t, abc, abcd).Announce(), nil); last.Err == nil ||

@@ -69,8 +69,8 @@ func (v *View) update(text string) {
 func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
 
 // IsBlank reports whether the node grants nothing, and no client has claimed it: it is not marked, or
-// its marker has no members, because an operator has admitted it and no client has marked it since. By
-// the marker of an earlier process it still renews what it has kept.
+// its marker has no members, because an operator has admitted it and no client has marked it since. A
+// node with the marker of an earlier process still renews what it has kept.
 func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() == 0 }
 
 // MaxLease returns the max lease of the deployment by the node's marker, whichever process it
@@ -153,8 +153,8 @@ func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) 
 	return v.marker.Members, v.Standing(list) == Blank && v.marker.Next.Equal(list)
 }
 
-// HadAnother reports whether a blank node has come back with a marker that accepted others, and not
-// clients with that list: these may not begin their deployment anew with it.
+// HadAnother reports whether a blank node has come back with a marker that accepted other clients, but
+// not those with that list. They may not found their deployment anew with it.
 func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
 }

@@ -25,8 +25,8 @@ func TestAFullListDropsItsOldestRelease(t *testing.T) {
 	}
 }
 
-// A full list keeps the releases of owners that were granted something: a key of theirs is there. It
-// drops those of owners that have been granted nothing, as far as is known, whichever is older.
+// A full list keeps the releases of owners that were granted something: they have a key on the server. It
+// drops releases of owners without a known grant, even younger ones.
 func TestAFullListKeepsTheReleasesOfGrantedLocks(t *testing.T) {
 	var list releaseList
 	granted := map[*Footprint]bool{}

@@ -11,7 +11,7 @@ type Do uint8
 
 const (
 	Ask     Do = iota // for a grant
-	Raise             // the counter to Token, where the owner still has its grant
+	Raise             // the counter to Token, if the owner still has its grant
 	Renew             // the grant, by Lease
 	Repair            // ask for the grant again, with Token and Level
 	Enter             // the same, for a caller who waits; also of a downgrade

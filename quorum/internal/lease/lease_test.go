@@ -177,7 +177,7 @@ func TestASecondGrantOfAProcessIsNone(t *testing.T) {
 	}
 }
 
-// A master needs a release where a request for a grant may have been carried out, or may yet be.
+// A master needs a release if a request for a grant may have been carried out there, or may yet be.
 func TestWhatNeedsARelease(t *testing.T) {
 	for what, c := range map[string]struct {
 		reply  Reply

@@ -33,7 +33,7 @@ func (r *Roster) survey(asked []question) *Survey {
 func (s *Survey) look(asked []question) {
 	r := s.roster
 	sent := r.clock.Now()
-	s.list = r.Resolve() // also where no node answers
+	s.list = r.Resolve() // even if no node answers
 	for i, n := range r.nodes {
 		s.errs[i] = NodeError(n, "look", node.ErrTimeout)
 	}

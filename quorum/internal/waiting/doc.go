@@ -42,7 +42,7 @@
 //	                                                missed before
 //	Unsubscribed        they stand no more          by the retry time
 //
-// "By all nodes" is by as many as it takes to be certain, when not all were asked. Where every node
+// "By all nodes" is by as many as it takes to be certain, when not all were asked. If every node
 // is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
 // position 0, too. An event during an attempt takes effect at the attempt's end.
 //

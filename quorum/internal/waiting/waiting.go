@@ -137,7 +137,7 @@ func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
 }
 
 // Acquired removes the head: its attempt has acquired the lock, for that lease unless it is renewed
-// or released. at counts only where the head was not alone.
+// or released. at counts only if the head was not alone.
 func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	q.attempting, q.reserves = false, false // the grant has ended the reservation: all have the same chance
 	q.remove(q.head)
@@ -286,8 +286,8 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 // attemptAfterRelease schedules an attempt after those of the processes that come first.
 func (q *Queue) attemptAfterRelease(at Moment) {
 	approach := ProbeFirst
-	// Where all nodes are needed, one vote for another owner spoils an attempt, and votes given
-	// back on all nodes look like a release: there only the probe keeps the order.
+	// If all nodes are needed, one vote for another owner spoils an attempt, and votes given
+	// back on all nodes look like a release: then only the probe keeps the order.
 	if q.position == 0 && q.ranked && q.quorum < q.nodes {
 		approach = AskAll
 	}

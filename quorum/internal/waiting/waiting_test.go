@@ -214,7 +214,7 @@ func TestEvents(t *testing.T) {
 	all := []int{0, 1, 2}
 	for _, c := range []struct {
 		name          string
-		nodes, quorum int // 3 and 2 where it is 0
+		nodes, quorum int // 3 and 2 if it is 0
 		events        []event
 	}{
 		// The first attempt, and the calls that join meanwhile.

@@ -46,7 +46,7 @@ func swaps() setup {
 		commands: []string{"add abc abcd", "commit abcd", "abort abcd", "remove abcd abd", "commit abd"}}
 }
 
-// takesBack is swaps with a commit of the first list, where a change was committed on some masters and
+// takesBack is swaps with a commit of the first list, if a change was committed on some masters and
 // taken back on the others. It raises generations without end, so no search of it is complete.
 func takesBack() setup {
 	s := swaps()
