@@ -22,6 +22,8 @@
 //   - [github.com/quorumlock/quorumlock/contrib/goredisquorumlock] and
 //     [github.com/quorumlock/quorumlock/contrib/rueidisquorumlock], modules of their own, open nodes by
 //     the options of go-redis and rueidis clients.
+//   - [github.com/quorumlock/quorumlock/contrib/goosequorumlock], a module of its own, lets one of several
+//     processes run the migrations of goose.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
 //   - [github.com/quorumlock/quorumlock/clock] has what quorumtest.WithClock takes, and a fake for tests.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the

@@ -1,0 +1,178 @@
+//go:build unix
+
+package goosequorumlock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+
+	"github.com/pressly/goose/v3"
+	"github.com/quorumlock/quorumlock/contrib/goosequorumlock"
+	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/sqlserver"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+)
+
+var schemas atomic.Int64
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// database returns an empty schema of the server.
+func database(t *testing.T) (db *sql.DB, dsn string) {
+	t.Helper()
+	postgres.Need(t)
+	schema := fmt.Sprintf("test%d", schemas.Add(1))
+	dsn = sqlserver.PostgresDSN(postgres.Dir, "search_path="+schema)
+	db, err := sql.Open("postgres", dsn)
+	must(t, err)
+	t.Cleanup(func() { db.Close() })
+	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
+	must(t, err)
+	return db, dsn
+}
+
+func versions(t *testing.T, db *sql.DB) (count int) {
+	t.Helper()
+	must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM goose_db_version WHERE version_id > 0").Scan(&count))
+	return count
+}
+
+// Three processes start at once. One of them migrates, and the others wait for it.
+func TestThreeProcessesMigrateOnce(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	db, dsn := database(t)
+	var started []*exec.Cmd
+	printed := make([]child.Output, 3)
+	for i := range 3 {
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), childURLs+"="+strings.Join(masters.URLs(), ","), childDSN+"="+dsn)
+		c.Stdout, c.Stderr = &printed[i], &printed[i]
+		must(t, c.Start())
+		started = append(started, c)
+	}
+	said := ""
+	for i, c := range started {
+		must(t, child.Await(c, &printed[i], 2*patience, "a process that migrates", c.Wait))
+		said += printed[i].String()
+	}
+	if strings.Count(said, "migrated: 10\n") != 1 || strings.Count(said, "migrated: 0\n") != 2 {
+		t.Errorf("not one of three migrated: %s", said)
+	}
+	if n := versions(t, db); n != 10 {
+		t.Errorf("%d migrations are noted, want 10", n)
+	}
+}
+
+// Without the lock the same collides: the migrations cannot run twice.
+func TestWithoutTheLock(t *testing.T) {
+	db, _ := database(t)
+	failed := make(chan error, 3)
+	for range 3 {
+		go func() {
+			provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations())
+			if err == nil {
+				_, err = provider.Up(t.Context())
+			}
+			failed <- err
+		}()
+	}
+	if err := errors.Join(<-failed, <-failed, <-failed); err == nil {
+		t.Error("three processes migrated at once, and nothing failed")
+	}
+}
+
+// The lock is lost during the first of many migrations: that one ends, and the rest do not run.
+func TestALostLockStopsTheMigrations(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	db, _ := database(t)
+	acquired := make(chan *quorum.Lock, 1)
+	locker := masters.Locker(quorum.WithHooks(quorum.Hooks{Acquired: func(l *quorum.Lock) { acquired <- l }}))
+	by, err := goosequorumlock.New(locker, name)
+	must(t, err)
+	const many = 500
+	files := fstest.MapFS{}
+	for i := range many {
+		files[fmt.Sprintf("%05d_step.sql", i+2)] = &fstest.MapFile{Data: []byte("-- +goose Up\nSELECT pg_sleep(0.01);\n")}
+	}
+	running, lost := make(chan struct{}), make(chan struct{})
+	first := goose.NewGoMigration(1, &goose.GoFunc{RunTx: func(context.Context, *sql.Tx) error {
+		close(running)
+		<-lost
+		return nil
+	}}, nil)
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(by), goose.WithGoMigrations(first))
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := provider.Up(t.Context())
+		ended <- err
+	}()
+	select {
+	case <-running:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	masters.Lose(<-acquired)
+	close(lost)
+	if err := <-ended; !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("migrating under a lost lock: %v", err)
+	}
+	if n := versions(t, db); n == 0 || n > many/2 {
+		t.Errorf("%d of %d migrations are noted, want the first, or few more", n, many+1)
+	}
+	_, err = migrateUp(t.Context(), db, masters.Locker(), fstest.MapFS{"00001_step.sql": files["00002_step.sql"]})
+	if err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// Who waits ends with its context, and leaves no lock behind.
+func TestWaitingEndsWithTheContext(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	db, _ := database(t)
+	elsewhere := masters.HoldElsewhere(name)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	hurry := errors.New("in a hurry")
+	locker := masters.Locker(quorum.WithHooks(quorum.Hooks{Attempt: func(context.Context, quorum.AttemptEvent) { cancel(hurry) }}))
+	if _, err := migrateUp(ctx, db, locker, migrations()); !errors.Is(err, quorum.ErrHeld) || !errors.Is(err, hurry) {
+		t.Errorf("while another process migrates: %v", err)
+	}
+	must(t, elsewhere.Unlock(t.Context()))
+	if ran, err := migrateUp(t.Context(), db, masters.Locker(), migrations()); ran != 10 || err != nil {
+		t.Errorf("afterwards: %d, %v", ran, err)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	masters := quorumtest.Start(t, 1)
+	locker := masters.Locker()
+	if _, err := goosequorumlock.New(nil, name); !errors.Is(err, quorum.ErrInvalid) {
+		t.Errorf("no locker: %v", err)
+	}
+	if _, err := goosequorumlock.New(locker, ""); !errors.Is(err, quorum.ErrInvalid) {
+		t.Errorf("no name: %v", err)
+	}
+	by, err := goosequorumlock.New(locker, name)
+	must(t, err)
+	if err := by.SessionUnlock(t.Context(), nil); !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("unlocked without a lock: %v", err)
+	}
+	must(t, locker.Close())
+	if _, err := goosequorumlock.New(locker, name); !errors.Is(err, quorum.ErrClosed) {
+		t.Errorf("a closed locker: %v", err)
+	}
+}
