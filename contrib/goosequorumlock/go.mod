@@ -5,7 +5,6 @@ go 1.26.0
 replace github.com/quorumlock/quorumlock => ../..
 
 require (
-	github.com/golang-migrate/migrate/v4 v4.20.1
 	github.com/lib/pq v1.12.3
 	github.com/pressly/goose/v3 v3.29.0
 	github.com/quorumlock/quorumlock v0.0.0

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -77,13 +78,20 @@ func TestThreeProcessesMigrateOnce(t *testing.T) {
 	}
 }
 
-// Without the lock the same collides: the migrations cannot run twice.
+// Without the lock the same collides: three begin together, and the migrations cannot run twice.
 func TestWithoutTheLock(t *testing.T) {
 	db, _ := database(t)
+	var begun sync.WaitGroup
+	begun.Add(3)
 	failed := make(chan error, 3)
 	for range 3 {
+		together := goose.NewGoMigration(1, &goose.GoFunc{RunTx: func(context.Context, *sql.Tx) error {
+			begun.Done()
+			begun.Wait()
+			return nil
+		}}, nil)
 		go func() {
-			provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations())
+			provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations(), goose.WithGoMigrations(together))
 			if err == nil {
 				_, err = provider.Up(t.Context())
 			}

@@ -57,11 +57,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// migrations are slow, and none can run twice.
+// migrations are slow, and none can run twice. They begin with version 2.
 func migrations() fs.FS {
 	files := fstest.MapFS{}
 	for i := range 10 {
-		files[fmt.Sprintf("%05d_step.sql", i+1)] = &fstest.MapFile{Data: fmt.Appendf(nil,
+		files[fmt.Sprintf("%05d_step.sql", i+2)] = &fstest.MapFile{Data: fmt.Appendf(nil,
 			"-- +goose Up\nCREATE TABLE step%d (at timestamptz);\nSELECT pg_sleep(0.02);\n", i)}
 	}
 	return files
