@@ -85,8 +85,9 @@ func TestWithoutTheLock(t *testing.T) {
 	begun.Add(3)
 	failed := make(chan error, 3)
 	for range 3 {
+		arrive := sync.OnceFunc(begun.Done)
 		together := goose.NewGoMigration(1, &goose.GoFunc{RunTx: func(context.Context, *sql.Tx) error {
-			begun.Done()
+			arrive()
 			begun.Wait()
 			return nil
 		}}, nil)
@@ -95,6 +96,7 @@ func TestWithoutTheLock(t *testing.T) {
 			if err == nil {
 				_, err = provider.Up(t.Context())
 			}
+			arrive() // or the others wait for who has failed sooner
 			failed <- err
 		}()
 	}
