@@ -130,7 +130,7 @@ func TestReadersNeedSortedSets(t *testing.T) {
 	noLocks(t, f.Masters)
 }
 
-// Masters that are out of memory renew and release readers, as they do writers.
+// Masters that are out of memory renew and release readers, as they do writers, and lower a writer.
 func TestReadersWhileMastersAreOutOfMemory(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
@@ -140,11 +140,15 @@ func TestReadersWhileMastersAreOutOfMemory(t *testing.T) {
 	must(t, err)
 	second, err := l.RWLock("r").RLock(t.Context())
 	must(t, err)
+	writer := lock(t, l, "w")
+	grantedByAll(t, f.Masters, "w")
 	onAll(t, f, "CONFIG", "SET", "maxmemory", "1")
+	must(t, writer.Downgrade(t.Context()))
 	outlives(t, first, lease, 1.5)
-	outlives(t, second, lease, 0.1)
+	areRenewed(t, lease, second, writer)
 	unlock(t, first)
 	unlock(t, second)
+	unlock(t, writer)
 	onAll(t, f, "CONFIG", "SET", "maxmemory", "0")
 	noLocks(t, f.Masters)
 }

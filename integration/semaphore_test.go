@@ -2,13 +2,16 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // pairs locks and unlocks until the context ends, with a pause before each pair. It returns how long the
@@ -122,4 +125,26 @@ func TestASlotCostsALock(t *testing.T) {
 	if 2*slot > 3*lock {
 		t.Errorf("a pair of a slot takes %v, of a lock %v", slot, lock)
 	}
+}
+
+// A minority of the masters that says that all slots are taken hides from no waiter that the others are dead.
+func TestASemaphoreOnTooFewMasters(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	locker := open(t, f, redlock.Open)
+	held, err := locker.Semaphore("s", 1).Acquire(t.Context())
+	must(t, err)
+	grantedByAll(t, f.Masters, scripts.SlotName("s", held.Slot()))
+	must(t, f.Masters[0].Kill())
+	must(t, f.Masters[1].Kill())
+	waiter := locker.With(quorum.WithWait(time.Second)).Semaphore("s", 1)
+	eventually(t, patience, func() bool {
+		_, err = waiter.Acquire(t.Context())
+		return errors.Is(err, quorum.ErrUnavailable)
+	}, "the waiter is told that masters are unavailable")
+	var failed *node.Error
+	if !errors.As(err, &failed) || errors.Is(err, quorum.ErrHeld) {
+		t.Errorf("the waiter is told %v", err)
+	}
+	held.Unlock(t.Context()) // which fails, too
 }

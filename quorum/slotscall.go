@@ -96,10 +96,13 @@ func (s *slotsCall) full(hint scripts.SlotsReply, approach waiting.Approach) *at
 }
 
 // ask asks a node which slots are free, and the next node if the first has not answered in two steps,
-// or cannot. It begins with another node each time. answered is false if no node has answered, or the
-// call or the Locker has ended.
+// or cannot. It begins with another node each time. answered is false if no node has answered or too few
+// are up, or the call or the Locker has ended.
 func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered bool) {
 	c := s.sem.locker.core
+	if s.tooFewUp() {
+		return hint, false
+	}
 	s.sem.readOnce.Do(func() { s.sem.read = scripts.Slots(s.sem.name, s.sem.size) })
 	var room [8]int
 	order := c.orderFrom(room[:0], s.asks, true)
@@ -135,6 +138,17 @@ func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered 
 			return hint, false
 		}
 	}
+}
+
+// tooFewUp reports whether so many nodes are down that no attempt can succeed, whatever a hint says.
+func (s *slotsCall) tooFewUp() bool {
+	c, up := s.sem.locker.core, 0
+	for _, n := range c.nodes {
+		if inside.Of(n).Pipe(s.sem.name).Down() == nil {
+			up++
+		}
+	}
+	return up < c.need
 }
 
 // askNext asks the first of the nodes that takes the request. It returns the nodes that are left.

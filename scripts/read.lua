@@ -111,7 +111,10 @@ end
 if admitted ~= '0' then -- long ago: later requests need not read the clock
   call('SET', KEYS[1], '0' .. string.sub(marker, #admitted + 1))
 end
--- A server that is out of memory refuses this write, before the hash is gone.
+if level and ttl ~= -1 then -- a server that is out of memory lets a script write on that has written without memory
+  call('PEXPIRE', key, math.max(ttl, lease))
+end
+-- A server that is out of memory refuses this write of others, before anything has changed.
 call('SET', KEYS[3], token == seed and ARGV[5] or string.format('%.0f', token))
 -- A time to live is never shortened, since the holder may rely on it.
 local last = now + math.max(ttl, lease)
@@ -127,11 +130,15 @@ local wrote = redis.pcall('ZADD', key, till, reader)
 if type(wrote) == 'table' then
   if level then -- the user may not: the hold stays
     call('HSET', key, owner, level)
-    call('PEXPIRE', key, math.max(ttl, 1))
+    if ttl ~= -1 then
+      call('PEXPIRE', key, math.max(ttl, 1))
+    end
   end
   return wrote
 end
-call('PEXPIREAT', key, last == ends and till or string.format('%.0f', last))
+if ttl ~= -1 or level then -- a set without one (PERSIST) outlives any lease, and stays so
+  call('PEXPIREAT', key, last == ends and till or string.format('%.0f', last))
+end
 if level then -- for readers that wait
   call('PUBLISH', ARGV[6], '0')
 end

@@ -42,7 +42,10 @@ end
 -- prolong raises the end of a reader's lease. It returns false if the server refuses that. A write that needs
 -- no memory comes first: a server that is out of memory lets a script that has written write on.
 local function prolong(key, owner, ends, lease)
-  redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), lease))
+  local ttl = redis.call('PTTL', key)
+  if ttl ~= -1 then
+    redis.call('PEXPIRE', key, math.max(ttl, lease))
+  end
   local wrote = ends >= now + lease or redis.pcall('ZADD', key, string.format('%.0f', now + lease), owner)
   return type(wrote) ~= 'table'
 end

@@ -183,14 +183,14 @@ func TestOutOfMemory(t *testing.T) {
 		return s.Do(append([]any{name}, args...)...)
 	}
 	for _, command := range state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
-		holds("l", me, "1"), expire("l", lease), counted("l", "7")) {
+		holds("l", me, "1"), expire("l", lease), counted("l", "7"), holds("d", me, "1"), expire("d", time.Second)) {
 		mustDo(t, s, resolve(t, s, command)...)
 	}
 	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
 
 	start := snapshot(t, s)
 	for what, call := range map[string]scripts.Call{"a fresh grant": acquire(named("m")), "a repair": acquire(named("m"), carrying(9)),
-		"two names, one mine": acquire(named("k", "m"))} {
+		"two names, one mine": acquire(named("k", "m")), "a fresh reader": asReader(named("m"))} {
 		if reply, err := run(call); err == nil || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("%s: %v %v, want an OOM error", what, reply, err)
 		}
@@ -208,6 +208,15 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	for _, holds := range []check{ttl("k", time.Minute), ttl("l", lease), counter("k", "7"), counter("l", "7")} {
 		holds(t, s)
+	}
+
+	// Else a lock that was downgraded would be lost, which as a writer's is renewed.
+	if token, err := redis.Int(run(asReader(named("d"), carrying(7)))); token != 7 || err != nil {
+		t.Errorf("a downgrade: %d (%v), want 7", token, err)
+	}
+	ttl("d", lease)(t, s)
+	if members, _ := sortedSet(t, s, "d"); !slices.Equal(members, []string{reader + me}) {
+		t.Errorf("after a downgrade %q read", members)
 	}
 
 	if found, err := redis.Int(run(scripts.Release(names("k"), scripts.OwnerOf(me), 2))); found != 1 || err != nil {

@@ -101,7 +101,9 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 	}
 	k.zadd(key, reader, ends)
 	k.zremOver(key)
-	k.values[key].expires = last
+	if ttl != -1 || level != "" {
+		k.values[key].expires = last
+	}
 	if level != "" {
 		k.publish(args[5], "0")
 	}
