@@ -172,6 +172,9 @@ func (o *rollout) change(from, to []int, crowd []*worker, holder *worker) (next 
 	if !late {
 		o.during(nothing, to)
 	}
+	if o.kind == noRefusal { // also on a master that a fault has made forget
+		o.must(o.operator.overwrite(o.operator.first, to))
+	}
 	return next
 }
 
