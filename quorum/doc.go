@@ -41,7 +41,7 @@
 //   - how requests are sent, share a run, are sent again, and a refused release is tried again:
 //     internal/pipeline
 //   - whom a master accepts: package roster, over internal/membership
-//   - the text of an error: errors.go; of a node's, reply.go (replyError); why a lock was lost,
+//   - the text of an error: errors.go, with its parts in text.go; of a node's, reply.go (replyError); why a lock was lost,
 //     hold.go (whyLost); the choice of the reason, failure.go
 //   - which process a holder is, and how a Locker shows its own: package holders (identity.go)
 //   - hooks: observe.go; what Stats counts: core.go (counters)

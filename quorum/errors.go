@@ -193,17 +193,6 @@ func (e *Error) holder() string {
 	return said
 }
 
-// leftText says for how long a lock is held, −1 for ever.
-func leftText(left time.Duration) string {
-	switch {
-	case left < 0:
-		return "without an end"
-	case left >= time.Second:
-		left = left.Round(100 * time.Millisecond)
-	}
-	return fmt.Sprintf("%v left", left)
-}
-
 // amongReaders describes a holder that is one of several readers.
 func (e *Error) amongReaders(holder string) string {
 	switch {
@@ -300,32 +289,6 @@ func quoted(names []string) string {
 		fmt.Fprintf(&b, "%.64q", name)
 	}
 	return b.String()
-}
-
-// slotsText names slots after the name of their semaphore; empty for none.
-func slotsText(slots []int) string {
-	if slots == nil {
-		return ""
-	}
-	word := " slot"
-	if len(slots) > 1 {
-		word += "s"
-	}
-	for i, slot := range slots {
-		if i > 0 {
-			word += ","
-		}
-		word += fmt.Sprintf(" %d", slot)
-	}
-	return word
-}
-
-// readingText tells a reader's lock from others, after the name.
-func readingText(reads bool) string {
-	if reads {
-		return " for reading"
-	}
-	return ""
 }
 
 // forWaiter returns the error of a queue's last attempt as that of one waiter, which ends for

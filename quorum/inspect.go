@@ -95,22 +95,6 @@ func (n NodeState) String() string {
 	return text
 }
 
-// readersText counts readers.
-func readersText(n int) string {
-	if n == 1 {
-		return "1 reader"
-	}
-	return fmt.Sprintf("%d readers", n)
-}
-
-// ownerText names an owner, with its process if that is known.
-func ownerText(owner string, is Identity) string {
-	if is == (Identity{}) {
-		return fmt.Sprintf("%.64q", owner)
-	}
-	return fmt.Sprintf("%v as %.64q", is, owner)
-}
-
 // Inspect returns the state of a name on every node. It writes nothing. A node that accepts
 // clients with another list of masters has no vote, and an error that wraps [ErrMembership]. If fewer
 // nodes reply than the quorum size, the error is an [*Error] that wraps [ErrUnavailable], and the State

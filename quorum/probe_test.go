@@ -169,7 +169,7 @@ func TestASecondWaveThatFailsAtOnce(t *testing.T) {
 	})
 }
 
-// The order of a probe is the same for all processes, whichever nodes one of them finds slow.
+// The order of a probe is the same for all processes, even if they find different nodes slow.
 func TestASlowProbeNodeIsAskedFirst(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

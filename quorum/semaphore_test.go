@@ -44,8 +44,8 @@ func slotsOf(locks ...*Lock) (all []int) {
 	return all
 }
 
-// Exactly n calls hold a slot, each another one, whichever processes they are of; and a slot that is
-// released goes to another, with a higher token.
+// Exactly n calls hold a slot, each another one, in one process and in several. A slot that is released
+// goes to another call, with a higher token.
 func TestSemaphoreHasNHolders(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 8} {
 		inCluster(t, func(t *testing.T, c *cluster) {

@@ -486,7 +486,7 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	})
 }
 
-// A waiter for several names wakes at the release of the one that was held, whichever it is.
+// A waiter for several names wakes at the release of the one that was held, be it the first or the last.
 func TestQueueWakesForEachOfItsNames(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, holder := c.process(WithRetry(time.Minute, time.Minute)), c.process()

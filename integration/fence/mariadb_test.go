@@ -110,7 +110,7 @@ func TestResourcesOfMySQL(t *testing.T) {
 	}
 }
 
-// A stamp waits for no other resource's, whichever is before the other in the index, new or not.
+// A stamp waits for no other resource's, in either order of the index, new or not.
 func TestResourcesOfMySQLDoNotWait(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]url.Values{"repeatable read": repeatableRead, "serializable": serializable} {

@@ -37,7 +37,7 @@ const DefaultTimeout = 30 * time.Second
 // Check returns the violations of a history, none when all is well:
 //
 //   - overlap (with honest clocks): a lock is held from the instant that Lock returned until Unlock
-//     was called, the deadline passed or the context ended, whichever came first. Two owners of one
+//     was called, the deadline passed or the context ended: the first of these. Two owners of one
 //     name must not hold at the same time. Two holds that share only an instant, the end of one and
 //     the begin of the other, do not overlap: their order within it is unknown. A Lock that
 //     returned after its deadline held nothing. Readers overlap with readers; a hold that was downgraded

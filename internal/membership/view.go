@@ -73,8 +73,8 @@ func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Proces
 // node with the marker of an earlier process still renews what it has kept.
 func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() == 0 }
 
-// MaxLease returns the max lease of the deployment by the node's marker, whichever process it
-// names; 0 for none.
+// MaxLease returns the max lease of the deployment by the node's marker, also if that names
+// another process; 0 for none.
 func (v *View) MaxLease() time.Duration {
 	if v.marker.MaxLease == 0 && v.older != nil {
 		return v.older.MaxLease
