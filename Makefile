@@ -12,7 +12,7 @@ MODULES := . integration bench $(CONTRIB)
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
-INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos -e /containers)
+INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ACTIONLINT := $(GO) run -race=false github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
@@ -36,8 +36,8 @@ FLAKES_JOBS ?= 6
 VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
-.PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test
-.PHONY: redis-server postgres mariadb prometheus zsh fish
+.PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test
+.PHONY: redis-server postgres mariadb prometheus etcd zsh fish chromium
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-modules test-chaos
 
 help: ## this list
@@ -52,7 +52,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 	$(GO) test -shuffle=on $(QUICK)
 	cd integration && $(GO) test -run TestSeeds ./sim -sim.seeds=20
 
-test: redis-server postgres mariadb prometheus zsh fish ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
+test: redis-server postgres mariadb prometheus etcd zsh fish chromium ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=5 $(PIECES) test-searches test-sim test-waiting
 
@@ -66,7 +66,7 @@ test-searches:
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
 test-sim:
-	cd integration && GOGC=400 nice -n 19 $(GO) test -timeout 60m ./sim
+	cd integration && GOGC=400 nice -n 19 $(GO) test -timeout 60m ./sim/...
 	$(if $(RACE),cd integration && GOGC=400 nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
 
 # These wait most of the time, so two run beside each other. Chaos comes last: its clients give up on a master after 250 ms.
@@ -80,18 +80,25 @@ test-integration:
 test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
 
-test-modules: test-packages
-	@set -e; for module in $(CONTRIB); do (set -x; cd $$module; $(TEST) ./...); done
-	cd integration && $(TEST) ./containers
+test-modules: $(CONTRIB:contrib/%=test-contrib-%)
+
+$(CONTRIB:contrib/%=test-contrib-%): test-contrib-%: test-packages
+	cd contrib/$* && $(TEST) ./...
 
 # Beside the searches, a command of a rollout can reach no master in a container for a second, so those are processes.
 test-chaos:
-	cd integration && $(TEST) -run 'TestChaos/($(SCENARIOS))' ./chaos
+	cd integration && $(TEST) -run 'TestPictures|TestChaos/($(SCENARIOS))' ./chaos
 	cd integration && $(TEST) -run 'TestChaos/a_live_master' ./chaos -chaos.backend=processes
 
 # Masters are containers where there is a container engine, else processes. The report says which.
-chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos.md (19 minutes)
-	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/reports/chaos.md -chaos.revision="$$(git describe --always --dirty)"
+chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a picture of each to chaos/ (19 minutes)
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/reports/chaos.md \
+		-chaos.pair=$(CURDIR)/docs/reports -chaos.pictures=$(CURDIR)/chaos -chaos.html=$(CURDIR)/chaos/index.html -chaos.revision="$$(git describe --always --dirty)"
+
+# 10,000 processes take 4 GB. It measures virtual time, so other work on the machine changes no figure.
+fleet: ## a simulated fleet of 10,000 processes in three regions; writes docs/reports/fleet.md and the fleet of scale.md (10 minutes)
+	cd integration && GOGC=200 $(GO) test -timeout 120m -v -run 'TestFleet|TestManyNamesWait' ./sim/fleet -fleet.processes=10000 -fleet.names=50000 \
+		-fleet.docs=$(CURDIR)/docs -fleet.revision="$$(git describe --always --dirty)"
 
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing.
@@ -106,15 +113,16 @@ soak: redis-server ## the same claims, for hours
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
 
 # A missed budget fails nothing, because other work on the machine may cause it. The report says which budgets are met.
-bench: redis-server ## the library beside other locks, and against its budgets; writes docs/reports/bench.md (under 6 minutes)
-	cd bench && $(GO) run . -docs ../docs -revision "$$(git describe --always --dirty)"
+bench: redis-server etcd ## the library beside other locks, and against its budgets; writes docs/reports/bench.md (under 6 minutes)
+	cd bench && $(GO) run . -docs ../docs -readme ../README.md -revision "$$(git describe --always --dirty)"
 
 bench-check: redis-server ## the budgets alone; fails where one is missed by more than a third (under 4 minutes)
 	cd bench && $(GO) run . -check
 
 # Without one of these, the tests that need it are skipped, and say so: without postgres and mariadb those of package fence,
-# without prometheus those of the alerts and the dashboard, without zsh and fish those of their completion.
-redis-server postgres mariadb prometheus zsh fish: ## installs what the tests use, where it can
+# without prometheus those of the alerts and the dashboard, without etcd the measurements beside it, without zsh and fish
+# those of their completion, without chromium that of the pictures of faults.
+redis-server postgres mariadb prometheus etcd zsh fish chromium: ## installs what the tests use, where it can
 	@sh internal/redistest/install.sh $@
 
 # The test of internal/api, which make test and make quick run, compares the file with the packages.

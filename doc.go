@@ -24,7 +24,11 @@
 //     the options of go-redis and rueidis clients.
 //   - [github.com/quorumlock/quorumlock/contrib/goosequorumlock], a module of its own, lets one of several
 //     processes run the migrations of goose.
+//   - [github.com/quorumlock/quorumlock/contrib/certmagicquorumlock], a module of its own, lets several
+//     servers share the certificates of certmagic.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
+//   - [github.com/quorumlock/quorumlock/contrib/quorumchaos], a module of its own, puts such a service under
+//     faults of real masters, and judges what it did.
 //   - [github.com/quorumlock/quorumlock/clock] has what quorumtest.WithClock takes, and a fake for tests.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the
 //     masters. Its demo shows what a lock survives.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/bench/internal/revision"
-	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )

@@ -11,6 +11,8 @@ import (
 const (
 	ours       = "quorumlock"
 	rival      = "redsync"
+	etcdServer = "etcd"
+	oneMaster  = "bsm/redislock"
 	noOp       = "no-op script"
 	sameScript = "same scripts"
 	before     = "the tree before"
@@ -76,6 +78,11 @@ var budgets = []budget{
 	{"100,000 held, commands per renewal", held, reading{ours, commands}, reading{}, atMost, three(0.05)},
 	{"1 caller beside 10,000 renewed every second, p99", renewing, reading{"beside renewals", p99},
 		reading{"alone", p99}, atMost, three(2)},
+	{"1 caller", etcdOne, reading{ours, rate}, reading{etcdServer, rate}, compare, three(0)},
+	{"16 callers", etcdSome, reading{ours, rate}, reading{etcdServer, rate}, compare, three(0)},
+	{"256 callers", etcdMany, reading{ours, rate}, reading{etcdServer, rate}, compare, three(0)},
+	{"handoff, p50", etcdCrowd, reading{ours, p50}, reading{etcdServer, p50}, compare, three(0)},
+	{"handoff, p99", etcdCrowd, reading{ours, p99}, reading{etcdServer, p99}, compare, three(0)},
 }
 
 // line is a budget for one number of masters, with what was measured.
@@ -128,10 +135,10 @@ const (
 // verdict is the result as a word that readers can search for.
 func (l line) verdict() string {
 	switch {
-	case l.kind == compare:
-		return ""
 	case l.outcome.skipped != "":
 		return wasSkipped
+	case l.kind == compare:
+		return ""
 	case l.ok && l.excess() <= 1: // a value that is no number is not
 		return met
 	default:

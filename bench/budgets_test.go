@@ -39,6 +39,8 @@ func TestVerdict(t *testing.T) {
 		"not measured":               {lineOf(atMost, 2), notMet, true},
 		"no number":                  {lineOf(atMost, 2, math.NaN()), notMet, true},
 		"for comparison":             {lineOf(compare, 0, 9), "", false},
+		"nothing to compare with": {line{budget: budget{kind: compare, budgets: three(0)},
+			outcome: &outcome{skipped: "a reason"}}, wasSkipped, false},
 		"skipped": {line{budget: budget{ours: reading{ours, elapsed}, budgets: three(1)},
 			outcome: &outcome{skipped: "a reason"}}, wasSkipped, false},
 	} {
@@ -50,7 +52,7 @@ func TestVerdict(t *testing.T) {
 		if (err != nil) != c.fail {
 			t.Errorf("%s: check: %v", name, err)
 		}
-		if c.want == wasSkipped && !strings.Contains(text.String(), "a reason") {
+		if c.want == wasSkipped && c.line.kind != compare && !strings.Contains(text.String(), "a reason") {
 			t.Errorf("%s: no reason: %s", name, &text)
 		}
 		if err == nil {
@@ -72,10 +74,10 @@ func TestCheckOfNothingFails(t *testing.T) {
 
 // The names in the table are those of tests, and each test of the check has a budget.
 func TestEachBudgetHasItsTest(t *testing.T) {
-	tests := size{budgetsOnly: true}.tests()
-	used := map[string]bool{}
+	tests, checks := size{}.tests(), size{budgetsOnly: true}.tests()
+	bounded := map[string]bool{}
 	for _, b := range budgets {
-		used[b.test] = true
+		bounded[b.test] = bounded[b.test] || b.kind != compare
 		i := slices.IndexFunc(tests, func(t test) bool { return t.name == b.test })
 		if i < 0 {
 			t.Errorf("%s: no test %q", b.what, b.test)
@@ -90,9 +92,15 @@ func TestEachBudgetHasItsTest(t *testing.T) {
 			}
 		}
 	}
-	for _, test := range tests {
-		if !used[test.name] {
+	for _, test := range checks {
+		if !bounded[test.name] {
 			t.Errorf("%q has no budget", test.name)
+		}
+		delete(bounded, test.name)
+	}
+	for test, has := range bounded {
+		if has {
+			t.Errorf("the check does not run %q, which has a budget", test)
 		}
 	}
 }

@@ -17,7 +17,8 @@ func (r *report) facts() []string {
 	}
 	versions := []string{library, runtime.Version()}
 	for _, module := range []string{"github.com/go-redsync/redsync/v4", "github.com/gomodule/redigo",
-		"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock"} {
+		"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/bsm/redislock",
+		"go.etcd.io/etcd/client/v3"} {
 		versions = append(versions, strings.TrimPrefix(module, "github.com/")+" "+versionOf(module))
 	}
 	facts := []string{
@@ -25,6 +26,9 @@ func (r *report) facts() []string {
 		fmt.Sprintf("%s/%s, %d CPUs%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), processor()),
 		strings.Join(versions, "; "),
 		r.servers + " on loopback, without persistence, on the same CPUs as the callers",
+	}
+	if r.etcd != "" {
+		facts = append(facts, r.etcd)
 	}
 	if r.load != "" {
 		facts = append(facts, "load average before the run: "+r.load)

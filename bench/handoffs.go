@@ -55,11 +55,16 @@ func measureHandoffs(planOf func(size) handoff.Plan) func(*bench, context.Contex
 			return nil, err
 		}
 		o = outcomeOf(names, all, ofHandoffs)
-		for side, name := range handoff.Peers {
-			sum := handoff.Sum(measure.Of(all[side+1], func(r handoffRound) handoff.Round { return r.Round }))
-			o.tell("%s: %s", name, sum.Details())
-		}
+		o.tellHandoffs(handoff.Peers, all[1:])
 		return o, nil
+	}
+}
+
+// tellHandoffs reports all of each side's rounds.
+func (o *outcome) tellHandoffs(names []string, all [][]handoffRound) {
+	for side, name := range names {
+		sum := handoff.Sum(measure.Of(all[side], func(r handoffRound) handoff.Round { return r.Round }))
+		o.tell("%s: %s", name, sum.Details())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 
 	"github.com/quorumlock/quorumlock/bench/internal/delay"
+	"github.com/quorumlock/quorumlock/bench/internal/etcd"
 	"github.com/quorumlock/quorumlock/bench/internal/handoff"
 )
 
@@ -21,6 +22,7 @@ func main() {
 		os.Exit(code)
 	}
 	docs := flag.String("docs", "", "write reports/bench.md, its pictures, and the figures of scale.md into this directory")
+	readme := flag.String("readme", "", "write the figures of the locks to choose from into this file")
 	revision := flag.String("revision", "", "the library's revision, for the report")
 	only := flag.String("only", "", "measure the tests whose name contains this")
 	checking := flag.Bool("check", false, "measure the budgets alone; fail if one is missed by more than a third")
@@ -28,7 +30,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := start(ctx, *docs, *revision, *only, *checking); err != nil {
+	if err := start(ctx, *docs, *readme, *revision, *only, *checking); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -41,12 +43,14 @@ func asChild() (child bool, code int) {
 		return true, handoff.Work()
 	case delay.IsServer():
 		return true, delay.Serve()
+	case etcd.IsKeeper():
+		return true, etcd.Keep()
 	default:
 		return false, 0
 	}
 }
 
-func start(ctx context.Context, docs, revision, only string, checking bool) error {
+func start(ctx context.Context, docs, readme, revision, only string, checking bool) error {
 	s := full()
 	s.budgetsOnly = checking
 	r, err := run(ctx, s, only, os.Stderr)
@@ -57,5 +61,5 @@ func start(ctx context.Context, docs, revision, only string, checking bool) erro
 	if checking {
 		return check(os.Stdout, lines(budgets, r.results))
 	}
-	return errors.Join(r.write(os.Stdout), r.save(docs))
+	return errors.Join(r.write(os.Stdout), r.save(docs), r.saveReadme(readme))
 }

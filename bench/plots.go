@@ -14,7 +14,7 @@ import (
 )
 
 // choiceNames are the sides of the choices, in the order of the table and of the colours.
-var choiceNames = []string{ours, rival, "redsync over go-redis", "rueidislock", "bsm/redislock"}
+var choiceNames = []string{ours, rival, "redsync over go-redis", "rueidislock", oneMaster}
 
 // picture is a file with a plot of the choices.
 type picture struct {

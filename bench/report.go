@@ -19,6 +19,7 @@ type report struct {
 	load     string // of the machine, before the run
 	revision string
 	servers  string
+	etcd     string // version and data, if it ran
 	results  results
 	profiles map[place]string // of budgets that were missed
 }

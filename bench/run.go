@@ -23,6 +23,7 @@ type bench struct {
 	log   io.Writer
 	dir   string   // temporary
 	built []string // see programs
+	etcd  string   // version and data, if it ran
 }
 
 // run starts the masters and runs the tests whose name contains only. Progress goes to log.
@@ -47,6 +48,9 @@ func run(ctx context.Context, s size, only string, log io.Writer) (r *report, er
 			if r.results[place{t.name, n}], err = t.at(ctx, b, n); err != nil {
 				return nil, fmt.Errorf("bench: %s, N=%d: %w", t.name, n, err)
 			}
+			if skipped := r.results[place{t.name, n}].skipped; skipped != "" {
+				fmt.Fprintf(log, "%s, N=%d: skipped: %s\n", t.name, n, skipped)
+			}
 		}
 		fmt.Fprintf(log, "%s: %v\n", t.name, time.Since(began).Round(100*time.Millisecond))
 	}
@@ -55,7 +59,7 @@ func run(ctx context.Context, s size, only string, log io.Writer) (r *report, er
 			return nil, err
 		}
 	}
-	r.took = time.Since(r.began)
+	r.took, r.etcd = time.Since(r.began), b.etcd
 	return r, nil
 }
 

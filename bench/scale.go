@@ -10,15 +10,17 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// The lines of scale.md between which the figures are written.
+// The lines of a document between which the figures are written.
 const (
 	figuresBegin = "<!-- figures: written by make bench, never by hand -->\n"
 	figuresEnd   = "<!-- end of the figures -->\n"
 )
 
 // saveScale writes the figures into a file that has a place for them.
-func (r *report) saveScale(path string) error {
-	figures := r.scaleFigures()
+func (r *report) saveScale(path string) error { return saveFigures(path, r.scaleFigures()) }
+
+// saveFigures replaces the figures of a document. It does nothing without figures.
+func saveFigures(path, figures string) error {
 	if figures == "" {
 		return nil
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The names of the tests that have budgets.
+// The names of the tests that have lines in the table of budgets.
 const (
 	one         = "1 caller"
 	some        = "16 callers"
@@ -18,6 +18,10 @@ const (
 	waiter      = "handoff to a waiter, 64 locks, 8 processes"
 	held        = "locks held"
 	renewing    = "1 caller beside renewals"
+	etcdOne     = "1 caller beside etcd"
+	etcdSome    = "16 callers beside etcd"
+	etcdMany    = "256 callers beside etcd"
+	etcdCrowd   = "handoff beside etcd, 8 contenders in as many processes"
 )
 
 // test measures one thing at each of some numbers of masters.
@@ -47,6 +51,11 @@ func (s size) tests() []test {
 	if s.budgetsOnly {
 		return all
 	}
+	all = append(all,
+		test{etcdOne, []int{3}, measureEtcdPairs(1), nil},
+		test{etcdSome, []int{3}, measureEtcdPairs(16), nil},
+		test{etcdMany, []int{3}, measureEtcdPairs(256), nil},
+		test{etcdCrowd, []int{3}, measureEtcdHandoffs, nil})
 	for _, callers := range s.callers {
 		all = append(all, test{choiceTest(callers), []int{1, 3, 5}, measureChoices(callers), nil})
 	}

@@ -25,6 +25,8 @@ import (
 const (
 	// nodeTimeout is the node timeout of the lockers that open returns: longer than a busy machine stands still.
 	nodeTimeout = 3 * time.Second
+	// memberTimeout is that of the operator's commands, and of lockers whose masters all answer.
+	memberTimeout = 10 * time.Second
 	// briefTimeout is that of tests which wait until requests have timed out.
 	briefTimeout = 500 * time.Millisecond
 	// soon bounds what should happen at once, even on a busy machine.
@@ -47,7 +49,10 @@ func TestMain(m *testing.M) {
 	if child := children[os.Getenv(childRole)]; child != nil {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(commandDir)
+		os.Exit(code)
+	}))
 }
 
 // fleet starts n redis-server processes and stops them when the test ends. Without redis-server the
@@ -85,6 +90,20 @@ func open(t *testing.T, nodes addressed, by opener, opts ...quorum.Option) *quor
 	must(t, err)
 	t.Cleanup(func() { must(t, locker.Close()) })
 	return locker
+}
+
+// inTime plays a schedule that must be over within a lease. Where the machine was too slow for it, play returns
+// false, and inTime plays it again with twice the lease.
+func inTime(t *testing.T, lease time.Duration, play func(lease time.Duration) bool) {
+	t.Helper()
+	for range 4 {
+		if play(lease) {
+			return
+		}
+		t.Logf("a lease of %v was over before the schedule", lease)
+		lease *= 2
+	}
+	t.Fatal("the machine is too slow for this schedule")
 }
 
 // lock locks the names within our patience, with a context that lasts as long as the test.

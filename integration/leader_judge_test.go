@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/integration/history"
 	"github.com/quorumlock/quorumlock/internal/poll"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -63,7 +63,7 @@ func TestMembersChangeUnderLoad(t *testing.T) {
 			if c.dead != "" {
 				must(t, r.masters[c.dead].Kill())
 			}
-			load := newLoad(t, r)
+			load := newLoad(t, r, rolloutLease)
 			for range 3 {
 				load.contend(abc)
 			}
@@ -115,6 +115,7 @@ func TestMembersChangeUnderLoad(t *testing.T) {
 type load struct {
 	*testing.T
 	r       *roster
+	lease   time.Duration // max lease
 	log     history.Log
 	clients atomic.Int64 // numbers them
 	stop    context.CancelFunc
@@ -131,15 +132,15 @@ type rolling struct {
 	done chan struct{} // receives a value when it has
 }
 
-func newLoad(t *testing.T, r *roster) *load {
-	l := &load{T: t, r: r}
+func newLoad(t *testing.T, r *roster, lease time.Duration) *load {
+	l := &load{T: t, r: r, lease: lease}
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	t.Cleanup(func() { l.stop(); l.running.Wait() })
 	return l
 }
 
 func (l *load) open(names []string) (*quorum.Locker, error) {
-	return redlock.Open(l.r.of(names...), quorum.WithNodeOptions(node.WithTimeout(soon), node.WithMaxLease(rolloutLease)))
+	return redlock.Open(l.r.of(names...), quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(l.lease)))
 }
 
 func (l *load) close(locker *quorum.Locker) {
@@ -343,38 +344,41 @@ func TestMembersUncheckedFindsTwo(t *testing.T) {
 	all := []string{"a", "b", "c", "d", "e"}
 	for how, c := range map[string]struct {
 		second    []string
-		uncheck   func(*testing.T, *roster)
+		uncheck   func(*testing.T, *roster, time.Duration)
 		takeovers []string // masters that are given the second list while the first lock is held
 	}{
-		"every master accepts both": {second: cde, uncheck: func(t *testing.T, r *roster) {
+		"every master accepts both": {second: cde, uncheck: func(t *testing.T, r *roster, lease time.Duration) {
 			for _, name := range all {
-				r.give(t, name, rolloutLease, abc, cde)
+				r.give(t, name, lease, abc, cde)
 			}
 		}},
 		"masters forget, and are given the other list at once": {
 			second: []string{"b", "c", "d"}, takeovers: []string{"b", "c", "d"},
-			uncheck: func(t *testing.T, r *roster) { r.giveAll(t, rolloutLease, abc...) },
+			uncheck: func(t *testing.T, r *roster, lease time.Duration) { r.giveAll(t, lease, abc...) },
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			r := rosterOf(t, all...)
-			c.uncheck(t, r)
-			l := newLoad(t, r)
-			first, _ := l.hold(abc, "job")
-			for _, name := range c.takeovers {
-				do(t, r.masters[name], "FLUSHALL")
-				r.give(t, name, rolloutLease, c.second, nil)
-			}
-			second, _ := l.hold(c.second, "job")
-			if !first.Valid() || !second.Valid() {
-				t.Fatal("one holder at a time: the test proves nothing about the check")
-			}
-			found := history.Check(l.log.Events(), history.Options{HonestClocks: true})
-			if !slices.ContainsFunc(found, func(v history.Violation) bool { return strings.HasPrefix(v.Rule, "overlap") }) {
-				t.Errorf("the judge sees no overlap: %v", found)
-			}
-			t.Logf("found: %v", found)
+			inTime(t, rolloutLease, func(lease time.Duration) bool {
+				r := rosterOf(t, all...)
+				c.uncheck(t, r, lease)
+				l := newLoad(t, r, lease)
+				first, _ := l.hold(abc, "job")
+				for _, name := range c.takeovers {
+					do(t, r.masters[name], "FLUSHALL")
+					r.give(t, name, lease, c.second, nil)
+				}
+				second, _ := l.hold(c.second, "job")
+				if !first.Valid() || !second.Valid() {
+					return false // one holder at a time proves nothing about the check
+				}
+				found := history.Check(l.log.Events(), history.Options{HonestClocks: true})
+				if !slices.ContainsFunc(found, func(v history.Violation) bool { return strings.HasPrefix(v.Rule, "overlap") }) {
+					t.Errorf("the judge sees no overlap: %v", found)
+				}
+				t.Logf("found: %v", found)
+				return true
+			})
 		})
 	}
 }

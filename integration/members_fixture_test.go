@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,7 +142,7 @@ func listOpen(
 	t *testing.T, by opener, maxLease time.Duration, urls urlList, opts ...quorum.Option,
 ) (*quorum.Locker, error) {
 	t.Helper()
-	usual := quorum.WithNodeOptions(node.WithTimeout(soon), node.WithMaxLease(maxLease))
+	usual := quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease))
 	l, err := by(urls, append([]quorum.Option{usual}, opts...)...)
 	if err == nil {
 		t.Cleanup(func() { must(t, l.Close()) })
@@ -154,7 +156,7 @@ func tryOnce(
 	t *testing.T, by opener, maxLease time.Duration, urls urlList, name string, during func(*quorum.Lock),
 ) error {
 	t.Helper()
-	l, err := by(urls, quorum.WithNodeOptions(node.WithTimeout(soon), node.WithMaxLease(maxLease)))
+	l, err := by(urls, quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease)))
 	if err != nil {
 		return err
 	}
@@ -213,14 +215,26 @@ type operator struct {
 	maxLease time.Duration
 }
 
-// newOperator builds the command.
+var commandDir string
+
+// theCommand builds the command, once, in a directory that TestMain removes.
+var theCommand = sync.OnceValues(func() (path string, err error) {
+	if commandDir, err = os.MkdirTemp("", "command-"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(commandDir, "quorumlock")
+	out, err := exec.Command("go", "build", "-C", "..", "-o", path, "./cmd/quorumlock").CombinedOutput() // its module is the root's
+	if err != nil {
+		return "", fmt.Errorf("building the command: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// newOperator calls the command.
 func newOperator(t *testing.T, maxLease time.Duration) operator {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "quorumlock")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-o", path, "./cmd/quorumlock") // its module is the root's
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the command: %v: %s", err, out)
-	}
+	path, err := theCommand()
+	must(t, err)
 	return operator{path, maxLease}
 }
 
@@ -231,7 +245,7 @@ func (o operator) command(ctx context.Context, verb string, args ...string) *exe
 	if flags < 0 {
 		flags = len(words)
 	}
-	all := slices.Insert(words, flags, "-max-lease", o.maxLease.String(), "-timeout", soon.String())
+	all := slices.Insert(words, flags, "-max-lease", o.maxLease.String(), "-timeout", memberTimeout.String())
 	return exec.CommandContext(ctx, o.path, append(all, args...)...)
 }
 

@@ -145,7 +145,7 @@ func TestMembersAllRestart(t *testing.T) {
 // A client that wants no quarantine gives a flushed master the list at once, over the connection that it has.
 func TestMembersFlushWithoutQuarantine(t *testing.T) {
 	t.Parallel()
-	trusting := quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithMaxLease(forgetLease), node.WithTimeout(soon))
+	trusting := quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithMaxLease(forgetLease), node.WithTimeout(memberTimeout))
 	r, l := deployment(t, trusting)
 	do(t, r.masters["b"], "FLUSHALL")
 	r.isMarked(t, l, "b")
@@ -205,13 +205,16 @@ func TestMembersOfAnOlderDeployment(t *testing.T) {
 	})
 }
 
+// aMasterFreezes bounds what a call costs while one master does not answer.
+var aMasterFreezes = quorum.WithNodeOptions(node.WithTimeout(soon))
+
 // A master's address moves to a spare. The spare grants nothing to the list's clients at once, whatever
 // it was admitted for earlier; unless an operator admitted it just now.
 func TestMembersAddressMovesToASpare(t *testing.T) {
 	t.Parallel()
 	admits := func(t *testing.T, r *roster, name string) {
 		t.Helper()
-		n, err := node.Open(r.masters["spare"].URL()+"?name="+name, node.WithMaxLease(forgetLease), node.WithTimeout(soon))
+		n, err := node.Open(r.masters["spare"].URL()+"?name="+name, node.WithMaxLease(forgetLease), node.WithTimeout(memberTimeout))
 		must(t, err)
 		must(t, n.Admit(t.Context()))
 		must(t, n.Close())
@@ -240,7 +243,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			r := rosterOf(t, "a", "b", "c", "spare").withGates(t, nil)
 			r.giveAll(t, forgetLease, abc...)
 			c.prepare(t, r)
-			l, err := listOpen(t, redlock.Open, forgetLease, r.of(abc...))
+			l, err := listOpen(t, redlock.Open, forgetLease, r.of(abc...), aMasterFreezes)
 			must(t, err)
 			must(t, r.masters["c"].Freeze())
 			held := lock(t, l, "held")
@@ -248,7 +251,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			r.gates["b"].turn(r.masters["spare"].Addr())
 
 			// A second holder would get a and the spare.
-			other, err := listOpen(t, redlock.Open, forgetLease, r.of(abc...))
+			other, err := listOpen(t, redlock.Open, forgetLease, r.of(abc...), aMasterFreezes)
 			must(t, err)
 			_, err = other.TryLock(t.Context(), "held")
 			wantErr(t, err, quorum.ErrNotAcquired)

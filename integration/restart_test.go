@@ -65,7 +65,7 @@ func resync(t *testing.T, m *redistest.Master) {
 // ways in which a master forgets.
 var ways = []struct {
 	name     string
-	maxLease time.Duration // longer than it takes
+	maxLease time.Duration // longer than it takes, on a machine that is not too slow
 	forget   func(*testing.T, *redistest.Master)
 }{
 	{"restart", 4 * time.Second, restart},
@@ -81,44 +81,51 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			f := fleet(t, 3)
-			admit(t, way.maxLease, f.Masters...)
-			a := careful(t, f, redlock.Open, way.maxLease)
-			b := careful(t, f, redlock.Open, way.maxLease)
-			first, second, quarantines := voteTwice(t, f, a, b, way.maxLease, way.forget)
-			if second != nil {
-				t.Fatalf("two holders: A until %v, B until %v, now %v", first.Deadline(), second.Deadline(), time.Now())
-			}
-			if quarantines == 0 {
-				t.Error("B never met the quarantine: it did not ask in time")
-			}
-			ended := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), way.maxLease+patience)
-			defer cancel()
-			second, err := b.Lock(ctx, "bridge")
-			must(t, err)
-			t.Logf("%d attempts of B met the quarantine; B was granted %v after A's end",
-				quarantines, time.Since(ended))
-			if second.Token() <= first.Token() {
-				t.Errorf("token %d after %d", second.Token(), first.Token())
-			}
-			unlock(t, second)
+			inTime(t, way.maxLease, func(maxLease time.Duration) bool {
+				f := fleet(t, 3)
+				admit(t, maxLease, f.Masters...)
+				a, b := careful(t, f, redlock.Open, maxLease), careful(t, f, redlock.Open, maxLease)
+				first, second, quarantines := voteTwice(t, f, a, b, maxLease, way.forget)
+				switch {
+				case first == nil:
+					return false
+				case second != nil:
+					t.Fatalf("two holders: A until %v, B until %v, now %v", first.Deadline(), second.Deadline(), time.Now())
+				case quarantines == 0:
+					t.Error("B never met the quarantine: it did not ask in time")
+				}
+				ended := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), maxLease+patience)
+				defer cancel()
+				second, err := b.Lock(ctx, "bridge")
+				must(t, err)
+				t.Logf("%d attempts of B met the quarantine; B was granted %v after A's end", quarantines, time.Since(ended))
+				if second.Token() <= first.Token() {
+					t.Errorf("token %d after %d", second.Token(), first.Token())
+				}
+				unlock(t, second)
+				return true
+			})
 		})
 		t.Run(way.name+" without quarantine", func(t *testing.T) {
 			t.Parallel()
-			f := fleet(t, 3)
-			trusting := quorum.WithNodeOptions(node.WithoutQuarantine())
-			a := careful(t, f, redlock.Open, way.maxLease, trusting)
-			b := careful(t, f, redlock.Open, way.maxLease, trusting)
-			if _, second, _ := voteTwice(t, f, a, b, way.maxLease, way.forget); second == nil {
-				t.Error("one holder at a time: the schedule proves nothing about the quarantine")
-			}
+			inTime(t, way.maxLease, func(maxLease time.Duration) bool {
+				f := fleet(t, 3)
+				trusting := quorum.WithNodeOptions(node.WithoutQuarantine())
+				a := careful(t, f, redlock.Open, maxLease, trusting)
+				b := careful(t, f, redlock.Open, maxLease, trusting)
+				first, second, _ := voteTwice(t, f, a, b, maxLease, way.forget)
+				if first != nil && second == nil {
+					t.Error("one holder at a time: the schedule proves nothing about the quarantine")
+				}
+				return first != nil
+			})
 		})
 	}
 }
 
 // voteTwice runs that schedule until A's lock ends. The second lock is not nil if B got it while A
-// held: both were Valid at one time.
+// held: both were Valid at one time. The first is nil if its lease was over before the schedule.
 func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time.Duration,
 	forget func(*testing.T, *redistest.Master)) (first, second *quorum.Lock, quarantines int) {
 	t.Helper()
@@ -128,7 +135,7 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 	// A does not renew, so it learns nothing from its masters.
 	first = lock(t, a.With(quorum.WithFixedLease(lease)), "bridge")
 	for i, hash := range keys(t, f.Masters, "bridge") {
-		if _, ok := hash[first.Owner()]; ok != (i < 2) {
+		if _, ok := hash[first.Owner()]; ok != (i < 2) && first.Valid() {
 			t.Fatalf("master %d: %v", i+1, hash)
 		}
 	}
@@ -136,7 +143,7 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 	forget(t, f.Masters[1])
 	do(t, f.Masters[2], "DEL", "bridge")
 	if !first.Valid() {
-		t.Fatal("A's lease is over already: the schedule was too slow")
+		return nil, nil, 0
 	}
 	b = b.With(quorum.WithFixedLease(lease))
 	for first.Valid() {

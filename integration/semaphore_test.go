@@ -62,7 +62,7 @@ func judgeShares(t *testing.T, processes, slots int) bool {
 			return locker.Lock(ctx, "other")
 		})
 	}()
-	all, shares, control := takeTurns(t, f, slots, processes, 20*time.Millisecond, 0)
+	all, shares, _, control := takeTurns(t, f, slots, processes, 20*time.Millisecond, 0)
 	cancel()
 	pair := <-measured
 	last, handoffs := map[int64]aTurn{}, []time.Duration{}

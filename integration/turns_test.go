@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,8 +29,8 @@ const turnsFor = 3 * time.Second
 const turnsPause = "QUORUMLOCK_TEST_PAUSE"
 
 // contenderProcess takes the lock, or a slot, again and again. It prints when it called Lock, when it
-// held the lock, when it called Unlock, by the clock that all processes of the machine share, and the
-// slot; −1 for a lock.
+// held the lock, when it called Unlock, by the clock that all processes of the machine share, the
+// slot; −1 for a lock. In the end it prints how long it was kept from running.
 func contenderProcess() int {
 	var hold, away time.Duration
 	var slots int
@@ -50,10 +51,19 @@ func contenderProcess() int {
 	if slots > 0 {
 		take = func() (*quorum.Lock, error) { return locker.Semaphore("k", slots).Acquire(ctx) }
 	}
+	var kept atomic.Int64
+	go func() { // as long as the process lives
+		const every = 2 * time.Millisecond
+		for due := now() + clock.Instant(every); ; due = now() + clock.Instant(every) {
+			time.Sleep(every)
+			kept.Add(int64(now() - due))
+		}
+	}()
 	for {
 		called := now()
 		held, err := take()
 		if err != nil {
+			fmt.Println("kept", kept.Load())
 			return 0
 		}
 		got := now()
@@ -96,14 +106,18 @@ func hops(t *testing.T, ctx context.Context, m *redistest.Master) (all []hop) {
 const hopEvery = 5 * time.Millisecond
 
 // takeTurns lets processes contend for one lock, or for so many slots, and returns in order their turns from when the last of
-// them had begun until the first of them was to end, how many each process had, and the hops meanwhile.
-func takeTurns(t *testing.T, f *redistest.Fleet, slots, processes int, hold, away time.Duration) (all []aTurn, shares []int, control []hop) {
+// them had begun until the first of them was to end, how many each process had, how long
+// each was kept from running, and the hops meanwhile.
+func takeTurns(t *testing.T, f *redistest.Fleet, slots, processes int, hold, away time.Duration) (
+	all []aTurn, shares []int, kept []time.Duration, control []hop,
+) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	measured := make(chan []hop, 1)
 	go func() { measured <- hops(t, ctx, f.Masters[0]) }()
 	turns := make(chan []aTurn, processes)
+	kept = make([]time.Duration, processes)
 	for process := range processes {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childRole+"=contender", holderURLs+"="+strings.Join(f.URLs(), " "),
@@ -118,6 +132,9 @@ func takeTurns(t *testing.T, f *redistest.Fleet, slots, processes int, hold, awa
 			lines := bufio.NewScanner(printed.Tee(out))
 			err := child.Await(cmd, printed, turnsFor+3*patience, fmt.Sprintf("the turns of process %d", process), func() error {
 				for lines.Scan() {
+					if _, err := fmt.Sscanf(lines.Text(), "kept %d", &kept[process]); err == nil {
+						continue
+					}
 					turn := aTurn{process: int64(process)}
 					if _, err := fmt.Sscanf(lines.Text(), "turn %d %d %d %d", &turn.called, &turn.got, &turn.left, &turn.slot); err != nil {
 						t.Errorf("process %d: %s", process, lines.Text())
@@ -159,7 +176,7 @@ func takeTurns(t *testing.T, f *redistest.Fleet, slots, processes int, hold, awa
 	if len(all) < 2*processes {
 		t.Fatalf("only %d turns while all of %d processes contended", len(all), processes)
 	}
-	return all, shares, control
+	return all, shares, kept, control
 }
 
 // lateness returns how late the machine was between two instants.
@@ -176,7 +193,7 @@ func lateness(control []hop, from, to int64) (sum time.Duration) {
 // measures handoffs.
 func TestProcessesTakeTurns(t *testing.T) {
 	const processes = 8
-	all, shares, control := takeTurns(t, fleet(t, 3), 0, processes, time.Millisecond, 5*time.Millisecond)
+	all, shares, kept, control := takeTurns(t, fleet(t, 3), 0, processes, time.Millisecond, 5*time.Millisecond)
 	slices.SortFunc(control, func(a, b hop) int { return int(a.took() - b.took()) })
 	hop50, hop99 := control[len(control)/2].took(), control[len(control)*99/100].took()
 	var handoffs, waits []time.Duration
@@ -189,20 +206,30 @@ func TestProcessesTakeTurns(t *testing.T) {
 	}
 	slices.Sort(handoffs)
 	slices.Sort(waits)
-	least, most := slices.Min(shares), slices.Max(shares)
+	paces := pacesOf(all, shares, kept)
+	slowest, fastest := slices.Min(paces), slices.Max(paces)
 	fair := time.Duration(all[len(all)-1].left-all[0].called) * processes / time.Duration(len(all))
 	p50, p99, longest := handoffs[len(handoffs)/2], handoffs[len(handoffs)*99/100], waits[len(waits)-1]
-	t.Logf("%d turns, handoff p50 %v, p99 %v, hop p50 %v, p99 %v; shares %d to %d; longest wait %v, fair %v",
-		len(all), p50, p99, hop50, hop99, least, most, longest, fair)
+	t.Logf("%d turns, handoff p50 %v, p99 %v, hop p50 %v, p99 %v; shares %v; %.1f to %.1f turns a second awake; longest wait %v, fair %v",
+		len(all), p50, p99, hop50, hop99, shares, slowest, fastest, longest, fair)
 	if p50 > 10*time.Millisecond+4*hop50 || p99 > 100*time.Millisecond+4*hop99 {
 		t.Errorf("handoff p50 %v, p99 %v, where a hop has p50 %v, p99 %v", p50, p99, hop50, hop99)
 	}
-	if most > 3*least {
-		t.Errorf("shares from %d to %d", least, most)
+	if fastest > 3*slowest {
+		t.Errorf("a process had %.1f turns for each second in which it could run, another %.1f", slowest, fastest)
 	}
 	if longest > 20*fair {
 		t.Errorf("a process waited %v, where %v is fair", longest, fair)
 	}
+}
+
+// pacesOf returns how many turns each process had for each second in which it was not kept from running.
+func pacesOf(all []aTurn, shares []int, kept []time.Duration) (paces []float64) {
+	window := time.Duration(all[len(all)-1].left - all[0].called)
+	for process, share := range shares {
+		paces = append(paces, float64(share)/max(window-kept[process], time.Millisecond).Seconds())
+	}
+	return paces
 }
 
 // stoodStill reports whether the machine was late between two turns, or shortly before or after: a
@@ -217,7 +244,7 @@ func stoodStill(control []hop, before, next aTurn) bool {
 // A process that asks again at once lets those that wait go first. A turn does not count if the
 // machine was slow to wake a waiter. The bounds leave room for stalls that no hop has met.
 func TestProcessesThatAskAgainAtOnceTakeTurns(t *testing.T) {
-	all, _, control := takeTurns(t, fleet(t, 3), 0, 3, 20*time.Millisecond, 0)
+	all, _, _, control := takeTurns(t, fleet(t, 3), 0, 3, 20*time.Millisecond, 0)
 	had := map[int64]int{} // by process
 	for _, turn := range all {
 		had[turn.process]++

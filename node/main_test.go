@@ -85,10 +85,10 @@ func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 	return n
 }
 
-// openQuarantined opens a node with quarantine. It is closed with the test.
+// openQuarantined opens a node with quarantine, and with a timeout that no busy machine exceeds. It is closed with the test.
 func openQuarantined(t *testing.T, url string, maxLease time.Duration) *node.Node {
 	t.Helper()
-	n, err := node.Open(url, node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease))
+	n, err := node.Open(url, node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease))
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n

@@ -181,7 +181,7 @@ func TestARefusedReleaseIsLoggedOnce(t *testing.T) {
 	m := startReal(t)
 	log := &lines{}
 	mustDo(t, m, redistest.SetUser("app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")...)
-	n, err := node.Open("redis://app:right@"+m.Addr(), node.WithTimeout(timeout), node.WithoutQuarantine(),
+	n, err := node.Open("redis://app:right@"+m.Addr(), node.WithTimeout(bound), node.WithoutQuarantine(),
 		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	must(t, err)
 	defer n.Close()

@@ -115,7 +115,8 @@ func WithDrift(factor float64) Option { return func(s *settings) { s.drift = fac
 // too few nodes answer. It is random: about min at first, twice as long after each failure, about max in
 // the end (default 10ms and 200ms, at most 24h). While releases can be heard, a release causes the next
 // attempt, or a poll after 2.5 to 5 times max. Calls in one process that wait for the same names use the
-// shortest bounds among them.
+// shortest bounds among them. A Locker that waits for n sets of names leaves at least n/4 to n/2 ms between
+// the polls for one of them: from about 2,000 on by default, that is later than these bounds.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }

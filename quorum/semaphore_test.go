@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -354,13 +355,26 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 		}
 		c.jammed.Store(nil)
 		close(release)
-		var held []*Lock
-		for i := range n {
+		held := make([]*Lock, n)
+		for range n { // they may report in any order
 			next := c.next(got, shortly)
-			if next.err != nil || next.waiter != i {
-				t.Fatalf("waiter %d came in place of %d: %v", next.waiter, i, next.err)
+			if next.err != nil || next.waiter == n {
+				t.Fatalf("waiter %d has %v, %v", next.waiter, next.lock, next.err)
 			}
-			held = append(held, next.lock)
+			held[next.waiter] = next.lock
+		}
+		attempt := func(waiter int) int { // the number of the one that was granted
+			_, number, _ := strings.Cut(held[waiter].Owner(), ":")
+			n, err := strconv.Atoi(number)
+			if err != nil {
+				t.Fatalf("an owner %q", held[waiter].Owner())
+			}
+			return n
+		}
+		for i := 1; i < n; i++ {
+			if attempt(i) <= attempt(i-1) {
+				t.Errorf("waiter %d has %s, and waiter %d before it %s", i, held[i].Owner(), i-1, held[i-1].Owner())
+			}
 		}
 		if all := slotsOf(held...); len(slices.Compact(all)) != n {
 			t.Errorf("the slots are %v", all)

@@ -79,7 +79,7 @@ func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
 	_, before, _ := q.Next()
-	event(s.node, q.list.core.moment())
+	event(s.node, q.list.momentLocked())
 	if _, next, _ := q.Next(); next != before {
 		q.armLocked(nil)
 	}

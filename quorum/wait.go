@@ -94,6 +94,7 @@ func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Mom
 	if w.asks = set.request; w.asks {
 		q.asking++
 	}
+	at.Queues = len(list.queues)
 	q.Join(&w.Waiter, set.retry, at)
 	if others, released := list.core.history.JustReleased(key.hash(), at); others > 0 && !subscribe {
 		q.Yield(others, released)
@@ -115,6 +116,13 @@ func (list *waitlist) newQueueLocked(key nameSet, now clock.Instant) *queue {
 	q.Init(len(c.nodes), c.need, c.history.FirstApproach(key.hash(), now), c.makeRand)
 	list.queues[key] = q
 	return q
+}
+
+// momentLocked returns the present, with the number of queues.
+func (list *waitlist) momentLocked() waiting.Moment {
+	at := list.core.moment()
+	at.Queues = len(list.queues)
+	return at
 }
 
 // len returns how many calls wait.
@@ -180,7 +188,7 @@ func (q *queue) noteRefused(r *attemptResult) {
 	if q.lastError == nil || !r.approach.Probes() || !r.Held {
 		q.lastError = r.err // which has the answers of a quorum, at least
 	}
-	q.Refused(r.Result, q.list.core.moment())
+	q.Refused(r.Result, q.list.momentLocked())
 }
 
 // acquired removes the waiter because its attempt acquired the lock. If another slot may be free, the
@@ -189,7 +197,7 @@ func (w *waiter) acquired(lease time.Duration) (asked bool) {
 	w.queue.remove(w, func(q *queue) {
 		var at waiting.Moment // it counts for the next waiter only
 		if !q.Alone() {
-			at = q.list.core.moment()
+			at = q.list.momentLocked()
 		}
 		q.Acquired(lease, at)
 		if w.slots != nil && (w.slots.more || q.Woken()) {
@@ -254,7 +262,7 @@ func (list *waitlist) isAwaited(key nameSet) bool {
 func (w *waiter) leave() {
 	w.queue.remove(w, func(q *queue) {
 		head, _, _ := q.Next()
-		at := q.list.core.moment()
+		at := q.list.momentLocked()
 		q.Leave(&w.Waiter, at)
 		if head == &w.Waiter && w.slots != nil && w.slots.want > 1 {
 			q.Hasten(at)

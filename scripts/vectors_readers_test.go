@@ -275,7 +275,9 @@ func TestManyReaders(t *testing.T) {
 	mustDo(t, s, resolve(t, s, ready)...)
 	const many = 10_000
 	ask := func(number uint64) scripts.Call {
-		return asReader(func(a *scripts.AcquireArgs) { a.Owner = scripts.NewOwner("locker", number).AsReader() })
+		return asReader(func(a *scripts.AcquireArgs) {
+			a.Owner, a.Lease = scripts.NewOwner("locker", number).AsReader(), scripts.ToMillis(time.Hour)
+		})
 	}
 	took := func(number uint64) time.Duration {
 		call := ask(number)

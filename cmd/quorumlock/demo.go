@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -28,6 +29,7 @@ const (
 // demo is the state that the steps of the story share.
 type demo struct {
 	*narrator
+	chart *chart
 	fleet *redistest.Fleet
 	a, b  *worker
 
@@ -40,13 +42,26 @@ type demo struct {
 // worker stands for a process: it has its own connections to the masters.
 type worker struct {
 	name   string
+	lane   *lane // of the chart
 	nodes  []*node.Node
 	locker *quorum.Locker
 }
 
-// demonstrate runs the demo on masters that it starts and stops.
-func demonstrate(ctx context.Context, start func(n int, args ...string) (*redistest.Fleet, error),
-	stdout, stderr io.Writer) int {
+// demonstrate runs the demo on masters that it starts and stops. It writes the picture to the file svg,
+// too; "" for none.
+func demonstrate(ctx context.Context, start func(n int, args ...string) (*redistest.Fleet, error), svg string,
+	stdout, stderr io.Writer) (code int) {
+	file, err := openPicture(svg)
+	if err != nil {
+		fmt.Fprintf(stderr, "quorumlock: demo: -svg: %v\n", err)
+		return exitFailed
+	}
+	drawn := false
+	defer func() {
+		if !drawn {
+			file.abandon()
+		}
+	}()
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
@@ -58,7 +73,7 @@ func demonstrate(ctx context.Context, start func(n int, args ...string) (*redist
 		fmt.Fprintf(stderr, "quorumlock: demo: %v\n", err)
 		return exitFailed
 	}
-	d := &demo{narrator: story, fleet: fleet}
+	d := &demo{narrator: story, fleet: fleet, chart: &chart{begun: story.begun}}
 	err = d.runSteps(ctx)
 	switch {
 	case outer.Err() != nil:
@@ -66,6 +81,10 @@ func demonstrate(ctx context.Context, start func(n int, args ...string) (*redist
 		return exitInterrupted
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
+	}
+	if err == nil {
+		drawn = true
+		err = errors.Join(d.draw(file, stdout), context.Cause(ctx)) // the output may fail meanwhile
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "quorumlock: demo: %v\n", err)
@@ -88,13 +107,14 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 		d.waiting.Wait()
 	}()
 	for i, m := range d.fleet.Masters {
+		d.chart.become(&d.chart.masters[i], timeline.Quarantine, "quarantine")
 		d.say("%s is %s", masterName(i), m.Addr())
 	}
 	d.say("they are %s, ended with all their files when the demo ends", d.fleet.Kind)
-	if d.a, err = d.newWorker("worker A"); err != nil {
+	if d.a, err = d.newWorker("worker A", &d.chart.workers[0]); err != nil {
 		return err
 	}
-	if d.b, err = d.newWorker("worker B"); err != nil {
+	if d.b, err = d.newWorker("worker B", &d.chart.workers[1]); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
@@ -107,9 +127,22 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 	return nil
 }
 
+// draw shows what happened in one picture.
+func (d *demo) draw(file *pictureFile, stdout io.Writer) error {
+	picture := d.chart.picture()
+	text, err := lines(picture, stdout)
+	if err != nil {
+		file.abandon()
+		return err
+	}
+	d.chapter("6. All of it in one picture")
+	d.print(text)
+	return file.write(picture)
+}
+
 // newWorker returns a worker, which the caller closes even when there is an error.
-func (d *demo) newWorker(name string) (*worker, error) {
-	w := &worker{name: name}
+func (d *demo) newWorker(name string, lane *lane) (*worker, error) {
+	w := &worker{name: name, lane: lane}
 	for i, url := range d.fleet.URLs() {
 		n, err := node.Open(url, node.WithName(masterName(i)), node.WithMaxLease(lease),
 			node.WithTimeout(timeout), node.WithLogger(silent))
@@ -150,10 +183,12 @@ func (d *demo) deploy(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, n := range d.a.nodes {
+	d.chart.mark(d.a.lane, "refused")
+	for i, n := range d.a.nodes {
 		if err := n.Admit(ctx); err != nil {
 			return err
 		}
+		d.chart.become(&d.chart.masters[i], timeline.Up, "up")
 	}
 	d.say("this demo started the masters, so it knows that no lock is held, and admits them (Node.Admit): they grant at once")
 	return nil

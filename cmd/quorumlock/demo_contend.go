@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/timeline"
+	"github.com/quorumlock/quorumlock/quorum"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -86,9 +88,19 @@ func (d *demo) contend(ctx context.Context) error {
 	return nil
 }
 
+// take waits until a worker holds the lock.
+func (d *demo) take(ctx context.Context, w *worker) (*quorum.Lock, error) {
+	d.chart.become(w.lane, timeline.Waits, "")
+	lock, err := w.locker.Lock(ctx, resource)
+	if err == nil {
+		d.chart.hold(w.lane, lock.Token())
+	}
+	return lock, err
+}
+
 // turn locks, works, unlocks and rests.
 func (d *demo) turn(ctx context.Context, w *worker, book *logbook) error {
-	lock, err := w.locker.Lock(ctx, resource)
+	lock, err := d.take(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -99,6 +111,7 @@ func (d *demo) turn(ctx context.Context, w *worker, book *logbook) error {
 	}
 	worked := pause(lock.Context(), workTime)
 	book.leave()
+	d.chart.become(w.lane, 0, "")
 	if err := lock.Unlock(ctx); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 )
@@ -25,14 +26,18 @@ type acquisition struct {
 // hold lets worker A take the lock, and worker B wait for it.
 func (d *demo) hold(ctx context.Context) error {
 	d.chapter("3. A lock that outlives masters")
-	lock, err := d.a.locker.Lock(ctx, resource)
+	lock, err := d.take(ctx, d.a)
 	if err != nil {
 		return err
 	}
 	d.lock = lock
 	ended := make(chan time.Time, 1)
 	d.ended = ended
-	context.AfterFunc(lock.Context(), func() { ended <- time.Now() })
+	context.AfterFunc(lock.Context(), func() {
+		d.chart.become(d.a.lane, 0, "")
+		d.chart.mark(d.a.lane, "lost")
+		ended <- time.Now()
+	})
 	d.say("worker A takes %s, token %d, with a lease of %v that it renews every third of it",
 		resource, lock.Token(), lease)
 	d.say("worker A may believe that it holds for another %s (Lock.Deadline); renewal moves that on",
@@ -47,7 +52,7 @@ func (d *demo) hold(ctx context.Context) error {
 			next <- got
 		}()
 		defer guard(&got.err)
-		got.lock, got.err = d.b.locker.Lock(ctx, resource)
+		got.lock, got.err = d.take(ctx, d.b)
 	})
 	d.say("worker B asks for it too, and waits")
 	return nil
@@ -167,9 +172,11 @@ func (d *demo) comeBack(ctx context.Context) error {
 	d.chapter("5. The masters come back")
 	began := time.Now()
 	for i := range 3 {
+		d.chart.mark(&d.chart.masters[i], "restart")
 		if err := d.fleet.Masters[i].Start(); err != nil {
 			return err
 		}
+		d.chart.become(&d.chart.masters[i], timeline.Quarantine, "quarantine")
 	}
 	d.say("%s run again and remember nothing: they are in quarantine for %v, or they might grant a lock that is held",
 		names(0, 1, 2), lease)
@@ -187,6 +194,10 @@ func (d *demo) comeBack(ctx context.Context) error {
 	d.claim(lock.Token() > d.lock.Token(),
 		"its token %d is higher than worker A's, by %d, although three masters forgot that one",
 		lock.Token(), lock.Token()-d.lock.Token())
+	if err := pause(ctx, workTime*4); err != nil { // so that the picture shows it
+		return err
+	}
+	d.chart.become(d.b.lane, 0, "")
 	err = lock.Unlock(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -211,6 +222,7 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 		case <-often.C:
 			var parts []string
 			for i, f := range each(ctx, d.b.nodes[:3], checkOne) {
+				d.chart.quarantine(&d.chart.masters[i], f.report.Quarantine)
 				left := left(f.report.Quarantine)
 				if f.err != nil {
 					left = reason(f.err)
@@ -227,6 +239,8 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 }
 
 func (d *demo) kill(i int) error {
+	d.chart.become(&d.chart.masters[i], timeline.Dead, "dead")
+	d.chart.mark(&d.chart.masters[i], "kill")
 	if err := d.fleet.Masters[i].Kill(); err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,12 +28,14 @@ func TestDemo(t *testing.T) {
 			type result struct {
 				code      int
 				out, errs output
+				svg       string
 				took      time.Duration
 			}
 			r := whileStalled(t, timeout/4, func() (*result, bool) { // masters that stand still look dead
 				var r result
 				began := time.Now()
-				r.code = demonstrate(context.Background(), kind.start, &r.out, &r.errs)
+				r.svg = filepath.Join(t.TempDir(), "demo.svg")
+				r.code = demonstrate(context.Background(), kind.start, r.svg, &r.out, &r.errs)
 				r.took = time.Since(began)
 				return &r, r.code == exitOK && r.took <= 40*time.Second
 			})
@@ -59,7 +63,17 @@ func TestDemo(t *testing.T) {
 				"quarantine left: m1 ",
 				"ok     worker B holds invoice:42",
 				"is higher than worker A's",
+				"One lock over five masters\nNever two holders of the lock\n",
+				"x dead xxx", "~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒ for a part of the time",
 				"All 14 claims held")
+			if strings.Contains(r.out.String(), "\x1b") {
+				t.Error("there are colours, and no terminal")
+			}
+			svg, err := os.ReadFile(r.svg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			contains(t, string(svg), "<svg ", "Never two holders of the lock", ">worker B</text>", ">#7</text>", "</svg>\n")
 		})
 	}
 }
@@ -103,7 +117,7 @@ func TestDemoFindsFalseClaims(t *testing.T) {
 	}
 	out := &output{sees: onceSeen("m1 is killed", func() error { return fleet.Masters[3].Kill() })}
 	var errs output
-	if code := demonstrate(context.Background(), start, out, &errs); code != exitFailed {
+	if code := demonstrate(context.Background(), start, "", out, &errs); code != exitFailed {
 		t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
 	}
 	_, summary, found := strings.Cut(out.String(), "claims did not hold:\n")
@@ -127,7 +141,7 @@ func TestDemoWithoutMasters(t *testing.T) {
 	t.Parallel()
 	start := func(int, ...string) (*redistest.Fleet, error) { return nil, errors.New("no room") }
 	var out, errs output
-	if code := demonstrate(context.Background(), start, &out, &errs); code != exitFailed {
+	if code := demonstrate(context.Background(), start, "", &out, &errs); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	contains(t, errs.String(), "no room")

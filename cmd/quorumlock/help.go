@@ -28,7 +28,7 @@ Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for statu
 
 Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 64 without -yes; 78 as for status.`,
 	"demo": `Example:
-  quorumlock demo
+  quorumlock demo -svg demo.svg
 
 Exit codes: 0 if all went well, 1 if not, 130 after Ctrl-C.`,
 	"check": `Example, for monitoring:

@@ -9,12 +9,13 @@
 //	status, top, unlock  lock_line.go, lock_state.go, lock_text.go, status.go, top_state.go, top.go, unlock.go
 //	run                  run_codes.go, run_line.go, signals.go, run_lock.go, child*.go, terminal.go, job.go, run.go
 //	members              members_lockers.go, members_run.go, show.go, members.go
-//	demo                 narrator.go, demo_contend.go, demo_outage.go, demo.go
+//	demo                 narrator.go, demo_picture.go, demo_contend.go, demo_outage.go, demo.go
 //	others               version.go, man.go, completion.go
 package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -119,8 +120,22 @@ func (p *program) app(job []string) *cli.Command {
 }
 
 func (p *program) demoCommand() *cli.Command {
-	return p.alone("demo", "start five masters, lock, kill masters one after another, bring them back; under 40 s",
-		func(ctx context.Context) int { return demonstrate(ctx, redistest.Start, p.stdout, p.stderr) })
+	flags, svg := &lineFlags{}, ""
+	flags.value("svg", "write the picture at the end to `FILE`, too, as an SVG", "the path of a file", func(text string) error {
+		svg = text
+		if text == "" {
+			return errors.New("no path")
+		}
+		return nil
+	})
+	return p.command("demo", "start five masters, lock, kill masters one after another, bring them back, draw what happened; under 40 s",
+		" ", flags, exitUsage, func(ctx context.Context, args []string) int {
+			if len(args) > 0 {
+				p.misused("demo takes no arguments")
+				return exitUsage
+			}
+			return demonstrate(ctx, redistest.Start, svg, p.stdout, p.stderr)
+		})
 }
 
 func (p *program) versionCommand() *cli.Command {

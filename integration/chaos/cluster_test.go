@@ -32,8 +32,10 @@ type cluster struct {
 	extra   []server // the other servers that were started
 	paths   []*paths
 
-	mu     sync.Mutex
-	faults []string // the kinds that happened, in the order of their first
+	diary diary
+
+	mu     sync.Mutex // of the rest, and of servers where a witness reads them
+	faults []string   // the kinds that happened, in the order of their first
 	counts map[string]int
 }
 
@@ -115,8 +117,9 @@ func (c *cluster) apart(group string) (*paths, error) {
 	return p, err
 }
 
-// happened notes a fault for the log and the report.
-func (c *cluster) happened(kind, format string, args ...any) {
+// happened notes a fault for the log, the report and the picture.
+func (c *cluster) happened(whose party, kind, format string, args ...any) {
+	c.diary.mark(whose, kind)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts[kind] == 0 {

@@ -30,7 +30,7 @@ func controls() []control {
 	const trusting = "masters that forgot are trusted at once (node.WithoutQuarantine)"
 	const twoLists = "the complete library, on masters that accept two lists: the harness overwrites their markers, in place of `quorumlock members`, so that the first list is accepted beside the newest one. Clients with wrong lists are refused: a marker has room for two lists"
 	return []control{
-		{"restart amnesia between two holders", "no-quarantine", trusting, doubleHold, false},
+		{pairScenario, "no-quarantine", trusting, doubleHold, true},
 		{"thin quorum after a flush", "no-quarantine", trusting, doubleHold, false},
 		{"failover to a replica that lacks the lock", "no-quarantine", trusting, doubleHold, false},
 		{"frozen master", "no-deadline", "the holder checks neither the lock's context nor Valid", doubleHold, false},

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
 // judge ends the contenders, counts their events and checks them.
@@ -55,6 +56,7 @@ func (r *run) judge() {
 			r.expect(false, "history: %v", v)
 		}
 	}
+	r.draw(events)
 	from, gap := longestGap(events)
 	res.Gap = gap
 	r.t.Logf("longest without a holder: %v from +%v", gap, time.Duration(from-contender.At(r.began)).Round(time.Millisecond))
@@ -145,6 +147,9 @@ type result struct {
 	Stale, LostWrites, Orphans     int
 	Gap, Took                      time.Duration
 	Notes                          []string
+
+	picture *timeline.Picture // nil if nobody wants one
+	views   []view            // porcupine's, of a history with violations
 }
 
 func (r *result) String() string {

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/containers"
 	"go.uber.org/goleak"
 )
 
@@ -29,6 +28,9 @@ var (
 	walkFor  = flag.Duration("chaos.walk", 30*time.Second, "how long each random walk is")
 	wanted   = flag.String("chaos.backend", "auto", "the kind of the masters: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
+	drawTo   = flag.String("chaos.pictures", "", "the directory that a picture of each run is written to, as SCENARIO-MASTERS-KIND.svg")
+	pageTo   = flag.String("chaos.html", "", "the file that a page with all pictures is written to; porcupine's views go to a directory beside it")
+	pairTo   = flag.String("chaos.pair", "", "the directory that the README's pictures are written to, if both were played")
 	revision = flag.String("chaos.revision", "unknown", "the library's revision, for the report")
 )
 
@@ -45,7 +47,6 @@ var lab struct {
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
-	containers.ReapIfAsked()
 	cleanIfAsked()
 	flag.Parse()
 	os.Exit(runAll(m))
@@ -93,6 +94,10 @@ func runAll(m *testing.M) (code int) {
 			fmt.Fprintln(os.Stderr, "chaos:", err)
 			return 1
 		}
+	}
+	if err := lab.report.draw(); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 1
 	}
 	return code
 }

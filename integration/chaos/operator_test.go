@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -119,7 +118,7 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) (said string, err error) {
 	if o.marker(0) == first {
 		return printed.String(), nil
 	}
-	o.happened("quorumlock members killed", "at %s", verb)
+	o.happened(nobody, "quorumlock members killed", "at %s", verb)
 	o.killed++
 	if o.marker(1) == second {
 		o.halfway++
@@ -146,9 +145,7 @@ func (o *operator) overwrite(list, other []int) error {
 		if err != nil {
 			return err
 		}
-		_, id, _ := strings.Cut(info, "run_id:")
-		id, _, _ = strings.Cut(id, "\r\n")
-		m := scripts.Marker{Process: scripts.Process{Run: id, MaxLease: o.lease, Member: memberName(i)},
+		m := scripts.Marker{Process: scripts.Process{Run: runIn(info), MaxLease: o.lease, Member: memberName(i)},
 			Generation: 1, Members: membersOf(list), Next: membersOf(other)}
 		if _, err := s.Do("SET", scripts.MarkerKey, m.String()); err != nil {
 			return fmt.Errorf("master %d: %w", i+1, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/rs/zerolog"
 )
 
@@ -20,7 +21,7 @@ import (
 type paths struct {
 	group    string
 	proxies  []*toxiproxy.Proxy
-	forwards []*forward
+	forwards []*forward.Forward
 }
 
 // direction is the direction of the bytes that a fault on a path hits.
@@ -35,12 +36,12 @@ func newPaths(group string, servers []server) (*paths, error) {
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	p := &paths{group: group}
 	for i, s := range servers {
-		behind, err := newForward(s.Addr())
+		behind, err := forward.New(s.Addr())
 		if err != nil {
 			return nil, errors.Join(err, p.close())
 		}
 		p.forwards = append(p.forwards, behind)
-		proxy := toxiproxy.NewProxy(api, fmt.Sprintf("%s-%d", group, i), "127.0.0.1:0", behind.addr())
+		proxy := toxiproxy.NewProxy(api, fmt.Sprintf("%s-%d", group, i), "127.0.0.1:0", behind.Addr())
 		if err := proxy.Start(); err != nil {
 			return nil, errors.Join(err, p.close())
 		}
@@ -82,11 +83,11 @@ func (p *paths) heal(i int) {
 }
 
 // replace puts another server behind the address.
-func (p *paths) replace(i int, by server) { p.forwards[i].turn(by.Addr()) }
+func (p *paths) replace(i int, by server) { p.forwards[i].Turn(by.Addr()) }
 
 func (p *paths) close() error {
 	for _, behind := range p.forwards {
-		behind.close()
+		behind.Close()
 	}
 	for i, proxy := range p.proxies {
 		p.heal(i)

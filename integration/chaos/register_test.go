@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/integration/history"
 )
 
 // registers are the resources behind the locks: a fenced counter for each name, served to

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -46,6 +47,9 @@ type section struct {
 	Results     []*result
 }
 
+// shown is a picture in the report.
+type shown struct{ Title, Path string }
+
 func (r *report) write(path string, passed bool) error {
 	page, err := template.New("report").Funcs(template.FuncMap{
 		"ms":   func(d time.Duration) string { return d.Round(time.Millisecond).String() },
@@ -57,7 +61,7 @@ func (r *report) write(path string, passed bool) error {
 	data := map[string]any{
 		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": lab.backend.kind(),
 		"Seed": *seed, "Walk": *walkFor, "Race": raceDetector, "Passed": passed, "Notes": r.notes,
-		"Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
+		"Pair": []shown(nil), "Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
 	}
 	var sections []section
 	var controls []*result
@@ -81,6 +85,17 @@ func (r *report) write(path string, passed bool) error {
 		if one.Results != nil {
 			sections = append(sections, one)
 		}
+	}
+	pair := r.pair()
+	if *pairTo != "" && pair == nil {
+		data["Notes"] = append(slices.Clone(r.notes), "the README's pictures are older: redsync was not run, or did no harm")
+	}
+	for _, one := range pair {
+		path, err := filepath.Rel(filepath.Dir(path), filepath.Join(*pairTo, pairFile(one.Kind)))
+		if err != nil {
+			return err
+		}
+		data["Pair"] = append(data["Pair"].([]shown), shown{one.picture.Title, filepath.ToSlash(path)})
 	}
 	data["Sections"], data["Controls"], data["Sum"], data["Kinds"] = sections, controls, sum, kinds()
 	var text strings.Builder

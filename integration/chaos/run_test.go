@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/integration/history"
 	"go.uber.org/goleak"
 )
 
@@ -56,6 +56,8 @@ type run struct {
 	dir       string // of the histories
 	workers   []*worker
 	result    *result
+	playing   time.Time
+	witness   *witness // of the masters, for the picture; nil if there is nothing to ask, or nobody wants a picture
 }
 
 // abandoned ends a scenario whose next step has lost its sense.
@@ -100,6 +102,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 			<-w.exited
 			w.orders.Close()
 		}
+		r.witness.end()
 		if err := r.cluster.stop(); err != nil {
 			t.Error(err)
 		}
@@ -125,6 +128,10 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 			t.Fatal(err)
 		}
 	}
+	if drawing() && marked(kind) {
+		r.witness = r.watch()
+	}
+	r.playing = time.Now()
 	r.play(s.play)
 	r.judge()
 	if step := time.Now().Round(0).Sub(wall.Round(0)) - time.Since(wall); step.Abs() > 100*time.Millisecond {

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 )
 
 const unlockBound = 3 * time.Second

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 )

@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/quorumlock/quorumlock/integration/history"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 )
 
 const registerBound = 10 * time.Second // the register is not under test

@@ -1,6 +1,6 @@
 // Package deploy_test checks the recipes of docs/deploy: the manifests against the types of the
-// Kubernetes API and the rules of docs/operations.md. The compose file is run in package containers,
-// and the user with few rights in the tests of ACLs.
+// Kubernetes API and the rules of docs/operations.md, and the compose file in containers. The user with
+// few rights is checked in the tests of ACLs.
 package deploy_test
 
 import (

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -35,6 +36,21 @@ echo "psql $code"
 exit $code
 `
 
+// theCommand builds the command, once, in a directory that TestMain removes.
+var theCommand = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "command-"); err != nil {
+		return "", err
+	}
+	commandDir = dir
+	out, err := exec.Command("go", "build", "-C", "../..", "-o", filepath.Join(dir, "quorumlock"), "./cmd/quorumlock").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the command: %w: %s", err, out)
+	}
+	return dir, nil
+})
+
+var commandDir string
+
 func newShellJob(t *testing.T, d *database, masters []string) shellJob {
 	t.Helper()
 	psql, err := exec.LookPath("psql")
@@ -53,13 +69,11 @@ func newShellJob(t *testing.T, d *database, masters []string) shellJob {
 	} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700))
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../..", "-o", filepath.Join(dir, "quorumlock"), "./cmd/quorumlock")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the command: %v: %s", err, out)
-	}
+	command, err := theCommand()
+	must(t, err)
 	var schema string
 	must(t, d.db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
-	environment := append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "QUORUMLOCK_URLS="+strings.Join(masters, ","),
+	environment := append(os.Environ(), "PATH="+dir+":"+command+":"+os.Getenv("PATH"), "QUORUMLOCK_URLS="+strings.Join(masters, ","),
 		"PGHOST="+postgres.Dir, "PGUSER=fence", "PGDATABASE=postgres", "PGOPTIONS=-c search_path="+schema)
 	// The shell becomes the command, which the test can stop then.
 	flags := fmt.Sprintf("exec quorumlock run -lease %[1]v -max-lease %[1]v ", jobLease)

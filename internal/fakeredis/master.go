@@ -49,6 +49,9 @@ type Master struct {
 	scripts  map[string]bool // loaded ones, by SHA-1
 	sessions map[*session]struct{}
 	ended    sync.WaitGroup
+
+	subscribers  map[string]map[*session]struct{} // by channel
+	withPatterns map[*session]struct{}            // the sessions that subscribed to patterns at any time
 }
 
 // New returns a running master. Its clock is now, which may run at any rate but must not go back.
@@ -57,6 +60,7 @@ func New(now func() time.Time, seed uint64) *Master {
 	m := &Master{
 		now: now, ids: rand.New(rand.NewPCG(seed, 0x5eed)),
 		data: map[string]*value{}, sessions: map[*session]struct{}{},
+		subscribers: map[string]map[*session]struct{}{}, withPatterns: map[*session]struct{}{},
 	}
 	m.Start()
 	return m
@@ -127,7 +131,7 @@ func (m *Master) Serve(conn net.Conn) {
 	s.serve()
 
 	m.mu.Lock()
-	delete(m.sessions, s)
+	m.forgetLocked(s)
 	m.mu.Unlock()
 	m.ended.Done()
 }

@@ -18,6 +18,7 @@ type session struct {
 	ready sync.Cond
 	out   []byte // replies and messages to write
 	over  bool
+	push  func([]byte) // takes what would be written, for a Connection; else nil
 }
 
 func newSession(m *Master, conn net.Conn) *session {
@@ -58,6 +59,10 @@ func (s *session) serve() {
 func (s *session) send(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.push != nil {
+		s.push(b)
+		return
+	}
 	s.out = append(s.out, b...)
 	s.ready.Signal()
 }
@@ -123,6 +128,7 @@ var subscribing = map[string]func(s *session, args []string, to []byte) []byte{
 		return s.change(s.subscribed, false, "unsubscribe", args, to)
 	},
 	"PSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		s.master.withPatterns[s] = struct{}{}
 		return s.change(s.patterns, true, "psubscribe", args, to)
 	},
 	"PUNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
@@ -144,19 +150,47 @@ func (s *session) change(set map[string]bool, on bool, word string, channels []s
 		} else {
 			delete(set, channel)
 		}
+		if word == "subscribe" || word == "unsubscribe" {
+			s.master.noteSubscriberLocked(s, channel, on)
+		}
 		to = appendReply(to, []any{word, channel, int64(len(s.subscribed) + len(s.patterns))})
 	}
 	return to
 }
 
+// noteSubscriberLocked keeps the sessions of a channel, so that a release costs the same however many
+// sessions there are.
+func (m *Master) noteSubscriberLocked(s *session, channel string, on bool) {
+	of := m.subscribers[channel]
+	switch {
+	case on && of == nil:
+		m.subscribers[channel] = map[*session]struct{}{s: {}}
+	case on:
+		of[s] = struct{}{}
+	default:
+		if delete(of, s); len(of) == 0 {
+			delete(m.subscribers, channel)
+		}
+	}
+}
+
+// forgetLocked ends what a session has subscribed to.
+func (m *Master) forgetLocked(s *session) {
+	for channel := range s.subscribed {
+		m.noteSubscriberLocked(s, channel, false)
+	}
+	delete(m.withPatterns, s)
+	delete(m.sessions, s)
+}
+
 // publishLocked sends a message to every subscriber and returns their number.
 func (m *Master) publishLocked(channel, payload string) int {
 	receivers := 0
-	for s := range m.sessions {
-		if s.subscribed[channel] {
-			s.send(appendReply(nil, []any{"message", channel, payload}))
-			receivers++
-		}
+	for s := range m.subscribers[channel] {
+		s.send(appendReply(nil, []any{"message", channel, payload}))
+		receivers++
+	}
+	for s := range m.withPatterns {
 		for _, pattern := range sorted(s.patterns) {
 			if matches(pattern, channel) {
 				s.send(appendReply(nil, []any{"pmessage", pattern, channel, payload}))
@@ -168,11 +202,4 @@ func (m *Master) publishLocked(channel, payload string) int {
 }
 
 // listeningLocked returns how many sessions have subscribed to a channel by its name.
-func (m *Master) listeningLocked(channel string) (n int64) {
-	for s := range m.sessions {
-		if s.subscribed[channel] {
-			n++
-		}
-	}
-	return n
-}
+func (m *Master) listeningLocked(channel string) int64 { return int64(len(m.subscribers[channel])) }

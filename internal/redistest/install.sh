@@ -1,8 +1,8 @@
 #!/bin/sh
-# Usage: install.sh redis-server | postgres | mariadb | prometheus | zsh | fish
+# Usage: install.sh redis-server | postgres | mariadb | prometheus | etcd | zsh | fish | chromium
 #
-# Installs a server or a shell that tests need, where it is missing and can be installed. Says in one line what it did, or could not
-# do. REDIS_SERVER names another redis-server than the one on PATH.
+# Installs a server, a shell or a browser that tests need, where it is missing and can be installed. Says in one line what it did,
+# or could not do. REDIS_SERVER names another redis-server than the one on PATH.
 server=$1
 
 # program prints the path of the server's program. debian, alpine, brew and service are the names of its packages, and of
@@ -29,6 +29,14 @@ prometheus) # the tests need promtool, too
 	debian=prometheus alpine=prometheus brew=prometheus service=prometheus
 	program() { command -v promtool >/dev/null && command -v prometheus; }
 	;;
+etcd) # only make bench and its test use it
+	debian=etcd-server alpine=etcd brew=etcd service=etcd
+	program() { command -v etcd; }
+	;;
+chromium) # or a browser that is one by another name
+	debian=chromium alpine=chromium brew=chromium service=
+	program() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+	;;
 zsh | fish)
 	debian=$server alpine=$server brew=$server service=
 	program() { command -v "$server"; }
@@ -38,7 +46,7 @@ zsh | fish)
 	exit 2
 	;;
 esac
-version() { "$(program)" --version 2>&1 | head -n 1 | tr -s ' ' | cut -d' ' -f1-3; }
+version() { "$(program)" --version 2>&1 | grep -v "^$(program): " | head -n 1 | tr -s ' ' | cut -d' ' -f1-3; }
 
 if [ -n "$(program)" ]; then
 	echo "$server: $(version)"

@@ -62,7 +62,7 @@ func newMaster(fresh func(addr string) (server, error)) (*Master, error) {
 }
 
 func newMasterOnce(fresh func(addr string) (server, error)) (*Master, error) {
-	port, held, err := claimPort()
+	port, held, err := ClaimPort()
 	if err != nil {
 		return nil, fmt.Errorf("redistest: find a free port: %w", err)
 	}

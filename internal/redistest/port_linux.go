@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// claimPort returns a free port of 127.0.0.1 and a socket that is bound to it but does not listen.
+// ClaimPort returns a free port of 127.0.0.1 and a socket that is bound to it but does not listen.
 // While that socket is open, the kernel assigns the port to no other socket. Otherwise a client's
 // outgoing connection could take the port of a killed master, and the master could not come back to
 // its address. A server that binds with SO_REUSEADDR, as redis-server and Go do, can still bind it.
-func claimPort() (port int, held io.Closer, err error) {
+func ClaimPort() (port int, held io.Closer, err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, nil, os.NewSyscallError("socket", err)

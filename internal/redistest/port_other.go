@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// claimPort returns a port of 127.0.0.1 that was free a moment ago. Nothing reserves it: another
+// ClaimPort returns a port of 127.0.0.1 that was free a moment ago. Nothing reserves it: another
 // process may take it before a start.
-func claimPort() (port int, held io.Closer, err error) {
+func ClaimPort() (port int, held io.Closer, err error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return 0, nil, err

@@ -116,7 +116,7 @@ func writePEM(dir, name string, blocks ...*pem.Block) error {
 // port without TLS. Clients of TLS need a certificate by one of the roots. A test that calls it needs
 // [TLS].
 func StartTLS(dir string, args ...string) (fleet *Fleet, port string, err error) {
-	number, held, err := claimPort()
+	number, held, err := ClaimPort()
 	if err != nil {
 		return nil, "", fmt.Errorf("redistest: find a free port: %w", err)
 	}
@@ -136,7 +136,7 @@ func hasTLS(b Binary) (bool, error) {
 		return false, err
 	}
 	defer os.RemoveAll(dir)
-	number, held, err := claimPort()
+	number, held, err := ClaimPort()
 	if err != nil {
 		return false, fmt.Errorf("redistest: find a free port: %w", err)
 	}

@@ -30,6 +30,9 @@ func open(peer string, urls []string) (contended, error) {
 		return &waiting{Library: library}, err
 	case "redsync":
 		return &retrying{Redsync: peers.OpenRedsync(urls)}, nil
+	case Etcd:
+		etcd, err := peers.OpenEtcd(urls)
+		return &queueing{Etcd: etcd}, err
 	default:
 		return nil, fmt.Errorf("handoff: no peer %q", peer)
 	}
@@ -91,3 +94,21 @@ func (r *retrying) acquire(ctx context.Context, name string) (func(context.Conte
 }
 
 func (r *retrying) attempts() int { return int(r.tried.Load()) }
+
+// queueing is etcd, whose waiters stand in a queue and watch the one before them.
+type queueing struct {
+	*peers.Etcd
+	acquired atomic.Int64
+}
+
+func (q *queueing) acquire(ctx context.Context, name string) (func(context.Context) error, error) {
+	mutex := q.Mutex(name)
+	if err := mutex.Lock(ctx); err != nil {
+		return nil, err
+	}
+	q.acquired.Add(1)
+	return mutex.Unlock, nil
+}
+
+// attempts is one for each acquisition: a queue has no others.
+func (q *queueing) attempts() int { return int(q.acquired.Load()) }

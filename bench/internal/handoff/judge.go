@@ -19,7 +19,7 @@ type Round struct {
 	Streak    int             // the most acquisitions in a row by one process while another wanted the lock
 	Waits     []time.Duration // of all acquisitions, since the call
 	Attempts  int
-	Sent      int // commands of all clients to all masters
+	Sent      int // commands of all clients to all masters; 0 for a peer over other servers
 	Usage     measure.Usage
 	Overlaps  int // the times that a contender acquired the lock before its last holder released it
 	Shares    []int
@@ -139,13 +139,17 @@ func (r Round) PerAcquisition() (attempts, commands float64) {
 func (r Round) Details() string {
 	most, least := r.Spread()
 	attempts, commands := r.PerAcquisition()
+	toMasters := ""
+	if r.Sent > 0 {
+		toMasters = fmt.Sprintf(" and %.1f commands to all masters", commands)
+	}
 	text := fmt.Sprintf("%d handoffs, %d of them to a newcomer, %d times regained, at most %d in a row; "+
 		"waits p50 %v, p99 %v, longest %v; "+
-		"for each of %d acquisitions %.1f attempts and %.1f commands to all masters; "+
+		"for each of %d acquisitions %.1f attempts%s; "+
 		"shares from %.2f to %.2f of a fair one",
 		len(r.Handoffs), r.Newcomers, r.Regained, r.Streak, round(measure.Median(r.Waits)),
 		round(measure.Percentile(0.99, r.Waits)), round(measure.Percentile(1, r.Waits)),
-		len(r.Waits), attempts, commands, least, most)
+		len(r.Waits), attempts, toMasters, least, most)
 	if r.Overlaps > 0 {
 		text += fmt.Sprintf("; HELD BY TWO %d times", r.Overlaps)
 	}

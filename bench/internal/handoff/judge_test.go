@@ -1,7 +1,9 @@
 package handoff
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +72,17 @@ func TestJudgeCountsNewcomers(t *testing.T) {
 	}, measure.Usage{})
 	if len(r.Handoffs) != 1 || r.Handoffs[0] != 5 || r.Newcomers != 1 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Two contenders of one session would both hold.
+func TestEtcdsContendersOfAProcessHaveDifferentLocks(t *testing.T) {
+	never := func() (measure.Usage, error) { return measure.Usage{}, errors.New("it ran") }
+	for _, plan := range []Plan{{Contenders: 3, Processes: 2, Locks: 1}, {Contenders: 128, Processes: 1, Locks: 64}} {
+		_, err := plan.RunOn(t.Context(), Etcd, nil, never)
+		if err == nil || !strings.Contains(err.Error(), "both hold") {
+			t.Errorf("%+v: %v", plan, err)
+		}
 	}
 }
 

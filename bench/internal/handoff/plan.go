@@ -19,8 +19,11 @@ type Plan struct {
 	For        time.Duration
 }
 
-// Peers are the names of the peers.
+// Peers are the names of the peers over masters.
 var Peers = []string{"quorumlock", "redsync"}
+
+// Etcd is the name of the peer over servers of its own.
+const Etcd = "etcd"
 
 // task is a process' orders.
 type task struct {

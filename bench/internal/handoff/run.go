@@ -23,17 +23,34 @@ const (
 // Run starts the processes, lets them contend over the masters, and judges their accounts. Nothing
 // else may use the masters meanwhile: Run reads their usage.
 func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Round, error) {
+	var urls []string
+	for _, m := range all {
+		urls = append(urls, m.URL())
+	}
+	return p.RunOn(ctx, peer, urls, func() (measure.Usage, error) { return measure.Look(all) })
+}
+
+// RunOn is Run over any servers. look reads their usage.
+func (p Plan) RunOn(
+	ctx context.Context, peer string, urls []string, look func() (measure.Usage, error),
+) (Round, error) {
 	if p.Processes < 1 || p.Contenders < p.Processes || p.Locks < 1 {
 		return Round{}, fmt.Errorf("handoff: %d contenders in %d processes for %d locks: "+
 			"want at least one lock, and a contender in each process", p.Contenders, p.Processes, p.Locks)
 	}
+	// A process has at most one contender more than another, and consecutive ones have different locks.
+	if most := (p.Contenders + p.Processes - 1) / p.Processes; peer == Etcd && most > p.Locks {
+		return Round{}, fmt.Errorf("handoff: %d contenders in %d processes for %d locks: "+
+			"two of one process would contend for one lock, and etcd's session lets both hold it",
+			p.Contenders, p.Processes, p.Locks)
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.For+overtime)
 	defer cancel()
-	workers, err := p.startWorkers(ctx, peer, all)
+	workers, err := p.startWorkers(ctx, peer, urls)
 	accounts := make([]account, len(workers))
 	var before, after measure.Usage
 	if err == nil {
-		before, err = measure.Look(all)
+		before, err = look()
 	}
 	s := start{From: now().add(startAfter)}
 	s.To = s.From.add(p.For)
@@ -48,7 +65,7 @@ func (p Plan) Run(ctx context.Context, peer string, all []*redistest.Master) (Ro
 		}
 	}
 	if err == nil {
-		after, err = measure.Look(all)
+		after, err = look()
 	}
 	for _, w := range workers {
 		err = errors.Join(err, w.end())
@@ -69,16 +86,13 @@ type worker struct {
 
 // startWorkers returns the started workers once they are ready; on an error, those that were
 // started.
-func (p Plan) startWorkers(ctx context.Context, peer string, all []*redistest.Master) (workers []*worker, err error) {
+func (p Plan) startWorkers(ctx context.Context, peer string, urls []string) (workers []*worker, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	t := task{Peer: peer, Locks: p.Locks, Hold: p.Hold, Away: p.Away,
+	t := task{Peer: peer, URLs: urls, Locks: p.Locks, Hold: p.Hold, Away: p.Away,
 		Name: fmt.Sprintf("bench:handoff:%s:%d", peer, now())}
-	for _, m := range all {
-		t.URLs = append(t.URLs, m.URL())
-	}
 	for i := range p.Processes {
 		t.Process, t.Contenders = i, p.Contenders/p.Processes
 		if i < p.Contenders%p.Processes {

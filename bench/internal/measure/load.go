@@ -19,7 +19,7 @@ type Load struct {
 	For       time.Duration
 	Names     string              // the set of names: loads with the same value use the same names
 	NameCount int                 // how many names the set has; 0 stands for defaultNames
-	Masters   []*redistest.Master // the masters whose usage counts
+	Masters   []*redistest.Master // the masters whose usage counts, unless a peer has a method Usage, for other servers
 }
 
 // defaultNames is how many names the callers share out. Each caller goes through its part of them
@@ -61,7 +61,7 @@ func (l Load) Run(ctx context.Context, p peers.Peer) (Sample, error) {
 	}
 	runtime.GC()
 	var before, after runtime.MemStats
-	used, err := Look(l.Masters)
+	used, err := l.look(p)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -74,7 +74,7 @@ func (l Load) Run(ctx context.Context, p peers.Peer) (Sample, error) {
 	callers.Wait()
 	total := Sample{Elapsed: time.Since(began)}
 	runtime.ReadMemStats(&after)
-	now, err := Look(l.Masters)
+	now, err := l.look(p)
 	if err != nil {
 		return total, err
 	}
@@ -90,6 +90,14 @@ func (l Load) Run(ctx context.Context, p peers.Peer) (Sample, error) {
 		return total, fmt.Errorf("bench: %s did not lock once in %v: %w", p.Name(), l.For, total.Failure)
 	}
 	return total, nil
+}
+
+// look reads the usage of this process and of the servers that the peer uses.
+func (l Load) look(p peers.Peer) (Usage, error) {
+	if other, ok := p.(interface{ Usage() (Usage, error) }); ok {
+		return other.Usage()
+	}
+	return Look(l.Masters)
 }
 
 // Visit locks and unlocks every name of the load once.

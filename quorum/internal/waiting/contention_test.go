@@ -122,7 +122,7 @@ func (c *contention) run(d time.Duration) {
 	}
 }
 
-func (c *contention) at() Moment { return Moment{c.now, simStep} }
+func (c *contention) at() Moment { return Moment{Now: c.now, Step: simStep} }
 
 func (one *contender) arrive() {
 	c := one.contention

@@ -9,7 +9,8 @@
 // step of time at most, and a poll bounds every wait.
 //
 // A release counts when as many nodes as the quorum size have published it: fewer messages may come
-// from a failed attempt that gives its votes back. The subscriptions stand while as many nodes as
+// from a failed attempt that gives its votes back. After a split vote several attempts give theirs back, which
+// looks like a release: such echoes count for none. The subscriptions stand while as many nodes as
 // the quorum size have confirmed them.
 //
 //	event               changes                     the head's next attempt
@@ -36,6 +37,7 @@
 //	Leave, the head     head removed                at once if its attempt was under way
 //	Leave, another      waiter removed              unchanged
 //	Message, a release  position one less           in one step per position; ask all at 0
+//	Message, an echo                                unchanged
 //	Message, otherwise                              in two steps and one per position (or after a
 //	                                                longer backoff), probe first
 //	Subscribed          subscriptions stand         at once, probe first: a release may have been
@@ -50,6 +52,10 @@
 //
 // Beside the queues, an [RTT] has the round-trip times, from which a step follows, and a [History]
 // what has just happened to names: it chooses the approach of first attempts, and who must yield.
+//
+// Many queues of one process poll less often each: see Queue.sharedPoll. First attempts, releases and other
+// messages, and the backoff after the first split votes are as prompt as ever. What the table calls a poll, a
+// retry time or ten steps takes longer then, and so does the probe when subscriptions come to stand again.
 //
 // The files: waiters.go is the list, waiting.go the policy above it; approach.go, rtt.go and history.go
 // stand alone.

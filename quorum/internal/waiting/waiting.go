@@ -14,6 +14,8 @@ type Moment struct {
 	Now clock.Instant
 	// Step is long enough for one waiter's attempt to become visible to the next.
 	Step time.Duration
+	// Queues is how many queues the process has: many share its polls.
+	Queues int
 }
 
 // Result is what the nodes answered to an attempt that failed.
@@ -36,6 +38,7 @@ type Queue struct {
 	waiters
 
 	attempting bool          // the head's attempt is under way
+	begunAt    clock.Instant // when it, or the last one, began
 	next       clock.Instant // when the head's next attempt is due
 	approach   Approach      // of the next attempt, or of that under way
 
@@ -52,6 +55,8 @@ type Queue struct {
 	yielding      bool // no attempt since Yield
 	reserves      bool // a writer that has met readers
 	failures      int  // attempts in a row that failed without a holder, or while no release could be heard
+
+	echoesEnd clock.Instant // until then, messages may be of votes that were given back after a split vote
 }
 
 // wakeSequence counts the events that call for an attempt. An attempt that began before the last of
@@ -71,6 +76,12 @@ const (
 	// probeRefusalSteps is for how many steps a refusal by the probe node stands for one by all
 	// nodes.
 	probeRefusalSteps = 10
+	// echoAttempts is for how many times the duration of an attempt that got votes, and too few, messages may
+	// be echoes: of votes that this attempt and its rivals give back. The votes of several attempts add up to
+	// a release. A rival's round trip may be longer.
+	echoAttempts = 4
+	// pollGap is what each of many queues adds to the time between two polls of one of them.
+	pollGap = 500 * time.Microsecond
 )
 
 // Init makes q an empty queue for a lock with that quorum size on that many nodes, at most 64.
@@ -108,7 +119,7 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 		return
 	}
 	if q.retryBounds() != before && !q.attempting {
-		q.next = min(q.next, at.Now.Add(q.poll(-1, at.Step)))
+		q.next = min(q.next, at.Now.Add(q.poll(-1, at)))
 	}
 }
 
@@ -129,7 +140,7 @@ func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
 	if q.head != w || q.attempting || at.Now.Before(q.next) {
 		return 0, false
 	}
-	q.attempting, q.wakeAtBegin, q.yielding = true, q.wake, false
+	q.attempting, q.begunAt, q.wakeAtBegin, q.yielding = true, at.Now, q.wake, false
 	if q.reserves {
 		return q.approach | reserving, true
 	}
@@ -146,7 +157,8 @@ func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	}
 	q.position, q.ranked = q.Others(), true
 	q.disagreements, q.failures = 0, 0
-	q.attemptAt(AskAll, at.Now.Add(q.poll(lease, 0)))
+	at.Step = 0 // a position adds nothing to this process's own lease
+	q.attemptAt(AskAll, at.Now.Add(q.poll(lease, at)))
 }
 
 // Woken reports whether an event since the last Begin called for an attempt: a release, for example.
@@ -175,7 +187,7 @@ func (q *Queue) Leave(w *Waiter, at Moment) {
 func (q *Queue) Refused(r Result, at Moment) {
 	q.attempting = false
 	if !r.Held {
-		q.attemptAt(AskAll, at.Now.Add(q.retryAfter(r.Wait)))
+		q.attemptAt(AskAll, at.Now.Add(q.retryAfter(r.Wait, at)))
 		q.failures++
 		return
 	}
@@ -193,16 +205,21 @@ func (q *Queue) Refused(r Result, at Moment) {
 
 	reserved := q.reserves && q.approach == AskAll
 	q.reserves = q.reserves || r.Readers
+	released := q.wake.releases > q.wakeAtBegin.releases
+	if r.Votes > 0 {
+		released = released && !q.begunAt.Before(q.echoesEnd)
+		q.echoesEnd = at.Now.Add(max(at.Step, echoAttempts*at.Now.Sub(q.begunAt)))
+	}
 	switch {
-	case q.wake.releases > q.wakeAtBegin.releases:
+	case released:
 		q.attemptAfterRelease(at)
 	case r.Readers && !reserved:
 		q.attemptAt(AskAll, at.Now)
 	case r.Readers:
-		q.attemptAt(AskAll, at.Now.Add(min(q.poll(r.Wait, at.Step), ReservationLife/2)))
+		q.attemptAt(AskAll, at.Now.Add(min(q.poll(r.Wait, at), ReservationLife/2)))
 	case r.Votes > 0:
 		q.disagreements++
-		wait := at.Step/2 + q.backoff(at.Step)
+		wait := at.Step/2 + q.backoff(at)
 		if r.Wait > 0 {
 			wait = min(wait, r.Wait+time.Millisecond)
 		}
@@ -211,16 +228,16 @@ func (q *Queue) Refused(r Result, at Moment) {
 		q.attemptAt(ProbeFirst, at.Now)
 	case q.wake.others > q.wakeAtBegin.others:
 		q.disagreements++
-		q.attemptAt(ProbeFirst, at.Now.Add(max(q.steps(2, at.Step), q.backoff(at.Step))))
+		q.attemptAt(ProbeFirst, at.Now.Add(max(q.steps(2, at.Step), q.backoff(at))))
 	case q.approach == ProbeFirst && q.quorum < q.nodes:
 		// Most likely another process has the lock, but the probe node may be alone in refusing.
 		q.disagreements++
 		wait := q.steps(probeRefusalSteps, at.Step)
-		q.attemptAt(AskAll, at.Now.Add(max(wait, q.backoff(at.Step))))
+		q.attemptAt(AskAll, at.Now.Add(max(wait, q.backoff(at), q.sharedPoll(at))))
 	default:
 		// Not 0: a passing vote for another owner can make all nodes refuse once.
 		q.disagreements = max(q.disagreements-1, 0)
-		q.attemptAt(AskAll, at.Now.Add(q.poll(r.Wait, at.Step)))
+		q.attemptAt(AskAll, at.Now.Add(q.poll(r.Wait, at)))
 		if !q.subscriptionsStand() {
 			q.failures++
 		}
@@ -238,8 +255,12 @@ func (q *Queue) Subscribed(node int, at Moment) {
 	}
 	q.wake.established++
 	q.failures = 0
-	if !q.attempting && !q.yielding && at.Now.Before(q.next) {
-		q.attemptAt(ProbeFirst, at.Now)
+	soon := at.Now
+	if q.wake.established > 1 { // on a new connection, all queues of the process subscribe again
+		soon = soon.Add(q.sharedPoll(at))
+	}
+	if !q.attempting && !q.yielding && soon.Before(q.next) {
+		q.attemptAt(ProbeFirst, soon)
 	}
 }
 
@@ -247,7 +268,7 @@ func (q *Queue) Subscribed(node int, at Moment) {
 func (q *Queue) Unsubscribed(node int, at Moment) {
 	q.subscribed &^= 1 << node
 	if !q.subscriptionsStand() && !q.attempting {
-		q.next = min(q.next, at.Now.Add(q.retryAfter(-1)))
+		q.next = min(q.next, at.Now.Add(q.retryAfter(-1, at)))
 	}
 }
 
@@ -260,6 +281,10 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 	messages := q.messageCounts()
 	messages[node]++
 	if releases := quorumLargest(messages, q.quorum); releases > q.wake.releases {
+		if at.Now.Before(q.echoesEnd) { // the backoff goes on: else the same attempts would meet again
+			q.wake.releases = releases
+			return false
+		}
 		q.wake.releases, q.disagreements = releases, 0
 		if q.attempting {
 			q.position = max(q.position-1, 0)
@@ -276,7 +301,7 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 		return false
 	}
 	// The other nodes may be dead, or their messages lost.
-	wait := max(q.steps(2, at.Step), q.backoff(at.Step))
+	wait := max(q.steps(2, at.Step), q.backoff(at))
 	if soon := at.Now.Add(wait); soon.Before(q.next) {
 		q.attemptAt(ProbeFirst, soon)
 	}
@@ -312,37 +337,57 @@ func (q *Queue) attemptAt(approach Approach, at clock.Instant) { q.next, q.appro
 func (q *Queue) subscriptionsStand() bool { return bits.OnesCount64(q.subscribed) >= q.quorum }
 
 // poll returns the random time until an attempt that no message has caused. It ends with the lease
-// of the holder, if that is known (not −1), and one step for each position.
-func (q *Queue) poll(lease, step time.Duration) time.Duration {
+// of the holder, if that is known (not −1), and one step for each position, but not beside many queues.
+func (q *Queue) poll(lease time.Duration, at Moment) time.Duration {
 	if !q.subscriptionsStand() {
-		return q.retryAfter(lease)
+		return q.retryAfter(lease, at)
 	}
-	most := 5 * q.retryBounds().Max
+	if wait := q.sharedPoll(at); wait > 0 {
+		return wait
+	}
+	most := q.usualPoll()
 	wait := most/2 + q.jitter(most/2)
 	if lease >= 0 {
-		wait = min(wait, lease+time.Millisecond+q.steps(0, step))
+		wait = min(wait, lease+time.Millisecond+q.steps(0, at.Step))
 	}
 	return wait
 }
 
+// usualPoll is the longest time between two polls of one of few queues.
+func (q *Queue) usualPoll() time.Duration { return 5 * q.retryBounds().Max }
+
+// sharedPoll returns the random time between two polls of one of many queues; 0 if the process has
+// few. It grows with their number, so that the process's polls take no more than a fixed share of it
+// and of the masters, however many names it waits for. It also bounds, from below, whatever else comes
+// again and again without a message.
+func (q *Queue) sharedPoll(at Moment) time.Duration {
+	most := time.Duration(at.Queues) * pollGap
+	if most <= q.usualPoll() {
+		return 0
+	}
+	return most/2 + q.jitter(most/2)
+}
+
 // retryAfter returns the retry time: random, growing with the failures in a row, and ending with
-// the lease of the holder if that is known (not −1).
-func (q *Queue) retryAfter(lease time.Duration) time.Duration {
+// the lease of the holder if that is known (not −1). Many queues share it as they share polls.
+func (q *Queue) retryAfter(lease time.Duration, at Moment) time.Duration {
 	bounds := q.retryBounds()
 	most := min(bounds.Min<<min(q.failures, 10), bounds.Max)
 	wait := bounds.Min/2 + q.jitter(most)
 	if lease >= 0 {
 		wait = min(wait, lease+time.Millisecond)
 	}
-	return wait
+	return max(wait, q.sharedPoll(at))
 }
 
-// backoff returns a random time that doubles with each disagreement.
-func (q *Queue) backoff(step time.Duration) time.Duration {
+// backoff returns a random time that doubles with each disagreement, up to a second, or up to the
+// time that many queues leave between polls.
+func (q *Queue) backoff(at Moment) time.Duration {
 	if q.disagreements == 0 {
 		return 0
 	}
-	most := min(step<<min(q.disagreements, 20), maxBackoff)
+	longest := max(maxBackoff, time.Duration(at.Queues)*pollGap)
+	most := min(at.Step<<min(q.disagreements, 20), longest)
 	return most/2 + q.jitter(most/2)
 }
 

@@ -24,6 +24,7 @@ type scenario struct {
 	Queue
 	t      *testing.T
 	now    clock.Instant
+	queues int // of the process
 	waiter *Waiter
 }
 
@@ -34,7 +35,7 @@ func newScenario(t *testing.T, nodes, quorum int) *scenario {
 	return s
 }
 
-func (s *scenario) at() Moment { return Moment{s.now, step} }
+func (s *scenario) at() Moment { return Moment{Now: s.now, Step: step, Queues: s.queues} }
 
 // begin begins an attempt, even before it is due.
 func (s *scenario) begin() {
@@ -320,9 +321,25 @@ func TestEvents(t *testing.T) {
 			events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1), left(5*ms)))),
 				in(1, 6*ms)}},
 		{name: "a release ends the backoff",
-			events: []event{listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))), messages(0, 1),
+			events: []event{listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))), passes(step), messages(0, 1),
 				at(0, AskAll),
 				refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
+		// Votes of several attempts that are given back look like a release.
+		{name: "no release is heard within a step after a split vote",
+			events: []event{listening(0), refused(AskAll, with(heldBy(0), votes(1))), passes(step - 1), messages(0, 1),
+				in(step/2-step, step/2+2*step-step+1), as(ProbeFirst)}},
+		{name: "nor within four times the attempt",
+			events: []event{listening(0), times(5, refused(AskAll, with(heldBy(0), votes(1)))),
+				begin, passes(20 * ms), ends(with(heldBy(0), votes(1))), passes(80*ms - 1), messages(0, 1),
+				in(step/2-80*ms, step/2+64*step-80*ms+1), as(ProbeFirst), passes(1), messages(0, 1), at(0, AskAll)}},
+		{name: "nor during an attempt that began within that time, and got votes",
+			events: []event{listening(0), refused(AskAll, with(heldBy(0), votes(1))), begin, passes(5 * step), messages(0, 1),
+				ends(with(heldBy(0), votes(1))), in(step/2, step/2+4*step), as(ProbeFirst)}},
+		{name: "a release during an attempt that got votes, after no other", // its rival had the lock
+			events: []event{listening(0), begin, passes(5 * step), messages(0, 1), ends(with(heldBy(0), votes(1))), at(0, AskAll)}},
+		{name: "a release during an attempt that began within that time, and got none",
+			events: []event{listening(0), refused(AskAll, with(heldBy(0), votes(1))), begin, passes(5 * step), messages(0, 1),
+				ends(heldBy(0)), at(0, AskAll)}},
 		{name: "an acquisition ends the backoff",
 			events: []event{joins(usual), listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))),
 				acquires(time.Minute), refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},

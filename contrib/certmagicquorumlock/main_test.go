@@ -1,0 +1,93 @@
+package certmagicquorumlock_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/quorumlock/quorumlock/quorum"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+)
+
+// patience bounds what a busy machine may delay.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	certmagic.Default.Logger, certmagic.DefaultACME.Logger = zap.NewNop(), zap.NewNop()
+	if role := os.Getenv(roleVariable); role != "" {
+		if err := roles[role](); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// server configures what one server has: a locker of its own, the directory that all share, and a CA.
+func server(locker *quorum.Locker, dir string, ca certmagic.Issuer) (config *certmagic.Config, stop func(), err error) {
+	cache := certmagic.NewCache(certmagic.CacheOptions{
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return config, nil },
+		Logger:           zap.NewNop(),
+	})
+	config, err = configure(cache, locker, dir)
+	if err != nil {
+		cache.Stop()
+		return nil, nil, err
+	}
+	config.Issuers = []certmagic.Issuer{ca}
+	return config, cache.Stop, nil
+}
+
+// standIn is a CA in this process, which issues at once.
+type standIn struct {
+	root   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	orders atomic.Int64
+	issue  func() // is called for each order, if it is not nil
+}
+
+func newStandIn() *standIn {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return &standIn{root: &x509.Certificate{SerialNumber: big.NewInt(1)}, key: key}
+}
+
+func (ca *standIn) IssuerKey() string { return "stand-in" }
+
+func (ca *standIn) Issue(_ context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	serial := ca.orders.Add(1)
+	if ca.issue != nil {
+		ca.issue()
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: request.DNSNames,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(90 * 24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.root, request.PublicKey, ca.key)
+	if err != nil {
+		return nil, err
+	}
+	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return &certmagic.IssuedCertificate{Certificate: chain}, nil
+}

@@ -1,0 +1,290 @@
+package certmagicquorumlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/quorumlock/quorumlock/contrib/certmagicquorumlock"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+)
+
+// name is one of certmagic's. Its lock is at "certs:" and the name.
+const name = "issue_cert_www.example.com"
+
+func newStorage(t *testing.T, locker *quorum.Locker) *certmagicquorumlock.Storage {
+	t.Helper()
+	storage, err := certmagicquorumlock.New(&certmagic.FileStorage{Path: t.TempDir()}, locker, "certs:")
+	must(t, err)
+	return storage
+}
+
+// watched returns a locker, a channel of the locks that it acquires, and one of the attempts that another holder
+// refuses.
+func watched(masters *quorumtest.Masters) (*quorum.Locker, <-chan *quorum.Lock, <-chan error) {
+	acquired, refused := make(chan *quorum.Lock, 100), make(chan error, 100)
+	return masters.Locker(quorum.WithHooks(quorum.Hooks{
+		Acquired: func(l *quorum.Lock) { acquired <- l },
+		Attempt: func(_ context.Context, e quorum.AttemptEvent) {
+			if errors.Is(e.Err, quorum.ErrHeld) {
+				refused <- e.Err
+			}
+		},
+	})), acquired, refused
+}
+
+// receive returns what comes, soon.
+func receive[T any](t *testing.T, from <-chan T) (came T) {
+	t.Helper()
+	select {
+	case came = <-from:
+	case <-time.After(patience):
+		t.Fatal("nothing came")
+	}
+	return came
+}
+
+// free reports whether another process can have the lock.
+func free(t *testing.T, masters *quorumtest.Masters) bool {
+	t.Helper()
+	other := newStorage(t, masters.Locker())
+	got, err := other.TryLock(t.Context(), name)
+	must(t, err)
+	if got {
+		must(t, other.Unlock(t.Context(), name))
+	}
+	return got
+}
+
+// What certmagic expects, of callers in two processes and in one.
+func TestLocks(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	first := newStorage(t, masters.Locker(quorum.WithWait(0))) // which is replaced
+	for title, second := range map[string]*certmagicquorumlock.Storage{
+		"two processes": newStorage(t, masters.Locker()),
+		"one process":   first,
+	} {
+		t.Run(title, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), patience)
+			defer stop()
+			ended, cancel := context.WithCancel(ctx)
+			must(t, first.Lock(ended, name))
+			cancel() // the lock stays
+			if got, err := second.TryLock(t.Context(), name); got || err != nil {
+				t.Errorf("TryLock while another has it: %v, %v", got, err)
+			}
+			if err := second.Lock(ended, name); !errors.Is(err, context.Canceled) {
+				t.Errorf("Lock with a context that has ended: %v", err)
+			}
+			if got, err := second.TryLock(t.Context(), "other"); !got || err != nil {
+				t.Errorf("TryLock of another name: %v, %v", got, err)
+			}
+			if err := second.Unlock(ended, "other"); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("Unlock with a context that has ended: %v", err) // else it is sent, and perhaps not confirmed
+			}
+			must(t, first.Unlock(ctx, name))
+			if got, err := second.TryLock(ended, name); got || !errors.Is(err, context.Canceled) {
+				t.Errorf("TryLock with a context that has ended: %v, %v", got, err)
+			}
+
+			var working atomic.Int64
+			var callers sync.WaitGroup
+			for i := range 6 {
+				by := []*certmagicquorumlock.Storage{first, second}[i%2]
+				callers.Go(func() {
+					for range 10 {
+						if err := by.Lock(ctx, name); err != nil {
+							t.Error(err)
+							return
+						}
+						if n := working.Add(1); n != 1 {
+							t.Errorf("%d have the lock", n)
+						}
+						working.Add(-1)
+						if err := by.Unlock(ctx, name); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			callers.Wait()
+			err := second.Unlock(t.Context(), name)
+			if !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), `"certs:`+name+`"`) {
+				t.Errorf("Unlock without a Lock: %v", err)
+			}
+		})
+	}
+}
+
+// The job whose lock is lost goes on. A second one of the process waits for its end, and its Unlock leaves the
+// second one's lock alone.
+func TestALostLockEndsWithItsJob(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	locker, acquired, _ := watched(masters)
+	storage := newStorage(t, locker)
+	must(t, storage.Lock(t.Context(), name))
+	masters.Lose(receive(t, acquired))
+	if got, err := storage.TryLock(t.Context(), name); got || err != nil {
+		t.Errorf("TryLock beside a job: %v, %v", got, err)
+	}
+	if !free(t, masters) {
+		t.Error("a lost lock keeps other processes out")
+	}
+	second := make(chan error, 1)
+	go func() { second <- storage.Lock(t.Context(), name) }()
+	if err := storage.Unlock(t.Context(), name); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("Unlock of a lost lock: %v", err)
+	}
+	must(t, receive(t, second))
+	if free(t, masters) {
+		t.Error("the first job's Unlock released the second one's lock")
+	}
+	must(t, storage.Unlock(t.Context(), name))
+}
+
+func TestRenewLockLease(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	locker, acquired, refused := watched(masters)
+	storage := newStorage(t, locker)
+	renew := func(ctx context.Context) error { return storage.RenewLockLease(ctx, name, time.Hour) }
+	if err := renew(t.Context()); !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), name) {
+		t.Errorf("without a Lock: %v", err)
+	}
+	must(t, storage.Lock(t.Context(), name))
+	must(t, renew(t.Context()))
+	if n := len(acquired); n != 1 {
+		t.Errorf("%d locks were acquired for a lock that is held", n)
+	}
+
+	masters.Lose(receive(t, acquired))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		if err := renew(ended); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, context.Canceled) {
+			t.Errorf("of a lost lock, with a context that has ended: %v", err)
+		}
+	}
+	result := make(chan error, 1)
+	other := masters.HoldElsewhere("certs:" + name)
+	go func() { result <- renew(t.Context()) }()
+	receive(t, refused) // so it waits
+	must(t, other.Unlock(t.Context()))
+	must(t, receive(t, result))
+	if free(t, masters) {
+		t.Error("RenewLockLease returned without the lock")
+	}
+
+	masters.Lose(receive(t, acquired))
+	must(t, renew(t.Context()))
+	must(t, storage.Unlock(t.Context(), name))
+	if !free(t, masters) {
+		t.Error("Unlock has left the lock behind")
+	}
+}
+
+// certmagic.CleanUpOwnLocks unlocks beside a job.
+func TestUnlockBesideRenewLockLease(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	locker, acquired, refused := watched(masters)
+	storage := newStorage(t, locker)
+	must(t, storage.Lock(t.Context(), name))
+	masters.Lose(receive(t, acquired))
+	other := masters.HoldElsewhere("certs:" + name)
+	result := make(chan error, 1)
+	go func() { result <- storage.RenewLockLease(t.Context(), name, time.Hour) }()
+	receive(t, refused) // so it waits
+	if err := storage.Unlock(t.Context(), name); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("Unlock of a lost lock: %v", err)
+	}
+	must(t, other.Unlock(t.Context()))
+	if err := receive(t, result); !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("RenewLockLease of a job that is over: %v", err)
+	}
+	if !free(t, masters) {
+		t.Error("the lock is left behind")
+	}
+}
+
+// What docs/certmagic.md says of a lock that is lost while the CA is at work: both orders are carried out, and
+// the one that is stored last stays. What is stored then is a pair.
+func TestALostLockMakesTwoOrders(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	locker, acquired, _ := watched(masters)
+	dir, ca := t.TempDir(), newStandIn()
+	first, stop, err := server(locker, dir, ca)
+	must(t, err)
+	defer stop()
+	second, stop, err := server(masters.Locker(), dir, ca)
+	must(t, err)
+	defer stop()
+
+	ordered, issue := make(chan bool), make(chan bool)
+	ca.issue = sync.OnceFunc(func() { ordered <- true; <-issue })
+	result := make(chan error, 1)
+	go func() { result <- first.ObtainCertAsync(t.Context(), "www.example.com") }()
+	receive(t, ordered)
+	masters.Lose(receive(t, acquired))
+	ca.issue = nil
+	must(t, second.ObtainCertAsync(t.Context(), "www.example.com"))
+	issue <- true
+	must(t, receive(t, result))
+	if n := ca.orders.Load(); n != 2 {
+		t.Errorf("%d orders, want 2", n)
+	}
+	cert, err := second.CacheManagedCertificate(t.Context(), "www.example.com")
+	must(t, err)
+	if cert.Leaf.SerialNumber.Int64() != 1 {
+		t.Errorf("stored: the certificate of order %v, want that of the first, which came last", cert.Leaf.SerialNumber)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	masters := quorumtest.Start(t, 1)
+	locker, files := masters.Locker(), &certmagic.FileStorage{Path: t.TempDir()}
+	refused := func(title string, storage certmagic.Storage, locker *quorum.Locker, prefix string, want error) {
+		t.Helper()
+		if _, err := certmagicquorumlock.New(storage, locker, prefix); !errors.Is(err, want) {
+			t.Errorf("%s: %v", title, err)
+		}
+	}
+	refused("no storage", nil, locker, "certs:", quorum.ErrInvalid)
+	refused("no locker", files, nil, "certs:", quorum.ErrInvalid)
+	refused("a bad option", files, locker.With(quorum.WithLease(-1)), "certs:", quorum.ErrInvalid)
+	refused("a reserved prefix", files, locker, "quorumlock:", quorum.ErrInvalid)
+	refused("a long prefix", files, locker, strings.Repeat("x", 5000), quorum.ErrInvalid)
+	storage := newStorage(t, locker)
+	if err := storage.Lock(t.Context(), strings.Repeat("x", 5000)); !errors.Is(err, quorum.ErrInvalid) {
+		t.Errorf("a long name: %v", err)
+	}
+	must(t, locker.Close())
+	refused("a closed locker", files, locker, "certs:", quorum.ErrClosed)
+	if err := storage.Lock(t.Context(), name); !errors.Is(err, quorum.ErrClosed) {
+		t.Errorf("a closed locker: %v", err)
+	}
+	if _, err := storage.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrClosed) {
+		t.Errorf("a closed locker: %v", err)
+	}
+}
+
+// bare is a storage without a String.
+type bare struct{ certmagic.Storage }
+
+func TestString(t *testing.T) {
+	locker := quorumtest.Start(t, 1).Locker()
+	for want, storage := range map[string]certmagic.Storage{
+		`FileStorage:/certificates, locks "certs:"`:     &certmagic.FileStorage{Path: "/certificates"},
+		`certmagicquorumlock_test.bare, locks "certs:"`: bare{},
+	} {
+		s, err := certmagicquorumlock.New(storage, locker, "certs:")
+		must(t, err)
+		if s.String() != want {
+			t.Errorf("%s, want %s", s, want)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+// Package quorumchaos puts a service that locks under faults, in its own tests: masters that die, freeze and
+// forget, when the test says so or at random from a seed, and a judge of what the service did.
+// docs/chaos-tests.md says how, and which faults the guarantees cover.
+package quorumchaos
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/judge"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// Cluster is the masters of one test. Its methods, but URLs and Judge, may fail the test: call them in the
+// goroutine of the test that [Start] was given.
+type Cluster struct {
+	tb       testing.TB
+	judge    *judge.Judge
+	maxLease time.Duration
+	masters  []masters.Master
+	urls     []string
+	states   []state
+	random   string // the calls of Random
+}
+
+// Start starts n empty masters, in containers if there is a container engine, else as redis-server processes.
+// Without either it skips the test. They grant at once, and end with the test. The options are those of the
+// service's nodes: a deployment has one max lease, and a master that forgot grants nothing for as long.
+func Start(tb testing.TB, n int, opts ...node.Option) *Cluster {
+	tb.Helper()
+	return start(tb, masters.Open, n, opts)
+}
+
+func start(tb testing.TB, open func() (masters.Source, error), n int, opts []node.Option) *Cluster {
+	tb.Helper()
+	c := newCluster(tb, n)
+	source, err := open()
+	if errors.Is(err, masters.ErrNone) {
+		tb.Skipf("SKIPPED: quorumchaos: %v", err)
+	}
+	c.must(err)
+	tb.Logf("quorumchaos: masters are %s", source.Kind)
+	tb.Cleanup(func() { c.must(source.Close()) })
+	names, nodes := []string{}, []*node.Node{}
+	for range n {
+		m, err := source.Start()
+		c.must(err)
+		tb.Cleanup(func() { c.must(m.Stop()) })
+		opened, err := node.Open(m.URL(), append(slices.Clone(opts), node.WithTimeout(20*time.Second))...)
+		c.must(err)
+		defer opened.Close()
+		c.masters, c.urls = append(c.masters, m), append(c.urls, m.URL())
+		nodes, names = append(nodes, opened), append(names, opened.Name())
+	}
+	for _, opened := range nodes { // they are new: no lease is alive
+		c.must(opened.AdmitMembers(tb.Context(), names))
+		c.maxLease = opened.MaxLease()
+	}
+	return c
+}
+
+func newCluster(tb testing.TB, n int) *Cluster {
+	tb.Helper()
+	if n < 1 {
+		tb.Fatalf("quorumchaos: %d masters: want at least 1", n)
+	}
+	c := &Cluster{tb: tb, states: slices.Repeat([]state{up}, n)}
+	tb.Cleanup(func() { // after the judge's
+		if tb.Failed() && c.random != "" {
+			tb.Logf("quorumchaos: it played%s", c.random)
+		}
+	})
+	c.judge = judge.New(tb)
+	return c
+}
+
+// URLs returns the masters' URLs, for redlock.Open. A master keeps its URL.
+func (c *Cluster) URLs() []string { return c.urls }
+
+// Judge returns the judge whose timeline has the faults of the Cluster.
+func (c *Cluster) Judge() *judge.Judge { return c.judge }
+
+func (c *Cluster) must(err error) {
+	c.tb.Helper()
+	if err != nil {
+		c.tb.Fatalf("quorumchaos: %v", err)
+	}
+}

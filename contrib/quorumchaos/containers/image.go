@@ -1,0 +1,138 @@
+package containers
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ory/dockertest/v3"
+	dc "github.com/ory/dockertest/v3/docker"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+const (
+	registryImage = "redis"
+	registryTag   = "7-alpine"
+	pullBound     = time.Minute
+	buildBound    = time.Minute
+)
+
+// image is the image that masters are started from.
+type image struct {
+	repository, tag string
+	kind            string
+}
+
+// findImage uses redis:7-alpine if it is present or can be pulled. Otherwise, or if the
+// environment names a server, it builds an image from this machine's server.
+func findImage(pool *dockertest.Pool, run string) (image, error) {
+	if os.Getenv(redistest.BinaryVariable) != "" {
+		return buildImage(pool, run)
+	}
+	name := registryImage + ":" + registryTag
+	if _, err := pool.Client.InspectImage(name); err == nil {
+		return image{registryImage, registryTag, name + " (found on this machine)"}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pullBound)
+	defer cancel()
+	pulled := pool.Client.PullImage(dc.PullImageOptions{Repository: registryImage, Tag: registryTag, Context: ctx},
+		dc.AuthConfiguration{})
+	if pulled == nil {
+		return image{registryImage, registryTag, name + " (pulled)"}, nil
+	}
+	built, err := buildImage(pool, run)
+	if err != nil {
+		return image{}, errors.Join(pulled, err)
+	}
+	return built, nil
+}
+
+// buildImage makes an image of the host's server and its libraries, with nothing else in it.
+func buildImage(pool *dockertest.Pool, run string) (image, error) {
+	server, err := redistest.FindBinary()
+	if err != nil {
+		return image{}, err
+	}
+	files, err := libraries(server.Path)
+	if err != nil {
+		return image{}, err
+	}
+	layout, err := buildContext(server.Path, files)
+	if err != nil {
+		return image{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), buildBound)
+	defer cancel()
+	built := image{repository: "quorumlock-redis", tag: strings.ToLower(run)}
+	built.kind = server.String() + " of this machine (FROM scratch; no registry)"
+	var said bytes.Buffer
+	err = pool.Client.BuildImage(dc.BuildImageOptions{
+		Name: built.repository + ":" + built.tag, Labels: map[string]string{Label: run}, InputStream: layout,
+		OutputStream:   &said,
+		RmTmpContainer: true, ForceRmTmpContainer: true, Context: ctx,
+	})
+	if err != nil {
+		return image{}, fmt.Errorf("build an image: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return built, nil
+}
+
+// libraries lists the files that the dynamic linker loads for a program, and the program.
+func libraries(program string) ([]string, error) {
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ldd %s: %w", program, err)
+	}
+	var all []string
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	// "libm.so.6 => /lib/libm.so.6 (0x…)", "/lib64/ld-linux-x86-64.so.2 (0x…)", "linux-vdso.so.1 (0x…)"
+	for lines.Scan() {
+		for _, word := range strings.Fields(lines.Text()) {
+			if filepath.IsAbs(word) {
+				all = append(all, word)
+			}
+		}
+	}
+	return all, lines.Err()
+}
+
+// buildContext packs the Dockerfile and the files, each at its path on this machine.
+func buildContext(server string, libraries []string) (io.Reader, error) {
+	var packed bytes.Buffer
+	archive := tar.NewWriter(&packed)
+	add := func(name string, mode int64, text []byte) error {
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}); err != nil {
+			return err
+		}
+		_, err := archive.Write(text)
+		return err
+	}
+	dockerfile := "FROM scratch\nCOPY root /\nWORKDIR /data\n"
+	if err := add("Dockerfile", 0o644, []byte(dockerfile)); err != nil {
+		return nil, err
+	}
+	names := map[string]string{server: "/usr/local/bin/redis-server"} // on PATH, as in the registry's images
+	for _, library := range libraries {
+		names[library] = library
+	}
+	for path, name := range names {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := add("root"+name, 0o755, text); err != nil {
+			return nil, err
+		}
+	}
+	return &packed, archive.Close()
+}

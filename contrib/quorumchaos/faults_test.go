@@ -1,0 +1,384 @@
+package quorumchaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// patience bounds what must come, on a busy machine.
+const patience = time.Minute
+
+func openProcesses() (masters.Source, error) { return masters.Processes(errors.New("a test")) }
+
+// openContainers is masters.Open where there is an engine.
+func openContainers() (masters.Source, error) {
+	source, err := masters.Open()
+	if err == nil && !strings.HasPrefix(source.Kind, "containers") {
+		err = errors.Join(masters.ErrNone, source.Close()) // the test is skipped
+	}
+	return source, err
+}
+
+// Every fault does what it says, and leaves the address as it is.
+func TestFaults(t *testing.T) {
+	type source = func() (masters.Source, error)
+	for kind, open := range map[string]source{"containers": openContainers, "processes": openProcesses} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, open, 2, nil)
+			url := c.URLs()[1]
+			has := func(what, want string) {
+				t.Helper()
+				if got, err := ask(url, patience, "GET", "k"); err != nil || got != want {
+					t.Fatalf("%s: the master has %q (%v), want %q", what, got, err, want)
+				}
+			}
+			set := func() {
+				t.Helper()
+				if _, err := ask(url, patience, "SET", "k", "v"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			silent := func(what string) {
+				t.Helper()
+				if got, err := ask(url, time.Second, "PING"); err == nil {
+					t.Fatalf("%s: the master answers %q", what, got)
+				}
+				if _, err := ask(c.URLs()[0], patience, "PING"); err != nil {
+					t.Fatalf("%s: the other master: %v", what, err)
+				}
+			}
+			set()
+			c.Kill(1)
+			silent("Kill")
+			c.Restart(1)
+			has("Restart", "v")
+			c.Kill(1)
+			c.RestartEmpty(1)
+			has("RestartEmpty", "")
+			set()
+			c.Freeze(1)
+			silent("Freeze")
+			c.Thaw(1)
+			has("Thaw", "v")
+			before := dial(t, url)
+			c.Partition(1)
+			silent("Partition")
+			if got, err := redis.String(redis.DoWithTimeout(before, time.Second, "PING")); err == nil {
+				t.Errorf("Partition: on the connection that it cut, the master answers %q", got)
+			}
+			c.Heal(1)
+			has("Heal", "v")
+			c.Flush(1)
+			has("Flush", "")
+			for what, fault := range map[string]func(int){
+				"a running master": func(int) {}, "a killed one": c.Kill, "a frozen one": c.Freeze, "one cut off": c.Partition,
+			} {
+				set()
+				fault(1)
+				c.Replace(1)
+				has("Replace of "+what, "")
+			}
+			if c.URLs()[1] != url {
+				t.Errorf("the master moved from %s to %s", url, c.URLs()[1])
+			}
+		})
+	}
+}
+
+// New masters are no strangers: an operator has admitted them, with the options' max lease.
+func TestMastersAreAdmitted(t *testing.T) {
+	t.Parallel()
+	c := start(t, openProcesses, 3, []node.Option{node.WithMaxLease(time.Hour)})
+	n, err := node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	report, err := n.Check(t.Context())
+	if err != nil || report.Quarantine != 0 || len(report.Members) != 3 || report.MaxLease != time.Hour {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// Nothing is left of a test's masters: neither containers nor processes nor files.
+func TestNothingIsLeft(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var run string
+	t.Run("containers", func(t *testing.T) {
+		start(t, func() (masters.Source, error) {
+			engine, err := containers.Open()
+			if err != nil {
+				return masters.Source{}, fmt.Errorf("%w: %w", masters.ErrNone, err) // the test is skipped
+			}
+			run = engine.Run()
+			one := func() (masters.Master, error) { return engine.Start() }
+			return masters.Source{Kind: engine.Kind(), Start: one, Close: engine.Close}, nil
+		}, 2, nil).Freeze(0)
+	})
+	if run != "" {
+		if left, err := containers.Left(run); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %q, %v", left, err)
+		}
+	}
+	var urls []string
+	t.Run("processes", func(t *testing.T) {
+		c := start(t, openProcesses, 2, nil)
+		c.Freeze(0)
+		c.Partition(1)
+		urls = c.URLs()
+	})
+	for _, url := range urls {
+		if got, err := ask(url, time.Second, "PING"); err == nil {
+			t.Errorf("%s answers %q", url, got)
+		}
+	}
+	if files, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(files) > 0 {
+		t.Errorf("left behind: %v, %v", files, err)
+	}
+}
+
+// A call that makes no sense fails the test, and says why.
+func TestBadInput(t *testing.T) {
+	forever := []node.Option{node.WithMaxLease(-1)}
+	for want, call := range map[string]func(tb testing.TB){
+		"0 masters: want at least 1":                    func(tb testing.TB) { start(tb, openProcesses, 0, nil) },
+		"-1 masters: want at least 1":                   func(tb testing.TB) { start(tb, openProcesses, -1, nil) },
+		"max lease":                                     func(tb testing.TB) { start(tb, openProcesses, 1, forever) },
+		"Kill(-1): the masters are 0 to 2":              func(tb testing.TB) { fakes(tb, 3).Kill(-1) },
+		"Replace(3): the masters are 0 to 2":            func(tb testing.TB) { fakes(tb, 3).Replace(3) },
+		"Heal(1): the master is up, not cut off":        func(tb testing.TB) { fakes(tb, 3).Heal(1) },
+		"Thaw(1): the master is up, not frozen":         func(tb testing.TB) { fakes(tb, 3).Thaw(1) },
+		"Restart(1): the master is up, not killed":      func(tb testing.TB) { fakes(tb, 3).Restart(1) },
+		"RestartEmpty(0): the master is up, not killed": func(tb testing.TB) { fakes(tb, 3).RestartEmpty(0) },
+		"Flush(2): the master is frozen, not up":        func(tb testing.TB) { c := fakes(tb, 3); c.Freeze(2); c.Flush(2) },
+		"Kill(0): the master is cut off, not up":        func(tb testing.TB) { c := fakes(tb, 1); c.Partition(0); c.Kill(0) },
+		"Thaw(0): broken": func(tb testing.TB) {
+			c := fakes(tb, 1)
+			c.Freeze(0)
+			c.masters[0].(*fake).err = errors.New("broken")
+			c.Thaw(0)
+		},
+	} {
+		tb := &recorder{TB: t}
+		tb.run(func() { call(tb) })
+		if tb.end(); !strings.Contains(tb.fatal, want) || !strings.HasPrefix(tb.fatal, "quorumchaos: ") {
+			t.Errorf("the test failed with %q, want %q", tb.fatal, want)
+		}
+	}
+}
+
+// Without any servers the test is skipped, and says why.
+func TestWithoutServers(t *testing.T) {
+	t.Setenv("REDIS_SERVER", "")
+	t.Setenv("PATH", t.TempDir())
+	tb := &recorder{TB: t}
+	tb.run(func() { start(tb, openProcesses, 3, nil) })
+	if !strings.HasPrefix(tb.skipped, "SKIPPED") || !strings.Contains(tb.skipped, "redis-server") {
+		t.Errorf("skipped with %q, failed with %q", tb.skipped, tb.fatal)
+	}
+}
+
+// One seed makes one schedule, whatever the masters take for it.
+func TestRandomIsItsSeeds(t *testing.T) {
+	play := func(seed uint64, slow time.Duration) (all string) {
+		synctest.Test(t, func(t *testing.T) {
+			tb := &recorder{TB: t}
+			c := fakes(tb, 5)
+			for _, m := range c.masters {
+				m.(*fake).slow = slow
+			}
+			tb.run(func() { c.Random(time.Hour, seed) })
+			for _, m := range c.masters {
+				all += fmt.Sprintln(m.(*fake).did)
+			}
+			tb.end()
+			if down := slices.DeleteFunc(slices.Clone(c.states), func(s state) bool { return s == up }); len(down) > 0 ||
+				tb.fatal != "" || len(tb.logs) != 1 {
+				t.Errorf("failed %q, logged %q; at the end the masters are %v", tb.fatal, tb.logs, c.states)
+			}
+		})
+		return all
+	}
+	if first, again := play(7, 0), play(7, 3*time.Second); first != again {
+		t.Errorf("one seed, two schedules:\n%s\n%s", first, again)
+	}
+	if play(7, 0) == play(8, 0) {
+		t.Error("two seeds, one schedule")
+	}
+}
+
+// The schedule plays every fault, and never makes more than a minority forget within a max lease.
+func TestRandomKeepsToTheGuarantees(t *testing.T) {
+	for n := 1; n <= 7; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			tb := &recorder{TB: t}
+			c := fakes(tb, n)
+			c.maxLease = time.Minute
+			forgot, halted, most := make([]time.Time, n), 0, 0
+			seen := map[string]bool{}
+			watch := func(i int, what string) {
+				seen[what] = true
+				switch what {
+				case "Freeze", "Disconnect":
+					halted++
+					most = max(most, halted)
+				case "Thaw", "Reconnect":
+					halted--
+				default:
+					forgot[i] = time.Now()
+				}
+				lately := 0
+				for _, at := range forgot {
+					if time.Since(at) <= c.maxLease {
+						lately++
+					}
+				}
+				if lately > (n-1)/2 {
+					t.Fatalf("%d of %d masters forget within a max lease", lately, n)
+				}
+			}
+			for i, m := range c.masters {
+				m.(*fake).watch = func(what string) { watch(i, what) }
+			}
+			c.Random(100*time.Hour, 0)
+			want := map[bool]int{false: 4, true: 8}[n > 2]
+			if len(seen) != want || most != n {
+				t.Errorf("of %d masters: %v; at most %d were halted", n, seen, most)
+			}
+		})
+	}
+}
+
+// The log names a schedule's seed at its start, and again after the judge has failed the test.
+func TestTheSeedIsNamed(t *testing.T) {
+	tb := &recorder{TB: t}
+	c := fakes(tb, 3)
+	tb.run(func() { c.Random(0, 0) })
+	if len(tb.logs) != 1 || !strings.Contains(tb.logs[0], " Random(0s, ") || strings.HasSuffix(tb.logs[0], " 0)") {
+		t.Fatalf("at the start: %q", tb.logs)
+	}
+	again := strings.TrimPrefix(tb.logs[0], "quorumchaos:")
+	c.Judge().Wrote("r", 2, "a")
+	c.Judge().Wrote("r", 1, "b")
+	if tb.end(); len(tb.errors) != 1 || len(tb.logs) != 2 || !strings.HasSuffix(tb.logs[1], again) {
+		t.Errorf("in the end: %q, %q", tb.errors, tb.logs)
+	}
+}
+
+// ask sends one command over a connection of its own. The answer to a key that is not there is "".
+func ask(url string, bound time.Duration, command string, args ...any) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	conn, err := redis.DialURLContext(ctx, url, redis.DialReadTimeout(bound))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	got, err := redis.String(conn.Do(command, args...))
+	if errors.Is(err, redis.ErrNil) {
+		return "", nil
+	}
+	return got, err
+}
+
+func dial(t *testing.T, url string) redis.Conn {
+	t.Helper()
+	conn, err := redis.DialURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := conn.Do("PING"); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// fakes are masters that note what is done to them.
+func fakes(tb testing.TB, n int) *Cluster {
+	c := newCluster(tb, n)
+	for range n {
+		c.masters = append(c.masters, &fake{})
+	}
+	c.maxLease = 30 * time.Second
+	return c
+}
+
+type fake struct {
+	masters.Master
+	did   []string
+	slow  time.Duration
+	err   error
+	watch func(what string)
+}
+
+func (f *fake) do(what string) error {
+	f.did = append(f.did, what)
+	if f.watch != nil {
+		f.watch(what)
+	}
+	time.Sleep(f.slow)
+	return f.err
+}
+
+func (f *fake) Kill() error            { return f.do("Kill") }
+func (f *fake) Start() error           { return f.do("Start") }
+func (f *fake) Replace() error         { return f.do("Replace") }
+func (f *fake) Freeze() error          { return f.do("Freeze") }
+func (f *fake) Thaw() error            { return f.do("Thaw") }
+func (f *fake) Disconnect() error      { return f.do("Disconnect") }
+func (f *fake) Reconnect() error       { return f.do("Reconnect") }
+func (f *fake) Do(...any) (any, error) { return nil, f.do("Do") }
+
+// recorder is a test that notes how it fails.
+type recorder struct {
+	testing.TB
+	fatal, skipped string
+	errors, logs   []string
+	cleanups       []func()
+}
+
+func (r *recorder) Helper()                    {}
+func (r *recorder) Cleanup(f func())           { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Failed() bool               { return r.fatal != "" || len(r.errors) > 0 }
+func (r *recorder) Error(args ...any)          { r.errors = append(r.errors, fmt.Sprint(args...)) }
+func (r *recorder) Logf(f string, args ...any) { r.logs = append(r.logs, fmt.Sprintf(f, args...)) }
+func (r *recorder) Fatalf(f string, args ...any) {
+	r.fatal = fmt.Sprintf(f, args...)
+	runtime.Goexit()
+}
+func (r *recorder) Skipf(f string, args ...any) {
+	r.skipped = fmt.Sprintf(f, args...)
+	runtime.Goexit()
+}
+
+// run runs a part of the test, which may end in Fatalf.
+func (r *recorder) run(part func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		part()
+	}()
+	<-done
+}
+
+// end is the end of the test.
+func (r *recorder) end() {
+	for _, f := range slices.Backward(r.cleanups) {
+		f()
+	}
+}

@@ -1,0 +1,125 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Held is a hold as [Check] judges it.
+type Held struct {
+	Client int
+	Name   string
+	Owner  string
+	Token  uint64
+	From   int64  // Lock returned
+	To     int64  // the end: Unlock called, the deadline, or the context's end; math.MaxInt64 if none is known
+	How    string // it ended: "released", "lost", "deadline" or "never"
+}
+
+func (of *hold) held() Held {
+	return Held{of.Client, of.Name, of.Owner, of.Token, of.Return, of.end, of.how}
+}
+
+// Holds returns the holds of a history, by name and then in the order of the calls. A Lock that
+// returned after its deadline held nothing.
+func Holds(events []Event) (all []Held) {
+	for _, h := range gather(events, 0) {
+		for _, of := range h.holds {
+			if of.began() {
+				all = append(all, of.held())
+			}
+		}
+	}
+	return all
+}
+
+// Overlap is a time in which holds overlapped that exclude each other. From and To are equal if the
+// shorter one began and ended in one instant.
+type Overlap struct {
+	From, To int64
+	Holds    []Held
+}
+
+// Overlaps returns the overlaps that [Check] reports, one for each violation of the rule "overlap",
+// in the same order. Together they cover every instant in which owners of a name held that exclude
+// each other.
+func Overlaps(events []Event) (all []Overlap) {
+	for _, h := range gather(events, 0) {
+		for _, o := range h.overlaps() {
+			all = append(all, Overlap{o.from, o.to, []Held{o.first.held(), o.second.held()}})
+		}
+	}
+	return all
+}
+
+// overlap is a time in which two holds of a name overlapped.
+type overlap struct {
+	from, to      int64
+	first, second *hold // by their begin
+}
+
+// overlaps compares each part with the one that ends last of those before it.
+func (h *history) overlaps() (all []overlap) {
+	var began []part
+	for _, of := range h.holds {
+		if of.began() {
+			began = append(began, of.parts()...)
+		}
+	}
+	slices.SortFunc(began, func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+	})
+	var last, writer *part // the part that ends last, among all that began so far and among writers' parts
+	for i := range began {
+		of, other := &began[i], last
+		if of.shared {
+			other = writer
+		}
+		if other != nil && of.from < other.to && other.from < of.to {
+			all = append(all, overlap{of.from, min(other.to, of.to), other.of, of.of})
+		}
+		if last == nil || of.to > last.to {
+			last = of
+		}
+		if !of.shared && (writer == nil || of.to > writer.to) {
+			writer = of
+		}
+	}
+	return all
+}
+
+// Crowds returns the times in which more than most held, of any name: one for each violation that
+// [CheckCrowd] reports, in the same order. Each has all holds of that instant, the one that began first
+// in the list, and lasts until so many
+// of them have ended that no more than most are left.
+func Crowds(events []Event, most int) (all []Overlap) {
+	var holds, open []*hold
+	for _, h := range gather(events, 0) {
+		for _, of := range h.holds {
+			if of.began() {
+				holds = append(holds, of)
+			}
+		}
+	}
+	slices.SortFunc(holds, func(a, b *hold) int {
+		return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end,
+			b.end))
+	})
+	for _, of := range holds {
+		open = slices.DeleteFunc(open, func(other *hold) bool { return other.end <= of.Return })
+		crowded := len(open) >= most && of.end > of.Return
+		open = append(open, of)
+		if !crowded {
+			continue
+		}
+		slices.SortFunc(open, func(a, b *hold) int { return cmp.Compare(a.end, b.end) })
+		crowd := Overlap{From: of.Return, To: open[len(open)-most-1].end, Holds: []Held{of.held()}}
+		for _, other := range open {
+			if other != of {
+				crowd.Holds = append(crowd.Holds, other.held())
+			}
+		}
+		all = append(all, crowd)
+	}
+	return all
+}

@@ -1,0 +1,258 @@
+package judge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+	"github.com/quorumlock/quorumlock/internal/examples"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// base is the instant that tests count from.
+var base = time.Now().UnixNano()
+
+// held is a hold of a name, of which only begin and end are known, in seconds.
+func held(name string, token uint64, from, to int64) history.Event {
+	begin := base + from*int64(time.Second)
+	return history.Event{Name: name, Owner: fmt.Sprint(token, from), Kind: history.Acquired, Token: token, Call: begin,
+		Return: begin, Deadline: begin + (to-from)*int64(time.Second)}
+}
+
+// What the judge finds, and what it does not take for a violation.
+func TestJudge(t *testing.T) {
+	for title, test := range map[string]struct {
+		report func(j *Judge)
+		want   []string // parts of the error; none for nil
+	}{
+		"nothing": {report: func(*Judge) {}},
+		"one after the other": {report: func(j *Judge) {
+			j.Add(held("a", 1, -9, -7), held("a", 2, -6, -5), held("b", 1, -9, -5))
+		}},
+		"two holders": {report: func(j *Judge) { j.Add(held("a", 1, -9, -5), held("a", 2, -6, -4)) },
+			want: []string{"overlap", `"a"`, "token 1 ", "token 2 ", "for 1s"}},
+		"a repeated token": {report: func(j *Judge) { j.Add(held("a", 3, -9, -7), held("a", 3, -6, -5)) },
+			want: []string{"token", "given twice"}},
+		"a falling token": {report: func(j *Judge) { j.Add(held("a", 4, -9, -7), held("a", 3, -6, -5)) },
+			want: []string{"token", "not higher than before"}},
+		"a late write": {report: func(j *Judge) {
+			j.Read("r", 1, 100)
+			j.Read("r", 2, 100)
+			j.Wrote("r", 2, 110)
+			j.Wrote("r", 1, 120)
+		}, want: []string{"register: r: ", `write of "120" with token 1 was acknowledged after`, `write of "110" with token 2 is lost`}},
+		"a lost write": {report: func(j *Judge) {
+			j.Wrote("r", 1, "a")
+			j.Read("r", 2, "")
+		}, want: []string{`read of "" with token 2, where the last acknowledged one was the write of "a" with token 1`}},
+		"a resource that was there before": {report: func(j *Judge) {
+			j.Read("r", 1, 100)
+			j.Wrote("r", 1, 110)
+			j.Read("r", 2, 110)
+			j.Wrote("s", 1, 110)
+		}},
+		"a hold that ends before it begins": {report: func(j *Judge) {
+			e := held("a", 1, -5, -4)
+			e.Return = e.Call - 1
+			j.Add(e)
+		}, want: []string{"log", "before it was called"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			tb := &recorder{TB: t}
+			j := New(tb)
+			test.report(j)
+			tb.cleanup()
+			if err := j.Check(); (err == nil) != (test.want == nil) || err != nil && fmt.Sprint(err) != tb.failed {
+				t.Errorf("the test failed with %q, Check returns %v", tb.failed, err)
+			}
+			for _, part := range test.want {
+				if !strings.Contains(tb.failed, part) {
+					t.Errorf("%q is not in %s", part, tb.failed)
+				}
+			}
+		})
+	}
+}
+
+// A test that has called Check decides by itself, until there is more to check.
+func TestCheck(t *testing.T) {
+	tb := &recorder{TB: t}
+	j := New(tb)
+	j.Add(held("a", 1, -9, -5), held("a", 2, -6, -4))
+	if j.Check() == nil {
+		t.Error("nothing was found")
+	}
+	if tb.cleanup(); tb.failed != "" {
+		t.Errorf("the test failed all the same: %s", tb.failed)
+	}
+	j.Read("r", 1, "")
+	if tb.cleanup(); tb.failed == "" {
+		t.Error("what came after Check went unchecked")
+	}
+}
+
+// The timeline shows what surrounds the violation, and no more, in the order of time.
+func TestTimeline(t *testing.T) {
+	j := New(&recorder{TB: t})
+	for i := range 100 {
+		j.Wrote("r", uint64(i+1), i)
+	}
+	j.Note("Kill(1)")
+	j.Wrote("r", 7, "late")
+	for i := range 100 {
+		j.Wrote("other", uint64(i+1), i)
+	}
+	err := fmt.Sprint(j.Check())
+	lines := strings.Split(strings.TrimSpace(err), "\n")
+	if len(lines) > 20 || !strings.Contains(lines[1], `"late" with token 7`) || !strings.Contains(lines[2], "is lost") {
+		t.Fatalf("%d lines:\n%s", len(lines), err)
+	}
+	var shown []string
+	for _, line := range lines[3:] {
+		var seconds float64
+		var text string
+		if _, err := fmt.Sscanf(line, "%f s %s", &seconds, &text); err != nil || seconds < 0 || seconds > 60 {
+			t.Errorf("%q: %v", line, err)
+		}
+		shown = append(shown, strings.TrimSpace(strings.SplitN(line, " s ", 2)[1]))
+	}
+	at := slices.Index(shown, "Kill(1)")
+	if at < 1 || !strings.Contains(shown[at-1], "token 100") || !strings.Contains(shown[at+1], "token 7") {
+		t.Errorf("around the violation: %q", shown)
+	}
+}
+
+// Locks of the library: unlocked, lost, entered again, of slots, and of readers.
+func TestHolds(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	locker := masters.Locker()
+	j := New(t)
+	lock := func(err error, l *quorum.Lock) *quorum.Lock {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	for range 3 {
+		l, err := locker.Lock(t.Context(), "a", "b")
+		ended := j.Holds(lock(err, l))
+		ended()
+		lock(l.Unlock(t.Context()), l)
+	}
+	l, err := locker.Lock(t.Context(), "a")
+	ended := j.Holds(lock(err, l))
+	masters.Lose(l)
+	after, err := locker.Lock(t.Context(), "a")
+	defer j.Holds(lock(err, after))()
+	ended() // long after the end of the lock
+	j.Holds(l)()
+
+	one, err := locker.Semaphore("s", 2).Acquire(t.Context())
+	defer j.Holds(lock(err, one))()
+	two, err := masters.Locker().Semaphore("s", 2).Acquire(t.Context())
+	defer j.Holds(lock(err, two))()
+	for range 2 {
+		reader, err := masters.Locker().RWLock("r").RLock(t.Context())
+		defer j.Holds(lock(err, reader))()
+	}
+	if err := j.Check(); err != nil {
+		t.Error(err)
+	}
+	kinds := map[history.Kind]int{}
+	for _, e := range j.events {
+		kinds[e.Kind]++
+	}
+	if fmt.Sprint(kinds) != fmt.Sprint(map[history.Kind]int{history.Acquired: 10, history.Released: 6, history.Lost: 1}) {
+		t.Errorf("events: %v", kinds)
+	}
+}
+
+// A control: on masters without quarantine that forgot, two lockers hold one name, and are found.
+func TestTwoHoldersOfTheLibrary(t *testing.T) {
+	masters, err := redistest.StartEmbedded(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer masters.Stop()
+	hold := func() *quorum.Lock {
+		t.Helper()
+		locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
+		t.Cleanup(func() { locker.Close() })
+		l, err := locker.Lock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	j := New(&recorder{TB: t})
+	first := j.Holds(hold())
+	for _, m := range masters.Masters {
+		if err := errors.Join(m.Kill(), m.Start()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := j.Holds(hold())
+	second()
+	first()
+	if err := j.Check(); err == nil || !strings.Contains(err.Error(), "overlap") {
+		t.Errorf("found %v", err)
+	}
+}
+
+// Another process writes its holds into a file.
+func TestHoldsOfOtherProcesses(t *testing.T) {
+	var file bytes.Buffer
+	if err := history.WriteJSON(&file, held("a", 1, -9, -5), held("a", 2, -6, -4)); err != nil {
+		t.Fatal(err)
+	}
+	events, err := history.ReadJSON(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := New(&recorder{TB: t})
+	if j.Add(events...); j.Check() == nil {
+		t.Error("two holders go unnoticed")
+	}
+}
+
+func TestJudgeIsSafeForConcurrentUse(t *testing.T) {
+	j := New(t)
+	var reporting sync.WaitGroup
+	for i := range 4 {
+		reporting.Go(func() {
+			for k := range 50 {
+				name := fmt.Sprint("r", i)
+				j.Read(name, uint64(k+1), k)
+				j.Wrote(name, uint64(k+1), k+1)
+				j.Add(held(name, uint64(k+1), int64(k-100), int64(k-99)))
+				j.Note("Kill(0)")
+			}
+			if err := j.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	reporting.Wait()
+}
+
+// recorder is a test that notes how it fails.
+type recorder struct {
+	testing.TB
+	failed  string
+	cleanup func()
+}
+
+func (r *recorder) Cleanup(f func())  { r.cleanup = f }
+func (r *recorder) Error(args ...any) { r.failed = fmt.Sprint(args...) }

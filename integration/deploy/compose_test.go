@@ -1,0 +1,124 @@
+package deploy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
+	"github.com/quorumlock/quorumlock/redlock"
+	"go.uber.org/goleak"
+)
+
+const (
+	composeFile  = docs + "compose.yaml"
+	composeBound = 2 * time.Minute // of one command
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// recipe is the compose file with this run's image, ports and labels. The reaper removes what has
+// the label.
+type recipe struct {
+	files []string
+	env   []string
+	urls  []string
+}
+
+func newRecipe(t *testing.T, e *containers.Engine) recipe {
+	t.Helper()
+	r := recipe{
+		files: []string{"-f", composeFile, "-f", filepath.Join(t.TempDir(), "labels.yaml"), "-p", "quorumlock" + strings.ToLower(e.Run())},
+		env:   append(os.Environ(), "REDIS_IMAGE="+e.Image()),
+	}
+	labels := fmt.Sprintf("labels: {%s: %q}\n", containers.Label, e.Run())
+	override := "networks:\n  default:\n    " + labels + "services:\n"
+	for _, letter := range []string{"a", "b", "c"} {
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		port := free.Addr().(*net.TCPAddr).Port
+		must(t, free.Close())
+		r.env = append(r.env, fmt.Sprintf("PORT_%s=%d", strings.ToUpper(letter), port))
+		r.urls = append(r.urls, fmt.Sprintf("redis://app:change-me-app@127.0.0.1:%d?name=master-%s:6379", port, letter))
+		override += "  master-" + letter + ":\n    " + labels
+	}
+	must(t, os.WriteFile(r.files[3], []byte(override), 0o600))
+	return r
+}
+
+// compose runs one command of docker-compose.
+func (r recipe) compose(t *testing.T, args ...string) {
+	t.Helper()
+	r.run(t, "docker-compose", append(r.files, args...)...)
+}
+
+func (r recipe) run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), composeBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = r.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// The recipe works as its README says, with the user of few rights.
+func TestTheComposeFile(t *testing.T) {
+	if _, err := exec.LookPath("docker-compose"); err != nil {
+		t.Skipf("SKIPPED, needs docker-compose: %v", err)
+	}
+	e, err := containers.Open()
+	if errors.Is(err, containers.ErrNoEngine) {
+		t.Skipf("SKIPPED, needs a container engine: %v", err)
+	}
+	must(t, err)
+	t.Cleanup(func() { must(t, e.Close()) })
+	r := newRecipe(t, e)
+	command := filepath.Join(t.TempDir(), "quorumlock")
+	r.run(t, "go", "build", "-C", "../..", "-o", command, "./cmd/quorumlock") // its module is the root's
+
+	t.Cleanup(func() { r.compose(t, "down", "--volumes") })
+	r.compose(t, "up", "-d")
+	admit := append([]string{"admit", "-yes", "-timeout", "5s"}, r.urls...)
+	awaitAdmitted(t, r, command, admit)
+
+	locker, err := redlock.Open(r.urls)
+	must(t, err)
+	defer locker.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), composeBound)
+	defer cancel()
+	lock, err := locker.Lock(ctx, "invoice:42")
+	must(t, err)
+	r.run(t, command, append([]string{"check", "-wait", "30s", "-timeout", "5s"}, r.urls...)...)
+
+	r.compose(t, "kill", "master-b")
+	other, err := locker.Lock(ctx, "invoice:43")
+	must(t, err)
+	if !lock.Valid() {
+		t.Errorf("lost with a minority: %v", lock.Err())
+	}
+	must(t, other.Unlock(ctx))
+	must(t, lock.Unlock(ctx))
+	r.run(t, command, append([]string{"check", "-wait", "30s", "-timeout", "5s"}, r.urls...)...)
+}
+
+// awaitAdmitted repeats the command until the masters have started, and then for the last time.
+func awaitAdmitted(t *testing.T, r recipe, command string, admit []string) {
+	t.Helper()
+	var out []byte
+	var err error
+	for end := time.Now().Add(composeBound); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if out, err = exec.Command(command, admit...).CombinedOutput(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("admit: %v\n%s", err, out)
+}

@@ -1,0 +1,22 @@
+// Package fleet simulates a large deployment: the real engine and node code of thousands of processes,
+// in a testing/synctest bubble, against five masters in three regions. Virtual time says what a fleet of
+// machines would: locks per second, and how long Lock takes. What bends it is in the simulation:
+//
+//   - A wire between each region and each master, with the delay of half a round trip.
+//   - One core of each master. Every command keeps it busy for the time that real masters were measured
+//     to take, and the others wait in the order in which they arrive.
+//   - Names that several processes want.
+//
+// Processes have a processor each that takes no time, the network loses nothing and has no limit, and a
+// message to a subscriber costs its master nothing.
+//
+// TestFleet loads the fleet more and more, and cuts off one region after the other. With few processes,
+// as make test plays it, package history judges every lock. make fleet plays 10,000 and writes
+// docs/reports/fleet.md.
+//
+// TestManyNamesWait is the other end of scale: one process that waits for thousands of names.
+//
+// The files: wire_test.go, master_test.go and conn_test.go are the machinery, map_test.go the places,
+// process_test.go what a process does, samples_test.go what is measured, phase_test.go the load,
+// report_test.go what is written.
+package fleet

@@ -1,0 +1,205 @@
+package fleet
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// report is what is written about a run of TestFleet.
+type report struct {
+	began       time.Time
+	processes   int
+	namesOfEach int
+	takes       time.Duration // a command
+	results     []result
+	goroutines  int
+	virtual     time.Duration
+	elapsed     time.Duration
+}
+
+// text is docs/reports/fleet.md.
+func (r *report) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# A simulated fleet
+
+Written by `+"`make fleet`"+`, never by hand. The library's engine runs in virtual time; only the masters'
+processors and the network take time.
+
+- %s; quorumlock %s; %s
+- %d processes with a locker each, %d goroutines; %v of virtual time took %v
+
+## What is simulated
+
+- Five masters: two in region A, two in B, one in C, so that no region has a majority, and any one may be cut
+  off. Two fifths of the processes are in A, two fifths in B, one fifth in C.
+- A round trip takes %v within a region, %v between A and B, and %v from C to both. Nothing is lost.
+- Each master has one core. A command takes %s of it: by [the figures](../scale.md#figures), what a lock takes of
+  five masters, for the two commands at the three that it needs. There, 256 callers of one process share the
+  cost of sockets. Masters with one connection for each process may take several times as long, and bend sooner.
+- A process has one flow, which pauses, locks, holds for %v and unlocks. Pauses are random (exponential). The
+  load is closed: who waits for a lock asks for no other.
+- Contended names are wanted by %s processes from all regions, which pause for %v; of each kind there are %d.
+  All other names are wanted by one process.
+- Times are those of the calls of `+"`Lock`"+` that returned during a measurement, in ms. All settings are the defaults.
+
+`, r.began.UTC().Format("2006-01-02"), *revision, runtime.Version(), r.processes, r.goroutines,
+		r.virtual.Round(time.Second), r.elapsed.Round(time.Second), inside, near, far, micros(r.takes), holds, list(crowds),
+		contenderThinks, r.namesOfEach)
+	b.WriteString("## More and more load\n\n" + r.loadTable() + "\n" + r.bend() + "\n")
+	b.WriteString(fmt.Sprintf("## A region is cut off\n\nThe mean pause is %v.\n\n", whileCut) +
+		r.cutTable() + `
+A region that is cut off reaches no majority: its calls wait until it is back. The others go on with three masters,
+or four. Without A or B, the majority needs a master of C, and every lock takes its round trip. The first second has
+what was asked before, and masters that are not yet known to be down: a process gives one up after its timeout.
+Below, contended names suffer for longer: what a process that was cut off held, or an attempt of it that was under
+way, stays on the masters of the others until the lease ends.
+
+`)
+	b.WriteString("## Contended names\n\n" + r.contendedTable() + "\n" + r.handoff())
+	return b.String()
+}
+
+func micros(d time.Duration) string {
+	return fmt.Sprintf("%.1f µs", float64(d)/float64(time.Microsecond))
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
+
+// list is numbers, as in "2, 8 and 32".
+func list(numbers []int) string {
+	text := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ", "), "[]")
+	if last := strings.LastIndex(text, ", "); last >= 0 {
+		return text[:last] + " and " + text[last+2:]
+	}
+	return text
+}
+
+func quantiles(took []time.Duration) string {
+	if len(took) == 0 {
+		return "–"
+	}
+	return millis(part(took, 0.5)) + " / " + millis(part(took, 0.99))
+}
+
+const tableHead = "| %s | locks/s | A: p50 / p99 | B | C | commands/s of the masters in A, A, B, B, C | " +
+	"busiest core |\n|---|---|---|---|---|---|---|\n"
+
+func (x *result) line(name string) string {
+	var commands []string
+	for _, m := range x.masters {
+		commands = append(commands, fmt.Sprintf("%.0f", x.perSecond(m.commands)))
+	}
+	return fmt.Sprintf("| %s | %.0f | %s | %s | %s | %s | %.0f %% |\n", name, x.perSecond(len(x.all())),
+		quantiles(x.alone(placeA)), quantiles(x.alone(placeB)), quantiles(x.alone(placeC)), strings.Join(commands, ", "),
+		100*x.busiest())
+}
+
+func (r *report) loadTable() string {
+	text := fmt.Sprintf(tableHead, "mean pause")
+	for _, x := range r.results {
+		if x.isLoad {
+			text += x.line(x.think.String())
+		}
+	}
+	return text
+}
+
+func (r *report) cutTable() string {
+	text := fmt.Sprintf(tableHead, "")
+	for _, x := range r.results {
+		if !x.isLoad {
+			text += x.line(x.name)
+		}
+	}
+	return text
+}
+
+// full is how busy a core is that does nothing else.
+const full = 0.95
+
+// bend says where more load brings no more locks, and why.
+func (r *report) bend() string {
+	first := &r.results[0]
+	text := fmt.Sprintf("**Below the bend the network decides.** A lock in A or B takes %s ms: a majority needs a "+
+		"master of the other one. In C it takes %s ms. Masters nearby save nothing.\n\n",
+		millis(part(first.alone(placeA), 0.5)), millis(part(first.alone(placeC), 0.5)))
+	for _, x := range r.results {
+		if x.isLoad && x.busiest() >= full {
+			last := r.lastLoad()
+			return text + fmt.Sprintf("**It bends at %.0f locks/s, at the masters' cores.** A process with one caller asks "+
+				"all five masters, so each lock is two commands at every master: %s × 2 allow %.0f locks/s, and more masters "+
+				"allow no more. Beyond that, calls wait for the masters: with a mean pause of %v the p50 in A is %s ms.\n",
+				x.perSecond(len(x.all())), micros(r.takes), float64(time.Second)/float64(2*r.takes), last.think,
+				millis(part(last.alone(placeA), 0.5)))
+		}
+	}
+	return text + fmt.Sprintf("It does not bend: %d processes keep no master's core busy for %.0f %% of the time.\n",
+		r.processes, 100*full)
+}
+
+// lastLoad is the result of the heaviest load.
+func (r *report) lastLoad() (last *result) {
+	for i := range r.results {
+		if r.results[i].isLoad {
+			last = &r.results[i]
+		}
+	}
+	return last
+}
+
+func (r *report) contendedTable() string {
+	text := "| | contenders | locks/s of each name | p50 / p99 | attempts for each lock |\n|---|---|---|---|---|\n"
+	for _, x := range r.results {
+		if x.length < time.Second { // too few locks
+			continue
+		}
+		for _, contenders := range crowds {
+			took := x.contended(contenders)
+			each := "–"
+			if len(took) > 0 {
+				each = fmt.Sprintf("%.1f", float64(x.attemptsOf(contenders))/float64(len(took)))
+			}
+			text += fmt.Sprintf("| %s | %d | %.1f | %s | %s |\n", x.name, contenders,
+				x.perSecond(len(took))/float64(r.namesOfEach), quantiles(took), each)
+		}
+	}
+	return text
+}
+
+// handoff says how fast a contended name changes hands, and why.
+func (r *report) handoff() string {
+	first, contenders := &r.results[0], crowds[1]
+	locks := first.perSecond(len(first.contended(contenders))) / float64(r.namesOfEach)
+	if locks == 0 {
+		return ""
+	}
+	turn := time.Duration(float64(time.Second) / locks)
+	return fmt.Sprintf("**A contended name bends first, at the handoff.** With %d contenders it changes hands every "+
+		"%s ms, of which it is held for %v. The rest is the network: the release reaches a majority, its message the next "+
+		"process, whose attempt reaches a majority. More masters do not help. A waiter attempts a step after the one "+
+		"before it, and a step is 20 ms at most: less than the round trip between these regions. So attempts meet, and "+
+		"some split the vote.\n", contenders, millis(turn), holds)
+}
+
+// The lines of scale.md between which the fleet is written.
+const (
+	fleetBegin = "<!-- fleet: written by make fleet, never by hand -->\n"
+	fleetEnd   = "<!-- end of the fleet -->\n"
+)
+
+// saveScale writes the table of loads into a file that has a place for it.
+func (r *report) saveScale(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	above, rest, found := strings.Cut(string(text), fleetBegin)
+	_, below, ended := strings.Cut(rest, fleetEnd)
+	if !found || !ended {
+		return fmt.Errorf("%s has no place for the fleet", path)
+	}
+	return os.WriteFile(path, []byte(above+fleetBegin+"\n"+r.loadTable()+"\n"+r.bend()+"\n"+fleetEnd+below), 0o644)
+}

@@ -1,0 +1,145 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+)
+
+// place is a region.
+type place int
+
+const (
+	placeA place = iota
+	placeB
+	placeC
+	places
+)
+
+func (p place) String() string { return string("ABC"[p]) }
+
+// The round trips: within a region, between A and B, and from C to both.
+const (
+	inside = time.Millisecond
+	near   = 30 * time.Millisecond
+	far    = 80 * time.Millisecond
+)
+
+func roundTrip(from, to place) time.Duration {
+	switch {
+	case from == to:
+		return inside
+	case from == placeC || to == placeC:
+		return far
+	}
+	return near
+}
+
+// threeRegions has no region with a majority of the masters, so that any of them may be cut off.
+var threeRegions = []place{placeA, placeA, placeB, placeB, placeC}
+
+// world is the masters and the wires to them.
+type world struct {
+	masters  []*master
+	up, down [places][]*wire // by region and master
+	running  sync.WaitGroup
+}
+
+// newWorld starts masters at these places, whose commands take so long each.
+func newWorld(at []place, takes time.Duration) *world {
+	w := &world{}
+	for i, to := range at {
+		m := newMaster(to, takes, uint64(i+1))
+		w.masters = append(w.masters, m)
+		w.running.Go(m.run)
+		for from := range places {
+			delay := roundTrip(from, to) / 2
+			up, down := newWire(delay, m.arrived), newWire(delay, func(p parcel) { p.conn.arrived(p) })
+			w.up[from], w.down[from] = append(w.up[from], up), append(w.down[from], down)
+			w.running.Go(up.run)
+			w.running.Go(down.run)
+		}
+	}
+	return w
+}
+
+// forEachWire calls do with every wire and its ends.
+func (w *world) forEachWire(do func(wire *wire, a, b place)) {
+	for from := range places {
+		for i, m := range w.masters {
+			do(w.up[from][i], from, m.place)
+			do(w.down[from][i], from, m.place)
+		}
+	}
+}
+
+// setCut cuts a region off from the others, or ends that.
+func (w *world) setCut(at place, cut bool) {
+	w.forEachWire(func(wire *wire, a, b place) {
+		if (a == at) != (b == at) {
+			wire.setCut(cut)
+		}
+	})
+}
+
+// end stops the masters. No process may run.
+func (w *world) end() {
+	w.forEachWire(func(wire *wire, _, _ place) { wire.end() })
+	for _, m := range w.masters {
+		m.end()
+	}
+	w.running.Wait()
+}
+
+func host(master int) string { return fmt.Sprintf("master%d", master+1) }
+
+// open returns the locker of a process at a place.
+func (w *world) open(at place, process string, opts ...quorum.Option) (*quorum.Locker, error) {
+	var urls []string
+	for i := range w.masters {
+		urls = append(urls, "redis://"+host(i))
+	}
+	dialer := func(ctx context.Context, _, address string) (net.Conn, error) {
+		for i := range w.masters {
+			if strings.HasPrefix(address, host(i)+":") {
+				return dial(ctx, addr(process), w.up[at][i], w.down[at][i], addr(address))
+			}
+		}
+		return nil, fmt.Errorf("fleet: no master at %s", address)
+	}
+	return quorum.Open(urls, quorum.Majority, append(opts, quorumtest.WithClock(clock.Monotonic()),
+		quorum.WithLogger(silent), quorum.WithNodeOptions(node.WithDialer(dialer), node.WithLogger(silent)))...)
+}
+
+// found makes the first client of the masters wait until their first quarantine is over.
+func (w *world) found() error {
+	l, err := w.open(placeA, "founder")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	lock, err := l.Lock(context.Background(), "founding")
+	if err != nil {
+		return err
+	}
+	return lock.Unlock(context.Background())
+}
+
+// done returns what each master has done.
+func (w *world) done() (all []work) {
+	for _, m := range w.masters {
+		all = append(all, m.done())
+	}
+	return all
+}
+
+var silent = slog.New(slog.DiscardHandler)

@@ -1,0 +1,140 @@
+package forward
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience = 20 * time.Second
+	silence  = 200 * time.Millisecond // in which nothing may come
+)
+
+// echo is a server that answers each line with its name and the line.
+func echo(t *testing.T, name string) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for lines := bufio.NewScanner(conn); lines.Scan(); {
+					fmt.Fprintf(conn, "%s %s\n", name, lines.Text())
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func forwarder(t *testing.T, target string) *Forward {
+	t.Helper()
+	f, err := New(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func connect(t *testing.T, f *Forward) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", f.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// say sends a line, and returns what is answered within the bound.
+func say(conn net.Conn, bound time.Duration, line string) (string, error) {
+	if _, err := fmt.Fprintln(conn, line); err != nil {
+		return "", err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(bound)); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(conn).ReadString('\n')
+}
+
+func mustSay(t *testing.T, conn net.Conn, line, want string) {
+	t.Helper()
+	if got, err := say(conn, patience, line); err != nil || got != want+"\n" {
+		t.Fatalf("%q is answered with %q, %v; want %q", line, got, err, want)
+	}
+}
+
+// mustBeCut expects the end of a connection.
+func mustBeCut(t *testing.T, conn net.Conn) {
+	t.Helper()
+	got, err := say(conn, patience, "there?")
+	if timeout, ok := err.(net.Error); err == nil || ok && timeout.Timeout() {
+		t.Fatalf("the connection is not cut: %q, %v", got, err)
+	}
+}
+
+func TestTurn(t *testing.T) {
+	f := forwarder(t, echo(t, "first"))
+	old := connect(t, f)
+	mustSay(t, old, "1", "first 1")
+	f.Turn(echo(t, "second"))
+	mustBeCut(t, old)
+	mustSay(t, connect(t, f), "2", "second 2")
+}
+
+// While everything is lost, connections stay open. What was lost never arrives.
+func TestLose(t *testing.T) {
+	f := forwarder(t, echo(t, "server"))
+	old := connect(t, f)
+	mustSay(t, old, "1", "server 1")
+	f.Lose()
+	late := connect(t, f)
+	for _, conn := range []net.Conn{old, late} {
+		got, err := say(conn, silence, "2")
+		if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
+			t.Fatalf("cut off, the server answers %q, %v", got, err)
+		}
+	}
+	f.Heal()
+	mustBeCut(t, old)
+	mustBeCut(t, late)
+	mustSay(t, connect(t, f), "3", "server 3")
+}
+
+// A connection to a server that is not there ends at once.
+func TestNoServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	mustBeCut(t, connect(t, forwarder(t, listener.Addr().String())))
+}
+
+// Close ends connections in any state, and all goroutines (see TestMain).
+func TestClose(t *testing.T) {
+	f := forwarder(t, echo(t, "server"))
+	open := connect(t, f)
+	mustSay(t, open, "1", "server 1")
+	f.Lose()
+	lost := connect(t, f)
+	f.Close()
+	mustBeCut(t, open)
+	mustBeCut(t, lost)
+}

@@ -1,0 +1,114 @@
+package waiting
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+// many is how many queues a process has that waits for very many names. Each polls after 12.5 to 25 s.
+const many = 50_000
+
+const firstOfMany, lastOfMany = many * pollGap / 2, many * pollGap
+
+// beside sets how many queues the process has.
+func beside(queues int) event { return func(s *scenario) { s.queues = queues } }
+
+// Of many queues, each polls seldom. What a call or a message causes is as prompt as otherwise.
+func TestManyQueues(t *testing.T) {
+	seldom := in(firstOfMany, lastOfMany)
+	for _, c := range []struct {
+		name   string
+		events []event
+	}{
+		{"few queues", []event{beside(int(lastPoll / pollGap)), listening(0), polls}},
+		{"fewer queues with shorter bounds", []event{settings(Retry{ms, 10 * ms}), beside(1000), listening(0),
+			in(1000*pollGap/2, 1000*pollGap)}},
+		{"a poll", []event{beside(many), listening(0), seldom, as(AskAll)}},
+		{"a poll that the end of the lease would hasten",
+			[]event{beside(many), listening(0), refused(AskAll, with(heldBy(0), left(30*ms))), seldom}},
+		{"a poll after an acquisition",
+			[]event{beside(many), joins(usual), listening(0), messages(0, 1), acquires(30 * ms), seldom}},
+		{"a retry time", []event{beside(many), refused(AskAll, heldBy(0)), seldom}},
+		{"a retry time while nodes are unavailable",
+			[]event{beside(many), listening(0), refused(AskAll, with(heldBy(0), unavailable)), seldom}},
+		{"the loss of the subscriptions", []event{beside(many), listening(0), unsubscribed(0), unsubscribed(1), seldom}},
+		{"subscriptions that come again",
+			[]event{beside(many), listening(0), unsubscribed(0), unsubscribed(1), subscribed(0, 1), in(1, lastOfMany)}},
+		{"what follows a refusal by the probe node", []event{beside(many), listening(0), refused(ProbeFirst, heldBy(0)), seldom}},
+		{"split votes that go on",
+			[]event{beside(many), listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1)))),
+				in(firstOfMany, lastOfMany+step)}},
+
+		{"a first attempt", []event{beside(many), at(0, AskAll)}},
+		{"the first subscriptions", []event{beside(many), refused(AskAll, heldBy(0)), subscribed(0, 1), at(0, ProbeFirst)}},
+		{"a release", []event{beside(many), listening(0), messages(0, 1), at(0, AskAll)}},
+		{"a release behind others", []event{beside(many), listening(3), messages(0, 1), at(3, ProbeFirst)}},
+		{"another message", []event{beside(many), listening(0), messages(0), in(1, 4*step), as(ProbeFirst)}},
+		{"a split vote", []event{beside(many), listening(0), refused(AskAll, with(heldBy(0), votes(1))),
+			in(step/2, step/2+2*step)}},
+		{"many that have gone", []event{beside(many), listening(0), beside(1), refused(AskAll, heldBy(0)), polls}},
+	} {
+		t.Run(c.name, func(t *testing.T) { newScenario(t, 3, 2).play(c.events) })
+	}
+}
+
+// However many queues a process has, it polls a fixed number of times in a second at most.
+func TestPollsOfManyQueuesAreBounded(t *testing.T) {
+	const most = float64(time.Second) / (0.75 * float64(pollGap)) // a queue polls after three quarters of the longest time
+	for _, queues := range []int{100, 3000, 30_000} {
+		got := pollsPerSecond(t, queues)
+		t.Logf("%d queues: %.0f polls per second", queues, got)
+		if got > 1.1*most {
+			t.Errorf("%d queues poll %.0f times per second, want at most %.0f", queues, got, most)
+		}
+		if usually := float64(queues) / (0.75 * lastPoll.Seconds()); got < 0.9*min(most, usually) {
+			t.Errorf("%d queues poll %.0f times per second, want at least %.0f", queues, got, min(most, usually))
+		}
+	}
+}
+
+// pollsPerSecond lets queues poll for names that others hold.
+func pollsPerSecond(t *testing.T, queues int) float64 {
+	var due simEvents
+	var polls int
+	now, order := clock.Instant(0), 0
+	at := func() Moment { return Moment{Now: now, Step: step, Queues: queues} }
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range queues {
+		q, w := new(Queue), new(Waiter)
+		q.Init(3, 2, AskAll, func() *rand.Rand { return rng })
+		q.Join(w, usual, at())
+		var attempt func()
+		attempt = func() {
+			polls++
+			if _, ready := q.Begin(w, at()); !ready {
+				t.Fatal("an attempt is not due at its time")
+			}
+			q.Refused(with(heldBy(0), left(20*time.Second)), at())
+			_, next, _ := q.Next()
+			order++
+			heap.Push(&due, simEvent{next, order, attempt})
+		}
+		for node := range 3 {
+			q.Subscribed(node, at())
+		}
+		attempt()
+	}
+	longest := max(lastPoll, time.Duration(queues)*pollGap)
+	from, to := now.Add(longest), now.Add(5*longest)
+	polls = 0
+	for {
+		e := heap.Pop(&due).(simEvent)
+		if !e.at.Before(to) {
+			return float64(polls) / to.Sub(from).Seconds()
+		}
+		if now = e.at; now.Before(from) {
+			polls = 0
+		}
+		e.do()
+	}
+}
