@@ -56,7 +56,19 @@ func (b *binary) run(ctx context.Context, filter string) *result {
 	r := parse(out)
 	r.dir, r.took = b.dir, took
 	if err != nil && len(r.failures) == 0 {
-		r.failures = append(r.failures, failure{test: wholePackage, text: fmt.Sprintf("%v\n%s", err, r.rest)})
+		r.failures = append(r.failures, failure{test: wholePackage, text: fmt.Sprintf("%v\n%s", err, lastOf(printed))})
 	}
 	return r
+}
+
+// lastOf returns what tells why a process ended without a test that failed: from a panic or a fatal
+// error of the runtime's to the end, or else the last lines.
+func lastOf(printed []byte) []byte {
+	const end = 6000
+	for _, mark := range []string{"panic: ", "fatal error: "} {
+		if at := bytes.Index(printed, []byte("\n"+mark)); at >= 0 {
+			return printed[at+1 : min(at+1+end, len(printed))]
+		}
+	}
+	return printed[max(0, len(printed)-end):]
 }

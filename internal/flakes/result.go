@@ -17,7 +17,6 @@ type result struct {
 	took     time.Duration
 	tests    int // that ended, subtests not counted
 	failures []failure
-	rest     string // what was printed outside of the tests
 }
 
 type failure struct {
@@ -84,6 +83,5 @@ func parse(lines []byte) *result {
 			r.failures = append(r.failures, failure{test, text(test)})
 		}
 	}
-	r.rest = text("")
 	return r
 }

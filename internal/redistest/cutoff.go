@@ -27,7 +27,7 @@ func (m *Master) CutOff() error {
 }
 
 // Reconnect ends [Master.CutOff]: the master answers at its address again when Reconnect returns.
-// It waits 2 s for a port that is not free yet. It fails when the master is not cut off.
+// It waits 20 s for a port that is not free yet. It fails when the master is not cut off.
 func (m *Master) Reconnect() error {
 	return m.withEmbedded("reconnect", func(e *embedded) error {
 		switch {

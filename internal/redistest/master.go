@@ -22,8 +22,9 @@ var (
 )
 
 const (
-	doBound      = 2 * time.Second // Do
-	addressBound = 2 * time.Second // a restart waits this long for its port
+	// Longer than a busy machine stands still.
+	doBound      = 20 * time.Second // Do
+	addressBound = 20 * time.Second // a restart waits this long for its port
 	addressRetry = 20 * time.Millisecond
 	portsTried   = 5 // the number of ports that a first start tries
 )
@@ -99,7 +100,7 @@ func (m *Master) Kill() error {
 
 // Start starts the server again at the same address, after [Master.Kill] or after it ended by
 // itself, and returns when it answers PING. It has a new run id, and no keys unless its arguments
-// persist them. Start waits 2 s for a port that is not free yet and 5 s for the answer. It fails
+// persist them. Start waits 20 s for a port that is not free yet and 5 s for the answer. It fails
 // while the server still runs and after [Master.Stop].
 func (m *Master) Start() error {
 	m.mu.Lock()
@@ -140,7 +141,7 @@ func (m *Master) Thaw() error {
 
 // Do sends one command over a connection of its own and returns the reply as redigo does: []byte
 // for bulk strings, int64, nil, []any. An error reply is a redis.Error in the error's chain. Do
-// gives up 2 s after the call. The first argument is the command's name, a string.
+// gives up 20 s after the call. The first argument is the command's name, a string.
 func (m *Master) Do(args ...any) (any, error) {
 	reply, err := do(m.addr, doBound, args...)
 	if err != nil {
