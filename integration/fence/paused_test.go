@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -22,8 +23,12 @@ import (
 )
 
 const (
-	lease   = 500 * time.Millisecond
-	account = 42
+	// shortLease is that of a holder that will be stopped. A try that the machine stalls for is made
+	// again with twice the lease.
+	shortLease = 500 * time.Millisecond
+	// longLease is that of the next holder, which must keep its lock.
+	longLease = 30 * time.Second
+	account   = 42
 )
 
 // plan is what a holder process does, and where it is paused.
@@ -34,6 +39,7 @@ type plan struct {
 	By      order
 	Step    string // it is paused before this step ...
 	Nth     int    // ... of that number, from 1
+	Lease   time.Duration
 }
 
 // outcome is what a holder process tells at its end.
@@ -44,7 +50,7 @@ type outcome struct {
 	Lost         bool // the lock, by the holder's own clock
 }
 
-func openLocker(masters []string) (*quorum.Locker, error) {
+func openLocker(masters []string, lease time.Duration) (*quorum.Locker, error) {
 	return redlock.Open(masters, quorum.WithLease(lease),
 		quorum.WithNodeOptions(node.WithTimeout(lease/2), node.WithoutQuarantine()))
 }
@@ -72,7 +78,7 @@ func holderProcess() int {
 	if err != nil {
 		return tell(outcome{Err: err.Error()})
 	}
-	locker, err := openLocker(p.Masters)
+	locker, err := openLocker(p.Masters, p.Lease)
 	if err != nil {
 		return tell(outcome{Err: err.Error()})
 	}
@@ -109,14 +115,33 @@ func holderProcess() int {
 type holder struct {
 	t       *testing.T
 	cmd     *exec.Cmd
+	in      io.Closer
 	printed *child.Output
 	orders  *json.Encoder
 	said    *json.Decoder
 }
 
 // startHolder starts a holder process, and stops it (SIGSTOP) with a valid lock and its work half
-// done.
+// done. A holder whose lease the machine slept through is killed, and another one started.
 func startHolder(t *testing.T, p plan) *holder {
+	t.Helper()
+	for p.Lease = shortLease; ; p.Lease *= 2 {
+		h := runHolder(t, p)
+		var said json.RawMessage
+		must(t, child.Await(h.cmd, h.printed, patience, "the holder says whether it holds", func() error { return h.said.Decode(&said) }))
+		must(t, h.cmd.Process.Signal(syscall.SIGSTOP))
+		if string(said) == "true" {
+			return h
+		}
+		h.kill()
+		if p.Lease > longLease {
+			t.Fatalf("with a lease of %v the holder said %s, want a valid lock", p.Lease, said)
+		}
+		t.Logf("with a lease of %v the holder said %s", p.Lease, said)
+	}
+}
+
+func runHolder(t *testing.T, p plan) *holder {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
@@ -129,20 +154,17 @@ func startHolder(t *testing.T, p plan) *holder {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	t.Cleanup(func() {
-		in.Close()
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	h := &holder{t, cmd, printed, json.NewEncoder(in), json.NewDecoder(printed.Tee(out))}
+	h := &holder{t, cmd, in, printed, json.NewEncoder(in), json.NewDecoder(printed.Tee(out))}
+	t.Cleanup(h.kill)
 	must(t, h.orders.Encode(p))
-	var said json.RawMessage
-	must(t, child.Await(cmd, printed, patience, "the holder says that it holds", func() error { return h.said.Decode(&said) }))
-	if string(said) != "true" {
-		t.Fatalf("the holder said %s, want a valid lock", said)
-	}
-	must(t, cmd.Process.Signal(syscall.SIGSTOP))
 	return h
+}
+
+// kill ends the holder, in whatever state.
+func (h *holder) kill() {
+	h.in.Close()
+	h.cmd.Process.Kill()
+	h.cmd.Wait()
 }
 
 // resume lets the holder go on to its end.
@@ -201,8 +223,8 @@ func TestPausedHolder(t *testing.T) {
 				if name == "Redis" && (c.by == unguarded || c.by == readFirst) {
 					nth = 1 // its read has no begin
 				}
-				paused := startHolder(t, plan{masters.URLs(), t.Name(), r.connect(), c.by, "begin", nth})
-				locker, err := openLocker(masters.URLs())
+				paused := startHolder(t, plan{masters.URLs(), t.Name(), r.connect(), c.by, "begin", nth, 0})
+				locker, err := openLocker(masters.URLs(), longLease)
 				must(t, err)
 				defer locker.Close()
 				ctx, cancel := context.WithTimeout(context.Background(), soon)
@@ -268,8 +290,8 @@ func TestPausedInATransaction(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := resources()[c.name](t)
 			prepared(t, r, account)
-			paused := startHolder(t, plan{masters.URLs(), t.Name(), r.connect(), stampFirst, c.step, c.nth})
-			locker, err := openLocker(masters.URLs())
+			paused := startHolder(t, plan{masters.URLs(), t.Name(), r.connect(), stampFirst, c.step, c.nth, 0})
+			locker, err := openLocker(masters.URLs(), longLease)
 			must(t, err)
 			defer locker.Close()
 			ctx, cancel := context.WithTimeout(context.Background(), soon)
@@ -279,9 +301,13 @@ func TestPausedInATransaction(t *testing.T) {
 
 			s := r.session(t, func(string) {})
 			defer s.close()
-			brief, cancel := context.WithTimeout(ctx, lease/2)
-			defer cancel()
-			acknowledged, err := s.work(brief, account, next.Token(), stampFirst, 2)
+			try := ctx
+			if c.waits {
+				brief, cancel := context.WithTimeout(ctx, shortLease/2)
+				defer cancel()
+				try = brief
+			}
+			acknowledged, err := s.work(try, account, next.Token(), stampFirst, 2)
 			if waited := err != nil; waited != c.waits {
 				t.Errorf("the next holder's first try: %v", err)
 			}

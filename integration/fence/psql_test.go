@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/child"
 )
@@ -25,6 +26,13 @@ type shellJob struct {
 	dir         string
 	line        string
 }
+
+// A job that will be stopped has a lease that outlasts a stall of the machine; the next one keeps
+// its lock.
+const (
+	lateLease = 5 * time.Second
+	nextLease = 30 * time.Second
+)
 
 // pausedPsql is on the path before psql: it waits for a line of input, and tells psql's exit code.
 const pausedPsql = `#!/bin/sh
@@ -76,12 +84,9 @@ func newShellJob(t *testing.T, d *database, masters []string) shellJob {
 	environment := append(os.Environ(), "PATH="+dir+":"+command+":"+os.Getenv("PATH"), "QUORUMLOCK_URLS="+strings.Join(masters, ","),
 		"PGHOST="+postgres.Dir, "PGUSER=fence", "PGDATABASE=postgres", "PGOPTIONS=-c search_path="+schema)
 	// The shell becomes the command, which the test can stop then.
-	flags := fmt.Sprintf("exec quorumlock run -lease %[1]v -max-lease %[1]v ", jobLease)
+	const flags = "exec quorumlock run --lease $LEASE --timeout 2s "
 	return shellJob{environment, dir, strings.Replace(block(t, string(text), "sh", "$QUORUMLOCK_TOKEN"), "quorumlock run ", flags, 1)}
 }
-
-// jobLease outlasts a stall of the machine.
-const jobLease = 4 * lease
 
 // block returns the document's block of code in a language that has the mark.
 func block(t *testing.T, document, language, mark string) string {
@@ -105,10 +110,10 @@ type shell struct {
 }
 
 // start starts the job, and returns when it has the lock: psql is about to run.
-func (j shellJob) start(t *testing.T) *shell {
+func (j shellJob) start(t *testing.T, lease time.Duration) *shell {
 	t.Helper()
 	s := &shell{t: t, cmd: exec.Command("sh", "-c", j.line)}
-	s.cmd.Dir, s.cmd.Env, s.cmd.Stderr, s.cmd.WaitDelay = j.dir, j.environment, &s.errors, soon
+	s.cmd.Dir, s.cmd.Env, s.cmd.Stderr, s.cmd.WaitDelay = j.dir, append(j.environment, "LEASE="+lease.String()), &s.errors, soon
 	var err error
 	s.in, err = s.cmd.StdinPipe()
 	must(t, err)
@@ -187,9 +192,9 @@ func TestShellJobThatIsLate(t *testing.T) {
 				t.Fatalf("nothing to change in %s", job.line)
 			}
 			job.line = changed
-			late := job.start(t)
+			late := job.start(t, lateLease)
 			must(t, late.cmd.Process.Signal(syscall.SIGSTOP))
-			next := job.start(t)
+			next := job.start(t, nextLease)
 			if code := next.psql(); code != 0 {
 				t.Fatalf("the next job's psql exits with %d; %v", code, &next.errors)
 			}
@@ -222,7 +227,7 @@ func TestShellJobWithoutAToken(t *testing.T) {
 	job := newShellJob(t, d, nil)
 	_, alone, _ := strings.Cut(job.line, " -- ")
 	job.line = "unset QUORUMLOCK_TOKEN; exec " + alone
-	s := job.start(t)
+	s := job.start(t, nextLease)
 	if code := s.psql(); code != 3 || s.ended() != 3 {
 		t.Errorf("psql exits with %d; %v", code, &s.errors)
 	}
