@@ -37,8 +37,8 @@ VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo 
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test
-.PHONY: redis-server postgres mariadb prometheus etcd zsh fish chromium
-.PHONY: test-searches test-sim test-waiting test-packages test-integration test-modules test-chaos
+.PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish chromium
+.PHONY: test-searches test-sim test-bench test-waiting test-packages test-integration test-modules test-chaos
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,9 +52,9 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 	$(GO) test -shuffle=on $(QUICK)
 	cd integration && $(GO) test -run TestSeeds ./sim -sim.seeds=20
 
-test: redis-server postgres mariadb prometheus etcd zsh fish chromium ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
+test: tools ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=5 $(PIECES) test-searches test-sim test-waiting
+	@$(MAKE) --no-print-directory --jobs=6 $(PIECES) test-searches test-sim test-bench test-waiting
 
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
@@ -63,6 +63,8 @@ flakes: redis-server ## tests again and again beside CPU hogs, and a table of fa
 # long, hence the timeout. What has no race detector is not shuffled, so that go test caches it.
 test-searches:
 	GOGC=400 nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
+
+test-bench:
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
 test-sim:
@@ -122,18 +124,23 @@ bench-check: redis-server ## the budgets alone; fails where one is missed by mor
 # Without one of these, the tests that need it are skipped, and say so: without postgres and mariadb those of package fence,
 # without prometheus those of the alerts and the dashboard, without etcd the measurements beside it, without zsh and fish
 # those of their completion, without chromium that of the pictures of faults.
-redis-server postgres mariadb prometheus etcd zsh fish chromium: ## installs what the tests use, where it can
+# One at a time: a package manager has one lock.
+tools: ## installs what the tests use, where it can
+	@$(MAKE) --no-print-directory --jobs=1 redis-server postgres mariadb prometheus etcd zsh fish chromium
+
+redis-server postgres mariadb prometheus etcd zsh fish chromium:
 	@sh internal/redistest/install.sh $@
 
 # The test of internal/api, which make test and make quick run, compares the file with the packages.
 api: ## what the public packages export; writes docs/api.txt
 	$(GO) run ./internal/api >docs/api.txt
 
-# With the race detector on, what they compile is what make test needs.
+# With the race detector on, what they compile is what make test needs. The root module comes first: all need what it compiles.
 lint: export GOFLAGS := $(GOFLAGS) $(RACE)
 lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflows (2 minutes)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
-	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GO) vet ./...; $(STATICCHECK) ./...); done
+	$(GO) vet ./... && $(STATICCHECK) ./...
+	@printf '%s\n' $(filter-out .,$(MODULES)) | xargs -P 2 -I @ sh -xc 'cd @ && $(GO) vet ./... && $(STATICCHECK) ./...'
 	$(ACTIONLINT) .github/workflows/*.yaml
 
 vuln: ## known vulnerabilities in what the modules use, by the database of vuln.go.dev

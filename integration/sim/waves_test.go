@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
+	"iter"
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -34,7 +34,17 @@ func isAcquire(request []byte) bool {
 	return slices.ContainsFunc(acquires, func(hash []byte) bool { return bytes.Contains(request, hash) })
 }
 
-var owners = regexp.MustCompile(uuids.String() + `:\d+`)
+// owners yields the arguments that are owners: a UUID, a colon and a number.
+func owners(request []byte) iter.Seq[string] {
+	const uuid = len("00000000-0000-0000-0000-000000000000")
+	return func(yield func(string) bool) {
+		for line := range bytes.SplitSeq(request, []byte("\r\n")) {
+			if len(line) > uuid && line[8] == '-' && line[uuid-13] == '-' && line[uuid] == ':' && !yield(string(line)) {
+				return
+			}
+		}
+	}
+}
 
 // note notes the requests for grants in what a client writes to a master.
 func (w *waves) note(master int, written []byte) {
@@ -44,8 +54,7 @@ func (w *waves) note(master int, written []byte) {
 		if !isAcquire(request) {
 			continue
 		}
-		for _, match := range owners.FindAll(request, -1) {
-			owner := string(match)
+		for owner := range owners(request) {
 			if w.asked[owner] == nil {
 				w.asked[owner] = map[int]time.Time{}
 			}

@@ -200,6 +200,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	at, lost := c.outbound.carry()
 	if lost {
 		c.cut(at)
+	} else if c.outbound.up {
+		c.out.put(piece{at: at, data: bytes.Clone(p)})
 	} else {
 		for i, part := range split(p) {
 			c.out.put(piece{at: at, data: part, alone: i > 0})
