@@ -61,11 +61,11 @@ func (b *binary) run(ctx context.Context, filter string) *result {
 	return r
 }
 
-// lastOf returns what tells why a process ended without a test that failed: from a panic or a fatal
-// error of the runtime's to the end, or else the last lines.
+// lastOf returns what tells why a process ended without a test that failed: from a panic, a fatal
+// error of the runtime's or a signal to the end, or else the last lines.
 func lastOf(printed []byte) []byte {
 	const end = 6000
-	for _, mark := range []string{"panic: ", "fatal error: "} {
+	for _, mark := range []string{"panic: ", "fatal error: ", "SIG"} {
 		if at := bytes.Index(printed, []byte("\n"+mark)); at >= 0 {
 			return printed[at+1 : min(at+1+end, len(printed))]
 		}

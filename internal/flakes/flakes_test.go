@@ -54,9 +54,10 @@ func TestARunThatDied(t *testing.T) {
 // What ended a process is told, and not what its tests printed last.
 func TestLastOf(t *testing.T) {
 	for printed, want := range map[string]string{
-		"x\n=== RUN a\npanic: gone\n\ngoroutine 1\n": "panic: gone\n\ngoroutine 1\n",
-		"x\nfatal error: two\nPASS\n":                "fatal error: two\nPASS\n",
-		"not panic: 1\nPASS\nleaked\n":               "not panic: 1\nPASS\nleaked\n",
+		"x\n=== RUN a\npanic: gone\n\ngoroutine 1\n":   "panic: gone\n\ngoroutine 1\n",
+		"x\nfatal error: two\nPASS\n":                  "fatal error: two\nPASS\n",
+		"x\nSIGSEGV: segmentation violation\nPC=0x1\n": "SIGSEGV: segmentation violation\nPC=0x1\n",
+		"not panic: 1\nPASS\nleaked\n":                 "not panic: 1\nPASS\nleaked\n",
 	} {
 		if got := string(lastOf([]byte(printed))); got != want {
 			t.Errorf("of %q: %q, want %q", printed, got, want)
