@@ -74,6 +74,16 @@ func (f *failing) Fatalf(format string, args ...any) {
 // wantFatal expects do to fail the test that it is given, with a text that has all those parts.
 func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 	t.Helper()
+	said := fatalOf(t, do)
+	for _, part := range append(parts, "quorumtest: ") {
+		if !strings.Contains(said, part) {
+			t.Errorf("it failed with %q, want %q in it", said, part)
+		}
+	}
+}
+
+// fatalOf returns with what text do fails the test that it is given.
+func fatalOf(t *testing.T, do func(tb testing.TB)) string {
 	f := &failing{TB: t}
 	done := make(chan struct{})
 	go func() {
@@ -81,18 +91,32 @@ func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 		do(f)
 	}()
 	<-done
-	for _, part := range append(parts, "quorumtest: ") {
-		if !strings.Contains(f.said, part) {
-			t.Errorf("it failed with %q, want %q in it", f.said, part)
+	return f.said
+}
+
+// wantHeldElsewhere expects that a name which is held cannot be held elsewhere too. It waits for as
+// long as it takes to find out who holds it.
+func wantHeldElsewhere(t *testing.T, m *Masters, name string) {
+	t.Helper()
+	for patience := 100 * time.Millisecond; ; patience *= 4 {
+		said := fatalOf(t, func(tb testing.TB) {
+			other := m.in(tb)
+			other.patience = patience
+			other.HoldElsewhere(name)
+		})
+		switch found := strings.Contains(said, "held by "); {
+		case found && strings.HasPrefix(said, "quorumtest: ") && strings.Contains(said, patience.String()):
+			return
+		case found || patience > time.Minute:
+			t.Errorf("it failed with %q", said)
+			return
 		}
 	}
 }
 
 // in returns the masters as another test has them.
 func (m *Masters) in(tb testing.TB) *Masters {
-	return &Masters{
-		tb: tb, fleet: m.fleet, nodeOpts: m.nodeOpts, clock: m.clock, logger: m.logger, patience: 100 * time.Millisecond, stopped: m.stopped,
-	}
+	return &Masters{tb: tb, fleet: m.fleet, nodeOpts: m.nodeOpts, clock: m.clock, logger: m.logger, stopped: m.stopped}
 }
 
 // A service may open its locker from addresses alone.
@@ -188,13 +212,13 @@ func TestHoldElsewhere(t *testing.T) {
 		t.Errorf("token %d after %d elsewhere", lock.Token(), held.Token())
 	}
 
-	wantFatal(t, func(tb testing.TB) { m.in(tb).HoldElsewhere("a") }, "100ms", "held by ")
+	wantHeldElsewhere(t, m, "a")
 	// Its own lock is one more process's: nobody enters it again.
 	again := m.HoldElsewhere("c")
 	if err := again.Context().Err(); err != nil {
 		t.Errorf("the context of a lock held elsewhere: %v", err)
 	}
-	wantFatal(t, func(tb testing.TB) { m.in(tb).HoldElsewhere("c") }, "held by ")
+	wantHeldElsewhere(t, m, "c")
 }
 
 // A service takes over what another process has handed over, once.
