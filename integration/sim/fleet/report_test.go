@@ -38,8 +38,8 @@ processors and the network take time.
 - A round trip takes %v within a region, %v between A and B, and %v from C to both. Nothing is lost.
 - Each master has one core. A command takes %s of it: by [the figures](../scale.md#figures), what a lock takes of
   five masters, for the two commands at the three that it needs. There, 256 callers of one process share the
-  cost of sockets. Masters with one connection for each process may take several times as long, and bend sooner. Redis' default
-  `+"`maxclients`"+` of 10,000 would refuse some of the connections of 10,000 processes.
+  cost of sockets. Masters with one connection for each process may take several times as long, and bend sooner. Redis'
+  `+"`maxclients`"+`, 10,000 by default, must allow for them.
 - A process has one flow, which pauses, locks, holds for %v and unlocks. Pauses are random (exponential). The
   load is closed: who waits for a lock asks for no other.
 - Contended names are wanted by %s processes from all regions, which pause for %v; of each kind there are %d.
