@@ -125,14 +125,14 @@ const full = 0.95
 func (r *report) bend() string {
 	first := &r.results[0]
 	text := fmt.Sprintf("**Below the bend the network decides.** A lock in A or B takes %s ms: a majority needs a "+
-		"master of the other one. In C it takes %s ms. Masters nearby save nothing.\n\n",
+		"master of the other region. In C it takes %s ms. Masters nearby save nothing.\n\n",
 		millis(part(first.alone(placeA), 0.5)), millis(part(first.alone(placeC), 0.5)))
 	for _, x := range r.results {
 		if x.isLoad && x.busiest() >= full {
 			last := r.lastLoad()
 			return text + fmt.Sprintf("**It bends at %.0f locks/s, at the masters' cores.** A process with one caller asks "+
-				"all five masters, so each lock is two commands at every master: %s × 2 allow %.0f locks/s, and more masters "+
-				"allow no more. Beyond that, calls wait for the masters: with a mean pause of %v the p50 in A is %s ms.\n",
+				"all five masters, so each lock is about two commands at every master: %s × 2 allow about %.0f locks/s, and "+
+				"more masters allow no more. Beyond that, calls wait for the masters: with a mean pause of %v the p50 in A is %s ms.\n",
 				x.perSecond(len(x.all())), micros(r.takes), float64(time.Second)/float64(2*r.takes), last.think,
 				millis(part(last.alone(placeA), 0.5)))
 		}
