@@ -56,7 +56,7 @@ func (r *report) readmeFigures() string {
 	return fmt.Sprintf("| lock and unlock | quorumlock | go-redsync | bsm/redislock | etcd | quorumlock : etcd |\n"+
 		"|---|---|---|---|---|---|\n%s\n"+
 		"[Measured](docs/reports/bench.md#how-it-is-measured) %s in turns on %d CPUs, shared by callers and servers: "+
-		"%d servers each, 1 for bsm/redislock; %s.%s\n", &b, r.began.UTC().Format("2006-01-02"),
+		"%d servers each, 1 for bsm/redislock; %s. The ratio is the median of the rounds' own.%s\n", &b, r.began.UTC().Format("2006-01-02"),
 		runtime.NumCPU(), n, r.etcd, loadText(r.load))
 }
 

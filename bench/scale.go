@@ -61,9 +61,9 @@ func (r *report) scaleFigures() string {
 	}
 	text := fmt.Sprintf("Measured %s with %s, %d callers and distinct names; a lock is one `Lock` and one "+
 		"`Unlock`.\n\n"+
-		"| N | a lock takes, on each master | locks/s where each master has a core | and of the callers | "+
-		"locks/s for each core of callers | locks/s for each core, where all share them | "+
-		"bytes to and from each master | at one core of each master |\n"+
+		"| N masters | processor time of a lock, on each master | locks/s at one core of each master | "+
+		"processor time of a lock, of the callers | locks/s at one core of the callers | "+
+		"locks/s at one core for all | bytes of a lock, on each master | at one core of each master |\n"+
 		"|---|---|---|---|---|---|---|---|\n", r.began.UTC().Format("2006-01-02"), r.servers, r.usual())
 	return text + b.String() + r.heldFigures()
 }

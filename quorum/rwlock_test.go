@@ -492,6 +492,7 @@ func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
 			defer c.unlock(got.lock)
 		}
 		c.wantNoQueues(l)
+		synctest.Wait() // nobody waits for an unsubscription
 		if n := c.subscriptions("a"); n != 0 {
 			t.Errorf("%d subscriptions are left", n)
 		}

@@ -12,7 +12,7 @@ import (
 // the worst lock: unknown, then free, then held.
 func (p *program) statusCommand() *cli.Command {
 	return p.lockCommand("status",
-		"show which processes hold locks, on which masters, and for how long at most; writes nothing",
+		"show which processes hold the named locks, on which masters, and for how long at most; writes nothing",
 		func(flags *lineFlags, line *lockLine) {
 			slotsFlag(flags, "show the `N` slots of each semaphore NAME", &line.slots)
 			flags.boolean("json", "print JSON", &line.json)

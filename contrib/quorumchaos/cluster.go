@@ -6,6 +6,7 @@ package quorumchaos
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,7 @@ func start(tb testing.TB, open func() (masters.Source, error), n int, opts []nod
 		c.masters, c.urls = append(c.masters, m), append(c.urls, m.URL())
 		nodes, names = append(nodes, opened), append(names, opened.Name())
 	}
+	tb.Logf("quorumchaos: the masters, from 0: %s", strings.Join(names, ", "))
 	for _, opened := range nodes { // they are new: no lease is alive
 		c.must(opened.AdmitMembers(tb.Context(), names))
 		c.maxLease = opened.MaxLease()

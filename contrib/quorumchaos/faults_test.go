@@ -102,7 +102,20 @@ func TestFaults(t *testing.T) {
 // New masters are no strangers: an operator has admitted them, with the options' max lease.
 func TestMastersAreAdmitted(t *testing.T) {
 	t.Parallel()
-	c := start(t, openProcesses, 3, []node.Option{node.WithMaxLease(time.Hour)})
+	tb := &recorder{TB: t}
+	t.Cleanup(tb.end)
+	var c *Cluster
+	tb.run(func() { c = start(tb, openProcesses, 3, []node.Option{node.WithMaxLease(time.Hour)}) })
+	if tb.skipped != "" {
+		t.Skip(tb.skipped)
+	}
+	if tb.fatal != "" {
+		t.Fatal(tb.fatal)
+	}
+	names := strings.ReplaceAll(strings.Join(c.URLs(), ", "), "redis://", "")
+	if last := tb.logs[len(tb.logs)-1]; !strings.HasSuffix(last, ": "+names) {
+		t.Errorf("logged %q, want the names %s", last, names)
+	}
 	n, err := node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience))
 	if err != nil {
 		t.Fatal(err)

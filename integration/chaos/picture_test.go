@@ -69,6 +69,7 @@ func (r *run) draw(events []history.Event) {
 		track.Spans = slices.Concat(r.witness.of(i, began), track.Spans)
 		drawn.Masters = append(drawn.Masters, track)
 	}
+	leaveOutTheOnlyList(drawn.Masters)
 	for _, w := range r.workers {
 		drawn.Clients = append(drawn.Clients, r.trackOf(w))
 	}
@@ -78,6 +79,27 @@ func (r *run) draw(events []history.Event) {
 		page, err := os.ReadFile(path)
 		r.must2(err)
 		r.result.views = append(r.result.views, view{filepath.Base(path), page})
+	}
+}
+
+// leaveOutTheOnlyList takes the list's number out of the masters' texts if all have the same one throughout.
+func leaveOutTheOnlyList(masters []pictures.Track) {
+	const before = ", list "
+	found := map[string]bool{}
+	for _, m := range masters {
+		for _, s := range m.Spans {
+			if _, list, ok := strings.Cut(s.Text, before); ok {
+				found[list] = true
+			}
+		}
+	}
+	if len(found) != 1 {
+		return
+	}
+	for _, m := range masters {
+		for k := range m.Spans {
+			m.Spans[k].Text, _, _ = strings.Cut(m.Spans[k].Text, before)
+		}
 	}
 }
 

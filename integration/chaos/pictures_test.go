@@ -92,6 +92,24 @@ func TestPicturesOfMarkers(t *testing.T) {
 	}
 }
 
+// A list that never changes is left out of a picture, one that does is not.
+func TestPicturesOfOneList(t *testing.T) {
+	for want, texts := range map[string][2]string{
+		"up up; in quarantine, grants nothing quarantine; ":                 {"up, list 3", "quarantine, list 3"},
+		"up up; in quarantine, grants nothing unmarked: grants nothing; ":   {"up, list 3", "unmarked: grants nothing"},
+		"up up, list 3; in quarantine, grants nothing quarantine, list 4; ": {"up, list 3", "quarantine, list 4"},
+		"up up, list 3; in quarantine, grants nothing quarantine, list 3 → 4; ": {"up, list 3",
+			"quarantine, list 3 → 4"},
+	} {
+		masters := []pictures.Track{{Spans: []pictures.Span{{State: timeline.Up, Text: texts[0]}}},
+			{Spans: []pictures.Span{{State: timeline.Quarantine, Text: texts[1]}}}}
+		leaveOutTheOnlyList(masters)
+		if got := seen(masters[0].Spans) + seen(masters[1].Spans); got != want {
+			t.Errorf("%q are %q, want %q", texts, got, want)
+		}
+	}
+}
+
 // A change is noted at the fault that caused it, else when it is seen; what does not change is one span.
 func TestPicturesOfAWitness(t *testing.T) {
 	w := &witness{cluster: &cluster{}, spans: make([][]pictures.Span, 1)}

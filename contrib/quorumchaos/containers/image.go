@@ -74,7 +74,7 @@ func buildImage(pool *dockertest.Pool, run string) (image, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildBound)
 	defer cancel()
 	built := image{repository: "quorumlock-redis", tag: strings.ToLower(run)}
-	built.kind = server.String() + " of this machine (FROM scratch; no registry)"
+	built.kind = server.String() + " of this machine"
 	var said bytes.Buffer
 	err = pool.Client.BuildImage(dc.BuildImageOptions{
 		Name: built.repository + ":" + built.tag, Labels: map[string]string{Label: run}, InputStream: layout,

@@ -113,7 +113,7 @@ func lost(accepted []Access) (all []Violation, last Access) {
 			all = append(all, Violation{"register", fmt.Sprintf(format, args...), a.At})
 		}
 		if a.Token < highest.Token {
-			report("%s was acknowledged after %s", a, highest)
+			report("%s was acknowledged after the %s, which is higher", a, highest)
 		} else {
 			highest = a
 		}

@@ -51,7 +51,8 @@ func TestJudge(t *testing.T) {
 			j.Read("r", 2, 100)
 			j.Wrote("r", 2, 110)
 			j.Wrote("r", 1, 120)
-		}, want: []string{"register: r: ", `write of "120" with token 1 was acknowledged after`, `write of "110" with token 2 is lost`}},
+		}, want: []string{"register: r: ", `write of "120" with token 1 was acknowledged after the write of "110" with token 2, which is higher`,
+			`write of "110" with token 2 is lost`}},
 		"a lost write": {report: func(j *Judge) {
 			j.Wrote("r", 1, "a")
 			j.Read("r", 2, "")

@@ -38,7 +38,8 @@ processors and the network take time.
 - A round trip takes %v within a region, %v between A and B, and %v from C to both. Nothing is lost.
 - Each master has one core. A command takes %s of it: by [the figures](../scale.md#figures), what a lock takes of
   five masters, for the two commands at the three that it needs. There, 256 callers of one process share the
-  cost of sockets. Masters with one connection for each process may take several times as long, and bend sooner.
+  cost of sockets. Masters with one connection for each process may take several times as long, and bend sooner. Redis'
+  `+"`maxclients`"+`, 10,000 by default, must allow for them.
 - A process has one flow, which pauses, locks, holds for %v and unlocks. Pauses are random (exponential). The
   load is closed: who waits for a lock asks for no other.
 - Contended names are wanted by %s processes from all regions, which pause for %v; of each kind there are %d.
@@ -124,14 +125,14 @@ const full = 0.95
 func (r *report) bend() string {
 	first := &r.results[0]
 	text := fmt.Sprintf("**Below the bend the network decides.** A lock in A or B takes %s ms: a majority needs a "+
-		"master of the other one. In C it takes %s ms. Masters nearby save nothing.\n\n",
+		"master of the other region. In C it takes %s ms. Masters nearby save nothing.\n\n",
 		millis(part(first.alone(placeA), 0.5)), millis(part(first.alone(placeC), 0.5)))
 	for _, x := range r.results {
 		if x.isLoad && x.busiest() >= full {
 			last := r.lastLoad()
 			return text + fmt.Sprintf("**It bends at %.0f locks/s, at the masters' cores.** A process with one caller asks "+
-				"all five masters, so each lock is two commands at every master: %s × 2 allow %.0f locks/s, and more masters "+
-				"allow no more. Beyond that, calls wait for the masters: with a mean pause of %v the p50 in A is %s ms.\n",
+				"all five masters, so each lock is about two commands at every master: %s × 2 allow about %.0f locks/s, and "+
+				"more masters allow no more. Beyond that, calls wait for the masters: with a mean pause of %v the p50 in A is %s ms.\n",
 				x.perSecond(len(x.all())), micros(r.takes), float64(time.Second)/float64(2*r.takes), last.think,
 				millis(part(last.alone(placeA), 0.5)))
 		}
