@@ -4,11 +4,13 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"go.uber.org/goleak"
 )
 
 // TestMain silences the default logger: the log of a test that wants one is set by it.
 func TestMain(m *testing.M) {
+	bubble.OneProcessor()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }

@@ -3,7 +3,10 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"os"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/bubble"
 )
 
 var (
@@ -12,6 +15,11 @@ var (
 	repeat   = flag.Int("sim.repeat", 1, "how often to run each seed: a few events are left to chance")
 	lastLine = flag.Int("sim.trace", 150, "how many lines of a failed run's trace to print; 0 for all")
 )
+
+func TestMain(m *testing.M) {
+	bubble.OneProcessor()
+	os.Exit(m.Run())
+}
 
 // No seed may show two holders, a token that does not rise, a lost write, a stranded waiter, or a
 // key left behind.
