@@ -179,35 +179,48 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// A control: on masters without quarantine that forgot, two lockers hold one name, and are found.
+// A control: on masters without quarantine that forgot, two lockers hold one name, and are found, however the
+// first one's hold ends.
 func TestTwoHoldersOfTheLibrary(t *testing.T) {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer masters.Stop()
-	hold := func() *quorum.Lock {
-		t.Helper()
-		locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
-		t.Cleanup(func() { locker.Close() })
-		l, err := locker.Lock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	j := New(&recorder{TB: t})
-	first := j.Holds(hold())
-	for _, m := range masters.Masters {
-		if err := errors.Join(m.Kill(), m.Start()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	second := j.Holds(hold())
-	second()
-	first()
-	if err := j.Check(); err == nil || !strings.Contains(err.Error(), "overlap") {
-		t.Errorf("found %v", err)
+	for how, end := range map[string]func(locker *quorum.Locker, ended func()) error{
+		"by itself":      func(_ *quorum.Locker, ended func()) error { ended(); return nil },
+		"with its lock":  func(locker *quorum.Locker, ended func()) error { defer ended(); return locker.Close() },
+		"without report": func(*quorum.Locker, func()) error { return nil },
+	} {
+		t.Run(how, func(t *testing.T) {
+			masters, err := redistest.StartEmbedded(3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer masters.Stop()
+			hold := func() (*quorum.Locker, *quorum.Lock) {
+				t.Helper()
+				locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
+				t.Cleanup(func() { locker.Close() })
+				l, err := locker.Lock(t.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return locker, l
+			}
+			j := New(&recorder{TB: t})
+			locker, l := hold()
+			first := j.Holds(l)
+			for _, m := range masters.Masters {
+				if err := errors.Join(m.Kill(), m.Start()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, l = hold()
+			second := j.Holds(l)
+			if err := end(locker, first); err != nil {
+				t.Fatal(err)
+			}
+			second()
+			if err := j.Check(); err == nil || !strings.Contains(err.Error(), "overlap") {
+				t.Errorf("found %v", err)
+			}
+		})
 	}
 }
 
