@@ -63,7 +63,7 @@ func (h *hold) event(name string, kind history.Kind, call, ret, deadline int64) 
 // Holds reports that work under a lock begins, once for each lock; the function that it returns, that it ends:
 // call that before Unlock. Of a lock that is lost meanwhile, or whose end is not reported, only the begin counts
 // as held, and the time until the last begin of another hold of its name at which it was valid. Holds ignores
-// readers.
+// readers, and a lock that is entered again meanwhile.
 func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	from := j.now()
 	if lock.Shared() || !lock.Valid() {
@@ -83,8 +83,10 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 			j.Add(h.event(name, kind, call, ret, call))
 		}
 	}
+	if !j.begin(h) {
+		return func() {}
+	}
 	add(history.Acquired, from, from)
-	j.begin(h)
 	return func() {
 		valid := j.end(h)
 		if to := j.now(); lock.Valid() {
@@ -95,13 +97,20 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	}
 }
 
-// begin notes which other holds of the names are valid now: their locks may be lost before they end. A lock's
-// Valid is not called under j.mu, because hooks may call the judge.
-func (j *Judge) begin(h *hold) {
+// begin notes which other holds of the names are valid now: their locks may be lost before they end. It returns
+// false if work under the lock is going on already: it was entered again. A lock's Valid is not called under j.mu,
+// because hooks may call the judge.
+func (j *Judge) begin(h *hold) bool {
 	j.mu.Lock()
 	others := slices.Clone(j.open)
-	j.open = append(j.open, h)
+	again := slices.ContainsFunc(others, func(other *hold) bool { return other.lock.Owner() == h.lock.Owner() })
+	if !again {
+		j.open = append(j.open, h)
+	}
 	j.mu.Unlock()
+	if again {
+		return false
+	}
 	for _, other := range others {
 		for _, name := range other.names {
 			if at := j.now(); slices.Contains(h.names, name) && other.lock.Valid() {
@@ -112,6 +121,7 @@ func (j *Judge) begin(h *hold) {
 			}
 		}
 	}
+	return true
 }
 
 // end returns until when the hold's lock was valid at least.

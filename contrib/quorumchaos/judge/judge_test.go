@@ -159,6 +159,13 @@ func TestHolds(t *testing.T) {
 	ended() // long after the end of the lock
 	j.Holds(l)()
 
+	outer, err := locker.Lock(t.Context(), "again")
+	ended = j.Holds(lock(err, outer))
+	inner, err := locker.Lock(outer.Context(), "again")
+	j.Holds(lock(err, inner))()
+	lock(inner.Unlock(t.Context()), inner)
+	ended()
+
 	one, err := locker.Semaphore("s", 2).Acquire(t.Context())
 	defer j.Holds(lock(err, one))()
 	two, err := masters.Locker().Semaphore("s", 2).Acquire(t.Context())
@@ -174,7 +181,7 @@ func TestHolds(t *testing.T) {
 	for _, e := range j.events {
 		kinds[e.Kind]++
 	}
-	if fmt.Sprint(kinds) != fmt.Sprint(map[history.Kind]int{history.Acquired: 10, history.Released: 6, history.Lost: 1}) {
+	if fmt.Sprint(kinds) != fmt.Sprint(map[history.Kind]int{history.Acquired: 11, history.Released: 7, history.Lost: 1}) {
 		t.Errorf("events: %v", kinds)
 	}
 }
