@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -176,14 +175,13 @@ func openPicture(path string) (*pictureFile, error) {
 	if path == "" {
 		return nil, nil
 	}
-	_, err := os.Stat(path)
+	is, err := os.Stat(path)
+	if err == nil && !is.Mode().IsRegular() && !is.IsDir() { // to open a pipe that nobody reads would take for ever
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
 	f := &pictureFile{fresh: os.IsNotExist(err)}
 	if f.File, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
-		return nil, err
-	}
-	if is, err := f.Stat(); err != nil || !is.Mode().IsRegular() {
-		f.Close()
-		return nil, cmp.Or(err, fmt.Errorf("%s is not a regular file", path))
+		return nil, err // it says if the path is a directory
 	}
 	return f, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +12,33 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// A pipe that nobody reads is refused, and not waited for.
+func TestDemoRefusesAPipe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "demo.svg")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	go func() {
+		f, err := openPicture(path)
+		f.abandon()
+		refused <- err
+	}()
+	select {
+	case err := <-refused:
+		if err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for a reader")
+		if reader, err := os.OpenFile(path, os.O_RDWR, 0); err == nil { // lets the goroutine go
+			defer reader.Close()
+			<-refused
+		}
+	}
+}
 
 // screenOf returns a terminal that is so many letters wide.
 func screenOf(t *testing.T, width uint16) *os.File {

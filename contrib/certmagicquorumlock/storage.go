@@ -172,16 +172,19 @@ func (s *Storage) begin(name string) (j *job, began bool) {
 
 // acquire gets the lock of a job that has begun, or ends the job.
 func (s *Storage) acquire(ctx context.Context, name string, j *job,
-	by func(context.Context, ...string) (*quorum.Lock, error)) error {
-	lock, err := by(ctx, s.prefix+name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.endLocked(name, j)
-		return err
-	}
-	j.lock = lock
-	return nil
+	by func(context.Context, ...string) (*quorum.Lock, error)) (err error) {
+	var lock *quorum.Lock
+	defer func() { // also when code of the caller's panics, such as a hook: certmagic recovers its jobs
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if lock == nil {
+			s.endLocked(name, j)
+			return
+		}
+		j.lock = lock
+	}()
+	lock, err = by(ctx, s.prefix+name)
+	return err
 }
 
 func (s *Storage) endLocked(name string, j *job) {

@@ -122,6 +122,33 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// A job that panics before it has its lock, in a hook say, is over.
+func TestALockThatPanics(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	panics := true
+	storage := newStorage(t, masters.Locker(quorum.WithHooks(quorum.Hooks{
+		LockStart: func(ctx context.Context, _ []string) context.Context {
+			if panics {
+				panic("on purpose")
+			}
+			return ctx
+		},
+	})))
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("it did not panic")
+			}
+		}()
+		_ = storage.Lock(t.Context(), name)
+	}()
+	panics = false
+	if got, err := storage.TryLock(t.Context(), name); !got || err != nil {
+		t.Fatalf("TryLock afterwards: %v, %v", got, err)
+	}
+	must(t, storage.Unlock(t.Context(), name))
+}
+
 // The job whose lock is lost goes on. A second one of the process waits for its end, and its Unlock leaves the
 // second one's lock alone.
 func TestALostLockEndsWithItsJob(t *testing.T) {

@@ -26,6 +26,7 @@ type Judge struct {
 	mu       sync.Mutex
 	timeline history.Timeline
 	events   []history.Event
+	open     []*hold                     // whose end has not been reported
 	accepted map[string][]history.Access // by resource
 	checked  bool                        // since the last report
 }
@@ -45,8 +46,24 @@ func New(tb testing.TB) *Judge {
 	return j
 }
 
+// hold is work under a lock.
+type hold struct {
+	lock  *quorum.Lock
+	names []string
+	from  int64
+	valid int64 // until then at least, if the lock is lost; under Judge.mu
+}
+
+// event returns an event of the hold's lock, at one of its names.
+func (h *hold) event(name string, kind history.Kind, call, ret, deadline int64) history.Event {
+	return history.Event{Name: name, Owner: h.lock.Owner(), Kind: kind, Token: h.lock.Token(), Call: call, Return: ret,
+		Deadline: deadline}
+}
+
 // Holds reports that work under a lock begins, once for each lock; the function that it returns, that it ends:
-// call that before Unlock. Of a lock that is lost meanwhile, only the begin counts as held. Holds ignores readers.
+// call that before Unlock. Of a lock that is lost meanwhile, or whose end is not reported, only the begin counts
+// as held, and the time until the last begin of another hold of its name at which it was valid. Holds ignores
+// readers, and a lock that is entered again meanwhile.
 func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	from := j.now()
 	if lock.Shared() || !lock.Valid() {
@@ -60,20 +77,59 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 			names = append(names, fmt.Sprintf("%s:%d", semaphore, slot))
 		}
 	}
+	h := &hold{lock, names, from, from}
 	add := func(kind history.Kind, call, ret int64) {
 		for _, name := range names {
-			j.Add(history.Event{Name: name, Owner: lock.Owner(), Kind: kind, Token: lock.Token(), Call: call, Return: ret,
-				Deadline: call})
+			j.Add(h.event(name, kind, call, ret, call))
 		}
+	}
+	if !j.begin(h) {
+		return func() {}
 	}
 	add(history.Acquired, from, from)
 	return func() {
+		valid := j.end(h)
 		if to := j.now(); lock.Valid() {
 			add(history.Released, to, to)
 		} else {
-			add(history.Lost, from, to)
+			add(history.Lost, valid, to)
 		}
 	}
+}
+
+// begin notes which other holds of the names are valid now: their locks may be lost before they end. It returns
+// false if work under the lock is going on already: it was entered again. A lock's Valid is not called under j.mu,
+// because hooks may call the judge.
+func (j *Judge) begin(h *hold) bool {
+	j.mu.Lock()
+	others := slices.Clone(j.open)
+	again := slices.ContainsFunc(others, func(other *hold) bool { return other.lock.Owner() == h.lock.Owner() })
+	if !again {
+		j.open = append(j.open, h)
+	}
+	j.mu.Unlock()
+	if again {
+		return false
+	}
+	for _, other := range others {
+		for _, name := range other.names {
+			if at := j.now(); slices.Contains(h.names, name) && other.lock.Valid() {
+				j.mu.Lock()
+				other.valid = max(other.valid, at)
+				j.events = append(j.events, other.event(name, history.Acquired, other.from, other.from, at))
+				j.mu.Unlock()
+			}
+		}
+	}
+	return true
+}
+
+// end returns until when the hold's lock was valid at least.
+func (j *Judge) end(h *hold) (valid int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.open = slices.DeleteFunc(j.open, func(other *hold) bool { return other == h })
+	return h.valid
 }
 
 // Add reports holds that others recorded, such as other processes ([history.ReadJSON]), with times in Unix

@@ -160,6 +160,13 @@ func TestHolds(t *testing.T) {
 	ended() // long after the end of the lock
 	j.Holds(l)()
 
+	outer, err := locker.Lock(t.Context(), "again")
+	ended = j.Holds(lock(err, outer))
+	inner, err := locker.Lock(outer.Context(), "again")
+	j.Holds(lock(err, inner))()
+	lock(inner.Unlock(t.Context()), inner)
+	ended()
+
 	one, err := locker.Semaphore("s", 2).Acquire(t.Context())
 	defer j.Holds(lock(err, one))()
 	two, err := masters.Locker().Semaphore("s", 2).Acquire(t.Context())
@@ -175,40 +182,53 @@ func TestHolds(t *testing.T) {
 	for _, e := range j.events {
 		kinds[e.Kind]++
 	}
-	if fmt.Sprint(kinds) != fmt.Sprint(map[history.Kind]int{history.Acquired: 10, history.Released: 6, history.Lost: 1}) {
+	if fmt.Sprint(kinds) != fmt.Sprint(map[history.Kind]int{history.Acquired: 11, history.Released: 7, history.Lost: 1}) {
 		t.Errorf("events: %v", kinds)
 	}
 }
 
-// A control: on masters without quarantine that forgot, two lockers hold one name, and are found.
+// A control: on masters without quarantine that forgot, two lockers hold one name, and are found, however the
+// first one's hold ends.
 func TestTwoHoldersOfTheLibrary(t *testing.T) {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer masters.Stop()
-	hold := func() *quorum.Lock {
-		t.Helper()
-		locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
-		t.Cleanup(func() { locker.Close() })
-		l, err := locker.Lock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	j := New(&recorder{TB: t})
-	first := j.Holds(hold())
-	for _, m := range masters.Masters {
-		if err := errors.Join(m.Kill(), m.Start()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	second := j.Holds(hold())
-	second()
-	first()
-	if err := j.Check(); err == nil || !strings.Contains(err.Error(), "overlap") {
-		t.Errorf("found %v", err)
+	for how, end := range map[string]func(locker *quorum.Locker, ended func()) error{
+		"by itself":      func(_ *quorum.Locker, ended func()) error { ended(); return nil },
+		"with its lock":  func(locker *quorum.Locker, ended func()) error { defer ended(); return locker.Close() },
+		"without report": func(*quorum.Locker, func()) error { return nil },
+	} {
+		t.Run(how, func(t *testing.T) {
+			masters, err := redistest.StartEmbedded(3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer masters.Stop()
+			hold := func() (*quorum.Locker, *quorum.Lock) {
+				t.Helper()
+				locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
+				t.Cleanup(func() { locker.Close() })
+				l, err := locker.Lock(t.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return locker, l
+			}
+			j := New(&recorder{TB: t})
+			locker, l := hold()
+			first := j.Holds(l)
+			for _, m := range masters.Masters {
+				if err := errors.Join(m.Kill(), m.Start()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, l = hold()
+			second := j.Holds(l)
+			if err := end(locker, first); err != nil {
+				t.Fatal(err)
+			}
+			second()
+			if err := j.Check(); err == nil || !strings.Contains(err.Error(), "overlap") {
+				t.Errorf("found %v", err)
+			}
+		})
 	}
 }
 

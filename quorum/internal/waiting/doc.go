@@ -10,7 +10,7 @@
 //
 // A release counts when as many nodes as the quorum size have published it: fewer messages may come
 // from a failed attempt that gives its votes back. After a split vote several attempts give theirs back, which
-// looks like a release: such echoes count for none. The subscriptions stand while as many nodes as
+// looks like a release: such echoes count as other messages. The subscriptions stand while as many nodes as
 // the quorum size have confirmed them.
 //
 //	event               changes                     the head's next attempt
@@ -37,7 +37,6 @@
 //	Leave, the head     head removed                at once if its attempt was under way
 //	Leave, another      waiter removed              unchanged
 //	Message, a release  position one less           in one step per position; ask all at 0
-//	Message, an echo                                unchanged
 //	Message, otherwise                              in two steps and one per position (or after a
 //	                                                longer backoff), probe first
 //	Subscribed          subscriptions stand         at once, probe first: a release may have been

@@ -280,12 +280,14 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 	}
 	messages := q.messageCounts()
 	messages[node]++
-	if releases := quorumLargest(messages, q.quorum); releases > q.wake.releases {
-		if at.Now.Before(q.echoesEnd) { // the backoff goes on: else the same attempts would meet again
-			q.wake.releases = releases
-			return false
-		}
-		q.wake.releases, q.disagreements = releases, 0
+	releases := quorumLargest(messages, q.quorum)
+	risen := releases > q.wake.releases
+	if !risen && messages[node] <= q.wake.releases { // the rest of a release that has been counted
+		return false
+	}
+	q.wake.releases = max(q.wake.releases, releases)
+	if risen && !at.Now.Before(q.echoesEnd) {
+		q.disagreements = 0
 		if q.attempting {
 			q.position = max(q.position-1, 0)
 		} else {
@@ -293,14 +295,12 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 		}
 		return true
 	}
-	if messages[node] <= q.wake.releases { // the rest of a release that has been counted
-		return false
-	}
 	if q.attempting {
 		q.wake.others++
 		return false
 	}
-	// The other nodes may be dead, or their messages lost.
+	// The other nodes may be dead, or their messages lost. Or what looks like an echo is the holder's release. The
+	// backoff goes on: else the same attempts would meet again.
 	wait := max(q.steps(2, at.Step), q.backoff(at))
 	if soon := at.Now.Add(wait); soon.Before(q.next) {
 		q.attemptAt(ProbeFirst, soon)

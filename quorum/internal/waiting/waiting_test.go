@@ -335,6 +335,9 @@ func TestEvents(t *testing.T) {
 		{name: "nor during an attempt that began within that time, and got votes",
 			events: []event{listening(0), refused(AskAll, with(heldBy(0), votes(1))), begin, passes(5 * step), messages(0, 1),
 				ends(with(heldBy(0), votes(1))), in(step/2, step/2+4*step), as(ProbeFirst)}},
+		{name: "what may be an echo still leads to a probe", // it is of the holder, and node 0, of the echo before, has died
+			events: []event{listening(0), begin, passes(20 * ms), ends(with(heldBy(0), votes(1))), messages(0),
+				refused(AskAll, heldBy(0)), polls, passes(79 * ms), messages(1, 2), in(1, 4*step), as(ProbeFirst)}},
 		{name: "a release during an attempt that got votes, after no other", // its rival had the lock
 			events: []event{listening(0), begin, passes(5 * step), messages(0, 1), ends(with(heldBy(0), votes(1))), at(0, AskAll)}},
 		{name: "a release during an attempt that began within that time, and got none",
