@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,12 +20,14 @@ import (
 // goroutine of the test that [Start] was given.
 type Cluster struct {
 	tb       testing.TB
-	judge    *judge.Judge
 	maxLease time.Duration
 	masters  []masters.Master
 	urls     []string
 	states   []state
 	random   string // the calls of Random
+
+	mu    sync.Mutex
+	judge *judge.Judge // nil until the test asks for it
 }
 
 // Start starts n empty masters, in containers if there is a container engine, else as redis-server processes.
@@ -75,15 +78,29 @@ func newCluster(tb testing.TB, n int) *Cluster {
 			tb.Logf("quorumchaos: it played%s", c.random)
 		}
 	})
-	c.judge = judge.New(tb)
 	return c
 }
 
 // URLs returns the masters' URLs, for redlock.Open. A master keeps its URL.
 func (c *Cluster) URLs() []string { return c.urls }
 
-// Judge returns the judge whose timeline has the faults of the Cluster.
-func (c *Cluster) Judge() *judge.Judge { return c.judge }
+// Judge returns the judge whose timeline has the faults of the Cluster, from the first call of Judge on.
+func (c *Cluster) Judge() *judge.Judge {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.judge == nil {
+		c.judge = judge.New(c.tb)
+	}
+	return c.judge
+}
+
+func (c *Cluster) note(what string, i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.judge != nil {
+		c.judge.Note("%s(%d)", what, i)
+	}
+}
 
 func (c *Cluster) must(err error) {
 	c.tb.Helper()

@@ -54,7 +54,7 @@ func (c *Cluster) fault(what string, i int, from, to state, do func(masters.Mast
 	if is := c.states[i]; is != from && from != "" {
 		c.tb.Fatalf("quorumchaos: %s(%d): the master is %s, not %s", what, i, is, from)
 	}
-	c.judge.Note("%s(%d)", what, i)
+	c.note(what, i)
 	if err := do(c.masters[i]); err != nil {
 		c.tb.Fatalf("quorumchaos: %s(%d): %v", what, i, err)
 	}

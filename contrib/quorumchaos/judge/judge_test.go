@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 		report func(j *Judge)
 		want   []string // parts of the error; none for nil
 	}{
-		"nothing": {report: func(*Judge) {}},
+		"nothing": {report: func(j *Judge) { j.Note("Kill(1)") }, want: []string{"nothing was reported"}},
 		"one after the other": {report: func(j *Judge) {
 			j.Add(held("a", 1, -9, -7), held("a", 2, -6, -5), held("b", 1, -9, -5))
 		}},
@@ -100,6 +100,15 @@ func TestCheck(t *testing.T) {
 	j.Read("r", 1, "")
 	if tb.cleanup(); tb.failed == "" {
 		t.Error("what came after Check went unchecked")
+	}
+}
+
+// A test that failed before it reported anything says why it failed, and no more.
+func TestNothingReportedByATestThatFailed(t *testing.T) {
+	tb := &recorder{TB: t, failed: "no masters"}
+	New(tb)
+	if tb.cleanup(); tb.failed != "no masters" {
+		t.Errorf("it failed with %s", tb.failed)
 	}
 }
 
@@ -275,5 +284,6 @@ type recorder struct {
 	cleanup func()
 }
 
+func (r *recorder) Failed() bool      { return r.failed != "" }
 func (r *recorder) Cleanup(f func())  { r.cleanup = f }
 func (r *recorder) Error(args ...any) { r.failed = fmt.Sprint(args...) }
