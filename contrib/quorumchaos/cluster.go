@@ -24,7 +24,7 @@ type Cluster struct {
 	masters  []masters.Master
 	urls     []string
 	states   []state
-	random   string // the calls of Random
+	random   string // the calls of Random so far, with their seeds
 }
 
 // Start starts n empty masters, in containers if there is a container engine, else as redis-server processes.

@@ -24,7 +24,7 @@ type Judge struct {
 	began time.Time
 
 	mu       sync.Mutex
-	timeline history.Timeline
+	timeline timeline
 	events   []history.Event
 	accepted map[string][]history.Access // by resource
 	checked  bool                        // since the last report
@@ -83,7 +83,7 @@ func (j *Judge) Add(events ...history.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range events {
-		j.timeline.Add(min(max(e.Call, e.Return), j.now()), "%-8v %s, token %d", e.Kind, e.Name, e.Token)
+		j.timeline.add(min(max(e.Call, e.Return), j.now()), "%-8v %s, token %d", e.Kind, e.Name, e.Token)
 	}
 	j.events, j.checked = append(j.events, events...), false
 }
@@ -105,7 +105,7 @@ func (j *Judge) access(resource string, a history.Access) {
 	if len(j.accepted[resource]) == 0 && !a.Write { // what it had before the test
 		j.accepted[resource] = []history.Access{{Value: a.Value, Write: true}}
 	}
-	j.timeline.Add(a.At, "%s: %v", resource, a)
+	j.timeline.add(a.At, "%s: %v", resource, a)
 	j.accepted[resource], j.checked = append(j.accepted[resource], a), false
 }
 
@@ -133,7 +133,7 @@ func (j *Judge) Check() error {
 		if i+1 < len(first) && (first[i+1].At == v.At || first[i+1].At == history.Unknown) {
 			continue // what surrounds the next one surrounds this one
 		}
-		fmt.Fprintf(&told, "\n%s", j.timeline.Around(v.At, origin))
+		fmt.Fprintf(&told, "\n%s", j.timeline.around(v.At, origin))
 	}
 	return fmt.Errorf("judge: violations: %d%s", len(all), &told)
 }
@@ -145,5 +145,5 @@ func (j *Judge) now() int64 { return j.began.UnixNano() + int64(time.Since(j.beg
 func (j *Judge) Note(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.timeline.Add(j.now(), format, args...)
+	j.timeline.add(j.now(), format, args...)
 }
