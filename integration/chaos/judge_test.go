@@ -56,7 +56,7 @@ func (r *run) judge() {
 			r.expect(false, "history: %v", v)
 		}
 	}
-	r.draw(events)
+	r.makePicture(events)
 	from, gap := longestGap(events)
 	res.Gap = gap
 	r.t.Logf("longest without a holder: %v from +%v", gap, time.Duration(from-contender.At(r.began)).Round(time.Millisecond))
