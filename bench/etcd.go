@@ -61,23 +61,15 @@ func measureEtcdPairs(callers int) func(*bench, context.Context, int) (*outcome,
 	}
 }
 
-func openEtcdSides(urls []string, cluster *etcd.Cluster) (sides []peers.Peer, err error) {
-	for _, open := range []func() (peers.Peer, error){
+func openEtcdSides(urls []string, cluster *etcd.Cluster) ([]peers.Peer, error) {
+	return openAll(
 		func() (peers.Peer, error) { return peers.OpenLibrary(urls) },
 		func() (peers.Peer, error) { return peers.OpenFastRedsync(urls), nil },
 		func() (peers.Peer, error) { return peers.OpenRedislock(urls[0]) },
 		func() (peers.Peer, error) {
 			side, err := peers.OpenEtcd(cluster.Endpoints)
 			return etcdSide{side, cluster}, err
-		},
-	} {
-		side, err := open()
-		if err != nil {
-			return nil, errors.Join(err, closeAll(sides))
-		}
-		sides = append(sides, side)
-	}
-	return sides, nil
+		})
 }
 
 // measureEtcdHandoffs is measureHandoffs beside etcd.
