@@ -11,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
 )
 
-// besideEtcd runs do while a cluster of n members runs, or says why it is skipped. A cluster runs in no other
-// test: its members are never idle.
+// besideEtcd runs do while a cluster of n members runs, or says why it is skipped. The cluster ends with the test:
+// its members take processor time even when nobody asks them.
 func (b *bench) besideEtcd(
 	ctx context.Context, n int, do func(*etcd.Cluster) (*outcome, error),
 ) (o *outcome, err error) {
