@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
@@ -25,7 +24,7 @@ func measureChoices(callers int) func(*bench, context.Context, int) (*outcome, e
 	}
 }
 
-func openChoices(urls []string) (sides []peers.Peer, err error) {
+func openChoices(urls []string) ([]peers.Peer, error) {
 	opens := []func() (peers.Peer, error){
 		func() (peers.Peer, error) { return peers.OpenLibrary(urls) },
 		func() (peers.Peer, error) { return peers.OpenFastRedsync(urls), nil },
@@ -35,12 +34,5 @@ func openChoices(urls []string) (sides []peers.Peer, err error) {
 	if len(urls) == 1 {
 		opens = append(opens, func() (peers.Peer, error) { return peers.OpenRedislock(urls[0]) })
 	}
-	for _, open := range opens {
-		side, err := open()
-		if err != nil {
-			return nil, errors.Join(err, closeAll(sides))
-		}
-		sides = append(sides, side)
-	}
-	return sides, nil
+	return openAll(opens...)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/bench/internal/peers"
 )
 
-// besideEtcd runs do while a cluster of n members runs, or says why it is skipped. A cluster runs in no other
-// test: its members are never idle.
+// besideEtcd runs do while a cluster of n members runs, or says why it is skipped. The cluster ends with the test:
+// its members take processor time even when nobody asks them.
 func (b *bench) besideEtcd(
 	ctx context.Context, n int, do func(*etcd.Cluster) (*outcome, error),
 ) (o *outcome, err error) {
@@ -61,23 +61,15 @@ func measureEtcdPairs(callers int) func(*bench, context.Context, int) (*outcome,
 	}
 }
 
-func openEtcdSides(urls []string, cluster *etcd.Cluster) (sides []peers.Peer, err error) {
-	for _, open := range []func() (peers.Peer, error){
+func openEtcdSides(urls []string, cluster *etcd.Cluster) ([]peers.Peer, error) {
+	return openAll(
 		func() (peers.Peer, error) { return peers.OpenLibrary(urls) },
 		func() (peers.Peer, error) { return peers.OpenFastRedsync(urls), nil },
 		func() (peers.Peer, error) { return peers.OpenRedislock(urls[0]) },
 		func() (peers.Peer, error) {
 			side, err := peers.OpenEtcd(cluster.Endpoints)
 			return etcdSide{side, cluster}, err
-		},
-	} {
-		side, err := open()
-		if err != nil {
-			return nil, errors.Join(err, closeAll(sides))
-		}
-		sides = append(sides, side)
-	}
-	return sides, nil
+		})
 }
 
 // measureEtcdHandoffs is measureHandoffs beside etcd.

@@ -44,18 +44,22 @@ func (b *bench) pairs(
 	return o, nil
 }
 
-func openSides(urls []string) (sides []peers.Peer, err error) {
-	library, err := peers.OpenLibrary(urls)
-	if err != nil {
-		return nil, err
-	}
-	sides = append(sides, library, peers.OpenFastRedsync(urls))
-	for _, open := range []func([]string) (*peers.Floor, error){peers.OpenNoOp, peers.OpenBare} {
-		floor, err := open(urls)
+func openSides(urls []string) ([]peers.Peer, error) {
+	return openAll(
+		func() (peers.Peer, error) { return peers.OpenLibrary(urls) },
+		func() (peers.Peer, error) { return peers.OpenFastRedsync(urls), nil },
+		func() (peers.Peer, error) { return peers.OpenNoOp(urls) },
+		func() (peers.Peer, error) { return peers.OpenBare(urls) })
+}
+
+// openAll opens all sides or none.
+func openAll(opens ...func() (peers.Peer, error)) (sides []peers.Peer, err error) {
+	for _, open := range opens {
+		side, err := open()
 		if err != nil {
 			return nil, errors.Join(err, closeAll(sides))
 		}
-		sides = append(sides, floor)
+		sides = append(sides, side)
 	}
 	return sides, nil
 }

@@ -25,9 +25,9 @@ type chart struct {
 
 // lane is one of them. Its last span goes on.
 type lane struct {
-	spans []timeline.Span
-	marks []timeline.Mark
-	token []uint64 // of the spans that hold
+	spans  []timeline.Span
+	marks  []timeline.Mark
+	tokens []uint64 // of each span; 0 for one that is no hold
 }
 
 const goesOn time.Duration = -1 // the To of a span
@@ -45,7 +45,7 @@ func (c *chart) becomeLocked(l *lane, at time.Duration, next timeline.Span) {
 	}
 	if next.State != 0 {
 		next.From, next.To = at, goesOn
-		l.spans, l.token = append(l.spans, next), append(l.token, 0)
+		l.spans, l.tokens = append(l.spans, next), append(l.tokens, 0)
 	}
 }
 
@@ -54,7 +54,7 @@ func (c *chart) hold(l *lane, token uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.becomeLocked(l, time.Since(c.begun), timeline.Span{State: timeline.Holds, Detail: fmt.Sprintf("token %d", token)})
-	l.token[len(l.token)-1] = token
+	l.tokens[len(l.tokens)-1] = token
 }
 
 func (c *chart) mark(l *lane, text string) {
@@ -85,7 +85,7 @@ func (c *chart) picture() *timeline.Picture {
 	}
 	var tokens []uint64
 	for i := range c.workers {
-		tokens = append(tokens, c.workers[i].token...)
+		tokens = append(tokens, c.workers[i].tokens...)
 	}
 	slices.Sort(tokens)
 	tokens = slices.DeleteFunc(slices.Compact(tokens), func(token uint64) bool { return token == 0 })
@@ -94,7 +94,7 @@ func (c *chart) picture() *timeline.Picture {
 		l := &c.workers[i]
 		row := timeline.Row{Label: "worker " + string(rune('A'+i)), Spans: l.seen(now), Marks: l.marks}
 		for k := range l.spans {
-			if rank, ok := slices.BinarySearch(tokens, l.token[k]); ok && row.Spans[k].State == timeline.Holds {
+			if rank, ok := slices.BinarySearch(tokens, l.tokens[k]); ok && row.Spans[k].State == timeline.Holds {
 				row.Spans[k].Text = fmt.Sprintf("#%d", rank+1)
 				held[i] = append(held[i], row.Spans[k])
 			}
@@ -143,9 +143,9 @@ func bothHold(a, b []timeline.Span) (both []timeline.Span) {
 	return both
 }
 
-// shape returns the width of what is written to out, and whether it may have colours: 80 and none if out is
-// no terminal.
-func shape(out io.Writer) (width int, colour bool) {
+// lineStyle returns how wide lines to out may be, and whether they may have colours: 80 and none if out is no
+// terminal.
+func lineStyle(out io.Writer) (width int, colour bool) {
 	file, ok := out.(*os.File)
 	if ok {
 		width, _ = terminalSize(file)
@@ -159,7 +159,7 @@ func shape(out io.Writer) (width int, colour bool) {
 // lines returns the picture as it is written to out.
 func lines(p *timeline.Picture, out io.Writer) (string, error) {
 	var text bytes.Buffer
-	width, colour := shape(out)
+	width, colour := lineStyle(out)
 	err := p.Write(&text, width, colour)
 	return text.String(), err
 }

@@ -24,7 +24,7 @@ type Cluster struct {
 	masters  []masters.Master
 	urls     []string
 	states   []state
-	random   string // the calls of Random
+	random   string // the calls of Random so far, with their seeds
 
 	mu    sync.Mutex
 	judge *judge.Judge // nil until the test asks for it

@@ -8,6 +8,10 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
 )
 
+// A new fault is a method here, and one of [masters.Master] if a command to the server is not enough. Random draws it
+// if it is in schedules. TestFaults and the table in docs/chaos-tests.md have a line for each.
+
+// state is what a master is in, for people: a fault names the state that it needs.
 type state string
 
 const (

@@ -32,9 +32,9 @@ type cluster struct {
 	extra   []server // the other servers that were started
 	paths   []*paths
 
-	diary diary
+	tracks tracks
 
-	mu     sync.Mutex // of the rest, and of servers where a witness reads them
+	mu     sync.Mutex // of the rest, and of servers where a watcher reads them
 	faults []string   // the kinds that happened, in the order of their first
 	counts map[string]int
 }
@@ -119,7 +119,7 @@ func (c *cluster) apart(group string) (*paths, error) {
 
 // happened notes a fault for the log, the report and the picture.
 func (c *cluster) happened(whose party, kind, format string, args ...any) {
-	c.diary.mark(whose, kind)
+	c.tracks.mark(whose, kind)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts[kind] == 0 {

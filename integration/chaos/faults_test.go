@@ -21,7 +21,7 @@ const replicaBound = 15 * time.Second
 
 func (c *cluster) kill(i int) error {
 	c.happened(ofMaster(i), "kill", "master %d", i+1)
-	c.diary.begins(ofMaster(i), timeline.Dead, "dead")
+	c.tracks.begins(ofMaster(i), timeline.Dead, "dead")
 	return c.servers[i].Kill()
 }
 
@@ -29,7 +29,7 @@ func (c *cluster) kill(i int) error {
 func (c *cluster) restart(i int) error {
 	c.happened(ofMaster(i), "restart", "master %d", i+1)
 	err := c.servers[i].Start()
-	c.diary.ends(ofMaster(i), "dead")
+	c.tracks.ends(ofMaster(i), "dead")
 	return err
 }
 
@@ -51,28 +51,28 @@ func (c *cluster) loseTail(i int) error {
 
 func (c *cluster) pause(i int) error {
 	c.happened(ofMaster(i), "pause", "master %d", i+1)
-	c.diary.begins(ofMaster(i), timeline.Frozen, "frozen")
+	c.tracks.begins(ofMaster(i), timeline.Frozen, "frozen")
 	return c.servers[i].Freeze()
 }
 
 func (c *cluster) unpause(i int) error {
 	c.log("+%v unpause master %d", time.Since(c.began).Round(time.Millisecond), i+1)
 	err := c.servers[i].Thaw()
-	c.diary.ends(ofMaster(i), "frozen")
+	c.tracks.ends(ofMaster(i), "frozen")
 	return err
 }
 
 // disconnect takes a master off its network, if the back end can (see canDisconnect).
 func (c *cluster) disconnect(i int) error {
 	c.happened(ofMaster(i), "disconnect", "master %d", i+1)
-	c.diary.begins(ofMaster(i), timeline.CutOff, "off the network")
+	c.tracks.begins(ofMaster(i), timeline.CutOff, "off the network")
 	return c.servers[i].(pluggable).Disconnect()
 }
 
 func (c *cluster) reconnect(i int) error {
 	c.log("+%v reconnect master %d", time.Since(c.began).Round(time.Millisecond), i+1)
 	err := c.servers[i].(pluggable).Reconnect()
-	c.diary.ends(ofMaster(i), "off the network")
+	c.tracks.ends(ofMaster(i), "off the network")
 	return err
 }
 
@@ -85,37 +85,37 @@ func (c *cluster) canDisconnect() bool {
 // loseRequests only the requests.
 func (c *cluster) cut(p *paths, i int) error {
 	c.happened(ofMaster(i), "partition", "%s from master %d", p.group, i+1)
-	c.diary.below(ofMaster(i), p.group, timeline.CutOff, "cut off from "+p.group)
+	c.tracks.beginsBelow(ofMaster(i), p.group, timeline.CutOff, "cut off from "+p.group)
 	return errors.Join(p.lose(i, requests), p.lose(i, replies))
 }
 
 func (c *cluster) loseReplies(p *paths, i int) error {
 	c.happened(ofMaster(i), "lose replies", "of master %d to %s", i+1, p.group)
-	c.diary.below(ofMaster(i), p.group, timeline.Hindered, "loses replies to "+p.group)
+	c.tracks.beginsBelow(ofMaster(i), p.group, timeline.Hindered, "loses replies to "+p.group)
 	return p.lose(i, replies)
 }
 
 func (c *cluster) loseRequests(p *paths, i int) error {
 	c.happened(ofMaster(i), "lose requests", "of %s to master %d", p.group, i+1)
-	c.diary.below(ofMaster(i), p.group, timeline.Hindered, "loses requests of "+p.group)
+	c.tracks.beginsBelow(ofMaster(i), p.group, timeline.Hindered, "loses requests of "+p.group)
 	return p.lose(i, requests)
 }
 
 func (c *cluster) slow(p *paths, i int, latency, jitter time.Duration) error {
 	c.happened(ofMaster(i), "latency", "%v ± %v from %s to master %d", latency, jitter, p.group, i+1)
-	c.diary.below(ofMaster(i), p.group, timeline.Hindered, "slow for "+p.group)
+	c.tracks.beginsBelow(ofMaster(i), p.group, timeline.Hindered, "slow for "+p.group)
 	return p.delay(i, requests, latency, jitter)
 }
 
 func (c *cluster) heal(p *paths, i int) {
 	c.log("+%v heal %s to master %d", time.Since(c.began).Round(time.Millisecond), p.group, i+1)
 	p.heal(i)
-	c.diary.healed(ofMaster(i), p.group)
+	c.tracks.endsBelow(ofMaster(i), p.group)
 }
 
 func (c *cluster) clientPause(i int, d time.Duration) error {
 	c.happened(ofMaster(i), "CLIENT PAUSE", "%v, master %d", d, i+1)
-	c.diary.lasts(ofMaster(i), timeline.Hindered, "CLIENT PAUSE", d)
+	c.tracks.lasts(ofMaster(i), timeline.Hindered, "CLIENT PAUSE", d)
 	return c.do(i, "CLIENT", "PAUSE", d.Milliseconds(), "ALL")
 }
 
@@ -137,12 +137,12 @@ func (c *cluster) flushAll(i int) error {
 // fill leaves a master no free memory, and it evicts nothing. drain ends that.
 func (c *cluster) fill(i int) error {
 	c.happened(ofMaster(i), "maxmemory", "master %d", i+1)
-	c.diary.begins(ofMaster(i), timeline.Hindered, "full")
+	c.tracks.begins(ofMaster(i), timeline.Hindered, "full")
 	return c.do(i, "CONFIG", "SET", "maxmemory", "1")
 }
 
 func (c *cluster) drain(i int) error {
-	defer c.diary.ends(ofMaster(i), "full")
+	defer c.tracks.ends(ofMaster(i), "full")
 	return c.do(i, "CONFIG", "SET", "maxmemory", "0")
 }
 
@@ -150,12 +150,12 @@ func (c *cluster) drain(i int) error {
 // master again.
 func (c *cluster) replicaOf(i, of int) error {
 	c.happened(ofMaster(i), "REPLICAOF", "master %d of master %d", i+1, of+1)
-	c.diary.begins(ofMaster(i), timeline.Hindered, "replica")
+	c.tracks.begins(ofMaster(i), timeline.Hindered, "replica")
 	return follow(c.servers[i], c.servers[of])
 }
 
 func (c *cluster) independent(i int) error {
-	defer c.diary.ends(ofMaster(i), "replica")
+	defer c.tracks.ends(ofMaster(i), "replica")
 	return c.do(i, "REPLICAOF", "NO", "ONE")
 }
 
@@ -201,7 +201,7 @@ func (c *cluster) promote(replica server, i int) error {
 		p.replace(i, replica)
 	}
 	c.extra = slices.DeleteFunc(c.extra, func(s server) bool { return s == replica })
-	c.mu.Lock() // the witness of pictures reads it
+	c.mu.Lock() // the watcher of pictures reads it
 	dead := c.servers[i]
 	c.servers[i] = replica
 	c.mu.Unlock()

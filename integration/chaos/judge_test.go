@@ -42,7 +42,7 @@ func (r *run) judge() {
 
 	events, err := r.events()
 	r.must2(err)
-	for _, v := range history.Check(events, history.Options{HonestClocks: true, PictureDir: r.dir}) {
+	for _, v := range history.Check(events, history.Options{HonestClocks: true, ViewDir: r.dir}) {
 		if v.Rule == "overlap" {
 			res.DoubleHolds++
 		} else {
@@ -56,7 +56,7 @@ func (r *run) judge() {
 			r.expect(false, "history: %v", v)
 		}
 	}
-	r.draw(events)
+	r.makePicture(events)
 	from, gap := longestGap(events)
 	res.Gap = gap
 	r.t.Logf("longest without a holder: %v from +%v", gap, time.Duration(from-contender.At(r.began)).Round(time.Millisecond))

@@ -6,6 +6,12 @@
 //
 // Every scenario is named for what it shows. Its figures go to the log, and with -chaos.report into
 // a report.
+//
+// A new scenario goes into the list in chaos_test.go, and its control into controls_test.go; what it does to
+// masters and paths into faults_test.go, with its log line, its mark and its state in the picture
+// (tracks_test.go). run_test.go and cluster_test.go set a run up, judge_test.go decides, and report_test.go
+// writes. For the pictures, watcher_test.go asks the masters what they are in, and draw_test.go puts all of it
+// together.
 package chaos
 
 import (
@@ -95,7 +101,7 @@ func runAll(m *testing.M) (code int) {
 			return 1
 		}
 	}
-	if err := lab.report.draw(); err != nil {
+	if err := lab.report.writePictures(); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return 1
 	}

@@ -22,19 +22,19 @@ func seen(spans []pictures.Span) (all string) {
 	return all
 }
 
-func TestPicturesDiary(t *testing.T) {
-	var d diary
+func TestPicturesOfTracks(t *testing.T) {
+	var drawn tracks
 	m := ofMaster(0)
-	d.mark(m, "kill")
-	d.begins(m, timeline.Dead, "dead")
-	d.ends(m, "dead")
-	d.ends(m, "frozen") // it was not
-	d.begins(m, timeline.Hindered, "full")
-	d.below(m, "left", timeline.CutOff, "cut off from left")
-	d.below(m, "right", timeline.Hindered, "slow for right")
-	d.below(m, "right", timeline.Hindered, "loses replies to right")
-	d.healed(m, "left")
-	track := d.track(m)
+	drawn.mark(m, "kill")
+	drawn.begins(m, timeline.Dead, "dead")
+	drawn.ends(m, "dead")
+	drawn.ends(m, "frozen") // it was not
+	drawn.begins(m, timeline.Hindered, "full")
+	drawn.beginsBelow(m, "left", timeline.CutOff, "cut off from left")
+	drawn.beginsBelow(m, "right", timeline.Hindered, "slow for right")
+	drawn.beginsBelow(m, "right", timeline.Hindered, "loses replies to right")
+	drawn.endsBelow(m, "left")
+	track := drawn.track(m)
 	if got := seen(track.Spans); got != "dead dead; hindered full; " {
 		t.Errorf("the master was %s", got)
 	}
@@ -56,11 +56,11 @@ func TestPicturesDiary(t *testing.T) {
 	at := track.Marks[0].At
 	for _, c := range []struct{ from, to, want int64 }{{at - 5, at + 5, at}, {at, at + 5, at + 5}, {at - 5, at - 1,
 		at - 1}} {
-		if got := d.firstMark(m, c.from, c.to); got != c.want {
+		if got := drawn.firstMark(m, c.from, c.to); got != c.want {
 			t.Errorf("the first mark after %d and until %d, by %d, is %d", c.from, c.to, at, got)
 		}
 	}
-	if other := d.track(ofMaster(1)); len(other.Spans)+len(other.Below)+len(other.Marks) > 0 {
+	if other := drawn.track(ofMaster(1)); len(other.Spans)+len(other.Below)+len(other.Marks) > 0 {
 		t.Errorf("another master: %+v", other)
 	}
 }
@@ -111,9 +111,9 @@ func TestPicturesOfOneList(t *testing.T) {
 }
 
 // A change is noted at the fault that caused it, else when it is seen; what does not change is one span.
-func TestPicturesOfAWitness(t *testing.T) {
-	w := &witness{cluster: &cluster{}, spans: make([][]pictures.Span, 1)}
-	w.diary.ofLocked(ofMaster(0)).Marks = []pictures.Mark{{At: 125, Text: "FLUSHALL"}}
+func TestPicturesOfAWatcher(t *testing.T) {
+	w := &watcher{cluster: &cluster{}, spans: make([][]pictures.Span, 1)}
+	w.tracks.ofLocked(ofMaster(0)).Marks = []pictures.Mark{{At: 125, Text: "FLUSHALL"}}
 	up, unmarked := pictures.Span{State: timeline.Up, Text: "up"}, stateOf("", "", 0)
 	w.note(0, up, 0, 100)
 	w.note(0, up, 100, 120)
@@ -127,9 +127,9 @@ func TestPicturesOfAWitness(t *testing.T) {
 		pictures.Open} {
 		t.Errorf("the spans are %v", got)
 	}
-	var none *witness
+	var none *watcher
 	if s := none.of(0, 50); len(s) != 1 || s[0].State != timeline.Up || s[0].Text != "up" {
-		t.Errorf("without a witness: %+v", s)
+		t.Errorf("without a watcher: %+v", s)
 	}
 	none.end()
 }
@@ -158,7 +158,7 @@ func TestPicturesOfThePair(t *testing.T) {
 		"redsync was not played": {[]*result{made(library, 0), made("no-quarantine", 5)}, false},
 	} {
 		*pairTo = filepath.Join(t.TempDir(), "made", "if need be")
-		err := (&report{results: c.results}).draw()
+		err := (&report{results: c.results}).writePictures()
 		for _, file := range []string{"chaos-redsync.svg", "chaos-quorumlock.svg"} {
 			_, missing := os.Stat(filepath.Join(*pairTo, file))
 			if err != nil || (missing == nil) != c.want {
@@ -173,7 +173,7 @@ func TestPicturesOnOnePage(t *testing.T) {
 	dir := t.TempDir()
 	*pairTo, *drawTo, *pageTo = "", filepath.Join(dir, "each"), filepath.Join(dir, "page", "all.html")
 	r := &report{results: []*result{made(library, 0), made(redsync, 5), {Scenario: "without a picture"}}}
-	if err := r.draw(); err != nil {
+	if err := r.writePictures(); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(*pageTo)

@@ -57,7 +57,7 @@ type run struct {
 	workers   []*worker
 	result    *result
 	playing   time.Time
-	witness   *witness // of the masters, for the picture; nil if there is nothing to ask, or nobody wants a picture
+	watcher   *watcher // of the masters, for the picture; nil if there is nothing to ask, or nobody wants a picture
 }
 
 // abandoned ends a scenario whose next step has lost its sense.
@@ -102,7 +102,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 			<-w.exited
 			w.orders.Close()
 		}
-		r.witness.end()
+		r.watcher.end()
 		if err := r.cluster.stop(); err != nil {
 			t.Error(err)
 		}
@@ -129,7 +129,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		}
 	}
 	if drawing() && marked(kind) {
-		r.witness = r.watch()
+		r.watcher = r.watch()
 	}
 	r.playing = time.Now()
 	r.play(s.play)

@@ -24,7 +24,7 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recipe is the compose file with this run's image, ports and labels. The reaper removes what has
+// recipe is the compose file with this run's image, ports and labels. The reaper of package containers removes what has
 // the label.
 type recipe struct {
 	files []string

@@ -1,6 +1,7 @@
 // Package pictures draws a run of a scenario: masters with their faults, clients with what they held.
 // The holds, and the times in which two clients held at once, come from the judged history, by the
-// functions with which package history judges it.
+// functions with which package history judges it. Package timeline draws; this one decides what. Pictures of
+// several runs go on one [Page].
 package pictures
 
 import (
@@ -20,7 +21,7 @@ type Run struct {
 	Title   string
 	Name    string // the lock that most clients ask for: their holds need no name
 	Slots   int    // of the semaphore that clients contend for; 0 for a lock
-	Tokens  bool   // that the locks have: the contender's own, not something in their place
+	Tokens  bool   // whether the contenders get fencing tokens; else events have a clock in their place
 	Masters []Track
 	Clients []Track
 	Events  []history.Event
@@ -168,8 +169,7 @@ func (f *frame) held(client int) (all []timeline.Span) {
 		for _, of := range o.Holds {
 			if of.Client == client {
 				all = append(all, timeline.Span{From: f.at(o.From), To: f.at(o.To), State: timeline.Clash,
-					Text:   f.short(of),
-					Detail: strings.Join(each, ", and ")})
+					Text: f.short(of), Detail: strings.Join(each, ", and ")})
 			}
 		}
 	}

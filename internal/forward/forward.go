@@ -1,5 +1,5 @@
-// Package forward stands between clients and a server that tests kill, replace and cut off: the address
-// of its clients stays.
+// Package forward stands between clients and a server that tests kill, replace and cut off: clients keep
+// one address.
 package forward
 
 import (
@@ -99,22 +99,22 @@ func (f *Forward) carry(client net.Conn) {
 		_, _ = io.Copy(io.Discard, client) // until a cut
 		return
 	}
-	master, err := net.DialTimeout("tcp", target, dialBound)
+	server, err := net.DialTimeout("tcp", target, dialBound)
 	if err != nil {
 		return
 	}
-	defer master.Close()
-	if now, _, ok := f.keep(master); !ok || now != target {
-		f.forget(master)
+	defer server.Close()
+	if now, _, ok := f.keep(server); !ok || now != target {
+		f.forget(server)
 		return
 	}
-	defer f.forget(master)
+	defer f.forget(server)
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		_, _ = io.Copy(lossy{f, master}, client)
-		_ = master.(*net.TCPConn).CloseWrite() // the master answers the received requests, then closes its end
+		_, _ = io.Copy(lossy{f, server}, client)
+		_ = server.(*net.TCPConn).CloseWrite() // the server answers the received requests, then closes its end
 	})
-	_, _ = io.Copy(lossy{f, client}, master)
+	_, _ = io.Copy(lossy{f, client}, server)
 	client.Close()
 	requests.Wait()
 }

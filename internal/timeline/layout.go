@@ -97,6 +97,10 @@ func runs(flat []Span, state State, scale, gap, least float64) (all []run) {
 	return all
 }
 
+func byTime(marks []Mark) []Mark {
+	return slices.SortedStableFunc(slices.Values(marks), func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
+}
+
 // label is a text at a place.
 type label struct {
 	at, end float64
@@ -107,9 +111,7 @@ type label struct {
 // before, or so near that its own would, its text is added to that one, which becomes most wide at most. A
 // text without room is left out: its mark alone is drawn.
 func place(marks []Mark, scale, most, end float64, width func(string) float64) (all []label) {
-	marks = slices.Clone(marks)
-	slices.SortStableFunc(marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
-	for _, m := range marks {
+	for _, m := range byTime(marks) {
 		if m.Text == "" {
 			continue
 		}

@@ -30,9 +30,9 @@ const (
 // textWidth returns how much room a text of 11 pixels needs: rather too much than too little.
 func textWidth(text string) float64 { return 6.3*float64(utf8.RuneCountInString(text)) + 6 }
 
-// finesse is how much an SVG draws: spans and marks with less than gap between them as one, and a detail
+// resolution is how much an SVG draws: spans and marks with less than gap between them as one, and a tooltip
 // for each span that is as wide as detailed.
-type finesse struct{ gap, detailed float64 }
+type resolution struct{ gap, detailed float64 }
 
 // WriteSVG writes the picture as an SVG of [MaxBytes] at most. If there are too many spans for that, those
 // of one state that are close together are drawn as one; never clashes. An error names what cannot be
@@ -46,7 +46,7 @@ func (p *Picture) WriteSVG(w io.Writer) error {
 	for _, row := range p.Rows {
 		d.rows = append(d.rows, flatRow{row, flatten(row.Spans), flatten(row.Below), clashesOf(row)})
 	}
-	for _, f := range []finesse{{1, 4}, {1, 20}, {2, 40}, {4, 80}, {8, 160}, {16, pageWidth}, {64, pageWidth}} {
+	for _, f := range []resolution{{1, 4}, {1, 20}, {2, 40}, {4, 80}, {8, 160}, {16, pageWidth}, {64, pageWidth}} {
 		if svg := d.draw(f); len(svg) <= MaxBytes {
 			_, err := w.Write(svg)
 			return err
@@ -70,7 +70,7 @@ type drawing struct {
 	rows  []flatRow
 
 	out bytes.Buffer
-	finesse
+	resolution
 	id string
 	y  float64
 }
@@ -78,9 +78,9 @@ type drawing struct {
 func (d *drawing) put(format string, args ...any) { fmt.Fprintf(&d.out, format, args...) }
 
 // draw returns the SVG.
-func (d *drawing) draw(f finesse) []byte {
+func (d *drawing) draw(r resolution) []byte {
 	d.out.Reset()
-	d.finesse = f
+	d.resolution = r
 	sum := fnv.New32a()
 	fmt.Fprint(sum, d.Title, d.Verdict, d.end) // several pictures on one page need patterns of their own
 	d.id = fmt.Sprintf("t%x", sum.Sum32())
@@ -94,8 +94,7 @@ func (d *drawing) draw(f finesse) []byte {
 	bottom := top + heights
 	height := bottom + 22 + d.legendHeight()
 	d.put(`<svg xmlns="http://www.w3.org/2000/svg" class="tl" role="img" `)
-	d.put(`viewBox="0 0 %g %g" width="%g" height="%g">`+"\n",
-		pageWidth, height, pageWidth, height)
+	d.put(`viewBox="0 0 %g %g" width="%g" height="%g">`+"\n", pageWidth, height, pageWidth, height)
 	d.put("<title>%s</title>\n<desc>%s</desc>\n", escape(joinNonEmpty(": ", d.Title, d.Verdict)), escape(d.about()))
 	d.put("<style>\n.tl{%s}\n@media(prefers-color-scheme:dark){.tl{%s}}\n%s</style>\n", light.variables(),
 		dark.variables(), rules)
@@ -131,8 +130,7 @@ func (d *drawing) patterns() {
 	for _, s := range d.used() {
 		if l := looks[s]; l.pattern != "" {
 			d.put(`<pattern id="%s%s" class="p%s" width="6" height="6" patternUnits="userSpaceOnUse">`+
-				`<rect width="6" height="6"/>%s</pattern>`,
-				d.id, l.class, l.class, l.pattern)
+				`<rect width="6" height="6"/>%s</pattern>`, d.id, l.class, l.class, l.pattern)
 		}
 	}
 	d.put("</defs>\n")
@@ -231,8 +229,7 @@ func (d *drawing) lane(flat []Span, y, height float64) {
 			}
 			if text := r.text; text != "" && r.to-r.from >= textWidth(text) {
 				fmt.Fprintf(&rest, `<text class="s t%s" x="%s" y="%s">%s</text>`+"\n", looks[state].class,
-					num(left+r.from+4),
-					num(y+height/2+4), escape(text))
+					num(left+r.from+4), num(y+height/2+4), escape(text))
 			}
 		}
 		if shapes.Len() > 0 {
@@ -273,10 +270,7 @@ func (d *drawing) marks(marks []Mark, y float64) {
 	}
 	var shapes strings.Builder
 	last := -pageWidth
-	for _, m := range slices.SortedStableFunc(slices.Values(marks), func(a, b Mark) int {
-		return cmp.Compare(a.At,
-			b.At)
-	}) {
+	for _, m := range byTime(marks) {
 		x := left + m.At.Seconds()*d.scale
 		if x-last < d.gap {
 			continue

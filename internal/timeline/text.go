@@ -21,7 +21,7 @@ func (p *Picture) Write(w io.Writer, width int, colour bool) error {
 	if err != nil {
 		return err
 	}
-	t := &page{Picture: p, out: bufio.NewWriter(w), colour: colour, label: 0}
+	t := &page{Picture: p, out: bufio.NewWriter(w), colour: colour}
 	for _, row := range p.Rows {
 		t.label = max(t.label, utf8.RuneCountInString(row.Label))
 	}
@@ -145,7 +145,7 @@ func (t *page) cells(spans []Span) []cell {
 			held = append(held, s)
 		}
 	}
-	t.thin(cells, held)
+	t.markPartly(cells, held)
 	for _, s := range spans {
 		if s.State == Clash {
 			fill(s)
@@ -158,10 +158,8 @@ func (t *page) cells(spans []Span) []cell {
 			continue
 		}
 		under := cells[from+1:][:len(text)]
-		if slices.ContainsFunc(under, func(c cell) bool {
-			return c.state != s.State ||
-				c.glyph != looks[s.State].glyph
-		}) {
+		whole := cell{s.State, looks[s.State].glyph}
+		if slices.ContainsFunc(under, func(c cell) bool { return c != whole }) {
 			continue
 		}
 		for k, letter := range text {
@@ -175,8 +173,8 @@ func (t *page) cells(spans []Span) []cell {
 // must not look as if they held at once.
 const partly = '▒'
 
-// thin puts it where it belongs.
-func (t *page) thin(cells []cell, held []Span) {
+// markPartly puts that letter where holds fill a cell only in part.
+func (t *page) markPartly(cells []cell, held []Span) {
 	filled := make([]float64, len(cells))
 	for _, s := range held {
 		from, to := s.From.Seconds()*t.scale, s.To.Seconds()*t.scale

@@ -1,6 +1,10 @@
 // Package timeline draws who was in which state when: a row for each party, time from left to right.
 // It draws an SVG picture, readable in light and dark mode and without colours, and lines for a
 // terminal. It knows nothing of what the parties are.
+//
+// A new row is its caller's: the demo in cmd/quorumlock, and integration/pictures. A new state is a
+// constant here and its look in state.go, with a class in the rules there. layout.go places what
+// svg.go and text.go draw.
 package timeline
 
 import (
@@ -33,7 +37,7 @@ type Span struct {
 	From, To time.Duration
 	State    State
 	Text     string // a few words, drawn if there is room
-	Detail   string // a line for who points at it
+	Detail   string // a tooltip in the SVG
 }
 
 // Mark is something that happened in an instant.
@@ -66,8 +70,8 @@ func (p *Picture) end() (end time.Duration, err error) {
 		for _, s := range slices.Concat(row.Spans, row.Below) {
 			switch {
 			case s.State < Up || s.State > Clash:
-				return 0, fmt.Errorf("timeline: row %q: the span from %v has the unknown state %d", row.Label,
-					s.From, int(s.State))
+				return 0, fmt.Errorf("timeline: row %q: the span from %v has the unknown state %d", row.Label, s.From,
+					int(s.State))
 			case s.From < 0:
 				return 0, fmt.Errorf("timeline: row %q: a span begins at %v, before the picture", row.Label, s.From)
 			case s.To < s.From:
@@ -106,7 +110,7 @@ func clashesOf(row Row) (all []Span) {
 	return all
 }
 
-// used returns the states that occur, in their order.
+// used returns the states that occur, in their order: those of the legend.
 func (p *Picture) used() (all []State) {
 	for _, row := range p.Rows {
 		for _, s := range slices.Concat(row.Spans, row.Below) {

@@ -1,4 +1,8 @@
 // Package peers puts the library and its rivals behind one method.
+//
+// A new rival is a file here, and a line where a test of package main opens its sides: openSides in pairs.go,
+// openChoices (and choiceNames of the plot), or openEtcdSides for servers of its own. For handoffs it also needs
+// open in package handoff. facts.go tells its version, and method.md what is particular about it.
 package peers
 
 import (

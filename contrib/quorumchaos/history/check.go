@@ -11,7 +11,7 @@ const maxToken = 1<<53 - 1
 
 // Violation is a broken guarantee.
 type Violation struct {
-	Rule   string // "overlap", "token", "porcupine", "register", or "log" for events that make no sense
+	Rule   string // "overlap", "token", "porcupine" and "log" of [Check], "crowd" of [CheckCrowd], "register" of [CheckAccesses]
 	Detail string // a text with the name, and the holds with owner, token and times since Options.Origin
 	At     int64  // when it showed, by the events' clock; [Unknown] if no instant stands out
 }
@@ -25,9 +25,9 @@ type Options struct {
 	// HonestClocks states that no clock strayed beyond the drift that leases allow for. Without it
 	// two clients may hold at once, and only the tokens are judged.
 	HonestClocks bool
-	// PictureDir is the directory for porcupine's picture of each name with a violation, an HTML
-	// file; "" for no pictures. Check makes the directory if it is missing.
-	PictureDir string
+	// ViewDir is the directory for porcupine's view of each name with a violation, an HTML
+	// file; "" for no views. Check makes the directory if it is missing.
+	ViewDir string
 	// Timeout bounds porcupine's search for each name; 0 is [DefaultTimeout]. In a testing/synctest
 	// bubble the timeout never comes: Check keeps the bubble's clock from moving. A search that is
 	// cut off is a violation of "porcupine".
@@ -46,8 +46,8 @@ const DefaultTimeout = 30 * time.Second
 //     returned after its deadline held nothing. Readers overlap with readers; a hold that was downgraded
 //     is a reader's from then on.
 //   - token: when Lock had returned to one owner before another one called it, the other's token is
-//     strictly higher. No two owners of a name ever get the same token, but for readers at once. An owner that enters again
-//     keeps its token. Tokens are 1 to 2^53−1.
+//     strictly higher. No two owners of a name ever get the same token, but for readers at once. An
+//     owner that enters again keeps its token. Tokens are 1 to 2^53−1.
 //   - porcupine (with honest clocks): some order of all events, each within its call and return,
 //     explains the history; see model. Only this rule notices if two calls of Lock overlap, and the
 //     later holder has the lower token.
@@ -109,7 +109,8 @@ func (h *history) checkTokens() {
 
 func (h *history) checkOverlap() {
 	for _, o := range h.overlaps() {
-		h.report(o.from, "overlap", "for %v: %s and %s", time.Duration(o.to-o.from), h.describe(o.first), h.describe(o.second))
+		h.report(o.from, "overlap", "for %v: %s and %s", time.Duration(o.to-o.from), h.describe(o.first),
+			h.describe(o.second))
 	}
 }
 

@@ -206,7 +206,7 @@ func TestViolationsAreReadable(t *testing.T) {
 	}
 }
 
-func TestPictures(t *testing.T) {
+func TestViews(t *testing.T) {
 	good := []Event{acquired(1, 0, 10, deadline(20)), acquired(2, 30, 40)}
 	late := []Event{acquired(2, 0, 10, name("../a/\x00b c")), released(2, 20, 25, name("../a/\x00b c")),
 		acquired(1, 9, 40, name("../a/\x00b c"))}
@@ -221,16 +221,16 @@ func TestPictures(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "made", "if need be")
-			got := Check(test.events, Options{HonestClocks: test.honest, PictureDir: dir})
+			got := Check(test.events, Options{HonestClocks: test.honest, ViewDir: dir})
 			files, _ := filepath.Glob(filepath.Join(dir, "*"))
 			if (len(got) > 0) != (len(files) == 1) || len(files) > 1 {
-				t.Fatalf("%d violations, pictures %q", len(got), files)
+				t.Fatalf("%d violations, views %q", len(got), files)
 			}
 			for _, file := range files {
 				text, err := os.ReadFile(file)
 				if err != nil || !strings.Contains(string(text), "enters, level 1") ||
 					!strings.HasSuffix(file, ".html") {
-					t.Errorf("%s is not a picture (%v)", file, err)
+					t.Errorf("%s is not a view (%v)", file, err)
 				}
 				if !strings.Contains(got[len(got)-1].Detail, file) {
 					t.Errorf("%v does not name %s", got, file)
@@ -243,8 +243,8 @@ func TestPictures(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := Check(late, Options{HonestClocks: true, PictureDir: file}); len(got) != 1 ||
-		!strings.Contains(got[0].Detail, "no picture") {
+	if got := Check(late, Options{HonestClocks: true, ViewDir: file}); len(got) != 1 ||
+		!strings.Contains(got[0].Detail, "no view") {
 		t.Errorf("with a directory that cannot be made: %v", got)
 	}
 }

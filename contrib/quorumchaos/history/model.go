@@ -33,7 +33,7 @@ import (
 //
 // With dishonest clocks two clients may hold at once, and only the order of the tokens remains of
 // the model: enter of level 1. checkTokens decides that completely, so the search then only draws
-// the picture.
+// the view.
 
 type opKind int
 
@@ -181,36 +181,33 @@ func (h *history) operations(exclusive bool) []porcupine.Operation {
 	return all
 }
 
-// checkModel lets porcupine look for an order that explains the history, and draws a picture of a
+// checkModel lets porcupine look for an order that explains the history, and writes its view of a
 // violation.
 func (h *history) checkModel(opts Options) {
-	picture := opts.PictureDir != "" && len(h.violations) > 0
 	model, operations := model(opts.HonestClocks), h.operations(opts.HonestClocks)
 	if opts.HonestClocks {
 		switch porcupine.CheckOperationsTimeout(model, operations, opts.timeout()) {
 		case porcupine.Illegal:
 			h.report(Unknown, "porcupine", "no order of its %d operations explains the history", len(operations))
-			picture = opts.PictureDir != ""
 		case porcupine.Unknown:
 			h.report(Unknown, "porcupine", "undecided after %v, with %d operations", opts.timeout(), len(operations))
-			picture = opts.PictureDir != ""
 		}
 	}
-	if !picture {
+	if opts.ViewDir == "" || len(h.violations) == 0 {
 		return
 	}
 	_, info := porcupine.CheckOperationsVerbose(model, operations, opts.timeout())
-	path, err := draw(opts.PictureDir, h.name, func(f *os.File) error { return porcupine.Visualize(model, info, f) })
+	path, err := writeView(opts.ViewDir, h.name, func(f *os.File) error { return porcupine.Visualize(model, info, f) })
 	last := &h.violations[len(h.violations)-1]
 	if err != nil {
-		last.Detail += fmt.Sprintf(" (no picture: %v)", err)
+		last.Detail += fmt.Sprintf(" (no view: %v)", err)
 		return
 	}
-	last.Detail += fmt.Sprintf(" (picture: %s)", path)
+	last.Detail += fmt.Sprintf(" (view: %s)", path)
 }
 
-// draw makes a file of its own for a name's picture: one directory may collect those of many runs.
-func draw(dir, name string, write func(*os.File) error) (path string, err error) {
+// writeView makes a file of its own for a name's view: one directory may collect those of many runs.
+func writeView(dir, name string, write func(*os.File) error) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}

@@ -89,9 +89,8 @@ func (h *history) overlaps() (all []overlap) {
 }
 
 // Crowds returns the times in which more than most held, of any name: one for each violation that
-// [CheckCrowd] reports, in the same order. Each has all holds of that instant, the one that began first
-// in the list, and lasts until so many
-// of them have ended that no more than most are left.
+// [CheckCrowd] reports, in the same order. Each has all holds of that instant, first the one that
+// began then, and lasts until so many of them have ended that no more than most are left.
 func Crowds(events []Event, most int) (all []Overlap) {
 	var holds, open []*hold
 	for _, h := range gather(events, 0) {
@@ -102,8 +101,7 @@ func Crowds(events []Event, most int) (all []Overlap) {
 		}
 	}
 	slices.SortFunc(holds, func(a, b *hold) int {
-		return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end,
-			b.end))
+		return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end, b.end))
 	})
 	for _, of := range holds {
 		open = slices.DeleteFunc(open, func(other *hold) bool { return other.end <= of.Return })

@@ -25,7 +25,7 @@ type Judge struct {
 	began time.Time
 
 	mu       sync.Mutex
-	timeline history.Timeline
+	timeline timeline
 	events   []history.Event
 	open     []*hold                     // whose end has not been reported
 	accepted map[string][]history.Access // by resource
@@ -143,7 +143,7 @@ func (j *Judge) Add(events ...history.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range events {
-		j.timeline.Add(min(max(e.Call, e.Return), j.now()), "%-8v %s, token %d", e.Kind, e.Name, e.Token)
+		j.timeline.add(min(max(e.Call, e.Return), j.now()), "%-8v %s, token %d", e.Kind, e.Name, e.Token)
 	}
 	j.events, j.checked = append(j.events, events...), false
 }
@@ -165,7 +165,7 @@ func (j *Judge) access(resource string, a history.Access) {
 	if len(j.accepted[resource]) == 0 && !a.Write { // what it had before the test
 		j.accepted[resource] = []history.Access{{Value: a.Value, Write: true}}
 	}
-	j.timeline.Add(a.At, "%s: %v", resource, a)
+	j.timeline.add(a.At, "%s: %v", resource, a)
 	j.accepted[resource], j.checked = append(j.accepted[resource], a), false
 }
 
@@ -197,7 +197,7 @@ func (j *Judge) Check() error {
 		if i+1 < len(first) && (first[i+1].At == v.At || first[i+1].At == history.Unknown) {
 			continue // what surrounds the next one surrounds this one
 		}
-		fmt.Fprintf(&told, "\n%s", j.timeline.Around(v.At, origin))
+		fmt.Fprintf(&told, "\n%s", j.timeline.around(v.At, origin))
 	}
 	return fmt.Errorf("judge: violations: %d%s", len(all), &told)
 }
@@ -209,5 +209,5 @@ func (j *Judge) now() int64 { return j.began.UnixNano() + int64(time.Since(j.beg
 func (j *Judge) Note(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.timeline.Add(j.now(), format, args...)
+	j.timeline.add(j.now(), format, args...)
 }

@@ -16,7 +16,11 @@
 //
 // TestManyNamesWait is the other end of scale: one process that waits for thousands of names.
 //
-// The files: wire_test.go, master_test.go and conn_test.go are the machinery, map_test.go the places,
-// process_test.go what a process does, samples_test.go what is measured, phase_test.go the load,
-// report_test.go what is written.
+// The files: world_test.go has the regions, the round trips between them and where the masters are;
+// wire_test.go, master_test.go and conn_test.go are the machinery; people_test.go says where the processes
+// are and what they want, process_test.go what a process does; phase_test.go has the load and the cuts,
+// samples_test.go what is measured, report_test.go what is written.
+//
+// A new region goes into world_test.go: its constant, roundTrip and masterRegions. The tables follow; the
+// sentences about A, B and C in report_test.go and docs/scale.md do not.
 package fleet

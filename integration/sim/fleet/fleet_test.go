@@ -43,12 +43,12 @@ func TestFleet(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		f.world = newWorld(threeRegions, r.takes)
+		f.world = newWorld(masterRegions, r.takes)
 		defer f.world.end()
 		if err := f.world.found(); err != nil {
 			t.Fatal(err)
 		}
-		f.setLoad(load{think: loads[0]})
+		f.setLoad(load{pause: loads[0]})
 		if err := f.start(people(*processes, r.namesOfEach)); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func checkPhase(t *testing.T, r *result) {
 	if r.sudden { // replies may be there already, and too few may follow
 		return
 	}
-	for at := range places {
+	for at := range regions {
 		took, isCut := r.alone(at), slices.Contains(r.cut, at)
 		switch {
 		case isCut && len(took) > 0:
@@ -135,7 +135,7 @@ func commandTakes(t *testing.T) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := len(threeRegions)
+	n := len(masterRegions)
 	majority, err := quorum.Majority(n)
 	if err != nil {
 		t.Fatal(err)

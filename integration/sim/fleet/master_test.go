@@ -12,7 +12,7 @@ import (
 // master is a Redis master with one core. Commands run one at a time, in the order in which they arrive,
 // and each keeps the core busy; a run of a script that several requests share, as often as there are requests.
 type master struct {
-	place  place
+	region region
 	redis  *fakeredis.Master
 	takes  time.Duration // a command
 	reader *bufio.Reader
@@ -37,8 +37,8 @@ func (w work) since(before work) work {
 	return work{w.commands - before.commands, w.acquires - before.acquires, w.busy - before.busy}
 }
 
-func newMaster(at place, takes time.Duration, seed uint64) *master {
-	m := &master{place: at, redis: fakeredis.New(time.Now, seed), takes: takes, reader: bufio.NewReader(nil)}
+func newMaster(at region, takes time.Duration, seed uint64) *master {
+	m := &master{region: at, redis: fakeredis.New(time.Now, seed), takes: takes, reader: bufio.NewReader(nil)}
 	m.changed.L = &m.mu
 	m.redis.Trace = func(_, script string, keysAndArgs []string, _ any, _ error) {
 		switch script {

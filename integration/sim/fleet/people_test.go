@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// crowds are how many processes contend for a name; there are namesOfEach names of each kind.
-var crowds = []int{2, 8, 32}
+// contenderCounts are how many processes contend for a name; there are namesOfEach names of each kind.
+var contenderCounts = []int{2, 8, 32}
 
 // people places the processes of a fleet: as many for each master in each region. A few contend for names,
 // with contenders from all regions; each other one has a name of its own.
 func people(processes, namesOfEach int) (all []*process) {
 	add := func(name string, contenders int) {
 		id := len(all)
-		at := threeRegions[id%len(threeRegions)]
+		at := masterRegions[id%len(masterRegions)]
 		all = append(all, &process{id: id, class: class{at, contenders}, name: name,
 			random: rand.New(rand.NewPCG(uint64(id), 1))})
 	}
-	for _, contenders := range crowds {
+	for _, contenders := range contenderCounts {
 		for i := range namesOfEach {
 			for range contenders {
 				add(fmt.Sprintf("wanted by %d, number %d", contenders, i), contenders)

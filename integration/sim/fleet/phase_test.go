@@ -12,8 +12,8 @@ type phase struct {
 	name   string
 	isLoad bool          // one of loads, with all regions
 	sudden bool          // the cut begins with the measurement
-	think  time.Duration // see load
-	cut    []place       // at most one region, which is cut off during the phase
+	pause  time.Duration // see load
+	cut    []region      // at most one region, which is cut off during the phase
 	settle time.Duration // before the measurement
 	length time.Duration // of the measurement
 }
@@ -26,25 +26,25 @@ const whileCut = 10 * time.Second
 
 // phases makes the measurements that many times as long as a large fleet needs.
 func phases(stretch time.Duration) (all []phase) {
-	for i, think := range loads {
-		p := phase{name: fmt.Sprintf("mean pause %v", think), isLoad: true, think: think, settle: time.Second * 3 / 10,
+	for i, pause := range loads {
+		p := phase{name: fmt.Sprintf("mean pause %v", pause), isLoad: true, pause: pause, settle: time.Second * 3 / 10,
 			length: stretch * time.Second * 3 / 10}
 		if i == 0 {
 			p.settle, p.length = time.Second, stretch*3*time.Second // few calls, and those at contended names take long
 		}
 		all = append(all, p)
 	}
-	all = append(all, phase{name: "all regions", think: whileCut, settle: time.Second, length: stretch * time.Second})
-	for at := range places {
-		cut := []place{at}
+	all = append(all, phase{name: "all regions", pause: whileCut, settle: time.Second, length: stretch * time.Second})
+	for at := range regions {
+		cut := []region{at}
 		all = append(all,
-			phase{name: at.String() + " is cut off, first second", think: whileCut, cut: cut, sudden: true, length: time.Second},
-			phase{name: at.String() + " is cut off, later", think: whileCut, cut: cut, length: time.Second})
+			phase{name: at.String() + " is cut off, first second", pause: whileCut, cut: cut, sudden: true, length: time.Second},
+			phase{name: at.String() + " is cut off, later", pause: whileCut, cut: cut, length: time.Second})
 		if stretch > 1 { // thousands of processes that probe dead masters take long to simulate
-			all = append(all, phase{name: at.String() + " is cut off, a lease later", think: whileCut, cut: cut,
+			all = append(all, phase{name: at.String() + " is cut off, a lease later", pause: whileCut, cut: cut,
 				settle: quorum.DefaultLease, length: stretch * time.Second})
 		}
-		all = append(all, phase{name: at.String() + " is back, after 2 s", think: whileCut, settle: 2 * time.Second,
+		all = append(all, phase{name: at.String() + " is back, after 2 s", pause: whileCut, settle: 2 * time.Second,
 			length: stretch * time.Second})
 	}
 	return all
@@ -60,10 +60,10 @@ type result struct {
 
 // play plays a phase. The load of the phase before goes on if it is the same.
 func (f *fleet) play(p phase) result {
-	if f.present().over == nil || f.present().think != p.think {
-		f.setLoad(load{think: p.think})
+	if f.present().over == nil || f.present().pause != p.pause {
+		f.setLoad(load{pause: p.pause})
 	}
-	for at := range places {
+	for at := range regions {
 		f.world.setCut(at, false)
 	}
 	for _, at := range p.cut {
@@ -105,7 +105,7 @@ func (r *result) of(matches func(class) bool) (took []time.Duration) {
 }
 
 // alone returns the calls at names that nobody else wanted, of a region.
-func (r *result) alone(at place) []time.Duration {
+func (r *result) alone(at region) []time.Duration {
 	return r.of(func(c class) bool { return c.contenders == 1 && c.at == at })
 }
 

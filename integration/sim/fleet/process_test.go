@@ -15,10 +15,10 @@ import (
 // holds is how long a process holds a lock.
 const holds = 10 * time.Millisecond
 
-// contenderThinks is the mean time between two locks of a process that contends.
-const contenderThinks = 50 * time.Millisecond
+// contenderPause is the mean time between two locks of a process that contends.
+const contenderPause = 50 * time.Millisecond
 
-// fleet is the processes. Each has a locker of its own and one flow, which thinks, locks, holds, unlocks,
+// fleet is the processes. Each has a locker of its own and one flow, which pauses, locks, holds, unlocks,
 // and starts again: a closed load. The fewer answers, the fewer calls.
 type fleet struct {
 	world   *world
@@ -35,7 +35,7 @@ type fleet struct {
 
 // load is what the processes do until it is over.
 type load struct {
-	think time.Duration // the mean time between two locks of a process, but a contender
+	pause time.Duration // the mean time between two locks of a process, but a contender
 	ended bool          // there is nothing more to do
 	over  chan struct{}
 }
@@ -90,16 +90,16 @@ func (f *fleet) run(p *process) {
 		if now.ended {
 			return
 		}
-		mean := now.think
+		mean := now.pause
 		if p.class.contenders > 1 {
-			mean = contenderThinks
+			mean = contenderPause
 		}
-		thinks := time.NewTimer(time.Duration(p.random.ExpFloat64() * float64(mean)))
+		pause := time.NewTimer(time.Duration(p.random.ExpFloat64() * float64(mean)))
 		select {
-		case <-thinks.C:
+		case <-pause.C:
 			f.lock(p)
-		case <-now.over: // thinking has no memory: it may begin anew
-			thinks.Stop()
+		case <-now.over: // an exponential pause has no memory: it may begin anew
+			pause.Stop()
 		}
 	}
 }

@@ -47,8 +47,8 @@ processors and the network take time.
 - Times are those of the calls of `+"`Lock`"+` that returned during a measurement, in ms. All settings are the defaults.
 
 `, r.began.UTC().Format("2006-01-02"), *revision, runtime.Version(), r.processes, r.goroutines,
-		r.virtual.Round(time.Second), r.elapsed.Round(time.Second), inside, near, far, micros(r.takes), holds, list(crowds),
-		contenderThinks, r.namesOfEach)
+		r.virtual.Round(time.Second), r.elapsed.Round(time.Second), inside, near, far, micros(r.takes), holds, list(contenderCounts),
+		contenderPause, r.namesOfEach)
 	b.WriteString("## More and more load\n\n" + r.loadTable() + "\n" + r.bend() + "\n")
 	b.WriteString(fmt.Sprintf("## A region is cut off\n\nThe mean pause is %v.\n\n", whileCut) +
 		r.cutTable() + `
@@ -69,47 +69,66 @@ func micros(d time.Duration) string {
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
 
+// commas is what a slice has, as in "2, 8, 32".
+func commas[T any](all []T) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(all)), ", "), "[]")
+}
+
 // list is numbers, as in "2, 8 and 32".
 func list(numbers []int) string {
-	text := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ", "), "[]")
+	text := commas(numbers)
 	if last := strings.LastIndex(text, ", "); last >= 0 {
 		return text[:last] + " and " + text[last+2:]
 	}
 	return text
 }
 
-func quantiles(took []time.Duration) string {
+func p50p99(took []time.Duration) string {
 	if len(took) == 0 {
 		return "–"
 	}
-	return millis(part(took, 0.5)) + " / " + millis(part(took, 0.99))
+	return millis(quantile(took, 0.5)) + " / " + millis(quantile(took, 0.99))
 }
 
-const tableHead = "| %s | locks/s | A: p50 / p99 | B | C | commands/s of the masters in A, A, B, B, C | " +
-	"busiest core |\n|---|---|---|---|---|---|---|\n"
+// tableHead is the head of a table whose lines are [result.line].
+func tableHead(first string) string {
+	head := "| " + first + " | locks/s | "
+	for at := range regions {
+		head += at.String()
+		if at == 0 {
+			head += ": p50 / p99"
+		}
+		head += " | "
+	}
+	head += "commands/s of the masters in " + commas(masterRegions)
+	head += " | busiest core |\n"
+	return head + strings.Repeat("|---", strings.Count(head, "|")-1) + "|\n"
+}
 
 func (x *result) line(name string) string {
+	text := fmt.Sprintf("| %s | %.0f | ", name, x.perSecond(len(x.all())))
+	for at := range regions {
+		text += p50p99(x.alone(at)) + " | "
+	}
 	var commands []string
 	for _, m := range x.masters {
 		commands = append(commands, fmt.Sprintf("%.0f", x.perSecond(m.commands)))
 	}
-	return fmt.Sprintf("| %s | %.0f | %s | %s | %s | %s | %.0f %% |\n", name, x.perSecond(len(x.all())),
-		quantiles(x.alone(placeA)), quantiles(x.alone(placeB)), quantiles(x.alone(placeC)), strings.Join(commands, ", "),
-		100*x.busiest())
+	return text + fmt.Sprintf("%s | %.0f %% |\n", strings.Join(commands, ", "), 100*x.busiest())
 }
 
 func (r *report) loadTable() string {
-	text := fmt.Sprintf(tableHead, "mean pause")
+	text := tableHead("mean pause")
 	for _, x := range r.results {
 		if x.isLoad {
-			text += x.line(x.think.String())
+			text += x.line(x.pause.String())
 		}
 	}
 	return text
 }
 
 func (r *report) cutTable() string {
-	text := fmt.Sprintf(tableHead, "")
+	text := tableHead("")
 	for _, x := range r.results {
 		if !x.isLoad {
 			text += x.line(x.name)
@@ -126,15 +145,15 @@ func (r *report) bend() string {
 	first := &r.results[0]
 	text := fmt.Sprintf("**Below the bend the network decides.** A lock in A or B takes %s ms: a majority needs a "+
 		"master of the other region. In C it takes %s ms. Masters nearby save nothing.\n\n",
-		millis(part(first.alone(placeA), 0.5)), millis(part(first.alone(placeC), 0.5)))
+		millis(quantile(first.alone(regionA), 0.5)), millis(quantile(first.alone(regionC), 0.5)))
 	for _, x := range r.results {
 		if x.isLoad && x.busiest() >= full {
 			last := r.lastLoad()
 			return text + fmt.Sprintf("**It bends at %.0f locks/s, at the masters' cores.** A process with one caller asks "+
 				"all five masters, so each lock is about two commands at every master: %s × 2 allow about %.0f locks/s, and "+
 				"more masters allow no more. Beyond that, calls wait for the masters: with a mean pause of %v the p50 in A is %s ms.\n",
-				x.perSecond(len(x.all())), micros(r.takes), float64(time.Second)/float64(2*r.takes), last.think,
-				millis(part(last.alone(placeA), 0.5)))
+				x.perSecond(len(x.all())), micros(r.takes), float64(time.Second)/float64(2*r.takes), last.pause,
+				millis(quantile(last.alone(regionA), 0.5)))
 		}
 	}
 	return text + fmt.Sprintf("It does not bend: %d processes keep no master's core busy for %.0f %% of the time.\n",
@@ -157,14 +176,14 @@ func (r *report) contendedTable() string {
 		if x.length < time.Second { // too few locks
 			continue
 		}
-		for _, contenders := range crowds {
+		for _, contenders := range contenderCounts {
 			took := x.contended(contenders)
 			each := "–"
 			if len(took) > 0 {
 				each = fmt.Sprintf("%.1f", float64(x.attemptsOf(contenders))/float64(len(took)))
 			}
 			text += fmt.Sprintf("| %s | %d | %.1f | %s | %s |\n", x.name, contenders,
-				x.perSecond(len(took))/float64(r.namesOfEach), quantiles(took), each)
+				x.perSecond(len(took))/float64(r.namesOfEach), p50p99(took), each)
 		}
 	}
 	return text
@@ -172,7 +191,7 @@ func (r *report) contendedTable() string {
 
 // handoff says how fast a contended name changes hands, and why.
 func (r *report) handoff() string {
-	first, contenders := &r.results[0], crowds[1]
+	first, contenders := &r.results[0], contenderCounts[1]
 	locks := first.perSecond(len(first.contended(contenders))) / float64(r.namesOfEach)
 	if locks == 0 {
 		return ""

@@ -9,7 +9,7 @@ import (
 // class is what is measured together: the calls of Lock of one region, or at names with so many
 // contenders.
 type class struct {
-	at         place
+	at         region
 	contenders int // 1: nobody else wants the name
 }
 
@@ -43,11 +43,11 @@ func (s *samples) stop() map[class][]time.Duration {
 	return s.took
 }
 
-// part is the share of a sample that is no longer: 0.5 is the median. It is 0 for no sample.
-func part(took []time.Duration, share float64) time.Duration {
+// quantile returns a quantile of a sample: 0.5 is the median. It is 0 for no sample.
+func quantile(took []time.Duration, q float64) time.Duration {
 	if len(took) == 0 {
 		return 0
 	}
 	slices.Sort(took)
-	return took[min(int(share*float64(len(took))), len(took)-1)]
+	return took[min(int(q*float64(len(took))), len(took)-1)]
 }

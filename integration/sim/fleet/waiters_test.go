@@ -23,7 +23,7 @@ const mostPolls = 3000
 // free, must come as fast as beside no waiters, and its polls must not keep the masters busy.
 func TestManyNamesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld([]place{placeA, placeA, placeA, placeA, placeA}, commandTakes(t))
+		w := newWorld([]region{regionA, regionA, regionA, regionA, regionA}, commandTakes(t))
 		defer w.end()
 		if err := w.found(); err != nil {
 			t.Fatal(err)
@@ -31,11 +31,11 @@ func TestManyNamesWait(t *testing.T) {
 		holder, waiter := mustOpen(t, w, "holder"), mustOpen(t, w, "waiter")
 		defer holder.Close()
 		defer waiter.Close()
-		b := &beside{t: t, holder: holder, waiter: waiter}
-		alone := b.measure()
+		p := &twoProcesses{t: t, holder: holder, waiter: waiter}
+		alone := p.measure()
 
-		locks := b.hold(*manyNames)
-		stop := b.wait(*manyNames)
+		locks := p.hold(*manyNames)
+		stop := p.wait(*manyNames)
 		watched := time.Duration(*manyNames) * time.Second / 2000
 		time.Sleep(watched) // by then, each has polled once
 		before := w.done()
@@ -45,7 +45,7 @@ func TestManyNamesWait(t *testing.T) {
 			asked += m.since(before[i]).acquires
 		}
 		polls := float64(asked) / float64(len(w.masters)) / watched.Seconds()
-		busy := b.measure()
+		busy := p.measure()
 		text := waitersText(*manyNames, polls, alone, busy)
 		t.Log(text)
 		if *docs != "" {
@@ -59,7 +59,7 @@ func TestManyNamesWait(t *testing.T) {
 			what        string
 			busy, alone []time.Duration
 		}{{"a free name", busy.pairs, alone.pairs}, {"a handoff", busy.handoffs, alone.handoffs}} {
-			if got, most := part(c.busy, 0.99), 2*part(c.alone, 0.99); got > most {
+			if got, most := quantile(c.busy, 0.99), 2*quantile(c.alone, 0.99); got > most {
 				t.Errorf("beside %d names that wait, %s takes up to %v, want at most %v", *manyNames, c.what, got, most)
 			}
 		}
@@ -73,7 +73,7 @@ func TestManyNamesWait(t *testing.T) {
 }
 
 // waitersText is a part of docs/reports/fleet.md.
-func waitersText(names int, polls float64, alone, busy besides) string {
+func waitersText(names int, polls float64, alone, busy timings) string {
 	return fmt.Sprintf(`
 ## One process waits for many names
 
@@ -84,8 +84,8 @@ per second.
 |---|---|---|
 | a free name is locked and unlocked | %s | %s |
 | a name that is unlocked goes to its waiter | %s | %s |
-`, names, inside, polls, quantiles(alone.pairs), quantiles(busy.pairs), quantiles(alone.handoffs),
-		quantiles(busy.handoffs))
+`, names, inside, polls, p50p99(alone.pairs), p50p99(busy.pairs), p50p99(alone.handoffs),
+		p50p99(busy.handoffs))
 }
 
 // appendReport adds to the report that TestFleet has written.
@@ -103,61 +103,62 @@ func appendReport(t *testing.T, text string) {
 
 func mustOpen(t *testing.T, w *world, process string) *quorum.Locker {
 	t.Helper()
-	l, err := w.open(placeA, process+":1")
+	l, err := w.open(regionA, process+":1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-// beside is what is measured beside the names that wait.
-type beside struct {
+// twoProcesses are one that holds names and one that waits for them.
+type twoProcesses struct {
 	t              *testing.T
 	holder, waiter *quorum.Locker
 }
 
-type besides struct{ pairs, handoffs []time.Duration }
+// timings are what calls took that do not wait for those names.
+type timings struct{ pairs, handoffs []time.Duration }
 
 // measure locks and unlocks a free name, and waits for another one until its holder unlocks it.
-func (b *beside) measure() (m besides) {
+func (p *twoProcesses) measure() (m timings) {
 	ctx := context.Background()
 	for range 200 {
 		began := time.Now()
-		b.mustUnlock(b.mustLock(b.waiter, "free"))
+		p.mustUnlock(p.mustLock(p.waiter, "free"))
 		m.pairs = append(m.pairs, time.Since(began))
 		time.Sleep(7 * time.Millisecond) // not always at the same time as renewals
 	}
 	for i := range 100 {
 		name := fmt.Sprint("handed off ", i)
-		held := b.mustLock(b.holder, name)
+		held := p.mustLock(p.holder, name)
 		var got *quorum.Lock
 		var at time.Time
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			got = b.mustLock(b.waiter, name)
+			got = p.mustLock(p.waiter, name)
 			at = time.Now()
 		})
 		time.Sleep(300 * time.Millisecond) // refused, subscribed, and refused again
 		began := time.Now()
 		if err := held.Unlock(ctx); err != nil {
-			b.t.Error(err)
+			p.t.Error(err)
 		}
 		waiting.Wait()
 		m.handoffs = append(m.handoffs, at.Sub(began))
-		b.mustUnlock(got)
+		p.mustUnlock(got)
 	}
 	return m
 }
 
 // hold locks that many names.
-func (b *beside) hold(n int) []*quorum.Lock {
+func (p *twoProcesses) hold(n int) []*quorum.Lock {
 	locks := make([]*quorum.Lock, n)
 	const callers = 256
 	var all sync.WaitGroup
 	for c := range callers {
 		all.Go(func() {
 			for i := c; i < n; i += callers {
-				locks[i] = b.mustLock(b.holder, heldName(i))
+				locks[i] = p.mustLock(p.holder, heldName(i))
 			}
 		})
 	}
@@ -168,13 +169,13 @@ func (b *beside) hold(n int) []*quorum.Lock {
 func heldName(i int) string { return fmt.Sprint("held ", i) }
 
 // wait makes the waiter wait for that many names at once.
-func (b *beside) wait(n int) (stop func()) {
+func (p *twoProcesses) wait(n int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			if _, err := b.waiter.Lock(ctx, heldName(i)); err == nil {
-				b.t.Errorf("%q is held twice", heldName(i))
+			if _, err := p.waiter.Lock(ctx, heldName(i)); err == nil {
+				p.t.Errorf("%q is held twice", heldName(i))
 			}
 		})
 	}
@@ -184,17 +185,17 @@ func (b *beside) wait(n int) (stop func()) {
 	}
 }
 
-func (b *beside) mustLock(l *quorum.Locker, name string) *quorum.Lock {
+func (p *twoProcesses) mustLock(l *quorum.Locker, name string) *quorum.Lock {
 	lock, err := l.Lock(context.Background(), name)
 	if err != nil {
-		b.t.Errorf("lock %q: %v", name, err)
+		p.t.Errorf("lock %q: %v", name, err)
 		panic(err)
 	}
 	return lock
 }
 
-func (b *beside) mustUnlock(lock *quorum.Lock) {
+func (p *twoProcesses) mustUnlock(lock *quorum.Lock) {
 	if err := lock.Unlock(context.Background()); err != nil {
-		b.t.Error(err)
+		p.t.Error(err)
 	}
 }

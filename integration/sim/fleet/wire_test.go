@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// wire is the way from a region to a master, or back. What is sent arrives after the delay, in order.
+// wire leads from a region to a master, or back. What is sent arrives after the delay, in order.
 // While the wire is cut, what is under way is held up, as TCP holds it up.
 type wire struct {
 	delay   time.Duration
@@ -29,7 +29,7 @@ type parcel struct {
 type kind int
 
 const (
-	bytesOf kind = iota
+	payload kind = iota
 	opening
 	closing
 )

@@ -15,17 +15,16 @@ import (
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
-// place is a region.
-type place int
+type region int
 
 const (
-	placeA place = iota
-	placeB
-	placeC
-	places
+	regionA region = iota
+	regionB
+	regionC
+	regions // how many there are
 )
 
-func (p place) String() string { return string("ABC"[p]) }
+func (r region) String() string { return string("ABC"[r]) }
 
 // The round trips: within a region, between A and B, and from C to both.
 const (
@@ -34,34 +33,34 @@ const (
 	far    = 80 * time.Millisecond
 )
 
-func roundTrip(from, to place) time.Duration {
+func roundTrip(from, to region) time.Duration {
 	switch {
 	case from == to:
 		return inside
-	case from == placeC || to == placeC:
+	case from == regionC || to == regionC:
 		return far
 	}
 	return near
 }
 
-// threeRegions has no region with a majority of the masters, so that any of them may be cut off.
-var threeRegions = []place{placeA, placeA, placeB, placeB, placeC}
+// masterRegions are the regions of the masters. None has a majority of them, so that any may be cut off.
+var masterRegions = []region{regionA, regionA, regionB, regionB, regionC}
 
 // world is the masters and the wires to them.
 type world struct {
 	masters  []*master
-	up, down [places][]*wire // by region and master
+	up, down [regions][]*wire // by region and master
 	running  sync.WaitGroup
 }
 
-// newWorld starts masters at these places, whose commands take so long each.
-func newWorld(at []place, takes time.Duration) *world {
+// newWorld starts masters in these regions, whose commands take so long each.
+func newWorld(at []region, takes time.Duration) *world {
 	w := &world{}
 	for i, to := range at {
 		m := newMaster(to, takes, uint64(i+1))
 		w.masters = append(w.masters, m)
 		w.running.Go(m.run)
-		for from := range places {
+		for from := range regions {
 			delay := roundTrip(from, to) / 2
 			up, down := newWire(delay, m.arrived), newWire(delay, func(p parcel) { p.conn.arrived(p) })
 			w.up[from], w.down[from] = append(w.up[from], up), append(w.down[from], down)
@@ -73,18 +72,18 @@ func newWorld(at []place, takes time.Duration) *world {
 }
 
 // forEachWire calls do with every wire and its ends.
-func (w *world) forEachWire(do func(wire *wire, a, b place)) {
-	for from := range places {
+func (w *world) forEachWire(do func(wire *wire, a, b region)) {
+	for from := range regions {
 		for i, m := range w.masters {
-			do(w.up[from][i], from, m.place)
-			do(w.down[from][i], from, m.place)
+			do(w.up[from][i], from, m.region)
+			do(w.down[from][i], from, m.region)
 		}
 	}
 }
 
 // setCut cuts a region off from the others, or ends that.
-func (w *world) setCut(at place, cut bool) {
-	w.forEachWire(func(wire *wire, a, b place) {
+func (w *world) setCut(at region, cut bool) {
+	w.forEachWire(func(wire *wire, a, b region) {
 		if (a == at) != (b == at) {
 			wire.setCut(cut)
 		}
@@ -93,7 +92,7 @@ func (w *world) setCut(at place, cut bool) {
 
 // end stops the masters. No process may run.
 func (w *world) end() {
-	w.forEachWire(func(wire *wire, _, _ place) { wire.end() })
+	w.forEachWire(func(wire *wire, _, _ region) { wire.end() })
 	for _, m := range w.masters {
 		m.end()
 	}
@@ -102,8 +101,8 @@ func (w *world) end() {
 
 func host(master int) string { return fmt.Sprintf("master%d", master+1) }
 
-// open returns the locker of a process at a place.
-func (w *world) open(at place, process string, opts ...quorum.Option) (*quorum.Locker, error) {
+// open returns the locker of a process in a region.
+func (w *world) open(at region, process string, opts ...quorum.Option) (*quorum.Locker, error) {
 	var urls []string
 	for i := range w.masters {
 		urls = append(urls, "redis://"+host(i))
@@ -122,7 +121,7 @@ func (w *world) open(at place, process string, opts ...quorum.Option) (*quorum.L
 
 // found makes the first client of the masters wait until their first quarantine is over.
 func (w *world) found() error {
-	l, err := w.open(placeA, "founder")
+	l, err := w.open(regionA, "founder")
 	if err != nil {
 		return err
 	}

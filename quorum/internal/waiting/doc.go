@@ -56,6 +56,6 @@
 // messages, and the backoff after the first split votes are as prompt as ever. What the table calls a poll, a
 // retry time or ten steps takes longer then, and so does the probe when subscriptions come to stand again.
 //
-// The files: waiters.go is the list, waiting.go the policy above it; approach.go, rtt.go and history.go
-// stand alone.
+// The files: waiters.go is the list, waiting.go the table's policy above it, pauses.go how long the policy
+// waits; approach.go, rtt.go and history.go stand alone.
 package waiting

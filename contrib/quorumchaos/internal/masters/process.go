@@ -1,7 +1,7 @@
 package masters
 
 import (
-	"fmt"
+	"errors"
 	"sync"
 
 	"github.com/quorumlock/quorumlock/internal/forward"
@@ -25,8 +25,7 @@ func startProcess(args ...string) (*process, error) {
 	}
 	m := &process{args: args, fleet: fleet}
 	if m.forward, err = forward.New(fleet.Masters[0].Addr()); err != nil {
-		_ = fleet.Stop() // of a server that nobody has used
-		return nil, fmt.Errorf("masters: %w", err)
+		return nil, errors.Join(err, fleet.Stop())
 	}
 	return m, nil
 }

@@ -47,26 +47,26 @@ func shownKind(kind string) string {
 	}
 }
 
-// view is a page of porcupine's.
+// view is porcupine's view of a history with violations: a page of HTML.
 type view struct {
 	name string
 	page []byte
 }
 
-// draw makes the picture of the events that were judged, if somebody wants it.
-func (r *run) draw(events []history.Event) {
+// makePicture makes the picture of the events that were judged, if somebody wants it.
+func (r *run) makePicture(events []history.Event) {
 	r.t.Helper()
 	if !drawing() {
 		return
 	}
-	r.witness.end()
+	r.watcher.end()
 	drawn := pictures.Run{Title: fmt.Sprintf("%s: %s, %d masters", shownKind(r.kind), r.result.Scenario, r.n),
 		Name: name, Slots: r.slots, Tokens: marked(r.kind), Events: events}
 	began := contender.At(r.playing)
 	for i := range r.servers {
-		track := r.diary.track(ofMaster(i))
+		track := r.tracks.track(ofMaster(i))
 		track.Label = fmt.Sprintf("master %d", i+1)
-		track.Spans = slices.Concat(r.witness.of(i, began), track.Spans)
+		track.Spans = slices.Concat(r.watcher.of(i, began), track.Spans)
 		drawn.Masters = append(drawn.Masters, track)
 	}
 	leaveOutTheOnlyList(drawn.Masters)
@@ -105,7 +105,7 @@ func leaveOutTheOnlyList(masters []pictures.Track) {
 
 // trackOf returns what a client went through, by its own reports: when it waited, what it lost.
 func (r *run) trackOf(w *worker) pictures.Track {
-	track := r.diary.track(ofClient(w))
+	track := r.tracks.track(ofClient(w))
 	track.Client, track.Label = w.plan.Client, fmt.Sprintf("client %d", w.plan.Client)
 	for _, p := range r.paths {
 		if i := slices.Index(p.urls(), w.plan.URLs[0]); i >= 0 {
@@ -149,8 +149,8 @@ func (r *result) svg(path string) error {
 	return os.WriteFile(path, svg.Bytes(), 0o644)
 }
 
-// draw writes the pictures that are wanted.
-func (r *report) draw() error {
+// writePictures writes the pictures that are wanted.
+func (r *report) writePictures() error {
 	r.mu.Lock()
 	drawn := slices.DeleteFunc(slices.Clone(r.results), func(one *result) bool { return one.picture == nil })
 	r.mu.Unlock()
@@ -205,8 +205,7 @@ func writePage(path string, drawn []*result) error {
 		fmt.Sprintf("seed %d", *seed),
 		fmt.Sprintf("A master's row shows its faults, and its list and quarantine as the master itself reports them "+
 			"every %v: nothing of that for contenders that do not mark their masters. A client's row shows "+
-			"what it held, and when another one held too, by the history that "+
-			"was judged.", witnessEvery),
+			"what it held, and when another one held too, by the history that was judged.", watchEvery),
 	}}
 	beside := strings.TrimSuffix(path, filepath.Ext(path)) + "-histories"
 	var errs []error

@@ -16,14 +16,14 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// witnessEvery is how often a witness asks a master.
-const witnessEvery = 40 * time.Millisecond
+// watchEvery is how often a watcher asks a master.
+const watchEvery = 40 * time.Millisecond
 
-// witness asks each master, by a connection of its own, for its marker: whether it is in quarantine, and
+// watcher asks each master, by a connection of its own, for its marker: whether it is in quarantine, and
 // which list it has. It writes nothing. While a master does not answer, what it said last stands: the
-// harness's own notes cover that. A change is noted when it is seen, or at the fault since the last look
+// tracks cover that. A change is noted when it is seen, or at the fault since the last look
 // that may have caused it.
-type witness struct {
+type watcher struct {
 	*cluster
 	stop  chan struct{}
 	asks  sync.WaitGroup
@@ -31,17 +31,17 @@ type witness struct {
 	spans [][]pictures.Span // of each master
 }
 
-// watch starts a witness.
-func (c *cluster) watch() *witness {
-	w := &witness{cluster: c, stop: make(chan struct{}), spans: make([][]pictures.Span, len(c.servers))}
+// watch starts a watcher.
+func (c *cluster) watch() *watcher {
+	w := &watcher{cluster: c, stop: make(chan struct{}), spans: make([][]pictures.Span, len(c.servers))}
 	for i := range c.servers {
 		w.asks.Go(func() { w.ask(i) })
 	}
 	return w
 }
 
-// end stops it. A nil witness has ended.
-func (w *witness) end() {
+// end stops it. A nil watcher has ended.
+func (w *watcher) end() {
 	if w == nil {
 		return
 	}
@@ -53,10 +53,10 @@ func (w *witness) end() {
 	w.asks.Wait()
 }
 
-func (w *witness) ask(i int) {
+func (w *watcher) ask(i int) {
 	var l line
 	defer l.close()
-	every := time.NewTicker(witnessEvery)
+	every := time.NewTicker(watchEvery)
 	defer every.Stop()
 	for last := contender.Now(); ; {
 		w.cluster.mu.Lock()
@@ -76,7 +76,7 @@ func (w *witness) ask(i int) {
 }
 
 // note notes what a master says now, if it is something else than at the last look.
-func (w *witness) note(i int, said pictures.Span, last, now int64) {
+func (w *watcher) note(i int, said pictures.Span, last, now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	spans := w.spans[i]
@@ -85,15 +85,15 @@ func (w *witness) note(i int, said pictures.Span, last, now int64) {
 		if before.State == said.State && before.Text == said.Text {
 			return
 		}
-		now = w.diary.firstMark(ofMaster(i), last, now)
+		now = w.tracks.firstMark(ofMaster(i), last, now)
 		before.To = now
 	}
 	said.From, said.To = now, pictures.Open
 	w.spans[i] = append(spans, said)
 }
 
-// of returns what a master said. A nil witness knows that it was up, and no more.
-func (w *witness) of(i int, from int64) []pictures.Span {
+// of returns what a master said. A nil watcher knows that it was up, and no more.
+func (w *watcher) of(i int, from int64) []pictures.Span {
 	up := pictures.Span{From: from, To: pictures.Open, State: timeline.Up, Text: "up"}
 	if w == nil {
 		return []pictures.Span{up}
@@ -130,7 +130,7 @@ func (l *line) ask(url string) (said pictures.Span, err error) {
 				return said, err
 			}
 		}
-		if said, err = l.say(); err == nil || fresh {
+		if said, err = l.look(); err == nil || fresh {
 			break
 		}
 		l.close()
@@ -154,8 +154,8 @@ func (l *line) open(url string) (err error) {
 	return err
 }
 
-// say returns what the master says of itself.
-func (l *line) say() (said pictures.Span, err error) {
+// look returns what the master says of itself.
+func (l *line) look() (said pictures.Span, err error) {
 	text, err := redis.String(l.conn.Do("GET", scripts.MarkerKey))
 	if err != nil && !errors.Is(err, redis.ErrNil) {
 		return said, err
