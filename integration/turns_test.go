@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +29,7 @@ const turnsPause = "QUORUMLOCK_TEST_PAUSE"
 
 // contenderProcess takes the lock, or a slot, again and again. It prints when it called Lock, when it
 // held the lock, when it called Unlock, by the clock that all processes of the machine share, the
-// slot; −1 for a lock. In the end it prints how long it was kept from running.
+// slot; −1 for a lock. It also prints from when to when it was kept from running.
 func contenderProcess() int {
 	var hold, away time.Duration
 	var slots int
@@ -51,19 +50,20 @@ func contenderProcess() int {
 	if slots > 0 {
 		take = func() (*quorum.Lock, error) { return locker.Semaphore("k", slots).Acquire(ctx) }
 	}
-	var kept atomic.Int64
 	go func() { // as long as the process lives
 		const every = 2 * time.Millisecond
-		for due := now() + clock.Instant(every); ; due = now() + clock.Instant(every) {
+		for {
+			due := now() + clock.Instant(every)
 			time.Sleep(every)
-			kept.Add(int64(now() - due))
+			if ran := now(); ran.Sub(due) > time.Millisecond {
+				fmt.Println("kept", due, ran)
+			}
 		}
 	}()
 	for {
 		called := now()
 		held, err := take()
 		if err != nil {
-			fmt.Println("kept", kept.Load())
 			return 0
 		}
 		got := now()
@@ -109,7 +109,7 @@ const hopEvery = 5 * time.Millisecond
 // them had begun until the first of them was to end, how many each process had, how long
 // each was kept from running, and the hops meanwhile.
 func takeTurns(t *testing.T, f *redistest.Fleet, slots, processes int, hold, away time.Duration) (
-	all []aTurn, shares []int, kept []time.Duration, control []hop,
+	all []aTurn, shares []int, kept [][]hop, control []hop,
 ) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -117,7 +117,7 @@ func takeTurns(t *testing.T, f *redistest.Fleet, slots, processes int, hold, awa
 	measured := make(chan []hop, 1)
 	go func() { measured <- hops(t, ctx, f.Masters[0]) }()
 	turns := make(chan []aTurn, processes)
-	kept = make([]time.Duration, processes)
+	kept = make([][]hop, processes)
 	for process := range processes {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childRole+"=contender", holderURLs+"="+strings.Join(f.URLs(), " "),
@@ -132,7 +132,9 @@ func takeTurns(t *testing.T, f *redistest.Fleet, slots, processes int, hold, awa
 			lines := bufio.NewScanner(printed.Tee(out))
 			err := child.Await(cmd, printed, turnsFor+3*patience, fmt.Sprintf("the turns of process %d", process), func() error {
 				for lines.Scan() {
-					if _, err := fmt.Sscanf(lines.Text(), "kept %d", &kept[process]); err == nil {
+					var h hop
+					if _, err := fmt.Sscanf(lines.Text(), "kept %d %d", &h.due, &h.done); err == nil {
+						kept[process] = append(kept[process], h)
 						continue
 					}
 					turn := aTurn{process: int64(process)}
@@ -224,10 +226,14 @@ func TestProcessesTakeTurns(t *testing.T) {
 }
 
 // pacesOf returns how many turns each process had for each second in which it was not kept from running.
-func pacesOf(all []aTurn, shares []int, kept []time.Duration) (paces []float64) {
-	window := time.Duration(all[len(all)-1].left - all[0].called)
+func pacesOf(all []aTurn, shares []int, kept [][]hop) (paces []float64) {
+	from, to := all[0].called, all[len(all)-1].left
 	for process, share := range shares {
-		paces = append(paces, float64(share)/max(window-kept[process], time.Millisecond).Seconds())
+		ran := to - from
+		for _, h := range kept[process] {
+			ran -= max(0, min(h.done, to)-max(h.due, from))
+		}
+		paces = append(paces, float64(share)/time.Duration(ran).Seconds())
 	}
 	return paces
 }
