@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,9 +40,10 @@ func TestReadersAreShown(t *testing.T) {
 	}
 	var held, drawn string
 	eventually(t, "two readers", func() bool {
-		held, _ = ask(t, exitOK, "status", flags, "-all", "a")
+		out, _, code := runOnTime(patiently(slices.Concat([]string{"status"}, flags, []string{"-all", "a"})))
+		held = out.String()
 		drawn, _ = ask(t, exitOK, "top", flags)
-		return strings.Contains(held, `"a" is held by 2 readers for `) && row("2 readers").MatchString(drawn)
+		return code == exitOK && strings.Contains(held, `"a" is held by 2 readers for `) && row("2 readers").MatchString(drawn)
 	})
 	if strings.Contains(held+drawn, "writer") {
 		t.Errorf("nobody waits: %s\n%s", held, drawn)
