@@ -140,7 +140,7 @@ lint: export GOFLAGS := $(GOFLAGS) $(RACE)
 lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflows (2 minutes)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
 	$(GO) vet ./... && $(STATICCHECK) ./...
-	@printf '%s\n' $(filter-out .,$(MODULES)) | xargs -P 2 -I @ sh -xc 'cd @ && $(GO) vet ./... && $(STATICCHECK) ./...'
+	@printf '%s\n' $(filter-out .,$(MODULES)) | xargs -P 2 -I {} sh -xc 'cd {} && $(GO) vet ./... && $(STATICCHECK) ./...'
 	$(ACTIONLINT) .github/workflows/*.yaml
 
 vuln: ## known vulnerabilities in what the modules use, by the database of vuln.go.dev
