@@ -38,7 +38,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish chromium
-.PHONY: test-searches test-sim test-bench test-waiting test-packages test-integration test-modules test-chaos
+.PHONY: test-searches test-sim test-waiting test-packages test-integration test-modules test-chaos
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,7 +54,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: tools ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=6 $(PIECES) test-searches test-sim test-bench test-waiting
+	@$(MAKE) --no-print-directory --jobs=5 $(PIECES) test-searches test-sim test-waiting
 
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
@@ -63,8 +63,6 @@ flakes: redis-server ## tests again and again beside CPU hogs, and a table of fa
 # long, hence the timeout. What has no race detector is not shuffled, so that go test caches it.
 test-searches:
 	GOGC=400 nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
-
-test-bench:
 	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
 test-sim:
