@@ -76,8 +76,8 @@ type Timer interface {
 // System returns the clock of this process, always the same one. A reading does not allocate.
 //
 // On Linux it is CLOCK_BOOTTIME, so a step of the wall clock changes nothing. On other systems, and
-// if a sandbox forbids clock_gettime, each reading advances it by the step of the monotonic
-// clock or of the wall clock, whichever is larger. So it counts a suspend, because the wall clock
+// if a sandbox forbids clock_gettime, each reading advances it by the larger step of the
+// monotonic clock and the wall clock. So it counts a suspend, because the wall clock
 // moves on. It also counts a wall clock that is set forward, which ends leases early but never
 // late. A wall clock that is set back during a suspend hides as much of the suspend.
 //

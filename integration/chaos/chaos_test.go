@@ -105,7 +105,7 @@ func sizes(i int) []int {
 	}
 }
 
-// seedOf is a scenario's own seed, whichever other scenarios run.
+// seedOf is a scenario's own seed. It does not depend on which others run.
 func seedOf(scenario string, n int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, scenario, n, *seed)

@@ -27,7 +27,7 @@ var ErrNoEngine = errors.New("no container engine")
 const Label = "quorumlock.run"
 
 const (
-	reachBound  = 5 * time.Second // from a container's start to the reply to PING
+	reachBound  = 20 * time.Second // from a container's start to the reply to PING, on a busy machine
 	networksTry = 5
 )
 
@@ -91,8 +91,8 @@ func (e *Engine) makeNetwork() (err error) {
 		if found, err = e.pool.CreateNetwork("quorumlock-"+e.run, e.labelled); err != nil {
 			return err
 		}
-		described, err := e.pool.Client.NetworkInfo(found.Network.ID)
-		if err != nil {
+		var described *dc.Network
+		if described, err = e.pool.Client.NetworkInfo(found.Network.ID); err != nil {
 			return err
 		}
 		if err = e.pool.RemoveNetwork(found); err != nil {
