@@ -104,7 +104,7 @@ func (h *hold) carryOutLocked(commands []lease.Command, t *tally) (lost bool) {
 			return h.endThenLocked(c.Cause, commands[i+1:], t)
 		case lease.Release:
 			if isNew {
-				call = scripts.Release(h.names, h.ownerAs(c.Mode), c.Level)
+				call = scripts.ReleaseIn(t.takeRoom(), h.names, h.ownerAs(c.Mode), c.Level)
 			}
 			h.sendRelease(c, call, t)
 		default:

@@ -144,7 +144,9 @@ type tally struct {
 	failed *multierror.Error
 	clear  chan struct{} // closed when the error is as permanent as it can be; nil while nobody waits for that
 
-	few [5]releaseReply // room for the receivers of a release, by node
+	few    [5]releaseReply // room for the receivers of a release, by node
+	room   [8]any          // for the arguments of a release, with one name: as many as scripts.Release makes
+	inRoom bool            // room is in use
 }
 
 // nodeReply is one node's reply, as a tally counts it.
@@ -169,6 +171,15 @@ func (t *tally) receiver(node int) *releaseReply {
 		return new(releaseReply)
 	}
 	return &t.few[node]
+}
+
+// takeRoom returns room for the arguments of a release, once; nil for none.
+func (t *tally) takeRoom() []any {
+	if t == nil || t.inRoom {
+		return nil
+	}
+	t.inRoom = true
+	return t.room[:0]
 }
 
 func (t *tally) add(node int, a nodeReply) {

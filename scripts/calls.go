@@ -181,8 +181,12 @@ func Renew(list *List, batch []Renewal) Call {
 // Release releases the names at level 0, and else lowers the lock to that level. The connection
 // decides whether the owner gets a tombstone ([ConnArgs]).
 func Release(names []Name, owner Owner, level int) Call {
-	args := make([]any, 0, 6+2*len(names))
-	args = append(args, releaseScript.sha, 1+len(names), owner.tombstone)
+	return ReleaseIn(make([]any, 0, 6+2*len(names)), names, owner, level)
+}
+
+// ReleaseIn is [Release] with its arguments appended to room, which the call keeps.
+func ReleaseIn(room []any, names []Name, owner Owner, level int) Call {
+	args := append(room, releaseScript.sha, 1+len(names), owner.tombstone)
 	for _, n := range names {
 		args = append(args, n.key)
 	}
