@@ -57,7 +57,7 @@ var budgets = []budget{
 	// The scripts bound it: redsync's write a key, ours also read a marker, a tombstone and a counter.
 	{"1 caller", one, reading{ours, elapsed}, reading{rival, elapsed}, atMost, both(1.5)},
 	{"1 caller, same scripts", one, reading{sameScript, elapsed}, reading{rival, elapsed}, compare, both(0)},
-	{"1 caller", one, reading{ours, elapsed}, reading{sameScript, elapsed}, atMost, both(1.15)},
+	{"1 caller", one, reading{ours, elapsed}, reading{sameScript, elapsed}, atMost, both(1.2)},
 	{"1 caller", one, reading{ours, elapsed}, reading{noOp, elapsed}, compare, both(0)},
 	{"1 caller, 1 ms away", away, reading{ours, elapsed}, reading{rival, elapsed}, atMost, both(1.1)},
 	{"1 caller, 1 ms away", away, reading{ours, elapsed}, reading{noOp, elapsed}, compare, both(0)},
@@ -72,7 +72,7 @@ var budgets = []budget{
 	{"redsync, one master frozen, 64 callers, p99", frozenMany, reading{"redsync frozen", p99},
 		reading{"redsync healthy", p99}, compare, three(0)},
 	// The processors bound it: every release wakes eight processes, the pair beside it one.
-	{"handoff, p50", crowd, reading{ours, p50}, reading{onePair, elapsed}, atMost, both(4.2)},
+	{"handoff, p50", crowd, reading{ours, p50}, reading{onePair, elapsed}, atMost, both(3.5)},
 	{"handoff, p99", crowd, reading{ours, p99}, reading{}, atMost, both(10e6)},
 	{"handoff, p50", crowd, reading{ours, p50}, reading{rival, p50}, compare, both(0)},
 	{"handoff to a waiter, p50", waiter, reading{ours, p50}, reading{onePair, elapsed}, atMost, both(3)},
@@ -82,7 +82,7 @@ var budgets = []budget{
 	{"100,000 held, goroutines of all", held, reading{ours, goroutines}, reading{}, atMost, three(16)},
 	{"100,000 held, commands per renewal", held, reading{ours, commands}, reading{}, atMost, three(0.05)},
 	{"1 caller beside 10,000 renewed every second, p99", renewing, reading{"beside renewals", p99},
-		reading{"alone", p99}, atMost, three(2.2)},
+		reading{"alone", p99}, atMost, three(2)},
 	{"1 caller", etcdOne, reading{ours, rate}, reading{etcdServer, rate}, compare, three(0)},
 	{"16 callers", etcdSome, reading{ours, rate}, reading{etcdServer, rate}, compare, three(0)},
 	{"256 callers", etcdMany, reading{ours, rate}, reading{etcdServer, rate}, compare, three(0)},
