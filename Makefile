@@ -63,15 +63,15 @@ flakes: redis-server ## tests again and again beside CPU hogs, and a table of fa
 # long, hence the timeout. What has no race detector is not shuffled, so that go test caches it.
 test-searches:
 	GOGC=400 nice -n 19 $(GO) test -timeout 60m $(SEARCHES)
-	cd bench && nice -n 19 $(TEST) -timeout 60m -p 1 ./...
 
 test-sim:
 	cd integration && GOGC=400 nice -n 19 $(GO) test -timeout 60m ./sim/...
 	$(if $(RACE),cd integration && GOGC=400 nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
 
-# These wait most of the time, so two run beside each other. Chaos comes last: its clients give up on a master after 250 ms.
+# These wait most of the time, so two run beside each other. Chaos comes after them: its clients give up on a master after 250 ms.
 test-waiting: test-integration test-modules
 	@$(MAKE) --no-print-directory test-chaos
+	cd bench && $(TEST) -p 1 ./...
 
 # Parallel tests wait most of the time.
 test-integration:

@@ -3,7 +3,6 @@ package lease
 import (
 	"fmt"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
@@ -168,7 +167,7 @@ var mutants = []mutant{
 	{rule: "a request that could not be sent proves nothing of one before", edits: in(keepFile, "if c.fresh {", "if true {"), setup: stands.with(aDeath).with(isEntered)},
 }
 
-// countAll is appended to the file of a mutant that calls it.
+// countAll is what a mutant calls.
 const countAll = `
 func (l *Lease) countAll() (n int) {
 	for i := range l.votes {
@@ -194,10 +193,11 @@ func TestMutants(t *testing.T) {
 		}
 		return
 	}
+	binary := build(t)
 	var rows []string
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
-			out := m.search(t)
+			out := binary.Search(t, m.rule)
 			found := violated.FindStringSubmatch(out)
 			switch {
 			case m.harmless == "" && found == nil:
@@ -219,14 +219,13 @@ func TestMutants(t *testing.T) {
 	table.Write(t, rows, len(mutants))
 }
 
-func (m *mutant) search(t *testing.T) string {
-	more := map[string]string{}
-	for _, e := range m.edits {
-		if strings.Contains(e.Now, "countAll") {
-			more[e.File] = countAll
-		}
+func build(t *testing.T) *mutate.Binary {
+	t.Helper()
+	var all []mutate.Mutant
+	for _, m := range mutants {
+		all = append(all, mutate.Mutant{Rule: m.rule, Edits: m.shared()})
 	}
-	return mutate.Search(t, m.rule, m.shared(), more)
+	return mutate.Build(t, all, map[string]string{attemptFile: countAll})
 }
 
 // shared returns the edits in the form of package mutate.

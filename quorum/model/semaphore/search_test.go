@@ -120,10 +120,15 @@ func TestMutants(t *testing.T) {
 		}
 		return
 	}
+	var all []mutate.Mutant
+	for _, m := range mutants {
+		all = append(all, mutate.Mutant{Rule: m.rule, Edits: m.edits})
+	}
+	binary := mutate.Build(t, all, map[string]string{namesFile: mutant})
 	var rows []string
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
-			out := mutate.Search(t, m.rule, m.edits, map[string]string{namesFile: mutant})
+			out := binary.Search(t, m.rule)
 			found := violated.FindStringSubmatch(out)
 			if found == nil {
 				t.Fatalf("no trace\n%s", out)
