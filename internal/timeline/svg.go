@@ -34,9 +34,11 @@ func textWidth(text string) float64 { return 6.3*float64(utf8.RuneCountInString(
 // for each span that is as wide as detailed.
 type resolution struct{ gap, detailed float64 }
 
+var finest = resolution{1, 4}
+
 // WriteSVG writes the picture as an SVG of [MaxBytes] at most. If there are too many spans for that, those
-// of one state that are close together are drawn as one; never clashes. An error names what cannot be
-// drawn.
+// of one state that are close together are drawn as one; of clashes that hides none, and shows too much
+// red rather than too little. An error names what cannot be drawn.
 func (p *Picture) WriteSVG(w io.Writer) error {
 	end, err := p.end()
 	if err != nil {
@@ -46,7 +48,7 @@ func (p *Picture) WriteSVG(w io.Writer) error {
 	for _, row := range p.Rows {
 		d.rows = append(d.rows, flatRow{row, flatten(row.Spans), flatten(row.Below), clashesOf(row)})
 	}
-	for _, f := range []resolution{{1, 4}, {1, 20}, {2, 40}, {4, 80}, {8, 160}, {16, pageWidth}, {64, pageWidth}} {
+	for _, f := range []resolution{finest, {1, 20}, {2, 40}, {4, 80}, {8, 160}, {16, pageWidth}, {64, pageWidth}} {
 		if svg := d.draw(f); len(svg) <= MaxBytes {
 			_, err := w.Write(svg)
 			return err
@@ -166,11 +168,16 @@ func (d *drawing) bands(top, bottom float64) {
 	}
 }
 
-// merged returns clashes as they are drawn: each at least leastClash wide, and those that then overlap as one.
+// merged returns clashes as they are drawn: each at least leastClash wide, and those that then overlap as one. In
+// a picture of more than the finest resolution, those with less than gap between them are one, too.
 func (d *drawing) merged(clashes []Span) []run {
 	sorted := slices.Clone(clashes)
 	slices.SortStableFunc(sorted, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
-	all := runs(sorted, Clash, d.scale, 0, leastClash)
+	gap := d.gap
+	if gap <= finest.gap {
+		gap = 0
+	}
+	all := runs(sorted, Clash, d.scale, gap, leastClash)
 	for i := range all { // at the very end of the picture
 		if over := all[i].to - plotWidth; over > 0 {
 			all[i].from, all[i].to = all[i].from-over, plotWidth

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -149,6 +150,35 @@ func TestAClashIsNeverTooSmallToSee(t *testing.T) {
 			if w < leastClash || x < left || x+w > left+plotWidth+0.1 {
 				t.Errorf("%v is drawn as %+v", span, e)
 			}
+		}
+	}
+}
+
+// Holders that clash all the time, each time for a moment, are drawn: no clash is left out.
+func TestManyClashesAreDrawn(t *testing.T) {
+	p := crowded()
+	end, err := p.end()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clashes []Span
+	for at := time.Duration(0); at < end; at += end / 220 {
+		clashes = append(clashes, Span{at, at + end/2200, Clash, "", "held by A and B, which is a long story"})
+	}
+	for i := range p.Rows {
+		p.Rows[i].Spans = append(p.Rows[i].Spans, clashes...)
+	}
+	_, all := drawn(t, p)
+	reds, bands := reds(all)
+	if len(bands) == 0 || len(reds) != len(bands)*len(p.Rows) {
+		t.Fatalf("%d bands, and %d clashes in %d rows", len(bands), len(reds), len(p.Rows))
+	}
+	for _, c := range clashes {
+		x := left + c.From.Seconds()*plotWidth/end.Seconds()
+		if !slices.ContainsFunc(bands, func(e element) bool {
+			return e.number(t, "x") <= x+0.1 && x <= e.number(t, "x")+e.number(t, "width")
+		}) {
+			t.Errorf("no red at %v", c.From)
 		}
 	}
 }
