@@ -91,7 +91,7 @@ test-chaos:
 	cd integration && $(TEST) -run 'TestChaos/a_live_master' ./chaos -chaos.backend=processes
 
 # Masters are containers where there is a container engine, else processes. The report says which.
-chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a picture of each to chaos/ (30 minutes)
+chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a picture of each to chaos/ (25 minutes)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/reports/chaos.md \
 		-chaos.pair=$(CURDIR)/docs/reports -chaos.pictures=$(CURDIR)/chaos -chaos.html=$(CURDIR)/chaos/index.html -chaos.revision="$$(git describe --always --dirty)"
 
