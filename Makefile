@@ -11,7 +11,7 @@ CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
-PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
+PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting -e /scripts$$)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -77,8 +77,10 @@ test-waiting: test-integration test-modules
 test-integration:
 	cd integration && $(TEST) -p 1 -parallel 8 $(INTEGRATION)
 
+# Package scripts starts no goroutine.
 test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
+	$(GO) test -vet=off -shuffle=on ./scripts
 
 test-modules: $(CONTRIB:contrib/%=test-contrib-%)
 
