@@ -1,11 +1,16 @@
 // Package mutate runs a package's TestMutants on mutants: the shipped code with an edit that leaves out
 // one rule. All mutants of a package are compiled into one test binary. Beside each function that an edit
 // changes stands an edited copy, and the function calls the copy of the mutant that the process runs.
+//
+// To add a mutant, add it to the package's list. TestMutants must find a trace with it, and the package's other
+// searches none without it. Then TestMutants with -model.table writes it into docs/safety.md, if that has a table
+// of the package.
 package mutate
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -19,15 +24,18 @@ import (
 	"testing"
 )
 
-// Mutant leaves out one rule.
+// Mutant leaves out one rule. No other mutant of its package leaves out the same.
 type Mutant struct {
 	Rule  string
-	Edits []Edit
+	Edits []Edit // each edits what those before it left
 }
 
-// Edit replaces every place of a text in a file, whose path begins at the module's root. The places are
-// in functions.
-type Edit struct{ File, Text, Now string }
+// Edit replaces a text by another, wherever a file has it. It changes nothing but bodies of functions.
+type Edit struct {
+	File string // its path from the module's root
+	Text string // may begin or end outside a body
+	Now  string
+}
 
 var rule = flag.String("model.mutant", "", "search the setup of this mutant; TestMutants calls itself so")
 
@@ -54,33 +62,17 @@ type Binary struct {
 	rules []string
 }
 
-// Build compiles the caller's package with the mutants. The text of more is appended to files, by their
-// paths.
+// Build compiles the caller's package with the mutants. more has texts that are appended to files, by their
+// paths: declarations that edits need.
 func Build(t *testing.T, mutants []Mutant, more map[string]string) *Binary {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	must(t, err)
-	b, files := &Binary{path: filepath.Join(t.TempDir(), "mutants.test")}, map[string]*file{}
+	files, err := edit(root, mutants, more)
+	must(t, err)
+	b := &Binary{path: filepath.Join(t.TempDir(), "mutants.test")}
 	for _, m := range mutants {
 		b.rules = append(b.rules, m.Rule)
-		edited := map[string]string{}
-		for _, e := range m.Edits {
-			if files[e.File] == nil {
-				files[e.File] = read(t, root, e.File, more[e.File])
-			}
-			if edited[e.File] == "" {
-				edited[e.File] = files[e.File].text
-			}
-			if !strings.Contains(edited[e.File], e.Text) {
-				t.Fatalf("%s has no %q any more", e.File, e.Text)
-			}
-			edited[e.File] = strings.ReplaceAll(edited[e.File], e.Text, e.Now)
-		}
-		for name, text := range edited {
-			if err := files[name].add(len(b.rules), text); err != nil {
-				t.Fatalf("%s: the mutant without the rule %q: %v", name, m.Rule, err)
-			}
-		}
 	}
 	overlay := write(t, root, files)
 	out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-c", "-ldflags=-s -w",
@@ -89,6 +81,41 @@ func Build(t *testing.T, mutants []Mutant, more map[string]string) *Binary {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return b
+}
+
+// edit returns the files that the mutants edit, with the copies of all mutants.
+func edit(root string, mutants []Mutant, more map[string]string) (map[string]*file, error) {
+	files, seen := map[string]*file{}, map[string]bool{}
+	for i, m := range mutants {
+		if seen[m.Rule] {
+			return nil, fmt.Errorf("two mutants leave out the rule %q", m.Rule)
+		}
+		seen[m.Rule] = true
+		edited := map[string]string{}
+		for _, e := range m.Edits {
+			if files[e.File] == nil {
+				f, err := read(filepath.Join(root, e.File), more[e.File])
+				if err != nil {
+					return nil, err
+				}
+				files[e.File] = f
+			}
+			text, again := edited[e.File]
+			if !again {
+				text = files[e.File].text
+			}
+			if !strings.Contains(text, e.Text) {
+				return nil, fmt.Errorf("%s: the mutant without the rule %q: the file has no %q", e.File, m.Rule, e.Text)
+			}
+			edited[e.File] = strings.ReplaceAll(text, e.Text, e.Now)
+		}
+		for name, text := range edited {
+			if err := files[name].add(i+1, m.Rule, text); err != nil {
+				return nil, fmt.Errorf("%s: the mutant without the rule %q: %w", name, m.Rule, err)
+			}
+		}
+	}
+	return files, nil
 }
 
 // Search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
@@ -105,20 +132,21 @@ func (b *Binary) Search(t *testing.T, rule string) string {
 
 // file is a shipped file with the copies of its functions.
 type file struct {
+	path   string
 	text   string
 	parsed *ast.File
 	calls  map[int]string // by function: what it begins with
 	copies bytes.Buffer
 }
 
-func read(t *testing.T, root, name, more string) *file {
-	t.Helper()
-	source, err := os.ReadFile(filepath.Join(root, name))
-	must(t, err)
-	f := &file{text: string(source) + more, calls: map[int]string{}}
+func read(path, more string) (*file, error) {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{path: path, text: string(source) + more, calls: map[int]string{}}
 	f.parsed, err = parse(f.text)
-	must(t, err)
-	return f
+	return f, err
 }
 
 // parse parses a file. A position in it is an offset in the text, plus 1.
@@ -126,15 +154,16 @@ func parse(text string) (*ast.File, error) {
 	return parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
 }
 
-// add adds the copies of a mutant, whose file has that text.
-func (f *file) add(mutant int, text string) error {
+// add adds the copies of a mutant, whose file has that text. The compiler's errors name the file, the rule and the
+// line in that text.
+func (f *file) add(mutant int, rule, text string) error {
 	parsed, err := parse(text)
 	if err != nil {
 		return err
 	}
 	before, after := functions(f.parsed), functions(parsed)
-	if len(before) != len(after) || without(f.text, before) != without(text, after) {
-		return fmt.Errorf("it differs outside functions")
+	if len(before) != len(after) || outside(f.text, before) != outside(text, after) {
+		return errors.New("it changes more than bodies of functions")
 	}
 	for i, fn := range after {
 		copied := text[fn.Pos()-1 : fn.End()-1]
@@ -146,47 +175,42 @@ func (f *file) add(mutant int, text string) error {
 			return err
 		}
 		f.calls[i] += fmt.Sprintf(" if mutantNumber == %d { %s };", mutant, call)
-		name := fn.Name.End() - fn.Pos()
-		fmt.Fprintf(&f.copies, "\n%sOfMutant%d%s\n", copied[:name], mutant, copied[name:])
+		name, line := fn.Name.End()-fn.Pos(), 1+strings.Count(text[:fn.Pos()-1], "\n")
+		fmt.Fprintf(&f.copies, "\n//line %s without the rule %q:%d\n%sOfMutant%d%s\n", f.path, rule, line, copied[:name], mutant, copied[name:])
 	}
 	return nil
 }
 
 func functions(f *ast.File) (all []*ast.FuncDecl) {
 	for _, decl := range f.Decls {
-		if fn, ok := decl.(*ast.FuncDecl); ok {
+		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
 			all = append(all, fn)
 		}
 	}
 	return all
 }
 
-// without returns the text without its functions.
-func without(text string, all []*ast.FuncDecl) string {
+// outside returns the text without the functions' bodies.
+func outside(text string, all []*ast.FuncDecl) string {
 	for _, fn := range slices.Backward(all) {
-		text = text[:fn.Pos()-1] + text[fn.End()-1:]
+		text = text[:fn.Body.Pos()-1] + text[fn.Body.End()-1:]
 	}
 	return text
 }
 
 // callOf returns the statements with which a function does what another of the same parameters does.
 func callOf(fn *ast.FuncDecl, other string) (string, error) {
-	var args []string
-	for _, field := range fn.Type.Params.List {
-		if len(field.Names) == 0 {
-			return "", fmt.Errorf("a parameter of %s has no name", fn.Name)
-		}
-		for _, name := range field.Names {
-			arg := name.Name
-			if _, variadic := field.Type.(*ast.Ellipsis); variadic {
-				arg += "..."
-			}
-			args = append(args, arg)
-		}
+	args, err := namesOf(fn.Type.Params)
+	if err != nil {
+		return "", fmt.Errorf("a parameter of %s %w", fn.Name, err)
 	}
 	call := fmt.Sprintf("%s(%s)", other, strings.Join(args, ", "))
 	if fn.Recv != nil {
-		call = fn.Recv.List[0].Names[0].Name + "." + call
+		receiver, err := namesOf(fn.Recv)
+		if err != nil {
+			return "", fmt.Errorf("the receiver of %s %w", fn.Name, err)
+		}
+		call = receiver[0] + "." + call
 	}
 	if fn.Type.Results == nil {
 		return call + "; return", nil
@@ -194,14 +218,35 @@ func callOf(fn *ast.FuncDecl, other string) (string, error) {
 	return "return " + call, nil
 }
 
-// mutated returns the text with the copies.
+// namesOf returns parameters as a call passes them on.
+func namesOf(params *ast.FieldList) (names []string, err error) {
+	for _, field := range params.List {
+		if len(field.Names) == 0 {
+			return nil, errNoName
+		}
+		for _, name := range field.Names {
+			if name.Name == "_" {
+				return nil, errNoName
+			}
+			names = append(names, name.Name)
+			if _, variadic := field.Type.(*ast.Ellipsis); variadic {
+				names[len(names)-1] += "..."
+			}
+		}
+	}
+	return names, nil
+}
+
+var errNoName = errors.New("has no name, so no copy can be called")
+
+// mutated returns the text with the copies. The compiler's errors have the shipped file's lines.
 func (f *file) mutated() string {
 	text := f.text
 	for i, fn := range slices.Backward(functions(f.parsed)) {
 		begin := fn.Body.Lbrace
 		text = text[:begin] + f.calls[i] + text[begin:]
 	}
-	return text + f.copies.String()
+	return fmt.Sprintf("//line %s:1\n", f.path) + text + f.copies.String()
 }
 
 // write writes the files into a temporary directory, and returns an overlay of the shipped ones.

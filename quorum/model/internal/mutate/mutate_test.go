@@ -1,0 +1,95 @@
+package mutate
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const shippedFile = "shipped.go"
+
+const shipped = `package shipped
+
+const limit = 3
+
+type number int
+
+func (number) zero() int { return 0 }
+
+func first(a, _ int) int { return a }
+
+// double is what a mutant edits.
+func double(n int) int {
+	return 2 * n
+}
+`
+
+// root returns a directory with the shipped file.
+func root(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, shippedFile), []byte(shipped), 0o600))
+	return dir
+}
+
+func mutant(rule, text, now string) Mutant {
+	return Mutant{Rule: rule, Edits: []Edit{{File: shippedFile, Text: text, Now: now}}}
+}
+
+func TestErrorsSayWhatAnEditMayNot(t *testing.T) {
+	for name, c := range map[string]struct {
+		mutants []Mutant
+		want    []string
+	}{
+		"no such text": {[]Mutant{mutant("a rule", "3 * n", "n")}, []string{shippedFile, "a rule", "has no", "3 * n"}},
+		"no such file": {[]Mutant{{"a rule", []Edit{{File: "other.go", Text: "n"}}}}, []string{"other.go"}},
+		"no Go":        {[]Mutant{mutant("a rule", "2 * n", "2 *")}, []string{shippedFile, "a rule", "14:"}},
+		"a constant":   {[]Mutant{mutant("a rule", "limit = 3", "limit = 4")}, []string{shippedFile, "a rule", "bodies"}},
+		"a comment":    {[]Mutant{mutant("a rule", "double", "treble")}, []string{shippedFile, "a rule", "bodies"}},
+		"a parameter":  {[]Mutant{mutant("a rule", "double(n int)", "double()")}, []string{shippedFile, "a rule", "bodies"}},
+		"no receiver":  {[]Mutant{mutant("a rule", "return 0", "return 1")}, []string{"a rule", "receiver of zero", "no name"}},
+		"a blank one":  {[]Mutant{mutant("a rule", "return a", "return 1")}, []string{"a rule", "parameter of first", "no name"}},
+		"one rule twice": {[]Mutant{mutant("a rule", "2 * n", "n"), mutant("a rule", "2 * n", "0*n")},
+			[]string{"two mutants", "a rule"}},
+	} {
+		_, err := edit(root(t), c.mutants, nil)
+		for _, part := range c.want {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v, without %q", name, err, part)
+			}
+		}
+	}
+}
+
+// The compiler's errors have the lines of the shipped file, and name the mutant in whose copy they are.
+func TestCopiesNameTheirMutants(t *testing.T) {
+	dir := root(t)
+	two := Mutant{"three times", []Edit{{shippedFile, "2 * n", "\n\t\t5 * n"}, {shippedFile, "5 * n", "3 * n + more"}}}
+	files, err := edit(dir, []Mutant{mutant("once", "2 * n", "n"), two}, map[string]string{shippedFile: "\nvar more int\n"})
+	must(t, err)
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, "mutated.go", files[shippedFile].mutated(), 0)
+	must(t, err)
+	path, found := filepath.Join(dir, shippedFile), map[string]token.Position{}
+	for _, decl := range parsed.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok {
+			found[fn.Name.Name] = set.Position(fn.End())
+		}
+	}
+	for name, want := range map[string]struct {
+		file string
+		line int
+	}{
+		"double":          {path, 14},
+		"doubleOfMutant1": {path + ` without the rule "once"`, 14},
+		"doubleOfMutant2": {path + ` without the rule "three times"`, 15},
+	} {
+		if got := found[name]; got.Filename != want.file || got.Line != want.line {
+			t.Errorf("%s ends at %v, want %v", name, got, want)
+		}
+	}
+}
