@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"os"
 	"os/exec"
@@ -60,27 +61,14 @@ func Build(t *testing.T, mutants []Mutant, more map[string]string) *Binary {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	must(t, err)
-	b, files := &Binary{path: filepath.Join(t.TempDir(), "mutants.test")}, map[string]*file{}
+	files, err := mutate(mutants, func(name string) (string, error) {
+		source, err := os.ReadFile(filepath.Join(root, name))
+		return string(source) + more[name], err
+	})
+	must(t, err)
+	b := &Binary{path: filepath.Join(t.TempDir(), "mutants.test")}
 	for _, m := range mutants {
 		b.rules = append(b.rules, m.Rule)
-		edited := map[string]string{}
-		for _, e := range m.Edits {
-			if files[e.File] == nil {
-				files[e.File] = read(t, root, e.File, more[e.File])
-			}
-			if edited[e.File] == "" {
-				edited[e.File] = files[e.File].text
-			}
-			if !strings.Contains(edited[e.File], e.Text) {
-				t.Fatalf("%s has no %q any more", e.File, e.Text)
-			}
-			edited[e.File] = strings.ReplaceAll(edited[e.File], e.Text, e.Now)
-		}
-		for name, text := range edited {
-			if err := files[name].add(len(b.rules), text); err != nil {
-				t.Fatalf("%s: the mutant without the rule %q: %v", name, m.Rule, err)
-			}
-		}
 	}
 	overlay := write(t, root, files)
 	out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-c", "-ldflags=-s -w",
@@ -94,13 +82,84 @@ func Build(t *testing.T, mutants []Mutant, more map[string]string) *Binary {
 // Search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
 func (b *Binary) Search(t *testing.T, rule string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.run", "TestMutants", "-model.mutant", rule)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, 1+slices.Index(b.rules, rule)))
+	number := 1 + slices.Index(b.rules, rule)
+	if number == 0 {
+		t.Fatalf("the binary has no mutant without the rule %q", rule)
+	}
+	// If this process ends first, as after its own timeout, the binary ends by itself.
+	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants",
+		"-model.mutant", rule)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, number))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
+}
+
+// mutate returns the files that the mutants edit, with the copies of all. The n-th mutant has the number n.
+func mutate(mutants []Mutant, source func(file string) (string, error)) (map[string]*file, error) {
+	files, rules := map[string]*file{}, map[string]bool{}
+	for i, m := range mutants {
+		if rules[m.Rule] {
+			return nil, fmt.Errorf("two mutants leave out the rule %q", m.Rule)
+		}
+		rules[m.Rule] = true
+		if err := m.addTo(files, i+1, source); err != nil {
+			return nil, fmt.Errorf("the mutant without the rule %q: %w", m.Rule, err)
+		}
+	}
+	return files, nil
+}
+
+func (m Mutant) addTo(files map[string]*file, number int, source func(file string) (string, error)) (err error) {
+	edited := map[string]string{}
+	for _, e := range m.Edits {
+		if files[e.File] == nil {
+			if files[e.File], err = read(e.File, source); err != nil {
+				return err
+			}
+		}
+		if edited[e.File] == "" {
+			edited[e.File] = files[e.File].text
+		}
+		before := edited[e.File]
+		if !strings.Contains(before, e.Text) {
+			return fmt.Errorf("%s has no %q any more", e.File, e.Text)
+		}
+		edited[e.File] = strings.ReplaceAll(before, e.Text, e.Now)
+		if isSameCode(before, edited[e.File]) {
+			return fmt.Errorf("%s is the same code with %q", e.File, e.Now)
+		}
+	}
+	for name, text := range edited {
+		if err := files[name].add(number, m.Rule, text); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// isSameCode reports whether two texts differ in spaces and comments at most.
+func isSameCode(a, b string) bool { return slices.Equal(words(a), words(b)) }
+
+// words returns a text's tokens without comments.
+func words(text string) (all []string) {
+	var s scanner.Scanner
+	set := token.NewFileSet()
+	s.Init(set.AddFile("", set.Base(), len(text)), []byte(text), nil, 0)
+	for {
+		switch _, kind, word := s.Scan(); {
+		case kind == token.EOF:
+			return all
+		case kind == token.SEMICOLON: // the end of a line is one, too
+			all = append(all, ";")
+		case word != "":
+			all = append(all, word)
+		default:
+			all = append(all, kind.String())
+		}
+	}
 }
 
 // file is a shipped file with the copies of its functions.
@@ -111,14 +170,14 @@ type file struct {
 	copies bytes.Buffer
 }
 
-func read(t *testing.T, root, name, more string) *file {
-	t.Helper()
-	source, err := os.ReadFile(filepath.Join(root, name))
-	must(t, err)
-	f := &file{text: string(source) + more, calls: map[int]string{}}
+func read(name string, source func(file string) (string, error)) (*file, error) {
+	text, err := source(name)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{text: text, calls: map[int]string{}}
 	f.parsed, err = parse(f.text)
-	must(t, err)
-	return f
+	return f, err
 }
 
 // parse parses a file. A position in it is an offset in the text, plus 1.
@@ -127,7 +186,7 @@ func parse(text string) (*ast.File, error) {
 }
 
 // add adds the copies of a mutant, whose file has that text.
-func (f *file) add(mutant int, text string) error {
+func (f *file) add(mutant int, rule, text string) error {
 	parsed, err := parse(text)
 	if err != nil {
 		return err
@@ -137,24 +196,28 @@ func (f *file) add(mutant int, text string) error {
 		return fmt.Errorf("it differs outside functions")
 	}
 	for i, fn := range after {
-		copied := text[fn.Pos()-1 : fn.End()-1]
-		if copied == f.text[before[i].Pos()-1:before[i].End()-1] {
+		old := before[i]
+		if text[fn.Pos()-1:fn.End()-1] == f.text[old.Pos()-1:old.End()-1] {
 			continue
 		}
-		call, err := callOf(before[i], fmt.Sprintf("%sOfMutant%d", fn.Name.Name, mutant))
+		if text[fn.Pos()-1:fn.Body.Lbrace] != f.text[old.Pos()-1:old.Body.Lbrace] {
+			return fmt.Errorf("it changes the signature of %s", old.Name)
+		}
+		call, err := callOf(fn, fmt.Sprintf("%sOfMutant%d", fn.Name, mutant))
 		if err != nil {
 			return err
 		}
 		f.calls[i] += fmt.Sprintf(" if mutantNumber == %d { %s };", mutant, call)
-		name := fn.Name.End() - fn.Pos()
-		fmt.Fprintf(&f.copies, "\n%sOfMutant%d%s\n", copied[:name], mutant, copied[name:])
+		// The file will be gone: what the compiler finds has the rule for a place.
+		fmt.Fprintf(&f.copies, "\n//line without the rule %q:1\n%sOfMutant%d%s\n", rule,
+			text[fn.Pos()-1:fn.Name.End()-1], mutant, text[fn.Name.End()-1:fn.End()-1])
 	}
 	return nil
 }
 
 func functions(f *ast.File) (all []*ast.FuncDecl) {
 	for _, decl := range f.Decls {
-		if fn, ok := decl.(*ast.FuncDecl); ok {
+		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
 			all = append(all, fn)
 		}
 	}
@@ -173,25 +236,38 @@ func without(text string, all []*ast.FuncDecl) string {
 func callOf(fn *ast.FuncDecl, other string) (string, error) {
 	var args []string
 	for _, field := range fn.Type.Params.List {
-		if len(field.Names) == 0 {
-			return "", fmt.Errorf("a parameter of %s has no name", fn.Name)
+		names, err := namesOf(fn, field)
+		if err != nil {
+			return "", err
 		}
-		for _, name := range field.Names {
-			arg := name.Name
-			if _, variadic := field.Type.(*ast.Ellipsis); variadic {
-				arg += "..."
-			}
-			args = append(args, arg)
+		if _, variadic := field.Type.(*ast.Ellipsis); variadic {
+			names[0] += "..."
 		}
+		args = append(args, names...)
 	}
 	call := fmt.Sprintf("%s(%s)", other, strings.Join(args, ", "))
 	if fn.Recv != nil {
-		call = fn.Recv.List[0].Names[0].Name + "." + call
+		names, err := namesOf(fn, fn.Recv.List[0])
+		if err != nil {
+			return "", err
+		}
+		call = names[0] + "." + call
 	}
-	if fn.Type.Results == nil {
+	if fn.Type.Results.NumFields() == 0 {
 		return call + "; return", nil
 	}
 	return "return " + call, nil
+}
+
+// namesOf returns the names of parameters, or of the receiver.
+func namesOf(fn *ast.FuncDecl, field *ast.Field) (names []string, err error) {
+	for _, name := range field.Names {
+		names = append(names, name.Name)
+	}
+	if len(names) == 0 || slices.Contains(names, "_") {
+		return nil, fmt.Errorf("the receiver or a parameter of %s has no name", fn.Name)
+	}
+	return names, nil
 }
 
 // mutated returns the text with the copies.
