@@ -1,6 +1,9 @@
 package scripts
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Call is one run of a script. It is immutable: one Call may go to many nodes, and be resent.
 type Call struct {
@@ -181,12 +184,12 @@ func Renew(list *List, batch []Renewal) Call {
 // Release releases the names at level 0, and else lowers the lock to that level. The connection
 // decides whether the owner gets a tombstone ([ConnArgs]).
 func Release(names []Name, owner Owner, level int) Call {
-	return ReleaseIn(make([]any, 0, 6+2*len(names)), names, owner, level)
+	return ReleaseIn(nil, names, owner, level)
 }
 
-// ReleaseIn is [Release] with its arguments appended to room, which the call keeps.
+// ReleaseIn is [Release] with its arguments appended to room if there is enough: then the call keeps it.
 func ReleaseIn(room []any, names []Name, owner Owner, level int) Call {
-	args := append(room, releaseScript.sha, 1+len(names), owner.tombstone)
+	args := append(slices.Grow(room, 6+2*len(names)), releaseScript.sha, 1+len(names), owner.tombstone)
 	for _, n := range names {
 		args = append(args, n.key)
 	}
