@@ -1,9 +1,6 @@
 package scripts
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Call is one run of a script. It is immutable: one Call may go to many nodes, and be resent.
 type Call struct {
@@ -187,9 +184,12 @@ func Release(names []Name, owner Owner, level int) Call {
 	return ReleaseIn(nil, names, owner, level)
 }
 
-// ReleaseIn is [Release] with its arguments appended to room if there is enough: then the call keeps it.
+// ReleaseIn is [Release] with its arguments in room, which is empty, if there is enough: then the call keeps it.
 func ReleaseIn(room []any, names []Name, owner Owner, level int) Call {
-	args := append(slices.Grow(room, 6+2*len(names)), releaseScript.sha, 1+len(names), owner.tombstone)
+	if most := 6 + 2*len(names); cap(room) < most {
+		room = make([]any, 0, most)
+	}
+	args := append(room, releaseScript.sha, 1+len(names), owner.tombstone)
 	for _, n := range names {
 		args = append(args, n.key)
 	}
