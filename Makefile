@@ -11,7 +11,7 @@ CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
-PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting)
+PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting -e /scripts$$)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -25,7 +25,7 @@ PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
 # Tests of these packages wait for no real time, or little, and need no container.
 QUICK := . ./clock ./fence ./internal/api ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
-	./leader ./multilock ./quorum ./quorum/internal/waiting ./redlock ./scripts
+	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
 # What make flakes runs: the packages whose tests start processes, or live by real time. FLAKES_FOR bounds it: no run starts later.
 FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock contrib/gocronquorumlock integration
 FLAKES_FOR ?= 60m
@@ -43,7 +43,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## the main job on five masters (40 s)
+demo: ## the main job on five masters (under 40 s)
 	$(GO) run ./cmd/quorumlock demo
 
 quick: ## what needs no real time and no container, for the loop of a change (under 60 s)
@@ -68,7 +68,8 @@ test-sim:
 	cd integration && GOGC=400 nice -n 19 $(GO) test -timeout 60m ./sim/...
 	$(if $(RACE),cd integration && GOGC=400 nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
 
-# These wait most of the time, so two run beside each other. Chaos comes after them: its clients give up on a master after 250 ms.
+# These wait most of the time, so two run beside each other. After them come chaos, whose clients give up on a master after 250 ms,
+# and the bench, whose locks have a lease of 3 s.
 test-waiting: test-integration test-modules
 	@$(MAKE) --no-print-directory test-chaos
 	cd bench && $(TEST) -p 1 ./...
@@ -77,8 +78,10 @@ test-waiting: test-integration test-modules
 test-integration:
 	cd integration && $(TEST) -p 1 -parallel 8 $(INTEGRATION)
 
+# Package scripts starts no goroutine.
 test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
+	$(GO) test -vet=off -shuffle=on ./scripts
 
 test-modules: $(CONTRIB:contrib/%=test-contrib-%)
 
@@ -113,7 +116,7 @@ soak: redis-server ## the same claims, for hours
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
 
 # A missed budget fails nothing, because other work on the machine may cause it. The report says which budgets are met.
-bench: redis-server etcd ## the library beside other locks, and against its budgets; writes docs/reports/bench.md (under 6 minutes)
+bench: redis-server etcd ## the library beside other locks, and against its budgets; writes docs/reports/bench*, and the figures of scale.md and README.md (under 6 minutes)
 	cd bench && $(GO) run . -docs ../docs -readme ../README.md -revision "$$(git describe --always --dirty)"
 
 bench-check: redis-server ## the budgets alone; fails where one is missed by more than a third (under 4 minutes)

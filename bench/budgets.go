@@ -46,7 +46,7 @@ func three(limit float64) map[int]float64 { return map[int]float64{3: limit} }
 // budgets is the table that the report and the check read.
 var budgets = []budget{
 	{"256 callers", many, reading{ours, rate}, reading{rival, rate}, atLeast, map[int]float64{3: 3.5, 5: 5}},
-	// The masters bound it: their part is the next line.
+	// The masters bound it: the next line has their part.
 	{"256 callers", many, reading{ours, elapsed}, reading{noOp, elapsed}, atMost, map[int]float64{3: 2.1, 5: 1.9}},
 	{"256 callers, masters' processor time", many, reading{ours, mastersCPU}, reading{noOp, mastersCPU}, compare, both(0)},
 	{"256 callers", many, reading{ours, elapsed}, reading{sameScript, elapsed}, compare, both(0)},
@@ -54,7 +54,7 @@ var budgets = []budget{
 	{"256 callers, masters' processor time", sinceBefore, reading{ours, mastersCPU}, reading{before, mastersCPU},
 		atMost, both(0.45)},
 	{"16 callers", some, reading{ours, rate}, reading{rival, rate}, atLeast, map[int]float64{3: 2, 5: 2.5}},
-	// The scripts bound it: redsync's write a key, ours also read a marker, a tombstone and a counter.
+	// The scripts bound it: redsync's write a key, ours also read a marker and a tombstone, and count up.
 	{"1 caller", one, reading{ours, elapsed}, reading{rival, elapsed}, atMost, both(1.5)},
 	{"1 caller, same scripts", one, reading{sameScript, elapsed}, reading{rival, elapsed}, compare, both(0)},
 	{"1 caller", one, reading{ours, elapsed}, reading{sameScript, elapsed}, atMost, both(1.2)},
@@ -71,7 +71,7 @@ var budgets = []budget{
 		atMost, three(1.5)},
 	{"redsync, one master frozen, 64 callers, p99", frozenMany, reading{"redsync frozen", p99},
 		reading{"redsync healthy", p99}, compare, three(0)},
-	// The processors bound it: every release wakes eight processes, the pair beside it one.
+	// The processors bound it: a release wakes all processes that wait, and the pair beside it is of one.
 	{"handoff, p50", crowd, reading{ours, p50}, reading{onePair, elapsed}, atMost, both(3.5)},
 	{"handoff, p99", crowd, reading{ours, p99}, reading{}, atMost, both(10e6)},
 	{"handoff, p50", crowd, reading{ours, p50}, reading{rival, p50}, compare, both(0)},
@@ -81,6 +81,7 @@ var budgets = []budget{
 	{"100,000 held, bytes each", held, reading{ours, heap}, reading{}, atMost, three(1.3 * 1024)},
 	{"100,000 held, goroutines of all", held, reading{ours, goroutines}, reading{}, atMost, three(16)},
 	{"100,000 held, commands per renewal", held, reading{ours, commands}, reading{}, atMost, three(0.05)},
+	// The masters bound it: the caller's requests wait behind calls that renew 32 locks.
 	{"1 caller beside 10,000 renewed every second, p99", renewing, reading{"beside renewals", p99},
 		reading{"alone", p99}, atMost, three(2)},
 	{"1 caller", etcdOne, reading{ours, rate}, reading{etcdServer, rate}, compare, three(0)},

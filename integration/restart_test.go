@@ -321,7 +321,7 @@ func info(t *testing.T, m *redistest.Master) string {
 // A master that kept its data goes on renewing while it grants nothing new.
 func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
 	t.Parallel()
-	const lease, maxLease = 2 * time.Second, 8 * time.Second // a busy machine needs long to restart a master
+	const lease, maxLease = 4 * time.Second, 16 * time.Second // a busy machine needs long to restart a master, and to renew
 	f := fleet(t, 3, "--appendonly", "yes", "--appendfsync", "always")
 	admit(t, maxLease, f.Masters...)
 	a := careful(t, f, redlock.Open, maxLease, quorum.WithLease(lease))

@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
@@ -13,11 +14,9 @@ import (
 type mutant struct {
 	rule     string
 	harmless string // why the rule stays although the search finds nothing
-	edits    []edit
+	edits    []mutate.Edit
 	setup    setup // in which the search finds a trace
 }
-
-type edit struct{ File, Text, Now string }
 
 const (
 	leaseFile   = "quorum/internal/lease/lease.go"
@@ -31,7 +30,9 @@ const (
 	callsFile   = "scripts/names.go"
 )
 
-func in(file, text, now string) []edit { return []edit{{file, text, now}} }
+func in(file, text, now string) []mutate.Edit {
+	return []mutate.Edit{{File: file, Text: text, Now: now}}
+}
 
 var (
 	base   = setup{attempts: two, lease: 1, maxLease: 1}
@@ -89,9 +90,9 @@ var mutants = []mutant{
 	{rule: "a token is written back only to the grant that was read", edits: in(attemptFile, "case r.Token > l.token && r.Late:", "case false:"),
 		setup: tokens.with(aDeath)},
 	{rule: "no script lowers a counter", edits: in(heldFile, "if !found || counter < token {", "if found || counter < token {"), setup: tokens.with(func(s *setup) { s.bumps = 3 })},
-	{rule: "the script counts up, not the client", edits: []edit{{acquireFile, "			token++\n", ""}, {attemptFile, "	for i := range l.votes {\n		if v := &l.votes[i]; v.has(counted) && v.token",
-		"	l.token++\n	for i := range l.votes {\n		if v := &l.votes[i]; v.has(counted) && v.token"},
-		{acquireFile, "	if token >= tooHigh {", "	if token = max(token, 1); token >= tooHigh {"}}, setup: tokens.with(aDeath)},
+	{rule: "the script counts up, not the client", edits: slices.Concat(in(acquireFile, "			token++\n", ""), in(attemptFile, "	for i := range l.votes {\n		if v := &l.votes[i]; v.has(counted) && v.token",
+		"	l.token++\n	for i := range l.votes {\n		if v := &l.votes[i]; v.has(counted) && v.token"),
+		in(acquireFile, "	if token >= tooHigh {", "	if token = max(token, 1); token >= tooHigh {")), setup: tokens.with(aDeath)},
 	{rule: "late grants do not count for the token", edits: in(attemptFile, "	case r.Token < l.token:\n",
 		"	case r.Token < l.token && l.countAll() >= l.terms.Need:\n		l.toRaise = 0\n		return e, append(out, Command{Do: Decided})\n	case r.Token < l.token:\n"), setup: tokens},
 	{rule: "counters start from the clock", edits: in(acquireFile, "token = max(token, seed)", "token = max(token, 0*seed)"),
@@ -105,9 +106,9 @@ var mutants = []mutant{
 		setup: base.with(longer).with(aForgets)},
 	{rule: "the deadline is that of a quorum", edits: in(leaseFile, "all[len(all)-l.terms.Need]", "all[len(all)-l.terms.Need+1]"), setup: base.with(longer)},
 	{rule: "one process is one vote", edits: in(leaseFile, "other.process == process {", "false {"), setup: base.with(isTwinned)},
-	{rule: "a grant of the second wave counts from the first request", edits: []edit{
-		{attemptFile, "Until: l.until(l.begunAt)", "Until: l.until(l.renewedAt)"},
-		{attemptFile, "	case l.phase == Asking && l.verdict == Open:\n		return", "	case l.phase == Asking && l.verdict == Open:\n		l.renewedAt = now\n		return"}},
+	{rule: "a grant of the second wave counts from the first request", edits: slices.Concat(
+		in(attemptFile, "Until: l.until(l.begunAt)", "Until: l.until(l.renewedAt)"),
+		in(attemptFile, "	case l.phase == Asking && l.verdict == Open:\n		return", "	case l.phase == Asking && l.verdict == Open:\n		l.renewedAt = now\n		return")),
 		setup: base.with(probesToo).with(isFixed).with(longer).with(alone).with(isTimed)},
 	{rule: "a renewal counts from its own request", edits: in(keepFile, "l.confirm(now, c.Master, r.Process, c.Until)\n		e.Counts = e.Twin < 0\n	case Gone",
 		"l.confirm(now, c.Master, r.Process, l.until(now))\n		e.Counts = e.Twin < 0\n	case Gone"), setup: base.with(longer).with(readsLate)},
@@ -223,17 +224,9 @@ func build(t *testing.T) *mutate.Binary {
 	t.Helper()
 	var all []mutate.Mutant
 	for _, m := range mutants {
-		all = append(all, mutate.Mutant{Rule: m.rule, Edits: m.shared()})
+		all = append(all, mutate.Mutant{Rule: m.rule, Edits: m.edits})
 	}
 	return mutate.Build(t, all, map[string]string{attemptFile: countAll})
-}
-
-// shared returns the edits in the form of package mutate.
-func (m *mutant) shared() (edits []mutate.Edit) {
-	for _, e := range m.edits {
-		edits = append(edits, mutate.Edit(e))
-	}
-	return edits
 }
 
 // Without an edit the setups of the mutants have no trace: it is the edit that the search finds.

@@ -16,7 +16,7 @@ func (m *mutant) row(found string) string {
 	if m.harmless != "" {
 		found = "none. " + m.harmless
 	}
-	return mutate.Row(m.rule, m.shared(), found)
+	return mutate.Row(m.rule, m.edits, found)
 }
 
 // The table in docs/safety.md has the mutants, as they are.

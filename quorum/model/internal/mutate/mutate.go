@@ -1,11 +1,16 @@
 // Package mutate runs a package's TestMutants on mutants: the shipped code with an edit that leaves out
 // one rule. All mutants of a package are compiled into one test binary. Beside each function that an edit
 // changes stands an edited copy, and the function calls the copy of the mutant that the process runs.
+//
+// To add a mutant, add it to the package's list. TestMutants must find a trace with it, and the package's other
+// searches none without it. Then TestMutants with -model.table writes it into docs/safety.md, if that has a table
+// of the package.
 package mutate
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -20,15 +25,18 @@ import (
 	"testing"
 )
 
-// Mutant leaves out one rule.
+// Mutant leaves out one rule. No other mutant of its package leaves out the same.
 type Mutant struct {
 	Rule  string
-	Edits []Edit
+	Edits []Edit // each edits what those before it left
 }
 
-// Edit replaces every place of a text in a file, whose path begins at the module's root. The places are
-// in functions.
-type Edit struct{ File, Text, Now string }
+// Edit replaces a text by another, wherever a file has it. It changes nothing but bodies of functions.
+type Edit struct {
+	File string // its path from the module's root
+	Text string // may begin or end outside a body
+	Now  string
+}
 
 var rule = flag.String("model.mutant", "", "search the setup of this mutant; TestMutants calls itself so")
 
@@ -55,16 +63,13 @@ type Binary struct {
 	rules []string
 }
 
-// Build compiles the caller's package with the mutants. The text of more is appended to files, by their
-// paths.
+// Build compiles the caller's package with the mutants. more has texts that are appended to files, by their
+// paths: declarations that edits need.
 func Build(t *testing.T, mutants []Mutant, more map[string]string) *Binary {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	must(t, err)
-	files, err := mutate(mutants, func(name string) (string, error) {
-		source, err := os.ReadFile(filepath.Join(root, name))
-		return string(source) + more[name], err
-	})
+	files, err := edit(root, mutants, more)
 	must(t, err)
 	b := &Binary{path: filepath.Join(t.TempDir(), "mutants.test")}
 	for _, m := range mutants {
@@ -79,69 +84,56 @@ func Build(t *testing.T, mutants []Mutant, more map[string]string) *Binary {
 	return b
 }
 
+// edit returns the files that the mutants edit, with the copies of all mutants.
+func edit(root string, mutants []Mutant, more map[string]string) (map[string]*file, error) {
+	files, seen := map[string]*file{}, map[string]bool{}
+	for i, m := range mutants {
+		if seen[m.Rule] {
+			return nil, fmt.Errorf("two mutants leave out the rule %q", m.Rule)
+		}
+		seen[m.Rule] = true
+		edited := map[string]string{}
+		for _, e := range m.Edits {
+			if files[e.File] == nil {
+				f, err := read(filepath.Join(root, e.File), more[e.File])
+				if err != nil {
+					return nil, err
+				}
+				files[e.File] = f
+			}
+			text, again := edited[e.File]
+			if !again {
+				text = files[e.File].text
+			}
+			if !strings.Contains(text, e.Text) {
+				return nil, fmt.Errorf("%s: the mutant without the rule %q: the file has no %q", e.File, m.Rule, e.Text)
+			}
+			edited[e.File] = strings.ReplaceAll(text, e.Text, e.Now)
+			if slices.Equal(words(text), words(edited[e.File])) {
+				return nil, fmt.Errorf("%s: the mutant without the rule %q: the same code with %q", e.File, m.Rule, e.Now)
+			}
+		}
+		for name, text := range edited {
+			if err := files[name].add(i+1, m.Rule, text); err != nil {
+				return nil, fmt.Errorf("%s: the mutant without the rule %q: %w", name, m.Rule, err)
+			}
+		}
+	}
+	return files, nil
+}
+
 // Search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
 func (b *Binary) Search(t *testing.T, rule string) string {
 	t.Helper()
-	number := 1 + slices.Index(b.rules, rule)
-	if number == 0 {
-		t.Fatalf("the binary has no mutant without the rule %q", rule)
-	}
-	// If this process ends first, as after its own timeout, the binary ends by itself.
-	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants",
-		"-model.mutant", rule)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, number))
+	// The binary has no timeout of its own, and may outlive this process.
+	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", rule)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, 1+slices.Index(b.rules, rule)))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
 }
-
-// mutate returns the files that the mutants edit, with the copies of all. The n-th mutant has the number n.
-func mutate(mutants []Mutant, source func(file string) (string, error)) (map[string]*file, error) {
-	files, rules := map[string]*file{}, map[string]bool{}
-	for i, m := range mutants {
-		if rules[m.Rule] {
-			return nil, fmt.Errorf("two mutants leave out the rule %q", m.Rule)
-		}
-		rules[m.Rule] = true
-		if err := m.addTo(files, i+1, source); err != nil {
-			return nil, fmt.Errorf("the mutant without the rule %q: %w", m.Rule, err)
-		}
-	}
-	return files, nil
-}
-
-func (m Mutant) addTo(files map[string]*file, number int, source func(file string) (string, error)) (err error) {
-	edited := map[string]string{}
-	for _, e := range m.Edits {
-		if files[e.File] == nil {
-			if files[e.File], err = read(e.File, source); err != nil {
-				return err
-			}
-		}
-		if edited[e.File] == "" {
-			edited[e.File] = files[e.File].text
-		}
-		before := edited[e.File]
-		if !strings.Contains(before, e.Text) {
-			return fmt.Errorf("%s has no %q any more", e.File, e.Text)
-		}
-		edited[e.File] = strings.ReplaceAll(before, e.Text, e.Now)
-		if isSameCode(before, edited[e.File]) {
-			return fmt.Errorf("%s is the same code with %q", e.File, e.Now)
-		}
-	}
-	for name, text := range edited {
-		if err := files[name].add(number, m.Rule, text); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// isSameCode reports whether two texts differ in spaces and comments at most.
-func isSameCode(a, b string) bool { return slices.Equal(words(a), words(b)) }
 
 // words returns a text's tokens without comments.
 func words(text string) (all []string) {
@@ -154,28 +146,27 @@ func words(text string) (all []string) {
 			return all
 		case kind == token.SEMICOLON: // the end of a line is one, too
 			all = append(all, ";")
-		case word != "":
-			all = append(all, word)
 		default:
-			all = append(all, kind.String())
+			all = append(all, kind.String()+word)
 		}
 	}
 }
 
 // file is a shipped file with the copies of its functions.
 type file struct {
+	path   string
 	text   string
 	parsed *ast.File
 	calls  map[int]string // by function: what it begins with
 	copies bytes.Buffer
 }
 
-func read(name string, source func(file string) (string, error)) (*file, error) {
-	text, err := source(name)
+func read(path, more string) (*file, error) {
+	source, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &file{text: text, calls: map[int]string{}}
+	f := &file{path: path, text: string(source) + more, calls: map[int]string{}}
 	f.parsed, err = parse(f.text)
 	return f, err
 }
@@ -185,32 +176,29 @@ func parse(text string) (*ast.File, error) {
 	return parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
 }
 
-// add adds the copies of a mutant, whose file has that text.
+// add adds the copies of a mutant, whose file has that text. The compiler's errors name the file, the rule and the
+// line in that text.
 func (f *file) add(mutant int, rule, text string) error {
 	parsed, err := parse(text)
 	if err != nil {
 		return err
 	}
 	before, after := functions(f.parsed), functions(parsed)
-	if len(before) != len(after) || without(f.text, before) != without(text, after) {
-		return fmt.Errorf("it differs outside functions")
+	if len(before) != len(after) || outside(f.text, before) != outside(text, after) {
+		return errors.New("it changes more than bodies of functions")
 	}
 	for i, fn := range after {
-		old := before[i]
-		if text[fn.Pos()-1:fn.End()-1] == f.text[old.Pos()-1:old.End()-1] {
+		copied := text[fn.Pos()-1 : fn.End()-1]
+		if copied == f.text[before[i].Pos()-1:before[i].End()-1] {
 			continue
 		}
-		if text[fn.Pos()-1:fn.Body.Lbrace] != f.text[old.Pos()-1:old.Body.Lbrace] {
-			return fmt.Errorf("it changes the signature of %s", old.Name)
-		}
-		call, err := callOf(fn, fmt.Sprintf("%sOfMutant%d", fn.Name, mutant))
+		call, err := callOf(before[i], fmt.Sprintf("%sOfMutant%d", fn.Name.Name, mutant))
 		if err != nil {
 			return err
 		}
 		f.calls[i] += fmt.Sprintf(" if mutantNumber == %d { %s };", mutant, call)
-		// The file will be gone: what the compiler finds has the rule for a place.
-		fmt.Fprintf(&f.copies, "\n//line without the rule %q:1\n%sOfMutant%d%s\n", rule,
-			text[fn.Pos()-1:fn.Name.End()-1], mutant, text[fn.Name.End()-1:fn.End()-1])
+		name, line := fn.Name.End()-fn.Pos(), 1+strings.Count(text[:fn.Pos()-1], "\n")
+		fmt.Fprintf(&f.copies, "\n//line %s without the rule %q:%d\n%sOfMutant%d%s\n", f.path, rule, line, copied[:name], mutant, copied[name:])
 	}
 	return nil
 }
@@ -224,60 +212,63 @@ func functions(f *ast.File) (all []*ast.FuncDecl) {
 	return all
 }
 
-// without returns the text without its functions.
-func without(text string, all []*ast.FuncDecl) string {
+// outside returns the text without the functions' bodies.
+func outside(text string, all []*ast.FuncDecl) string {
 	for _, fn := range slices.Backward(all) {
-		text = text[:fn.Pos()-1] + text[fn.End()-1:]
+		text = text[:fn.Body.Pos()-1] + text[fn.Body.End()-1:]
 	}
 	return text
 }
 
 // callOf returns the statements with which a function does what another of the same parameters does.
 func callOf(fn *ast.FuncDecl, other string) (string, error) {
-	var args []string
-	for _, field := range fn.Type.Params.List {
-		names, err := namesOf(fn, field)
-		if err != nil {
-			return "", err
-		}
-		if _, variadic := field.Type.(*ast.Ellipsis); variadic {
-			names[0] += "..."
-		}
-		args = append(args, names...)
+	args, err := namesOf(fn.Type.Params)
+	if err != nil {
+		return "", fmt.Errorf("a parameter of %s %w", fn.Name, err)
 	}
 	call := fmt.Sprintf("%s(%s)", other, strings.Join(args, ", "))
 	if fn.Recv != nil {
-		names, err := namesOf(fn, fn.Recv.List[0])
+		receiver, err := namesOf(fn.Recv)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("the receiver of %s %w", fn.Name, err)
 		}
-		call = names[0] + "." + call
+		call = receiver[0] + "." + call
 	}
-	if fn.Type.Results.NumFields() == 0 {
+	if fn.Type.Results == nil {
 		return call + "; return", nil
 	}
 	return "return " + call, nil
 }
 
-// namesOf returns the names of parameters, or of the receiver.
-func namesOf(fn *ast.FuncDecl, field *ast.Field) (names []string, err error) {
-	for _, name := range field.Names {
-		names = append(names, name.Name)
-	}
-	if len(names) == 0 || slices.Contains(names, "_") {
-		return nil, fmt.Errorf("the receiver or a parameter of %s has no name", fn.Name)
+// namesOf returns parameters as a call passes them on.
+func namesOf(params *ast.FieldList) (names []string, err error) {
+	for _, field := range params.List {
+		if len(field.Names) == 0 {
+			return nil, errNoName
+		}
+		for _, name := range field.Names {
+			if name.Name == "_" {
+				return nil, errNoName
+			}
+			names = append(names, name.Name)
+			if _, variadic := field.Type.(*ast.Ellipsis); variadic {
+				names[len(names)-1] += "..."
+			}
+		}
 	}
 	return names, nil
 }
 
-// mutated returns the text with the copies.
+var errNoName = errors.New("has no name, so no copy can be called")
+
+// mutated returns the text with the copies. The compiler's errors have the shipped file's lines.
 func (f *file) mutated() string {
 	text := f.text
 	for i, fn := range slices.Backward(functions(f.parsed)) {
 		begin := fn.Body.Lbrace
 		text = text[:begin] + f.calls[i] + text[begin:]
 	}
-	return text + f.copies.String()
+	return fmt.Sprintf("//line %s:1\n", f.path) + text + f.copies.String()
 }
 
 // write writes the files into a temporary directory, and returns an overlay of the shipped ones.

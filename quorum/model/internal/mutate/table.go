@@ -61,7 +61,7 @@ func (table Table) Check(t *testing.T, want []string) {
 	}
 	for i := range want {
 		if row := strings.TrimSuffix(want[i], " |\n"); !strings.HasPrefix(got[i], row) {
-			t.Errorf("row %d is\n%swant\n%s…", i+1, got[i], row)
+			t.Errorf("row %d is\n%swant\n%s…\nrun TestMutants with -model.table", i+1, got[i], row)
 		}
 	}
 }
