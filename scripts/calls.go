@@ -181,11 +181,14 @@ func Renew(list *List, batch []Renewal) Call {
 // Release releases the names at level 0, and else lowers the lock to that level. The connection
 // decides whether the owner gets a tombstone ([ConnArgs]).
 func Release(names []Name, owner Owner, level int) Call {
-	return ReleaseIn(make([]any, 0, 6+2*len(names)), names, owner, level)
+	return ReleaseIn(nil, names, owner, level)
 }
 
-// ReleaseIn is [Release] with its arguments appended to room, which the call keeps.
+// ReleaseIn is [Release] with its arguments in room, which is empty, if there is enough: then the call keeps it.
 func ReleaseIn(room []any, names []Name, owner Owner, level int) Call {
+	if most := 6 + 2*len(names); cap(room) < most {
+		room = make([]any, 0, most)
+	}
 	args := append(room, releaseScript.sha, 1+len(names), owner.tombstone)
 	for _, n := range names {
 		args = append(args, n.key)

@@ -74,3 +74,20 @@ func TestLeasesAreRoundedUp(t *testing.T) {
 		}
 	}
 }
+
+// A release needs one allocation at most, for its arguments: none with room for them, and none that is
+// outgrown.
+func TestAReleaseAllocatesItsArgumentsOnce(t *testing.T) {
+	room := make([]any, 0, 8)
+	for _, c := range []struct {
+		room  []any
+		names []scripts.Name
+		want  float64
+	}{{room, names("k"), 0}, {nil, names("k"), 1}, {room, names("k", "l"), 1}, {nil, names("k", "l", "m"), 1}} {
+		owner := scripts.OwnerOf(me)
+		if n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(c.room, c.names, owner, 0) }); n != c.want {
+			t.Errorf("a release of %d names with room for %d arguments: %v allocations, want %v", len(c.names),
+				cap(c.room), n, c.want)
+		}
+	}
+}

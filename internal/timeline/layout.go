@@ -84,7 +84,8 @@ func runs(flat []Span, state State, scale, gap, least float64) (all []run) {
 			continue
 		}
 		before := &all[len(all)-1]
-		if before.text != next.text && min(before.to-before.from, next.to-next.from) >= legible*gap && gap > 0 {
+		overlap := next.from < before.to-least // by more than what least adds
+		if before.text != next.text && min(before.to-before.from, next.to-next.from) >= legible*gap && gap > 0 && !overlap {
 			all = append(all, next)
 			continue
 		}

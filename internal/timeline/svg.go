@@ -179,9 +179,7 @@ func (d *drawing) merged(clashes []Span) []run {
 	}
 	all := runs(sorted, Clash, d.scale, gap, leastClash)
 	for i := range all { // at the very end of the picture
-		if over := all[i].to - plotWidth; over > 0 {
-			all[i].from, all[i].to = all[i].from-over, plotWidth
-		}
+		all[i].from, all[i].to = min(all[i].from, plotWidth-leastClash), min(all[i].to, plotWidth)
 	}
 	return all
 }

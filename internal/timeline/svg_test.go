@@ -192,6 +192,49 @@ func TestManyClashesAreDrawn(t *testing.T) {
 	}
 }
 
+// A clash that lasts from the begin to the end, and one in the last instant: no red is outside of the plot.
+func TestClashesStayWithinThePlot(t *testing.T) {
+	p := outage()
+	end, err := p.end()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Rows[0].Spans = append(p.Rows[0].Spans, Span{0, end - ms(1), Clash, "", ""}, Span{end - ms(2), end, Clash, "", ""})
+	_, all := drawn(t, p)
+	clashes, bands := reds(all)
+	if len(clashes) != 1 || len(bands) != 1 {
+		t.Errorf("one time is drawn as %v and %v", clashes, bands)
+	}
+	for _, e := range append(clashes, bands...) {
+		if x, w := e.number(t, "x"), e.number(t, "width"); x != left || w != plotWidth {
+			t.Errorf("the whole time is drawn as %+v", e)
+		}
+	}
+}
+
+// Clashes of three holders overlap: they are one, also in a picture that is drawn coarsely. Their texts would
+// stand on each other.
+func TestClashesThatOverlapAreOne(t *testing.T) {
+	p := crowded()
+	row := &p.Rows[len(p.Rows)-1]
+	row.Spans = append(row.Spans, Span{ms(5000), ms(40_000), Clash, "A and B", ""}, Span{ms(20_000), ms(50_000), Clash,
+		"B and C", ""})
+	_, all := drawn(t, p)
+	if clashes, bands := reds(all); len(clashes) != 1 || len(bands) != 1 {
+		t.Errorf("%v, %v", clashes, bands)
+	}
+}
+
+// The line below the bar is no place for a clash: it is drawn as one of the bar's.
+func TestAClashBelowIsDrawn(t *testing.T) {
+	p := outage()
+	p.Rows[0].Below = append(p.Rows[0].Below, Span{ms(600), ms(700), Clash, "", ""})
+	svg, all := drawn(t, p)
+	if clashes, bands := reds(all); len(clashes) != 1 || len(bands) != 1 || !strings.Contains(svg, `class="v bad"`) {
+		t.Errorf("%v, %v", clashes, bands)
+	}
+}
+
 func TestTooMuchForAnSVGIsAnError(t *testing.T) {
 	p := crowded()
 	for range 1500 {

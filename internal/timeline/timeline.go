@@ -102,7 +102,7 @@ func (p *Picture) clashes() (all []Span) {
 }
 
 func clashesOf(row Row) (all []Span) {
-	for _, s := range row.Spans {
+	for _, s := range slices.Concat(row.Spans, row.Below) {
 		if s.State == Clash {
 			all = append(all, s)
 		}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"os"
 	"os/exec"
@@ -108,6 +109,9 @@ func edit(root string, mutants []Mutant, more map[string]string) (map[string]*fi
 				return nil, fmt.Errorf("%s: the mutant without the rule %q: the file has no %q", e.File, m.Rule, e.Text)
 			}
 			edited[e.File] = strings.ReplaceAll(text, e.Text, e.Now)
+			if slices.Equal(words(text), words(edited[e.File])) {
+				return nil, fmt.Errorf("%s: the mutant without the rule %q: the same code with %q", e.File, m.Rule, e.Now)
+			}
 		}
 		for name, text := range edited {
 			if err := files[name].add(i+1, m.Rule, text); err != nil {
@@ -121,13 +125,31 @@ func edit(root string, mutants []Mutant, more map[string]string) (map[string]*fi
 // Search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
 func (b *Binary) Search(t *testing.T, rule string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.run", "TestMutants", "-model.mutant", rule)
+	// The binary has no timeout of its own, and may outlive this process.
+	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", rule)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, 1+slices.Index(b.rules, rule)))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
+}
+
+// words returns a text's tokens without comments.
+func words(text string) (all []string) {
+	var s scanner.Scanner
+	set := token.NewFileSet()
+	s.Init(set.AddFile("", set.Base(), len(text)), []byte(text), nil, 0)
+	for {
+		switch _, kind, word := s.Scan(); {
+		case kind == token.EOF:
+			return all
+		case kind == token.SEMICOLON: // the end of a line is one, too
+			all = append(all, ";")
+		default:
+			all = append(all, kind.String()+word)
+		}
+	}
 }
 
 // file is a shipped file with the copies of its functions.

@@ -50,6 +50,7 @@ func TestErrorsSayWhatAnEditMayNot(t *testing.T) {
 		"no Go":        {[]Mutant{mutant("a rule", "2 * n", "2 *")}, []string{shippedFile, "a rule", "14:"}},
 		"a constant":   {[]Mutant{mutant("a rule", "limit = 3", "limit = 4")}, []string{shippedFile, "a rule", "bodies"}},
 		"a comment":    {[]Mutant{mutant("a rule", "double", "treble")}, []string{shippedFile, "a rule", "bodies"}},
+		"nothing":      {[]Mutant{mutant("a rule", "2 * n", "2 *n // n")}, []string{shippedFile, "a rule", "the same code"}},
 		"a parameter":  {[]Mutant{mutant("a rule", "double(n int)", "double()")}, []string{shippedFile, "a rule", "bodies"}},
 		"no receiver":  {[]Mutant{mutant("a rule", "return 0", "return 1")}, []string{"a rule", "receiver of zero", "no name"}},
 		"a blank one":  {[]Mutant{mutant("a rule", "return a", "return 1")}, []string{"a rule", "parameter of first", "no name"}},
