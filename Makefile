@@ -38,7 +38,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish chromium
-.PHONY: test-searches test-sim test-waiting test-packages test-integration test-modules test-chaos
+.PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules test-chaos
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,11 +68,9 @@ test-sim:
 	cd integration && GOGC=400 nice -n 19 $(GO) test -timeout 60m ./sim/...
 	$(if $(RACE),cd integration && GOGC=400 nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
 
-# These wait most of the time, so two run beside each other. After them come chaos, whose clients give up on a master after 250 ms,
-# and the bench, whose locks have a lease of 3 s.
-test-waiting: test-integration test-modules
+# These wait most of the time, so they run beside each other. Chaos comes after them: its clients give up on a master after 250 ms.
+test-waiting: test-integration test-modules test-bench
 	@$(MAKE) --no-print-directory test-chaos
-	cd bench && $(TEST) -p 1 ./...
 
 # Parallel tests wait most of the time.
 test-integration:
@@ -82,6 +80,9 @@ test-integration:
 test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
 	$(GO) test -vet=off -shuffle=on ./scripts
+
+test-bench:
+	cd bench && $(TEST) -p 1 ./...
 
 test-modules: $(CONTRIB:contrib/%=test-contrib-%)
 
