@@ -125,14 +125,25 @@ func edit(root string, mutants []Mutant, more map[string]string) (map[string]*fi
 // Search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
 func (b *Binary) Search(t *testing.T, rule string) string {
 	t.Helper()
+	number, err := b.number(rule)
+	must(t, err)
 	// The binary has no timeout of its own, and may outlive this process.
 	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", rule)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, 1+slices.Index(b.rules, rule)))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, number))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
+}
+
+// number returns the number of a mutant. Without one the binary would run the shipped code.
+func (b *Binary) number(rule string) (int, error) {
+	i := slices.Index(b.rules, rule)
+	if i < 0 {
+		return 0, fmt.Errorf("no mutant leaves out the rule %q", rule)
+	}
+	return i + 1, nil
 }
 
 // words returns a text's tokens without comments.

@@ -94,3 +94,13 @@ func TestCopiesNameTheirMutants(t *testing.T) {
 		}
 	}
 }
+
+// The number 0 is the shipped code, which no search of a mutant may run.
+func TestNumbersOfMutants(t *testing.T) {
+	b := &Binary{rules: []string{"one", "two"}}
+	for rule, want := range map[string]int{"one": 1, "two": 2, "three": 0} {
+		if got, err := b.number(rule); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%s: %d, %v", rule, got, err)
+		}
+	}
+}
