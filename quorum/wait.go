@@ -46,7 +46,8 @@ type queue struct {
 	// Under list.mu.
 	waiting.Queue
 	subscribed bool     // one of the waiters has subscribed, for all of them
-	ended      bool     // the last waiter has left
+	rests      int      // how often it has rested: stayed subscribed without waiters
+	ended      bool     // the last waiter has left, and it does not rest
 	cancels    []func() // of the subscriptions
 	lastError  *Error   // of the last attempt; nil before one has ended
 	asking     int      // how many of the waiters want the holder to be asked to let go
@@ -81,12 +82,15 @@ func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Mom
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	q := list.queues[key]
-	if q == nil {
+	switch {
+	case q == nil:
 		if q = list.newQueueLocked(key, at.Now); slots {
 			q.Share()
 		}
 		w = &q.first
-	} else {
+	case q.Empty(): // it rests
+		w, q.lastError, q.published = new(waiter), nil, -1
+	default:
 		w, subscribe = new(waiter), true
 	}
 	w.queue, w.Owner = q, w
@@ -254,7 +258,8 @@ func (w *waiter) signal() {
 func (list *waitlist) isAwaited(key nameSet) bool {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	return list.queues[key] != nil
+	q := list.queues[key]
+	return q != nil && !q.Empty()
 }
 
 // leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
@@ -297,6 +302,45 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 		q.armLocked(nil)
 		return nil
 	}
+	if q.restLocked() {
+		return nil
+	}
+	return q.endLocked()
+}
+
+// restLocked keeps a queue without waiters for a moment, with its subscriptions, if its next waiter is likely to
+// come soon. It does so for one name only: package waiting takes each message for a release.
+func (q *queue) restLocked() (rests bool) {
+	c := q.list.core
+	if !q.Rests() || q.key.readers || len(q.cancels) != len(c.nodes) || c.isClosed() {
+		return false
+	}
+	q.rests++
+	c.history.Rests(q.key.hash())
+	rest := q.rests
+	c.clock.AfterFunc(waiting.RestSteps*c.moment().Step, func() { q.endRest(rest) })
+	return true
+}
+
+// endRest ends the queue unless a waiter has come since it began that rest.
+func (q *queue) endRest(rest int) {
+	for _, cancel := range q.takeRested(rest) {
+		cancel()
+	}
+}
+
+func (q *queue) takeRested(rest int) (cancels []func()) {
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	if !q.Empty() || q.rests != rest || q.ended {
+		return nil
+	}
+	return q.endLocked()
+}
+
+// endLocked ends a queue without waiters, and returns how to cancel its subscriptions.
+func (q *queue) endLocked() (cancels []func()) {
+	list := q.list
 	delete(list.queues, q.key)
 	q.ended = true
 	if q.subscribed {

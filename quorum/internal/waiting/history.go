@@ -35,8 +35,9 @@ type record struct {
 	heard    int // how many other processes heard the release
 	slot     int // that was released; −1 for none
 
-	// The process's own subscriptions ended at unsubscribed, when so many others subscribed. A node
-	// may carry out a release that follows within a step before it ends the subscription.
+	// The process's own subscriptions stay while its queue rests. They ended at unsubscribed, when so many others
+	// subscribed. A node may carry out a release that follows within a step before it ends the subscription.
+	rests        bool
 	unsubscribed clock.Instant
 	others       int
 }
@@ -46,7 +47,9 @@ func (h *History) Released(names uint32, heard int, at Moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.keepLocked(names)
-	if at.Now.Sub(r.unsubscribed) <= at.Step {
+	if r.rests {
+		heard-- // one of the connections is this process's
+	} else if at.Now.Sub(r.unsubscribed) <= at.Step {
 		heard = min(heard, r.others) // one of the connections may be this process's
 	}
 	r.released, r.heard = at.Now, heard
@@ -72,13 +75,20 @@ func (h *History) TakeSlot(names uint32) (slot int) {
 	return slot
 }
 
+// Rests notes that the process stays subscribed while none of its calls waits, until Unsubscribed.
+func (h *History) Rests(names uint32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keepLocked(names).rests = true
+}
+
 // Unsubscribed notes that the process's own subscriptions for the names end, while so many other
 // processes subscribe.
 func (h *History) Unsubscribed(names uint32, others int, at Moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.keepLocked(names)
-	r.unsubscribed, r.others = at.Now, others
+	r.rests, r.unsubscribed, r.others = false, at.Now, others
 	r.heard = min(r.heard, others) // the subscriptions may have heard the last release, too
 }
 
