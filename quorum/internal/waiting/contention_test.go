@@ -27,12 +27,14 @@ type contention struct {
 	nodes  []simNode
 	all    []*contender
 
-	owners  int
-	holder  *contender
-	freed   clock.Instant // when the last holder released the lock, or its lease ended
-	gaps    []time.Duration
-	calls   int
-	overlap bool
+	owners int
+	holder *contender
+	freed  clock.Instant // when the last holder released the lock, or its lease ended
+	gaps   []time.Duration
+	calls  int
+	// subscriptions counts how often a process subscribed.
+	subscriptions int
+	overlap       bool
 
 	last    *contender // the last holder
 	streak  int        // how often it has acquired the lock in a row, the lock wanted by others at each release
@@ -49,9 +51,11 @@ type simNode struct {
 // process.
 type contender struct {
 	contention  *contention
-	queue       *Queue // of its own; nil while it does not want the lock
+	queue       *Queue // of its own; nil while it does not want the lock, unless the queue rests
 	waiter      Waiter
 	subscribed  bool // or has sent the requests
+	wants       bool // the lock
+	rests       int  // how often the queue has rested
 	heard       int  // how many others heard its release, when it asks again at once
 	since       clock.Instant
 	held        int
@@ -126,13 +130,17 @@ func (c *contention) at() Moment { return Moment{Now: c.now, Step: simStep} }
 
 func (one *contender) arrive() {
 	c := one.contention
-	one.since = c.now
-	one.queue = new(Queue)
-	one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
+	one.since, one.wants = c.now, true
+	if one.queue == nil {
+		one.queue = new(Queue)
+		one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
+	}
 	one.queue.Join(&one.waiter, usual, c.at())
 	if one.heard > 0 {
 		one.queue.Yield(one.heard, c.at())
-		one.subscribe()
+		if !one.subscribed {
+			one.subscribe()
+		}
 		one.heard = 0
 	}
 	one.begin()
@@ -234,6 +242,7 @@ func (one *contender) refused(r Result) {
 func (one *contender) subscribe() {
 	c, q := one.contention, one.queue
 	one.subscribed = true
+	c.subscriptions++
 	for i := range c.nodes {
 		c.after(c.trip(), func() {
 			if one.queue != q {
@@ -249,18 +258,34 @@ func (one *contender) subscribe() {
 	}
 }
 
+// unsubscribe ends the queue.
+func (one *contender) unsubscribe() {
+	one.queue, one.subscribed = nil, false
+	for _, n := range one.contention.nodes {
+		delete(n.subscribed, one)
+	}
+}
+
 func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 	c := one.contention
 	one.queue.Acquired(simLease, c.at())
-	one.queue, one.subscribed = nil, false
-	for i := range c.nodes {
-		delete(c.nodes[i].subscribed, one)
+	one.wants = false
+	if one.queue.Rests() {
+		one.rests++
+		rest := one.rests
+		c.after(RestSteps*simStep, func() {
+			if !one.wants && one.rests == rest {
+				one.unsubscribe()
+			}
+		})
+	} else {
+		one.unsubscribe()
 	}
 	if c.holder != nil {
 		c.overlap = true
 	}
 	if c.last == one && slices.ContainsFunc(c.all, func(other *contender) bool {
-		return other.queue != nil && other.since <= c.freed
+		return other.wants && other.since <= c.freed
 	}) {
 		c.streak++
 	} else {
@@ -290,6 +315,9 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 				}
 				if c.away == 0 {
 					one.heard = slices.Min(heard)
+					if one.queue != nil { // it rests, so it was one of them
+						one.heard--
+					}
 				}
 				c.after(c.away, one.arrive)
 			})
@@ -363,7 +391,7 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// Processes that ask again at once take turns.
+// Processes that ask again at once take turns. Those that hold the lock shortly stay subscribed.
 func TestTurns(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, simLease / 2} {
 		for _, rule := range []struct{ nodes, quorum int }{{3, 2}, {5, 3}, {3, 3}} {
@@ -386,6 +414,9 @@ func TestTurns(t *testing.T) {
 						fair := float64(acquired) / float64(contenders)
 						if w.longest > 2 || float64(most) > 1.1*fair || float64(least) < 0.9*fair {
 							t.Errorf("%d in a row, shares %d to %d of %d", w.longest, least, most, acquired)
+						}
+						if hold < RestSteps*simStep/2 && w.subscriptions > 2*contenders {
+							t.Errorf("they subscribed %d times", w.subscriptions)
 						}
 					})
 			}

@@ -37,6 +37,16 @@ func TestHistoryLeavesOutTheProcessItself(t *testing.T) {
 			h.Unsubscribed(names, 1, at(-step-1))
 			h.Released(names, 2, at(0))
 		}, 2},
+		{"the subscriptions stay", func(h *History) {
+			h.Unsubscribed(names, 1, at(-time.Second))
+			h.Rests(names)
+			h.Released(names, 3, at(0))
+		}, 2},
+		{"the subscriptions stayed for a while", func(h *History) {
+			h.Rests(names)
+			h.Unsubscribed(names, 1, at(-step-1))
+			h.Released(names, 2, at(0))
+		}, 2},
 		{"the subscriptions end after it", func(h *History) {
 			h.Released(names, 2, at(-step/2))
 			h.Unsubscribed(names, 1, at(0))
