@@ -297,9 +297,6 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 		return false
 	}
 	q.wake.releases = max(q.wake.releases, releases)
-	if q.head == nil { // it rests
-		return false
-	}
 	if risen && !at.Now.Before(q.echoesEnd) {
 		q.disagreements = 0
 		if q.attempting {
