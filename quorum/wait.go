@@ -89,7 +89,7 @@ func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Mom
 		}
 		w = &q.first
 	case q.Empty(): // it rests
-		w, q.lastError, q.published = new(waiter), nil, -1
+		w, q.lastError = new(waiter), nil
 	default:
 		w, subscribe = new(waiter), true
 	}
@@ -254,12 +254,11 @@ func (w *waiter) signal() {
 	}
 }
 
-// isAwaited reports whether calls wait in that queue.
+// isAwaited reports whether calls wait in that queue of readers, which never rests.
 func (list *waitlist) isAwaited(key nameSet) bool {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	q := list.queues[key]
-	return q != nil && !q.Empty()
+	return list.queues[key] != nil
 }
 
 // leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
@@ -312,7 +311,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 // come soon. It does so for one name only: package waiting takes each message for a release.
 func (q *queue) restLocked() (rests bool) {
 	c := q.list.core
-	if !q.Rests() || q.key.readers || len(q.cancels) != len(c.nodes) || c.isClosed() {
+	if !q.Rests() || q.key.readers || len(q.cancels) != len(c.nodes) {
 		return false
 	}
 	q.rests++

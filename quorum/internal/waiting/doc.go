@@ -16,7 +16,8 @@
 //	event               changes                     the head's next attempt
 //	Share, before Join  a position counts one less
 //	Join                one more waiter, at the end new queue: at once, by the approach that Init
-//	                                                got; else within a poll by the shortest bounds
+//	                                                got; one that rested: at once, probe first;
+//	                                                else within a poll by the shortest bounds
 //	Yield, after the    position is the number of   in one step and one per process, probe first;
 //	first Join          processes that heard it     Subscribed does not change that
 //	Begin               an attempt is under way     none until it has ended
@@ -33,6 +34,8 @@
 //	Refused, otherwise  one more failure            after the retry time, ask all
 //	Acquired            head removed, position      by the poll or the end of the lease, ask all
 //	                    counted anew
+//	Acquired, by the    the queue may rest          none
+//	last waiter
 //	Hasten                                          at once, ask all
 //	Leave, the head     head removed                at once if its attempt was under way
 //	Leave, another      waiter removed              unchanged
@@ -46,6 +49,9 @@
 // "By all nodes" is by as many as it takes to be certain, when not all were asked. If every node
 // is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
 // position 0, too. An event during an attempt takes effect at the attempt's end.
+//
+// A queue rests when its last waiter, which had to yield, has acquired the lock while others subscribe: see
+// [Queue.Rests]. It goes on counting messages, among them that of this process's own release.
 //
 // [QuorumFirst] is the approach of first attempts only: all others know that they may not be alone.
 //
