@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -280,13 +281,14 @@ func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
 	locker := open(t, f, redlock.Open, patient)
 	held := lock(t, open(t, f, redlock.Open), "k")
 	const waiters = 20
+	var calls sync.WaitGroup
 	ctxs, order := make([]context.CancelFunc, waiters), make(chan int, waiters)
 	for i := range waiters {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ctxs[i] = cancel
 		began := make(chan struct{})
-		go func() {
+		calls.Go(func() {
 			close(began)
 			lock, err := locker.Lock(ctx, "k")
 			if err != nil {
@@ -301,7 +303,7 @@ func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
 			if err := lock.Unlock(context.Background()); err != nil {
 				t.Errorf("waiter %d: %v", i, err)
 			}
-		}()
+		})
 		<-began
 		pass(t, 10*time.Millisecond) // the waiters arrive in this order
 	}
@@ -328,6 +330,7 @@ func TestWaitersOfAProcessGetTheirTurnInOrder(t *testing.T) {
 		}
 		last = got
 	}
+	calls.Wait()
 }
 
 // commands counts the commands that the masters carried out, without those of the tests.

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 // stubborn is a shell script that ignores SIGTERM, as its child does; the shell prints when it
@@ -22,8 +24,16 @@ func (d *deployment) kill(t *testing.T, masters ...int) {
 	}
 }
 
-// slack is what a busy machine may add to the time of a kill.
-const slack = 2 * time.Second
+// endedWithin fails the test if a command that was due to end after that time took longer, on a machine that
+// has stood still for as long as this one.
+func endedWithin(t *testing.T, due time.Duration, since *poll.Stopwatch) {
+	t.Helper()
+	took, stalled := since.Read()
+	since.Stop()
+	if took > poll.AtMost(due+time.Second, stalled) {
+		t.Errorf("it ended after %v, due after %v; the machine stood still for %v", took, due, stalled)
+	}
+}
 
 func TestTheCommandEndsBeforeItsLock(t *testing.T) {
 	t.Parallel()
@@ -35,11 +45,9 @@ func TestTheCommandEndsBeforeItsLock(t *testing.T) {
 	began := time.Now()
 	eventually(t, "a lease over", func() bool { return time.Since(began) > lease || p.hasExited() })
 	d.kill(t, 1)
-	began = time.Now()
+	since := poll.Start()
 	p.await(t, exitEnded)
-	if took := time.Since(began); took > lease-3*time.Second+slack {
-		t.Errorf("it ended %v after the majority, at a lease of %v and a grace of 3s", took, lease)
-	}
+	endedWithin(t, lease-3*time.Second, since)
 	contains(t, p.out.String(), "TERM\n")
 	contains(t, oneErrorLine(t, p.errs.String()), "too few masters renewed it: the command got SIGTERM")
 }
@@ -50,12 +58,10 @@ func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
 	d := deploy(t, 3, lease)
 	p := d.start(t, "-k", "1s", "x", "--", "sh", "-c", stubborn)
 	d.kill(t, 0, 1)
-	began := time.Now()
+	since := poll.Start()
 	p.awaitOutput(t, "TERM\n")
 	p.await(t, exitEnded)
-	if took := time.Since(began); took > lease+slack {
-		t.Errorf("killed %v after the majority, at a lease of %v", took, lease)
-	}
+	endedWithin(t, lease, since)
 	for _, word := range []string{"child", "grandchild"} {
 		if alive(p.number(t, word)) {
 			t.Errorf("the %s is alive", word)
@@ -76,16 +82,14 @@ func TestTheGraceIsNotLengthened(t *testing.T) {
 		}
 	}
 	p.awaitOutput(t, "TERM\n")
-	began := time.Now()
+	since := poll.Start()
 	for _, m := range d.Masters[:2] {
 		if err := m.Thaw(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.await(t, exitEnded)
-	if took := time.Since(began); took > 4*time.Second+slack {
-		t.Errorf("killed %v after SIGTERM", took)
-	}
+	endedWithin(t, 4*time.Second, since)
 	contains(t, oneErrorLine(t, p.errs.String()), "the command was killed")
 	d.run(t, exitOK, "-n", "x", "--", "true") // it was renewed, and is released
 }
@@ -149,12 +153,10 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	if !alive(p.number(t, "child")) {
 		t.Fatal("the command is gone while run is halted")
 	}
-	began := time.Now()
+	since := poll.Start()
 	p.send(t, syscall.SIGCONT)
 	p.await(t, exitEnded)
-	if took := time.Since(began); took > slack {
-		t.Errorf("it ended after %v", took)
-	}
+	endedWithin(t, 0, since)
 	if alive(p.number(t, "grandchild")) {
 		t.Error("the grandchild is alive")
 	}

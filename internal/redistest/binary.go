@@ -17,7 +17,7 @@ const BinaryVariable = "REDIS_SERVER"
 // ErrNoServer is what errors wrap when there is no redis-server on PATH and none is named.
 var ErrNoServer = errors.New("redis-server is not on PATH, and " + BinaryVariable + " names none")
 
-const versionBound = 5 * time.Second // of the binary's --version
+const versionBound = time.Minute // of a binary that hangs: it exits at once, on a machine that has time for it
 
 // Binary is the executable of a server.
 type Binary struct {
