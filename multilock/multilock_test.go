@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
@@ -30,7 +31,7 @@ func TestHoldsByAllAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fleet.Stop()
-	locker, err := multilock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()),
+	locker, err := multilock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second), node.WithoutQuarantine()),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)

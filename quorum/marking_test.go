@@ -251,7 +251,8 @@ func TestAMasterWithoutMemoryIsMarkedLater(t *testing.T) {
 	}
 	t.Cleanup(func() { fleet.Stop() })
 	m := fleet.Masters[0]
-	l, err := Open([]string{m.URL()}, Majority, WithLease(maxLease), WithNodeOptions(node.WithMaxLease(maxLease)))
+	l, err := Open([]string{m.URL()}, Majority, WithLease(maxLease),
+		WithNodeOptions(node.WithTimeout(10*time.Second), node.WithMaxLease(maxLease)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
@@ -33,7 +34,7 @@ func TestHoldsByMajority(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fleet.Stop()
-	locker, err := redlock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()),
+	locker, err := redlock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second), node.WithoutQuarantine()),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)

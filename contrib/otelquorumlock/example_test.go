@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -37,7 +38,7 @@ func Example() {
 	}
 	defer t.Close()
 	locker, err := redlock.Open(urls, quorum.WithHooks(t.Hooks()),
-		quorum.WithNodeOptions(node.WithHooks(t.NodeHooks()), node.WithoutQuarantine())) // for a test
+		quorum.WithNodeOptions(node.WithHooks(t.NodeHooks()), node.WithTimeout(10*time.Second), node.WithoutQuarantine())) // for a test
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,7 +31,7 @@ func Example() {
 	registry.MustRegister(m)
 	options := []quorum.Option{
 		quorum.WithHooks(m.Hooks()),
-		quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()), node.WithoutQuarantine()), // for a test
+		quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()), node.WithTimeout(10*time.Second), node.WithoutQuarantine()), // for a test
 	}
 	locker, err := redlock.Open(urls, options...)
 	if err != nil {
