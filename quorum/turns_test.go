@@ -112,7 +112,7 @@ func TestTurnsNobodyTakes(t *testing.T) {
 }
 
 // A process that asks again at once stays subscribed meanwhile, and takes neither itself for another process nor its
-// own release for one by another. Three steps after its last call nothing is left.
+// own release for one by another. Three steps after its last call has acquired nothing is left.
 func TestTurnsWithoutSubscribingForEach(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -131,7 +131,7 @@ func TestTurnsWithoutSubscribingForEach(t *testing.T) {
 				t.Errorf("%d subscriptions while the queue rests, want %d", n, 2*deaf)
 			}
 			c.unlock(lock)
-			c.unlock(c.lock(l, "a")) // its rest goes on when this one ends
+			c.unlock(c.lock(l, "a")) // its rest outlasts the one that began before
 		}
 		c.unlock(c.lock(l, "a"))
 		time.Sleep(waiting.RestSteps * waiting.MinStep)
@@ -178,22 +178,26 @@ func TestTurnsThatSubscribeForEach(t *testing.T) {
 			})
 		})
 	}
-	t.Run("not after Close", func(t *testing.T) {
-		inCluster(t, func(t *testing.T, c *cluster) {
-			l := c.process()
-			c.deafSubscriber("a")
-			c.unlock(c.lock(l, "a"))
-			lock := c.lock(l, "a")
-			c.unlock(lock)
-			l.Close()
-			time.Sleep(waiting.RestSteps * waiting.MinStep)
-			synctest.Wait()
-			c.wantNoQueues(l)
-		})
+}
+
+// A queue that rests when its Locker is closed ends as any other.
+func TestTurnsOfALockerThatIsClosed(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.deafSubscriber("a")
+		c.unlock(c.lock(l, "a"))
+		c.unlock(c.lock(l, "a"))
+		if n := len(l.waitlist.queues); n != 1 {
+			t.Fatalf("%d queues rest, want 1", n)
+		}
+		l.Close()
+		time.Sleep(waiting.RestSteps * waiting.MinStep)
+		synctest.Wait()
+		c.wantNoQueues(l)
 	})
 }
 
-// A call that gives up ends the queue that rested. The rest's end then ends no other queue.
+// A call that gives up ends a queue that has rested. When that rest would end, the names' next queue goes on.
 func TestTurnsThatEndWhileAQueueRests(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

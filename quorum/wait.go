@@ -13,8 +13,8 @@ import (
 
 // waitlist holds the queues of a Locker and of the Lockers that With makes of it: one for each set
 // of names that calls wait for, another for the readers of a name, and one for each semaphore and its
-// size. Package waiting decides which waiter attempts, and when. Here the waiters sleep, wake and
-// attempt.
+// size; and those that rest. Package waiting decides which waiter attempts, and when. Here the waiters
+// sleep, wake and attempt.
 type waitlist struct {
 	core    *core
 	mu      sync.Mutex
@@ -46,8 +46,8 @@ type queue struct {
 	// Under list.mu.
 	waiting.Queue
 	subscribed bool     // one of the waiters has subscribed, for all of them
-	rests      int      // how often it has rested: stayed subscribed without waiters
-	ended      bool     // the last waiter has left, and it does not rest
+	restCount  int      // how often it has rested: stayed subscribed without waiters
+	ended      bool     // it has no waiters, and does not rest
 	cancels    []func() // of the subscriptions
 	lastError  *Error   // of the last attempt; nil before one has ended
 	asking     int      // how many of the waiters want the holder to be asked to let go
@@ -88,7 +88,7 @@ func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Mom
 			q.Share()
 		}
 		w = &q.first
-	case q.Empty(): // it rests
+	case q.Empty(): // it rests; not q.first, whose alarm may be about to signal
 		w, q.lastError = new(waiter), nil
 	default:
 		w, subscribe = new(waiter), true
@@ -274,7 +274,7 @@ func (w *waiter) leave() {
 	})
 }
 
-// remove removes a waiter by an event of package waiting. The last one ends the queue.
+// remove removes a waiter by an event of package waiting. The last one ends the queue, unless it rests.
 func (q *queue) remove(w *waiter, out func(q *queue)) {
 	for _, cancel := range q.takeOut(w, out) {
 		cancel()
@@ -308,20 +308,21 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 }
 
 // restLocked keeps a queue without waiters for a moment, with its subscriptions, if its next waiter is likely to
-// come soon. It does so for one name only: package waiting takes each message for a release.
-func (q *queue) restLocked() (rests bool) {
+// come soon. It reports whether it did.
+func (q *queue) restLocked() bool {
 	c := q.list.core
-	if !q.Rests() || q.key.readers || len(q.cancels) != len(c.nodes) {
+	oneName := len(q.cancels) == len(c.nodes) // a release of several is several messages of each node
+	if !q.MayRest() || q.key.readers || !oneName {
 		return false
 	}
-	q.rests++
+	q.restCount++
 	c.history.Rests(q.key.hash())
-	rest := q.rests
+	rest := q.restCount
 	c.clock.AfterFunc(waiting.RestSteps*c.moment().Step, func() { q.endRest(rest) })
 	return true
 }
 
-// endRest ends the queue unless a waiter has come since it began that rest.
+// endRest ends the queue unless a waiter has come since that rest began, by its number.
 func (q *queue) endRest(rest int) {
 	for _, cancel := range q.takeRested(rest) {
 		cancel()
@@ -331,7 +332,7 @@ func (q *queue) endRest(rest int) {
 func (q *queue) takeRested(rest int) (cancels []func()) {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
-	if !q.Empty() || q.rests != rest || q.ended {
+	if !q.Empty() || q.restCount != rest || q.ended {
 		return nil
 	}
 	return q.endLocked()

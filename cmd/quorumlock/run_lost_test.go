@@ -24,8 +24,8 @@ func (d *deployment) kill(t *testing.T, masters ...int) {
 	}
 }
 
-// endedWithin fails the test if a command that was due to end after that time took longer, on a machine that
-// has stood still for as long as this one.
+// endedWithin fails the test if a command that has just ended took a second longer than due, by a stopwatch
+// that it stops. The machine's stalls lengthen the bound.
 func endedWithin(t *testing.T, due time.Duration, since *poll.Stopwatch) {
 	t.Helper()
 	took, stalled := since.Read()

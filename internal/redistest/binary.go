@@ -17,7 +17,8 @@ const BinaryVariable = "REDIS_SERVER"
 // ErrNoServer is what errors wrap when there is no redis-server on PATH and none is named.
 var ErrNoServer = errors.New("redis-server is not on PATH, and " + BinaryVariable + " names none")
 
-const versionBound = time.Minute // of a binary that hangs: it exits at once, on a machine that has time for it
+// versionBound is how long --version may take. It ends only a binary that hangs, not one on a busy machine.
+const versionBound = time.Minute
 
 // Binary is the executable of a server.
 type Binary struct {

@@ -18,8 +18,8 @@
 //	Join                one more waiter, at the end new queue: at once, by the approach that Init
 //	                                                got; one that rested: at once, probe first;
 //	                                                else within a poll by the shortest bounds
-//	Yield, after the    position is the number of   in one step and one per process, probe first;
-//	first Join          processes that heard it     Subscribed does not change that
+//	Yield, after Join   position is the number of   in one step and one per process, probe first;
+//	of the only waiter  processes that heard it     Subscribed does not change that
 //	Begin               an attempt is under way     none until it has ended
 //	Refused, held       position counted anew       by the first line that applies:
 //	  a release since                               as after a release
@@ -50,8 +50,8 @@
 // is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
 // position 0, too. An event during an attempt takes effect at the attempt's end.
 //
-// A queue rests when its last waiter, which had to yield, has acquired the lock while others subscribe: see
-// [Queue.Rests]. It goes on counting messages, among them that of this process's own release.
+// A queue that had to yield may rest when its last waiter has acquired the lock while other processes subscribe: see
+// [Queue.MayRest]. It goes on counting messages, among them those of this process's own release.
 //
 // [QuorumFirst] is the approach of first attempts only: all others know that they may not be alone.
 //

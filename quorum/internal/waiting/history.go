@@ -18,8 +18,8 @@ const contendedFor = 100 * time.Millisecond
 //     its call goes behind those that heard it.
 //   - This process has released a slot, of the semaphore that the names stand for. Its next call
 //     attempts that slot first.
-//   - The last waiter of this process has left. Other processes most likely wait for them, so for
-//     100 ms a first attempt probes.
+//   - The subscriptions of this process have ended. Other processes most likely wait for them, so
+//     for 100 ms a first attempt probes.
 //
 // The zero History is empty. It has room for 256 sets. It is safe for concurrent use.
 type History struct {
@@ -35,11 +35,11 @@ type record struct {
 	heard    int // how many other processes heard the release
 	slot     int // that was released; −1 for none
 
-	// The process's own subscriptions stay while its queue rests. They ended at unsubscribed, when so many others
-	// subscribed. A node may carry out a release that follows within a step before it ends the subscription.
-	rests        bool
+	// The process's own subscriptions ended at unsubscribed, when so many others subscribed. A node
+	// may carry out a release that follows within a step before it ends the subscription.
 	unsubscribed clock.Instant
 	others       int
+	rests        bool // its queue has rested, and is subscribed
 }
 
 // Released notes that the names were released, and that so many connections heard it.
@@ -75,7 +75,7 @@ func (h *History) TakeSlot(names uint32) (slot int) {
 	return slot
 }
 
-// Rests notes that the process stays subscribed while none of its calls waits, until Unsubscribed.
+// Rests notes that the process stays subscribed, also while none of its calls waits, until Unsubscribed.
 func (h *History) Rests(names uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +88,7 @@ func (h *History) Unsubscribed(names uint32, others int, at Moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.keepLocked(names)
-	r.rests, r.unsubscribed, r.others = false, at.Now, others
+	r.unsubscribed, r.others, r.rests = at.Now, others, false
 	r.heard = min(r.heard, others) // the subscriptions may have heard the last release, too
 }
 

@@ -14,7 +14,7 @@ type Moment struct {
 	Now clock.Instant
 	// Step is long enough for one waiter's attempt to become visible to the next.
 	Step time.Duration
-	// Queues is how many queues the process has: many share its polls.
+	// Queues is how many queues the process has, also those that rest: many share its polls.
 	Queues int
 }
 
@@ -53,9 +53,9 @@ type Queue struct {
 	listeners     int    // Result.Listeners, by the last answer that had it
 	disagreements int    // since the last release: split votes and refusals by the probe node, less refusals by all
 	yielding      bool   // no attempt since Yield
-	returned      bool   // Yield was called: the process has asked again at once
-	acquired      bool   // the last waiter has acquired the lock
-	ownRelease    uint64 // the number that the release of the lock that was acquired last has in wake.releases
+	returned      bool   // Yield was called since the queue was empty: the process has asked again at once
+	acquired      bool   // its last waiter has left because it acquired the lock
+	ownRelease    uint64 // what wake.releases becomes by the release of the lock that was acquired last
 	reserves      bool   // a writer that has met readers
 	failures      int    // attempts in a row that failed without a holder, or while no release could be heard
 
@@ -123,7 +123,8 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 }
 
 // Yield makes the first attempt of a new queue, or of one that rested, follow those of other processes: this
-// process has released the lock at that time, and so many of them, at least one, have heard it.
+// process has released the lock at that time, and so many of them, at least one, have heard it. It is called after
+// the Join of the queue's only waiter.
 func (q *Queue) Yield(others int, released Moment) {
 	q.returned = true
 	q.wake.releases = max(q.wake.releases, q.ownRelease) // its messages may be yet to come
@@ -165,10 +166,10 @@ func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	q.attemptAt(AskAll, at.Now.Add(q.poll(lease, at)))
 }
 
-// Rests reports whether a queue without waiters should stay subscribed, for RestSteps: a caller that asks again at
-// once, while others wait, would subscribe for each acquisition. A caller that joins until then may have to yield,
-// as for a new queue.
-func (q *Queue) Rests() bool {
+// MayRest reports whether a queue without waiters should stay subscribed, for RestSteps: else a caller that asks
+// again at once, while others wait, would subscribe for each acquisition. A caller that joins meanwhile may have to
+// yield, as for a new queue. Each release must be one message of each node.
+func (q *Queue) MayRest() bool {
 	return q.acquired && q.returned && !q.shared && q.Others() > 0
 }
 

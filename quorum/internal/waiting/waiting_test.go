@@ -126,12 +126,12 @@ func settings(retry Retry) event {
 // yields makes the first attempt follow those of so many other processes.
 func yields(others int) event { return func(s *scenario) { s.Yield(others, s.at()) } }
 
-// rests fails the test unless a queue that the last waiter has left rests, or does not.
+// rests fails the test unless a queue that the last waiter has left may rest, or may not.
 func rests(want bool) event {
 	return func(s *scenario) {
 		s.t.Helper()
-		if none(s); s.Rests() != want {
-			s.t.Errorf("it rests: %v, want %v", !want, want)
+		if none(s); s.MayRest() != want {
+			s.t.Errorf("it may rest: %v, want %v", !want, want)
 		}
 	}
 }
@@ -327,8 +327,8 @@ func TestEvents(t *testing.T) {
 			events: []event{func(s *scenario) { s.Share() }, yields(1), acquires(time.Minute), rests(false)}},
 		{name: "does not rest while it has waiters", events: []event{yields(1), joins(usual), acquires(time.Minute),
 			func(s *scenario) {
-				if s.Rests() {
-					s.t.Error("it rests")
+				if s.MayRest() {
+					s.t.Error("it may rest")
 				}
 			}}},
 		{name: "hears its own release while it rests", events: []event{yields(1), subscribed(0, 1, 2), acquires(time.Minute),
