@@ -45,13 +45,13 @@ type queue struct {
 
 	// Under list.mu.
 	waiting.Queue
-	subscribed bool     // one of the waiters has subscribed, for all of them
-	restCount  int      // how often it has rested: stayed subscribed without waiters
-	ended      bool     // it has no waiters, and does not rest
-	cancels    []func() // of the subscriptions
-	lastError  *Error   // of the last attempt; nil before one has ended
-	asking     int      // how many of the waiters want the holder to be asked to let go
-	published  int      // a node that published the last release since an attempt began; −1 for none
+	subscribed bool        // one of the waiters has subscribed, for all of them
+	ended      bool        // it has no waiters, and does not rest
+	cancels    []func()    // of the subscriptions
+	restEnd    clock.Timer // nil before the first rest
+	lastError  *Error      // of the last attempt; nil before one has ended
+	asking     int         // how many of the waiters want the holder to be asked to let go
+	published  int         // a node that published the last release since an attempt began; −1 for none
 }
 
 // waiter is one call that waits.
@@ -305,50 +305,6 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 		return nil
 	}
 	return q.endLocked()
-}
-
-// restLocked keeps a queue without waiters for a moment, with its subscriptions, if its next waiter is likely to
-// come soon. It reports whether it did.
-func (q *queue) restLocked() bool {
-	c := q.list.core
-	oneName := len(q.cancels) == len(c.nodes) // a release of several is several messages of each node
-	if !q.MayRest() || q.key.readers || !oneName {
-		return false
-	}
-	q.restCount++
-	c.history.Rests(q.key.hash())
-	rest := q.restCount
-	c.clock.AfterFunc(waiting.RestSteps*c.moment().Step, func() { q.endRest(rest) })
-	return true
-}
-
-// endRest ends the queue unless a waiter has come since that rest began, by its number.
-func (q *queue) endRest(rest int) {
-	for _, cancel := range q.takeRested(rest) {
-		cancel()
-	}
-}
-
-func (q *queue) takeRested(rest int) (cancels []func()) {
-	q.list.mu.Lock()
-	defer q.list.mu.Unlock()
-	if !q.Empty() || q.restCount != rest || q.ended {
-		return nil
-	}
-	return q.endLocked()
-}
-
-// endLocked ends a queue without waiters, and returns how to cancel its subscriptions.
-func (q *queue) endLocked() (cancels []func()) {
-	list := q.list
-	delete(list.queues, q.key)
-	q.ended = true
-	if q.subscribed {
-		list.core.history.Unsubscribed(q.key.hash(), q.Others(), list.core.moment())
-	} else if len(list.free) < maxFree && !q.key.readers { // waiters that were freed may refer to it
-		list.free = append(list.free, q) // no subscriber refers to it, and its one waiter has left
-	}
-	return q.cancels
 }
 
 // lock waits in the queue for what is wanted until an attempt acquires it.
