@@ -10,7 +10,6 @@ func (q *queue) restLocked() bool {
 	if !q.MayRest() || q.key.readers || !oneName {
 		return false
 	}
-	c.history.Rests(q.key.hash())
 	d := waiting.RestSteps * c.moment().Step
 	if q.restEnd == nil {
 		q.restEnd = c.clock.AfterFunc(d, q.endRest)
@@ -43,7 +42,7 @@ func (q *queue) endLocked() (cancels []func()) {
 	delete(list.queues, q.key)
 	q.ended = true
 	if q.subscribed {
-		list.core.history.Unsubscribed(q.key.hash(), q.Others(), list.core.moment())
+		list.core.history.Unsubscribed(q.key.hash(), q.Others(), list.core.clock.Now())
 	} else if len(list.free) < maxFree && !q.key.readers { // waiters that were freed may refer to it
 		list.free = append(list.free, q) // no subscriber refers to it, and its one waiter has left
 	}

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -140,6 +141,51 @@ func TestTurnsWithoutSubscribingForEach(t *testing.T) {
 			t.Errorf("%d subscriptions are left, want %d", n, deaf)
 		}
 		c.wantNoQueues(l)
+	})
+}
+
+// A call that comes while its process holds the lock again, within a step of the release before, hears the next one.
+func TestTurnsOfACallThatComesWhileItsProcessHolds(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(WithRetry(time.Minute, time.Minute)), c.process()
+		c.deafSubscriber("a")
+		c.unlock(c.lock(l, "a"))
+		got := make(chan lockResult, 2)
+		startWaiter(t.Context(), l, 0, got, "a")
+		between, err := other.TryLock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.unlock(between)
+		holds := c.next(got, waiting.MinStep/2) // it has heard that release
+		startWaiter(t.Context(), l, 1, got, "a")
+		time.Sleep(shortly)
+		c.unlock(holds.lock)
+		c.unlock(c.next(got, shortly).lock)
+	})
+}
+
+// Another name that has the same place in the history does not make a process wait for itself.
+func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(), ""
+		for i := 0; other == ""; i++ {
+			if name := fmt.Sprint(i); hash(name)%256 == hash("a")%256 {
+				other = name
+			}
+		}
+		c.deafSubscriber("a")
+		c.deafSubscriber(other)
+		c.unlock(c.lock(l, "a"))
+		for range 3 {
+			start := time.Now()
+			lock := c.lock(l, "a")
+			if took := time.Since(start); took != 2*waiting.MinStep {
+				t.Errorf("Lock took %v, want %v", took, 2*waiting.MinStep)
+			}
+			c.unlock(c.lock(l, other))
+			c.unlock(lock)
+		}
 	})
 }
 

@@ -204,7 +204,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	l.runReleasedHook()
 	err = l.await(ctx, "unlock", t)
 	if heard := t.heardBy(); heard > 0 {
-		h.core.history.Released(l.queueName().hash(), heard, h.core.moment())
+		h.core.history.Released(l.queueName().hash(), heard, h.core.clock.Now())
 	}
 	if l.slots != nil {
 		h.core.history.ReleasedSlot(l.queueName().hash(), l.slots[0])

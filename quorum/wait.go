@@ -81,7 +81,7 @@ func (list *waitlist) join(set *settings, what wanted, at waiting.Moment) *waite
 func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Moment) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	q := list.queues[key]
+	q, rests := list.queues[key], false
 	switch {
 	case q == nil:
 		if q = list.newQueueLocked(key, at.Now); slots {
@@ -89,7 +89,7 @@ func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Mom
 		}
 		w = &q.first
 	case q.Empty(): // it rests; not q.first, whose alarm may be about to signal
-		w, q.lastError = new(waiter), nil
+		w, q.lastError, rests = new(waiter), nil, true
 	default:
 		w, subscribe = new(waiter), true
 	}
@@ -100,7 +100,7 @@ func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Mom
 	}
 	at.Queues = len(list.queues)
 	q.Join(&w.Waiter, set.retry, at)
-	if others, released := list.core.history.JustReleased(key.hash(), at); others > 0 && !subscribe {
+	if others, released := list.core.history.JustReleased(key.hash(), rests, at); others > 0 && !subscribe {
 		q.Yield(others, released)
 		q.lastError, subscribe = list.core.unattempted(ErrHeld), true
 	}

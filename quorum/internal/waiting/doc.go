@@ -51,7 +51,8 @@
 // position 0, too. An event during an attempt takes effect at the attempt's end.
 //
 // A queue that had to yield may rest when its last waiter has acquired the lock while other processes subscribe: see
-// [Queue.MayRest]. It goes on counting messages, among them those of this process's own release.
+// [Queue.MayRest]. It goes on counting messages, among them those of this process's own release: a call that
+// yields wakes for none until that is counted.
 //
 // [QuorumFirst] is the approach of first attempts only: all others know that they may not be alone.
 //

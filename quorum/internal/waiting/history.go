@@ -32,27 +32,21 @@ type record struct {
 	known    bool
 	names    uint32 // their hash
 	released clock.Instant
-	heard    int // how many other processes heard the release
+	heard    int // how many connections heard the release
 	slot     int // that was released; −1 for none
 
 	// The process's own subscriptions ended at unsubscribed, when so many others subscribed. A node
 	// may carry out a release that follows within a step before it ends the subscription.
 	unsubscribed clock.Instant
 	others       int
-	rests        bool // its queue has rested, and is subscribed
 }
 
 // Released notes that the names were released, and that so many connections heard it.
-func (h *History) Released(names uint32, heard int, at Moment) {
+func (h *History) Released(names uint32, heard int, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.keepLocked(names)
-	if r.rests {
-		heard-- // one of the connections is this process's
-	} else if at.Now.Sub(r.unsubscribed) <= at.Step {
-		heard = min(heard, r.others) // one of the connections may be this process's
-	}
-	r.released, r.heard = at.Now, heard
+	r.released, r.heard = now, heard
 }
 
 // ReleasedSlot notes that a slot of the semaphore was released.
@@ -75,31 +69,29 @@ func (h *History) TakeSlot(names uint32) (slot int) {
 	return slot
 }
 
-// Rests notes that the process stays subscribed, also while none of its calls waits, until Unsubscribed.
-func (h *History) Rests(names uint32) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.keepLocked(names).rests = true
-}
-
 // Unsubscribed notes that the process's own subscriptions for the names end, while so many other
 // processes subscribe.
-func (h *History) Unsubscribed(names uint32, others int, at Moment) {
+func (h *History) Unsubscribed(names uint32, others int, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.keepLocked(names)
-	r.unsubscribed, r.others, r.rests = at.Now, others, false
-	r.heard = min(r.heard, others) // the subscriptions may have heard the last release, too
+	r.unsubscribed, r.others = now, others
 }
 
 // JustReleased returns how many other processes heard this one release the names within the last
-// step, and when that was; 0 for none. After a step their attempts are visible on the nodes.
-func (h *History) JustReleased(names uint32, at Moment) (others int, released Moment) {
+// step, and when that was; 0 for none. After a step their attempts are visible on the nodes. rests reports that
+// the process has stayed subscribed.
+func (h *History) JustReleased(names uint32, rests bool, at Moment) (others int, released Moment) {
 	r := h.record(names)
-	if at.Now.Sub(r.released) > at.Step {
+	switch others = r.heard; {
+	case at.Now.Sub(r.released) > at.Step:
 		return 0, at
+	case rests:
+		others = max(others-1, 0) // one of the connections is this process's
+	case r.released.Sub(r.unsubscribed) <= at.Step:
+		others = min(others, r.others) // one of them may be this process's
 	}
-	return r.heard, Moment{Now: r.released, Step: at.Step}
+	return others, Moment{Now: r.released, Step: at.Step}
 }
 
 // FirstApproach returns the approach of the first attempt of a new queue: [ProbeFirst] while the

@@ -10,52 +10,44 @@ import (
 // What a process remembers of its releases leaves out its own subscriptions.
 func TestHistoryLeavesOutTheProcessItself(t *testing.T) {
 	const names, others, elsewhere = 7, 7 + 256, 8 // others share a place with names
-	at := func(d time.Duration) Moment {
-		return Moment{Now: clock.Instant(time.Hour + d), Step: step}
-	}
+	at := func(d time.Duration) clock.Instant { return clock.Instant(time.Hour + d) }
+	present := Moment{Now: at(0), Step: step}
 	for _, c := range []struct {
-		name string
-		do   func(h *History)
-		want int
+		name      string
+		do        func(h *History)
+		want      int
+		wantRests int // of a queue that rests
 	}{
-		{"nothing", func(h *History) {}, 0},
-		{"a release", func(h *History) { h.Released(names, 2, at(0)) }, 2},
-		{"of other names", func(h *History) { h.Released(elsewhere, 2, at(0)) }, 0},
-		{"of names that share its place", func(h *History) { h.Released(others, 2, at(0)) }, 0},
-		{"driven out", func(h *History) { h.Released(names, 2, at(0)); h.Released(others, 2, at(0)) }, 0},
+		{"nothing", func(h *History) {}, 0, 0},
+		{"a release", func(h *History) { h.Released(names, 2, at(0)) }, 2, 1},
+		{"of other names", func(h *History) { h.Released(elsewhere, 2, at(0)) }, 0, 0},
+		{"of names that share its place", func(h *History) { h.Released(others, 2, at(0)) }, 0, 0},
+		{"driven out", func(h *History) { h.Released(names, 2, at(0)); h.Released(others, 2, at(0)) }, 0, 0},
 		{"others are asked about", func(h *History) {
 			h.Released(names, 2, at(0))
-			h.JustReleased(others, at(0))
-		}, 2},
-		{"a step ago", func(h *History) { h.Released(names, 2, at(-step)) }, 2},
-		{"long ago", func(h *History) { h.Released(names, 2, at(-step-1)) }, 0},
+			h.JustReleased(others, false, present)
+		}, 2, 1},
+		{"a step ago", func(h *History) { h.Released(names, 2, at(-step)) }, 2, 1},
+		{"long ago", func(h *History) { h.Released(names, 2, at(-step-1)) }, 0, 0},
 		{"the subscriptions may not have ended", func(h *History) {
 			h.Unsubscribed(names, 1, at(-step))
 			h.Released(names, 2, at(0))
-		}, 1},
+		}, 1, 1},
 		{"the subscriptions have ended", func(h *History) {
 			h.Unsubscribed(names, 1, at(-step-1))
 			h.Released(names, 2, at(0))
-		}, 2},
-		{"the subscriptions stay", func(h *History) {
-			h.Unsubscribed(names, 1, at(-time.Second))
-			h.Rests(names)
-			h.Released(names, 3, at(0))
-		}, 2},
-		{"the subscriptions stayed for a while", func(h *History) {
-			h.Rests(names)
-			h.Unsubscribed(names, 1, at(-step-1))
-			h.Released(names, 2, at(0))
-		}, 2},
+		}, 2, 1},
 		{"the subscriptions end after it", func(h *History) {
 			h.Released(names, 2, at(-step/2))
 			h.Unsubscribed(names, 1, at(0))
-		}, 1},
+		}, 1, 1},
 	} {
 		var h History
 		c.do(&h)
-		if got, _ := h.JustReleased(names, at(0)); got != c.want {
-			t.Errorf("%s: %d others, want %d", c.name, got, c.want)
+		for rests, want := range map[bool]int{false: c.want, true: c.wantRests} {
+			if got, _ := h.JustReleased(names, rests, present); got != want {
+				t.Errorf("%s, rests: %v: %d others, want %d", c.name, rests, got, want)
+			}
 		}
 	}
 }
@@ -68,7 +60,7 @@ func TestFirstApproach(t *testing.T) {
 	if got := h.FirstApproach(names, 0); got != QuorumFirst {
 		t.Errorf("at first: approach %d", got)
 	}
-	h.Unsubscribed(names, 0, Moment{Now: ended, Step: step})
+	h.Unsubscribed(names, 0, ended)
 	for after, want := range map[time.Duration]Approach{0: ProbeFirst, 100*ms - 1: ProbeFirst, 100 * ms: QuorumFirst} {
 		if got := h.FirstApproach(names, ended.Add(after)); got != want {
 			t.Errorf("after %v: approach %d, want %d", after, got, want)

@@ -71,7 +71,7 @@ func TestHistoryOfSlots(t *testing.T) {
 	}
 	h.ReleasedSlot(names, 3)
 	h.ReleasedSlot(names, 0)
-	h.Released(names, 2, Moment{Now: clock.Instant(time.Hour), Step: step})
+	h.Released(names, 2, clock.Instant(time.Hour))
 	if slot := h.TakeSlot(others); slot != -1 {
 		t.Errorf("slot %d of another semaphore", slot)
 	}

@@ -127,7 +127,6 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 // the Join of the queue's only waiter.
 func (q *Queue) Yield(others int, released Moment) {
 	q.returned = true
-	q.wake.releases = max(q.wake.releases, q.ownRelease) // its messages may be yet to come
 	q.position, q.ranked, q.listeners = others, true, others+1
 	// One step more than after a release that this process hears: it is awake, and the others are
 	// yet to wake.
@@ -298,6 +297,9 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 		return false
 	}
 	q.wake.releases = max(q.wake.releases, releases)
+	if q.yielding && releases <= q.ownRelease {
+		return false // of this process's own release, which a queue that rested hears
+	}
 	if risen && !at.Now.Before(q.echoesEnd) {
 		q.disagreements = 0
 		if q.attempting {
