@@ -41,6 +41,9 @@ func (q *queue) endLocked() (cancels []func()) {
 	list := q.list
 	delete(list.queues, q.key)
 	q.ended = true
+	if q.restEnd != nil {
+		q.restEnd.Stop()
+	}
 	if q.subscribed {
 		list.core.history.Unsubscribed(q.key.hash(), q.Others(), list.core.clock.Now())
 	} else if len(list.free) < maxFree && !q.key.readers { // waiters that were freed may refer to it
