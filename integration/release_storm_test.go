@@ -51,6 +51,52 @@ func TestReleasesInAStorm(t *testing.T) {
 	}
 }
 
+// Processes that do nothing under a lock pass it on while a minority of the masters fails: one holder at a time. When
+// all masters answer again they take turns as before, and leave no key and no subscription behind.
+func TestTurnsInAStorm(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3, "--appendonly", "yes", "--appendfsync", "always")
+	s := &storm{t: t, fleet: f, net: proxied(t, f), done: map[string]int{}}
+	var working sync.WaitGroup
+	var acquired [3]atomic.Int32
+	for i := range acquired {
+		locker := open(t, s.net, redlock.Open, brief, quorum.WithLease(stormLease))
+		working.Go(func() {
+			for !s.over.Load() {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				held, err := locker.Lock(ctx, "a")
+				if s.want(err, quorum.ErrNotAcquired); err == nil {
+					s.enter([]int{0}, false)
+					acquired[i].Add(1)
+					s.leave([]int{0}, false)
+					s.want(held.Unlock(ctx), quorum.ErrUnavailable)
+				}
+				cancel()
+			}
+		})
+	}
+	for began := time.Now(); time.Since(began) < stormLasts; {
+		s.blow(1)
+	}
+	before := [3]int32{}
+	for i := range acquired {
+		before[i] = acquired[i].Load()
+	}
+	eventually(t, patience, func() bool {
+		for i := range acquired {
+			if acquired[i].Load() < before[i]+100 {
+				return false
+			}
+		}
+		return true
+	}, "each acquires it 100 times more")
+	s.over.Store(true)
+	working.Wait()
+	t.Logf("up to the end of the storm: %v acquisitions", before)
+	eventually(t, patience, func() bool { return len(s.left()) == 0 && subscriptions(t, f.Masters, "a") == 0 },
+		"no key and no subscription is left")
+}
+
 // stormLease is a lease that no lock in a storm outlives, nor a test's patience.
 const stormLease = 30 * time.Second
 
