@@ -78,8 +78,8 @@ const (
 	// be echoes: of votes that this attempt and its rivals give back. The votes of several attempts add up to
 	// a release. A rival's round trip may be longer.
 	echoAttempts = 4
-	// RestSteps is for how many steps a queue that rests stays subscribed: a caller that does nothing under the lock
-	// is back by then.
+	// RestSteps is for how many steps a queue that rests stays subscribed. Its caller is back after the hold and an
+	// Unlock, whose round trip is a third of a step on an idle machine.
 	RestSteps = 3
 )
 
