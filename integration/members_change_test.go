@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -32,7 +33,6 @@ type oneChange struct {
 // deadline. Clients with a wrong list never hold.
 func TestMembersChangeUnderLoad(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t, rolloutLease)
 	for _, c := range []struct {
 		how     string
 		masters []string
@@ -58,55 +58,65 @@ func TestMembersChangeUnderLoad(t *testing.T) {
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			t.Parallel()
-			r := rosterOf(t, c.masters...)
-			r.giveAll(t, rolloutLease, abc...)
-			if c.dead != "" {
-				must(t, r.masters[c.dead].Kill())
-			}
-			load := newLoad(t, r, rolloutLease)
-			for range 3 {
-				load.contend(abc)
-			}
-			for _, names := range c.wrong {
-				load.intrude(names)
-			}
-			stale, staleLocker := load.hold(abc, "stale")
-			held, _ := load.hold(abc, "held by 1")
-			list := abc
-			for i, change := range c.changes {
-				at := func(when string) string { return fmt.Sprintf("%s %s, %s", change.verb, change.name, when) }
-				args := r.of(list...)
-				switch change.verb {
-				case "add":
-					args = slices.Insert(args, 0, r.url(change.name))
-				case "remove":
-					args = slices.Insert(args, 0, change.name)
+			inTime(t, rolloutLease, func(lease time.Duration) bool {
+				o := newOperator(t, lease)
+				r := rosterOf(t, c.masters...)
+				r.giveAll(t, lease, abc...)
+				if c.dead != "" {
+					must(t, r.masters[c.dead].Kill())
 				}
-				o.does(t, "members "+change.verb, args...)
-				next, _ := load.hold(change.to, fmt.Sprintf("held by %d", i+2))
-				load.keeps(held, at("announced"))
-				load.roll(change.to)
-				load.progress(at("with the new list"))
-				load.keeps(held, at("with the new list"))
+				load := newLoad(t, r, lease)
+				for range 3 {
+					load.contend(abc)
+				}
+				for _, names := range c.wrong {
+					load.intrude(names)
+				}
+				stale, staleLocker := load.hold(abc, "stale")
+				held, _ := load.hold(abc, "held by 1")
+				list := abc
+				for i, change := range c.changes {
+					at := func(when string) string { return fmt.Sprintf("%s %s, %s", change.verb, change.name, when) }
+					args := r.of(list...)
+					switch change.verb {
+					case "add":
+						args = slices.Insert(args, 0, r.url(change.name))
+					case "remove":
+						args = slices.Insert(args, 0, change.name)
+					}
+					o.does(t, "members "+change.verb, args...)
+					next, _ := load.hold(change.to, fmt.Sprintf("held by %d", i+2))
+					if !load.keeps(held, at("announced")) {
+						return false
+					}
+					load.roll(change.to)
+					load.progress(at("with the new list"))
+					if !load.keeps(held, at("with the new list")) {
+						return false
+					}
+					load.end(held)
+					if i == 0 && stale.Err() != nil {
+						t.Errorf("%s: the stale client lost its lock before the commit: %v", at("announced"), stale.Err())
+					}
+					o.does(t, "members commit -yes", r.of(change.to...)...)
+					load.progress(at("committed"))
+					if i == 0 {
+						load.ends(stale, staleLocker, change.to)
+					}
+					pass(t, lease)
+					if !load.keeps(next, at("one max lease after the commit")) {
+						return false
+					}
+					held, list = next, change.to
+				}
 				load.end(held)
-				if i == 0 && stale.Err() != nil {
-					t.Errorf("%s: the stale client lost its lock before the commit: %v", at("announced"), stale.Err())
+				load.judge()
+				for _, names := range append(c.wrong, abc) {
+					isRefused(t, redlock.Open, lease, r.of(names...))
 				}
-				o.does(t, "members commit -yes", r.of(change.to...)...)
-				load.progress(at("committed"))
-				if i == 0 {
-					load.ends(stale, staleLocker, change.to)
-				}
-				pass(t, rolloutLease)
-				load.keeps(next, at("one max lease after the commit"))
-				held, list = next, change.to
-			}
-			load.end(held)
-			load.judge()
-			for _, names := range append(c.wrong, abc) {
-				isRefused(t, redlock.Open, rolloutLease, r.of(names...))
-			}
-			isAccepted(t, redlock.Open, rolloutLease, r.of(list...))
+				isAccepted(t, redlock.Open, lease, r.of(list...))
+				return true
+			})
 		})
 	}
 }
@@ -116,6 +126,7 @@ type load struct {
 	*testing.T
 	r       *roster
 	lease   time.Duration // max lease
+	since   *poll.Stopwatch
 	log     history.Log
 	clients atomic.Int64 // numbers them
 	stop    context.CancelFunc
@@ -133,7 +144,7 @@ type rolling struct {
 }
 
 func newLoad(t *testing.T, r *roster, lease time.Duration) *load {
-	l := &load{T: t, r: r, lease: lease}
+	l := &load{T: t, r: r, lease: lease, since: stopwatch(t)}
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	t.Cleanup(func() { l.stop(); l.running.Wait() })
 	return l
@@ -289,12 +300,21 @@ func (l *load) hold(names []string, name string) (*quorum.Lock, *quorum.Locker) 
 	return held, locker
 }
 
-// keeps fails the test unless a lock is held, and nobody else gets its name.
-func (l *load) keeps(held *quorum.Lock, when string) {
+// keeps fails the test unless a lock is held, and nobody else gets its name. It ends the load and returns false if
+// the machine has stood still for so long that the lock may have missed its renewals.
+func (l *load) keeps(held *quorum.Lock, when string) bool {
 	l.Helper()
-	if !held.Valid() {
-		l.Errorf("%v is lost, %s: %v", held.Names(), when, held.Err())
+	if held.Valid() {
+		return true
 	}
+	if took, stalled := l.since.Read(); poll.AtMost(0, stalled) > l.lease/3 {
+		l.Logf("%v is lost, %s: %v; the machine stood still for %v of %v", held.Names(), when, held.Err(), stalled, took)
+		l.stop()
+		l.running.Wait()
+		return false
+	}
+	l.Errorf("%v is lost, %s: %v", held.Names(), when, held.Err())
+	return true
 }
 
 func (l *load) end(held *quorum.Lock) {
