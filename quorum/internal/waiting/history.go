@@ -87,7 +87,7 @@ func (h *History) JustReleased(names uint32, rests bool, at Moment) (others int,
 	case at.Now.Sub(r.released) > at.Step:
 		return 0, at
 	case rests:
-		others = max(others-1, 0) // one of the connections is this process's
+		others-- // one of the connections is this process's
 	case r.released.Sub(r.unsubscribed) <= at.Step:
 		others = min(others, r.others) // one of them may be this process's
 	}
