@@ -13,7 +13,7 @@ import (
 )
 
 // documentedLease is the max lease of the deployments to which docs/operations.md is applied.
-const documentedLease = 1500 * time.Millisecond
+const documentedLease = 6 * time.Second
 
 // documented is a section of docs/operations.md: the commands of its console blocks.
 type documented struct {

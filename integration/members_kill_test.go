@@ -22,8 +22,9 @@ type interruption struct {
 	on       []string // the masters on which done holds at the end
 }
 
-// interruptedLease is the max lease of the deployments whose changes are interrupted.
-const interruptedLease = 1500 * time.Millisecond
+// interruptedLease is the max lease of the deployments whose changes are interrupted. A busy machine must get a command from its
+// looks, by way of all token counters, to its last mark in half of it.
+const interruptedLease = 6 * time.Second
 
 var (
 	abc  = []string{"a", "b", "c"}

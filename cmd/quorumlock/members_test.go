@@ -23,7 +23,7 @@ func TestMembersThatAreRetired(t *testing.T) {
 		names = append(names, string(rune('a'+i)))
 		do(t, m, "FLUSHALL")
 	}
-	const lease = "-max-lease=3s"
+	const lease = "-max-lease=6s"
 	members := func(code int, verb string, args ...string) (out, errs string) {
 		return command(t, code, append([]string{"members", verb, lease}, args...)...)
 	}
@@ -56,7 +56,7 @@ func TestMembersThatAreRetired(t *testing.T) {
 	info := fmt.Sprintf("%s", do(t, fleet.Masters[0], "INFO", "server"))
 	_, run, _ := strings.Cut(info, "run_id:")
 	claim.Run, _, _ = strings.Cut(run, "\r\n")
-	claim.MaxLease, claim.Member = 3*time.Second, "a"
+	claim.MaxLease, claim.Member = 6*time.Second, "a"
 	do(t, fleet.Masters[0], "SET", scripts.MarkerKey, claim.String())
 	printed, _ = members(exitOK, "show", urls[:3]...)
 	contains(t, lineOf(t, printed, "a"), "being marked for {a, b, c, d} none none -")
@@ -67,13 +67,13 @@ func TestMembersCommitWithoutOne(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 4)
 	urls := fleet.URLs()
-	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=3s"}, urls[:3]...)...)
-	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=3s", urls[3]}, urls[:3]...)...)
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=6s"}, urls[:3]...)...)
+	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=6s", urls[3]}, urls[:3]...)...)
 	if err := fleet.Masters[2].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=3s"}, urls...)...)
+		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=6s"}, urls...)...)
 		contains(t, errs, "not done on "+fleet.Masters[2].Addr()+": no reply. Repeat the command when it runs")
 	}
 }
@@ -85,7 +85,7 @@ func TestMembersOfOneProcess(t *testing.T) {
 	urls := fleet.URLs()
 	twin := urls[0] + "/1?name=twin"
 	addr := fleet.Masters[0].Addr()
-	const lease = "-max-lease=3s"
+	const lease = "-max-lease=6s"
 	_, errs := command(t, exitFailed, append([]string{"admit", "-yes", "-members", lease, twin}, urls...)...)
 	contains(t, errs, "twin ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
 	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
@@ -109,7 +109,7 @@ func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 	t.Parallel()
 	fleet := startReal(t, 3)
 	urls := fleet.URLs()
-	const lease = "-max-lease=2s"
+	const lease = "-max-lease=6s"
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
 	command(t, exitOK, append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)...)
 	for _, m := range fleet.Masters {
@@ -132,7 +132,7 @@ func TestMembersShowNamesWhatRetires(t *testing.T) {
 	for i := range urls {
 		urls[i] += "?name=" + string(rune('a'+i))
 	}
-	const lease = "-max-lease=2s"
+	const lease = "-max-lease=6s"
 	members := func(code int, verb string, args ...string) (out, errs string) {
 		return command(t, code, append([]string{"members", verb, lease}, args...)...)
 	}
@@ -155,13 +155,13 @@ func TestMembersShowOfAStaleClaim(t *testing.T) {
 	for i := range urls {
 		urls[i] += "?name=" + string(rune('a'+i))
 	}
-	const lease = "-max-lease=2s"
+	const lease = "-max-lease=6s"
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
 	info := fmt.Sprintf("%s", do(t, fleet.Masters[2], "INFO", "server"))
 	_, run, _ := strings.Cut(info, "run_id:")
 	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList("a", "b", "d"), Next: scripts.NewList()}
 	claim.Run, _, _ = strings.Cut(run, "\r\n")
-	claim.MaxLease, claim.Member = 2*time.Second, "c"
+	claim.MaxLease, claim.Member = 6*time.Second, "c"
 	do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
 	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
 	contains(t, printed, "A change that adds c to {a, b, d} was begun and is not announced: the members are {a, b} now, "+
