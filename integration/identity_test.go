@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -65,7 +66,11 @@ func TestUserWithoutIdentities(t *testing.T) {
 		state.Identity != (quorum.Identity{}) {
 		t.Errorf("%+v, %v", state, err)
 	}
-	_, err = open(t, f, redlock.Open, logger).TryLock(t.Context(), "app:a")
+	another := open(t, f, redlock.Open, logger)
+	poll.Until(patience, func() bool { // a TryLock waits only briefly for who the holder is
+		_, err = another.TryLock(t.Context(), "app:a")
+		return err == nil || strings.Contains(err.Error(), "held by nightly on ")
+	})
 	want(t, err, quorum.ErrHeld, "held by nightly on ", known.Identity().String())
 	unlock(t, held)
 	if said := log.String(); said != "" {

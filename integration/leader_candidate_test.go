@@ -67,6 +67,11 @@ func leadAndReport(ctx context.Context, c *leader.Candidate, careless bool, repo
 	})
 }
 
+// hasStopped reports whether Run ended because its context did: in the midst of a term, or beside the loss of one.
+func hasStopped(ctx context.Context, err error) bool {
+	return errors.Is(err, context.Canceled) || ctx.Err() != nil && errors.Is(err, quorum.ErrLost)
+}
+
 // candidateProcess contends until its input ends, and writes each report as a line.
 func candidateProcess() int {
 	locker, c, err := openCandidate(strings.Split(os.Getenv(candidateURLs), " "))
@@ -83,7 +88,7 @@ func candidateProcess() int {
 	}()
 	lines := json.NewEncoder(os.Stdout)
 	err = leadAndReport(ctx, c, false, func(v validity) { _ = lines.Encode(v) })
-	if !errors.Is(err, context.Canceled) {
+	if !hasStopped(ctx, err) {
 		fmt.Fprintln(os.Stderr, "candidate:", err)
 		return 1
 	}
@@ -119,7 +124,7 @@ func (e *elections) start(t *testing.T, f *redistest.Fleet, client int, process,
 	go func() {
 		defer close(c.ended)
 		err := leadAndReport(ctx, candidate, careless, func(v validity) { e.add(client, v) })
-		if !errors.Is(err, context.Canceled) && !errors.Is(err, quorum.ErrClosed) {
+		if !hasStopped(ctx, err) && !errors.Is(err, quorum.ErrClosed) {
 			t.Errorf("candidate %d: %v", client, err)
 		}
 	}()

@@ -82,7 +82,7 @@ func TestTurnsInAStorm(t *testing.T) {
 	for i := range acquired {
 		before[i] = acquired[i].Load()
 	}
-	eventually(t, patience, func() bool {
+	eventually(t, 3*patience, func() bool {
 		for i := range acquired {
 			if acquired[i].Load() < before[i]+100 {
 				return false
@@ -126,7 +126,7 @@ func (s *storm) play(lockers []*quorum.Locker) {
 		}
 	}
 	working.Go(s.orphans)
-	for began := time.Now(); time.Since(began) < stormLasts || !s.sawAll() && time.Since(began) < 2*patience; {
+	for began := time.Now(); time.Since(began) < stormLasts || !s.sawAll() && time.Since(began) < 6*patience; {
 		s.blow((len(s.fleet.Masters) - 1) / 2)
 	}
 }

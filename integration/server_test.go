@@ -121,7 +121,7 @@ func busy(t *testing.T, l *quorum.Locker, d time.Duration, done *atomic.Int64, e
 	var workers sync.WaitGroup
 	var failed atomic.Int64
 	began := time.Now()
-	goOn := func() bool { took := time.Since(began); return took < d || took < 4*d && !enough() }
+	goOn := func() bool { took := time.Since(began); return took < d || took < 2*patience && !enough() }
 	for w := range 20 {
 		workers.Go(func() {
 			name := fmt.Sprintf("worker %d", w)

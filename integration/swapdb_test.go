@@ -46,7 +46,7 @@ func pooled(t *testing.T, f *redistest.Fleet, number int, maxLease time.Duration
 // connections that stay.
 func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
 	t.Parallel()
-	const maxLease = 2 * time.Second
+	const maxLease = 6 * time.Second
 	for _, c := range []struct {
 		what string
 		open func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker

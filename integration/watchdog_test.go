@@ -172,7 +172,7 @@ func TestFixedLeaseEndsByItself(t *testing.T) {
 // after the owner's release.
 func TestNoRenewalAfterUnlock(t *testing.T) {
 	f := fleet(t, 3)
-	const lease, locks = 2 * time.Second, 400
+	const lease, locks = 4 * time.Second, 400
 	locker := open(t, f, redlock.Open, quorum.WithLease(lease))
 	logs := make([]func() []string, len(f.Masters))
 	for i, m := range f.Masters {
