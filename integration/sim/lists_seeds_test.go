@@ -17,7 +17,7 @@ func TestListsThatChange(t *testing.T) { judgeSeeds(t, *listSeeds, newListPlan) 
 // the others. With it the same runs show no two holders.
 func TestListsUncheckedFindTwo(t *testing.T) {
 	find := func(anyList bool) (found []uint64) {
-		for seed := uint64(1); seed <= 10; seed++ {
+		for seed := uint64(1); seed <= 10 && (!anyList || len(found) == 0); seed++ { // one control is enough
 			p := newListPlan(seed)
 			if p.masters < 5 {
 				continue
