@@ -100,7 +100,7 @@ func judgeShares(t *testing.T, processes, slots int) bool {
 }
 
 // A slot costs what a lock costs, if there is no contention: in alternation, so that both meet the same
-// machine.
+// machine, and by the fastest tenth, which other work on it delayed least.
 func TestASlotCostsALock(t *testing.T) {
 	locker := open(t, fleet(t, 3), redlock.Open)
 	semaphore := locker.Semaphore("s", 4)
@@ -120,7 +120,7 @@ func TestASlotCostsALock(t *testing.T) {
 	}
 	slices.Sort(locks)
 	slices.Sort(slots)
-	lock, slot := locks[len(locks)/2], slots[len(slots)/2]
+	lock, slot := locks[len(locks)/10], slots[len(slots)/10]
 	t.Logf("a lock %v, a slot %v: %.2f", lock, slot, float64(slot)/float64(lock))
 	if 2*slot > 3*lock {
 		t.Errorf("a pair of a slot takes %v, of a lock %v", slot, lock)
