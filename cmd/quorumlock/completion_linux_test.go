@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +36,7 @@ func shellOnTerminal(t *testing.T, shell string) (c *console, dir string) {
 	}
 	bin, dir, home := t.TempDir(), t.TempDir(), t.TempDir()
 	wrapper := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>'%s/.calls'\nexec '%s' \"$@\"\n", dir, os.Args[0])
-	if err := os.WriteFile(filepath.Join(bin, "quorumlock"), []byte(wrapper), 0o700); err != nil {
+	if err := testchild.WriteProgram(filepath.Join(bin, "quorumlock"), wrapper); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("/bin/true", filepath.Join(bin, "nothing-at-all")); err != nil {

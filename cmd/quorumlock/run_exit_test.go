@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	testchild "github.com/quorumlock/quorumlock/internal/child"
 )
 
 const secret = "pw-never-shown"
@@ -85,7 +87,7 @@ func TestRunExitCodeOfTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	garbage := filepath.Join(t.TempDir(), "garbage")
-	if err := os.WriteFile(garbage, []byte("no program\n"), 0o700); err != nil {
+	if err := testchild.WriteProgram(garbage, "no program\n"); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {

@@ -69,14 +69,14 @@ func newShellJob(t *testing.T, d *database, masters []string) shellJob {
 	must(t, err)
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"psql":      fmt.Sprintf(pausedPsql, psql),
 		"stamp.sql": block(t, string(text), "sql", "\\gset"),
 		"deposit.sql": fmt.Sprintf(`UPDATE accounts SET balance = balance + 10 WHERE id = %[1]d;
 			INSERT INTO writes (account, token, old, new)
 			SELECT id, :token, balance - 10, balance FROM accounts WHERE id = %[1]d;`, account),
 	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
+	must(t, child.WriteProgram(filepath.Join(dir, "psql"), fmt.Sprintf(pausedPsql, psql)))
 	command, err := theCommand()
 	must(t, err)
 	var schema string

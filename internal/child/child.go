@@ -1,4 +1,5 @@
-// Package child waits for what a test's child process does, with a bound, and tells what the child had printed.
+// Package child is for tests that start processes. It waits for what a child does, with a bound, and tells what the child had
+// printed. It writes programs that can be run at once.
 package child
 
 import (

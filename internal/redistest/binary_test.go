@@ -3,11 +3,11 @@ package redistest_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
@@ -15,7 +15,7 @@ import (
 func pretend(t *testing.T, version string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "server")
-	must(t, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\necho '%s'\n", version), 0o755))
+	must(t, child.WriteProgram(path, fmt.Sprintf("#!/bin/sh\necho '%s'\n", version)))
 	t.Setenv(redistest.BinaryVariable, path)
 	return path
 }
@@ -56,7 +56,7 @@ func TestTLSIsWhatTheServerWasBuiltWith(t *testing.T) {
 		"# Failed to configure TLS. Check logs for more info.":                 true,
 	} {
 		path := pretend(t, "")
-		must(t, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Redis server v=7.0.15 sha=0' && exit\ncat <<'end'\n%s\nend\nexit 1\n", says), 0o755))
+		must(t, child.WriteProgram(path, fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] && echo 'Redis server v=7.0.15 sha=0' && exit\ncat <<'end'\n%s\nend\nexit 1\n", says)))
 		reason, err := redistest.Lacks(redistest.TLS)
 		if err != nil || (reason != "") != lacks || lacks && !strings.Contains(reason, "built without TLS") {
 			t.Errorf("%s: %q, %v", says, reason, err)
