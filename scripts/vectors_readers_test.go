@@ -268,7 +268,8 @@ func ownedByReadersVectors() []vector {
 	}
 }
 
-// Ten thousand readers are as quick as one: no script goes through them.
+// Ten thousand readers are as quick as one: no script goes through them. The fastest tenth of the reads tells, which
+// other work on the machine delays least.
 func TestManyReaders(t *testing.T) {
 	s := startReal(t)
 	mustDo(t, s, "FLUSHALL")
@@ -298,9 +299,9 @@ func TestManyReaders(t *testing.T) {
 	}
 	slices.Sort(first)
 	slices.Sort(last)
-	t.Logf("medians of 1000 reads: %v at first, %v beside %d others", first[500], last[500], many)
-	if last[500] > 4*first[500] {
-		t.Errorf("a read takes %v beside %d others, and %v at first", last[500], many, first[500])
+	t.Logf("the fastest tenth of 1000 reads: %v at first, %v beside %d others", first[100], last[100], many)
+	if last[100] > 4*first[100] {
+		t.Errorf("a read takes %v beside %d others, and %v at first", last[100], many, first[100])
 	}
 	if n, err := redis.Int(s.Do("ZCARD", "k")); n != many || err != nil {
 		t.Errorf("%d readers (%v)", n, err)
