@@ -228,18 +228,40 @@ func TestAForbiddenNameAmongManyRenewals(t *testing.T) {
 	}
 }
 
+func readLock(l *quorum.Locker, ctx context.Context, names ...string) (*quorum.Lock, error) {
+	return l.RWLock(names[0]).RLock(ctx)
+}
+
+// The release of a reader that the servers forbid within the script is carried out once they allow it again.
+func TestAReadersReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	may(t, f, "app:*")
+	held, err := readLock(open(t, asApp(f), redlock.Open), t.Context(), "app:1")
+	must(t, err)
+	eventually(t, patience, func() bool { return len(allLocks(t, f.Masters)) == 3 }, "the grants of all masters")
+	onAll(t, f, "PERSIST", "app:1") // only the release can take it away
+	onAll(t, f, "ACL", "SETUSER", "app", "-zrem")
+	want(t, held.Unlock(short(t)), quorum.ErrUnavailable, "release: ")
+	onAll(t, f, "ACL", "SETUSER", "app", "+zrem")
+	noLocks(t, f.Masters)
+}
+
 // A renewal that the server forbids within the script is a failure, which may pass, and no word of another holder.
 func TestARenewalThatIsForbiddenWithinTheScript(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"pexpire", "hexists"} {
+	for command, take := range map[string]func(*quorum.Locker, context.Context, ...string) (*quorum.Lock, error){
+		"pexpire": (*quorum.Locker).Lock, "hexists": (*quorum.Locker).Lock, "zscore": readLock,
+	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			const lease = 6 * time.Second
 			f := fleet(t, 3)
 			may(t, f, "app:*")
 			l := open(t, asApp(f), redlock.Open, quorum.WithLease(lease))
-			held := lock(t, l, "app:1")
-			grantedByAll(t, f.Masters, "app:1")
+			held, err := take(l, t.Context(), "app:1")
+			must(t, err)
+			eventually(t, patience, func() bool { return len(allLocks(t, f.Masters)) == 3 }, "the grants of all masters")
 			onAll(t, f, "ACL", "SETUSER", "app", "-"+command)
 			pass(t, lease*2/5) // a renewal, of three, is forbidden
 			onAll(t, f, "ACL", "SETUSER", "app", "+"+command)

@@ -116,6 +116,8 @@ func TestReadersNeedSortedSets(t *testing.T) {
 	must(t, writer.Downgrade(t.Context()))
 	unlock(t, writer)
 
+	noLocks(t, f.Masters) // the releases need the right, too
+
 	onAll(t, f, "ACL", "SETUSER", "app", "-@sortedset")
 	if _, err := l.RWLock("app:1").RLock(t.Context()); !errors.Is(err, quorum.ErrPermanent) {
 		t.Errorf("RLock: %v", err)

@@ -27,7 +27,11 @@ for i = 2, #KEYS do
     end
   end
   if not isReader or type(reply) == 'table' then -- a node that has missed the downgrade has the hash
+    local refused = reply
     reply = redis.pcall(level == '0' and 'HDEL' or 'HEXISTS', key, holder)
+    if refused and type(reply) == 'table' and string.find(reply.err, 'WRONGTYPE', 1, true) then
+      reply = refused
+    end
   elseif level == '0' and reply == 1 and redis.call('EXISTS', key) == 1 then
     local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
     local time = redis.call('TIME')

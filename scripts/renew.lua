@@ -29,7 +29,9 @@ local now
 local function reader(key, owner)
   local ends = redis.pcall('ZSCORE', key, owner)
   if type(ends) == 'table' then
-    return nil, redis.pcall('HEXISTS', key, string.sub(owner, #readerPrefix + 1))
+    local found = redis.pcall('HEXISTS', key, string.sub(owner, #readerPrefix + 1))
+    local isNoHash = type(found) == 'table' and string.find(found.err, 'WRONGTYPE', 1, true)
+    return nil, isNoHash and ends or found
   end
   if not now then
     local time = redis.call('TIME')
