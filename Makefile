@@ -57,7 +57,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: tools ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=7 $(PIECES) test-searches test-sim test-waiting
+	@$(MAKE) --no-print-directory --jobs=5 $(PIECES) test-searches test-sim test-waiting
 
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
@@ -77,7 +77,7 @@ test-waiting: test-integration test-modules test-bench
 
 # Parallel tests wait most of the time.
 test-integration:
-	cd integration && $(TEST) -p 2 -parallel 8 $(INTEGRATION)
+	cd integration && $(TEST) -p 1 -parallel 8 $(INTEGRATION)
 
 # Package scripts starts no goroutine.
 test-packages:
@@ -89,9 +89,7 @@ test-bench:
 
 test-modules: $(CONTRIB:contrib/%=test-contrib-%)
 
-# The longest of them waits for no other.
-$(filter-out test-contrib-quorumchaos,$(CONTRIB:contrib/%=test-contrib-%)): test-packages
-$(CONTRIB:contrib/%=test-contrib-%): test-contrib-%:
+$(CONTRIB:contrib/%=test-contrib-%): test-contrib-%: test-packages
 	cd contrib/$* && $(TEST) ./...
 
 # Beside the searches, a command of a rollout can reach no master in a container for a second, so those are processes.
