@@ -120,7 +120,8 @@ func TestRunWhenHeld(t *testing.T) {
 	_, stderr := d.run(t, exitHeld, "-n", "b,c", "--", "echo", "ran")
 	contains(t, stderr, `lock "b" "c": not acquired: held by `)
 	_, stderr = d.run(t, exitHeld, "-w", "100ms", "b", "--", "true")
-	contains(t, stderr, "held by ", ": gave up after 100ms") // in this order unless an attempt was under way
+	contains(t, strings.Replace(stderr, ": gave up after 100ms: held by another (", ": held by another: gave up after 100ms (", 1), // an attempt was under way
+		"held by ", ": gave up after 100ms (")
 	d.run(t, exitHeld, "-w", "0", "b", "--", "true")
 	d.run(t, 0, "-n", "-E", "0", "b", "--", "true")
 	d.run(t, 9, "-w", "100ms", "-E", "9", "b", "--", "true")
