@@ -84,6 +84,10 @@ func TestMembersRestartWhileAnotherIsDead(t *testing.T) {
 	r, l := deployment(t)
 	must(t, r.masters["c"].Kill())
 	restart(t, r.masters["b"])
+	eventually(t, patience, func() bool {
+		_, err := l.TryLock(t.Context(), "job")
+		return !strings.Contains(fmt.Sprint(err), "node b: connect:")
+	}, "b is reached again")
 	for range 2 {
 		_, err := l.TryLock(t.Context(), "job")
 		wantErr(t, err, quorum.ErrUnavailable)

@@ -11,8 +11,8 @@
 --
 -- It publishes once for each name that became free, also when its last reader leaves; heard is the largest
 -- number of receivers. It must work when the server is out of memory: a delete always does, while a level
--- or a tombstone may not be written. A key of another type holds no lock. Any other refusal is an error,
--- but only after the remaining names.
+-- or a tombstone may not be written. A key of another type holds no lock, unless a reader's user may not
+-- look there. Any other refusal of a release is an error, but only after the remaining names.
 
 local owner, level, found, heard, failure = ARGV[1], ARGV[2], 0, 0, nil
 local isReader = string.sub(owner, 1, #readerPrefix) == readerPrefix
@@ -27,11 +27,9 @@ for i = 2, #KEYS do
     end
   end
   if not isReader or type(reply) == 'table' then -- a node that has missed the downgrade has the hash
-    local refused = reply
-    reply = redis.pcall(level == '0' and 'HDEL' or 'HEXISTS', key, holder)
-    if refused and type(reply) == 'table' and string.find(reply.err, 'WRONGTYPE', 1, true) then
-      reply = refused
-    end
+    local hash = redis.pcall(level == '0' and 'HDEL' or 'HEXISTS', key, holder)
+    local isNoHash = type(hash) == 'table' and string.find(hash.err, 'WRONGTYPE', 1, true)
+    reply = isNoHash and reply or hash
   elseif level == '0' and reply == 1 and redis.call('EXISTS', key) == 1 then
     local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
     local time = redis.call('TIME')

@@ -45,7 +45,9 @@ end
 -- no memory comes first: a server that is out of memory lets a script that has written write on.
 local function prolong(key, owner, ends, lease)
   local ttl = redis.call('PTTL', key)
-  if ttl ~= -1 then
+  if ttl == -1 then
+    redis.call('PERSIST', key) -- changes nothing
+  else
     redis.call('PEXPIRE', key, math.max(ttl, lease))
   end
   local wrote = ends >= now + lease or redis.pcall('ZADD', key, string.format('%.0f', now + lease), owner)

@@ -219,6 +219,17 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("after a downgrade %q read", members)
 	}
 
+	// Also where its key has no time to live.
+	mustDo(t, s, "PERSIST", "d")
+	reader := scripts.Renewal{Names: names("d"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7, Lease: scripts.ToMillis(2 * lease)}
+	reply, err = run(scripts.Renew(ours, []scripts.Renewal{reader}))
+	if renewed, _, parseErr := scripts.ParseRenew(reply, []scripts.Renewal{reader}); err != nil || parseErr != nil || renewed[0] != scripts.Kept {
+		t.Errorf("a reader without a time to live: renewed %c (%v, %v), want R", renewed, err, parseErr)
+	}
+	if left, err := redis.Int(s.Do("PTTL", "d")); left != -1 || err != nil {
+		t.Errorf("its key expires in %d ms (%v)", left, err)
+	}
+
 	if found, err := redis.Int(run(scripts.Release(names("k"), scripts.OwnerOf(me), 2))); found != 1 || err != nil {
 		t.Errorf("lowering the level: found %d (%v), want 1", found, err)
 	}
@@ -247,20 +258,26 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// userWithout returns a connection of a user that may do all but what the rule forbids.
+func userWithout(t *testing.T, s listener, rule string) redis.Conn {
+	t.Helper()
+	mustDo(t, s, redistest.SetUser("app", "reset", "on", ">word", "~*", "&*", "+@all", rule)...)
+	c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
 // A user that may not count subscribers is refused like others. A user that may not publish
 // releases everything, and gets an error. A user that may not delete gets an error.
 func TestUsersWithMissingPermissions(t *testing.T) {
 	s := startReal(t)
 	as := func(rule string, call scripts.Call) (any, error) {
 		t.Helper()
-		mustDo(t, s, redistest.SetUser("app", "reset", "on", ">word", "~*", "&*", "+@all", rule)...)
-		c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
 		name, args := call.Command(nil, true, barring(call))
-		return c.Do(name, args...)
+		return userWithout(t, s, rule).Do(name, args...)
 	}
 	for _, command := range state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
 		holds("m", me, "1"), expire("m", lease)) {
@@ -283,6 +300,66 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	}
 	absent("l", "m")(t, s)
 	text(tomb, "1")(t, s)
+}
+
+// A server that forbids the look whether a reader is there has not said that it is gone. Where a node missed the
+// downgrade, and where nobody is, the look at the hash is enough.
+func TestAReadersLevelThatMayNotBeSeen(t *testing.T) {
+	s := startReal(t)
+	c := userWithout(t, s, "-zscore")
+	for what, v := range map[string]struct {
+		before [][]any
+		found  int // or -1 for an error
+	}{
+		"the reader":                  {state(reads(me, lease), expire("k", lease)), -1},
+		"another reader":              {state(reads(rival, lease), expire("k", lease)), -1},
+		"a downgrade that was missed": {state(holds("k", me, "2"), expire("k", lease)), 1},
+		"another writer":              {state(holds("k", rival, "1"), expire("k", lease)), 0},
+		"nobody":                      {nil, 0},
+	} {
+		mustDo(t, s, "FLUSHALL")
+		for _, command := range v.before {
+			mustDo(t, s, resolve(t, s, command)...)
+		}
+		start := snapshot(t, s)
+		call := scripts.Release(names("k"), scripts.OwnerOf(me).AsReader(), 1)
+		name, args := call.Command(nil, true, connArgs(call))
+		found, err := redis.Int(c.Do(name, args...))
+		sameSnapshot(t, start, snapshot(t, s), 0)
+		switch {
+		case v.found < 0:
+			if !errors.As(err, new(redis.Error)) || strings.Contains(err.Error(), "WRONGTYPE") {
+				t.Errorf("%s: found %d (%v), want the server's refusal", what, found, err)
+			}
+		case found != v.found || err != nil:
+			t.Errorf("%s: found %d (%v), want %d", what, found, err, v.found)
+		}
+	}
+}
+
+// A user without a right to sorted sets takes plain locks. Where readers are, the error is that the user may not look
+// at them; a key of another type is told as to others.
+func TestAcquireWithoutARightToSortedSets(t *testing.T) {
+	s := startReal(t)
+	c := userWithout(t, s, "-@sortedset")
+	for what, v := range map[string]struct {
+		at          []any
+		isWrongType bool
+	}{
+		"readers":  {reads(rival, lease), false},
+		"a string": {[]any{"SET", "k", "text"}, true},
+		"a list":   {[]any{"RPUSH", "k", "x"}, true},
+	} {
+		mustDo(t, s, "FLUSHALL")
+		for _, command := range state(ready, v.at) {
+			mustDo(t, s, resolve(t, s, command)...)
+		}
+		name, args := acquire().Command(nil, true, connArgs(acquire()))
+		reply, err := c.Do(name, args...)
+		if !errors.As(err, new(redis.Error)) || strings.Contains(err.Error(), "WRONGTYPE") != v.isWrongType {
+			t.Errorf("%s: %v (%v), want WRONGTYPE: %t", what, reply, err, v.isWrongType)
+		}
+	}
 }
 
 // After the first grant that follows a quarantine, grants do not read the clock.

@@ -17,8 +17,8 @@ local function lockAt(key)
   local fields, kind = redis.pcall('HLEN', key), 'hash'
   if type(fields) == 'table' then
     local last = redis.pcall('ZREVRANGE', key, 0, 0, 'WITHSCORES')
-    if last.err then
-      return nil, fields
+    if last.err then -- the user may not look at readers, or there are none
+      return nil, redis.pcall('TYPE', key).ok == 'zset' and last or fields
     end
     if string.sub(last[1], 1, #readerPrefix) == readerPrefix and #last[1] <= #readerPrefix + 1024 then
       return string.sub(last[1], #readerPrefix + 1), '', tonumber(last[2])

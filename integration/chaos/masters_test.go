@@ -28,12 +28,19 @@ func minorityKilled(r *run) {
 	r.available(dead, 2*nodeTimeout, "the minority's death, of a contended name", crowd...)
 	r.let(2 * time.Second)
 	before, after := slowest(probe, time.Time{}, dying), slowest(probe, dying, time.Now())
-	r.note("calls of an uncontended name: the first after the minority's death took %v, the slowest after its first kill %v, the slowest before %v; a ping of a live master until then %v at most",
-		first.Took.Round(100*time.Microsecond), after.Round(100*time.Microsecond), before.Round(100*time.Microsecond), ping.Round(100*time.Microsecond))
-	// A round trip, however busy the machine is; not a node's timeout.
-	r.expect(first.Took < max(nodeTimeout/2, 2*before, 2*ping), "a call with a minority dead took a quorum's round trip, not %v", first.Took)
+	r.note("the slowest call of an uncontended name after the first kill: %v", after.Round(100*time.Microsecond))
+	r.waitsForNoDead(first.Took, before, ping, "the first after the minority's death")
 	r.all(0, r.n/2, r.restart)
 	r.let(r.lease)
+}
+
+// waitsForNoDead expects that a call of an uncontended name took a quorum's round trip, not a node's timeout. The
+// slowest call before, and the slowest ping of a live master meanwhile, tell how busy the machine is.
+func (r *run) waitsForNoDead(took, before, ping time.Duration, call string) {
+	r.t.Helper()
+	r.note("calls of an uncontended name: %s took %v, the slowest before %v; the slowest ping of a live master meanwhile %v",
+		call, took.Round(100*time.Microsecond), before.Round(100*time.Microsecond), ping.Round(100*time.Microsecond))
+	r.expect(took < max(nodeTimeout/2, 2*before, 2*ping), "calls of an uncontended name take a quorum's round trip: %s took %v", call, took)
 }
 
 // ping asks the masters of these places again and again, each time by a new connection, until ended is called.
