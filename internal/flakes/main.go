@@ -93,6 +93,9 @@ func run(ctx context.Context, s settings, dirs []string) (failed bool, err error
 					t.add(r)
 					fmt.Fprintf(os.Stderr, "%v %s: %v, %d failed %v\n", time.Since(began).Round(time.Second), b.dir,
 						r.took.Round(100*time.Millisecond), len(r.failures), r.names())
+					for _, f := range r.failures { // at once: the table may be an hour away
+						fmt.Fprintf(os.Stderr, "--- %s %s\n%s", b.dir, f.test, f.text)
+					}
 				}
 			}
 		})
