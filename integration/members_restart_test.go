@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,15 @@ func (r *roster) isMarked(t *testing.T, l *quorum.Locker, name string) {
 	}, name+" is marked")
 }
 
+// reached waits until a client that has no majority is connected to masters that have restarted.
+func reached(t *testing.T, l *quorum.Locker, names ...string) {
+	t.Helper()
+	eventually(t, patience, func() bool {
+		_, err := l.TryLock(t.Context(), "job")
+		return !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(fmt.Sprint(err), "node "+name+": connect:") })
+	}, fmt.Sprintf("%q are reached again", names))
+}
+
 // One master is dead, and another one restarts: no majority says whom the restarted master accepted. The
 // error says what the operator can do, and that mends it.
 func TestMembersRestartWhileAnotherIsDead(t *testing.T) {
@@ -84,10 +94,7 @@ func TestMembersRestartWhileAnotherIsDead(t *testing.T) {
 	r, l := deployment(t)
 	must(t, r.masters["c"].Kill())
 	restart(t, r.masters["b"])
-	eventually(t, patience, func() bool {
-		_, err := l.TryLock(t.Context(), "job")
-		return !strings.Contains(fmt.Sprint(err), "node b: connect:")
-	}, "b is reached again")
+	reached(t, l, "b")
 	for range 2 {
 		_, err := l.TryLock(t.Context(), "job")
 		wantErr(t, err, quorum.ErrUnavailable)
@@ -129,6 +136,7 @@ func TestMembersAllRestart(t *testing.T) {
 	}
 	must(t, r.masters["a"].Start())
 	must(t, r.masters["b"].Start())
+	reached(t, l, "a", "b")
 	_, err := l.TryLock(t.Context(), "job")
 	wantErr(t, err, quorum.ErrUnavailable)
 	for _, name := range []string{"a", "b"} {
