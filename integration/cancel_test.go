@@ -151,8 +151,8 @@ func TestCancel(t *testing.T) {
 			eventually(s.t, patience, func() bool { return s.ran() == 3 },
 				"the late acquires are carried out, so that there is something to undo")
 		},
-		"acquires late by 100 ms": func(s *scene) {
-			s.net.each(func(p *proxy) { p.set(requests, weather{latency: 100 * time.Millisecond}) })
+		"acquires late": func(s *scene) {
+			s.net.each(func(p *proxy) { p.set(requests, weather{latency: soon}) })
 			s.cancelled(s.lock, func() bool { return s.reached("acquire") == 3 })
 			eventually(s.t, patience, func() bool { return s.ran() == 3 },
 				"the late acquires are carried out, so that there is something to undo")
@@ -261,7 +261,7 @@ func TestCancel(t *testing.T) {
 func (s *scene) loseAfterOneGrant() {
 	s.occupy(s.f.Masters[1:]...)
 	for _, p := range s.net.proxies[1:] {
-		p.set(replies, weather{latency: 30 * time.Millisecond})
+		p.set(replies, weather{latency: time.Second})
 	}
 	s.net.each(func(p *proxy) { p.holdAt(sha(s.t, "release"), requests) })
 }

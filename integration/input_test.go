@@ -158,6 +158,7 @@ func TestNamesAreTakenByteForByte(t *testing.T) {
 		held[name] = one
 	}
 	for _, name := range names {
+		grantedByAll(t, f.Masters, name)
 		for i, hash := range keys(t, f.Masters, name) {
 			if len(hash) != 1 || hash[held[name].Owner()] != "1" {
 				t.Errorf("%q on master %d: %v", name, i+1, hash)

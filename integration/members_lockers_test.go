@@ -93,10 +93,10 @@ func TestMembersShowSaysWhatWasBegun(t *testing.T) {
 // With -wait the next change comes when it may, one max lease after the last; without, it is refused.
 func TestMembersWait(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t, rolloutLease)
+	o := newOperator(t, interruptedLease)
 	r := rosterOf(t, abcd...)
 	for _, name := range abcd {
-		r.give(t, name, rolloutLease, abc, abcd)
+		r.give(t, name, interruptedLease, abc, abcd)
 	}
 	o.does(t, "members commit", r.of(abcd...)...)
 	remove := append(urlList{"d"}, r.of(abcd...)...)
@@ -110,7 +110,7 @@ func TestMembersWait(t *testing.T) {
 	o.does(t, "members abort", r.of(abcd...)...)
 	do(t, r.masters["d"], "FLUSHALL")
 	for _, name := range abc {
-		r.give(t, name, rolloutLease, abc, abcd)
+		r.give(t, name, interruptedLease, abc, abcd)
 	}
 	o.does(t, "members abort", r.of(abcd...)...)
 	holds(t, o.does(t, "members add -wait", r.of("d", "a", "b", "c")...), "waiting for another", "Announced: clients with {a, b, c, d}")

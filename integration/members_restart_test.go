@@ -224,25 +224,26 @@ var aMasterFreezes = quorum.WithNodeOptions(node.WithTimeout(soon))
 // it was admitted for earlier; unless an operator admitted it just now.
 func TestMembersAddressMovesToASpare(t *testing.T) {
 	t.Parallel()
-	admits := func(t *testing.T, r *roster, name string) {
+	admits := func(t *testing.T, r *roster, name string, maxLease time.Duration) {
 		t.Helper()
-		n, err := node.Open(r.masters["spare"].URL()+"?name="+name, node.WithMaxLease(forgetLease), node.WithTimeout(memberTimeout))
+		n, err := node.Open(r.masters["spare"].URL()+"?name="+name, node.WithMaxLease(maxLease), node.WithTimeout(memberTimeout))
 		must(t, err)
 		must(t, n.Admit(t.Context()))
 		must(t, n.Close())
 	}
+	const longerLease = 10 * forgetLease // an admission is one of just now for that long
 	const atOnce, waits, refuses = "grants at once", "waits", "refuses"
 	for how, c := range map[string]struct {
 		prepare func(*testing.T, *roster)
 		want    string
 	}{
 		"blank":             {func(*testing.T, *roster) {}, waits},
-		"admitted just now": {func(t *testing.T, r *roster) { admits(t, r, "b") }, atOnce},
+		"admitted just now": {func(t *testing.T, r *roster) { admits(t, r, "b", longerLease) }, atOnce},
 		"admitted more than a max lease ago": {func(t *testing.T, r *roster) {
-			admits(t, r, "b")
+			admits(t, r, "b", forgetLease)
 			pass(t, forgetLease+100*time.Millisecond)
 		}, waits},
-		"admitted by another name": {func(t *testing.T, r *roster) { admits(t, r, "x") }, waits},
+		"admitted by another name": {func(t *testing.T, r *roster) { admits(t, r, "x", forgetLease) }, waits},
 		"member of another list": {func(t *testing.T, r *roster) {
 			r.giveAs(t, "spare", "b", forgetLease, []string{"b", "x", "y"})
 		}, refuses},
@@ -252,10 +253,14 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
+			maxLease := forgetLease
+			if c.want == atOnce {
+				maxLease = longerLease
+			}
 			r := rosterOf(t, "a", "b", "c", "spare").withGates(t, nil)
-			r.giveAll(t, forgetLease, abc...)
+			r.giveAll(t, maxLease, abc...)
 			c.prepare(t, r)
-			l, err := listOpen(t, redlock.Open, forgetLease, r.of(abc...), aMasterFreezes)
+			l, err := listOpen(t, redlock.Open, maxLease, r.of(abc...), aMasterFreezes)
 			must(t, err)
 			must(t, r.masters["c"].Freeze())
 			held := lock(t, l, "held")
@@ -263,7 +268,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			r.gates["b"].turn(r.masters["spare"].Addr())
 
 			// A second holder would get a and the spare.
-			other, err := listOpen(t, redlock.Open, forgetLease, r.of(abc...), aMasterFreezes)
+			other, err := listOpen(t, redlock.Open, maxLease, r.of(abc...), aMasterFreezes)
 			must(t, err)
 			_, err = other.TryLock(t.Context(), "held")
 			wantErr(t, err, quorum.ErrNotAcquired)

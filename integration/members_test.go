@@ -156,7 +156,7 @@ func TestMembersTwoFoundersNeverBothHold(t *testing.T) {
 // the right list out, until the operator gives that list.
 func TestMembersClaimOfADeadFounder(t *testing.T) {
 	t.Parallel()
-	const maxLease = 500 * time.Millisecond
+	const maxLease = 10 * time.Second
 	r := rosterOf(t, "a", "b", "c", "d")
 	o := newOperator(t, maxLease)
 	claim := scripts.Marker{

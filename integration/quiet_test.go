@@ -31,6 +31,7 @@ func TestLongWaitsAreQuiet(t *testing.T) {
 			t.Parallel()
 			f := fleet(t, 3)
 			held := lock(t, open(t, f, redlock.Open), "k")
+			grantedByAll(t, f.Masters, "k")
 			c.prepare(t, f.Masters)
 			results := make(chan *quorum.Lock, lockers)
 			for range lockers {

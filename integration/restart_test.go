@@ -142,7 +142,7 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 
 	forget(t, f.Masters[1])
 	do(t, f.Masters[2], "DEL", "bridge")
-	if !first.Valid() {
+	if time.Until(first.Deadline()) < lease/4 { // B may not get to ask
 		return nil, nil, 0
 	}
 	b = b.With(quorum.WithFixedLease(lease))
@@ -375,7 +375,7 @@ func TestOwnerOnPersistentMasterStaysThroughQuarantine(t *testing.T) {
 // A new deployment grants nothing until one max lease has passed, and its errors say so.
 func TestNewDeploymentWaitsOneMaxLease(t *testing.T) {
 	t.Parallel()
-	const maxLease = time.Second
+	const maxLease = forgetLease
 	f := fleet(t, 3)
 	began := time.Now()
 	l := careful(t, f, redlock.Open, maxLease)
@@ -394,35 +394,37 @@ func TestNewDeploymentWaitsOneMaxLease(t *testing.T) {
 // is renewed and unlocked as before.
 func TestRestartOutOfMemoryKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	const lease = 4 * time.Second
-	f := fleet(t, 3, "--appendonly", "yes", "--maxmemory", "6mb")
-	admit(t, lease, f.Masters...)
-	l := careful(t, f, redlock.Open, lease, quorum.WithLease(lease))
-	held := lock(t, l, "bridge")
-	grantedByAll(t, f.Masters, "bridge")
-	onAll(t, f, "CONFIG", "SET", "maxmemory", "0")
-	onAll(t, f, "SET", "ballast", strings.Repeat("x", 8<<20))
-	var restarted sync.WaitGroup
-	for _, m := range f.Masters[:2] {
-		restarted.Go(func() {
-			if err := errors.Join(m.Kill(), m.Start()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	restarted.Wait()
-	if at := time.Until(held.Deadline()); at <= 0 {
-		t.Skipf("the restart took longer than the lease: %v", at)
-	}
-	// Time passing is the point.
-	outlives(t, held, lease, 2)
-	_, err := l.TryLock(short(t), "ferry")
-	want(t, err, quorum.ErrNotAcquired, "OOM")
-	unlock(t, held)
-	noKeys(t, f.Masters, "bridge", "ferry")
-	onAll(t, f, "DEL", "ballast")
-	eventually(t, 2*lease+patience, func() bool {
-		ferry, err := l.TryLock(t.Context(), "ferry")
-		return err == nil && ferry.Unlock(t.Context()) == nil
-	}, "granted again")
+	inTime(t, 4*time.Second, func(lease time.Duration) bool {
+		f := fleet(t, 3, "--appendonly", "yes", "--maxmemory", "6mb")
+		admit(t, lease, f.Masters...)
+		l := careful(t, f, redlock.Open, lease, quorum.WithLease(lease))
+		held := lock(t, l, "bridge")
+		grantedByAll(t, f.Masters, "bridge")
+		onAll(t, f, "CONFIG", "SET", "maxmemory", "0")
+		onAll(t, f, "SET", "ballast", strings.Repeat("x", 8<<20))
+		var restarted sync.WaitGroup
+		for _, m := range f.Masters[:2] {
+			restarted.Go(func() {
+				if err := errors.Join(m.Kill(), m.Start()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		restarted.Wait()
+		if time.Until(held.Deadline()) < lease/2 { // the last renewal must come within the lease
+			return false
+		}
+		// Time passing is the point.
+		outlives(t, held, lease, 2)
+		_, err := l.TryLock(short(t), "ferry")
+		want(t, err, quorum.ErrNotAcquired, "OOM")
+		unlock(t, held)
+		noKeys(t, f.Masters, "bridge", "ferry")
+		onAll(t, f, "DEL", "ballast")
+		eventually(t, 2*lease+patience, func() bool {
+			ferry, err := l.TryLock(t.Context(), "ferry")
+			return err == nil && ferry.Unlock(t.Context()) == nil
+		}, "granted again")
+		return true
+	})
 }

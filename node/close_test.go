@@ -150,7 +150,7 @@ func TestCloseWhileProbing(t *testing.T) {
 		return nil, ctx.Err()
 	}}, node.WithTimeout(time.Second))
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)
-	eventually(t, "another attempt", func() bool { return dials.Load() == 2 })
+	eventually(t, "another attempt", func() bool { return dials.Load() >= 2 })
 	closes(t, n, 0)
 }
 

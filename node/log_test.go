@@ -78,8 +78,9 @@ func TestLogOfANodeOnTime(t *testing.T) {
 // logsItsStates takes a node through a quarantine, an outage with that reason, and a second
 // quarantine.
 func logsItsStates(t *testing.T, reason string, kill, start func(), open func(...node.Option) (*node.Node, error)) {
+	const maxLease = 5 * time.Second // all connections find a quarantine within it
 	log := &lines{}
-	n, err := open(node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(short), node.WithConns(4),
+	n, err := open(node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
 		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	must(t, err)
 	defer n.Close()
@@ -90,7 +91,7 @@ func logsItsStates(t *testing.T, reason string, kill, start func(), open func(..
 		clear(found)
 		return func() bool {
 			for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-				found[key] = found[key] || holds(doAt(t, n, key, acquireFor(short, "k:"+key, "o:1")))
+				found[key] = found[key] || holds(doAt(t, n, key, acquireFor(maxLease, "k:"+key, "o:1")))
 				if !found[key] {
 					return false
 				}
@@ -128,7 +129,7 @@ func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == script
 // find the marker missing logs it, too.
 func TestLogOfQuarantines(t *testing.T) {
 	t.Parallel()
-	const maxLease = 3 * time.Second
+	const maxLease = 6 * time.Second
 	m := startReal(t)
 	var all [2]lines
 	var nodes [2]*node.Node

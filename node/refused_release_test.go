@@ -190,6 +190,7 @@ func TestARefusedReleaseIsLoggedOnce(t *testing.T) {
 		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint))), "NOPERM")
 	}
 	eventually(t, "resent twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
+	eventually(t, "the refusal logged", func() bool { return log.logged() > 0 })
 	if log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") != 1 || log.logged() != 1 {
 		t.Errorf("logged %q", log.all)
 	}

@@ -63,13 +63,13 @@ func TestTLS(t *testing.T) {
 		return node.WithTLS(&tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
 	}
 	for _, scheme := range []string{"rediss", "valkeys"} {
-		n := open(t, scheme+"://localhost:"+port, trusting(roots, ""), node.WithTimeout(timeout))
+		n := open(t, scheme+"://localhost:"+port, trusting(roots, ""))
 		mustGrant(t, do(t, n, acquire(scheme, "o:1")))
 		if report, err := n.Check(t.Context()); err != nil || report.Role != "master" {
 			t.Errorf("Check: %+v, %v", report, err)
 		}
 	}
-	mustGrant(t, do(t, open(t, "rediss://127.0.0.1:"+port, trusting(roots, "localhost"), node.WithTimeout(timeout)), acquire("named", "o:1")))
+	mustGrant(t, do(t, open(t, "rediss://127.0.0.1:"+port, trusting(roots, "localhost")), acquire("named", "o:1")))
 
 	for what, n := range map[string]*node.Node{
 		"not trusted":       open(t, "rediss://localhost:"+port, node.WithTimeout(timeout)),

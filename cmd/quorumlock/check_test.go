@@ -264,9 +264,9 @@ func TestCheckHintsAtTLS(t *testing.T) {
 		"redis://localhost:" + port: "the port speaks TLS: the URL should begin with rediss://",
 		"valkeys://" + plain:        "the port speaks without TLS: the URL should begin with valkey://",
 	} {
-		printed, _ := command(t, exitFailed, "check", url)
+		printed, _ := command(t, exitFailed, "check", "-timeout", "10s", url)
 		contains(t, printed, "FAILED", "  - "+hint+"\n")
-		printed, _ = command(t, exitFailed, "check", "-json", url)
+		printed, _ = command(t, exitFailed, "check", "-timeout", "10s", "-json", url)
 		contains(t, printed, hint)
 	}
 	printed, _ := command(t, exitFailed, "check", "redis://127.0.0.1:1")

@@ -119,12 +119,12 @@ func TestRunWhenHeld(t *testing.T) {
 	d.start(t, "a,b", "--", "sh", "-c", "echo ready; exec sleep 600")
 	_, stderr := d.run(t, exitHeld, "-n", "b,c", "--", "echo", "ran")
 	contains(t, stderr, `lock "b" "c": not acquired: held by `)
-	_, stderr = d.run(t, exitHeld, "-w", "100ms", "b", "--", "true")
-	contains(t, strings.Replace(stderr, ": gave up after 100ms: held by another (", ": held by another: gave up after 100ms (", 1), // an attempt was under way
-		"held by ", ": gave up after 100ms (")
+	_, stderr = d.run(t, exitHeld, "-w", "3s", "b", "--", "true")
+	contains(t, strings.Replace(stderr, ": gave up after 3s: held by another (", ": held by another: gave up after 3s (", 1), // an attempt was under way
+		"held by ", ": gave up after 3s (")
 	d.run(t, exitHeld, "-w", "0", "b", "--", "true")
 	d.run(t, 0, "-n", "-E", "0", "b", "--", "true")
-	d.run(t, 9, "-w", "100ms", "-E", "9", "b", "--", "true")
+	d.run(t, 9, "-w", "3s", "-E", "9", "b", "--", "true")
 	d.run(t, exitNotFound, "b", "--", "no-such-command") // without waiting
 }
 
@@ -133,10 +133,10 @@ func TestRunWithTooFewMasters(t *testing.T) {
 	d := &deployment{startReal(t, 3), 30 * time.Second}
 	_, stderr := d.run(t, exitUnavailable, "-n", "x", "--", "true")
 	contains(t, stderr, "in quarantine")
-	p := d.prepare("-w", "500ms", "x", "--", "true").begin(t)
+	p := d.prepare("-w", "5s", "x", "--", "true").begin(t)
 	p.await(t, exitUnavailable)
 	contains(t, p.errs.String(), "quorumlock: run: waiting for masters: they are new, and grant in ", "admit -yes URL... ends the wait\n")
-	contains(t, p.errs.String(), "nodes in quarantine", "gave up after 500ms") // in this order unless an attempt was under way
+	contains(t, p.errs.String(), "nodes in quarantine", "gave up after 5s") // in this order unless an attempt was under way
 
 	command(t, exitOK, append([]string{"admit", "-yes"}, d.URLs()...)...)
 	for _, m := range d.Masters[:2] {

@@ -37,13 +37,16 @@ func endedWithin(t *testing.T, due time.Duration, since *poll.Stopwatch) {
 
 func TestTheCommandEndsBeforeItsLock(t *testing.T) {
 	t.Parallel()
-	const lease = 6 * time.Second
+	const lease = 12 * time.Second
 	d := deploy(t, 3, lease)
 	p := d.start(t, "-k", "3s", "x", "--", "sh", "-c",
 		`exec 2>/dev/null; trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.02; done`)
 	d.kill(t, 0)
 	began := time.Now()
 	eventually(t, "a lease over", func() bool { return time.Since(began) > lease || p.hasExited() })
+	if p.hasExited() {
+		t.Fatalf("it ended while two masters of three renewed its lock: %v, errors %q", p.ProcessState, &p.errs)
+	}
 	d.kill(t, 1)
 	since := poll.Start()
 	p.await(t, exitEnded)
@@ -136,11 +139,11 @@ func TestMaxHold(t *testing.T) {
 func TestAStoppedCommandIsEnded(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
-	p := d.start(t, "-max-hold", "4s", "-k", "3s", "x", "--", "sh", "-c",
+	p := d.start(t, "-max-hold", "8s", "-k", "4s", "x", "--", "sh", "-c",
 		`trap 'echo TERM; exit 0' TERM; echo ready; kill -STOP $$; while :; do sleep 0.02; done`)
 	p.awaitOutput(t, "TERM\n")
 	p.await(t, exitEnded)
-	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 4s: the command got SIGTERM")
+	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 8s: the command got SIGTERM")
 }
 
 // Nothing can end the command while run is halted. When run continues, another may hold the lock.

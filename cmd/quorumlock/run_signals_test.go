@@ -30,7 +30,7 @@ func aFile(t *testing.T) string {
 // The command decides what a signal does to it. The lock is held, and renewed, until it ends.
 func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, 3, 2*time.Second)
+	d := deploy(t, 3, 6*time.Second)
 	for _, s := range forwarded {
 		name := strings.TrimPrefix(nameOf(s.(syscall.Signal)), "SIG")
 		t.Run(name, func(t *testing.T) {
@@ -110,9 +110,10 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 // command, and while that runs.
 func TestAnInterruptAtAnyMomentLeavesNoLock(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, 3, 30*time.Second)
+	const lease = 2 * bound // a lock that is gone within bound was released
+	d := deploy(t, 3, lease)
 	for delay := time.Duration(0); delay < 80*time.Millisecond; delay += 4 * time.Millisecond {
-		p := d.prepare("x", "--", "sleep", "600").begin(t)
+		p := d.prepare("-lease", lease.String(), "x", "--", "sleep", "600").begin(t)
 		<-time.After(delay) // the moment is what varies
 		p.send(t, syscall.SIGINT)
 		p.eventually(t, "the end of run", p.hasExited)

@@ -161,10 +161,10 @@ func TestCtrlZStopsACommandThatDoesNotRead(t *testing.T) {
 // when Ctrl-Z comes: a stopped child of vfork would keep it from stopping.
 func TestAJobThatContinuesTooLateIsKilled(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, 3, 2*time.Second)
-	c := d.open(t, "-mc", `"$0" run -max-lease 2s x -- sh -c 'trap "printf %s%s went on" CONT
+	d := deploy(t, 3, 6*time.Second)
+	c := d.open(t, "-mc", `"$0" run -timeout 2s -max-lease 6s x -- sh -c 'trap "printf %s%s went on" CONT
 			sleep 600 & read -r line; echo ready; while :; do wait; done'
-		echo stopped; "$0" run -max-lease 2s x -- echo another; fg; echo code=$?`)
+		echo stopped; "$0" run -timeout 2s -max-lease 6s x -- echo another; fg; echo code=$?`)
 	c.press(t, "begin\n")
 	c.awaitOutput(t, "ready\n")
 	c.press(t, ctrlZ)

@@ -55,8 +55,8 @@ func TestRunHintsAtTLS(t *testing.T) {
 		if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, wait := range []string{"-n", "-w=1s"} {
-			_, stderr := command(t, exitUnavailable, "run", wait, "-urls-file", file, "x", "--", "true")
+		for _, wait := range []string{"-n", "-w=3s"} {
+			_, stderr := command(t, exitUnavailable, "run", "-timeout", "10s", wait, "-urls-file", file, "x", "--", "true")
 			contains(t, stderr, hint)
 		}
 	}
