@@ -84,5 +84,18 @@ func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(c.pid, s) }
 // the group's number is its own only while isGroup.
 func (c *child) signalGroup(s syscall.Signal) { _ = syscall.Kill(-c.pid, s) }
 
-// isGroup reports whether the group has processes.
-func (c *child) isGroup() bool { return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) }
+// end sends a signal that is to end the group. This process adopts what is orphaned by it: a dead process is in the group
+// until it is waited for, and init may be late, or another program that waits for none.
+func (c *child) end(s syscall.Signal) {
+	adoptOrphans()
+	c.signalGroup(s)
+}
+
+// isGroup reports whether the group has processes. The command itself has ended.
+func (c *child) isGroup() bool {
+	for {
+		if pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil); pid <= 0 && !errors.Is(err, syscall.EINTR) {
+			return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH)
+		}
+	}
+}

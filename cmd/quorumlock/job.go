@@ -159,7 +159,7 @@ func (j *job) enforce() time.Duration {
 		return min(left, maxSleep)
 	case left <= j.line.grace:
 		j.ended, j.end = fmt.Errorf("%w: the command got SIGTERM", j.why()), j.clock.Now().Add(left)
-		j.child.signalGroup(syscall.SIGTERM)
+		j.child.end(syscall.SIGTERM)
 		j.child.signalGroup(syscall.SIGCONT) // a stopped process does not end
 		return left
 	default:
@@ -168,7 +168,7 @@ func (j *job) enforce() time.Duration {
 }
 
 func (j *job) kill() {
-	j.child.signalGroup(syscall.SIGKILL)
+	j.child.end(syscall.SIGKILL)
 	j.killed = true
 	j.ended = fmt.Errorf("%w: the command was killed", j.why())
 }
