@@ -431,6 +431,7 @@ func TestFastForwardKeepsHoldersApart(t *testing.T) {
 	m := Start(t, 3)
 	var mu sync.Mutex
 	var holder *quorum.Lock
+	acquired := 0
 	var contenders sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 4 {
@@ -446,6 +447,7 @@ func TestFastForwardKeepsHoldersApart(t *testing.T) {
 					t.Errorf("two holders: %s and %s", holder.Owner(), lock.Owner())
 				}
 				holder = lock
+				acquired++
 				mu.Unlock()
 				<-lock.Context().Done() // it never unlocks: only the leap ends it
 			}
@@ -459,6 +461,9 @@ func TestFastForwardKeepsHoldersApart(t *testing.T) {
 	}
 	cancel()
 	contenders.Wait()
+	if acquired < rounds/20 {
+		t.Errorf("acquired %d times while time leapt %d times: the test shows little", acquired, rounds)
+	}
 }
 
 func TestFastForwardFails(t *testing.T) {

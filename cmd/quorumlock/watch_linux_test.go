@@ -18,8 +18,10 @@ func TestWatchOnATerminal(t *testing.T) {
 	c.awaitOutput(t, `"a" is held by sh on `)
 	c.press(t, ctrlC)
 	c.awaitOutput(t, "code 130\n")
-	c.awaitOutput(t, "WAITING")
-	c.awaitOutput(t, `"a" `)
+	c.eventually(t, "the lock in top's table", func() bool {
+		_, table, _ := strings.Cut(c.out.String(), "WAITING")
+		return strings.Contains(table, `"a" `)
+	})
 	c.press(t, ctrlC)
 	eventually(t, "the second end", func() bool { return strings.Count(c.out.String(), "code 130\n") == 2 })
 	c.press(t, "typed\n")
