@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"errors"
 	"context"
 	"fmt"
 	"slices"
@@ -272,7 +273,8 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			must(t, err)
 			_, err = other.TryLock(t.Context(), "held")
 			wantErr(t, err, quorum.ErrNotAcquired)
-			if err := held.Unlock(t.Context()); err != nil { // the spare never had it, and c is away
+			// The spare never had it, and c is away: too few confirm the release, unless a renewal came before and found it lost.
+			if err := held.Unlock(t.Context()); err != nil && !errors.Is(err, quorum.ErrUnavailable) {
 				wantErr(t, err, quorum.ErrLost)
 			}
 
