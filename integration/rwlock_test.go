@@ -91,6 +91,7 @@ func TestAClientThatKnowsNoReaders(t *testing.T) {
 	f := fleet(t, 3)
 	held, err := open(t, f, redlock.Open).RWLock("k").RLock(t.Context())
 	must(t, err)
+	eventually(t, patience, func() bool { return len(allLocks(t, f.Masters)) == 3 }, "the grants of all masters")
 	for _, m := range f.Masters {
 		if _, err := m.Do("HSET", "k", peerOwner, 1); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("another client's HSET: %v", err)
