@@ -273,8 +273,10 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			must(t, err)
 			_, err = other.TryLock(t.Context(), "held")
 			wantErr(t, err, quorum.ErrNotAcquired)
-			// The spare never had it, and c is away: too few confirm the release, unless a renewal came before and found it lost.
-			if err := held.Unlock(t.Context()); err != nil && !errors.Is(err, quorum.ErrUnavailable) {
+			// The spare never had it, and c is away. Where the lease outlasts the wait for c, Unlock may come before a renewal that
+			// finds the lock lost.
+			err = held.Unlock(t.Context())
+			if early := c.want == atOnce && errors.Is(err, quorum.ErrUnavailable); err != nil && !early {
 				wantErr(t, err, quorum.ErrLost)
 			}
 

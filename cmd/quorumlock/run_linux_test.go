@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -56,6 +59,40 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 		if status := <-c.changes; status.Signal() != syscall.SIGKILL {
 			t.Errorf("it ended with %v", status)
 		}
+	}
+}
+
+const lateInitVariable = "QUORUMLOCK_TEST_LATE_INIT"
+
+// With lateInitVariable, the process runs the command as an init that waits for no orphan, and prints those that it got.
+func init() {
+	if os.Getenv(lateInitVariable) == "" {
+		return
+	}
+	os.Unsetenv(lateInitVariable)
+	adoptOrphans()
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	_ = cmd.Run() // the exit code says it
+	for {
+		orphan, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		if orphan <= 0 || err != nil {
+			os.Exit(cmd.ProcessState.ExitCode())
+		}
+		fmt.Println("orphan", orphan)
+	}
+}
+
+// A dead process stays in the command's group until it is waited for. Where init does not, run does, and so ends at once.
+func TestRunReapsWhatItKills(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	p := d.prepare("-max-hold", "4s", "-k", "2s", "x", "--", "sh", "-c", stubborn)
+	p.Env = append(p.Env, lateInitVariable+"=1")
+	p.begin(t)
+	p.await(t, exitEnded)
+	if printed := p.out.String(); !strings.Contains(printed, "grandchild=") || strings.Contains(printed, "orphan") {
+		t.Errorf("run left a dead process of the group to init: %q", printed)
 	}
 }
 
