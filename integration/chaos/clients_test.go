@@ -31,7 +31,7 @@ func frozenMaster(r *run) {
 	r.all(0, r.n/2+1, r.pause)
 	r.let(r.lease + r.lease/3)
 	r.all(0, r.n/2+1, r.unpause)
-	r.available(time.Now(), r.lease+time.Second, "the thaw", b)
+	r.available(time.Now(), r.lease+slack, "the thaw", b)
 	r.let(time.Second / 2)
 	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
 	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
@@ -50,7 +50,7 @@ func pausedClient(r *run) {
 	r.let(r.lease / 2)
 	r.stopClient(a)
 	others := r.crowd(2, contender.Plan{})
-	r.available(time.Now(), r.lease+time.Second, "the client stopped", others...)
+	r.available(time.Now(), r.lease+slack, "the client stopped", others...)
 	r.let(time.Second)
 	a.order(contender.Go)
 	r.continueClient(a)
@@ -86,7 +86,7 @@ func restartingClients(r *run) {
 		alive[at] = r.crowd(1, contender.Plan{Flows: 2})[0]
 		r.let(150 * time.Millisecond)
 	}
-	r.available(time.Now(), r.lease+time.Second, "the last restart", alive...)
+	r.available(time.Now(), r.lease+slack, "the last restart", alive...)
 	r.let(time.Second)
 }
 
@@ -100,5 +100,5 @@ func cancelled(r *run) {
 	r.crowd(3, contender.Plan{URLs: way.urls(), Patience: 45 * time.Millisecond, Rest: 5 * time.Millisecond, Hold: 10 * time.Millisecond})
 	patient := r.start(contender.Plan{URLs: way.urls(), Patience: soon, Hold: 10 * time.Millisecond, Rest: 20 * time.Millisecond})
 	r.let(4 * time.Second)
-	r.available(time.Now(), 2*time.Second, "4 s of this", patient)
+	r.available(time.Now(), 2*slack, "4 s of this", patient)
 }

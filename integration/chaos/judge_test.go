@@ -167,6 +167,9 @@ func (r *result) Again() string {
 	if strings.Contains(r.Scenario, "walk") {
 		more += fmt.Sprintf(" -chaos.walk=%v", *walkFor)
 	}
+	if *stretch != 1 {
+		more += fmt.Sprintf(" -chaos.stretch=%d", *stretch)
+	}
 	if *wanted != "auto" {
 		more += " -chaos.backend=" + *wanted
 	}

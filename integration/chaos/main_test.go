@@ -31,6 +31,7 @@ var (
 	full     = flag.Bool("chaos.full", false, "run every scenario on 3 and on 5 masters, and the controls; else each on either")
 	nodes    = flag.Int("chaos.masters", 0, "run every scenario on this many masters only (3 or 5)")
 	seed     = flag.Uint64("chaos.seed", 0, "the seed of every scenario; 0 for a random one")
+	stretch  = flag.Int("chaos.stretch", 1, "multiply leases, timeouts and bounds, for a machine with other work")
 	walkFor  = flag.Duration("chaos.walk", 30*time.Second, "how long each random walk is")
 	wanted   = flag.String("chaos.backend", "auto", "the kind of the masters: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
@@ -55,6 +56,7 @@ func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
 	cleanIfAsked()
 	flag.Parse()
+	stretchTimes()
 	os.Exit(runAll(m))
 }
 

@@ -95,7 +95,7 @@ func majorityKilled(r *run) {
 	r.let(r.lease)
 	alive := time.Now()
 	r.all(0, r.n/2+1, r.restart)
-	r.available(time.Now(), r.lease+time.Second, "the majority's return")
+	r.available(time.Now(), r.lease+slack, "the majority's return")
 	for _, w := range r.workers {
 		for _, p := range w.all() {
 			called := p.At - int64(p.Took)
@@ -123,7 +123,7 @@ func rollingRestart(r *run) {
 // its release.
 func (r *run) heldThroughout(holder *worker) {
 	r.writes(holder)
-	r.available(time.Now(), time.Second, "the release", r.workers[1:]...)
+	r.available(time.Now(), slack, "the release", r.workers[1:]...)
 	r.let(time.Second)
 }
 
@@ -167,7 +167,7 @@ func forgetWhileHeld(r *run, forget func()) {
 	released := time.Now()
 	a.order(contender.Go)
 	a.order(contender.Stop)
-	r.available(released, r.lease+time.Second, "A's release", b)
+	r.available(released, r.lease+slack, "A's release", b)
 	r.let(time.Second / 2)
 }
 

@@ -20,7 +20,7 @@ func partitionOfHolder(r *run) {
 	for i := range r.n {
 		r.must(r.cut(out, i))
 	}
-	r.available(time.Now(), r.lease+time.Second, "the partition", others...)
+	r.available(time.Now(), r.lease+slack, "the partition", others...)
 	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
 	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
 	r.at(a, contender.ToUnlock)
@@ -50,7 +50,7 @@ func partitionOfClients(r *run) {
 			}
 		}
 		began := time.Now()
-		r.available(began, r.lease+time.Second, "the split to "+many.group, with...)
+		r.available(began, r.lease+slack, "the split to "+many.group, with...)
 		r.let(time.Second)
 		for _, w := range without {
 			for _, p := range w.all() {
@@ -73,13 +73,13 @@ func partitionOfClients(r *run) {
 		r.heal(left, i)
 		r.heal(right, i)
 	}
-	r.available(time.Now(), r.lease+time.Second, "loss in one direction")
+	r.available(time.Now(), r.lease+slack, "loss in one direction")
 	if r.canDisconnect() {
 		r.all(0, half+1, r.disconnect)
 		r.let(r.lease)
 		r.all(0, half+1, r.reconnect)
 		// The kernel resends lost data with growing pauses: 1 s and more.
-		r.available(time.Now(), r.lease+5*time.Second, "the masters' return to the network")
+		r.available(time.Now(), r.lease+5*slack, "the masters' return to the network")
 	}
 	r.let(time.Second)
 }
@@ -90,12 +90,12 @@ func slowMaster(r *run) {
 	r.crowd(3, contender.Plan{URLs: way.urls()})
 	r.acquires(time.Now(), soon)
 	r.must(r.slow(way, 0, 100*time.Millisecond, 50*time.Millisecond))
-	r.available(time.Now(), time.Second, "one master became slow")
+	r.available(time.Now(), slack, "one master became slow")
 	r.let(2 * time.Second)
 	for i := 1; i <= r.n/2; i++ {
 		r.must(r.slow(way, i, 100*time.Millisecond, 50*time.Millisecond))
 	}
-	r.available(time.Now(), 2*time.Second, "a majority became slow")
+	r.available(time.Now(), 2*slack, "a majority became slow")
 	r.let(2 * time.Second)
 	for i := range r.n {
 		r.heal(way, i)
@@ -116,9 +116,9 @@ func lostReplies(r *run) {
 	asked := time.Now()
 	did := r.pass(a, contender.Acquired, contender.Refused)
 	r.expect(did.Did == contender.Refused, "A does not acquire without replies: %s", did.Did)
-	r.available(asked, r.lease+time.Second, "A asked", b)
+	r.available(asked, r.lease+slack, "A asked", b)
 	r.healAll(out)
-	r.available(time.Now(), r.lease+time.Second, "A's acquire", b)
+	r.available(time.Now(), r.lease+slack, "A's acquire", b)
 
 	for range 3 { // until A acquires: B contends
 		r.at(a, contender.ToLock)
@@ -133,7 +133,7 @@ func lostReplies(r *run) {
 	r.expect(!reported(a, contender.Lost), "A renews with replies of a majority")
 	r.healAll(out)
 	r.loseRepliesAll(out, 0, majority)
-	r.available(time.Now(), 2*r.lease+time.Second, "the replies to A's renewals were lost", b)
+	r.available(time.Now(), 2*r.lease+slack, "the replies to A's renewals were lost", b)
 	r.healAll(out)
 	did = r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
 	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
@@ -153,7 +153,7 @@ func lostReplies(r *run) {
 	r.loseRepliesAll(out, 0, majority)
 	released := time.Now()
 	a.order(contender.Go)
-	r.available(released, r.lease+time.Second, "A's release, whose replies are lost", b)
+	r.available(released, r.lease+slack, "A's release, whose replies are lost", b)
 	r.healAll(out)
 	r.let(time.Second / 2)
 }

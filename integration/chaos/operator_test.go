@@ -19,12 +19,9 @@ import (
 // room for two lists, so clients with wrong lists are refused as ever.
 const noRefusal = "no-refusal"
 
-const (
-	operatorTimeout = time.Second // of the command
-	// markDelay is of the operator's requests to master 2. It must leave time for the marks within half a
-	// max lease.
-	markDelay = 40 * time.Millisecond
-)
+// markDelay is of the operator's requests to master 2. It must leave time for the marks within half a
+// max lease.
+const markDelay = 40 * time.Millisecond
 
 // operator changes the members by the command. It is killed at each step, and then repeats it. Lists
 // are places of masters, of which 1 and 2 are in all lists.

@@ -335,7 +335,7 @@ func againstEachOther(r *run) {
 		r.heal(ways[0], i)
 		r.heal(ways[1], i)
 	}
-	r.available(time.Now(), r.lease+5*time.Second, "the operators agreed", crowds[o.settle()]...)
+	r.available(time.Now(), r.lease+5*slack, "the operators agreed", crowds[o.settle()]...)
 }
 
 // rivalWalk is the random walk, with rivals among the faults, and clients of all their lists.

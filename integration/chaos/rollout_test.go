@@ -110,7 +110,7 @@ func (r *run) rollOut(o rollout) {
 	did := r.pass(o.stale, contender.Wrote, contender.Withheld, contender.Stale)
 	r.expect(did.Did == contender.Withheld, "the stale client knows that it no longer holds: %s", did.Did)
 	r.writes(holder)
-	r.available(time.Now(), time.Second, "the last change", crowd...)
+	r.available(time.Now(), slack, "the last change", crowd...)
 	o.judgeRefusals(contends, intruders)
 	if r.ours() {
 		r.expect(o.operator.halfway > 0, "a command is killed half-way")
@@ -166,7 +166,7 @@ func (o *rollout) change(from, to []int, crowd []*worker, holder *worker) (next 
 	})
 	if o.ended.IsZero() {
 		o.ended = time.Now()
-		_, _, err := o.stale.next(0, o.lease+time.Second, func(p contender.Report) bool { return p.Did == contender.Lost })
+		_, _, err := o.stale.next(0, o.lease+slack, func(p contender.Report) bool { return p.Did == contender.Lost })
 		o.expect(err == nil, "the stale client loses its lock at its deadline: %v", err)
 	}
 	if !late {

@@ -16,14 +16,23 @@ import (
 	"go.uber.org/goleak"
 )
 
-const (
-	name = "invoice:42" // the lock that all contend for
+const name = "invoice:42" // the lock that all contend for
 
-	defaultLease = 1500 * time.Millisecond // and max lease
-	nodeTimeout  = 250 * time.Millisecond
-	soon         = 10 * time.Second // bounds a step that should be immediate, on a busy machine
-	orphanBound  = 2 * time.Second  // from the last release until no key may be left
+// These, and the leases of the scenarios, are multiplied by -chaos.stretch.
+var (
+	defaultLease    = 1500 * time.Millisecond // and max lease
+	nodeTimeout     = 250 * time.Millisecond
+	operatorTimeout = time.Second      // of the command
+	slack           = time.Second      // beside a lease, until a lock that is free must be acquired
+	soon            = 10 * time.Second // bounds a step that should be immediate, on a busy machine
+	orphanBound     = 2 * time.Second  // from the last release until no key may be left
 )
+
+func stretchTimes() {
+	for _, d := range []*time.Duration{&defaultLease, &nodeTimeout, &operatorTimeout, &slack, &soon, &orphanBound} {
+		*d *= time.Duration(*stretch)
+	}
+}
 
 // library is the kind of contender that must pass. The other kinds are controls: their failures are
 // counted, not judged.
@@ -68,7 +77,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	wall := time.Now()
-	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease, slots: s.slots}
+	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease * time.Duration(*stretch), slots: s.slots}
 	r.result = &result{Scenario: s.name, Kind: kind, Masters: n, Seed: *seed}
 	if r.lease == 0 {
 		r.lease = defaultLease

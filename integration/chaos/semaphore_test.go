@@ -42,5 +42,5 @@ func sharedSlots(r *run) {
 		r.continueClient(stopped)
 		r.let(r.lease)
 	}
-	r.available(time.Now(), r.lease+time.Second, "the last fault", crowd...)
+	r.available(time.Now(), r.lease+slack, "the last fault", crowd...)
 }

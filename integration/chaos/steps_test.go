@@ -32,7 +32,7 @@ func (r *run) start(plan contender.Plan) *worker {
 		plan.Names = []string{name}
 	}
 	if plan.Patience == 0 {
-		plan.Patience = 5 * time.Second
+		plan.Patience = 5 * slack
 	}
 	plan.Register, plan.Seed = r.registers.addr(), r.rng.Uint64()
 	plan.Lease, plan.MaxLease, plan.Timeout = r.lease, r.lease, nodeTimeout
@@ -119,7 +119,7 @@ func (r *run) find(late time.Time, by []*worker, wanted func(contender.Report) b
 // time, and notes how long that took.
 func (r *run) available(since time.Time, bound time.Duration, after string, by ...*worker) {
 	r.t.Helper()
-	late := since.Add(bound + time.Second)
+	late := since.Add(bound + slack)
 	if r.ours() {
 		late = since.Add(bound + soon) // to measure how late it is
 	}

@@ -44,7 +44,7 @@ func (w *walker) walk() {
 		at := w.rivals.settle()
 		able = []*worker{w.clients[at]}
 	}
-	w.available(time.Now(), w.lease+5*time.Second, "all was healed", able...)
+	w.available(time.Now(), w.lease+5*slack, "all was healed", able...)
 	w.let(time.Second)
 	if all := len(w.faults()); w.played < all {
 		w.note("only %d of %d faults happened in that time", w.played, all)

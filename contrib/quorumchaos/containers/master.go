@@ -212,9 +212,15 @@ func (m *Master) remove() error {
 	if m.id == "" {
 		return nil
 	}
-	err := m.engine.pool.Client.RemoveContainer(dc.RemoveContainerOptions{ID: m.id, RemoveVolumes: true, Force: true})
-	if err == nil {
-		m.id = ""
+	// The engine refuses while the process that it killed waits for its parent.
+	var err error
+	for range removeTries {
+		err = m.engine.pool.Client.RemoveContainer(dc.RemoveContainerOptions{ID: m.id, RemoveVolumes: true, Force: true})
+		if gone := (*dc.NoSuchContainer)(nil); err == nil || errors.As(err, &gone) {
+			m.id = ""
+			return nil
+		}
+		time.Sleep(removeEvery)
 	}
 	return err
 }
