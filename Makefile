@@ -40,7 +40,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 .PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish chromium
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
-.PHONY: test-chaos test-chaos-masters test-chaos-paths test-chaos-processes
+.PHONY: test-chaos test-chaos-masters test-chaos-paths
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: tools ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=9 $(PIECES) test-searches test-sim test-waiting
+	@$(MAKE) --no-print-directory --jobs=8 $(PIECES) test-searches test-sim test-waiting
 
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
@@ -95,17 +95,13 @@ $(CONTRIB:contrib/%=test-contrib-%): test-contrib-%:
 # Every change has to pass these scenarios with faults; make chaos plays all of them. Beside other tests a master can
 # answer late, hence longer times.
 CHAOS := $(TEST) ./chaos -chaos.stretch=4
-test-chaos: test-chaos-masters test-chaos-paths test-chaos-processes
+test-chaos: test-chaos-masters test-chaos-paths
 
 test-chaos-masters:
-	cd integration && $(CHAOS) -run 'TestChaos/(minority_killed|majority|rolling|restart_amnesia)'
+	cd integration && $(CHAOS) -run 'TestChaos/(minority_killed|majority|rolling|restart_amnesia|a_live_master)'
 
 test-chaos-paths:
 	cd integration && $(CHAOS) -run 'TestPictures|TestChaos/(partition_of_the_holder|frozen|client_paused|random_walk)'
-
-# Beside the searches, a command of a rollout can reach no master in a container for a second, so those are processes.
-test-chaos-processes:
-	cd integration && $(CHAOS) -run 'TestChaos/a_live_master' -chaos.backend=processes
 
 # Masters are containers where there is a container engine, else processes. The report says which.
 chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a picture of each to chaos/ (25 minutes)
