@@ -4,8 +4,8 @@ GO ?= go
 
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
-# make lint vets, and no debugger reads the binaries.
-TEST ?= $(GO) test $(RACE) -vet=off -ldflags=-w -shuffle=on
+# make lint vets, and no debugger reads the binaries. Other work may starve a test for long, hence the timeout.
+TEST ?= $(GO) test $(RACE) -vet=off -ldflags=-w -timeout 60m -shuffle=on
 # These directories are modules of their own: their requirements stay out of users' module graphs.
 CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
@@ -61,14 +61,14 @@ test: tools ## all tests, with real redis-server processes (8 minutes); REDIS_SE
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
 
-# These keep a processor busy, and measure no time: they run beside all else, at the lowest priority. Other work may starve them for
-# long, hence the timeout. What has no race detector is not shuffled, so that go test caches it.
+# These keep a processor busy, and measure no time: they run beside all else, at the lowest priority.
+# What has no race detector is not shuffled, so that go test caches it.
 test-searches:
 	nice -n 19 $(GO) test -vet=off -ldflags=-w -timeout 60m $(SEARCHES)
 
 test-sim:
 	cd integration && nice -n 19 $(GO) test -vet=off -ldflags=-w -timeout 60m ./sim/...
-	$(if $(RACE),cd integration && nice -n 19 $(TEST) -timeout 60m -run TestSeeds ./sim -sim.seeds=15)
+	$(if $(RACE),cd integration && nice -n 19 $(TEST) -run TestSeeds ./sim -sim.seeds=15)
 
 # These wait most of the time, so they run beside each other.
 test-waiting: test-integration test-chaos test-modules test-bench
