@@ -18,6 +18,7 @@ const (
 // markers are the texts of markers, and what the shipped code says of them.
 type markers struct {
 	setup     *setup
+	parsed    []*scripts.List // setup.lists
 	texts     []string
 	number    map[string]marker
 	aging     map[marker]marker
@@ -44,7 +45,11 @@ const (
 )
 
 func newMarkers(s *setup) *markers {
-	return &markers{setup: s, texts: []string{""}, number: map[string]marker{"": 0}, aging: map[marker]marker{},
+	var parsed []*scripts.List
+	for _, letters := range s.lists {
+		parsed = append(parsed, listOf(letters))
+	}
+	return &markers{setup: s, parsed: parsed, texts: []string{""}, number: map[string]marker{"": 0}, aging: map[marker]marker{},
 		in: map[atNode][maxLists]lets{}, open: map[atNode]bool{}, processes: map[atNode]string{}, views: map[viewKey]*membership.View{}, futures: newFutures()}
 }
 
@@ -149,7 +154,7 @@ func (t *markers) accepts(n int, process uint8, at marker) [maxLists]lets {
 		if !strings.Contains(letters, t.setup.names[n:n+1]) {
 			continue
 		}
-		admitted, isItsOwn, ok := fakeredis.Accepts(t.texts[at], t.process(n, process).Expected(listOf(letters)))
+		admitted, isItsOwn, ok := fakeredis.Accepts(t.texts[at], t.process(n, process).Expected(t.parsed[l]))
 		switch {
 		case !ok:
 		case isItsOwn && millis(admitted) <= now:
@@ -217,7 +222,7 @@ func (t *markers) carryOut(by write, process uint8, at marker) (marker, bool) {
 
 // plan is the marks that a client of a list writes after such a look.
 func (t *markers) plan(l int, members []int, views [maxNodes]record) (marks []write) {
-	client := membership.Client{List: listOf(t.setup.lists[l]), Found: t.setup.found, Exists: t.setup.exists,
+	client := membership.Client{List: t.parsed[l], Found: t.setup.found, Exists: t.setup.exists,
 		Quarantine: func(int) time.Duration { return t.lease() }}
 	first, seen := oldest(views[:]), make([]*membership.View, len(members))
 	for i, n := range members {

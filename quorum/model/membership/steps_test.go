@@ -45,18 +45,18 @@ type command struct {
 func (w *world) parseCommand(words string) command {
 	verb, rest, _ := strings.Cut(words, " ")
 	given, to, _ := strings.Cut(rest, " ")
-	c := command{words: words}
+	c, list := command{words: words}, listOf(given)
 	switch verb {
 	case "add", "remove": // from one list to another
-		change, err := membership.NewChange(listOf(given), listOf(to))
+		change, err := membership.NewChange(list, listOf(to))
 		if err != nil {
 			return command{words: words, begin: nil} // it refuses; a mutant may not
 		}
 		c.begin = change.Announce
 	case "commit":
-		c.begin = func() *membership.Procedure { return membership.Commit(listOf(given)) }
+		c.begin = func() *membership.Procedure { return membership.Commit(list) }
 	case "abort":
-		c.begin = func() *membership.Procedure { return membership.Abort(listOf(given)) }
+		c.begin = func() *membership.Procedure { return membership.Abort(list) }
 	}
 	for _, name := range c.begin().Next().Names {
 		c.looks = append(c.looks, w.places(name)[0])
