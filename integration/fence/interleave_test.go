@@ -46,10 +46,26 @@ func receive(events <-chan event) (e event, ok bool) {
 	}
 }
 
+// crew is the sessions of all holders. Plays share them: a connection to a database costs more than a play.
+type crew struct {
+	sessions [holders]session
+	step     [holders]func(next string) // set by a play
+}
+
+func newCrew(t *testing.T, r resource) *crew {
+	t.Helper()
+	c := &crew{}
+	for i := range holders {
+		c.sessions[i] = r.session(t, func(next string) { c.step[i](next) })
+		t.Cleanup(c.sessions[i].close)
+	}
+	return c
+}
+
 // play runs holders over one account, one statement at a time, in an order drawn from the seed. It
 // returns the acknowledged writes, the number of holders that were refused, and the order.
-func play(
-	t *testing.T, r resource, account int, seed uint64, by order,
+func (c *crew) play(
+	t *testing.T, account int, seed uint64, by order,
 ) (acknowledged []write, refused int, trace []string) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -57,16 +73,15 @@ func play(
 	var turns [holders]chan struct{}
 	for i := range holders {
 		turns[i] = make(chan struct{})
-		s := r.session(t, func(next string) {
+		c.step[i] = func(next string) {
 			events <- event{holder: i, step: next}
 			<-turns[i]
-		})
+		}
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), soon)
 			defer cancel()
 			// Each amount is another power of two: no two histories lead to one balance.
-			done, err := s.work(ctx, account, uint64(i+1), by, 1<<(2*i), 2<<(2*i))
-			s.close()
+			done, err := c.sessions[i].work(ctx, account, uint64(i+1), by, 1<<(2*i), 2<<(2*i))
 			events <- event{holder: i, done: done, ended: true, err: err}
 		}()
 	}
@@ -142,11 +157,12 @@ func TestInterleavings(t *testing.T) {
 			t.Run(name+"/"+string(by), func(t *testing.T) {
 				t.Parallel()
 				r := fresh(t)
+				c := newCrew(t, r)
 				writes, refusals, seed := 0, 0, 0
 				besideEachOther := func() bool { return refusals > 0 && writes > 2*seed }
 				for ; seed < seeds || !besideEachOther() && seed < mostSeeds; seed++ {
 					prepared(t, r, seed)
-					acknowledged, refused, trace := play(t, r, seed, uint64(seed), by)
+					acknowledged, refused, trace := c.play(t, seed, uint64(seed), by)
 					balance, log := r.state(t, seed)
 					if err := judge(acknowledged, balance, log); err != nil {
 						t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(trace, "\n"))
@@ -188,9 +204,10 @@ func TestWrongOrdersLoseUpdates(t *testing.T) {
 			t.Run(name+"/"+string(by), func(t *testing.T) {
 				t.Parallel()
 				r := fresh(t)
+				c := newCrew(t, r)
 				for seed := range seeds {
 					prepared(t, r, seed)
-					acknowledged, _, trace := play(t, r, seed, uint64(seed), by)
+					acknowledged, _, trace := c.play(t, seed, uint64(seed), by)
 					balance, log := r.state(t, seed)
 					if err := judge(acknowledged, balance, log); err != nil {
 						t.Logf("seed %d: %v\n%s", seed, err, strings.Join(trace, "\n"))
