@@ -219,7 +219,7 @@ func (l *load) work(client int, names []string, r *rolling) (to []string) {
 			l.Errorf("lost at once: %v", held.Err())
 		}
 		l.held.Add(1)
-		l.rest(5 * time.Millisecond) // a job
+		l.rest(20 * time.Millisecond) // a job
 		called := time.Now().UnixNano()
 		err = held.Unlock(context.Background())
 		l.record(client, held, history.Released, called)
@@ -271,7 +271,7 @@ func (l *load) intrude(names []string) {
 					l.Errorf("the wrong list %v: not %q, but: %v", names, quorum.ErrMembership, err)
 				}
 				l.refused.Add(1)
-				l.rest(10 * time.Millisecond)
+				l.rest(40 * time.Millisecond)
 			}
 		}
 	})
