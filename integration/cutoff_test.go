@@ -125,8 +125,8 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 			}
 			if time.Until(deadline) > cutOffLease/10 {
 				<-time.After(2 * time.Millisecond)
-				waited = poll.Waited()
 			}
+			waited = poll.Waited()
 			continue
 		}
 		granted, valid, live := time.Now(), first.Valid(), first.Context().Err() == nil
