@@ -39,7 +39,7 @@ func TestFleet(t *testing.T) {
 	r := &report{began: time.Now(), processes: *processes, namesOfEach: 4, takes: commandTakes(t)}
 	f, stretch := &fleet{}, time.Duration(1)
 	if *processes <= mostJudged {
-		f.log, r.namesOfEach, stretch = &history.Log{}, 1, 10
+		f.log, r.namesOfEach, stretch = &history.Log{}, 1, 5
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
