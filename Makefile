@@ -42,7 +42,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 .PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish chromium
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
-.PHONY: test-chaos test-chaos-masters test-chaos-paths
+.PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: tools ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=8 $(PIECES) test-searches test-sim test-waiting
+	@$(MAKE) --no-print-directory --jobs=9 $(PIECES) test-searches test-sim test-waiting
 
 flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
@@ -98,14 +98,17 @@ test-contrib-quorumchaos:
 	$(SESSION) sh -c "cd contrib/quorumchaos && $(TEST) ./..."
 
 # Every change has to pass these scenarios with faults; make chaos plays all of them. Beside other tests a master can
-# answer late, hence longer times, and a session of its own. Masters that only freeze or are cut off are processes here,
-# which cost half the processor time of containers.
+# answer late, hence longer times, and a session of its own. Masters are processes here, which cost half the processor
+# time of containers, but for two scenarios.
 SESSION := $(GO) run ./internal/session
 CHAOS := $(TEST) ./chaos -chaos.stretch=2
-test-chaos: test-chaos-masters test-chaos-paths
+test-chaos: test-chaos-containers test-chaos-masters test-chaos-paths
+
+test-chaos-containers:
+	$(SESSION) sh -c "cd integration && $(CHAOS) -run 'TestChaos/(minority_killed|restart_amnesia)'"
 
 test-chaos-masters:
-	$(SESSION) sh -c "cd integration && $(CHAOS) -run 'TestChaos/(minority_killed|majority|rolling|restart_amnesia|a_live_master)'"
+	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestChaos/(majority|rolling|a_live_master)'"
 
 test-chaos-paths:
 	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestPictures|TestChaos/(partition_of_the_holder|frozen|client_paused|random_walk)'"

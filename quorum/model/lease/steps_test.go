@@ -12,6 +12,7 @@ type world struct {
 	ms     *masters
 	ls     *leases
 	places [maxClients][]int // the numbers of each client's names
+	orders []int             // of orders3, those that the setup allows
 }
 
 func newWorld(s setup) *world {
@@ -25,6 +26,11 @@ func newWorld(s setup) *world {
 		}
 	}
 	w.ms, w.ls = newMasters(&s), newLeases(&s)
+	for order := range orders3 {
+		if s.allows(order) {
+			w.orders = append(w.orders, order)
+		}
+	}
 	return w
 }
 
