@@ -56,7 +56,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 	$(GO) test -shuffle=on $(QUICK)
 	cd integration && $(GO) test -run TestSeeds ./sim -sim.seeds=20
 
-test: tools ## all tests, with real redis-server processes (8 minutes); REDIS_SERVER=PATH tests on another server
+test: tools ## all tests, with real redis-server processes (6 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=9 $(PIECES) test-searches test-sim test-waiting
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -258,6 +259,10 @@ func TestLockOutlivesItsMasters(t *testing.T) {
 	b := careful(t, f, redlock.Open, maxLease)
 	held := lock(t, a, "bridge")
 	owner, token := held.Owner(), held.Token()
+	// A bare majority must not restart.
+	eventually(t, patience, func() bool {
+		return !slices.ContainsFunc(keys(t, f.Masters, "bridge"), func(hash map[string]string) bool { return hash[owner] == "" })
+	}, "A is on all masters")
 
 	stop, contended := make(chan struct{}), make(chan int)
 	go func() {
