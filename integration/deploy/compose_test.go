@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -41,16 +42,28 @@ func newRecipe(t *testing.T, e *containers.Engine) recipe {
 	labels := fmt.Sprintf("labels: {%s: %q}\n", containers.Label, e.Run())
 	override := "networks:\n  default:\n    " + labels + "services:\n"
 	for _, letter := range []string{"a", "b", "c"} {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		port := free.Addr().(*net.TCPAddr).Port
-		must(t, free.Close())
+		port := freePort(t)
 		r.env = append(r.env, fmt.Sprintf("PORT_%s=%d", strings.ToUpper(letter), port))
 		r.urls = append(r.urls, fmt.Sprintf("redis://app:change-me-app@127.0.0.1:%d?name=master-%s:6379", port, letter))
 		override += "  master-" + letter + ":\n    " + labels
 	}
 	must(t, os.WriteFile(r.files[3], []byte(override), 0o600))
 	return r
+}
+
+// freePort draws a port that is free. Other tests have ports from the kernel, which takes them from above
+// 32768: one of these may be taken again before the container has it.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		port := 20_000 + rand.IntN(10_000)
+		if free, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			must(t, free.Close())
+			return port
+		}
+	}
+	t.Fatal("no port of 100 is free")
+	return 0
 }
 
 // compose runs one command of docker-compose.
