@@ -6,6 +6,8 @@ GO ?= go
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
 # make lint vets, and no debugger reads the binaries. Other work may starve a test for long, hence the timeout.
 TEST ?= $(GO) test $(RACE) -vet=off -ldflags=-w -timeout 60m -shuffle=on
+# A session of its own gets its part of the processor, beside all that the other tests do.
+SESSION := $(GO) run ./internal/session
 # These directories are modules of their own: their requirements stay out of users' module graphs.
 CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
@@ -65,12 +67,13 @@ flakes: redis-server ## tests again and again beside CPU hogs, and a table of fa
 
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority.
 # What has no race detector is not shuffled, so that go test caches it.
+LAST := nice -n 19 $(SESSION)
 test-searches:
-	nice -n 19 $(GO) test -vet=off -ldflags=-w -timeout 60m $(SEARCHES)
+	$(LAST) $(GO) test -vet=off -ldflags=-w -timeout 60m $(SEARCHES)
 
 test-sim:
-	cd integration && nice -n 19 $(GO) test -vet=off -ldflags=-w -timeout 60m ./sim/...
-	$(if $(RACE),cd integration && nice -n 19 $(TEST) -run TestSeeds ./sim -sim.seeds=15)
+	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-w -timeout 60m ./sim/..."
+	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=15")
 
 # These wait most of the time, so they run beside each other.
 test-waiting: test-integration test-chaos test-modules test-bench
@@ -100,7 +103,6 @@ test-contrib-quorumchaos:
 # Every change has to pass these scenarios with faults; make chaos plays all of them. Beside other tests a master can
 # answer late, hence longer times, and a session of its own. Masters are processes here, which cost half the processor
 # time of containers, but for two scenarios.
-SESSION := $(GO) run ./internal/session
 CHAOS := $(TEST) ./chaos -chaos.stretch=2
 test-chaos: test-chaos-containers test-chaos-masters test-chaos-paths
 

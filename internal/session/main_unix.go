@@ -7,6 +7,10 @@
 // Linux divides the processor among sessions before it divides a session's part among its processes
 // (autogroup). Containers whose clients shared a session with compilers or searches stood still for 1
 // to 16 seconds at a time (Linux 6.18); with clients in a session of their own, they never did.
+//
+// So nice(1) alone is for a session's own processes. Here the session gets the niceness as well:
+//
+//	nice -n 19 go run ./internal/session go test ./quorum/model/...
 package main
 
 import (
@@ -41,6 +45,7 @@ func run(cmd *exec.Cmd) (code int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 2, err
 	}
+	yield(cmd.Process.Pid)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {
@@ -57,5 +62,17 @@ func run(cmd *exec.Cmd) (code int, err error) {
 			}
 			return 0, nil
 		}
+	}
+}
+
+// yield gives a session the niceness of this process, where the kernel has niceness of sessions (Linux).
+func yield(leader int) {
+	file, err := os.OpenFile(fmt.Sprintf("/proc/%d/autogroup", leader), os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	if value, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // Linux returns 20 minus the niceness
+		_, _ = fmt.Fprint(file, 20-value) // else the session is as nice as others
 	}
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		interrupted := make(chan os.Signal, 1)
 		signal.Notify(interrupted, os.Interrupt)
 		id, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0)
-		fmt.Println("session", id, "process", os.Getpid())
+		fmt.Println("session", id, "process", os.Getpid(), "nice", niceness())
 		if err := os.WriteFile(os.Args[1], nil, 0o600); err != nil {
 			panic(err)
 		}
@@ -35,10 +35,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The command leads a session of its own, is interrupted with us, and its exit code is ours.
+// niceness waits for a session's niceness that is not 0, where the kernel has it.
+func niceness() (n int) {
+	poll.Until(10*time.Second, func() bool {
+		text, err := os.ReadFile("/proc/self/autogroup")
+		if err != nil {
+			n = 7
+			return true
+		}
+		_, err = fmt.Sscanf(string(text), "/autogroup-%d nice %d", new(int), &n)
+		return err != nil || n != 0
+	})
+	return n
+}
+
+// The command leads a session of its own, as nice as we are, is interrupted with us, and its exit code is ours.
 func TestTheSessionIsItsOwn(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
-	cmd := exec.Command(os.Args[0], "env", "SESSION_TEST=sleeper", os.Args[0], ready)
+	cmd := exec.Command("nice", "-n", "7", os.Args[0], "env", "SESSION_TEST=sleeper", os.Args[0], ready)
 	cmd.Env = append(os.Environ(), "SESSION_TEST=session")
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -55,9 +69,9 @@ func TestTheSessionIsItsOwn(t *testing.T) {
 	if !started || cmd.ProcessState.ExitCode() != 7 {
 		t.Fatalf("started %v, ended with %v, want exit status 7: %s", started, err, said.String())
 	}
-	var session, process int
-	if _, err := fmt.Sscanf(said.String(), "session %d process %d", &session, &process); err != nil || session != process {
-		t.Errorf("not the leader of its session: %v: %s", err, said.String())
+	var session, process, nice int
+	if _, err := fmt.Sscanf(said.String(), "session %d process %d nice %d", &session, &process, &nice); err != nil || session != process || nice < 7 {
+		t.Errorf("not the leader of its session, or less nice than 7: %v: %s", err, said.String())
 	}
 }
 
