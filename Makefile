@@ -73,7 +73,7 @@ test-searches:
 
 test-sim:
 	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-w -timeout 60m ./sim/..."
-	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=15")
+	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=10")
 
 # These wait most of the time, so they run beside each other.
 test-waiting: test-integration test-chaos test-modules test-bench

@@ -14,7 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-var manyNames = flag.Int("fleet.names", 2000, "how many names TestManyNamesWait waits for")
+var manyNames = flag.Int("fleet.names", 1000, "how many names TestManyNamesWait waits for")
 
 // mostPolls bounds the polls of a process in a second, however many names it waits for: see docs/scale.md.
 const mostPolls = 3000
