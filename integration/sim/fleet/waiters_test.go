@@ -28,7 +28,8 @@ func TestManyNamesWait(t *testing.T) {
 		if err := w.found(); err != nil {
 			t.Fatal(err)
 		}
-		holder, waiter := mustOpen(t, w, "holder"), mustOpen(t, w, "waiter")
+		// So short a pause would make 1,000 names poll 5,000 times per second, if there were no bound.
+		holder, waiter := mustOpen(t, w, "holder"), mustOpen(t, w, "waiter", quorum.WithRetry(10*time.Millisecond, 50*time.Millisecond))
 		defer holder.Close()
 		defer waiter.Close()
 		p := &twoProcesses{t: t, holder: holder, waiter: waiter}
@@ -101,9 +102,9 @@ func appendReport(t *testing.T, text string) {
 	}
 }
 
-func mustOpen(t *testing.T, w *world, process string) *quorum.Locker {
+func mustOpen(t *testing.T, w *world, process string, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()
-	l, err := w.open(regionA, process+":1")
+	l, err := w.open(regionA, process+":1", opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
