@@ -29,7 +29,7 @@ func TestSmoke(t *testing.T) {
 	const slice = 20 * time.Millisecond
 	r, err := run(t.Context(), size{
 		rounds: 1, slice: slice, choices: 1, callers: []int{1, 16}, freezes: 1, frozen: slice,
-		passes: 1, pass: 300 * time.Millisecond, processes: 2, locks: 500, lease: 3 * time.Second,
+		passes: 1, pass: time.Second, processes: 2, locks: 500, lease: 3 * time.Second,
 		renewed: 50, renewals: 100 * time.Millisecond, waves: 1, growth: []int{2, 4, 8}, settle: slice,
 	}, "", t.Output())
 	if errors.Is(err, redistest.ErrNoServer) {
