@@ -2,9 +2,13 @@ package containers
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/ory/dockertest/v3"
+	dc "github.com/ory/dockertest/v3/docker"
 	"go.uber.org/goleak"
 )
 
@@ -93,6 +97,28 @@ func TestReaper(t *testing.T) {
 	must(t, e.leave())
 	if left, err := e.Left(); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+// An engine that fails to pause is asked again; one that refuses is not.
+func TestFreezeAgain(t *testing.T) {
+	for _, c := range []struct {
+		answers []int
+		fails   bool
+	}{{[]int{500, 500, 204}, false}, {[]int{409}, true}, {[]int{404}, true}} {
+		asked := 0
+		engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.answers[min(asked, len(c.answers)-1)])
+			asked++
+		}))
+		client, err := dc.NewClient(engine.URL)
+		must(t, err)
+		m := &Master{engine: &Engine{pool: &dockertest.Pool{Client: client}}, id: "one"}
+		if err := m.Freeze(); (err != nil) != c.fails || asked != len(c.answers) {
+			t.Errorf("answers %d: asked %d times, %v", c.answers, asked, err)
+		}
+		client.HTTPClient.CloseIdleConnections()
+		engine.Close()
 	}
 }
 

@@ -3,6 +3,7 @@ package containers
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -123,7 +124,17 @@ func (m *Master) Replace() error {
 func (m *Master) Freeze() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.wrap("pause", m.engine.pool.Client.PauseContainer(m.id))
+	var err error
+	for range tries {
+		err = m.engine.pool.Client.PauseContainer(m.id)
+		// On a busy machine the engine gives up before all threads have stopped, and lets them go on. It
+		// refuses, for good, to pause what does not run.
+		if failed := (*dc.Error)(nil); !errors.As(err, &failed) || failed.Status != http.StatusInternalServerError {
+			break
+		}
+		time.Sleep(tryEvery)
+	}
+	return m.wrap("pause", err)
 }
 
 // Thaw continues a paused container.
@@ -214,13 +225,13 @@ func (m *Master) remove() error {
 	}
 	// The engine refuses while the process that it killed waits for its parent.
 	var err error
-	for range removeTries {
+	for range tries {
 		err = m.engine.pool.Client.RemoveContainer(dc.RemoveContainerOptions{ID: m.id, RemoveVolumes: true, Force: true})
 		if gone := (*dc.NoSuchContainer)(nil); err == nil || errors.As(err, &gone) {
 			m.id = ""
 			return nil
 		}
-		time.Sleep(removeEvery)
+		time.Sleep(tryEvery)
 	}
 	return err
 }

@@ -16,9 +16,9 @@ import (
 const reaperRun = "QUORUMLOCK_REAP_RUN"
 
 const (
-	removeTries = 20
-	removeEvery = 250 * time.Millisecond
-	lateBound   = 3 * time.Second // for a request that outlives its process
+	tries     = 20 // of what the engine may fail to do
+	tryEvery  = 250 * time.Millisecond
+	lateBound = 3 * time.Second // for a request that outlives its process
 )
 
 // init makes this process the reaper of another one when its environment asks for that: tests of users
@@ -87,13 +87,13 @@ func reap(run string) int {
 // way, so remove repeats until it finds nothing.
 func remove(client *dc.Client, run string) error {
 	var last error
-	for try := range removeTries {
+	for try := range tries {
 		left, err := list(client, run)
 		if err == nil && len(left) == 0 {
 			return nil
 		}
 		if try > 0 {
-			time.Sleep(removeEvery)
+			time.Sleep(tryEvery)
 		}
 		last = err
 		for _, one := range left {
