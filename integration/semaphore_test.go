@@ -99,44 +99,6 @@ func judgeShares(t *testing.T, processes, slots int) bool {
 	return true
 }
 
-// A slot costs what a lock costs, if there is no contention.
-func TestASlotCostsALock(t *testing.T) {
-	for tries := 1; ; tries++ { // beside other work, a slot may be slower by chance, but not three times
-		lock, slot := costs(t)
-		t.Logf("a lock %v, a slot %v: %.2f", lock, slot, float64(slot)/float64(lock))
-		if 4*slot <= 5*lock {
-			return
-		}
-		if tries == 3 {
-			t.Fatalf("a pair of a slot takes %v, of a lock %v", slot, lock)
-		}
-	}
-}
-
-// costs returns how long a pair of a lock and of a slot takes: in alternation, so that both meet the same
-// machine, and by the fastest tenth, which other work on it delayed least.
-func costs(t *testing.T) (lock, slot time.Duration) {
-	locker := open(t, fleet(t, 3), redlock.Open)
-	semaphore := locker.Semaphore("s", 4)
-	var locks, slots []time.Duration
-	for range 20 {
-		for _, kind := range []struct {
-			to   *[]time.Duration
-			take func(context.Context) (*quorum.Lock, error)
-		}{
-			{&locks, func(ctx context.Context) (*quorum.Lock, error) { return locker.Lock(ctx, "k") }},
-			{&slots, semaphore.Acquire},
-		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			*kind.to = append(*kind.to, pairs(t, ctx, 0, kind.take)...)
-			cancel()
-		}
-	}
-	slices.Sort(locks)
-	slices.Sort(slots)
-	return locks[len(locks)/10], slots[len(slots)/10]
-}
-
 // A minority of the masters that says that all slots are taken hides from no waiter that the others are dead.
 func TestASemaphoreOnTooFewMasters(t *testing.T) {
 	t.Parallel()

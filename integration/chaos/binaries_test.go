@@ -43,7 +43,7 @@ func program(kind string) (string, error) {
 	path := filepath.Join(binaries.dir, name)
 	err, known := binaries.built[name]
 	if !known {
-		if raceDetector {
+		if *race {
 			args = append(args, "-race")
 		}
 		out, failed := exec.Command("go", append(args, "-o", path, source)...).CombinedOutput()

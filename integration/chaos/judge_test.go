@@ -170,6 +170,9 @@ func (r *result) Again() string {
 	if *stretch != 1 {
 		more += fmt.Sprintf(" -chaos.stretch=%d", *stretch)
 	}
+	if *race != raceDetector {
+		more += fmt.Sprintf(" -chaos.race=%v", *race)
+	}
 	if *wanted != "auto" {
 		more += " -chaos.backend=" + *wanted
 	}

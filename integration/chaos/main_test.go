@@ -33,6 +33,7 @@ var (
 	seed     = flag.Uint64("chaos.seed", 0, "the seed of every scenario; 0 for a random one")
 	stretch  = flag.Int("chaos.stretch", 1, "multiply leases, timeouts and bounds, for a machine with other work")
 	walkFor  = flag.Duration("chaos.walk", 30*time.Second, "how long each random walk is")
+	race     = flag.Bool("chaos.race", raceDetector, "build the clients with the race detector; with it they need twice the processor time or more")
 	wanted   = flag.String("chaos.backend", "auto", "the kind of the masters: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
 	drawTo   = flag.String("chaos.pictures", "", "the directory that a picture of each run is written to, as SCENARIO-MASTERS-KIND.svg")

@@ -2,5 +2,5 @@
 
 package chaos
 
-// raceDetector: the contenders are built as the tests are.
+// raceDetector tells how the tests are built.
 const raceDetector = false

@@ -60,7 +60,7 @@ func (r *report) write(path string, passed bool) error {
 	}
 	data := map[string]any{
 		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": lab.backend.kind(),
-		"Seed": *seed, "Walk": *walkFor, "Race": raceDetector, "Passed": passed, "Notes": r.notes,
+		"Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
 		"Pair": []shown(nil), "Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
 	}
 	var sections []section
