@@ -75,6 +75,25 @@ func TestTheSessionIsItsOwn(t *testing.T) {
 	}
 }
 
+// The command ends with the parent of the program, which may be go run.
+func TestItEndsWithTheParent(t *testing.T) {
+	ready := filepath.Join(t.TempDir(), "ready")
+	parent := exec.Command("sh", "-c", `"$0" sh -c 'trap "rm \"$0\"; exit" TERM; : >"$0"; sleep 120 & wait' "$1" & wait`, os.Args[0], ready)
+	parent.Env = append(os.Environ(), "SESSION_TEST=session")
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	is := func() bool { _, err := os.Stat(ready); return err == nil }
+	if !poll.Until(time.Minute, is) {
+		t.Error("the command does not start")
+	}
+	_ = parent.Process.Kill()
+	_ = parent.Wait()
+	if !poll.Until(time.Minute, func() bool { return !is() }) {
+		t.Error("the command goes on")
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		args []string
