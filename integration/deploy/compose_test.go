@@ -41,8 +41,9 @@ func newRecipe(t *testing.T, e *containers.Engine) recipe {
 	}
 	labels := fmt.Sprintf("labels: {%s: %q}\n", containers.Label, e.Run())
 	override := "networks:\n  default:\n    " + labels + "services:\n"
-	for _, letter := range []string{"a", "b", "c"} {
-		port := freePort(t)
+	ports := freePorts(t, 3)
+	for i, letter := range []string{"a", "b", "c"} {
+		port := ports[i]
 		r.env = append(r.env, fmt.Sprintf("PORT_%s=%d", strings.ToUpper(letter), port))
 		r.urls = append(r.urls, fmt.Sprintf("redis://app:change-me-app@127.0.0.1:%d?name=master-%s:6379", port, letter))
 		override += "  master-" + letter + ":\n    " + labels
@@ -51,19 +52,23 @@ func newRecipe(t *testing.T, e *containers.Engine) recipe {
 	return r
 }
 
-// freePort draws a port that is free. Other tests have ports from the kernel, which takes them from above
-// 32768: one of these may be taken again before the container has it.
-func freePort(t *testing.T) int {
+// freePorts draws ports that are free. Linux gives other tests ports above 32768: one of these may be taken
+// again before the container has it.
+func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	for range 100 {
 		port := 20_000 + rand.IntN(10_000)
-		if free, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			must(t, free.Close())
-			return port
+		free, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		defer free.Close() // not before all are drawn: none is drawn twice
+		if ports = append(ports, port); len(ports) == n {
+			return ports
 		}
 	}
-	t.Fatal("no port of 100 is free")
-	return 0
+	t.Fatalf("%d ports of 100 are free", len(ports))
+	return nil
 }
 
 // compose runs one command of docker-compose.
