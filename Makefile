@@ -4,9 +4,9 @@ GO ?= go
 
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
-# make lint vets, and no debugger reads the binaries. Other work may starve a test for long, hence the timeout.
+# make lint vets. Without debug information (-w) the tests link faster. Other work may starve a test for long, hence the timeout.
 TEST ?= $(GO) test $(RACE) -vet=off -ldflags=-w -timeout 60m -shuffle=on
-# A session of its own gets its part of the processor, beside all that the other tests do.
+# A session of its own gets a fair share of the processor, however busy the other tests are.
 SESSION := $(GO) run ./internal/session
 # These directories are modules of their own: their requirements stay out of users' module graphs.
 CONTRIB := $(wildcard contrib/*)
@@ -23,7 +23,7 @@ STATICCHECK := $(GO) run -race=false honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Less garbage collection, a fifth less work for compilers and linters.
 lint quick test flakes: export GOGC ?= 400
 # Without directories in what is compiled, a fresh clone finds it in the cache.
-lint quick test flakes: export GOFLAGS := $(GOFLAGS) -trimpath
+lint quick test flakes: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 
 # GNU make 4 prints the output of each command in one piece.
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
@@ -31,7 +31,8 @@ PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 # Tests of these packages wait for no real time, or little, and need no container.
 QUICK := . ./clock ./fence ./internal/api ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
 	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
-# What make flakes runs: the packages whose tests start processes, or live by real time. FLAKES_FOR bounds it: no run starts later.
+# What make flakes runs unless FLAKES names others: most packages whose tests start processes, or wait in real time.
+# No run starts later than FLAKES_FOR. One that has started may take 20 minutes.
 FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock contrib/gocronquorumlock integration
 FLAKES_FOR ?= 60m
 FLAKES_RUNS ?= 30
@@ -62,11 +63,11 @@ test: tools ## all tests, with real redis-server processes (6 minutes); REDIS_SE
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=9 $(PIECES) test-searches test-sim test-waiting
 
-flakes: redis-server ## tests again and again beside CPU hogs, and a table of failures (FLAKES_FOR=60m FLAKES_RUNS=30 FLAKES_JOBS=6 FLAKES="node quorum")
+flakes: redis-server ## tests again and again beside processes that keep all cores busy, and a table of failures (an hour and more; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=10m)
 	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
 
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority.
-# What has no race detector is not shuffled, so that go test caches it.
+# What has no race detector here is not shuffled, so that go test caches it.
 LAST := nice -n 19 $(SESSION)
 test-searches:
 	$(LAST) $(GO) test -vet=off -ldflags=-w -timeout 60m $(SEARCHES)
@@ -75,14 +76,13 @@ test-sim:
 	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-w -timeout 60m ./sim/..."
 	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=10")
 
-# These wait most of the time, so they run beside each other.
+# These are idle most of the time, so they run beside each other, and so do their parallel tests.
 test-waiting: test-integration test-chaos test-modules test-bench
 
-# Parallel tests wait most of the time.
 test-integration:
 	cd integration && $(TEST) -p 2 -parallel 8 $(INTEGRATION)
 
-# Package scripts starts no goroutine.
+# Package scripts starts no goroutine: it needs no race detector.
 test-packages:
 	$(TEST) -p 2 -parallel 8 $(PACKAGES)
 	$(GO) test -vet=off -shuffle=on ./scripts
@@ -96,24 +96,24 @@ CONTRIB_TESTS := $(filter-out test-contrib-quorumchaos,$(CONTRIB:contrib/%=test-
 $(CONTRIB_TESTS): test-contrib-%: test-packages
 	cd contrib/$* && $(TEST) ./...
 
-# The longest of them waits for no other. Its masters are containers, as those of chaos are.
+# The longest of them starts at once. Its masters are containers.
 test-contrib-quorumchaos:
 	$(SESSION) sh -c "cd contrib/quorumchaos && $(TEST) ./..."
 
-# Every change has to pass these scenarios with faults; make chaos plays all of them. Beside other tests a master can
-# answer late, hence longer times, and a session of its own. Masters are processes here, which cost half the processor
-# time of containers, but for two scenarios.
-CHAOS := $(TEST) ./chaos -chaos.stretch=2
+# Every change has to pass these scenarios with faults; make chaos plays all of them, with the race detector in the clients
+# too. Beside other tests a master can answer late, hence longer times, and sessions of their own. Processes cost half the
+# processor time of containers; clients without the race detector cost half, too.
+CHAOS := $(TEST) ./chaos -chaos.stretch=2 -chaos.race=false
 test-chaos: test-chaos-containers test-chaos-masters test-chaos-paths
 
 test-chaos-containers:
-	$(SESSION) sh -c "cd integration && $(CHAOS) -run 'TestChaos/(minority_killed|restart_amnesia)'"
+	$(SESSION) sh -c "cd integration && $(CHAOS) -run 'TestChaos/(minority_killed|restart_amnesia|random_walk)'"
 
 test-chaos-masters:
 	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestChaos/(majority|rolling|a_live_master)'"
 
 test-chaos-paths:
-	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestPictures|TestChaos/(partition_of_the_holder|frozen|client_paused|random_walk)'"
+	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestPictures|TestChaos/(partition_of_the_holder|frozen|client_paused)'"
 
 # Masters are containers where there is a container engine, else processes. The report says which.
 chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a picture of each to chaos/ (25 minutes)

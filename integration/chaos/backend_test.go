@@ -52,6 +52,9 @@ func openBackend(wanted string) (backend, error) {
 		without = err
 	}
 	fleet, err := redistest.StartReal(1)
+	if errors.Is(err, redistest.ErrNoServer) && without == nil {
+		return nil, fmt.Errorf("SKIPPED, needs redis-server: %w", err)
+	}
 	if errors.Is(err, redistest.ErrNoServer) {
 		return nil, fmt.Errorf("SKIPPED, needs a container engine or redis-server: %w, %w", err, without)
 	}

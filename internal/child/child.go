@@ -49,11 +49,11 @@ func (o *Output) String() string {
 	}
 }
 
-// ErrLate is in the error of a wait that reached its bound.
-var ErrLate = errors.New("not in time")
+var errLate = errors.New("not in time")
 
 // Await calls wait, which reads from a started child or waits for its end. After bound it kills the child, so
-// wait returns. An error of wait, and ErrLate, come with what the child had printed; what names the event.
+// wait returns. If wait fails, or was too late, the error begins with what, the name of the event, and ends with
+// what the child had printed.
 func Await(cmd *exec.Cmd, said *Output, bound time.Duration, what string, wait func() error) error {
 	late := make(chan struct{})
 	timer := time.AfterFunc(bound, func() {
@@ -63,7 +63,7 @@ func Await(cmd *exec.Cmd, said *Output, bound time.Duration, what string, wait f
 	err := wait()
 	if !timer.Stop() {
 		<-late
-		err = errors.Join(fmt.Errorf("%w: within %v", ErrLate, bound), err)
+		err = errors.Join(fmt.Errorf("%w: within %v", errLate, bound), err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w; %v", what, err, said)

@@ -47,8 +47,8 @@ func TestAwait(t *testing.T) {
 	}
 	err = Await(cmd, said, 50*time.Millisecond, "its second line", next)
 	_ = cmd.Wait() // it was killed
-	if !errors.Is(err, ErrLate) {
-		t.Fatalf("a line that never comes: %v, want ErrLate", err)
+	if !errors.Is(err, errLate) {
+		t.Fatalf("a line that never comes: %v, want errLate", err)
 	}
 	for _, part := range []string{"its second line", "50ms", "ready"} {
 		if !strings.Contains(err.Error(), part) {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// runBound is for how long one run may take on a busy machine. The tests' own report of what hangs
-// comes after it.
+// runBound is for how long one run may take on a busy machine. Then the tests print what hangs, and end.
 const runBound = 20 * time.Minute
 
 // binary is the compiled tests of one package.
@@ -48,13 +47,16 @@ func (b *binary) run(ctx context.Context, filter string) *result {
 	tests.Cancel = func() error { return tests.Process.Signal(syscall.SIGTERM) }
 	printed, err := tests.CombinedOutput()
 	took := time.Since(began)
-	// As a parent of the tests, the go command would make them ignore SIGINT.
+	// As a parent of the tests, test2json would make them ignore SIGINT, as it does.
 	toJSON := exec.CommandContext(ctx, "go", "tool", "test2json")
 	toJSON.Stdin = bytes.NewReader(printed)
 	out, failed := toJSON.Output()
 	err = cmp.Or(err, failed)
 	r := parse(out)
 	r.dir, r.took = b.dir, took
+	if err == nil && r.tests == 0 {
+		err = fmt.Errorf("no test matches %q", filter)
+	}
 	if err != nil && len(r.failures) == 0 {
 		r.failures = append(r.failures, failure{test: wholePackage, text: fmt.Sprintf("%v\n%s", err, lastOf(printed))})
 	}

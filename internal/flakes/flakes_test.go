@@ -1,12 +1,14 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
 )
 
-const aRun = `{"Action":"run","Test":"TestA"}
+const aRun = `{"Action":"output","Output":"-test.shuffle 17\n"}
+{"Action":"run","Test":"TestA"}
 {"Action":"output","Test":"TestA","Output":"=== RUN   TestA\n"}
 {"Action":"run","Test":"TestA/x"}
 {"Action":"output","Test":"TestA/x","Output":"    a_test.go:7: late | again\n"}
@@ -23,6 +25,9 @@ func TestTable(t *testing.T) {
 	all := &table{}
 	for range 3 {
 		r := parse([]byte(aRun))
+		if r.seed != "17" {
+			t.Errorf("shuffled by %q", r.seed)
+		}
 		r.dir, r.took = "a", time.Second
 		all.add(r)
 	}
@@ -62,5 +67,13 @@ func TestLastOf(t *testing.T) {
 		if got := string(lastOf([]byte(printed))); got != want {
 			t.Errorf("of %q: %q, want %q", printed, got, want)
 		}
+	}
+}
+
+func TestNoTestMatches(t *testing.T) {
+	b := &binary{dir: ".", path: os.Args[0]}
+	r := b.run(t.Context(), "^TestThatIsNotThere$")
+	if names := r.names(); len(names) != 1 || !strings.Contains(r.failures[0].text, `no test matches "^TestThatIsNotThere$"`) {
+		t.Errorf("failed: %+v", r.failures)
 	}
 }

@@ -33,10 +33,10 @@ type settings struct {
 
 func main() {
 	s := settings{}
-	flag.DurationVar(&s.bound, "for", 30*time.Minute, "start no run after this time")
+	flag.DurationVar(&s.bound, "for", time.Hour, "start no run after this time")
 	flag.IntVar(&s.runs, "runs", 30, "runs of each package")
 	flag.IntVar(&s.hogs, "hogs", 2*runtime.NumCPU(), "processes that keep a core busy")
-	flag.IntVar(&s.jobs, "jobs", 2, "test binaries that run at one time; several may be of one package")
+	flag.IntVar(&s.jobs, "jobs", 6, "test binaries that run at one time; several may be of one package")
 	flag.BoolVar(&s.race, "race", true, "build with the race detector")
 	flag.StringVar(&s.filter, "run", "", "only the tests that match, as in go test -run")
 	hog := flag.Bool("hog", false, "be a hog")
@@ -94,7 +94,7 @@ func run(ctx context.Context, s settings, dirs []string) (failed bool, err error
 					fmt.Fprintf(os.Stderr, "%v %s: %v, %d failed %v\n", time.Since(began).Round(time.Second), b.dir,
 						r.took.Round(100*time.Millisecond), len(r.failures), r.names())
 					for _, f := range r.failures { // at once: the table may be an hour away
-						fmt.Fprintf(os.Stderr, "--- %s %s\n%s", b.dir, f.test, f.text)
+						fmt.Fprintf(os.Stderr, "--- %s %s -test.shuffle=%s\n%s", b.dir, f.test, r.seed, f.text)
 					}
 				}
 			}

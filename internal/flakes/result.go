@@ -15,7 +15,8 @@ const wholePackage = "(the package)"
 type result struct {
 	dir      string
 	took     time.Duration
-	tests    int // that ended, subtests not counted
+	seed     string // of the shuffle
+	tests    int    // that ended
 	failures []failure
 }
 
@@ -52,6 +53,9 @@ func parse(lines []byte) *result {
 		}
 		switch e.Action {
 		case "output":
+			if seed, ok := strings.CutPrefix(e.Output, "-test.shuffle "); ok && e.Test == "" {
+				r.seed = strings.TrimSpace(seed)
+			}
 			if printed[e.Test] == nil {
 				printed[e.Test] = &strings.Builder{}
 			}
@@ -60,9 +64,7 @@ func parse(lines []byte) *result {
 			if e.Test == "" {
 				continue
 			}
-			if !strings.Contains(e.Test, "/") {
-				r.tests++
-			}
+			r.tests++
 			if e.Action == "fail" {
 				failed = append(failed, e.Test)
 				for parent := e.Test; strings.Contains(parent, "/"); {

@@ -61,7 +61,7 @@ func (s *Stopwatch) Read() (took, stalled time.Duration) {
 // Stop ends the stopwatch.
 func (s *Stopwatch) Stop() { s.end() }
 
-// AtMost returns how long something may take that takes no longer than want on an idle machine, on
-// one that has stood still for that long. What waits for the processor several times, here and in
-// servers, meets more than one process's stalls.
+// AtMost returns how long something may take that takes at most want on an idle machine, if this process
+// stood still for stalled meanwhile. Work that waits for the processor several times, here and in
+// servers, meets more stalls than those of one process: hence the factor.
 func AtMost(want, stalled time.Duration) time.Duration { return want + 4*stalled }
