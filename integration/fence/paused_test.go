@@ -294,7 +294,7 @@ func TestPausedInATransaction(t *testing.T) {
 			locker, err := openLocker(masters.URLs(), longLease)
 			must(t, err)
 			defer locker.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), soon)
+			ctx, cancel := context.WithTimeout(context.Background(), 6*soon) // beyond PostgreSQL's lock_timeout
 			defer cancel()
 			next, err := locker.Lock(ctx, t.Name())
 			must(t, err)

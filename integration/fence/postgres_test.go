@@ -23,7 +23,8 @@ func onPostgres(driver, isolation string) func(*testing.T) *database {
 		defer admin.Close()
 		_, err = admin.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
 		must(t, err)
-		settings := fmt.Sprintf("search_path=%s default_transaction_isolation='%s'", schema, isolation)
+		// lib/pq asks once to cancel a statement. If that comes before the statement, it would wait for ever.
+		settings := fmt.Sprintf("search_path=%s default_transaction_isolation='%s' lock_timeout=20000", schema, isolation)
 		return prepare(t, &database{driver: driver, dsn: sqlserver.PostgresDSN(postgres.Dir, settings)}, "bigserial")
 	}
 }
