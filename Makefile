@@ -74,7 +74,7 @@ test-searches:
 
 test-sim:
 	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-w -timeout 60m ./sim/..."
-	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=10")
+	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=15")
 
 # These are idle most of the time, so they run beside each other, and so do their parallel tests.
 test-waiting: test-integration test-chaos test-modules test-bench

@@ -122,7 +122,7 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 	control := time.AfterFunc(time.Until(deadline), func() { timer <- time.Since(deadline) })
 	defer control.Stop()
 	near := make(chan time.Duration, 1)
-	defer time.AfterFunc(time.Until(deadline.Add(-onTime)), func() { near <- poll.Waited() }).Stop()
+	defer time.AfterFunc(time.Until(deadline.Add(-cutOffLease/20)), func() { near <- poll.Waited() }).Stop()
 	refused := 0
 	giveUp := time.Now().Add(patience)
 	for {

@@ -20,25 +20,17 @@ func proxied(t *testing.T, f *redistest.Fleet) *network {
 	t.Helper()
 	n := &network{}
 	for _, m := range f.Masters {
-		p := &proxy{listener: listenApart(t), upstream: m.Addr(), changed: make(chan struct{}), closed: make(chan struct{})}
+		port, held, err := redistest.ClaimPort() // no other test's server answers where a proxy has closed
+		must(t, err)
+		t.Cleanup(func() { held.Close() })
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		must(t, err)
+		p := &proxy{listener: listener, upstream: m.Addr(), changed: make(chan struct{}), closed: make(chan struct{})}
 		p.running.Go(p.accept)
 		t.Cleanup(p.close)
 		n.proxies = append(n.proxies, p)
 	}
 	return n
-}
-
-// listenApart listens on a port that is drawn from below those that Linux gives out (from 32768): when a proxy has
-// closed it, no other test's server answers there.
-func listenApart(t *testing.T) net.Listener {
-	t.Helper()
-	for range 100 {
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(10_000))); err == nil {
-			return l
-		}
-	}
-	t.Fatal("no port of 100 is free")
-	return nil
 }
 
 // URLs returns the proxies' URLs, with the names that the masters have for clients without a proxy.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/redlock"
 	"go.uber.org/goleak"
 )
@@ -41,34 +40,16 @@ func newRecipe(t *testing.T, e *containers.Engine) recipe {
 	}
 	labels := fmt.Sprintf("labels: {%s: %q}\n", containers.Label, e.Run())
 	override := "networks:\n  default:\n    " + labels + "services:\n"
-	ports := freePorts(t, 3)
-	for i, letter := range []string{"a", "b", "c"} {
-		port := ports[i]
+	for _, letter := range []string{"a", "b", "c"} {
+		port, held, err := redistest.ClaimPort()
+		must(t, err)
+		t.Cleanup(func() { held.Close() })
 		r.env = append(r.env, fmt.Sprintf("PORT_%s=%d", strings.ToUpper(letter), port))
 		r.urls = append(r.urls, fmt.Sprintf("redis://app:change-me-app@127.0.0.1:%d?name=master-%s:6379", port, letter))
 		override += "  master-" + letter + ":\n    " + labels
 	}
 	must(t, os.WriteFile(r.files[3], []byte(override), 0o600))
 	return r
-}
-
-// freePorts draws ports that are free. Linux gives other tests ports above 32768: one of these may be taken
-// again before the container has it.
-func freePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	for range 100 {
-		port := 20_000 + rand.IntN(10_000)
-		free, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		defer free.Close() // not before all are drawn: none is drawn twice
-		if ports = append(ports, port); len(ports) == n {
-			return ports
-		}
-	}
-	t.Fatalf("%d ports of 100 are free", len(ports))
-	return nil
 }
 
 // compose runs one command of docker-compose.

@@ -294,7 +294,7 @@ func TestPausedInATransaction(t *testing.T) {
 			locker, err := openLocker(masters.URLs(), longLease)
 			must(t, err)
 			defer locker.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), 6*soon) // beyond PostgreSQL's lock_timeout
+			ctx, cancel := context.WithTimeout(context.Background(), soon)
 			defer cancel()
 			next, err := locker.Lock(ctx, t.Name())
 			must(t, err)
@@ -312,6 +312,8 @@ func TestPausedInATransaction(t *testing.T) {
 				t.Errorf("the next holder's first try: %v", err)
 			}
 			told := paused.resume()
+			ctx, cancel = context.WithTimeout(context.Background(), soon) // the try may have lasted PostgreSQL's lock_timeout
+			defer cancel()
 			if told.Fenced == c.waits {
 				t.Errorf("the paused holder: %+v", told)
 			}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var replays = flag.Uint64("sim.replays", 20, "how many seeds TestReplay plays twice, from 1 on")
+var replays = flag.Uint64("sim.replays", 40, "how many seeds TestReplay plays twice, from 1 on")
 
 // A seed without rushes is one run, to the nanosecond, whatever the scheduler does. The package
 // comment tells of the seldom exceptions.

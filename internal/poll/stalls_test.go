@@ -4,7 +4,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // On a machine that is on time a stopwatch counts no stall, however long it runs.
 func TestAStopwatchOnAMachineThatIsOnTime(t *testing.T) {
