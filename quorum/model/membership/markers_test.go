@@ -29,10 +29,11 @@ type markers struct {
 	futures   futures
 }
 
-type atNode struct {
-	node    int
-	process uint8
-	marker  marker
+// atNode is a master's number, its process and its marker, packed: a map of numbers is faster.
+type atNode uint32
+
+func keyOf(n int, process uint8, m marker) atNode {
+	return atNode(n)<<24 | atNode(process)<<16 | atNode(m)
 }
 
 // lets is what a master does for clients of a list.
@@ -73,7 +74,7 @@ func (t *markers) process(n int, process uint8) scripts.Process {
 
 // processText is Process.String, remembered.
 func (t *markers) processText(n int, process uint8) string {
-	key := atNode{node: n, process: process}
+	key := keyOf(n, process, 0)
 	text, known := t.processes[key]
 	if !known {
 		text = t.process(n, process).String()
@@ -144,8 +145,8 @@ func (t *markers) ahead(old marker) marker {
 }
 
 // accepts is what the master does for clients of each list, by the programs of acquire and renew.
-func (t *markers) accepts(n int, process uint8, at marker) [maxLists]lets {
-	key := atNode{n, process, at}
+func (t *markers) accepts(n int, process uint8, m marker) [maxLists]lets {
+	key := keyOf(n, process, m)
 	if in, known := t.in[key]; known {
 		return in
 	}
@@ -154,7 +155,7 @@ func (t *markers) accepts(n int, process uint8, at marker) [maxLists]lets {
 		if !strings.Contains(letters, t.setup.names[n:n+1]) {
 			continue
 		}
-		admitted, isItsOwn, ok := fakeredis.Accepts(t.texts[at], t.process(n, process).Expected(t.parsed[l]))
+		admitted, isItsOwn, ok := fakeredis.Accepts(t.texts[m], t.process(n, process).Expected(t.parsed[l]))
 		switch {
 		case !ok:
 		case isItsOwn && millis(admitted) <= now:
@@ -173,18 +174,15 @@ func millis(text string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-type viewKey struct {
-	node  int
-	seen  record
-	since int
-}
+// viewKey is a master's number, what it showed and the age of the look's first reply, packed.
+type viewKey uint64
 
 // view is what the code makes of a record, in a look whose first reply is that old; nil for silence.
 func (t *markers) view(n int, r record, first int) *membership.View {
 	if r == silent {
 		return nil
 	}
-	key := viewKey{n, r, first}
+	key := viewKey(n)<<48 | viewKey(first)<<32 | viewKey(r)
 	v, known := t.views[key]
 	if !known {
 		ago := func(age int) time.Duration { return time.Duration(age) * tick }

@@ -160,11 +160,12 @@ func (w *world) sceneOf(s *state, of int, at []int) scene {
 
 // isOpen reports whether clients may mark a master: it is blank, or claimed.
 func (w *world) isOpen(n int, x *node) bool {
-	in, known := w.open[atNode{n, x.process, x.marker}]
+	key := keyOf(n, x.process, x.marker)
+	in, known := w.open[key]
 	if !known {
 		v := w.view(n, recordOf(x.process, x.marker, 0), 0)
 		in = v.IsBlank() || v.Marker().Claimed
-		w.open[atNode{n, x.process, x.marker}] = in
+		w.open[key] = in
 	}
 	return in
 }
