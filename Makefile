@@ -1,4 +1,4 @@
-# make help lists the targets. The times are those of 2 idle cores and a warm build cache.
+# make help lists the targets.
 
 GO ?= go
 
@@ -47,7 +47,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
 
-help: ## this list
+help: ## this list; the times are those of 2 idle cores and a warm build cache
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## the main job on five masters (under 40 s)

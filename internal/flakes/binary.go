@@ -23,7 +23,7 @@ type binary struct {
 
 // build compiles the tests in a directory.
 func build(ctx context.Context, dir, path string, race bool) (*binary, error) {
-	args := []string{"test", "-c", "-o", path}
+	args := []string{"test", "-c", "-trimpath", "-o", path} // -trimpath: as make test compiles
 	if race {
 		args = append(args, "-race")
 	}
@@ -54,8 +54,8 @@ func (b *binary) run(ctx context.Context, filter string) *result {
 	err = cmp.Or(err, failed)
 	r := parse(out)
 	r.dir, r.took = b.dir, took
-	if err == nil && r.tests == 0 {
-		err = fmt.Errorf("no test matches %q", filter)
+	if err == nil {
+		err = r.nothingRan(filter)
 	}
 	if err != nil && len(r.failures) == 0 {
 		r.failures = append(r.failures, failure{test: wholePackage, text: fmt.Sprintf("%v\n%s", err, lastOf(printed))})

@@ -11,6 +11,7 @@ const aRun = `{"Action":"output","Output":"-test.shuffle 17\n"}
 {"Action":"run","Test":"TestA"}
 {"Action":"output","Test":"TestA","Output":"=== RUN   TestA\n"}
 {"Action":"run","Test":"TestA/x"}
+{"Action":"output","Test":"TestA/x","Output":"connecting\n"}
 {"Action":"output","Test":"TestA/x","Output":"    a_test.go:7: late | again\n"}
 {"Action":"fail","Test":"TestA/x"}
 {"Action":"fail","Test":"TestA"}
@@ -35,7 +36,7 @@ func TestTable(t *testing.T) {
 	var printed strings.Builder
 	all.print(&printed)
 	for _, want := range []string{"| a | all (longest run 1s) | 3 | 3 | |\n", "| a | TestA/x | 3 | 3 | a_test.go:7: late / again |\n",
-		"| b | all (longest run 0s) | 1 | 0 | |\n"} {
+		"| b | all (longest run 0s) | 1 | 0 | |\n", "\n--- a TestA/x -test.shuffle=17\n"} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("no %q in:\n%s", want, &printed)
 		}
@@ -66,6 +67,39 @@ func TestLastOf(t *testing.T) {
 	} {
 		if got := string(lastOf([]byte(printed))); got != want {
 			t.Errorf("of %q: %q, want %q", printed, got, want)
+		}
+	}
+}
+
+func TestAllSkipped(t *testing.T) {
+	r := parse([]byte(`{"Action":"skip","Test":"TestA"}`))
+	if err := r.nothingRan(""); err == nil || err.Error() != "every test was skipped" {
+		t.Errorf("error %v", err)
+	}
+	if r := parse([]byte(aRun)); r.nothingRan("") != nil {
+		t.Error(r.nothingRan(""))
+	}
+}
+
+// With each of these settings nothing would run.
+func TestBadSettings(t *testing.T) {
+	good := settings{bound: time.Minute, jobs: 1}
+	if err := good.check([]string{"."}); err != nil {
+		t.Error(err)
+	}
+	for want, bad := range map[string]func(*settings) string{
+		"-run: ":              func(s *settings) string { s.filter = "("; return "." },
+		"-for 0s: ":           func(s *settings) string { s.bound = 0; return "." },
+		"-runs -1: ":          func(s *settings) string { s.runs = -1; return "." },
+		"-hogs -1: ":          func(s *settings) string { s.hogs = -1; return "." },
+		"-jobs 0: ":           func(s *settings) string { s.jobs = 0; return "." },
+		`"-race=false" is no`: func(s *settings) string { return "-race=false" },
+		`"./..." is no`:       func(s *settings) string { return "./..." },
+	} {
+		s := good
+		dir := bad(&s)
+		if _, err := run(t.Context(), s, []string{dir}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
 		}
 	}
 }

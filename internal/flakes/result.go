@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -16,13 +18,25 @@ type result struct {
 	dir      string
 	took     time.Duration
 	seed     string // of the shuffle
-	tests    int    // that ended
+	ended    int    // tests
+	skipped  int    // tests
 	failures []failure
 }
 
 type failure struct {
 	test string
 	text string
+}
+
+// nothingRan returns an error if no test ran to its end.
+func (r *result) nothingRan(filter string) error {
+	switch r.ended {
+	case 0:
+		return fmt.Errorf("no test matches %q", filter)
+	case r.skipped:
+		return errors.New("every test was skipped")
+	}
+	return nil
 }
 
 // names returns the tests that failed.
@@ -64,7 +78,10 @@ func parse(lines []byte) *result {
 			if e.Test == "" {
 				continue
 			}
-			r.tests++
+			r.ended++
+			if e.Action == "skip" {
+				r.skipped++
+			}
 			if e.Action == "fail" {
 				failed = append(failed, e.Test)
 				for parent := e.Test; strings.Contains(parent, "/"); {

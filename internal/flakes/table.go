@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ type flake struct {
 	test     string
 	failures int
 	first    string // the text of the first failure
+	seed     string // of the shuffle of that run
 }
 
 func (t *table) add(r *result) {
@@ -49,7 +51,7 @@ func (t *table) add(r *result) {
 	}
 	for _, f := range r.failures {
 		if p.flakes[f.test] == nil {
-			p.flakes[f.test] = &flake{test: f.test, first: f.text}
+			p.flakes[f.test] = &flake{test: f.test, first: f.text, seed: r.seed}
 		}
 		p.flakes[f.test].failures++
 	}
@@ -73,7 +75,7 @@ func (t *table) print(w io.Writer) {
 	}
 	for _, p := range t.packages {
 		for _, f := range p.worstFirst() {
-			fmt.Fprintf(w, "\n--- %s %s\n%s", p.dir, f.test, f.first)
+			fmt.Fprintf(w, "\n--- %s %s -test.shuffle=%s\n%s", p.dir, f.test, f.seed, f.first)
 		}
 	}
 }
@@ -84,9 +86,18 @@ func (p *row) worstFirst() []*flake {
 	})
 }
 
+// reported is a line of a test's log, or the cause of a process's end.
+var reported = regexp.MustCompile(`^\s*\w+\.go:\d+: |^panic: |^fatal error: `)
+
 // essence returns the first line of a failure that tells something, cut for a cell.
 func essence(text string) string {
 	const most = 160
+	for line := range strings.Lines(text) {
+		if reported.MatchString(line) {
+			text = line
+			break
+		}
+	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {

@@ -1,4 +1,5 @@
-// Package poll waits for conditions in tests.
+// Package poll waits for conditions in tests, and measures how long something took without the times in which the
+// machine stood still.
 package poll
 
 import "time"

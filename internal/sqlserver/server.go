@@ -78,6 +78,7 @@ func (s *Server) run(bin string) (err error) {
 	for _, cmd := range []*exec.Cmd{initialise, s.cmd} {
 		cmd.Dir, cmd.SysProcAttr = s.Dir, attributes
 		cmd.Stdout, cmd.Stderr = &s.printed, &s.printed
+		cmd.WaitDelay = patience // its own children have its output, too
 	}
 	if err := initialise.Start(); err != nil {
 		return err
