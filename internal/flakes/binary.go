@@ -45,6 +45,7 @@ func (b *binary) run(ctx context.Context, filter string) *result {
 		"-test.v=test2json", "-test.shuffle=on", "-test.timeout="+runBound.String(), "-test.run="+filter)
 	tests.Dir = b.dir
 	tests.Cancel = func() error { return tests.Process.Signal(syscall.SIGTERM) }
+	tests.WaitDelay = 10 * time.Second // those of a command may wait for the signal themselves
 	printed, err := tests.CombinedOutput()
 	took := time.Since(began)
 	// As a parent of the tests, test2json would make them ignore SIGINT, as it does.
