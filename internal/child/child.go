@@ -52,8 +52,8 @@ func (o *Output) String() string {
 var errLate = errors.New("not in time")
 
 // Await calls wait, which reads from a started child or waits for its end. After bound it kills the child, so
-// wait returns; if children of the child may keep its output open, cmd needs a WaitDelay. If wait fails, or was too late, the error begins with what, the name of the event, and ends with
-// what the child had printed.
+// wait returns; if children of the child may keep its output open, cmd needs a WaitDelay. If wait fails, or was
+// too late, the error begins with what, the name of the event, and ends with what the child had printed.
 func Await(cmd *exec.Cmd, said *Output, bound time.Duration, what string, wait func() error) error {
 	late := make(chan struct{})
 	timer := time.AfterFunc(bound, func() {

@@ -87,18 +87,12 @@ func (p *row) worstFirst() []*flake {
 }
 
 // reported is a line of a test's log, or the cause of a process's end.
-var reported = regexp.MustCompile(`^\s*\w+\.go:\d+: |^panic: |^fatal error: `)
+var reported = regexp.MustCompile(`(?m)^([ \t]*\w+\.go:\d+|panic|fatal error): .*$`)
 
 // essence returns the first line of a failure that tells something, cut for a cell.
 func essence(text string) string {
 	const most = 160
-	for line := range strings.Lines(text) {
-		if reported.MatchString(line) {
-			text = line
-			break
-		}
-	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(cmp.Or(reported.FindString(text), text)) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
 			continue
