@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
-	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -18,10 +16,6 @@ const (
 	// certain. Most of them reply within a round trip, so nothing is left on them when the call
 	// returns. A slow node delays the call by no more than this.
 	grace = 20 * time.Millisecond
-
-	// busyFrom is how many attempts of a locker must be open for it to be busy. With fewer, asking a
-	// quorum first would save little, and asking all puts the lock on all nodes from the start.
-	busyFrom = 4
 )
 
 var reservationMillis = scripts.ToMillis(waiting.ReservationLife)
@@ -32,13 +26,12 @@ type attempt struct {
 	call     scripts.Call // the request for a grant
 	room     [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
 	requests []grantRequest
-	few      [5]grantRequest          // room for the usual number of nodes
-	probe    int                      // of slots: the node that is asked first by ProbeFirst
-	decided  chan struct{}            // closed when the outcome is certain
-	entry    schedule.Entry[*attempt] // in core.secondWaves
+	few      [5]grantRequest // room for the usual number of nodes
+	probe    int             // of slots: the node that is asked first by ProbeFirst
+	decided  chan struct{}   // closed when the outcome is certain
 
 	// Under hold.mu.
-	asked   bool          // the first wave
+	asked   bool          // the first nodes: all, or the probe node
 	timed   bool          // the times until its replies count for the rtt
 	cleared chan struct{} // while it is waited for: closed once no reply can make the error permanent
 
@@ -144,9 +137,11 @@ func (c *core) attemptOnce(
 // askAndWait asks the nodes, and waits until the outcome is certain, or the call or the Locker ends.
 func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	c := a.hold.core
-	c.openAttempts.Add(1)
-	defer c.openAttempts.Add(-1) // also when the caller's context panics
 	a.ask(approach)
+	if approach.Probes() {
+		late := c.clock.AfterFunc(2*c.rtt.Step(c.need), a.askOthers)
+		defer late.Stop()
+	}
 	select {
 	case <-a.decided:
 	case <-ctx.Done():
@@ -154,17 +149,8 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	}
 }
 
-// ask asks the first wave, and schedules the second for two steps later, whether the attempt is open
-// then or has become a lock.
+// ask reads the clock before any request is sent.
 func (a *attempt) ask(approach waiting.Approach) {
-	if a.askFirstWave(approach) {
-		a.hold.core.secondWaves.Add(&a.entry, func() bool { return true })
-	}
-}
-
-// askFirstWave reads the clock before any request is sent. It reports whether nodes are left for a
-// second wave.
-func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 	h := a.hold
 	c := h.core
 	h.mu.Lock()
@@ -175,66 +161,31 @@ func (a *attempt) askFirstWave(approach waiting.Approach) (left bool) {
 		args.Reservation = reservationMillis
 	}
 	a.call = h.grantCall(h.lease.Mode(), args)
-	wave := lease.Wave{Size: len(a.requests), Probe: approach.Probes()}
-	compares := !wave.Probe && c.rtt.MustCompare(now)
-	switch {
-	case wave.Probe:
-		wave.Size, a.timed = 1, true
-	case approach == waiting.QuorumFirst && !compares && c.openAttempts.Load() >= busyFrom:
-		wave.Size = c.need
-	default:
-		a.timed = compares
+	plan := lease.Plan{First: c.firstNode(h.first.keys()), Probe: approach.Probes()}
+	if plan.Probe && h.first.slots != nil {
+		plan.First = a.probe
 	}
-	var order [8]int
-	if wave.Probe && h.first.slots != nil {
-		wave.Order = c.orderFrom(order[:0], a.probe, false)
-	} else {
-		wave.Order = c.order(order[:0], h.first.keys(), !wave.Probe)
-	}
+	a.timed = plan.Probe || c.rtt.Samples(now)
 	for i := range h.members {
 		err := h.pipe(i).Down()
 		if err == nil {
 			continue
 		}
 		h.members[i].err = err
-		wave.Down |= 1 << i
+		plan.Down |= 1 << i
 		if isPermanent(err) {
-			wave.Permanent |= 1 << i
+			plan.Permanent |= 1 << i
 		}
 	}
-	step := c.rtt.Step(c.need)
-	a.entry = schedule.Entry[*attempt]{Owner: a, At: now.Add(2 * step), Early: step / 2}
 	var room [8]lease.Command
-	h.carryOutLocked(h.lease.Begin(now, wave, room[:0]), nil)
+	h.carryOutLocked(h.lease.Begin(now, plan, room[:0]), nil)
 	a.asked = true
-	return h.lease.HasUnasked() && h.lease.Verdict() != lease.OutOfReach
 }
 
-// order appends the nodes in the order in which an attempt at the names asks them. It begins with a
-// node that is the same for all processes, in whatever order the names are given, so that each node
-// gets its share. With slowLast, slow nodes come last: the order of a probe is the same for all
-// processes.
-func (c *core) order(all []int, names []string, slowLast bool) []int {
-	return c.orderFrom(all, int(hash(slices.Min(names))%uint32(len(c.nodes))), slowLast)
-}
-
-// orderFrom appends the nodes from the first one on. With slowLast, slow nodes come last.
-func (c *core) orderFrom(all []int, first int, slowLast bool) []int {
-	isSlow := uint64(0) // bit by node; read once, because it may change at any time
-	for i := range c.nodes {
-		if slowLast && c.rtt.IsSlow(i) {
-			isSlow |= 1 << i
-		}
-	}
-	for _, slow := range [...]bool{false, true} {
-		for k := range c.nodes {
-			i := (first + k) % len(c.nodes)
-			if isSlow&(1<<i) != 0 == slow {
-				all = append(all, i)
-			}
-		}
-	}
-	return all
+// firstNode returns the node that attempts at the names ask first: the same for all processes, in
+// whatever order the names are given. Each node gets its share of the names.
+func (c *core) firstNode(names []string) int {
+	return int(hash(slices.Min(names)) % uint32(len(c.nodes)))
 }
 
 // noteReply notes how long a node's reply took, and what a refusal says of the holder.
@@ -251,29 +202,13 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 	}
 }
 
-// askSecondWaves asks the second waves that are due (schedule.Due). Nodes that have not replied yet
-// count as slow from now on: the next attempts ask them last.
-func (c *core) askSecondWaves(now clock.Instant, due []*schedule.Entry[*attempt]) (after func()) {
-	for _, e := range due {
-		e.Over = true
-		e.Owner.askSecondWave(now)
-	}
-	return func() {}
-}
-
-func (a *attempt) askSecondWave(now clock.Instant) {
+// askOthers asks the nodes that were not asked, because the probe node does not answer.
+func (a *attempt) askOthers() {
 	h := a.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lease.Phase() == lease.Asking && h.lease.Verdict() == lease.Open {
-		for i := range a.requests {
-			if h.lease.AnswerOf(i) == lease.Unanswered {
-				h.core.rtt.Observe(i, now.Sub(h.lease.BegunAt()))
-			}
-		}
-	}
 	var room [8]lease.Command
-	h.carryOutLocked(h.lease.SecondWave(now, room[:0]), nil)
+	h.carryOutLocked(h.lease.AskOthers(room[:0]), nil)
 }
 
 // askWhetherPermanent asks the nodes whose errors can make the attempt's error permanent: what one
@@ -345,7 +280,7 @@ func (h *hold) holdUnlessLate() bool {
 		return false
 	}
 	h.entry.At, h.entry.Early = h.lease.Next()
-	h.dropAttemptLocked()
+	h.attempt = nil // a lock may live for long
 	return true
 }
 

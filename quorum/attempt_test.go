@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,7 +11,6 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -95,54 +93,20 @@ func (c *countingClock) Now() clock.Instant {
 
 // A grant counts from a look at the clock before anything was sent, however late that was.
 func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
-	for _, approach := range []waiting.Approach{waiting.AskAll, waiting.QuorumFirst, waiting.ProbeFirst} {
+	for _, approach := range []waiting.Approach{waiting.AskAll, waiting.ProbeFirst} {
 		t.Run(fmt.Sprint("approach ", approach), func(t *testing.T) {
 			a, _ := heldHold(t, time.Hour)
 			c := a.hold.core
 			counting := &countingClock{Clock: c.clock, now: c.clock.Now()}
-			asksQuorumFirst(&Locker{core: c})
 			c.clock = counting
 			first := counting.now.Add(time.Second)
 			a = newAttempt(c, a.hold.set, []string{"b"}, nil)
-			a.askFirstWave(approach)
+			a.ask(approach)
 			a.hold.mu.Lock()
 			defer a.hold.mu.Unlock()
 			if a.hold.lease.BegunAt() != first {
 				t.Errorf("grants count from %v after the first look at the clock", a.hold.lease.BegunAt().Sub(first))
 			}
 		})
-	}
-}
-
-// The order has each node once, also if a node is found to be slow, or fast again, meanwhile.
-func TestTheOrderHasEachNodeOnce(t *testing.T) {
-	c := &core{nodes: make([]*node.Node, 5), rtt: waiting.NewRTT(5)}
-	for i := range 5 {
-		c.rtt.Observe(i, time.Millisecond)
-	}
-	stop := make(chan struct{})
-	var observed sync.WaitGroup
-	observed.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			d := time.Microsecond
-			if i%64 < 32 {
-				d = 20 * time.Millisecond
-			}
-			c.rtt.Observe(2, d)
-		}
-	})
-	defer observed.Wait()
-	defer close(stop)
-	for range 200_000 {
-		var room [8]int
-		order := c.order(room[:0], []string{"a"}, true)
-		if all := slices.Sorted(slices.Values(order)); !slices.Equal(all, []int{0, 1, 2, 3, 4}) {
-			t.Fatalf("the order is %v", order)
-		}
 	}
 }

@@ -25,8 +25,7 @@ func TestClockReadsOfAPair(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		counted := &readClock{Clock: clock.Monotonic()}
 		l := c.process(withClock(counted))
-		asksQuorumFirst(l)
-		c.unlock(c.lock(l, "a")) // timers are set
+		c.unlock(c.lock(l, "a")) // timers are set, and the rtt has its sample
 		synctest.Wait()
 		before := counted.reads.Load()
 		c.unlock(c.lock(l, "a"))

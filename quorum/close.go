@@ -14,7 +14,6 @@ func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
 		close(c.closed)
-		c.secondWaves.Close()
 		for _, h := range c.schedule.Close() {
 			h.orphan()
 		}

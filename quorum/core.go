@@ -35,24 +35,19 @@ type core struct {
 
 	uuid      string // the first part of every owner
 	lastOwner atomic.Uint64
-	// schedule is of renewals, and of the ends of locks. Lock order: mu of either schedule, then
-	// hold.mu, then the nodes'.
+	// schedule is of renewals, and of the ends of locks. Lock order: its mu, then hold.mu, then the
+	// nodes'.
 	schedule *schedule.Schedule[*hold]
-	// secondWaves is the schedule of attempts whose second wave is yet to be asked; they may have
-	// become locks.
-	secondWaves *schedule.Schedule[*attempt]
 	// lastRenewal is when the last of the renewals that have been due is to be sent, one per
 	// renewalGap. The schedule's mutex guards it.
 	lastRenewal clock.Instant
 	background  tracker
-	// openAttempts counts the attempts whose outcome is open: how busy the locker is.
-	openAttempts atomic.Int32
-	rtt          *waiting.RTT
-	history      waiting.History
-	counters     counters
-	events       events.Queue // hooks that are to run
-	closeOnce    sync.Once
-	closed       chan struct{}
+	rtt         *waiting.RTT
+	history     waiting.History
+	counters    counters
+	events      events.Queue // hooks that are to run
+	closeOnce   sync.Once
+	closed      chan struct{}
 
 	rngMu sync.Mutex
 	rng   *rand.Rand // seeds others; its source is that of the settings

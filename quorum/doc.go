@@ -17,8 +17,8 @@
 //	masters     masters.go  if a node does not accept this locker, package roster looks at all
 //	                        nodes, and marks unmarked ones, if it may
 //	attempting  slotscall.go   for a semaphore: package slots chooses which slots to attempt
-//	            attempt.go  a fresh owner; a request to each node, in one wave or two, slow nodes
-//	                        last; then commit, or undo, and failure.go says why
+//	            attempt.go  a fresh owner; a request to each node, perhaps to the probe node first; then
+//	                        commit, or undo, and failure.go says why
 //	            hold.go     carries out the lease's commands
 //	            reply.go    a command becomes a request to a node, and its reply goes to the lease
 //	held        renew.go    what is due: renewals in batches, second tries, the end
@@ -36,7 +36,7 @@
 //
 //   - when a lock is held, renewed, lost or released, and what goes to which master then: package lease
 //   - which slot of a semaphore a call attempts: package slots; whom it asks for a hint: slotscall.go
-//   - which node an attempt asks first, and whether it asks all: attempt.go (askFirstWave, order)
+//   - which node an attempt asks first, and whether it asks all: attempt.go (ask, firstNode)
 //   - what a node's reply means: scripts/replies.go, then reply.go (replyOf)
 //   - how requests are sent, share a run, are sent again, and a refused release is tried again:
 //     internal/pipeline

@@ -147,7 +147,7 @@ func TestRemainingByTheAnswers(t *testing.T) {
 		{[]lease.Answer{lease.Refused, lease.Refused, lease.Refused}, []time.Duration{-1, 5 * s, 3 * s}, 5 * s},
 		{[]lease.Answer{lease.Quarantined, lease.Failed, lease.Unanswered}, []time.Duration{5 * s, 0, 0}, 0},
 	} {
-		a, fake := asking(t, s, 3)
+		a, fake := asking(t, s)
 		for i, is := range c.answers {
 			a.requests[i].wait = c.waits[i]
 			if is != lease.Unanswered {

@@ -35,7 +35,7 @@ type hold struct {
 	lossReason *Error    // why the lock is lost
 	listener   *listener // of requests to let go; nil before the first call of Requested
 	postponed  bool      // its renewal is due at entry.At, and is not put off again
-	attempt    *attempt  // while nodes are left that it has not asked, or it is open; see dropAttemptLocked
+	attempt    *attempt  // nil once it has become a lock
 }
 
 // member is one node's part in a hold.
@@ -117,7 +117,6 @@ func (h *hold) carryOutLocked(commands []lease.Command, t *tally) (lost bool) {
 			}
 		}
 	}
-	h.dropAttemptLocked()
 	return false
 }
 
@@ -138,14 +137,6 @@ func (h *hold) requestLocked(c lease.Command, t *tally) *request {
 	r := &h.attempt.requests[c.Master].request
 	r.command = c
 	return r
-}
-
-// dropAttemptLocked lets go of the attempt of a lock that has asked all nodes: a lock may live for
-// long.
-func (h *hold) dropAttemptLocked() {
-	if h.lease.Kept() && !h.lease.HasUnasked() {
-		h.attempt = nil
-	}
 }
 
 // renewal returns the lock as one of those that a call renews.

@@ -19,12 +19,9 @@ import (
 
 // heldHold returns an attempt that two of three nodes have granted and the third has not answered,
 // and that has become a lock, and the clock, which stands still.
-func heldHold(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) { return heldBy(t, lasts, 3) }
-
-// heldBy is heldHold of an attempt that has asked so many nodes.
-func heldBy(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake) {
+func heldHold(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) {
 	t.Helper()
-	a, fake := asking(t, lasts, asked)
+	a, fake := asking(t, lasts)
 	a.requests[0].Done(granting("one", 7))
 	a.requests[1].Done(granting("two", 7))
 	if !a.hold.holdUnlessLate() {
@@ -33,8 +30,8 @@ func heldBy(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake
 	return a, fake
 }
 
-// asking returns an attempt that has asked so many of three nodes, which have not answered.
-func asking(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake) {
+// asking returns an attempt that has asked three nodes, which have not answered.
+func asking(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) {
 	t.Helper()
 	fake := clock.NewFake()
 	fake.Advance(time.Hour)
@@ -49,7 +46,6 @@ func asking(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake
 		c.nodes[i] = n
 	}
 	c.schedule, c.roster = schedule.New(c.clock, c.renewDue), c.newRoster(true, false)
-	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
 	c.roster.Resolve()
 	set := defaults()
 	set.lease, set.drift = lasts, 0
@@ -57,7 +53,7 @@ func asking(t *testing.T, lasts time.Duration, asked int) (*attempt, *clock.Fake
 	a := newAttempt(c, &set, []string{"a"}, nil)
 	h := a.hold
 	h.first.makeContext(t.Context())
-	for _, ask := range h.lease.Begin(fake.Now(), lease.Wave{Order: []int{0, 1, 2}, Size: asked}, nil) {
+	for _, ask := range h.lease.Begin(fake.Now(), lease.Plan{}, nil) {
 		a.requests[ask.Master].command = ask
 	}
 	return a, fake

@@ -121,7 +121,6 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.Random), rtt: waiting.NewRTT(len(nodes)),
 	}
 	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
-	c.secondWaves = schedule.New(c.clock, c.askSecondWaves)
 	c.roster = c.newRoster(unfounded == nil, set.exists)
 	c.identity = thisProcess(set.label)
 	c.holders = holders.New(nodes, c.uuid, scripts.Identity(c.identity), c.clock)
@@ -266,8 +265,8 @@ func (l *Locker) wait(ctx context.Context, what wanted) (*Lock, error) {
 }
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
-// two; up to 40 ms more if the Locker is busy and a node that it asked first does not answer; and
-// about a node's timeout if too many nodes do not answer. The errors are those of Lock.
+// two; up to 40 ms more if other processes want the names and the node that it asked first does not
+// answer; and about a node's timeout if too many nodes do not answer. The errors are those of Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
@@ -283,7 +282,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
 	o := l.core.observe(ctx, l.set, what.names)
 	o.attempting()
-	lock, r := what.attempt(ctx, l.core, l.set, waiting.QuorumFirst, -1)
+	lock, r := what.attempt(ctx, l.core, l.set, waiting.Alone, -1)
 	o.attempted(lock, r)
 	if lock == nil {
 		l.core.describeHolder(ctx, r.err)

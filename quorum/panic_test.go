@@ -101,13 +101,10 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 		}
 		mu.Unlock()
 	}
-	if !returns(func() { l.core.schedule.Len(); l.core.secondWaves.Len() }) {
-		c.t.Fatal("the mutex of a schedule stays locked")
+	if !returns(func() { l.core.schedule.Len() }) {
+		c.t.Fatal("the mutex of the schedule stays locked")
 	}
 	c.wantNoQueues(l)
-	if n := l.core.openAttempts.Load(); n != 0 {
-		c.t.Errorf("%d attempts count as open", n)
-	}
 	if n := l.core.background.count; n != 0 {
 		c.t.Errorf("the background tracker counts %d", n)
 	}

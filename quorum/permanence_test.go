@@ -82,7 +82,7 @@ func (c *cluster) overDead(masters ...any) *Locker {
 func nameAt(l *Locker, first int) string {
 	for i := 0; ; i++ {
 		name := fmt.Sprint("name ", i)
-		if firstNode(l, name) == first {
+		if l.core.firstNode([]string{name}) == first {
 			return name
 		}
 	}

@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +17,120 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+// inOrder returns the nodes in the order in which an attempt at the name "a" asks them.
+func inOrder(l *Locker) [3]int {
+	first := l.core.firstNode([]string{"a"})
+	return [3]int{first, (first + 1) % 3, (first + 2) % 3}
+}
+
+// A name that another owner holds on the probe node is held: no other node is asked, also not later.
+func TestARefusalByTheProbeNodeAsksNoOtherNode(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		order := inOrder(l)
+		c.rivalHas(l.With(WithLease(5*time.Second)), order[0])
+		c.notAsked(order[1])
+		c.notAsked(order[2])
+		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
+		time.Sleep(2 * waiting.MaxStep)
+		if r == nil || !r.Held || r.err.Refused != 1 || r.err.Unknown != 2 || !strings.Contains(r.err.Error(), "1 refused, 2 not asked") {
+			t.Errorf("%+v", r)
+		}
+		c.before(order[1], func() {})
+		c.before(order[2], func() {})
+	})
+}
+
+// A lock stands on all nodes, slow ones too.
+func TestALockStandsOnAllNodes(t *testing.T) {
+	for _, approach := range []waiting.Approach{waiting.AskAll, waiting.Alone, waiting.ProbeFirst} {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			l := c.process()
+			c.before(inOrder(l)[2], func() { time.Sleep(100 * time.Millisecond) })
+			lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach)
+			if lock == nil {
+				t.Fatal(r.err)
+			}
+			time.Sleep(200 * time.Millisecond)
+			for i, owner := range c.owners(l) {
+				if owner != lock.Owner() {
+					t.Errorf("approach %d: node %d has %q", approach, i, owner)
+				}
+			}
+			c.unlock(lock)
+		})
+	}
+}
+
+// The rtt takes the answers of a sample of the attempts that ask all nodes, and of probe nodes: not
+// those of nodes that are asked after another one.
+func TestWhichAnswersTheRTTTakes(t *testing.T) {
+	const answer = 100 * time.Microsecond // the time of one, in this test
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		order := inOrder(l)
+		for i := range c.masters {
+			c.before(i, func() { time.Sleep(answer) })
+		}
+		sampled := false
+		takes := func(what string, approach waiting.Approach, first, second, last time.Duration) {
+			t.Helper()
+			l.core.rtt = waiting.NewRTT(3)
+			if sampled {
+				l.core.rtt.Samples(l.core.clock.Now().Add(time.Hour))
+			}
+			lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach)
+			time.Sleep(2 * waiting.MaxStep)
+			for k, want := range []time.Duration{first, second, last} {
+				if got := l.core.rtt.Mean(order[k]); got != want {
+					t.Errorf("%s: node %d of the order: %v, want %v", what, k, got, want)
+				}
+			}
+			if lock != nil {
+				c.unlock(lock)
+			}
+			synctest.Wait()
+		}
+		takes("a probe, and the others", waiting.ProbeFirst, answer, 0, 0)
+		takes("a sample", waiting.AskAll, answer, answer, answer)
+		sampled = true
+		takes("none", waiting.AskAll, 0, 0, 0)
+		takes("a probe", waiting.ProbeFirst, answer, 0, 0)
+		c.rivalHas(l, order[0])
+		takes("a probe that is refused", waiting.ProbeFirst, answer, 0, 0)
+		c.masters[order[0]].Crash(fakeredis.Everything)
+		takes("one that replaces the probe node", waiting.ProbeFirst, 0, 0, 0)
+	})
+}
+
+// Attempts at the same names begin with the same node, in whatever order they are given. Names
+// share the nodes evenly.
+func TestWithWhichNodeAttemptsBegin(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, count := c.process(), [3]int{}
+		first := func(names ...string) int { return l.core.firstNode(names) }
+		for i := range 300 {
+			one, other := fmt.Sprint("one ", i), fmt.Sprint("other ", i)
+			if first(one, other) != first(other, one) {
+				t.Errorf("%q and %q have no order of their own", one, other)
+			}
+			count[first(one)]++
+		}
+		for node, n := range count {
+			if n < 70 {
+				t.Errorf("node %d is first for %d of 300 names", node, n)
+			}
+		}
+	})
+}
+
 // The probe node is slow, so the others are asked meanwhile, and one of them has granted another
 // owner. The probe node's grant counts from its own request, not from theirs.
 func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
-		probed := firstNode(l, "a")
+		probed := inOrder(l)[0]
 		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival:1"), Level: 1,
 			Lease: h.set.leaseMillis, List: l.core.roster.List(), Seed: 1})
 		if r := inside.Of(l.core.nodes[(probed+1)%3]).Pipe("a").Do(t.Context(), rival); r.Err != nil {
@@ -50,7 +159,7 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 		l := c.process()
 		frozen := make(chan struct{})
 		defer close(frozen)
-		c.before(firstNode(l, "a"), func() { <-frozen })
+		c.before(inOrder(l)[0], func() { <-frozen })
 		began := time.Now()
 		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if lock == nil {
@@ -68,7 +177,7 @@ func TestNoNodeIsAskedTwice(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		calls := c.calls.Load()
-		c.before(firstNode(l, "a"), func() { time.Sleep(time.Second / 2) })
+		c.before(inOrder(l)[0], func() { time.Sleep(time.Second / 2) })
 		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if lock == nil {
 			t.Fatal(r.err)
@@ -87,7 +196,7 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		frozen := make(chan struct{})
-		c.before(firstNode(l, "a"), func() { <-frozen })
+		c.before(inOrder(l)[0], func() { <-frozen })
 		calls := c.calls.Load()
 		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep)
 		defer cancel()
@@ -108,16 +217,16 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 func TestProbeNodeThatFailsIsReplaced(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		wave, third := firstWave(l)
-		c.rivalHas(l, wave[1])
-		c.notAsked(third)
-		c.masters[wave[0]].Crash(fakeredis.Everything)
+		order := inOrder(l)
+		c.rivalHas(l, order[1])
+		c.notAsked(order[2])
+		c.masters[order[0]].Crash(fakeredis.Everything)
 		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if r == nil || !r.Held || r.Listeners != 0 {
 			t.Errorf("%+v", r)
 		}
 		synctest.Wait()
-		c.before(third, func() {})
+		c.before(order[2], func() {})
 	})
 }
 
@@ -127,31 +236,31 @@ func TestProbeNodeInQuarantineIsReplaced(t *testing.T) {
 		c.quarantined()
 		l := c.process()
 		c.lets(l, "a")
-		wave, third := firstWave(l)
-		c.masters[wave[0]].Crash(fakeredis.Everything)
-		c.masters[wave[0]].Start()
+		order := inOrder(l)
+		c.masters[order[0]].Crash(fakeredis.Everything)
+		c.masters[order[0]].Start()
 		time.Sleep(5 * time.Second) // until probes find that the node answers again
 		c.unlock(c.lock(l, "a"))    // marks it
 		synctest.Wait()
-		c.rivalHas(l, wave[1])
-		c.notAsked(third)
+		c.rivalHas(l, order[1])
+		c.notAsked(order[2])
 		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		if r == nil || r.of[lease.Quarantined] != 1 || r.of[lease.Refused] != 1 {
 			t.Errorf("%+v", r)
 		}
-		c.before(third, func() {})
+		c.before(order[2], func() {})
 	})
 }
 
-// If no node takes the second wave, the attempt ends. It does not wait for the frozen node.
-func TestASecondWaveThatFailsAtOnce(t *testing.T) {
+// If no node takes the later requests, the attempt ends. It does not wait for the frozen node.
+func TestOthersThatFailAtOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		wave, third := firstWave(l)
+		order := inOrder(l)
 		frozen := make(chan struct{})
-		c.before(wave[0], func() { <-frozen })
+		c.before(order[0], func() { <-frozen })
 		time.AfterFunc(waiting.MinStep, func() {
-			for _, i := range []int{wave[1], third} {
+			for _, i := range []int{order[1], order[2]} {
 				c.masters[i].Crash(fakeredis.Everything)
 				inside.Of(l.core.nodes[i]).Pipe("a").Do(context.Background(), scripts.Look())
 			}
@@ -166,25 +275,5 @@ func TestASecondWaveThatFailsAtOnce(t *testing.T) {
 		}
 		close(frozen)
 		synctest.Wait()
-	})
-}
-
-// The order of a probe is the same for all processes, even if they find different nodes slow.
-func TestASlowProbeNodeIsAskedFirst(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		wave, third := firstWave(l)
-		c.rivalHas(l, wave[0])
-		l.core.rtt.Observe(wave[0], time.Second)
-		l.core.rtt.Observe(wave[1], time.Millisecond)
-		l.core.rtt.Observe(third, time.Millisecond)
-		calls := c.calls.Load()
-		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		if r == nil || !r.Held {
-			t.Fatalf("%+v", r)
-		}
-		if n := c.calls.Load() - calls; n != 1 {
-			t.Errorf("%d calls", n)
-		}
 	})
 }

@@ -107,7 +107,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		of.terms = lease.Terms{Need: 2, Lease: lasts, Fixed: of.fixed, MinHold: of.minHold}
 		for range n {
 			h := newHold(one.core, &of, one.first.names)
-			asks := h.lease.Begin(now, lease.Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
+			asks := h.lease.Begin(now, lease.Plan{}, nil)
 			for i, process := range []string{"one", "two", "three"} {
 				h.lease.TakeReply(now, asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
 			}

@@ -148,7 +148,7 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 		one := newHold(c, &fixed, h.first.names)
 		one.first = Lock{hold: one, level: 1}
 		one.first.makeContext(t.Context())
-		asks := one.lease.Begin(fake.Now(), lease.Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
+		asks := one.lease.Begin(fake.Now(), lease.Plan{}, nil)
 		for i, process := range []string{"one", "two"} {
 			one.lease.TakeReply(fake.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
 		}

@@ -34,7 +34,7 @@ func (s *slotsCall) attempt(
 ) (*Lock, *attemptResult) {
 	c, names := s.sem.locker.core, []string{s.sem.name}
 	turn := slots.NewTurn(s.sem.size, s.want, s.agree, c.random)
-	if approach == waiting.QuorumFirst { // it most likely is alone
+	if approach == waiting.Alone {
 		turn.Guess(c.history.TakeSlot(s.sem.hash()))
 	}
 	how := approach
@@ -104,10 +104,9 @@ func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered 
 		return hint, false
 	}
 	s.sem.readOnce.Do(func() { s.sem.read = scripts.Slots(s.sem.name, s.sem.size) })
-	var room [8]int
-	order := c.orderFrom(room[:0], s.asks, true)
+	next, left := s.asks, len(c.nodes)
 	s.asks = (s.asks + 1) % len(c.nodes)
-	answers, late := make(chan hintAnswer, len(order)), make(chan struct{}, 1)
+	answers, late := make(chan hintAnswer, left), make(chan struct{}, 1)
 	timer := c.clock.AfterFunc(time.Hour, func() {
 		select {
 		case late <- struct{}{}:
@@ -117,10 +116,12 @@ func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered 
 	defer timer.Stop()
 	open := 0
 	for {
-		var asked bool
-		if order, asked = s.askNext(order, answers); asked {
-			open++
-			timer.Reset(2 * c.rtt.Step(c.need))
+		for asked := false; left > 0 && !asked; left-- {
+			if asked = s.askNode(next, answers); asked {
+				open++
+				timer.Reset(2 * c.rtt.Step(c.need))
+			}
+			next = (next + 1) % len(c.nodes)
 		}
 		if open == 0 {
 			return hint, false
@@ -151,15 +152,10 @@ func (s *slotsCall) tooFewUp() bool {
 	return up < c.need
 }
 
-// askNext asks the first of the nodes that takes the request. It returns the nodes that are left.
-func (s *slotsCall) askNext(nodes []int, answers chan<- hintAnswer) (left []int, asked bool) {
-	for i, node := range nodes {
-		pipe := inside.Of(s.sem.locker.core.nodes[node]).Pipe(s.sem.name)
-		if pipe.Down() == nil && pipe.Start(s.sem.read, nil, hintOf{node, answers}) == nil {
-			return nodes[i+1:], true
-		}
-	}
-	return nil, false
+// askNode asks a node, if it takes the request.
+func (s *slotsCall) askNode(node int, answers chan<- hintAnswer) (asked bool) {
+	pipe := inside.Of(s.sem.locker.core.nodes[node]).Pipe(s.sem.name)
+	return pipe.Down() == nil && pipe.Start(s.sem.read, nil, hintOf{node, answers}) == nil
 }
 
 // hintOf receives the reply of a node that was asked.

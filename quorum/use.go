@@ -171,8 +171,7 @@ func (l *Lock) startExtend(op string, lasts time.Duration) (*tally, error) {
 // the waiting.
 //
 // Unlock returns nil when as many nodes have confirmed as the quorum size; the others get the
-// release when they answer again. A node that was never asked for the lock counts as one that has
-// confirmed, and gets no release. Else the error is an [*Error]. It wraps [ErrLost] when the lock
+// release when they answer again. Else the error is an [*Error]. It wraps [ErrLost] when the lock
 // had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
 // before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
 // before, and the context's error if it ended the waiting: then the release is sent, but not

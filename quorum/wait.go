@@ -332,7 +332,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 		if w != nil && w.isFreed() {
 			w = nil
 		}
-		approach, due, published := waiting.QuorumFirst, true, -1
+		approach, due, published := waiting.Alone, true, -1
 		if w != nil {
 			approach, due = w.begin(at)
 		}

@@ -604,7 +604,6 @@ func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 				cancel()
 				<-results
 			}
-			time.Sleep(2 * waiting.MaxStep) // the schedule's timer, for a second wave, has fired
 			if pending := count.pending.Load(); pending != want {
 				t.Errorf("%d timers are set after %d of two waiters have left, want %d", pending, left, want)
 			}

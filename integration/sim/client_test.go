@@ -123,7 +123,8 @@ func newClient(m *machine) (*client, error) {
 	}
 	var err error
 	c.locker, err = quorum.New(c.nodes, rule, quorumtest.WithClock(m.clock), quorum.WithLease(p.lease),
-		quorum.WithRetry(p.unit/20, p.unit/3), quorumtest.WithRand(m.callers), quorum.WithLogger(silent))
+		quorum.WithRetry(p.unit/20, p.unit/3), quorumtest.WithRand(m.callers), quorum.WithLogger(silent),
+		quorum.WithHooks(quorum.Hooks{Attempt: m.world.countProbe}))
 	if err != nil {
 		c.close()
 	}

@@ -20,8 +20,6 @@
 //     goroutines that wait for none of these run on, as do the timers of contexts and of a node's
 //     backoff. Their effects appear when the pause is over.
 //   - Processes end, killed or in good order, and others take their place on the same machine.
-//   - Lockers are busy now and then, so that attempts ask a quorum first, and the others in a second
-//     wave. TestSeeds counts these.
 //   - In the plans of newCrowdPlan the sockets are slow: requests gather and share runs of a script.
 //   - In the plans of newSemaphorePlan the flows contend for the slots of a semaphore, one or two at a
 //     time. Some say a smaller number of slots.
@@ -37,6 +35,5 @@
 // instant, and the library's random numbers. The order of goroutines within one instant cannot be
 // fixed, so events without a common cause get instants of their own. Seldom two events still share
 // an instant (TestReplay counts these runs), as when several flows of a process learn at once that
-// a connection has died. With rushes, which TestReplay leaves out, that is usual. So a failure may
-// need -sim.repeat to come back.
+// a connection has died. So a failure may need -sim.repeat to come back.
 package sim

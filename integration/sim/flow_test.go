@@ -89,9 +89,6 @@ func (f *flow) once() {
 	if p.slots > 0 {
 		lock = f.takesSlots(locker)
 	}
-	if p.rushes > 0 && f.rng.Float64() < p.rushes {
-		f.rush(locker)
-	}
 	if p.reads > 0 && f.rng.Float64() < p.reads {
 		names = names[:1]
 		rw := locker.RWLock(names[0])

@@ -23,7 +23,6 @@ type network struct {
 	start   time.Time
 	masters []*fakeredis.Master
 
-	waves   waves // in plans of five masters
 	serving sync.WaitGroup
 	mu      sync.Mutex
 	dialled map[link]uint64 // connections so far
@@ -34,8 +33,7 @@ type network struct {
 type link struct{ client, master int }
 
 func newNetwork(p *plan, start time.Time, masters []*fakeredis.Master) *network {
-	return &network{plan: p, start: start, masters: masters, dialled: map[link]uint64{}, open: map[link][]*conn{},
-		waves: waves{asked: map[string]map[int]time.Time{}}}
+	return &network{plan: p, start: start, masters: masters, dialled: map[link]uint64{}, open: map[link][]*conn{}}
 }
 
 // dial makes a connection. It takes as long as a partition from the master, or the master's freeze,

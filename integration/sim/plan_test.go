@@ -25,7 +25,6 @@ type plan struct {
 	noQuarantine            bool
 	ahead                   bool    // token counters are above all clients' clocks, and must not be lost
 	fixed                   float64 // the share of locks that are not renewed
-	rushes                  float64 // the share of calls that find their locker busy
 	longest, rest           float64 // hold, and average pause between two, in units
 	masterRate, clientRate  []float64
 
@@ -156,7 +155,6 @@ func (p *plan) draw(d *rand.Rand) {
 	}
 	p.conns = pick(d, 1, 1, 2)
 	p.fixed = pick(d, 0, 0.2, 0.5, 1)
-	p.rushes = pick(p.rng("rushes"), 0, 0.75)
 	p.longest = pick(d, 0.3, 1, 2.5)
 	p.rest = pick(d, 0.02, 0.1, 0.5)
 	for range p.masters {

@@ -10,7 +10,7 @@ import (
 
 var replays = flag.Uint64("sim.replays", 40, "how many seeds TestReplay plays twice, from 1 on")
 
-// A seed without rushes is one run, to the nanosecond, whatever the scheduler does. The package
+// A seed is one run, to the nanosecond, whatever the scheduler does. The package
 // comment tells of the seldom exceptions.
 func TestReplay(t *testing.T) {
 	first, last := uint64(1), *replays
@@ -23,7 +23,6 @@ func TestReplay(t *testing.T) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				p := newPlan(seed)
-				p.rushes = 0
 				once, again := play(t, p), play(t, p)
 				if !same(t, "trace", once.trace.sorted(), again.trace.sorted()) ||
 					!same(t, "history", once.history(), again.history()) {

@@ -27,8 +27,6 @@ func (s *totals) add(w *world) {
 	for what, n := range w.counts {
 		s.counts[what] += n
 	}
-	s.counts["second waves after a quorum"] += w.net.waves.count(3)
-	s.counts["second waves after a probe"] += w.net.waves.count(1)
 	s.longest = max(s.longest, w.longest)
 }
 
@@ -49,7 +47,7 @@ func (s *totals) wantAll(t *testing.T) {
 		"held": s.runs, "quarantined": s.runs / 10, "unavailable": s.runs / 10,
 		string(crash): s.runs, string(flush): s.runs / 5, string(unload): s.runs / 5, string(reset): s.runs / 5,
 		string(pause): s.runs / 5, string(kill): s.runs / 5, string(restart): s.runs / 5, string(parted): s.runs / 5,
-		string(freeze): s.runs / 5, "second waves after a quorum": 5 * s.runs, "second waves after a probe": s.runs,
+		string(freeze): s.runs / 5, "probes": s.runs, "locks after a probe": s.runs,
 	} {
 		if s.counts[what] < least {
 			t.Errorf("%q happened %d times in %d runs, want at least %d", what, s.counts[what], s.runs, least)

@@ -184,9 +184,6 @@ func (c *conn) Read(p []byte) (int, error) {
 // Write never blocks for the other end: the data under way has no bound. A slow socket takes its
 // time.
 func (c *conn) Write(p []byte) (int, error) {
-	if d := c.outbound; d.up && d.net.plan.masters == 5 {
-		d.net.waves.note(d.link.master, p)
-	}
 	if c.slow > 0 {
 		time.Sleep(time.Until(c.outbound.slot.after(time.Now().Add(c.slow))))
 	}

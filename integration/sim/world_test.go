@@ -263,6 +263,17 @@ func (w *world) count(what string) {
 	w.counts[what]++
 }
 
+// countProbe counts the attempts that asked one master first ([quorum.Hooks.Attempt]).
+func (w *world) countProbe(_ context.Context, e quorum.AttemptEvent) {
+	if !e.Probed {
+		return
+	}
+	w.count("probes")
+	if e.Err == nil {
+		w.count("locks after a probe")
+	}
+}
+
 // countRun counts the runs of a script that several calls share, and those of mixed outcomes.
 func (w *world) countRun(script string, reply any) {
 	if script != "acquires" && script != "releases" {

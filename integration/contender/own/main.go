@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
@@ -47,24 +46,17 @@ func open(p contender.Plan) (contender.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &library{Locker: locker, rush: rush{locker: locker, client: p.Client}, quiet: p.Gated,
-		blind: p.Kind == "no-deadline", slots: p.Slots}, nil
+	return &library{Locker: locker, blind: p.Kind == "no-deadline", slots: p.Slots}, nil
 }
 
 // library is a quorum.Locker as contenders use it.
 type library struct {
 	*quorum.Locker
-	rush  rush
-	calls atomic.Uint64
-	quiet bool // without rushes
 	blind bool
 	slots int // the names are semaphores with so many slots; 0 for locks
 }
 
 func (l *library) Lock(ctx context.Context, name string) (contender.Lock, error) {
-	if !l.quiet && l.calls.Add(1)%2 == 0 {
-		l.rush.begin()
-	}
 	take := func() (*quorum.Lock, error) { return l.Locker.Lock(ctx, name) }
 	if l.slots > 0 {
 		take = func() (*quorum.Lock, error) { return l.Locker.Semaphore(name, l.slots).Acquire(ctx) }
@@ -77,11 +69,6 @@ func (l *library) Lock(ctx context.Context, name string) (contender.Lock, error)
 		return blind{lock, ctx}, nil
 	}
 	return lock, nil
-}
-
-func (l *library) Close() error {
-	l.rush.locks.Wait()
-	return l.Locker.Close()
 }
 
 // blind is a lock whose holder believes in it until Unlock.

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"math/bits"
-	"slices"
 
 	"github.com/quorumlock/quorumlock/clock"
 )
@@ -17,52 +16,44 @@ const (
 	Beaten             // the probe master has refused: no others were asked
 )
 
-// Wave is which masters an attempt asks first.
-type Wave struct {
-	Order []int // all masters, in the order in which they are asked
-	Size  int   // how many of them the first wave has
-	// Probe: the first wave is one master, whose refusal ends the attempt, at the cost of one command.
+// Plan is how an attempt begins.
+type Plan struct {
+	First int // the master that is asked first; the others follow in their order
+	// Probe: the first master is asked alone. Its refusal ends the attempt, at the cost of one command.
 	Probe bool
 	// Down has the masters to which no request can be sent now, bit by master. Permanent has those of
 	// them whose error does not pass by itself.
 	Down, Permanent uint64
 }
 
-// Begin asks the first wave. It asks nobody if so many masters are down that no quorum is left.
-func (l *Lease) Begin(now clock.Instant, w Wave, out []Command) []Command {
+// Begin asks all masters, or the first one alone. It asks nobody if too many masters are down for a
+// quorum.
+func (l *Lease) Begin(now clock.Instant, p Plan, out []Command) []Command {
 	l.begunAt, l.renewedAt = now, now
-	l.first, l.probing = uint8(w.Size), w.Probe
-	for k, master := range w.Order {
-		l.votes[master].place = uint8(k)
-	}
-	if judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(w.Down)) == OutOfReach {
+	l.first = uint8(p.First)
+	switch {
+	case judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(p.Down)) == OutOfReach:
 		for i := range l.votes {
-			if w.Down&(1<<i) != 0 {
+			if p.Down&(1<<i) != 0 {
 				l.votes[i].answer = Failed
 			}
-			if w.Permanent&(1<<i) != 0 {
+			if p.Permanent&(1<<i) != 0 {
 				l.votes[i].set(failsForGood)
 			}
 		}
-		return l.judge(out)
-	}
-	for range w.Size {
+	case p.Probe:
 		out = l.askNext(out)
+	default:
+		out = l.askAll(out)
 	}
 	return l.judge(out)
 }
 
-// HasUnasked reports whether masters are left that were not asked for a grant.
-func (l *Lease) HasUnasked() bool { return int(l.asked) < len(l.votes) }
-
-// SecondWave asks all masters that were not asked, of an attempt that is open, or a lock that is
-// valid. It does nothing for others.
-func (l *Lease) SecondWave(now clock.Instant, out []Command) []Command {
-	switch {
-	case l.phase == Asking && l.verdict == Open:
-		return l.judge(l.askAll(out))
-	case l.phase == Settling, l.Kept() && now.Before(l.deadline):
-		return l.askAll(out)
+// AskOthers asks the masters that were not asked, because the probe master does not answer. It does
+// nothing if the outcome is certain.
+func (l *Lease) AskOthers(out []Command) []Command {
+	if l.phase == Asking && l.verdict == Open {
+		out = l.judge(l.askAll(out))
 	}
 	return out
 }
@@ -101,20 +92,20 @@ func Unclear(masters, need, permanent, open int) bool {
 }
 
 func (l *Lease) askAll(out []Command) []Command {
-	for l.HasUnasked() {
+	for l.hasUnasked() {
 		out = l.askNext(out)
 	}
 	return out
 }
 
+func (l *Lease) hasUnasked() bool { return int(l.asked) < len(l.votes) }
+
+// askNext asks the next master, unless it was down when the attempt began.
 func (l *Lease) askNext(out []Command) []Command {
-	if !l.HasUnasked() {
-		return out
-	}
-	master := slices.IndexFunc(l.votes, func(v Vote) bool { return v.place == l.asked })
+	master := int(l.first+l.asked) % len(l.votes)
 	l.asked++
 	v := &l.votes[master]
-	if v.answer != Unasked { // it was down when the attempt began
+	if v.answer != Unasked {
 		return out
 	}
 	v.answer = Unanswered
@@ -139,7 +130,7 @@ func (l *Lease) Count() (of Counts) {
 	return of
 }
 
-// judge judges the replies so far, and asks further masters if they call for it.
+// judge judges the replies so far. It asks further masters once the probe master has replied.
 func (l *Lease) judge(out []Command) []Command {
 	for l.phase == Asking && l.verdict == Open {
 		of := l.Count()
@@ -150,15 +141,15 @@ func (l *Lease) judge(out []Command) []Command {
 			return l.settle(out)
 		case l.verdict == OutOfReach:
 			return append(out, Command{Do: Decided})
-		case !l.HasUnasked():
+		case !l.hasUnasked():
 			return out
-		case l.probing && of[Refused] > 0:
+		case of[Refused] > 0:
 			l.verdict = Beaten
 			return append(out, Command{Do: Decided})
-		case of[Unanswered]+of[Granted]+of[Refused] < int(l.first): // one has failed, or is in quarantine
-			out = l.askNext(out)
-		case of[Unanswered] == 0:
+		case of[Granted] > 0:
 			out = l.askAll(out)
+		case of[Unanswered] == 0: // the probe master has failed, or is in quarantine: the next one replaces it
+			out = l.askNext(out)
 		default:
 			return out
 		}

@@ -5,17 +5,19 @@
 // before the next event.
 //
 //	phase      event             becomes    commands
-//	Asking     Begin                        Ask the first wave
+//	Asking     Begin                        Ask all masters, or the probe master alone
 //	           TakeReply, a quorum granted
 //	                             Settling   Raise each counter that stands lower; Decided if none does
 //	           TakeReply, a quorum is out of reach, or the probe master refused
 //	                                        Decided
-//	           TakeReply, else              Ask more, if one failed or all of a wave have replied
-//	           SecondWave                   Ask the others
+//	           TakeReply, the probe master granted
+//	                                        Ask the others
+//	           TakeReply, the probe master failed or is in quarantine
+//	                                        Ask the next master
+//	           AskOthers                    Ask the others
 //	           AskWhetherPermanent          Ask the others; Cleared follows
 //	           GiveUp            Undone     Release
 //	Settling   TakeReply (Raise)            Decided with the last one, or if one fails
-//	           SecondWave                   Ask the others
 //	           Hold              Held
 //	           GiveUp            Undone     Release
 //	Held       Renew                        Renew where the grant is kept, Repair where it is not
@@ -23,7 +25,7 @@
 //	                             Expired    End
 //	           Due, the deadline has passed
 //	                             Expired    End
-//	           Enter, Extend                Ask the others, then all masters
+//	           Enter, Extend                the same at all masters
 //	           Downgrade                    Enter at all masters, as a reader
 //	           Leave                        Release to the lower level
 //	           Linger            Lingering  End

@@ -20,7 +20,7 @@ func TestALeaseThatIsHandedOverDoesNothing(t *testing.T) {
 	for what, event := range map[string]func(){
 		"Renew":       func() { b.sent = b.Renew(b.now, nil) },
 		"RenewAgain":  func() { _, goesOn := b.RenewAgain(b.now, ask); b.wantNot(goesOn) },
-		"SecondWave":  func() { b.sent = b.SecondWave(b.now, nil) },
+		"AskOthers":   func() { b.sent = b.AskOthers(nil) },
 		"Submitted":   func() { _, goesOn := b.Submitted(ask); b.wantNot(goesOn) },
 		"Due":         func() { var goesOn bool; goesOn, b.sent = b.Due(b.now, nil); b.wantNot(goesOn) },
 		"Linger":      func() { linger(b) },

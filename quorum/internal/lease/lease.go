@@ -51,9 +51,8 @@ type Lease struct {
 	mode       Mode
 	verdict    Verdict
 	cause      Cause
-	probing    bool
-	asked      uint8 // how many masters of the order were asked
-	first      uint8 // how many the first wave asks
+	first      uint8 // the master that is asked first
+	asked      uint8 // how many masters were asked. Invariant: all of them once a quorum has granted
 	toRaise    uint8 // how many counters are yet to be raised
 	writeBacks uint8 // how many were to be raised in all
 	token      uint64
@@ -73,7 +72,6 @@ type Vote struct {
 	process string        // that confirmed the grant last
 	token   uint64        // the counter that came with the grant
 	answer  Answer        // to the request for a grant
-	place   uint8         // of the master in the order in which all are asked
 	flags   flags
 }
 
@@ -100,7 +98,7 @@ func (l *Lease) Init(terms *Terms, votes []Vote) {
 	*l = Lease{terms: terms, votes: votes, mode: terms.Mode, level: 1, begunAt: clock.Never, renewedAt: clock.Never,
 		deadline: clock.Never, maxHoldEnd: clock.Never, next: clock.Never}
 	for i := range votes {
-		votes[i] = Vote{until: clock.Never, place: uint8(i)}
+		votes[i] = Vote{until: clock.Never}
 	}
 }
 

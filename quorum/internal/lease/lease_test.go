@@ -34,7 +34,7 @@ func newBench(t *testing.T, terms Terms) *bench {
 // asking is a bench whose attempt has asked all masters.
 func asking(t *testing.T, terms Terms) *bench {
 	b := newBench(t, terms)
-	b.sent = b.Begin(b.now, Wave{Order: []int{0, 1, 2}, Size: 3}, nil)
+	b.sent = b.Begin(b.now, Plan{}, nil)
 	b.want("Ask 0, Ask 1, Ask 2")
 	return b
 }
@@ -229,9 +229,9 @@ func TestNoRequestFollowsARelease(t *testing.T) {
 		t.Error("the request went out again")
 	}
 	for what, event := range map[string]func([]Command) []Command{
-		"Renew":      func(out []Command) []Command { return b.Renew(b.now, out) },
-		"SecondWave": func(out []Command) []Command { return b.SecondWave(b.now, out) },
-		"Due":        func(out []Command) []Command { _, out = b.Due(b.now, out); return out },
+		"Renew":     func(out []Command) []Command { return b.Renew(b.now, out) },
+		"AskOthers": func(out []Command) []Command { return b.AskOthers(out) },
+		"Due":       func(out []Command) []Command { _, out = b.Due(b.now, out); return out },
 	} {
 		if b.sent = event(nil); len(b.sent) > 0 {
 			t.Errorf("%s: %v", what, b.sent)
@@ -239,29 +239,26 @@ func TestNoRequestFollowsARelease(t *testing.T) {
 	}
 }
 
-// The waves of an attempt, by the answers in their order.
-func TestWaves(t *testing.T) {
+// Whom an attempt asks, by the answers in their order.
+func TestWhomAnAttemptAsks(t *testing.T) {
 	granted, refused, failed := Reply{Is: Granted}, Reply{Is: Refused}, Reply{Is: Failed}
 	for what, c := range map[string]struct {
-		wave    Wave
+		plan    Plan
 		replies []Reply // to the requests, in their order
 		want    []string
 	}{
-		"all at once":                      {Wave{Size: 3}, []Reply{granted, granted}, []string{"Ask 2, Ask 0, Ask 1", "", "Decided"}},
-		"a quorum first":                   {Wave{Size: 2}, []Reply{granted, granted}, []string{"Ask 2, Ask 0", "", "Decided"}},
-		"a quorum first, one refuses":      {Wave{Size: 2}, []Reply{granted, refused, granted}, []string{"Ask 2, Ask 0", "", "Ask 1", "Decided"}},
-		"a quorum first, one fails":        {Wave{Size: 2}, []Reply{failed, granted, granted}, []string{"Ask 2, Ask 0", "Ask 1", "", "Decided"}},
-		"a quorum first, both refuse":      {Wave{Size: 2}, []Reply{refused, refused}, []string{"Ask 2, Ask 0", "", "Decided"}},
-		"a probe":                          {Wave{Size: 1, Probe: true}, []Reply{granted, granted}, []string{"Ask 2", "Ask 0, Ask 1", "Decided"}},
-		"a probe that is refused":          {Wave{Size: 1, Probe: true}, []Reply{refused}, []string{"Ask 2", "Decided"}},
-		"a probe that fails":               {Wave{Size: 1, Probe: true}, []Reply{failed, granted, granted}, []string{"Ask 2", "Ask 0", "Ask 1", "Decided"}},
-		"two masters are down":             {Wave{Size: 3, Down: 0b101}, nil, []string{"Decided"}},
-		"one is down, and is asked anyway": {Wave{Size: 3, Down: 0b100}, []Reply{granted}, []string{"Ask 2, Ask 0, Ask 1", ""}},
+		"all at once":                      {Plan{}, []Reply{granted, granted}, []string{"Ask 2, Ask 0, Ask 1", "", "Decided"}},
+		"a probe":                          {Plan{Probe: true}, []Reply{granted, granted}, []string{"Ask 2", "Ask 0, Ask 1", "Decided"}},
+		"a probe that is refused":          {Plan{Probe: true}, []Reply{refused}, []string{"Ask 2", "Decided"}},
+		"a probe that fails":               {Plan{Probe: true}, []Reply{failed, granted, granted}, []string{"Ask 2", "Ask 0", "Ask 1", "Decided"}},
+		"a probe in quarantine":            {Plan{Probe: true}, []Reply{{Is: Quarantined}, refused}, []string{"Ask 2", "Ask 0", "Decided"}},
+		"two masters are down":             {Plan{Down: 0b101}, nil, []string{"Decided"}},
+		"one is down, and is asked anyway": {Plan{Down: 0b100}, []Reply{granted}, []string{"Ask 2, Ask 0, Ask 1", ""}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, Terms{})
-			c.wave.Order = []int{2, 0, 1}
-			b.sent = b.Begin(b.now, c.wave, nil)
+			c.plan.First = 2
+			b.sent = b.Begin(b.now, c.plan, nil)
 			b.want(c.want[0])
 			var asked []Command
 			for i, r := range c.replies {
@@ -371,25 +368,6 @@ func TestHoldReadsTheClockLast(t *testing.T) {
 	}
 }
 
-// A re-entry asks the second wave first. The master's pipe refuses that request, and takes the next
-// one: Unlock releases it there.
-func TestAReentryAfterASecondWaveThatCouldNotBeSentIsReleased(t *testing.T) {
-	b := newBench(t, Terms{})
-	b.sent = b.Begin(b.now, Wave{Order: []int{0, 1, 2}, Size: 2}, nil)
-	ask := b.sent
-	for i := range 2 {
-		b.answer(ask[i], Reply{Is: Granted, Process: processes[i], Token: 7})
-	}
-	if !b.Hold(b.now) {
-		t.Fatal("it is not held")
-	}
-	b.sent = b.Enter(b.now, nil)
-	b.want("Ask 2, Enter 0, Enter 1, Enter 2")
-	b.answer(b.sent[0], Reply{Is: Unsent})
-	b.sent = b.Unlock(b.now, nil)
-	b.want(fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"))
-}
-
 // A lock that lingers and that no quorum keeps is due at once: what is left of it is released.
 func TestALingeringLockThatIsNotKeptIsDueAtOnce(t *testing.T) {
 	b := held(t, Terms{MinHold: time.Second})
@@ -421,7 +399,7 @@ func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {
 // permanent.
 func TestMastersThatWereDownAreNotAskedWhetherTheErrorIsPermanent(t *testing.T) {
 	b := newBench(t, Terms{})
-	b.sent = b.Begin(b.now, Wave{Order: []int{0, 1, 2}, Size: 3, Down: 0b011, Permanent: 0b001}, nil)
+	b.sent = b.Begin(b.now, Plan{Down: 0b011, Permanent: 0b001}, nil)
 	b.want("Decided")
 	if _, b.sent = b.AskWhetherPermanent(nil); len(b.sent) != 1 || b.sent[0].Master != 2 {
 		t.Errorf("%+v", b.sent)

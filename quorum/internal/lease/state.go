@@ -10,6 +10,9 @@ import (
 
 // The functions of this file are for searches of this package.
 
+// HasUnasked reports whether masters are left that were not asked for a grant.
+func (l *Lease) HasUnasked() bool { return l.hasUnasked() }
+
 // Clone returns a copy that shares nothing but the terms.
 func (l *Lease) Clone() *Lease {
 	copied := *l
@@ -42,15 +45,13 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 	if l.IsDone() {
 		return b
 	}
-	b = append(b, byte(l.phase), byte(l.mode))
-	b = append(b, l.asked, byte(l.level))
+	b = append(b, byte(l.phase), byte(l.mode), byte(l.level))
 	b = binary.AppendUvarint(b, l.token)
 	if l.phase <= Settling {
-		probing := byte(0)
-		if l.probing {
-			probing = 1
+		b = append(b, byte(l.verdict), byte(l.cause), l.toRaise, l.asked)
+		if l.HasUnasked() {
+			b = append(b, l.first)
 		}
-		b = append(b, byte(l.verdict), byte(l.cause), l.toRaise, l.first, probing)
 	}
 	if l.HasUnasked() || l.terms.MaxHold > 0 || l.terms.MinHold > 0 || l.terms.Fixed {
 		instant(l.begunAt, horizon)
@@ -80,11 +81,7 @@ func (l *Lease) AppendVote(b []byte, master int, now clock.Instant, timers bool,
 	if timers {
 		keeps = v.flags
 	}
-	place := byte(0) // in the order, of a master that is yet to be asked
-	if v.place >= l.asked {
-		place = v.place
-	}
-	b = append(b, name, place)
+	b = append(b, name)
 	if l.phase <= Settling {
 		b = append(b, byte(v.answer), byte(keeps))
 		return binary.AppendUvarint(b, v.token)

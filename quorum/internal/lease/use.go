@@ -10,19 +10,15 @@ import (
 // Levels and tokens on the masters are absolute, so a request or a reply that is lost, or comes
 // twice, counts once. Of a fixed lease it requests only the rest, so that no master prolongs it.
 func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
-	out = l.askAll(out) // a request that came later would lower the level
-	for i := range out {
-		out[i].fresh = false // the next request to that master follows
-	}
 	l.level++
 	return l.confirmAll(now, out)
 }
 
 // Downgrade makes a reader of the holder of a valid lock, and has each master confirm it. From now on the
 // holder counts as a reader. A master that is not reached may keep other readers out until a renewal
-// reaches it. Masters that were not asked for the lock are asked for a reader's part.
+// reaches it.
 func (l *Lease) Downgrade(now clock.Instant, out []Command) []Command {
-	l.mode, l.asked = Read, uint8(len(l.votes))
+	l.mode = Read
 	for i := range l.votes {
 		l.votes[i].set(exclusive)
 	}
@@ -50,7 +46,6 @@ func (l *Lease) Leave(out []Command) []Command {
 
 // Extend asks all masters for a lease of that length from now.
 func (l *Lease) Extend(now clock.Instant, lease time.Duration, out []Command) []Command {
-	out = l.askAll(out)
 	until := clock.Deadline(now, lease, l.terms.Drift)
 	for i := range l.votes {
 		out = append(out, Command{Do: Extend, Master: i, Lease: lease, Until: until, Mode: l.mode})

@@ -13,10 +13,9 @@ const (
 	// granted. A refusal there costs one command, and leaves nothing to release: the vote is not
 	// split.
 	ProbeFirst
-	// QuorumFirst leaves it to the load of the locker: while that is busy the attempt asks as many
-	// nodes as the quorum size, and the others later; otherwise all. It is for an attempt that most
-	// likely is alone.
-	QuorumFirst
+	// Alone asks all nodes at once, too. It is for an attempt that most likely is alone: one at slots
+	// comes without a hint.
+	Alone
 )
 
 // reserving is added to the approach of a writer that has met readers. Nodes with readers then keep new

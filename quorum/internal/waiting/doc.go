@@ -54,7 +54,7 @@
 // [Queue.MayRest]. It goes on counting messages, among them those of this process's own release: a call that
 // yields wakes for none until that is counted.
 //
-// [QuorumFirst] is the approach of first attempts only: all others know that they may not be alone.
+// [Alone] is the approach of first attempts only: all others know that they may not be alone.
 //
 // Beside the queues, an [RTT] has the round-trip times, from which a step follows, and a [History]
 // what has just happened to names: it chooses the approach of first attempts, and who must yield.

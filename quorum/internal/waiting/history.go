@@ -95,12 +95,12 @@ func (h *History) JustReleased(names uint32, rests bool, at Moment) (others int,
 }
 
 // FirstApproach returns the approach of the first attempt of a new queue: [ProbeFirst] while the
-// names are contended, else [QuorumFirst].
+// names are contended, else [Alone].
 func (h *History) FirstApproach(names uint32, now clock.Instant) Approach {
 	if now.Sub(h.record(names).unsubscribed) < contendedFor {
 		return ProbeFirst
 	}
-	return QuorumFirst
+	return Alone
 }
 
 // record returns what is remembered of a set of names.

@@ -57,16 +57,16 @@ func TestFirstApproach(t *testing.T) {
 	const names = 0 // a hash like any other
 	var h History
 	ended := clock.Instant(time.Second)
-	if got := h.FirstApproach(names, 0); got != QuorumFirst {
+	if got := h.FirstApproach(names, 0); got != Alone {
 		t.Errorf("at first: approach %d", got)
 	}
 	h.Unsubscribed(names, 0, ended)
-	for after, want := range map[time.Duration]Approach{0: ProbeFirst, 100*ms - 1: ProbeFirst, 100 * ms: QuorumFirst} {
+	for after, want := range map[time.Duration]Approach{0: ProbeFirst, 100*ms - 1: ProbeFirst, 100 * ms: Alone} {
 		if got := h.FirstApproach(names, ended.Add(after)); got != want {
 			t.Errorf("after %v: approach %d, want %d", after, got, want)
 		}
 	}
-	if got := h.FirstApproach(names+1, ended); got != QuorumFirst {
+	if got := h.FirstApproach(names+1, ended); got != Alone {
 		t.Errorf("other names: approach %d", got)
 	}
 }

@@ -14,7 +14,7 @@ func TestHasten(t *testing.T) {
 	for _, more := range []bool{true, false} {
 		var q Queue
 		var first, second Waiter
-		q.Init(3, 2, QuorumFirst, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
+		q.Init(3, 2, Alone, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
 		q.Hasten(at) // of no waiter
 		q.Join(&first, usual, at)
 		q.Join(&second, usual, at)

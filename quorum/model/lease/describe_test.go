@@ -17,16 +17,12 @@ func (w *world) describe(by step, s *state) string {
 	word := func(id requestID) string { return who + "'s " + words[w.ls.requests[id].cmd.Do] }
 	switch by.does {
 	case steps(begins):
-		wave := w.ls.waves[by.place]
-		switch {
-		case wave.Size == nodes:
-			return who + " asks all masters"
-		case wave.Probe:
-			return fmt.Sprintf("%s probes %d", who, wave.Order[0]+1)
+		if plan := w.ls.plans[by.place]; plan.Probe {
+			return fmt.Sprintf("%s probes %d", who, plan.First+1)
 		}
-		return fmt.Sprintf("%s asks %d and %d first", who, wave.Order[0]+1, wave.Order[1]+1)
+		return who + " asks all masters"
 	case steps(asksOn):
-		return who + " asks its second wave"
+		return who + " asks the others"
 	case steps(holds):
 		return who + " reads the clock"
 	case steps(givesUp):

@@ -23,7 +23,7 @@ type leases struct {
 	replies  []lease.Reply
 	byReply  map[lease.Reply]replyID
 	aged     map[requestID]requestID
-	waves    []lease.Wave
+	plans    []lease.Plan
 }
 
 type leaseState struct {
@@ -35,7 +35,7 @@ type leaseState struct {
 	over    bool // it has sent its last release
 	valid   bool // now
 	keeps   bool // masters keep it from others
-	second  bool // it has a second wave
+	asksOn  bool // masters are left that it has not asked
 	settled bool // Hold makes it a lock, or says why not
 	reads   bool
 	level   int
@@ -48,7 +48,7 @@ type event struct {
 	client uint8
 	number uint8 // of the client's attempt
 	seed   uint8
-	wave   uint8
+	plan   uint8
 	master uint8
 	to     requestID
 	is     replyID
@@ -111,10 +111,9 @@ func newLeases(s *setup) *leases {
 	}
 	l.states = []leaseState{{}}
 	l.requests, l.replies = make([]request, 1), make([]lease.Reply, 1)
-	l.waves = []lease.Wave{{Order: []int{0, 1, 2}, Size: nodes}}
+	l.plans = make([]lease.Plan, 1)
 	for first := range nodes {
-		order := []int{first, (first + 1) % nodes, (first + 2) % nodes}
-		l.waves = append(l.waves, lease.Wave{Order: order, Size: need}, lease.Wave{Order: order, Size: 1, Probe: true})
+		l.plans = append(l.plans, lease.Plan{First: first, Probe: true})
 	}
 	return l
 }
@@ -140,7 +139,7 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	st := leaseState{is: is, rest: 1 + numberOf(l.rests, string(rest)), phase: is.Phase(), begun: true, over: is.IsDone(), valid: is.Valid(now),
 		reads: is.Mode() == lease.Read, level: is.Level(), token: is.Token()}
 	st.keeps = is.Kept() && now.Before(is.Deadline())
-	st.second = is.HasUnasked() && !st.over
+	st.asksOn = is.HasUnasked() && !st.over
 	for i := range nodes {
 		st.votes[i] = 1 + numberOf(l.votes, string(votes[i]))
 	}
@@ -236,9 +235,9 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	var out []lease.Command
 	switch e.what {
 	case begins:
-		out = m.Begin(now, l.waves[e.wave], nil)
+		out = m.Begin(now, l.plans[e.plan], nil)
 	case asksOn:
-		out = m.SecondWave(now, nil)
+		out = m.AskOthers(nil)
 	case holds:
 		if res.held = m.Hold(now); !res.held {
 			out = m.GiveUp(nil)

@@ -55,7 +55,6 @@ func isFixed(s *setup)    { s.fixed = true }
 func readsLate(s *setup)  { s.late = allKinds }
 func isEntered(s *setup)  { s.levels = 2 }
 func probesToo(s *setup)  { s.probes = true }
-func wavesToo(s *setup)   { s.waves = true }
 func againFirst(s *setup) { s.attempts = oneTwice }
 func isSlow(s *setup)     { s.slow = true }
 func isDozing(s *setup)   { s.dozes = true }
@@ -106,9 +105,9 @@ var mutants = []mutant{
 		setup: base.with(longer).with(aForgets)},
 	{rule: "the deadline is that of a quorum", edits: in(leaseFile, "all[len(all)-l.terms.Need]", "all[len(all)-l.terms.Need+1]"), setup: base.with(longer)},
 	{rule: "one process is one vote", edits: in(leaseFile, "other.process == process {", "false {"), setup: base.with(isTwinned)},
-	{rule: "a grant of the second wave counts from the first request", edits: slices.Concat(
+	{rule: "a grant of a master that is asked after the probe counts from the first request", edits: slices.Concat(
 		in(attemptFile, "Until: l.until(l.begunAt)", "Until: l.until(l.renewedAt)"),
-		in(attemptFile, "	case l.phase == Asking && l.verdict == Open:\n		return", "	case l.phase == Asking && l.verdict == Open:\n		l.renewedAt = now\n		return")),
+		in(attemptFile, "	e, answer := Effect{Twin: -1}, r.Is\n", "	e, answer := Effect{Twin: -1}, r.Is\n	l.renewedAt = now\n")),
 		setup: base.with(probesToo).with(isFixed).with(longer).with(alone).with(isTimed)},
 	{rule: "a renewal counts from its own request", edits: in(keepFile, "l.confirm(now, c.Master, r.Process, c.Until)\n		e.Counts = e.Twin < 0\n	case Gone",
 		"l.confirm(now, c.Master, r.Process, l.until(now))\n		e.Counts = e.Twin < 0\n	case Gone"), setup: base.with(longer).with(readsLate)},
@@ -132,8 +131,6 @@ var mutants = []mutant{
 		setup: base.with(alone).with(aForgets).with(isEntered)},
 	{rule: "a request that goes out again has the present level", edits: in(attemptFile, "	c.Level = l.level\n", ""),
 		setup: base.with(alone).with(longer).with(aForgets).with(isSlow).with(isEntered)},
-	{rule: "the second wave comes before a re-entry", edits: in(useFile, "	out = l.askAll(out) // a request that came later would lower the level\n", ""),
-		setup: base.with(alone).with(wavesToo).with(isEntered).with(isFixed)},
 	{rule: "a release goes to masters that have not answered", edits: in(keepFile, "if l.votes[i].has(mayHold) {", "if l.votes[i].has(mayHold) && l.votes[i].answer != Unanswered {"),
 		setup: stands},
 	{rule: "a refusal after a resend proves nothing", edits: in(attemptFile, "return !r.Resent", "return true"), setup: stands.with(twoDeaths).with(func(s *setup) { s.attempts = two })},

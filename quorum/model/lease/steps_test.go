@@ -48,7 +48,7 @@ type step struct {
 	client uint8
 	number uint8
 	node   uint8
-	place  uint8 // of a request among several, or of a wave
+	place  uint8 // of a request among several, or of a plan
 }
 
 type steps uint8
@@ -498,9 +498,9 @@ func (w *world) submitsNow(s *state, try func(step, func(*state))) bool {
 func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state))) {
 	o := ownerOf(c, number)
 	st := &w.ls.states[s.leases[o]]
-	does := func(what events, wave int) {
-		by := step{does: steps(what), client: uint8(c), number: uint8(number), place: uint8(wave)}
-		try(by, func(s *state) { w.happen(s, c, event{what: what, number: uint8(number), wave: uint8(wave)}) })
+	does := func(what events, plan int) {
+		by := step{does: steps(what), client: uint8(c), number: uint8(number), place: uint8(plan)}
+		try(by, func(s *state) { w.happen(s, c, event{what: what, number: uint8(number), plan: uint8(plan)}) })
 	}
 	if !st.begun {
 		if number > 0 {
@@ -511,15 +511,15 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 		if w.takes[c] && !s.handed {
 			return
 		}
-		for wave := range w.ls.waves {
-			if wave == 0 || w.waves && wave%2 == 1 || w.probes && wave%2 == 0 {
-				by := step{does: steps(begins), client: uint8(c), number: uint8(number), place: uint8(wave)}
+		for plan := range w.ls.plans {
+			if plan == 0 || w.probes {
+				by := step{does: steps(begins), client: uint8(c), number: uint8(number), place: uint8(plan)}
 				try(by, func(s *state) {
 					if w.tokens {
 						s.floors[o] = s.highest
 					}
 					s.seeds[o] = w.seed(s)
-					w.happen(s, c, event{what: begins, number: uint8(number), wave: uint8(wave)})
+					w.happen(s, c, event{what: begins, number: uint8(number), plan: uint8(plan)})
 				})
 			}
 		}
@@ -529,7 +529,7 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 		return
 	}
 	ends := w.ends(c, number)
-	if st.second {
+	if st.asksOn {
 		does(asksOn, 0)
 	}
 	switch st.phase {

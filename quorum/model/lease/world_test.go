@@ -48,7 +48,6 @@ type setup struct {
 	forgets  uint8
 	bumps    uint8            // how often a neighbour, a name that shares the counter, may raise it on a master
 	ticks    uint8            // the length of the search; 0 for no end
-	waves    bool             // an attempt may ask a quorum first
 	probes   bool             // an attempt may ask one master first
 	late     kinds            // the kinds of requests whose replies a client may read late
 	levels   int              // how high a lock may be entered; 0 is 1
