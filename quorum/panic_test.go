@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 // callerPanic is the value with which the caller's code panics in these tests.
@@ -91,7 +90,6 @@ func recoverCallerPanic(what func()) {
 // wantNothingLeft fails the test unless the Locker is like a new one, and the name "a" is free.
 func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
-	time.Sleep(waiting.RestSteps * waiting.MaxStep) // until no queue rests
 	synctest.Wait()
 	for what, mu := range map[string]*sync.Mutex{
 		"waitlist": &l.waitlist.mu, "rng": &l.core.rngMu,

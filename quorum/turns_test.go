@@ -112,38 +112,6 @@ func TestTurnsNobodyTakes(t *testing.T) {
 	})
 }
 
-// A process that asks again at once stays subscribed meanwhile, and takes neither itself for another process nor its
-// own release for one by another. Three steps after its last call has acquired nothing is left.
-func TestTurnsWithoutSubscribingForEach(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.deafSubscriber("a")
-		deaf := c.subscriptions("a")
-		c.unlock(c.lock(l, "a"))
-		for range 5 {
-			start := time.Now()
-			lock := c.lock(l, "a")
-			if took := time.Since(start); took != 2*waiting.MinStep {
-				t.Errorf("Lock took %v, want %v", took, 2*waiting.MinStep)
-			}
-			time.Sleep(waiting.RestSteps*waiting.MinStep - 1)
-			synctest.Wait()
-			if n := c.subscriptions("a"); n != 2*deaf {
-				t.Errorf("%d subscriptions while the queue rests, want %d", n, 2*deaf)
-			}
-			c.unlock(lock)
-			c.unlock(c.lock(l, "a")) // its rest outlasts the one that began before
-		}
-		c.unlock(c.lock(l, "a"))
-		time.Sleep(waiting.RestSteps * waiting.MinStep)
-		synctest.Wait()
-		if n := c.subscriptions("a"); n != deaf {
-			t.Errorf("%d subscriptions are left, want %d", n, deaf)
-		}
-		c.wantNoQueues(l)
-	})
-}
-
 // A call that comes while its process holds the lock again, within a step of the release before, hears the next one.
 func TestTurnsOfACallThatComesWhileItsProcessHolds(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -186,95 +154,6 @@ func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
 			c.unlock(c.lock(l, other))
 			c.unlock(lock)
 		}
-	})
-}
-
-// A queue does not rest for several names, whose release is several messages, nor for readers and slots.
-func TestTurnsThatSubscribeForEach(t *testing.T) {
-	for what, lock := range map[string]func(l *Locker) (*Lock, error){
-		"names":   func(l *Locker) (*Lock, error) { return l.Lock(context.Background(), "a", "b") },
-		"readers": func(l *Locker) (*Lock, error) { return l.RWLock("a").RLock(context.Background()) },
-		"slots":   func(l *Locker) (*Lock, error) { return l.Semaphore("a", 1).Acquire(context.Background()) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l := c.process()
-				c.deafSubscriber("a")
-				c.deafSubscriber(scripts.SlotsName("a"))
-				for range 3 {
-					held, err := lock(l)
-					if err != nil {
-						t.Fatal(err)
-					}
-					c.wantNoQueues(l)
-					c.unlock(held)
-				}
-				// Readers queue only while a writer has the lock.
-				writes, err := c.process().TryLock(t.Context(), "a")
-				if err != nil {
-					t.Fatal(err)
-				}
-				time.AfterFunc(waiting.MinStep, func() { c.unlock(writes) })
-				held, err := lock(l)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.wantNoQueues(l)
-				c.unlock(held)
-			})
-		})
-	}
-}
-
-// A queue that rests when its Locker is closed ends as any other.
-func TestTurnsOfALockerThatIsClosed(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.deafSubscriber("a")
-		c.unlock(c.lock(l, "a"))
-		c.unlock(c.lock(l, "a"))
-		if n := len(l.waitlist.queues); n != 1 {
-			t.Fatalf("%d queues rest, want 1", n)
-		}
-		l.Close()
-		time.Sleep(waiting.RestSteps * waiting.MinStep)
-		synctest.Wait()
-		c.wantNoQueues(l)
-	})
-}
-
-// A call that gives up ends a queue that has rested. When that rest would end, the names' next queue goes on.
-func TestTurnsThatEndWhileAQueueRests(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.deafSubscriber("a")
-		deaf := c.subscriptions("a")
-		c.unlock(c.lock(l, "a"))
-		c.unlock(c.lock(l, "a"))
-		time.Sleep(waiting.MinStep + 1)
-		w := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		if err := l.waitlist.gaveUpError(w, l.set, []string{"a"}, nil); errors.Is(err, ErrHeld) {
-			t.Errorf("a call that asked nobody: %v", err)
-		}
-		w.leave()
-		synctest.Wait()
-		if n := c.subscriptions("a"); n != deaf {
-			t.Errorf("%d subscriptions after it, want %d", n, deaf)
-		}
-		held, err := c.process().TryLock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := make(chan lockResult, 1)
-		startWaiter(t.Context(), l, 0, got, "a")
-		time.Sleep(waiting.RestSteps * waiting.MinStep)
-		synctest.Wait()
-		if n := len(l.waitlist.queues); n != 1 {
-			t.Errorf("%d queues while a call waits", n)
-		}
-		c.unlock(held)
-		c.unlock(c.next(got, shortly).lock)
-		c.wantNoQueues(l)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 // waitlist holds the queues of a Locker and of the Lockers that With makes of it: one for each set
 // of names that calls wait for, another for the readers of a name, and one for each semaphore and its
-// size; and those that rest. Package waiting decides which waiter attempts, and when. Here the waiters
+// size. Package waiting decides which waiter attempts, and when. Here the waiters
 // sleep, wake and attempt.
 type waitlist struct {
 	core    *core
@@ -45,13 +45,12 @@ type queue struct {
 
 	// Under list.mu.
 	waiting.Queue
-	subscribed bool        // one of the waiters has subscribed, for all of them
-	ended      bool        // it has no waiters, and does not rest
-	cancels    []func()    // of the subscriptions
-	restEnd    clock.Timer // nil before the first rest
-	lastError  *Error      // of the last attempt; nil before one has ended
-	asking     int         // how many of the waiters want the holder to be asked to let go
-	published  int         // a node that published the last release since an attempt began; −1 for none
+	subscribed bool     // one of the waiters has subscribed, for all of them
+	ended      bool     // it has no waiters
+	cancels    []func() // of the subscriptions
+	lastError  *Error   // of the last attempt; nil before one has ended
+	asking     int      // how many of the waiters want the holder to be asked to let go
+	published  int      // a node that published the last release since an attempt began; −1 for none
 }
 
 // waiter is one call that waits.
@@ -81,16 +80,13 @@ func (list *waitlist) join(set *settings, what wanted, at waiting.Moment) *waite
 func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Moment) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	q, rests := list.queues[key], false
-	switch {
-	case q == nil:
+	q := list.queues[key]
+	if q == nil {
 		if q = list.newQueueLocked(key, at.Now); slots {
 			q.Share()
 		}
 		w = &q.first
-	case q.Empty(): // it rests; not q.first, whose alarm may be about to signal
-		w, q.lastError, rests = new(waiter), nil, true
-	default:
+	} else {
 		w, subscribe = new(waiter), true
 	}
 	w.queue, w.Owner = q, w
@@ -100,7 +96,7 @@ func (list *waitlist) add(set *settings, key nameSet, slots bool, at waiting.Mom
 	}
 	at.Queues = len(list.queues)
 	q.Join(&w.Waiter, set.retry, at)
-	if others, released := list.core.history.JustReleased(key.hash(), rests, at); others > 0 && !subscribe {
+	if others, released := list.core.history.JustReleased(key.hash(), at); others > 0 && !subscribe {
 		q.Yield(others, released)
 		q.lastError, subscribe = list.core.unattempted(ErrHeld), true
 	}
@@ -254,7 +250,7 @@ func (w *waiter) signal() {
 	}
 }
 
-// isAwaited reports whether calls wait in that queue of readers, which never rests.
+// isAwaited reports whether calls wait in that queue of readers.
 func (list *waitlist) isAwaited(key nameSet) bool {
 	list.mu.Lock()
 	defer list.mu.Unlock()
@@ -274,7 +270,7 @@ func (w *waiter) leave() {
 	})
 }
 
-// remove removes a waiter by an event of package waiting. The last one ends the queue, unless it rests.
+// remove removes a waiter by an event of package waiting. The last one ends the queue.
 func (q *queue) remove(w *waiter, out func(q *queue)) {
 	for _, cancel := range q.takeOut(w, out) {
 		cancel()
@@ -301,10 +297,14 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 		q.armLocked(nil)
 		return nil
 	}
-	if q.restLocked() {
-		return nil
+	delete(list.queues, q.key)
+	q.ended = true
+	if q.subscribed {
+		list.core.history.Unsubscribed(q.key.hash(), q.Others(), list.core.clock.Now())
+	} else if len(list.free) < maxFree && !q.key.readers { // waiters that were freed may refer to it
+		list.free = append(list.free, q) // no subscriber refers to it, and its one waiter has left
 	}
-	return q.endLocked()
+	return q.cancels
 }
 
 // lock waits in the queue for what is wanted until an attempt acquires it.

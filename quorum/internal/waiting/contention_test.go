@@ -27,14 +27,12 @@ type contention struct {
 	nodes  []simNode
 	all    []*contender
 
-	owners int
-	holder *contender
-	freed  clock.Instant // when the last holder released the lock, or its lease ended
-	gaps   []time.Duration
-	calls  int
-	// subscriptions counts how often a process subscribed.
-	subscriptions int
-	overlap       bool
+	owners  int
+	holder  *contender
+	freed   clock.Instant // when the last holder released the lock, or its lease ended
+	gaps    []time.Duration
+	calls   int
+	overlap bool
 
 	last    *contender // the last holder
 	streak  int        // how often it has acquired the lock in a row, the lock wanted by others at each release
@@ -51,11 +49,10 @@ type simNode struct {
 // process.
 type contender struct {
 	contention  *contention
-	queue       *Queue // of its own; nil while it neither waits for the lock nor its queue rests
+	queue       *Queue // of its own; nil while it does not wait for the lock
 	waiter      Waiter
 	subscribed  bool // or has sent the requests
 	wants       bool // it waits for the lock
-	rests       int  // how often the queue has rested
 	heard       int  // how many others heard its release, when it asks again at once
 	since       clock.Instant
 	held        int
@@ -131,16 +128,12 @@ func (c *contention) at() Moment { return Moment{Now: c.now, Step: simStep} }
 func (one *contender) arrive() {
 	c := one.contention
 	one.since, one.wants = c.now, true
-	if one.queue == nil {
-		one.queue = new(Queue)
-		one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
-	}
+	one.queue = new(Queue)
+	one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
 	one.queue.Join(&one.waiter, usual, c.at())
 	if one.heard > 0 {
 		one.queue.Yield(one.heard, c.at())
-		if !one.subscribed {
-			one.subscribe()
-		}
+		one.subscribe()
 		one.heard = 0
 	}
 	one.begin()
@@ -242,7 +235,6 @@ func (one *contender) refused(r Result) {
 func (one *contender) subscribe() {
 	c, q := one.contention, one.queue
 	one.subscribed = true
-	c.subscriptions++
 	for i := range c.nodes {
 		c.after(c.trip(), func() {
 			if one.queue != q {
@@ -270,17 +262,7 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 	c := one.contention
 	one.queue.Acquired(simLease, c.at())
 	one.wants = false
-	if one.queue.MayRest() {
-		one.rests++
-		rest := one.rests
-		c.after(RestSteps*simStep, func() {
-			if !one.wants && one.rests == rest {
-				one.unsubscribe()
-			}
-		})
-	} else {
-		one.unsubscribe()
-	}
+	one.unsubscribe()
 	if c.holder != nil {
 		c.overlap = true
 	}
@@ -315,9 +297,6 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 				}
 				if c.away == 0 {
 					one.heard = slices.Min(heard)
-					if one.queue != nil { // it rests, so it was one of them
-						one.heard--
-					}
 				}
 				c.after(c.away, one.arrive)
 			})
@@ -391,7 +370,7 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// Processes that ask again at once take turns. Those that hold it for a step at most stay subscribed.
+// Processes that ask again at once take turns.
 func TestTurns(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, simLease / 2} {
 		for _, rule := range []struct{ nodes, quorum int }{{3, 2}, {5, 3}, {3, 3}} {
@@ -414,9 +393,6 @@ func TestTurns(t *testing.T) {
 						fair := float64(acquired) / float64(contenders)
 						if w.longest > 2 || float64(most) > 1.1*fair || float64(least) < 0.9*fair {
 							t.Errorf("%d in a row, shares %d to %d of %d", w.longest, least, most, acquired)
-						}
-						if hold <= simStep && w.subscriptions > 2*contenders {
-							t.Errorf("they subscribed %d times", w.subscriptions)
 						}
 					})
 			}

@@ -16,10 +16,10 @@
 //	event               changes                     the head's next attempt
 //	Share, before Join  a position counts one less
 //	Join                one more waiter, at the end new queue: at once, by the approach that Init
-//	                                                got; one that rested: at once, probe first;
-//	                                                else within a poll by the shortest bounds
-//	Yield, after Join   position is the number of   in one step and one per process, probe first;
-//	of the only waiter  processes that heard it     Subscribed does not change that
+//	                                                got; otherwise within a poll by the shortest
+//	                                                bounds
+//	Yield, after the    position is the number of   in one step and one per process, probe first;
+//	first Join          processes that heard it     Subscribed does not change that
 //	Begin               an attempt is under way     none until it has ended
 //	Refused, held       position counted anew       by the first line that applies:
 //	  a release since                               as after a release
@@ -34,8 +34,6 @@
 //	Refused, otherwise  one more failure            after the retry time, ask all
 //	Acquired            head removed, position      by the poll or the end of the lease, ask all
 //	                    counted anew
-//	Acquired, by the    the queue may rest          none
-//	last waiter
 //	Hasten                                          at once, ask all
 //	Leave, the head     head removed                at once if its attempt was under way
 //	Leave, another      waiter removed              unchanged
@@ -49,10 +47,6 @@
 // "By all nodes" is by as many as it takes to be certain, when not all were asked. If every node
 // is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
 // position 0, too. An event during an attempt takes effect at the attempt's end.
-//
-// A queue that had to yield may rest when its last waiter has acquired the lock while other processes subscribe: see
-// [Queue.MayRest]. It goes on counting messages, among them those of this process's own release: a call that
-// yields wakes for none until that is counted.
 //
 // [Alone] is the approach of first attempts only: all others know that they may not be alone.
 //

@@ -79,15 +79,12 @@ func (h *History) Unsubscribed(names uint32, others int, now clock.Instant) {
 }
 
 // JustReleased returns how many other processes heard this one release the names within the last
-// step, and when that was; 0 for none. After a step their attempts are visible on the nodes. rests reports that
-// the process has stayed subscribed.
-func (h *History) JustReleased(names uint32, rests bool, at Moment) (others int, released Moment) {
+// step, and when that was; 0 for none. After a step their attempts are visible on the nodes.
+func (h *History) JustReleased(names uint32, at Moment) (others int, released Moment) {
 	r := h.record(names)
 	switch others = r.heard; {
 	case at.Now.Sub(r.released) > at.Step:
 		return 0, at
-	case rests:
-		others-- // one of the connections is this process's
 	case r.released.Sub(r.unsubscribed) <= at.Step:
 		others = min(others, r.others) // one of them may be this process's
 	}

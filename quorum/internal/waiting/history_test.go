@@ -13,41 +13,38 @@ func TestHistoryLeavesOutTheProcessItself(t *testing.T) {
 	at := func(d time.Duration) clock.Instant { return clock.Instant(time.Hour + d) }
 	present := Moment{Now: at(0), Step: step}
 	for _, c := range []struct {
-		name      string
-		do        func(h *History)
-		want      int
-		wantRests int // of a queue that rests
+		name string
+		do   func(h *History)
+		want int
 	}{
-		{"nothing", func(h *History) {}, 0, 0},
-		{"a release", func(h *History) { h.Released(names, 2, at(0)) }, 2, 1},
-		{"of other names", func(h *History) { h.Released(elsewhere, 2, at(0)) }, 0, 0},
-		{"of names that share its place", func(h *History) { h.Released(others, 2, at(0)) }, 0, 0},
-		{"driven out", func(h *History) { h.Released(names, 2, at(0)); h.Released(others, 2, at(0)) }, 0, 0},
+		{"nothing", func(h *History) {}, 0},
+		{"a release", func(h *History) { h.Released(names, 2, at(0)) }, 2},
+		{"of other names", func(h *History) { h.Released(elsewhere, 2, at(0)) }, 0},
+		{"of names that share its place", func(h *History) { h.Released(others, 2, at(0)) }, 0},
+		{"driven out", func(h *History) { h.Released(names, 2, at(0)); h.Released(others, 2, at(0)) }, 0},
 		{"others are asked about", func(h *History) {
 			h.Released(names, 2, at(0))
-			h.JustReleased(others, false, present)
-		}, 2, 1},
-		{"a step ago", func(h *History) { h.Released(names, 2, at(-step)) }, 2, 1},
-		{"long ago", func(h *History) { h.Released(names, 2, at(-step-1)) }, 0, 0},
+			h.JustReleased(others, present)
+		}, 2},
+		{"a step ago", func(h *History) { h.Released(names, 2, at(-step)) }, 2},
+		{"long ago", func(h *History) { h.Released(names, 2, at(-step-1)) }, 0},
 		{"the subscriptions may not have ended", func(h *History) {
 			h.Unsubscribed(names, 1, at(-step))
 			h.Released(names, 2, at(0))
-		}, 1, 1},
+		}, 1},
 		{"the subscriptions have ended", func(h *History) {
 			h.Unsubscribed(names, 1, at(-step-1))
 			h.Released(names, 2, at(0))
-		}, 2, 1},
+		}, 2},
 		{"the subscriptions end after it", func(h *History) {
 			h.Released(names, 2, at(-step/2))
 			h.Unsubscribed(names, 1, at(0))
-		}, 1, 1},
+		}, 1},
 	} {
 		var h History
 		c.do(&h)
-		for rests, want := range map[bool]int{false: c.want, true: c.wantRests} {
-			if got, _ := h.JustReleased(names, rests, present); got != want {
-				t.Errorf("%s, rests: %v: %d others, want %d", c.name, rests, got, want)
-			}
+		if got, _ := h.JustReleased(names, present); got != c.want {
+			t.Errorf("%s: %d others, want %d", c.name, got, c.want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ type Moment struct {
 	Now clock.Instant
 	// Step is long enough for one waiter's attempt to become visible to the next.
 	Step time.Duration
-	// Queues is how many queues the process has, also those that rest: many share its polls.
+	// Queues is how many queues the process has, because many share its polls.
 	Queues int
 }
 
@@ -47,17 +47,14 @@ type Queue struct {
 	wake        wakeSequence
 	wakeAtBegin wakeSequence // wake when the attempt under way began
 
-	shared        bool   // see Share
-	position      int    // how many other processes come first at the next release
-	ranked        bool   // position was counted while the subscriptions stood
-	listeners     int    // Result.Listeners, by the last answer that had it
-	disagreements int    // since the last release: split votes and refusals by the probe node, less refusals by all
-	yielding      bool   // no attempt since Yield
-	returned      bool   // Yield was called since the queue was empty: the process has asked again at once
-	acquired      bool   // its last waiter has left because it acquired the lock
-	ownRelease    uint64 // what wake.releases becomes by the release of the lock that was acquired last
-	reserves      bool   // a writer that has met readers
-	failures      int    // attempts in a row that failed without a holder, or while no release could be heard
+	shared        bool // see Share
+	position      int  // how many other processes come first at the next release
+	ranked        bool // position was counted while the subscriptions stood
+	listeners     int  // Result.Listeners, by the last answer that had it
+	disagreements int  // since the last release: split votes and refusals by the probe node, less refusals by all
+	yielding      bool // no attempt since Yield
+	reserves      bool // a writer that has met readers
+	failures      int  // attempts in a row that failed without a holder, or while no release could be heard
 
 	echoesEnd clock.Instant // until then, messages may be of votes that were given back after a split vote
 }
@@ -78,9 +75,6 @@ const (
 	// be echoes: of votes that this attempt and its rivals give back. The votes of several attempts add up to
 	// a release. A rival's round trip may be longer.
 	echoAttempts = 4
-	// RestSteps is for how many steps a queue that rests stays subscribed. Its caller is back after the hold and an
-	// Unlock, whose round trip is a third of a step on an idle machine.
-	RestSteps = 3
 )
 
 // Init makes q an empty queue for a lock with that quorum size on that many nodes, at most 64.
@@ -114,7 +108,7 @@ func (q *Queue) Others() int { return max(q.listeners-1, 0) }
 func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 	before := q.retryBounds()
 	if q.push(w, retry); q.head == w {
-		q.next, q.acquired, q.returned = at.Now, false, false
+		q.next = at.Now
 		return
 	}
 	if q.retryBounds() != before && !q.attempting {
@@ -122,11 +116,9 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 	}
 }
 
-// Yield makes the first attempt of a new queue, or of one that rested, follow those of other processes: this
-// process has released the lock at that time, and so many of them, at least one, have heard it. It is called after
-// the Join of the queue's only waiter.
+// Yield makes the first attempt of a new queue follow those of other processes: this process has released the lock
+// at that time, and others of them, at least one, have heard it. It is called after the first Join.
 func (q *Queue) Yield(others int, released Moment) {
-	q.returned = true
 	q.position, q.ranked, q.listeners = others, true, others+1
 	// One step more than after a release that this process hears: it is awake, and the others are
 	// yet to wake.
@@ -152,24 +144,14 @@ func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
 // or released. at counts only if the head was not alone.
 func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	q.attempting, q.reserves = false, false // the grant has ended the reservation: all have the same chance
-	q.ownRelease = q.wake.releases + 1
 	q.remove(q.head)
 	if q.head == nil {
-		q.acquired, q.approach, q.ranked = true, ProbeFirst, false
-		q.disagreements, q.failures, q.echoesEnd = 0, 0, 0
 		return
 	}
 	q.position, q.ranked = q.Others(), true
 	q.disagreements, q.failures = 0, 0
 	at.Step = 0 // a position adds nothing to this process's own lease
 	q.attemptAt(AskAll, at.Now.Add(q.poll(lease, at)))
-}
-
-// MayRest reports whether a queue without waiters should stay subscribed, for RestSteps: else a caller that asks
-// again at once, while others wait, would subscribe for each acquisition. A caller that joins meanwhile may have to
-// yield, as for a new queue. Each release must be one message of each node.
-func (q *Queue) MayRest() bool {
-	return q.acquired && q.returned && !q.shared && q.Others() > 0
 }
 
 // Woken reports whether an event since the last Begin called for an attempt: a release, for example.
@@ -297,9 +279,6 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 		return false
 	}
 	q.wake.releases = max(q.wake.releases, releases)
-	if q.yielding && releases <= q.ownRelease {
-		return false // of this process's own release, which a queue that rested hears
-	}
 	if risen && !at.Now.Before(q.echoesEnd) {
 		q.disagreements = 0
 		if q.attempting {

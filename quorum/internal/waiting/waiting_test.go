@@ -126,19 +126,6 @@ func settings(retry Retry) event {
 // yields makes the first attempt follow those of so many other processes.
 func yields(others int) event { return func(s *scenario) { s.Yield(others, s.at()) } }
 
-// rests fails the test unless a queue that the last waiter has left may rest, or may not.
-func rests(want bool) event {
-	return func(s *scenario) {
-		s.t.Helper()
-		if none(s); s.MayRest() != want {
-			s.t.Errorf("it may rest: %v, want %v", !want, want)
-		}
-	}
-}
-
-// comes is a call that comes while the queue rests.
-func comes(s *scenario) { s.Join(s.waiter, usual, s.at()) }
-
 // acquires is an attempt of the head that acquires the lock, for that lease.
 func acquires(lease time.Duration) event {
 	return func(s *scenario) {
@@ -311,48 +298,6 @@ func TestEvents(t *testing.T) {
 		{name: "whose next waiter is behind them again",
 			events: []event{yields(2), joins(usual), subscribed(0, 1), acquires(time.Minute),
 				messages(0, 1), at(2, ProbeFirst)}},
-
-		// A queue that rests: it stays subscribed after its last waiter.
-		{name: "rests when its caller has come back, while others wait",
-			events: []event{yields(1), subscribed(0, 1, 2), acquires(time.Minute), rests(true)}},
-		{name: "does not rest after a caller's first call", events: []event{listening(1), acquires(time.Minute), rests(false)}},
-		{name: "does not rest once a call has not had to yield",
-			events: []event{yields(1), acquires(time.Minute), comes, acquires(time.Minute), rests(false)}},
-		{name: "does not rest when no other process subscribes",
-			events: []event{yields(1), refused(AskAll, heldBy(0)), acquires(time.Minute), rests(false)}},
-		{name: "does not rest after a call that gave up", events: []event{yields(1), leaves, rests(false)}},
-		{name: "does not rest after a second call that gave up",
-			events: []event{yields(1), acquires(time.Minute), comes, yields(1), leaves, rests(false)}},
-		{name: "does not rest for a semaphore",
-			events: []event{func(s *scenario) { s.Share() }, yields(1), acquires(time.Minute), rests(false)}},
-		{name: "does not rest while it has waiters", events: []event{yields(1), joins(usual), acquires(time.Minute),
-			func(s *scenario) {
-				if s.MayRest() {
-					s.t.Error("it may rest")
-				}
-			}}},
-		{name: "hears its own release while it rests", events: []event{yields(1), subscribed(0, 1, 2), acquires(time.Minute),
-			messages(0, 1), rests(true), comes, yields(1), messages(2), at(2, ProbeFirst), messages(0, 1), at(0, AskAll)}},
-		{name: "hears its own release after it rested", events: []event{yields(1), subscribed(0, 1, 2), acquires(time.Minute),
-			comes, yields(1), messages(0, 1, 2), at(2, ProbeFirst), messages(1, 2), at(0, AskAll)}},
-		{name: "hears its own release after an attempt that came before it", events: []event{yields(1), subscribed(0, 1, 2),
-			acquires(time.Minute), comes, yields(1), passes(2 * step), refused(ProbeFirst, heldBy(1)),
-			messages(0, 1), at(0, AskAll)}},
-		{name: "hears it on some nodes before, on others after it rested",
-			events: []event{yields(2), subscribed(0, 1, 2), messages(0, 1, 2), messages(0, 1), acquires(time.Minute), messages(2),
-				messages(0), comes, yields(2), messages(1, 2), at(3, ProbeFirst), messages(0, 1), at(1, ProbeFirst)}},
-		{name: "probes with a call that need not yield", events: []event{yields(1), subscribed(0, 1, 2),
-			acquires(time.Minute), messages(0, 1, 2), comes, at(0, ProbeFirst)}},
-		{name: "probes with it also after an attempt that asked all", events: []event{yields(1), refused(ProbeFirst, heldBy(1)),
-			as(AskAll), acquires(time.Minute), comes, at(0, ProbeFirst)}},
-		{name: "forgets split votes", events: []event{yields(1), times(9, refused(AskAll, with(heldBy(1), votes(1)))),
-			acquires(time.Minute), comes, refused(AskAll, with(heldBy(1), votes(1))), in(step/2, step/2+2*step)}},
-		{name: "forgets failures", events: []event{yields(1), times(9, refused(AskAll, with(heldBy(1), left(-1), unavailable))),
-			acquires(time.Minute), comes, refused(AskAll, with(heldBy(1), left(-1), unavailable)), in(5*ms, 15*ms)}},
-		{name: "forgets its place", events: []event{yields(1), subscribed(0, 1, 2), acquires(time.Minute), comes,
-			refused(AskAll, heldBy(3)), messages(0, 1), messages(0, 1), at(2, ProbeFirst)}},
-		{name: "forgets echoes", events: []event{yields(1), subscribed(0, 1, 2), begin, passes(step),
-			ends(with(heldBy(1), votes(1))), acquires(time.Minute), comes, yields(1), messages(0, 1), messages(0, 1), at(0, AskAll)}},
 
 		// Refusals.
 		{name: "by the probe node alone",
