@@ -31,11 +31,8 @@ type attempt struct {
 	decided  chan struct{}   // closed when the outcome is certain
 
 	// Under hold.mu.
-	asked   bool          // the first nodes: all, or the probe node
-	timed   bool          // the times until its replies count for the rtt
-	cleared chan struct{} // while it is waited for: closed once no reply can make the error permanent
-
-	waited bool // for grace, for nodes that have not replied
+	asked bool // the first nodes: all, or the probe node
+	timed bool // the times until its replies count for the rtt
 }
 
 // grantRequest is an attempt's request to one node, with what the node has replied if it granted
@@ -116,7 +113,6 @@ func (c *core) attemptOnce(
 		}
 	}()
 	a.askAndWait(ctx, approach)
-	a.askWhetherPermanent(ctx)
 	a.countWriteBacks()
 	if a.commit(ctx) {
 		ended = true
@@ -173,9 +169,7 @@ func (a *attempt) ask(approach waiting.Approach) {
 		}
 		h.members[i].err = err
 		plan.Down |= 1 << i
-		if isPermanent(err) {
-			plan.Permanent |= 1 << i
-		}
+		plan.Permanent = plan.Permanent || isPermanent(err)
 	}
 	var room [8]lease.Command
 	h.carryOutLocked(h.lease.Begin(now, plan, room[:0]), nil)
@@ -209,39 +203,6 @@ func (a *attempt) askOthers() {
 	defer h.mu.Unlock()
 	var room [8]lease.Command
 	h.carryOutLocked(h.lease.AskOthers(room[:0]), nil)
-}
-
-// askWhetherPermanent asks the nodes whose errors can make the attempt's error permanent: what one
-// node refuses for good, a wrong list of masters for example, all may refuse. It waits for grace at
-// most. undo does not wait for these nodes again, so the call takes no longer.
-func (a *attempt) askWhetherPermanent(ctx context.Context) {
-	if cleared := a.askTheRest(); cleared != nil {
-		a.waited = awaitClear(ctx, cleared, a.hold.core.closed)
-	}
-}
-
-// askTheRest returns a channel that is closed once no reply can make a difference any more, or nil if
-// none can now.
-func (a *attempt) askTheRest() <-chan struct{} {
-	h := a.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var room [8]lease.Command
-	unclear, commands := h.lease.AskWhetherPermanent(room[:0])
-	if !unclear {
-		return nil
-	}
-	cleared := make(chan struct{})
-	a.cleared = cleared
-	h.carryOutLocked(commands, nil) // the nodes may be down
-	return cleared
-}
-
-func (a *attempt) noteCleared() {
-	if a.cleared != nil {
-		close(a.cleared)
-		a.cleared = nil
-	}
 }
 
 func (a *attempt) countWriteBacks() {
@@ -286,23 +247,17 @@ func (h *hold) holdUnlessLate() bool {
 
 // undo ends a failed attempt: a release goes to every node that may have granted. undo waits for the
 // nodes that granted, and for grace at most for those that have not replied, but not after ctx ends.
+// What they reply meanwhile may make the error permanent.
 func (a *attempt) undo(ctx context.Context) *Error {
 	err, granted, open := a.startUndo(ctx)
-	patience := grace
-	if a.waited {
-		patience = 0
-	}
-	moment := time.NewTimer(patience)
-	defer moment.Stop()
-	select {
-	case <-open.decided:
-	case <-moment.C:
-	case <-ctx.Done():
-	}
+	open.awaitFor(ctx, grace)
 	select {
 	case <-granted.decided:
 	case <-ctx.Done():
 	}
+	a.hold.mu.Lock()
+	err.Nodes = a.hold.nodesErrorLocked()
+	a.hold.mu.Unlock()
 	err.noteEnd(ctx)
 	return err
 }
@@ -325,7 +280,7 @@ func (a *attempt) startUndo(ctx context.Context) (err *Error, granted, open *tal
 			toOthers = append(toOthers, c)
 		}
 	}
-	granted, open = newTally(len(toGranted), len(toGranted)), newTally(len(toOpen), len(toOpen))
+	granted, open = newTally(len(toGranted), len(toGranted)), newTallyOfAll(len(toOpen))
 	h.carryOutLocked(toGranted, granted)
 	h.carryOutLocked(toOpen, open)
 	h.carryOutLocked(toOthers, nil)

@@ -68,12 +68,18 @@ func (a *attempt) countsErrorLocked() *Error {
 		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
 		Unknown: of[lease.Failed] + of[lease.Unanswered] + of[lease.Unasked], unasked: of[lease.Unasked],
 	}
+	e.Nodes = h.nodesErrorLocked()
+	return e
+}
+
+// nodesErrorLocked returns the errors of the nodes' last replies; nil for none.
+func (h *hold) nodesErrorLocked() (all *multierror.Error) {
 	for i := range h.members {
 		if err := h.members[i].err; err != nil {
-			e.Nodes = multierror.Append(e.Nodes, err)
+			all = multierror.Append(all, err)
 		}
 	}
-	return e
+	return all
 }
 
 // remaining returns for how long the nodes that refused keep the lock by their replies, until as

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
@@ -98,8 +97,6 @@ func (h *hold) carryOutLocked(commands []lease.Command, t *tally) (lost bool) {
 		switch c.Do {
 		case lease.Decided:
 			close(h.attempt.decided)
-		case lease.Cleared:
-			h.attempt.noteCleared()
 		case lease.End:
 			return h.endThenLocked(c.Cause, commands[i+1:], t)
 		case lease.Release:
@@ -215,9 +212,7 @@ func (h *hold) keepersErrorLocked(op string, causes ...error) *Error {
 		} else {
 			e.Unknown++
 		}
-		if err := h.members[i].err; err != nil {
-			e.Nodes = multierror.Append(e.Nodes, err)
-		}
 	}
+	e.Nodes = h.nodesErrorLocked()
 	return e
 }

@@ -130,6 +130,7 @@ func (h *hold) orphan() {
 type tally struct {
 	nodes   int
 	need    int
+	all     bool          // every reply counts
 	decided chan struct{} // closed when need replies count, or no longer can
 	// believed has the nodes that should have the owner, bit by node. If one of them replies that it
 	// hasn't, the reply counts but decides nothing: with too many of those, the lock had been lost.
@@ -142,7 +143,6 @@ type tally struct {
 	found  bool   // on some node
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
 	failed *multierror.Error
-	clear  chan struct{} // closed when the error is as permanent as it can be; nil while nobody waits for that
 
 	few    [5]releaseReply // room for the receivers of a release, by node
 	room   [8]any          // for the arguments of a release, with one name: as many as scripts.Release makes
@@ -162,6 +162,13 @@ func newTally(nodes, need int) *tally {
 	if t.isDecidedLocked() {
 		close(t.decided)
 	}
+	return t
+}
+
+// newTallyOfAll returns a tally that is decided once all have replied, or failed.
+func newTallyOfAll(nodes int) *tally {
+	t := newTally(nodes, nodes)
+	t.all = true
 	return t
 }
 
@@ -193,7 +200,7 @@ func (t *tally) add(node int, a nodeReply) {
 	if a.counts && !a.found {
 		t.denied |= 1 << node
 	}
-	if a.counts {
+	if a.counts || t.all {
 		t.count++
 	}
 	if a.counts && a.found && (!t.found || a.heard < t.heard) {
@@ -204,10 +211,6 @@ func (t *tally) add(node int, a nodeReply) {
 	}
 	if !before && t.isDecidedLocked() {
 		close(t.decided)
-	}
-	if t.clear != nil && !t.isUnclearLocked() {
-		close(t.clear)
-		t.clear = nil
 	}
 }
 
@@ -249,52 +252,13 @@ func (t *tally) result() (enough bool, failed *multierror.Error) {
 	return t.count >= t.need, failed
 }
 
-// awaitWhetherPermanent waits for t to be decided and, if the call failed, for the nodes whose errors
-// can make its error permanent.
-func (t *tally) awaitWhetherPermanent(ctx context.Context, closed <-chan struct{}) {
-	if awaitDecided(ctx, t) != nil {
-		return
-	}
-	if clear := t.unclear(); clear != nil {
-		awaitClear(ctx, clear, closed)
-	}
-}
-
-// awaitClear waits until clear is closed, for grace at most, or until ctx or the Locker ends. late
-// reports that it waited for all of grace.
-func awaitClear(ctx context.Context, clear, closed <-chan struct{}) (late bool) {
-	moment := time.NewTimer(grace)
+// awaitFor waits until t is decided, for that long at most, or until ctx ends.
+func (t *tally) awaitFor(ctx context.Context, patience time.Duration) {
+	moment := time.NewTimer(patience)
 	defer moment.Stop()
 	select {
-	case <-clear:
+	case <-t.decided:
 	case <-moment.C:
-		return true
 	case <-ctx.Done():
-	case <-closed:
 	}
-	return false
-}
-
-// unclear returns a channel that is closed once no reply can make the error permanent any more; nil if
-// none can now, or the call has succeeded.
-func (t *tally) unclear() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.count >= t.need || !t.isUnclearLocked() {
-		return nil
-	}
-	t.clear = make(chan struct{})
-	return t.clear
-}
-
-func (t *tally) isUnclearLocked() bool {
-	permanent := 0
-	if t.failed != nil {
-		for _, err := range t.failed.Errors {
-			if isPermanent(err) {
-				permanent++
-			}
-		}
-	}
-	return lease.Unclear(t.nodes, t.need, permanent, t.left)
 }

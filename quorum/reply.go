@@ -50,7 +50,7 @@ func (r *request) noteUnsentLocked(err error, commands []lease.Command) []lease.
 	r.hold.members[r.command.Master].err = err
 	r.finish(false, err)
 	_, commands = r.hold.lease.TakeReply(clock.Never, r.command,
-		lease.Reply{Is: lease.Unsent, Permanent: isPermanent(err)}, commands)
+		lease.Reply{Is: lease.Unsent}, commands)
 	return commands
 }
 
@@ -88,7 +88,7 @@ func (r *request) takeReply(reply lease.Reply, err error, said scripts.AcquireRe
 func (r *request) submit(resent bool) {
 	core, master := r.hold.core, r.command.Master
 	core.roster.Recheck(master, func(wait time.Duration, err error) {
-		reply := lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent, Permanent: isPermanent(err)}
+		reply := lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent}
 		said := scripts.AcquireReply{}
 		switch {
 		case wait > 0:
@@ -175,7 +175,7 @@ var (
 func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, error) {
 	reply := lease.Reply{Process: r.RunID, Resent: r.Resent}
 	if r.Err != nil {
-		reply.Is, reply.NothingDone, reply.Permanent = lease.Failed, !r.Sent || r.NothingDone, isPermanent(r.Err)
+		reply.Is, reply.NothingDone = lease.Failed, !r.Sent || r.NothingDone
 		return reply, r.Err
 	}
 	switch c.Do {
@@ -203,7 +203,7 @@ func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 	said := &r.Reply.Acquire
 	if said.Refusal != nil {
 		if err := h.core.roster.Refusal(c.Master, said.Refusal); err != nil {
-			reply.Is, reply.NothingDone, reply.Permanent = lease.Failed, !r.Resent, isPermanent(err)
+			reply.Is, reply.NothingDone = lease.Failed, !r.Resent
 			return reply, err
 		}
 		reply.Is = lease.NotAccepted

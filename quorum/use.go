@@ -53,7 +53,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	inner.makeContext(ctx)
 	entered := false
 	defer func() {
-		if !entered {
+		if !entered { // also when the caller's context panics
 			inner.backOut()
 		}
 	}()
@@ -61,12 +61,12 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	if err != nil {
 		return nil, err
 	}
-	t.awaitWhetherPermanent(ctx, h.core.closed)
 	err = inner.await(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
 		entered = true
 		return inner, nil
 	}
+	inner.backOut().awaitFor(ctx, grace) // what nodes reply meanwhile may make the error permanent
 	failure, _ := err.(*Error)
 	if failure == nil {
 		failure = &Error{Op: "lock", Names: slices.Clone(names), causes: contextError(ctx)}
@@ -75,6 +75,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 		}
 	}
 	if failure.Nodes != nil { // else the nodes do not matter
+		_, failure.Nodes = t.result()
 		failure.Need, failure.Granted = h.core.need, t.counted()
 		failure.Unknown = len(h.members) - failure.Granted
 	}
@@ -102,22 +103,29 @@ func (l *Lock) startEnter(within *Lock, set *settings) (*tally, error) {
 	return t, nil
 }
 
-// backOut undoes startEnter on every node, even if the request has not arrived there.
-func (l *Lock) backOut() {
-	h := l.hold
-	l.unlocked.Store(true)
+// backOut undoes startEnter on every node, once, even if the request has not arrived there. The tally is
+// decided once all have replied.
+func (l *Lock) backOut() *tally {
+	h, t := l.hold, newTallyOfAll(0)
+	if l.unlocked.Swap(true) {
+		return t
+	}
 	defer l.cancel(ErrNotAcquired)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.level > 0 && h.lease.Phase() == lease.Held {
-		h.lowerLocked(l)
+		commands := h.leaveLocked(l)
+		t = newTallyOfAll(len(commands))
+		h.carryOutLocked(commands, t)
 	}
+	return t
 }
 
-// lowerLocked ends an inner handle: it lowers the level by one, here and on the nodes.
-func (h *hold) lowerLocked(l *Lock) *tally {
+// leaveLocked ends an inner handle: it lowers the level by one, and returns the commands that do so on the
+// nodes.
+func (h *hold) leaveLocked(l *Lock) []lease.Command {
 	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	return h.releaseLocked(h.lease.Leave(nil), 0)
+	return h.lease.Leave(nil)
 }
 
 // Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
@@ -319,5 +327,5 @@ func (l *Lock) startLower() (*tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.lowerLocked(l), nil
+	return h.releaseLocked(h.leaveLocked(l), 0), nil
 }

@@ -21,27 +21,26 @@ type Plan struct {
 	First int // the master that is asked first; the others follow in their order
 	// Probe: the first master is asked alone. Its refusal ends the attempt, at the cost of one command.
 	Probe bool
-	// Down has the masters to which no request can be sent now, bit by master. Permanent has those of
-	// them whose error does not pass by itself.
-	Down, Permanent uint64
+	// Down has the masters to which no request can be sent now, bit by master.
+	Down uint64
+	// Permanent: the error of one of these does not pass by itself. Then the others are asked in any case:
+	// theirs may make the attempt's error permanent.
+	Permanent bool
 }
 
 // Begin asks all masters, or the first one alone. It asks nobody if too many masters are down for a
-// quorum.
+// quorum, unless one's error is permanent.
 func (l *Lease) Begin(now clock.Instant, p Plan, out []Command) []Command {
 	l.begunAt, l.renewedAt = now, now
 	l.first = uint8(p.First)
-	switch {
-	case judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(p.Down)) == OutOfReach:
+	switch tooFew := judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(p.Down)) == OutOfReach; {
+	case tooFew && !p.Permanent:
 		for i := range l.votes {
 			if p.Down&(1<<i) != 0 {
 				l.votes[i].answer = Failed
 			}
-			if p.Permanent&(1<<i) != 0 {
-				l.votes[i].set(failsForGood)
-			}
 		}
-	case p.Probe:
+	case p.Probe && !tooFew:
 		out = l.askNext(out)
 	default:
 		out = l.askAll(out)
@@ -58,39 +57,6 @@ func (l *Lease) AskOthers(out []Command) []Command {
 	return out
 }
 
-// AskWhetherPermanent asks the masters that were not asked, if the attempt cannot succeed and their
-// replies can make its error permanent: then a retry cannot succeed either, and the caller must be
-// told so. [Cleared] follows once no reply can make a difference, unless none can now.
-func (l *Lease) AskWhetherPermanent(out []Command) (unclear bool, _ []Command) {
-	if l.phase != Asking || l.verdict != OutOfReach || !l.unclear() {
-		return false, out
-	}
-	return true, l.askAll(out)
-}
-
-// IsUnclear reports whether replies to come can make the attempt's error permanent.
-func (l *Lease) IsUnclear() bool { return l.phase == Asking && l.verdict == OutOfReach && l.unclear() }
-
-func (l *Lease) unclear() bool {
-	permanent, open := 0, 0
-	for i := range l.votes {
-		switch v := &l.votes[i]; {
-		case v.answer == Unasked || v.answer == Unanswered:
-			open++
-		case v.has(failsForGood):
-			permanent++
-		}
-	}
-	return Unclear(len(l.votes), l.terms.Need, permanent, open)
-}
-
-// Unclear reports whether so many permanent errors leave enough masters, but would not if those
-// that are open had one, too.
-func Unclear(masters, need, permanent, open int) bool {
-	usable := masters - permanent
-	return permanent > 0 && usable >= need && usable-open < need
-}
-
 func (l *Lease) askAll(out []Command) []Command {
 	for l.hasUnasked() {
 		out = l.askNext(out)
@@ -100,15 +66,11 @@ func (l *Lease) askAll(out []Command) []Command {
 
 func (l *Lease) hasUnasked() bool { return int(l.asked) < len(l.votes) }
 
-// askNext asks the next master, unless it was down when the attempt began.
+// askNext asks the next master.
 func (l *Lease) askNext(out []Command) []Command {
 	master := int(l.first+l.asked) % len(l.votes)
 	l.asked++
-	v := &l.votes[master]
-	if v.answer != Unasked {
-		return out
-	}
-	v.answer = Unanswered
+	l.votes[master].answer = Unanswered
 	return append(out, l.noteRequest(Command{Do: Ask, Master: master, Level: 1, Lease: l.terms.Lease, Until: l.until(l.begunAt)}))
 }
 
@@ -224,18 +186,10 @@ func (l *Lease) takeGrantReply(now clock.Instant, c Command, r Reply, out []Comm
 		return e, l.review(now, r, out)
 	}
 	v.answer = answer
-	if r.Permanent || e.Twin >= 0 {
-		v.set(failsForGood)
-	}
 	if provesNothingDone(r) {
 		v.clear(mayHold)
 	}
-	unclear := l.IsUnclear()
-	out = l.judge(out)
-	if unclear && !l.IsUnclear() {
-		out = append(out, Command{Do: Cleared})
-	}
-	return e, out
+	return e, l.judge(out)
 }
 
 // provesNothingDone reports whether nothing of the owner's can be on the master, now or later.

@@ -19,7 +19,6 @@ const (
 	Release           // all of the owner's if Level is 0, else set its level
 	Submit            // the client's list to the master, and then call [Lease.Submitted] for the request
 	Decided           // the outcome of the attempt is certain
-	Cleared           // no reply can make the attempt's error permanent any more
 	End               // the contexts, with Cause; a lost lease is dropped then: see [Lease.Drop]
 )
 
@@ -68,8 +67,6 @@ type Reply struct {
 	Late bool
 	// NothingDone: the request was not carried out, and will not be (of Failed).
 	NothingDone bool
-	// Permanent: the error does not pass by itself (of Failed).
-	Permanent bool
 }
 
 // Cause is why a lease has ended, or an attempt that was won has failed.

@@ -15,7 +15,6 @@
 //	           TakeReply, the probe master failed or is in quarantine
 //	                                        Ask the next master
 //	           AskOthers                    Ask the others
-//	           AskWhetherPermanent          Ask the others; Cleared follows
 //	           GiveUp            Undone     Release
 //	Settling   TakeReply (Raise)            Decided with the last one, or if one fails
 //	           Hold              Held

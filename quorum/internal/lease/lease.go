@@ -78,14 +78,13 @@ type Vote struct {
 type flags uint8
 
 const (
-	mayHold      flags = 1 << iota // a request may have been carried out, or may yet be: the master needs a release
-	renewing                       // a renewal or a repair awaits its reply
-	forgot                         // the master does not keep the grant, and a repair should go out soon
-	submitted                      // the client's list was submitted, and the request goes out again
-	counted                        // the grant was read when the quorum was reached: its counter decides on the token
-	behind                         // the same, and its counter is yet to be raised
-	failsForGood                   // the request failed with an error that does not pass by itself
-	exclusive                      // it has not confirmed the downgrade, and may keep readers out
+	mayHold   flags = 1 << iota // a request may have been carried out, or may yet be: the master needs a release
+	renewing                    // a renewal or a repair awaits its reply
+	forgot                      // the master does not keep the grant, and a repair should go out soon
+	submitted                   // the client's list was submitted, and the request goes out again
+	counted                     // the grant was read when the quorum was reached: its counter decides on the token
+	behind                      // the same, and its counter is yet to be raised
+	exclusive                   // it has not confirmed the downgrade, and may keep readers out
 )
 
 func (v *Vote) has(f flags) bool { return v.flags&f != 0 }

@@ -67,7 +67,7 @@ func (b *bench) want(commands string) {
 			got += ", "
 		}
 		switch c.Do {
-		case Decided, Cleared:
+		case Decided:
 			got += names[c.Do]
 		case End:
 			got += fmt.Sprint("End ", c.Cause)
@@ -83,7 +83,7 @@ func (b *bench) want(commands string) {
 }
 
 var names = map[Do]string{Ask: "Ask", Raise: "Raise", Renew: "Renew", Repair: "Repair", Enter: "Enter", Extend: "Extend",
-	Submit: "Submit", Decided: "Decided", Cleared: "Cleared"}
+	Submit: "Submit", Decided: "Decided"}
 
 // A late grant counts from its own request, not from a renewal that was sent since.
 func TestALateGrantCountsFromItsOwnRequest(t *testing.T) {
@@ -247,12 +247,14 @@ func TestWhomAnAttemptAsks(t *testing.T) {
 		replies []Reply // to the requests, in their order
 		want    []string
 	}{
-		"all at once":                      {Plan{}, []Reply{granted, granted}, []string{"Ask 2, Ask 0, Ask 1", "", "Decided"}},
-		"a probe":                          {Plan{Probe: true}, []Reply{granted, granted}, []string{"Ask 2", "Ask 0, Ask 1", "Decided"}},
-		"a probe that is refused":          {Plan{Probe: true}, []Reply{refused}, []string{"Ask 2", "Decided"}},
-		"a probe that fails":               {Plan{Probe: true}, []Reply{failed, granted, granted}, []string{"Ask 2", "Ask 0", "Ask 1", "Decided"}},
-		"a probe in quarantine":            {Plan{Probe: true}, []Reply{{Is: Quarantined}, refused}, []string{"Ask 2", "Ask 0", "Decided"}},
-		"two masters are down":             {Plan{Down: 0b101}, nil, []string{"Decided"}},
+		"all at once":             {Plan{}, []Reply{granted, granted}, []string{"Ask 2, Ask 0, Ask 1", "", "Decided"}},
+		"a probe":                 {Plan{Probe: true}, []Reply{granted, granted}, []string{"Ask 2", "Ask 0, Ask 1", "Decided"}},
+		"a probe that is refused": {Plan{Probe: true}, []Reply{refused}, []string{"Ask 2", "Decided"}},
+		"a probe that fails":      {Plan{Probe: true}, []Reply{failed, granted, granted}, []string{"Ask 2", "Ask 0", "Ask 1", "Decided"}},
+		"a probe in quarantine":   {Plan{Probe: true}, []Reply{{Is: Quarantined}, refused}, []string{"Ask 2", "Ask 0", "Decided"}},
+		"two masters are down":    {Plan{Down: 0b101}, nil, []string{"Decided"}},
+		"two are down, one of them for good": {Plan{Down: 0b101, Permanent: true, Probe: true}, []Reply{failed, failed},
+			[]string{"Ask 2, Ask 0, Ask 1", "", "Decided"}},
 		"one is down, and is asked anyway": {Plan{Down: 0b100}, []Reply{granted}, []string{"Ask 2, Ask 0, Ask 1", ""}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -392,17 +394,6 @@ func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {
 		if b.Phase() != Held {
 			t.Errorf("%s: phase %d", names[do], b.Phase())
 		}
-	}
-}
-
-// An attempt that was lost to masters that were down asks only the others whether its error is
-// permanent.
-func TestMastersThatWereDownAreNotAskedWhetherTheErrorIsPermanent(t *testing.T) {
-	b := newBench(t, Terms{})
-	b.sent = b.Begin(b.now, Plan{Down: 0b011, Permanent: 0b001}, nil)
-	b.want("Decided")
-	if _, b.sent = b.AskWhetherPermanent(nil); len(b.sent) != 1 || b.sent[0].Master != 2 {
-		t.Errorf("%+v", b.sent)
 	}
 }
 

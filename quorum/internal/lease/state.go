@@ -86,5 +86,5 @@ func (l *Lease) AppendVote(b []byte, master int, now clock.Instant, timers bool,
 		b = append(b, byte(v.answer), byte(keeps))
 		return binary.AppendUvarint(b, v.token)
 	}
-	return append(b, byte(keeps&^(counted|behind|failsForGood)))
+	return append(b, byte(keeps&^(counted|behind)))
 }

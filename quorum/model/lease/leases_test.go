@@ -293,13 +293,8 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	for i := 0; i < len(out); i++ {
 		lost := m.Phase() == lease.Asking && (m.Verdict() == lease.OutOfReach || m.Verdict() == lease.Beaten)
 		switch {
-		case out[i].Do == lease.Decided && lost:
-			var unclear bool
-			if unclear, out = m.AskWhetherPermanent(out); !unclear {
-				out = m.GiveUp(out)
-			}
-		case out[i].Do == lease.Decided && m.Phase() == lease.Settling && m.Cause() != lease.NoCause,
-			out[i].Do == lease.Cleared && lost:
+		case out[i].Do == lease.Decided && lost,
+			out[i].Do == lease.Decided && m.Phase() == lease.Settling && m.Cause() != lease.NoCause:
 			out = m.GiveUp(out)
 		}
 	}
@@ -315,7 +310,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 		r := request{number: e.number, cmd: c}
 		r.cmd.Master, r.cmd.Cause = 0, 0
 		switch c.Do {
-		case lease.Decided, lease.Cleared, lease.End:
+		case lease.Decided, lease.End:
 			continue
 		case lease.Submit:
 			d.submits = true
