@@ -34,7 +34,7 @@ type cluster struct {
 	connsMu       sync.Mutex
 	conns         [3][]net.Conn // the masters' ends
 	introductions atomic.Int64  // writings of identities, on all masters
-	questions     atomic.Int64  // of who holds a lock, on all masters: two scripts for each
+	questions     atomic.Int64  // of who holds a lock, on all masters
 
 	quarantines bool // of the nodes of processes made from now on
 

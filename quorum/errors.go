@@ -76,10 +76,6 @@ type Error struct {
 	// HolderIdentity says, with [ErrHeld], which process the holder is. It is zero if no node said so:
 	// for a client of another library, say, or a call that ended before a node was asked.
 	HolderIdentity Identity
-	// HolderToken is, with a HolderIdentity, one node's token counter for the first of the names while
-	// the holder held it: very likely the holder's token. A counter may lag behind the token until the
-	// next renewal, and may be ahead because of another name that shares it. It is 0 if unknown.
-	HolderToken uint64
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
@@ -184,9 +180,6 @@ func (e *Error) holder() string {
 		return ""
 	}
 	said = e.amongReaders(said)
-	if e.HolderToken > 0 {
-		said += fmt.Sprintf(", token counter %d", e.HolderToken)
-	}
 	if e.Remaining != 0 {
 		said += ", " + leftText(e.Remaining)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Identity is which process a [Locker] belongs to, self-reported. It is for people, in errors, in
@@ -46,19 +47,16 @@ func thisProcess(label string) Identity {
 
 // describeHolder is nameHolder for a call that makes one attempt: it may ask a node.
 func (c *core) describeHolder(ctx context.Context, e *Error) {
-	c.nameHolder(e, func(of holders.Named) holders.Holder { return c.holders.Describe(ctx, of) })
+	c.nameHolder(e, func(of holders.Named) scripts.Identity { return c.holders.Describe(ctx, of) })
 }
 
 // nameHolder adds to an error which process the holder is, as far as find knows: Describe, Inquire or
 // Recall of package holders.
-func (c *core) nameHolder(e *Error, find func(holders.Named) holders.Holder) {
+func (c *core) nameHolder(e *Error, find func(holders.Named) scripts.Identity) {
 	switch {
 	case e.ours:
 		e.HolderIdentity, e.handedOver = c.identity, c.holders.WasHandedOver(e.Holder)
 	case e.Holder != "":
-		h := find(holders.Named{Owner: e.Holder, Name: e.key, Node: e.namedBy})
-		if h != (holders.Holder{}) {
-			e.HolderIdentity, e.HolderToken = Identity(h.Identity), h.Token
-		}
+		e.HolderIdentity = Identity(find(holders.Named{Owner: e.Holder, Name: e.key, Node: e.namedBy}))
 	}
 }

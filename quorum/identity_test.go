@@ -117,7 +117,6 @@ func TestQuestions(t *testing.T) {
 			c.unlock(c.lock(l, "a"))
 			c.unlock(c.lock(other, "a"))
 		}
-		time.Sleep(time.Millisecond) // so that the next token is the clock, the same on all masters
 		if n := c.questions.Load(); n > 0 {
 			t.Errorf("%d questions without a failure", n)
 		}
@@ -126,14 +125,9 @@ func TestQuestions(t *testing.T) {
 			_, err := l.TryLock(t.Context(), "a")
 			wantHolder(t, err, held)
 		}
-		if n := c.questions.Load(); n != 2 {
+		if n := c.questions.Load(); n != 1 {
 			t.Errorf("%d questions by ten attempts on three masters", n)
 		}
-		c.unlock(held)
-		time.Sleep(time.Millisecond)
-		held = c.lockKnown(other, "a")
-		_, err := l.TryLock(t.Context(), "a") // the process is known; the token is another
-		wantHolder(t, err, held)
 		c.unlock(held)
 	})
 }
@@ -146,14 +140,14 @@ func (c *cluster) lockKnown(l *Locker, names ...string) *Lock {
 	return lock
 }
 
-// wantHolder wants an error that tells the lock's process and token.
+// wantHolder wants an error that tells the lock's process.
 func wantHolder(t *testing.T, err error, held *Lock) {
 	t.Helper()
 	var failed *Error
 	is := held.hold.core.identity
-	says := fmt.Sprintf("not acquired: held by %v, token counter %d, ", is, held.Token())
-	if !errors.As(err, &failed) || failed.HolderIdentity != is || failed.HolderToken != held.Token() ||
-		!errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "another") {
+	says := fmt.Sprintf("not acquired: held by %v, ", is)
+	if !errors.As(err, &failed) || failed.HolderIdentity != is || !errors.Is(err, ErrHeld) ||
+		!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "another") {
 		t.Errorf("%v, want %q", err, says)
 	}
 }
@@ -168,7 +162,7 @@ func TestHolderOfAWait(t *testing.T) {
 		if took := time.Since(began); took != 5*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if n := c.questions.Load(); n != 2 {
+		if n := c.questions.Load(); n != 1 {
 			t.Errorf("%d questions", n)
 		}
 		c.unlock(held)
@@ -190,7 +184,7 @@ func TestWaitersAskSeldom(t *testing.T) {
 			startWaiter(t.Context(), l, 0, results, "a")
 			time.Sleep(50 * time.Millisecond)
 		}
-		if n := c.questions.Load(); n < 2 || n > 6 {
+		if n := c.questions.Load(); n < 1 || n > 3 {
 			t.Errorf("%d questions about 20 holders within a second", n)
 		}
 		c.unlock(held)
@@ -263,9 +257,9 @@ func TestHolderWithoutIdentity(t *testing.T) {
 				t.Errorf("%d questions within %v, want %d", n, within, questions)
 			}
 		}
-		try(0, 2)
+		try(0, 1)
 		time.Sleep(time.Second) // a locker that is new may have told the master since
-		try(time.Second, 4)
+		try(time.Second, 2)
 	})
 }
 
@@ -305,20 +299,6 @@ func TestExtendKeepsTheIdentity(t *testing.T) {
 		state, err := c.process().Inspect(t.Context(), "a")
 		if err != nil || state.Identity != held.hold.core.identity {
 			t.Errorf("%+v, %v", state, err)
-		}
-		c.unlock(held)
-	})
-}
-
-// A token is the holder's or none: the first of several names may be another's.
-func TestTokenIsTheHolders(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, held := c.process(), c.lockKnown(c.process(), "b")
-		c.unlock(c.lock(l, "a"))
-		_, err := l.TryLock(t.Context(), "a", "b")
-		var failed *Error
-		if !errors.As(err, &failed) || failed.HolderIdentity != held.hold.core.identity || failed.HolderToken != 0 {
-			t.Errorf("%v", err)
 		}
 		c.unlock(held)
 	})

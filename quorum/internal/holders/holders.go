@@ -24,11 +24,11 @@ const (
 	// holderPause is how long an identity that a node does not know counts as unknown, and the
 	// least time between two questions of calls that wait.
 	holderPause = time.Second
-	// maxHolders bounds how many lockers, and owners, are remembered.
+	// maxHolders bounds how many lockers are remembered.
 	maxHolders = 256
 )
 
-// Holders remembers which process each holder of a lock is, and its token. It delays no attempt: it
+// Holders remembers which process each holder of a lock is. It delays no attempt: it
 // asks only after one has failed, if a node has named a holder that is not known. It is safe for
 // concurrent use.
 type Holders struct {
@@ -39,9 +39,8 @@ type Holders struct {
 
 	mu      sync.Mutex
 	lockers map[string]knownLocker
-	tokens  map[string]uint64 // by owner: each attempt has a fresh one
-	handed  []string          // owners that this locker has handed over, the last ones
-	askedAt clock.Instant     // of the last question for a call that waits
+	handed  []string      // owners that this locker has handed over, the last ones
+	askedAt clock.Instant // of the last question for a call that waits
 }
 
 // knownLocker is what a node said of a locker. An identity does not change.
@@ -57,23 +56,17 @@ type Named struct {
 	Node  int
 }
 
-// Holder is what is known of a holder. The zero Holder is an unknown one.
-type Holder struct {
-	Identity scripts.Identity
-	Token    uint64 // the node's counter while the holder held the name; 0 if it is not known
-}
-
 // New returns the memory of a locker with that id and identity.
 func New(nodes []*node.Node, locker string, identity scripts.Identity, c clock.Clock) *Holders {
 	return &Holders{nodes: nodes, locker: locker, identity: identity, clock: c,
-		lockers: map[string]knownLocker{}, tokens: map[string]uint64{}, askedAt: clock.Never}
+		lockers: map[string]knownLocker{}, askedAt: clock.Never}
 }
 
 // Describe returns what is known of a holder. If it is not known, Describe asks the node that named
 // it, and waits for the answer for 20 ms at most, and no longer than ctx.
-func (hs *Holders) Describe(ctx context.Context, of Named) Holder {
-	known, complete := hs.recall(of.Owner)
-	if complete {
+func (hs *Holders) Describe(ctx context.Context, of Named) scripts.Identity {
+	known, asked := hs.recall(of.Owner)
+	if asked {
 		return known
 	}
 	answered := hs.ask(of)
@@ -91,12 +84,12 @@ func (hs *Holders) Describe(ctx context.Context, of Named) Holder {
 	return known
 }
 
-// Inquire returns what is known of the holder that an attempt of a waiting call met. If that is not
-// all, it asks the node for what [Holders.Recall] returns later. It does not wait, and asks at most
-// once a second, since each attempt may meet another holder.
-func (hs *Holders) Inquire(of Named) Holder {
-	known, complete := hs.recall(of.Owner)
-	if complete {
+// Inquire returns what is known of the holder that an attempt of a waiting call met. If it is not known,
+// it asks the node for what [Holders.Recall] returns later. It does not wait, and asks at most once a
+// second, since each attempt may meet another holder.
+func (hs *Holders) Inquire(of Named) scripts.Identity {
+	known, asked := hs.recall(of.Owner)
+	if asked {
 		return known
 	}
 	now := hs.clock.Now()
@@ -113,24 +106,17 @@ func (hs *Holders) Inquire(of Named) Holder {
 }
 
 // Recall returns what is known of the holder. It asks nobody.
-func (hs *Holders) Recall(of Named) Holder {
+func (hs *Holders) Recall(of Named) scripts.Identity {
 	known, _ := hs.recall(of.Owner)
 	return known
 }
 
-// recall reports whether there is no more to ask.
-func (hs *Holders) recall(owner string) (h Holder, complete bool) {
+// recall reports whether there is nothing to ask.
+func (hs *Holders) recall(owner string) (is scripts.Identity, asked bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	known, found := hs.lockers[scripts.LockerOf(owner)]
-	if found && known.identity == (scripts.Identity{}) {
-		return Holder{}, hs.clock.Now().Before(known.until)
-	}
-	token, read := hs.tokens[owner]
-	if found {
-		h = Holder{known.identity, token}
-	}
-	return h, found && read
+	known := hs.lockers[scripts.LockerOf(owner)]
+	return known.identity, known.identity != (scripts.Identity{}) || hs.clock.Now().Before(known.until)
 }
 
 // NoteHandedOver notes that this locker has handed over the lock of an owner, which the nodes still have.
@@ -150,40 +136,15 @@ func (hs *Holders) WasHandedOver(owner string) bool {
 	return slices.Contains(hs.handed, owner)
 }
 
-// ask asks the node that named the holder for the holder's token and identity. The channel that it
-// returns is closed when the answers are remembered; it is nil if the node takes no call.
+// ask asks the node that named the holder for its identity. The channel that it returns is closed when the
+// answer is remembered; it is nil if the node takes no call.
 func (hs *Holders) ask(of Named) <-chan struct{} {
-	// The replies come in this order.
-	pipe, answered := inside.Of(hs.nodes[of.Node]).Pipe(of.Name), make(chan struct{})
-	token := tokenReply{hs, of.Owner}
-	if pipe.Start(scripts.Inspect(scripts.NewName(of.Name)), nil, token) != nil {
-		return nil
-	}
-	locker := scripts.LockerOf(of.Owner)
+	locker, answered := scripts.LockerOf(of.Owner), make(chan struct{})
+	pipe := inside.Of(hs.nodes[of.Node]).Pipe(of.Name)
 	if pipe.Start(scripts.Who([]string{locker}), nil, identityReply{hs, locker, answered}) != nil {
 		return nil
 	}
 	return answered
-}
-
-// tokenReply receives the state of the name.
-type tokenReply struct {
-	holders *Holders
-	owner   string
-}
-
-func (t tokenReply) Done(r pipeline.Result) {
-	token := uint64(0)
-	if r.Err == nil && r.Reply.Inspect.Owner == t.owner {
-		token = r.Reply.Inspect.Token
-	}
-	hs := t.holders
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if len(hs.tokens) >= maxHolders {
-		clear(hs.tokens)
-	}
-	hs.tokens[t.owner] = token
 }
 
 // identityReply receives the holder's identity. An error, of a user that may not read it perhaps,
