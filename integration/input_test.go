@@ -366,7 +366,7 @@ type sameAddress struct{ redis.ConnWithTimeout }
 func (c sameAddress) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 	reply, err := c.ConnWithTimeout.ReceiveWithTimeout(timeout)
 	if text, ok := reply.([]byte); ok && strings.Contains(string(text), "laddr=") {
-		return []byte("id=1 laddr=10.0.0.1:6379"), err
+		return []byte("id=1 laddr=10.0.0.1:6379 db=0"), err
 	}
 	return reply, err
 }
@@ -576,7 +576,7 @@ func TestURLsThatCannotBe(t *testing.T) {
 		{"unix://tmp/redis.sock", "unix:///path"},
 		{"unix://", "unix:///path"},
 		{"\x00", ""},
-		{"redis://127.0.0.1\n", ""},
+		{"redis://127\n.0.0.1", ""},
 	} {
 		_, err := redlock.Open([]string{"redis://127.0.0.1:1", c.url, "redis://127.0.0.1:2"})
 		if err == nil {

@@ -1,7 +1,10 @@
 package node_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,8 +56,7 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	var both []*node.Node
 	for _, url := range []string{m.URL() + "/1", m.URL() + "/2"} {
 		n := openQuarantined(t, url, time.Hour)
-		must(t, n.Admit(t.Context()))
-		mark(t, n)
+		must(t, n.AdmitMembers(t.Context(), []string{n.Name()}))
 		warns(t, check(t, n))
 		both = append(both, n)
 	}
@@ -69,8 +71,7 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	}
 }
 
-// The database that CLIENT INFO names takes precedence over the URL's, which counts if the
-// server names none.
+// The URL's database counts if the server names none.
 func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 	run := strings.Repeat("0", 40)
 	for what, c := range map[string]struct{ path, clientInfo, want string }{
@@ -79,8 +80,8 @@ func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 		"nothing of the database":             {"/3", bulk("id=1 name=x\n"), run + "/3"},
 		"no number":                           {"/3", bulk("id=1 db=x\n"), run + "/3"},
 		"a negative number":                   {"/3", bulk("id=1 db=-1\n"), run + "/3"},
-		"it names one":                        {"/3", bulk("id=1 name=db=4 db=5 sub=0\n"), run + "/5"},
-		"it names 0":                          {"/3", bulk("id=1 db=0\n"), run},
+		"it names it":                         {"/3", bulk("id=1 name=db=4 db=3 sub=0\n"), run + "/3"},
+		"it names 0":                          {"", bulk("id=1 db=0\n"), run},
 		"neither the server nor the URL does": {"", "-ERR Unknown subcommand\r\n", run},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -110,6 +111,97 @@ func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 			}
 			if scripts != 4 { // two for Admit, one for the connection, one for the grant
 				t.Errorf("%d scripts", scripts)
+			}
+		})
+	}
+}
+
+// inDatabase is a pool whose connections use one database after the other.
+func inDatabase(t *testing.T, address string, numbers ...int) *redis.Pool {
+	var dials atomic.Int64
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+		number := numbers[min(int(dials.Add(1)), len(numbers))-1]
+		return redis.Dial("tcp", address, redis.DialDatabase(number))
+	}}
+	t.Cleanup(func() { must(t, pool.Close()) })
+	return pool
+}
+
+// A database is part of a master's name, so a connection to another one is another master's.
+func TestAConnectionToAnotherDatabase(t *testing.T) {
+	redistest.Need(t, redistest.ClientInfo)
+	m := startReal(t)
+	refused := func(t *testing.T, n *node.Node, err error) {
+		t.Helper()
+		mustFail(t, n, err, node.ErrMembership)
+		var failed *node.Error
+		if errors.As(err, &failed) && !failed.Permanent() {
+			t.Errorf("not permanent: %v", err)
+		}
+	}
+	for what, c := range map[string]struct {
+		database int
+		name     string
+	}{"one without a number": {1, "a"}, "one with a number": {0, "a/1"}, "another number": {1, "a/2"}} {
+		t.Run(what, func(t *testing.T) {
+			n := openPool(t, inDatabase(t, m.Addr(), c.database), node.WithName(c.name))
+			refused(t, n, do(t, n, scripts.Look()).Err)
+			_, err := n.Check(t.Context())
+			refused(t, n, err)
+			refused(t, n, n.Admit(t.Context()))
+		})
+	}
+	t.Run("its own", func(t *testing.T) {
+		n := openPool(t, inDatabase(t, m.Addr(), 1), node.WithName("a/1"))
+		must(t, do(t, n, scripts.Look()).Err)
+		must(t, n.Admit(t.Context()))
+		if n.Name() != "a/1" {
+			t.Errorf("named %s", n.Name())
+		}
+	})
+	t.Run("a pool without a name that changes it", func(t *testing.T) {
+		n := openPool(t, inDatabase(t, m.Addr(), 1, 0), node.WithName(""))
+		must(t, do(t, n, scripts.Look()).Err)
+		if want := m.Addr() + "/1"; n.Name() != want {
+			t.Errorf("named %s, want %s", n.Name(), want)
+		}
+		_, err := n.Check(t.Context())
+		refused(t, n, err)
+	})
+}
+
+// A pool's database is selected if the server does not name it.
+func TestAPoolsDatabaseIsSelected(t *testing.T) {
+	for what, c := range map[string]struct{ name, selected, reply string }{
+		"0":                      {"a", "0", "+OK\r\n"},
+		"1":                      {"a/1", "1", "+OK\r\n"},
+		"SELECT is not allowed":  {"a", "0", "-NOPERM no permissions\r\n"},
+		"the server has no such": {"a/1", "1", "-ERR DB index is out of range\r\n"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := startFake(t, func(args []string) string {
+				switch args[0] {
+				case "CLIENT":
+					return "-NOPERM no permissions\r\n"
+				case "SELECT":
+					return c.reply
+				}
+				return admittedMaster(func([]string) string { return ":7\r\n" })(args)
+			})
+			n := openPool(t, poolOf(strings.TrimPrefix(f.url(), "redis://")), node.WithName(c.name))
+			_, err := n.Check(t.Context())
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if !slices.ContainsFunc(f.received, func(args []string) bool { return slices.Equal(args, []string{"SELECT", c.selected}) }) {
+				t.Errorf("%s is not selected: %q", c.selected, f.received)
+			}
+			if strings.HasPrefix(c.reply, "+") {
+				must(t, err)
+				return
+			}
+			var failed *node.Error
+			if !errors.As(err, &failed) || !failed.Permanent() {
+				t.Errorf("not permanent: %v", err)
 			}
 		})
 	}

@@ -36,6 +36,7 @@ const fuzzTimeout = 100 * time.Millisecond
 var (
 	fuzzMembers = scripts.NewList("10.0.0.1:1")
 	fuzzProcess = scripts.Process{Run: "abc", MaxLease: DefaultMaxLease, Member: "10.0.0.1:1"}
+	fuzzAddress = fuzzBulk("laddr=10.0.0.1:1 db=0") // in the reply to CLIENT INFO
 	// fuzzLooked is the reply to look of a server without a marker.
 	fuzzLooked = "*6\r\n$0\r\n\r\n:1\r\n" + fuzzBulk(fuzzProcess.String()) + strings.Repeat("$0\r\n\r\n", 3)
 )
@@ -50,7 +51,7 @@ var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "for
 // closes in time. No goroutine is left, or the bubble would not end.
 func FuzzReplies(f *testing.F) {
 	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
-	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", len(scripts.All())) + "$16\r\nladdr=10.0.0.1:1\r\n" + fuzzLooked
+	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", len(scripts.All())) + fuzzAddress + fuzzLooked
 	marker := scripts.Marker{Process: fuzzProcess, Generation: 1, Members: fuzzMembers, Next: scripts.NewList()}.String()
 	refused := "*3\r\n$6\r\nmarker\r\n" + fuzzBulk(marker) + fuzzBulk(fuzzProcess.Expected(fuzzMembers))
 	inspected := "*6\r\n$3\r\nme:\r\n$1\r\n1\r\n:5000\r\n$1\r\n7\r\n$3\r\nabc\r\n:0\r\n"
@@ -119,6 +120,8 @@ func (h *hostile) serve(c net.Conn) {
 				return
 			case command == "INFO":
 				reply = "$12\r\nrun_id:abc\r\n\r\n"
+			case command == "CLIENT":
+				reply = fuzzAddress
 			case command == "EVALSHA":
 				reply = fuzzLooked
 			}

@@ -21,6 +21,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -75,11 +76,15 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if !validName(o.name) {
 		return nil, errName()
 	}
+	member, err := memberName(cmp.Or(o.name, e.address), e.database)
+	if err != nil {
+		return nil, err
+	}
 	if o.credentials != nil && e.password != "" {
 		return nil, invalidf("the URL contains a password, and WithCredentials is given: leave one out")
 	}
 	n := newNode(newPool(e, o), o)
-	n.ownsPool, n.server.address, n.server.database = true, e.address, e.database
+	n.ownsPool, n.server.address, n.server.member, n.server.database = true, e.address, member, e.database
 	return n, nil
 }
 
@@ -96,9 +101,11 @@ func Open(url string, opts ...Option) (*Node, error) {
 // Servers older than Redis 6.2, and those that forbid CLIENT INFO to the user, do not report their
 // address: such a node needs [WithName], and lockers refuse it without.
 //
-// All connections of the pool must use one database, and the pool must not change it. The node
-// takes the database to be 0 if the server does not name it: a server older than Redis 6.2, or a
-// user that may not use CLIENT INFO.
+// All connections of the pool must use one database, and the pool must not change it. If that is not 0,
+// the name must end with its number: WithName("a/1"). A connection to another database is refused, with
+// [ErrMembership]. If the server does not report the database, because it is older than Redis 6.2 or the
+// user may not use CLIENT INFO, the node selects it, and closes its connections instead of returning them
+// to the pool.
 func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -110,7 +117,13 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	if len(o.ofURLs) > 0 {
 		return nil, invalidf("%s is for Open: the pool makes the connections of New", o.ofURLs[0])
 	}
-	return newNode(pool, o), nil
+	database, err := databaseOf(o.name)
+	if err != nil {
+		return nil, err
+	}
+	n := newNode(pool, o)
+	n.server.member, n.server.database = o.name, database
+	return n, nil
 }
 
 func newNode(pool *redis.Pool, o options) *Node {
@@ -155,7 +168,7 @@ func (n *Node) newSource() rand.Source {
 }
 
 // Name returns the name given by [WithName] or the URL, or else host:port or the socket's path:
-// never a password. A node over a pool takes its address from the server, and its name is "pool"
+// never a password. It ends with the number of a database other than 0, as in 10.0.0.1:6379/1. A node over a pool takes its address from the server, and its name is "pool"
 // until the first connection.
 func (n *Node) Name() string { return n.server.name() }
 

@@ -6,13 +6,16 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const (
@@ -68,10 +71,14 @@ func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 // masters: all clients must give a master the same name, or reach it by the same address (default:
 // see [Node.Name]). At most 255 bytes of UTF-8 without control characters. A URL may carry the
 // name, as ?name=a.
+//
+// A name must be one master's, of all that any of the clients can reach: put the environment into it, as in
+// staging-a. The number of a database other than 0 is part of it: [Open] appends it (a/1), and for [New] you
+// write it. No other name may end with / and digits.
 func WithName(s string) Option { return func(o *options) { o.name = s } }
 
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the
-// URL's host.
+// URL's server-name, or its host.
 func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 
 // WithCredentials sets a function that returns the user name and the password for each new
@@ -126,7 +133,7 @@ func WithLogger(l *slog.Logger) Option {
 
 // validName reports whether a name may stand in errors, tables and markers.
 func validName(name string) bool {
-	return len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+	return len(name) <= maxName && strings.TrimSpace(name) == name && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // validClientName reports whether CLIENT SETNAME takes a name.
@@ -135,8 +142,40 @@ func validClientName(name string) bool {
 	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, isForbidden)
 }
 
+// memberName returns what a master is called in lists: what it was named, and the number of a database
+// other than 0. A name that ends with another number could be another member's.
+func memberName(named string, database int) (string, error) {
+	number, err := databaseOf(named)
+	switch {
+	case err != nil:
+		return "", err
+	case number == 0:
+		return scripts.MemberName(named, database), nil
+	case number != database:
+		return "", invalidf("the name %q is for database %d, and the URL's database is %d: give another name "+
+			"(?name=... in the URL, or WithName)", named, number, database)
+	}
+	return named, nil
+}
+
+// databaseOf returns the number that a name ends with; 0 if it ends with none.
+func databaseOf(name string) (int, error) {
+	digits := databaseSuffix.FindString(name)
+	if digits == "" {
+		return 0, nil
+	}
+	number, err := strconv.ParseInt(digits[1:], 10, 32)
+	if err != nil || scripts.MemberName("", int(number)) != digits {
+		return 0, invalidf("the name %q ends like a database's number, and is none: give another name "+
+			"(?name=... in the URL, or WithName)", name)
+	}
+	return int(number), nil
+}
+
+var databaseSuffix = regexp.MustCompile(`/[0-9]+$`)
+
 func errName() error {
-	return invalidf("a node's name is UTF-8 of at most %d bytes, without control characters", maxName)
+	return invalidf("a node's name is UTF-8 of at most %d bytes, without control characters, and without blanks at its ends", maxName)
 }
 
 // runtimeSource is the source of math/rand/v2's top-level functions.

@@ -29,7 +29,7 @@ func onOwnConn[T any](ctx context.Context, n *Node, op string,
 		c, err := n.server.takeConn(bounded)
 		if err == nil {
 			o.value, err = fn(bounded, c)
-			if bounded.Err() != nil {
+			if bounded.Err() != nil || n.server.selected.Load() {
 				redisconn.Kill(c)
 			}
 			c.Close()
@@ -88,5 +88,5 @@ func (n *Node) askDatabase(ctx context.Context, c redis.Conn) (int, error) {
 	if err != nil && c.Err() != nil {
 		return 0, fmt.Errorf("reading CLIENT INFO: %w", err)
 	}
-	return n.server.databaseIn(clientInfo), nil
+	return n.server.identify(ctx, c, clientInfo)
 }

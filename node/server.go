@@ -22,22 +22,27 @@ type server struct {
 	opts     options
 	pool     *redis.Pool
 	address  string // of the URL; empty for a pool of the user's
-	database int    // of the URL; 0 for a pool of the user's
-	// learned is the address that the server reports for itself, once a connection was made.
-	learned atomic.Pointer[string]
+	member   string // what the master is called in lists; empty for a pool of the user's without a name
+	database int    // of the member
+	// learned is what the server of a pool without a name reports, once a connection was made.
+	learned  atomic.Pointer[place]
+	selected atomic.Bool // connections of the user's pool had their database selected
+}
+
+// place is a server's address, and the database of a connection to it.
+type place struct {
+	address  string
+	database int
 }
 
 // name returns the name given by [WithName], or else the URL's address, or else the address that
-// the server reports.
+// the server reports, with the number of a database other than 0.
 func (s *server) name() string {
-	if s.opts.name != "" {
-		return s.opts.name
-	}
-	if s.address != "" {
-		return s.address
+	if s.member != "" {
+		return s.member
 	}
 	if learned := s.learned.Load(); learned != nil {
-		return *learned
+		return scripts.MemberName(learned.address, learned.database)
 	}
 	return inside.Unnamed
 }
@@ -46,7 +51,7 @@ func (s *server) name() string {
 // known.
 func (s *server) host() string {
 	if learned := s.learned.Load(); s.address == "" && learned != nil {
-		return *learned
+		return learned.address
 	}
 	return s.address
 }
@@ -134,9 +139,12 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 			return nil, fmt.Errorf("loading the scripts: %w", scriptError(err))
 		}
 	}
-	s.learnName(replies[3+len(all)])
+	database, err := s.identify(ctx, c, replies[3+len(all)])
+	if err != nil {
+		return nil, err
+	}
 
-	conn := s.newConn(c, found.runID, s.databaseIn(replies[3+len(all)]))
+	conn := s.newConn(c, found.runID, database)
 	asked := time.Now()
 	reply, err := conn.Call(ctx, scripts.Look(), s.opts.timeout)
 	if err != nil {
@@ -152,22 +160,42 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	return conn, nil
 }
 
-// learnName takes the server's address from a reply to CLIENT INFO, if the reply has it.
-func (s *server) learnName(clientInfo any) {
-	if address := clientInfoField(clientInfo, "laddr"); address != "" {
-		s.learned.CompareAndSwap(nil, &address)
+// identify returns the database of a connection, by the reply to CLIENT INFO. It must be the node's: else
+// the client would take another database's data for the member's. A pool without a name has the address
+// and the database of its first connection.
+//
+// A server older than Redis 6.2, and one that forbids CLIENT INFO to the user, does not tell. A node with a
+// URL has selected its database; over a pool of the user's it selects the one that its name ends with.
+func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (int, error) {
+	number, err := strconv.ParseUint(clientInfoField(clientInfo, "db"), 10, 31)
+	isTold, want := err == nil, s.database
+	if s.member == "" {
+		if address := clientInfoField(clientInfo, "laddr"); isTold && address != "" {
+			s.learned.CompareAndSwap(nil, &place{address, int(number)})
+		}
+		learned := s.learned.Load()
+		if learned == nil {
+			return 0, fmt.Errorf("%w: the server does not tell its address: a node over a pool is then given a name, by node.WithName", ErrInvalid)
+		}
+		want = learned.database
 	}
-}
-
-// databaseIn takes the connection's database from a reply to CLIENT INFO. A server older than Redis
-// 6.2, and one that forbids CLIENT INFO to the user, does not name it: then it is the URL's, or 0
-// over a pool of the user's.
-func (s *server) databaseIn(clientInfo any) int {
-	digits := clientInfoField(clientInfo, "db")
-	if number, err := strconv.ParseUint(digits, 10, 31); err == nil {
-		return int(number)
+	switch {
+	case isTold && int(number) != want:
+		return 0, fmt.Errorf("%w: a connection uses database %d, and this node is database %d. All its connections must use "+
+			"one, and a name over a pool ends with the number, as in node.WithName(%q)", ErrMembership, number, want,
+			scripts.MemberName("a", max(int(number), want)))
+	case isTold || s.address != "":
+		return want, nil
 	}
-	return s.database
+	s.selected.Store(true)
+	err = redisconn.Send(c, s.opts.timeout, func() error { return c.Send("SELECT", want) })
+	if err == nil {
+		_, err = redisconn.ReceiveBy(ctx, c, s.opts.timeout)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("the server does not tell which database the connection uses (CLIENT INFO), so database %d is selected: %w", want, err)
+	}
+	return want, nil
 }
 
 // clientInfoField returns a field of a reply to CLIENT INFO, empty when there is none.

@@ -23,13 +23,21 @@ type endpoint struct {
 }
 
 // parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL,
-// which may hold a password. The query may hold the node's name (?name=a), and the database
-// (?db=1).
+// which may hold a password. The query may hold the node's name (?name=a), the database (?db=1), and
+// the name in the server's certificate (?server-name=host). A byte order mark and white space around it
+// don't belong to it.
 func parseURL(raw string) (endpoint, error) {
+	raw = strings.TrimSpace(strings.TrimPrefix(raw, "\ufeff"))
+	if strings.IndexAny(raw, "\"'") == 0 {
+		return endpoint{}, invalidf("the URL is in quotes, which do not belong to it")
+	}
 	// url.Parse takes the host of an address without a scheme for the scheme, or gives a misleading
 	// reason.
 	scheme, _, found := strings.Cut(raw, ":")
-	if !found || !slices.Contains(schemes, strings.ToLower(scheme)) {
+	switch isKnown := found && slices.Contains(schemes, strings.ToLower(scheme)); {
+	case !isKnown && (strings.Contains(scheme, "sentinel") || strings.Contains(raw, ",")):
+		return endpoint{}, errSeveral()
+	case !isKnown:
 		return endpoint{}, errScheme()
 	}
 	u, err := url.Parse(raw)
@@ -37,7 +45,11 @@ func parseURL(raw string) (endpoint, error) {
 		return endpoint{}, invalidf("the URL cannot be parsed " +
 			"(special characters in a password must be percent-encoded, the port must be a number)")
 	}
-	if strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
+	path := u.EscapedPath()
+	if u.Scheme == "unix" && u.Host == "" && u.User == nil && !strings.Contains(path, ":") {
+		path = "" // an @ of the socket's: no password can end there
+	}
+	if strings.Contains(path+u.RawQuery+u.Fragment, "@") {
 		return endpoint{}, invalidf("the URL has an @ after its host " +
 			"(in a password, @ must be written %%40, / %%2F, ? %%3F, # %%23)")
 	}
@@ -53,6 +65,9 @@ func parseURL(raw string) (endpoint, error) {
 		}
 		e.network, e.host = "tcp", u.Hostname()
 		port := u.Port()
+		if strings.Contains(u.Host, ",") {
+			return endpoint{}, errSeveral()
+		}
 		if e.host == "" {
 			return endpoint{}, invalidf("the URL names no host")
 		}
@@ -75,9 +90,9 @@ func parseURL(raw string) (endpoint, error) {
 	}
 
 	if u.User != nil {
-		var set bool
 		e.username = u.User.Username()
-		if e.password, set = u.User.Password(); !set || e.password == "" {
+		e.password, _ = u.User.Password()
+		if e.username != "" && e.password == "" {
 			return endpoint{}, invalidf("the URL has a user name but no password " +
 				"(a password alone is written :password@host)")
 		}
@@ -92,9 +107,11 @@ func parseURL(raw string) (endpoint, error) {
 			e.name = values[0]
 		case key == "db" && len(values) == 1 && database == "":
 			database = values[0]
+		case key == "server-name" && len(values) == 1 && values[0] != "" && e.tls:
+			e.host = values[0]
 		default:
-			return endpoint{}, invalidf("the URL's query may contain one name=..., " +
-				"and one db=N if the path names no database")
+			return endpoint{}, invalidf("the URL's query may contain one name=..., one db=N if the path names no database, "+
+				"and with TLS one server-name=...; not one %q", key)
 		}
 	}
 	if u.Fragment != "" {
@@ -109,6 +126,10 @@ func parseURL(raw string) (endpoint, error) {
 		}
 	}
 	return e, nil
+}
+
+func errSeveral() error {
+	return invalidf("Sentinel, clusters and several hosts are not supported: give each master a URL of its own")
 }
 
 // errScheme does not repeat an unknown scheme: in user:password@host it is the user name, which may

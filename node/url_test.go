@@ -3,9 +3,11 @@ package node
 import (
 	"cmp"
 	"errors"
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestURLs(t *testing.T) {
@@ -13,32 +15,37 @@ func TestURLs(t *testing.T) {
 	with := func(e endpoint, change func(*endpoint)) endpoint { change(&e); return e }
 	plain := tcp("h:6379", "h")
 	for url, want := range map[string]endpoint{
-		"redis://h":                    plain,
-		"redis://h/":                   plain,
-		"valkey://h":                   plain,
-		"REDIS://h":                    plain,
-		"redis://h:1234":               tcp("h:1234", "h"),
-		"redis://10.0.0.1:65535":       tcp("10.0.0.1:65535", "10.0.0.1"),
-		"redis://[::1]":                tcp("[::1]:6379", "::1"),
-		"redis://[::1]:1234":           tcp("[::1]:1234", "::1"),
-		"rediss://h":                   with(plain, func(e *endpoint) { e.tls = true }),
-		"valkeys://h":                  with(plain, func(e *endpoint) { e.tls = true }),
-		"redis://h/5":                  with(plain, func(e *endpoint) { e.database = 5 }),
-		"redis://h?db=5":               with(plain, func(e *endpoint) { e.database = 5 }),
-		"redis://h/?db=5":              with(plain, func(e *endpoint) { e.database = 5 }),
-		"redis://h?name=north":         with(plain, func(e *endpoint) { e.name = "north" }),
-		"redis://h/5?name=north":       with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
-		"redis://h?db=5&name=north":    with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
-		"rediss://u:p@h?name=a%2Cb%20": with(plain, func(e *endpoint) { e.tls, e.username, e.password, e.name = true, "u", "p", "a,b " }),
-		"unix:///run/r?name=a&db=2":    {network: "unix", address: "/run/r", database: 2, name: "a"},
-		"redis://:secret@h":            with(plain, func(e *endpoint) { e.password = "secret" }),
-		"redis://app:secret@h":         with(plain, func(e *endpoint) { e.username, e.password = "app", "secret" }),
-		"redis://app:se:cr@et@h":       with(plain, func(e *endpoint) { e.username, e.password = "app", "se:cr@et" }),
-		"redis://a%40b:%2F%3F%23%25@h": with(plain, func(e *endpoint) { e.username, e.password = "a@b", "/?#%" }),
-		"unix:///run/redis.sock":       {network: "unix", address: "/run/redis.sock"},
-		"unix:///run/redis.sock?db=2":  {network: "unix", address: "/run/redis.sock", database: 2},
-		"unix://app:secret@/run/r":     {network: "unix", address: "/run/r", username: "app", password: "secret"},
-		"unix:///run/with%20space":     {network: "unix", address: "/run/with space"},
+		"redis://h":                       plain,
+		"redis://h/":                      plain,
+		"valkey://h":                      plain,
+		"REDIS://h":                       plain,
+		"redis://h:1234":                  tcp("h:1234", "h"),
+		"redis://10.0.0.1:65535":          tcp("10.0.0.1:65535", "10.0.0.1"),
+		"redis://[::1]":                   tcp("[::1]:6379", "::1"),
+		"redis://[::1]:1234":              tcp("[::1]:1234", "::1"),
+		"rediss://h":                      with(plain, func(e *endpoint) { e.tls = true }),
+		"valkeys://h":                     with(plain, func(e *endpoint) { e.tls = true }),
+		"redis://h/5":                     with(plain, func(e *endpoint) { e.database = 5 }),
+		"redis://h?db=5":                  with(plain, func(e *endpoint) { e.database = 5 }),
+		"redis://h/?db=5":                 with(plain, func(e *endpoint) { e.database = 5 }),
+		"redis://h?name=north":            with(plain, func(e *endpoint) { e.name = "north" }),
+		"redis://h/5?name=north":          with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
+		"redis://h?db=5&name=north":       with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
+		"rediss://u:p@h?name=a%2Cb%20c":   with(plain, func(e *endpoint) { e.tls, e.username, e.password, e.name = true, "u", "p", "a,b c" }),
+		"unix:///run/r?name=a&db=2":       {network: "unix", address: "/run/r", database: 2, name: "a"},
+		"redis://:secret@h":               with(plain, func(e *endpoint) { e.password = "secret" }),
+		"redis://app:secret@h":            with(plain, func(e *endpoint) { e.username, e.password = "app", "secret" }),
+		"redis://app:se:cr@et@h":          with(plain, func(e *endpoint) { e.username, e.password = "app", "se:cr@et" }),
+		"redis://a%40b:%2F%3F%23%25@h":    with(plain, func(e *endpoint) { e.username, e.password = "a@b", "/?#%" }),
+		"unix:///run/redis.sock":          {network: "unix", address: "/run/redis.sock"},
+		"unix:///run/redis.sock?db=2":     {network: "unix", address: "/run/redis.sock", database: 2},
+		"unix://app:secret@/run/r":        {network: "unix", address: "/run/r", username: "app", password: "secret"},
+		"unix:///run/with%20space":        {network: "unix", address: "/run/with space"},
+		"unix:///run/redis@a.sock":        {network: "unix", address: "/run/redis@a.sock"},
+		"unix://app:secret@/r%40a":        {network: "unix", address: "/r@a", username: "app", password: "secret"},
+		"redis://:@h/0":                   plain,
+		"\ufeff redis://h?name=a \r\n":    with(plain, func(e *endpoint) { e.name = "a" }),
+		"rediss://10.0.0.1?server-name=h": {network: "tcp", address: "10.0.0.1:6379", host: "h", tls: true},
 	} {
 		got, err := parseURL(url)
 		if err != nil || got != want {
@@ -48,7 +55,7 @@ func TestURLs(t *testing.T) {
 		n, err := Open(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
-		} else if name := cmp.Or(want.name, want.address); n.Name() != name || inside.Of(n).Named != (want.name != "") {
+		} else if name := scripts.MemberName(cmp.Or(want.name, want.address), want.database); n.Name() != name || inside.Of(n).Named != (want.name != "") {
 			t.Errorf("%s is named %q (given: %v), want %q", url, n.Name(), inside.Of(n).Named, name)
 		}
 	}
@@ -72,6 +79,18 @@ func TestNamesOfURLs(t *testing.T) {
 		"too long by both":         {"redis://h?name=" + longest + "x", longest + "x", ""},
 		"the longest, escaped":     {"redis://h?name=" + strings.Repeat("%2C", maxName), "", strings.Repeat(",", maxName)},
 		"an escaped one, too long": {"redis://h?name=" + strings.Repeat("%2C", maxName+1), "", ""},
+		"with a blank at its end":  {"redis://h?name=a%20", "", ""},
+		"in database 1":            {"redis://h/1?name=a", "", "a/1"},
+		"with the number 1":        {"redis://h/1?name=a/1", "", "a/1"},
+		"with another number":      {"redis://h/1?name=a/2", "", ""},
+		"with a number in 0":       {"redis://h", "a/1", ""},
+		"with 0":                   {"redis://h?name=a/0", "", ""},
+		"with a zero before it":    {"redis://h/1?name=a/01", "", ""},
+		"with a large number":      {"redis://h?name=a/99999999999", "", ""},
+		"with digits within":       {"redis://h?name=a/1/b", "", "a/1/b"},
+		"a socket in database 1":   {"unix:///run/r?db=1", "", "/run/r/1"},
+		"a socket with a number":   {"unix:///run/redis/6379", "", ""},
+		"such a socket, named":     {"unix:///run/redis/6379?name=a", "", "a"},
 	} {
 		n, err := Open(c.url, WithName(c.option))
 		switch {
@@ -158,6 +177,8 @@ func TestBadURLs(t *testing.T) {
 		"redis://app:sec@ret?db=cret@h":  {"sec", "cret"},
 		"redis://app:sec@ret#cret@h":     {"sec", "cret"},
 		"unix://app:sec@ret/cret@/run/r": {"sec", "cret"},
+		"unix://app:sec@/cret@/run/r":    {"sec", "cret"},
+		"unix:///app:secret@/run/r":      {"secret"},
 		"redis://app:secret@h:6379:6379": {"secret"},
 		"redis://app:secret@[::1":        {"secret"},
 		"redis://app:secret@h\x7f":       {"secret"},
@@ -181,22 +202,29 @@ func TestBadURLs(t *testing.T) {
 // The most frequent mistakes are an address in place of a URL, and an unfinished port.
 func TestBadURLsAreExplained(t *testing.T) {
 	const scheme = "the URL's scheme is missing or unknown: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
+	const noSentinel = "Sentinel, clusters and several hosts are not supported: give each master a URL of its own"
 	for url, says := range map[string]string{
-		"":                      scheme,
-		"host":                  scheme,
-		"redis":                 scheme,
-		"127.0.0.1:6379":        scheme,
-		"127.0.0.1:6379/0":      scheme,
-		"localhost:6379":        scheme,
-		"redis:6379":            scheme, // redis is the host's name
-		"[::1]:6379":            scheme,
-		"/run/redis.sock":       scheme,
-		"http://h":              scheme,
-		"memcached://h":         scheme,
-		"app:secret@h:6379":     scheme,
-		"tcp://app:se@cret@h":   scheme,
-		"redis://h:port":        "the port must be a number",
-		"redis://:secret@h:six": "the port must be a number",
+		"":                        scheme,
+		"host":                    scheme,
+		"redis":                   scheme,
+		"127.0.0.1:6379":          scheme,
+		"127.0.0.1:6379/0":        scheme,
+		"localhost:6379":          scheme,
+		"redis:6379":              scheme, // redis is the host's name
+		"[::1]:6379":              scheme,
+		"/run/redis.sock":         scheme,
+		"http://h":                scheme,
+		"memcached://h":           scheme,
+		"app:secret@h:6379":       scheme,
+		"tcp://app:se@cret@h":     scheme,
+		"redis://h:port":          "the port must be a number",
+		"redis://:secret@h:six":   "the port must be a number",
+		`"redis://h`:              "the URL is in quotes, which do not belong to it",
+		"redis+sentinel://h":      noSentinel,
+		"h1:6379,h2:6379":         noSentinel,
+		"redis://h1:1,h2:1":       noSentinel,
+		"redis://h?timeout=5s":    `not one "timeout"`,
+		"redis://h?server-name=a": `not one "server-name"`,
 	} {
 		if _, err := parseURL(url); err == nil || !strings.HasSuffix(strings.TrimSuffix(err.Error(), ")"), says) {
 			t.Errorf("%q: %v, want %q", url, err, says)

@@ -142,7 +142,7 @@ func newLocker(c *core, list *waitlist, set *settings, bad error) *Locker {
 }
 
 // distinct refuses two nodes of one server, by the address and by the run id if the server
-// answers, and two nodes of one name.
+// answers, two nodes of one name, and addresses that make no list.
 func distinct(nodes []*node.Node) error {
 	for j, n := range nodes {
 		for i, m := range nodes[:j] {
@@ -155,6 +155,9 @@ func distinct(nodes []*node.Node) error {
 					"distinguish them (WithName in WithNodeOptions gives all nodes one name)", ErrInvalid, i+1, j+1, n.Name())
 			}
 		}
+	}
+	if err := roster.MixedHosts(nodes); err != nil {
+		return fmt.Errorf("quorumlock: %w", err)
 	}
 	runIDs := make([]string, len(nodes))
 	var group errgroup.Group

@@ -17,6 +17,13 @@ type Process struct {
 	Member   string // the node's name
 }
 
+// IsInDatabase reports whether two processes are of one database, by their numbers.
+func (p Process) IsInDatabase(of Process) bool {
+	_, database, _ := strings.Cut(p.Run, "/")
+	_, other, _ := strings.Cut(of.Run, "/")
+	return database == other
+}
+
 // String returns the process as the first line of a marker has it.
 func (p Process) String() string {
 	return fmt.Sprintf("%s %d %s", p.Run, p.MaxLease.Milliseconds(), escapeName(p.Member))

@@ -45,11 +45,17 @@ const (
 // MarkerRun returns a marker's name for a process and its database: the run id, and the number of
 // a database other than 0. SWAPDB puts another database with its marker in place of this one: the
 // number makes that visible.
-func MarkerRun(runID string, database int) string {
+func MarkerRun(runID string, database int) string { return runID + suffix(database) }
+
+// MemberName returns what a master that has that name is called in lists, markers and errors: the name,
+// and the number of a database other than 0. Clients that use other databases of a process have other data.
+func MemberName(name string, database int) string { return name + suffix(database) }
+
+func suffix(database int) string {
 	if database == 0 {
-		return runID
+		return ""
 	}
-	return runID + "/" + strconv.Itoa(database)
+	return "/" + strconv.Itoa(database)
 }
 
 const (

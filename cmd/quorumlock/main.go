@@ -34,7 +34,7 @@ const (
 )
 
 const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey,
-valkeys or unix.
+valkeys or unix. With TLS, ?server-name=HOST is the name in the certificate.
 run, status, top and unlock take the masters' URLs, separated by spaces or commas, from the variable QUORUMLOCK_URLS or
 from the file of --urls-file, because a command line shows passwords. check and members show do the same if they get no
 URLs as arguments. All clients must know a master by the same name: the one in its URL, or host:port. Flags take one

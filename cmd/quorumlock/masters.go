@@ -18,7 +18,7 @@ func readURLs(file string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, from = withoutComments(string(content)), file
+		text, from = withoutComments(strings.TrimPrefix(string(content), "\ufeff")), file
 	}
 	urls := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || strings.ContainsRune(" \t\r\n", r) })
 	if len(urls) == 0 {

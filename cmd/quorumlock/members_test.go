@@ -87,13 +87,13 @@ func TestMembersOfOneProcess(t *testing.T) {
 	addr := fleet.Masters[0].Addr()
 	const lease = "-max-lease=6s"
 	_, errs := command(t, exitFailed, append([]string{"admit", "-yes", "-members", lease, twin}, urls...)...)
-	contains(t, errs, "twin ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
+	contains(t, errs, "twin/1 ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
 	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
 	contains(t, printed, "No master that answers has a list.")
 
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
 	_, errs = command(t, exitFailed, append([]string{"members", "add", "-wait", lease, twin}, urls...)...)
-	contains(t, errs, "twin ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
+	contains(t, errs, "twin/1 ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
 	printed, _ = command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
 	contains(t, printed, "No change is under way.")
 

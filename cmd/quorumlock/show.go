@@ -31,10 +31,22 @@ func (m masters) show(ctx context.Context, out io.Writer) error {
 	if len(errs) > 0 {
 		return explain(errors.New("not all masters answered"), errs)
 	}
+	listed := map[string]bool{} // members of any list
 	for _, name := range m.names {
-		if v := views[name]; v.IsRetired() {
+		v := views[name]
+		if v.IsRetired() {
 			return fmt.Errorf("%s is retired: it is no member of %s, and accepts nobody. Leave out its URL, or take it back "+
 				"with members add", name, v.Marker().Members)
+		}
+		if !v.IsBlank() {
+			for _, member := range slices.Concat(v.Marker().Members.Names(), v.Marker().Next.Names()) {
+				listed[member] = true
+			}
+		}
+	}
+	for _, name := range m.names {
+		if len(listed) > 0 && !listed[name] && views[name].IsBlank() {
+			return fmt.Errorf("%s is a member of none of these lists: correct its URL, or take it in with members add", name)
 		}
 	}
 	return nil

@@ -178,6 +178,7 @@ func endpoint(opt *redis.Options) (u *url.URL, network, addr string, err error) 
 			return nil, "", "", refusal{"TLSConfig", "a node uses unix sockets without TLS"}.err()
 		}
 		u.Scheme, u.Path = "unix", addr
+		u.RawPath = strings.ReplaceAll(u.EscapedPath(), "@", "%40") // else it could end a password
 		return u, network, addr, nil
 	}
 	host, port, err := net.SplitHostPort(addr)

@@ -142,6 +142,7 @@ func endpoint(option rueidis.ClientOption) (*url.URL, net.Addr, error) {
 			return nil, nil, refusal{"TLSConfig", "a node uses unix sockets without TLS"}.err()
 		}
 		u.Scheme, u.Path = "unix", addr
+		u.RawPath = strings.ReplaceAll(u.EscapedPath(), "@", "%40") // else it could end a password
 		return u, &net.UnixAddr{Name: addr, Net: "unix"}, nil
 	}
 	host, port, err := net.SplitHostPort(addr)

@@ -45,7 +45,7 @@ func newRecipe(t *testing.T, e *containers.Engine) recipe {
 		must(t, err)
 		t.Cleanup(func() { held.Close() })
 		r.env = append(r.env, fmt.Sprintf("PORT_%s=%d", strings.ToUpper(letter), port))
-		r.urls = append(r.urls, fmt.Sprintf("redis://app:change-me-app@127.0.0.1:%d?name=master-%s:6379", port, letter))
+		r.urls = append(r.urls, fmt.Sprintf("redis://app:change-me-app@127.0.0.1:%d?name=dev-%s", port, letter))
 		override += "  master-" + letter + ":\n    " + labels
 	}
 	must(t, os.WriteFile(r.files[3], []byte(override), 0o600))

@@ -226,7 +226,7 @@ func testUnixSocket(t *testing.T, open Opener) {
 	dir, err := os.MkdirTemp("", "socket") // the path of t.TempDir is too long for a socket
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	path := filepath.Join(dir, "a%b.sock")
+	path := filepath.Join(dir, "a%b@c.sock")
 	m := startReal(t, "--unixsocket", path)
 	n := mustOpen(t, open, Settings{Addr: path, DB: 2})
 	mustLock(t, newLocker(t, n), "k")

@@ -59,7 +59,8 @@ func (v *View) Wrote(r scripts.MarkReply) *View {
 func (v *View) update(text string) {
 	none := scripts.NewList()
 	v.Text, v.marker = text, scripts.Marker{Members: none, Next: none}
-	if m, err := scripts.ParseMarker(text); err == nil {
+	// SWAPDB brings another database's marker, which says nothing of this one: it has forgotten.
+	if m, err := scripts.ParseMarker(text); err == nil && m.IsInDatabase(v.Process) {
 		v.marker = m
 	}
 }

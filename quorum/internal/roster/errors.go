@@ -3,6 +3,9 @@ package roster
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
@@ -40,15 +43,46 @@ func OneProcess(n, other *node.Node) error {
 	return NodeError(n, "acquire", fmt.Errorf("%w: it is one process with node %s", node.ErrInvalid, other.Name()))
 }
 
+// MixedHosts returns why nodes make no list: the address of one, which has no other name, leads to another
+// process on each host, and that of another does not. Two hosts would have one list, and not its masters. A list
+// of nothing but such addresses is one host's, or that of tunnels that every host has.
+func MixedHosts(nodes []*node.Node) error {
+	var own, shared *node.Node
+	for _, n := range nodes {
+		isNamed := inside.Of(n).Named
+		switch name := n.Name(); {
+		case name == inside.Unnamed, isNamed && (n.Address() == "" || isOfHost(n.Address())):
+		case !isNamed && isOfHost(name):
+			own = n
+		default:
+			shared = n
+		}
+	}
+	if own == nil || shared == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is another process on each host, and %s is not: give its URL the address that all clients use, or a name "+
+		"(?name=..., or node.WithName) that is this master's alone", node.ErrInvalid, own.Name(), shared.Name())
+}
+
+// isOfHost reports whether an address leads to the host that uses it: a loopback address, or a socket's path.
+func isOfHost(address string) bool {
+	if strings.HasPrefix(address, "/") {
+		return true
+	}
+	host, _, _ := net.SplitHostPort(address) // the number of a database is taken for a part of the port
+	ip, err := netip.ParseAddr(host)
+	return err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) || strings.EqualFold(host, "localhost")
+}
+
 // unnamed returns why the list of masters is not known, as far as a node that has answered shows.
 func (r *Roster) unnamed(i int) error {
+	if err := MixedHosts(r.nodes); err != nil {
+		return err
+	}
 	name := r.nodes[i].Name()
 	for j, other := range r.nodes {
-		switch {
-		case name == inside.Unnamed:
-			return fmt.Errorf("%w: the server does not tell its address: a node over a pool is then given a name, "+
-				"by node.WithName", node.ErrInvalid)
-		case j != i && other.Name() == name:
+		if j != i && other.Name() == name {
 			return fmt.Errorf("%w: the servers of two nodes over pools tell the same address, %s: give the nodes names, "+
 				"by node.WithName", node.ErrInvalid, name)
 		}

@@ -88,7 +88,7 @@ func New(nodes []*node.Node, c clock.Clock, opts Options) *Roster {
 func (r *Roster) List() *scripts.List { return r.list.Load() }
 
 // Resolve returns the list of masters, which it makes of the nodes' names; nil while one of them is
-// not known: a node over a pool has no name until it is connected to.
+// not known, a node over a pool has no name until it is connected to, or if the names make no list.
 func (r *Roster) Resolve() *scripts.List {
 	if list := r.list.Load(); list != nil {
 		return list
@@ -99,6 +99,9 @@ func (r *Roster) Resolve() *scripts.List {
 		if names[i] == inside.Unnamed || slices.Contains(names[:i], names[i]) {
 			return nil
 		}
+	}
+	if MixedHosts(r.nodes) != nil {
+		return nil
 	}
 	r.list.CompareAndSwap(nil, scripts.NewList(names...))
 	return r.list.Load()

@@ -69,7 +69,7 @@ func (t *markers) intern(text string) marker {
 func (t *markers) lease() time.Duration { return time.Duration(t.setup.maxLease) * tick }
 
 func (t *markers) process(n int, process uint8) scripts.Process {
-	return scripts.Process{Run: fmt.Sprint("run-", process), MaxLease: t.lease(), Member: t.setup.names[n : n+1]}
+	return scripts.Process{Run: fmt.Sprint("run-", process), MaxLease: t.lease(), Member: nameOf(rune(t.setup.names[n]))}
 }
 
 // processText is Process.String, remembered.

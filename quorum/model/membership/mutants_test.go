@@ -28,6 +28,7 @@ const (
 	masterFile    = "internal/fakeredis/operator.go"
 	gateFile      = "internal/fakeredis/acquire.go"
 	markerFile    = "scripts/marker.go"
+	namesFile     = "scripts/scripts.go"
 )
 
 // A master that was removed while it was dead comes back with its old list.
@@ -78,8 +79,14 @@ var mutants = []mutant{
 			commands: []string{"remove ab a", "remove ab b", "commit a", "commit b", "abort ab"}}},
 	{"a claim accepts nobody", markerFile, "sign = claimSign", `sign = ""`, founds("abcde", "abc", "cde")},
 	{"a master accepts its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
+	{"a database is part of a master's name", namesFile, "return name + suffix(database)", "return name", databases()},
 	{"a pass over the tokens before a change", announceFile, "tokensOf: c.From, ", "", counts()},
 	{"the pass is of a majority", procedureFile, "if len(names) >= Majority(p.plan.tokensOf) {", "if len(names) > 0 {", counts()},
+}
+
+// databases is two clients that name the same masters, but one uses another database on one of them.
+func databases() setup {
+	return setup{names: "abcC", start: all3, lists: []string{"abc", "abC"}, exists: true, forgets: 1, maxLease: 2}
 }
 
 // late is a command that pauses for long between two marks.

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"slices"
+	"unicode"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -15,7 +16,7 @@ const (
 
 // setup is what is searched.
 type setup struct {
-	names    string   // of the masters, one letter each
+	names    string   // of the masters, one letter each; C is database 1 of the process of c
 	start    []string // each master's marker, see parse; missing ones are blank
 	lists    []string // whose clients lock and mark
 	found    bool     // clients may found a deployment
@@ -125,9 +126,16 @@ func (w *world) places(letters string) (places []int) {
 func listOf(letters string) *scripts.List {
 	var names []string
 	for _, letter := range letters {
-		names = append(names, string(letter))
+		names = append(names, nameOf(letter))
 	}
 	return scripts.NewList(names...)
+}
+
+func nameOf(letter rune) string {
+	if unicode.IsUpper(letter) {
+		return scripts.MemberName(string(unicode.ToLower(letter)), 1)
+	}
+	return string(letter)
 }
 
 func (w *world) first() *state {
