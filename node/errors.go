@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 var (
@@ -56,7 +59,45 @@ func (e *Error) text() string {
 	if redisconn.HasCode(e.Err, "WRONGTYPE") && e.Op != "connect" { // there it is the marker
 		text += " (another client's lock, redsync's perhaps, is at this key)"
 	}
-	return plain.Text(text) // servers' words are in it
+	return plain.Text(text + e.missing()) // servers' words are in it
+}
+
+// missing returns what the server lacks, or forbids the user, if the server does not say it.
+func (e *Error) missing() string {
+	said := e.Err.Error()
+	isForbidden := e.forbids()
+	switch {
+	case isForbidden && strings.Contains(said, "channel"):
+		return " (the user needs the channels redisson_lock__channel*)"
+	case isForbidden && strings.Contains(said, " key"):
+		return " (the user needs the keys quorumlock:* and the names of its locks)"
+	case !isForbidden && !e.lacksCommand():
+		return ""
+	}
+	if at := placeInScript.FindStringSubmatch(said); at != nil {
+		line, _ := strconv.Atoi(at[2])
+		if commands := scripts.CommandsAt(at[1], line); len(commands) > 0 {
+			return " (" + strings.Join(commands, " or ") + ")"
+		}
+	}
+	return ""
+}
+
+// placeInScript is a script's hash and the line in which it failed, as Redis 6 has it, and later versions.
+var placeInScript = regexp.MustCompile(`(?:script: |call to f_)([0-9a-f]{40})(?:, on |\): )@user_script:(\d+)`)
+
+// forbids reports whether the user lacks a permission, also one that is missing inside a script: as worded by Redis
+// 7.0, by 7.2 and later, and by 6.
+func (e *Error) forbids() bool {
+	return redisconn.HasCode(e.Err, "NOPERM", "ERR The user executing the script", "ERR ACL failure in script",
+		"The user executing the script")
+}
+
+// lacksCommand reports whether a command is renamed, by itself and as scripts call it: by Redis 7, by Valkey, and by
+// Redis 6.
+func (e *Error) lacksCommand() bool {
+	return redisconn.HasCode(e.Err, "ERR unknown command", "ERR Unknown Redis command called from script",
+		"ERR Unknown command called from script", "Unknown Redis command called from Lua script")
 }
 
 // inScript is what Redis adds to an error inside a script: the script's hash and a line, before the
@@ -81,15 +122,8 @@ func (e *Error) Permanent() bool {
 			return true
 		}
 	}
-	return refusesCredentials(e.Err) || redisconn.HasCode(e.Err, "WRONGTYPE", "NOPERM", "ERR DB index",
-		"ERR invalid DB index", "READONLY", "QUORUMLOCK",
-		// A permission that is missing inside a script, as worded by Redis 7.0, by 7.2 and later,
-		// and by 6.
-		"ERR The user executing the script", "ERR ACL failure in script", "The user executing the script",
-		// A command that is renamed, by itself and as scripts call it: by Redis 7, by Valkey, and by
-		// Redis 6.
-		"ERR unknown command", "ERR Unknown Redis command called from script", "ERR Unknown command called from script",
-		"Unknown Redis command called from Lua script") || lacksEngine(e.Err)
+	return refusesCredentials(e.Err) || e.forbids() || e.lacksCommand() || lacksEngine(e.Err) ||
+		redisconn.HasCode(e.Err, "WRONGTYPE", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")
 }
 
 // lacksEngine reports whether the server's module for scripts is not loaded.

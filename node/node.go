@@ -133,7 +133,7 @@ func newNode(pool *redis.Pool, o options) *Node {
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
-	in := &inside.Node{Named: o.name != "", Quarantine: o.maxLease, Log: n.log}
+	in := &inside.Node{Pool: pool, Named: o.name != "", Quarantine: o.maxLease, Log: n.log}
 	if o.noQuarantine {
 		in.Quarantine = 0
 	}

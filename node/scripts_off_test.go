@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -34,6 +35,9 @@ func TestAServerWithoutACommandIsRefused(t *testing.T) {
 		t.Fatal("it grants")
 	}
 	isPermanent(t, err)
+	if !strings.Contains(err.Error(), "(HSET)") {
+		t.Errorf("it does not name the command: %v", err)
+	}
 }
 
 // The words are those of the servers' versions.

@@ -61,8 +61,10 @@ func notFounded(s *roster.Survey, rule error) error {
 
 // Ready returns nil if so many nodes as a lock needs answer, let this Locker in and are out of
 // quarantine. It is for a readiness probe, and for a program that should fail at its start rather
-// than wait in its first call of Lock. It takes no lock, and writes nothing but the marks of new
-// masters, as [Open] does. What it does not see is whether the user may run the scripts at a name.
+// than wait in its first call of Lock. It marks new masters, as [Open] does. On each node alone it acquires, renews and
+// releases a lock under a reserved name, quorumlock:trial:ID, of which nothing is left but a token counter. It does not
+// try whether the user may use the keys and the channels of the program's own names, whether messages are heard, nor
+// anything on a node that is in quarantine: quorumlock check -name tries these.
 //
 // It asks all nodes, and returns as soon as enough are ready: no dead node delays that. Otherwise it
 // takes up to about a node's timeout.
@@ -80,12 +82,13 @@ func (l *Locker) Ready(ctx context.Context) error {
 	if ended := contextError(ctx); ended != nil {
 		return &Error{Op: opReady, causes: ended}
 	}
-	if c.roster.Ready(ctx, c.need) {
+	ready, tried := c.roster.Ready(ctx, c.need)
+	if ready {
 		return nil
 	}
 	select {
 	case s := <-c.roster.Survey(): // it shows why, and marks new masters
-		if err := c.notReady(s); err != nil {
+		if err := c.notReady(s, tried); err != nil {
 			return err
 		}
 		return nil
@@ -96,12 +99,15 @@ func (l *Locker) Ready(ctx context.Context) error {
 	}
 }
 
-// notReady returns why the nodes make no lock, as a survey has found; nil if they can.
-func (c *core) notReady(s *roster.Survey) *Error {
+// notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
+func (c *core) notReady(s *roster.Survey, tried []error) *Error {
 	e := &Error{Op: opReady, Need: c.need}
 	var waits []time.Duration // of the nodes that are ready, or will be
 	for i := range c.nodes {
 		wait, err := s.Wait(i)
+		if err == nil && wait == 0 {
+			err = tried[i]
+		}
 		switch {
 		case err != nil:
 			e.Unknown++

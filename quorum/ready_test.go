@@ -70,21 +70,24 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// Ready takes no lock and writes nothing.
-func TestReadyOnlyLooks(t *testing.T) {
+// Ready tries a lock on each master, whose key it takes away, and believes what the masters say of it.
+func TestReadyTriesALock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
+		var asked [3]string
 		for i, m := range c.masters {
 			trace := m.Trace
 			m.Trace = func(client, script string, args []string, reply any, err error) {
 				trace(client, script, args, reply, err)
-				if script != "look" {
-					t.Errorf("master %d was asked for %s", i, script)
-				}
+				asked[i] += script + " "
 			}
 		}
-		if err := l.Ready(t.Context()); err != nil {
-			t.Error(err)
+		err := l.Ready(t.Context())
+		synctest.Wait()
+		for i, scripts := range asked {
+			if err != nil || scripts != "look acquire renew release " && scripts != "look acquire release " {
+				t.Errorf("%v; master %d was asked for %s", err, i, scripts)
+			}
 		}
 	})
 }

@@ -26,6 +26,14 @@ func NewName(name string) Name {
 	return Name{text: name, key: name, counter: both[:end], channel: both[end:]}
 }
 
+// TrialName returns a name under which a master is tried, for an id that nobody else uses. All these names share one
+// token counter.
+func TrialName(id string) Name {
+	n := NewName(trialPrefix + id)
+	n.counter = NewName(trialPrefix).counter
+	return n
+}
+
 // tokenCounters is the number of token counters on a node, which all names share. All clients of a
 // node must agree on it, and on the hash.
 const tokenCounters = 1 << 16

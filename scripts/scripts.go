@@ -19,6 +19,7 @@
 //	quorumlock:forced:NAME      the bar of a forced release: keeps its readers from repairs
 //	quorumlock:marker           the marker: which process granted what is held, and whom it accepts
 //	quorumlock:locker:LOCKER    the process that a locker belongs to, for people to read
+//	quorumlock:trial:ID         a lock by which a master is tried
 //	quorumlock:slot:K:NAME      slot K of a semaphore: a hash, as at the name of a lock
 //
 // Each script states its keys, arguments and replies in its first lines.
@@ -28,7 +29,10 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Prefix starts the library's own keys. A lock's name must not start with it.
@@ -64,6 +68,7 @@ const (
 	writerPrefix  = Prefix + "writer:"
 	forcedPrefix  = Prefix + "forced:"
 	readerPrefix  = Prefix + "reader:"
+	trialPrefix   = Prefix + "trial:"
 	channelPrefix = "redisson_lock__channel:"
 )
 
@@ -176,6 +181,28 @@ func All() []*Script {
 // OfOperators returns the scripts that the command sends, and a client that locks does not.
 func OfOperators() []*Script {
 	return []*Script{surveyScript, lockersScript, countersScript, liftScript}
+}
+
+var (
+	calledCommand = regexp.MustCompile(`call\(([^,)]*)`)
+	commandWord   = regexp.MustCompile(`'([A-Z]+)'`)
+)
+
+// CommandsAt returns the commands that a script calls in a line of its text, for errors that do not name them: those
+// that may be meant.
+func CommandsAt(sha string, line int) (commands []string) {
+	for _, s := range slices.Concat(All(), OfOperators()) {
+		lines := strings.Split(s.source, "\n")
+		if s.sha != any(sha) || line < 1 || line > len(lines) {
+			continue
+		}
+		for _, call := range calledCommand.FindAllString(lines[line-1], -1) {
+			for _, word := range commandWord.FindAllStringSubmatch(call, -1) {
+				commands = append(commands, word[1])
+			}
+		}
+	}
+	return commands
 }
 
 func newScript(name, source string) *Script {

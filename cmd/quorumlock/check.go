@@ -16,36 +16,45 @@ import (
 )
 
 func (p *program) checkCommand() *cli.Command {
-	return p.masterCommand("check", "show the masters and what makes them unfit for locks; writes nothing", "URL...",
+	return p.masterCommand("check", "try a lock on each master alone, and show what makes masters unfit for locks", "URL...",
 		func(flags *lineFlags, line *commandLine) {
 			flags.boolean("json", "print JSON", &line.json)
+			flags.value("name", "try the lock `NAME`, which nobody may hold, in place of a reserved one: the user may be restricted to some keys",
+				"a lock's name", func(text string) error {
+					line.tryName = text
+					return checkLockName(text)
+				})
 			flags.duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then the exit code is 0, "+
 				"whatever state the others are in", time.Millisecond, &line.wait)
+			flags.duration("wait-all", "wait for `D` at most until all masters grant: then the next one may be restarted",
+				time.Millisecond, &line.waitAll)
 		},
 		func(ctx context.Context, line commandLine) int { return check(ctx, line, p.stdout, p.stderr) })
 }
 
 // check checks masters and prints a report. It fails when one of them is not fit for locks.
 func check(ctx context.Context, line commandLine, stdout, stderr io.Writer) int {
-	found := checkAll(ctx, line.nodes, line.wait)
+	need := quorumSize(len(line.nodes), line.waitAll > 0)
+	wait := max(line.wait, line.waitAll)
+	found := checkAll(ctx, line, need, wait)
 	addHints(ctx, found, line.nodes, line.urls)
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
 	failed := mixed(found) || slices.ContainsFunc(found, func(f finding) bool { return !f.isFit() })
-	if line.wait > 0 {
-		failed = !majorityGrants(found, line.nodes)
+	if wait > 0 {
+		failed = granting(found) < need
 	}
 	if line.json {
-		if err := printCheckJSON(stdout, found, line.nodes); err != nil {
+		if err := printCheckJSON(stdout, found); err != nil {
 			fmt.Fprintf(stderr, "quorumlock: check: %v\n", err)
 			failed = true
 		}
 	} else {
 		printCheck(stdout, found)
-		if line.wait > 0 {
+		if wait > 0 {
 			fmt.Fprintf(stdout, "%d of %d masters grant: a majority is %d.\n",
-				granting(found, line.nodes), len(found), quorumSize(len(found), false))
+				granting(found), len(found), quorumSize(len(found), false))
 		}
 	}
 	if failed {
@@ -57,28 +66,25 @@ func check(ctx context.Context, line commandLine, stdout, stderr io.Writer) int 
 // pollInterval is how often check -wait looks at the masters.
 const pollInterval = 500 * time.Millisecond
 
-// checkAll checks the nodes: again for that long at most, until a majority grants.
-func checkAll(ctx context.Context, nodes []*node.Node, wait time.Duration) []finding {
+// checkAll checks the nodes: again for that long at most, until as many as needed grant.
+func checkAll(ctx context.Context, line commandLine, need int, wait time.Duration) []finding {
 	began := time.Now()
 	for {
-		found := each(ctx, nodes, checkOne)
+		found := each(ctx, line.nodes, checkOne)
 		findTwins(found)
+		tryAll(ctx, line.nodes, found, line.tryName)
 		rest := wait - time.Since(began)
-		if rest <= 0 || majorityGrants(found, nodes) || !sleep(ctx, min(rest, pollInterval)) {
+		if rest <= 0 || granting(found) >= need || !sleep(ctx, min(rest, pollInterval)) {
 			return found
 		}
 	}
-}
-
-func majorityGrants(found []finding, nodes []*node.Node) bool {
-	return granting(found, nodes) >= quorumSize(len(nodes), false)
 }
 
 // printCheck prints the report on all masters.
 func printCheck(out io.Writer, found []finding) {
 	printFindings(out, found)
 	printMembers(out, found)
-	fit, waiting := 0, 0
+	fit, waiting, tried := 0, 0, 0
 	for _, f := range found {
 		if f.isFit() {
 			fit++
@@ -86,14 +92,23 @@ func printCheck(out io.Writer, found []finding) {
 		if f.state() == stateQuarantine {
 			waiting++
 		}
+		if f.tried {
+			tried++
+		}
 	}
 	inQuarantine := ""
 	if waiting > 0 {
 		inQuarantine = fmt.Sprintf(", %d of these in quarantine", waiting)
 	}
 	fmt.Fprintf(out, "\n%d of %d masters are fit for locks%s.\n", fit, len(found), inQuarantine)
+	if tried > 0 {
+		fmt.Fprintf(out, "A lock was acquired, renewed and released on %d of these, each time alone, and its message was heard.\n", tried)
+	}
 	if waiting > 0 {
 		fmt.Fprintln(out, "A master in quarantine grants nothing until its quarantine is over.")
+	}
+	if tried < fit {
+		fmt.Fprintln(out, "No lock was tried on a master that is in quarantine, or that no client has used yet: check again when it grants.")
 	}
 	if len(found) < 3 || len(found)%2 == 0 {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
@@ -119,6 +134,9 @@ func printFindings(out io.Writer, found []finding) {
 		notes := f.report.Hazards
 		if f.err != nil {
 			notes = append(notes, reason(f.err))
+		}
+		if f.unfit != nil {
+			notes = append(notes, "a lock was tried: "+reason(f.unfit))
 		}
 		if f.hint != "" {
 			notes = append(notes, f.hint)

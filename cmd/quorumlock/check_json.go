@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 
 	"github.com/quorumlock/quorumlock/internal/plain"
-	"github.com/quorumlock/quorumlock/node"
 )
 
 // checkJSON is what check -json prints. Times are in milliseconds.
@@ -20,6 +20,7 @@ type findingJSON struct {
 	Name        string   `json:"name"`
 	State       string   `json:"state"` // ok, quarantine, REFUSED or FAILED
 	Error       string   `json:"error,omitempty"`
+	Tried       bool     `json:"tried"` // a lock was acquired, renewed and released there, and its message heard
 	Role        string   `json:"role,omitempty"`
 	Version     string   `json:"version,omitempty"`
 	Uptime      int64    `json:"uptime_ms"`
@@ -34,18 +35,18 @@ type findingJSON struct {
 	Notes       []string `json:"notes,omitempty"`
 }
 
-func printCheckJSON(out io.Writer, found []finding, nodes []*node.Node) error {
-	all := checkJSON{Granting: granting(found, nodes)}
+func printCheckJSON(out io.Writer, found []finding) error {
+	all := checkJSON{Granting: granting(found)}
 	for _, f := range found {
 		r := f.report
 		if f.isFit() {
 			all.Fit++
 		}
-		one := findingJSON{f.name, f.state(), "", r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
+		one := findingJSON{f.name, f.state(), "", f.tried, r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
 			r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Quarantine.Milliseconds(),
 			r.Members, r.Next, r.Generation, r.Hazards}
-		if f.err != nil {
-			one.Error = reason(f.err)
+		if err := cmp.Or(f.err, f.unfit); err != nil {
+			one.Error = reason(err)
 		}
 		if f.hint != "" {
 			one.Notes = append(one.Notes, f.hint)

@@ -284,7 +284,7 @@ func TestURLsAreNotOnTheCommandLine(t *testing.T) {
 		words := strings.Fields(name)
 		printed, _ := command(t, exitOK, slices.Concat(words, flags)...)
 		contains(t, printed, d.Masters[0].Addr(), d.Masters[2].Addr())
-		t.Setenv(urlsVariable, d.Masters[0].URL()+" "+d.Masters[1].URL())
+		t.Setenv(urlsVariable, strings.Join(d.URLs(), " "))
 		printed, _ = command(t, exitOK, words...)
 		contains(t, printed, d.Masters[0].Addr(), d.Masters[1].Addr())
 		t.Setenv(urlsVariable, "")

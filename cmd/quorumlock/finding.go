@@ -24,6 +24,8 @@ type finding struct {
 	err    error
 	twin   string // another node of the same process, or empty
 	hint   string // why the master may not have answered, or empty
+	tried  bool   // of check: a lock was acquired, renewed and released there, and its message was heard
+	unfit  error  // of check: why that failed, or nil
 }
 
 func checkOne(ctx context.Context, n *node.Node) finding {
@@ -46,7 +48,7 @@ func (f finding) state() string {
 	switch {
 	case f.err != nil:
 		return stateFailed
-	case f.twin != "" || f.report.Refused != nil:
+	case f.twin != "" || f.report.Refused != nil || f.unfit != nil:
 		return stateRefused
 	case f.report.Quarantine > 0:
 		return stateQuarantine
@@ -97,12 +99,11 @@ func quorumSize(masters int, all bool) int {
 	return masters/2 + 1
 }
 
-// granting counts the masters that grant locks to clients whose list the nodes are. A master that
-// was admitted, and has no list yet, grants when its first client comes.
-func granting(found []finding, nodes []*node.Node) (count int) {
-	list := listOf(nodes)
+// granting counts the masters that grant locks to clients whose list was checked. A master that was
+// admitted, and has no list yet, grants when its first client comes.
+func granting(found []finding) (count int) {
 	for _, f := range found {
-		if f.noVote(list) == nil && f.report.Quarantine == 0 {
+		if f.state() == stateOK {
 			count++
 		}
 	}

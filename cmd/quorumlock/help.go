@@ -34,7 +34,8 @@ Exit codes: 0 if all went well, 1 if not, 130 after Ctrl-C.`,
 	"check": `Example, for monitoring:
   quorumlock check -json redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 
-Exit codes: 0 if all masters are fit (with -wait: if a majority grants), else 1. 2 if the command line is invalid.`,
+Exit codes: 0 if all masters are fit (with -wait: if a majority grants, with -wait-all: if all do), else 1. 2 if the
+command line is invalid.`,
 	"admit": `Example, for a deployment of new masters only:
   quorumlock admit -yes redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 

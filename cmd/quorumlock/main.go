@@ -5,7 +5,7 @@
 // The files, by command; each list uses only what comes before it:
 //
 //	all                  help.go, flags.go, program.go, nodes.go, masters.go, finding.go, screen*.go
-//	check                check_json.go, check_tls.go, tls_files.go, check.go; admit.go
+//	check                check_json.go, check_tls.go, check_try.go, tls_files.go, check.go; admit.go
 //	status, top, unlock  lock_line.go, lock_state.go, lock_text.go, status.go, top_state.go, top.go, unlock.go
 //	run                  run_codes.go, run_line.go, signals.go, run_lock.go, child*.go, terminal.go, job.go, run.go
 //	members              members_lockers.go, members_run.go, show.go, members.go

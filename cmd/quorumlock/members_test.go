@@ -48,7 +48,7 @@ func TestMembersThatAreRetired(t *testing.T) {
 	contains(t, errs, "d is retired: it is no member of {a, b, c}, and accepts nobody")
 	printed, _ = command(t, exitFailed, append([]string{"check", lease}, urls...)...)
 	contains(t, lineOf(t, printed, "d"), "REFUSED master")
-	contains(t, printed, "retired: it is no member of {a, b, c} (generation 2), and accepts nobody", "3 of 4 masters are fit", "a, b, c: accept clients with")
+	contains(t, printed, "retired: it is no member of {a, b, c} (generation 2), and accepts nobody", "0 of 4 masters are fit", "a, b, c: accept clients with")
 	command(t, exitOK, append([]string{"check", lease}, urls[:3]...)...)
 	members(exitOK, "show", urls[:3]...)
 

@@ -26,7 +26,9 @@ type commandLine struct {
 	yes     bool
 	members bool
 	json    bool
-	wait    time.Duration // 0 for not at all
+	wait    time.Duration // of check: for a majority that grants; 0 for not at all
+	waitAll time.Duration // of check: for all masters; likewise
+	tryName string        // of check: the lock to try; empty for a reserved one
 	waitOut bool          // of members add and remove: until the masters take the next change
 	name    string        // of the member to remove
 	tls     tlsFiles

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -19,6 +20,7 @@ const Unnamed = "pool"
 // Node is the inside of a *node.Node.
 type Node struct {
 	Pipes         []*pipeline.Pipe
+	Pool          redisconn.Pool
 	Subscriptions *pubsub.Subscriptions
 	Named         bool          // by an option or the URL
 	Quarantine    time.Duration // how long one lasts, by the node's options; 0 for none

@@ -2,20 +2,23 @@ package roster
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/trial"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Ready looks at all nodes, and reports whether as many as need accept this locker and are out of
-// quarantine. It returns as soon as they are, and marks nothing.
-func (r *Roster) Ready(ctx context.Context, need int) bool {
+// Ready tries a lock on each node that accepts this locker and is out of quarantine. It reports whether as many as need
+// granted it, as soon as they have, and marks nothing. An error says why one of these nodes did not.
+func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried []error) {
 	list, sent := r.Resolve(), r.clock.Now()
+	tried = make([]error, len(r.nodes))
 	if list == nil {
-		return false
+		return false, tried
 	}
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -31,11 +34,18 @@ func (r *Roster) Ready(ctx context.Context, need int) bool {
 			return
 		}
 		r.NoteAccepted(i, sent)
+		reply, err := trial.Lock(ctx, n, list, scripts.TrialName(rand.Text()))
+		if err == nil && reply.Outcome != scripts.Granted {
+			return // it restarts: a survey tells more
+		}
+		if tried[i] = err; err != nil {
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if ready[result.RunID] = true; len(ready) >= need {
 			enough()
 		}
 	})
-	return len(ready) >= need
+	return len(ready) >= need, tried
 }

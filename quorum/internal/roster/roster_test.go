@@ -65,6 +65,11 @@ func (d *deployment) over(masters []*fakeredis.Master, opts []node.Option, exist
 	return l
 }
 
+func (l locker) Ready(ctx context.Context, need int) bool {
+	ready, _ := l.Roster.Ready(ctx, need)
+	return ready
+}
+
 // wants wants a survey to find which nodes accept the locker.
 func (l locker) wants(t *testing.T, accepted ...bool) *roster.Survey {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -39,6 +40,12 @@ func (s *Survey) Refusal(i int) error {
 		return nil
 	case membership.Refuses:
 		return s.views[i].Refusal(s.list)
+	}
+	for j, err := range s.errs {
+		if s.views[j] == nil && redisconn.RefusesWrites(err) { // an operator's admission would be refused, too
+			return fmt.Errorf("the master is new or has forgotten its list of masters, and does not get it while node %s refuses writes",
+				s.roster.nodes[j].Name())
+		}
 	}
 	if v := s.views[i]; v.HadAnother(s.list) {
 		return fmt.Errorf("%w: the master has come back with the list %s, and no client has marked it since; this client's "+
