@@ -277,3 +277,21 @@ func TestARenewalThatIsForbiddenWithinTheScript(t *testing.T) {
 		})
 	}
 }
+
+// A user without the channels unlocks: the keys are gone. Its waiters poll, and Stats has the messages that were
+// not sent.
+func TestAReleaseThatMayNotBePublished(t *testing.T) {
+	redistest.Need(t, redistest.ACLChannels)
+	t.Parallel()
+	f := fleet(t, 3)
+	may(t, f, "app:*")
+	onAll(t, f, "ACL", "SETUSER", "app", "resetchannels")
+	l := open(t, asApp(f), redlock.Open)
+	held := lock(t, l, "app:1")
+	grantedByAll(t, f.Masters, "app:1")
+	unlock(t, held)
+	eventually(t, patience, func() bool { return l.Stats().Unannounced == 3 }, "three masters that could not publish")
+	held = lock(t, l, "app:1") // the keys are gone
+	must(t, held.Downgrade(short(t)))
+	must(t, l.ForceUnlock(short(t), "app:1"))
+}

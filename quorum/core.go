@@ -62,6 +62,7 @@ const maxNodes = 64
 type counters struct {
 	attempts                   [outcomes]atomic.Uint64
 	released, lost, writeBacks atomic.Uint64
+	unannounced                atomic.Uint64
 	nodes                      [maxNodes]nodeCounters
 }
 

@@ -173,13 +173,39 @@ func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err
 	}
-	return l.core.forceAll(ctx, names)
+	return l.core.forceAll(ctx, names, l.core.forceAnyone)
 }
 
-func (c *core) forceAll(ctx context.Context, names []string) error {
+// ForceUnlockOwner is [Locker.ForceUnlock] of one owner's lock ([Lock.Owner], [State].Owner), which it may hold
+// as a reader: another's stays. Whoever knows that a process is dead frees its lock so, without waiting for
+// the lease. It returns nil also if the owner had nothing. The owner cannot come back.
+func (l *Locker) ForceUnlockOwner(ctx context.Context, owner string, names ...string) error {
+	if err := l.refuse("force", names); err != nil {
+		return err
+	}
+	return l.core.forceOwner(ctx, owner, names)
+}
+
+func (c *core) forceOwner(ctx context.Context, owner string, names []string) error {
+	if !scripts.ValidOwner(owner) {
+		return invalidf("force", nil, "%.64q is no owner", owner)
+	}
+	return c.forceAll(ctx, names, func(_ context.Context, name scripts.Name) scripts.Call {
+		return scripts.ForceOwner(name, scripts.OwnerOf(owner), c.maxLease)
+	})
+}
+
+func (c *core) forceAll(ctx context.Context, names []string, by func(context.Context, scripts.Name) scripts.Call) error {
 	var failed []error
-	for _, name := range names {
-		if err := c.force(ctx, scripts.NewName(name)); err != nil {
+	for _, text := range names {
+		name, errs := scripts.NewName(text), make([]error, len(c.nodes))
+		call := by(ctx, name)
+		var forcing sync.WaitGroup
+		for i, n := range c.nodes {
+			forcing.Go(func() { errs[i] = inside.Of(n).Pipe(text).Do(ctx, call).Err })
+		}
+		forcing.Wait()
+		if err := c.unavailable(ctx, "force", text, errs); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -189,7 +215,8 @@ func (c *core) forceAll(ctx context.Context, names []string) error {
 	return errors.Join(failed...)
 }
 
-func (c *core) force(ctx context.Context, name scripts.Name) error {
+// forceAnyone returns the call that deletes the lock at a name.
+func (c *core) forceAnyone(ctx context.Context, name scripts.Name) scripts.Call {
 	// The owners on the nodes come first: each is barred on every node, or a repair would bring the
 	// lock back where it was deleted first. The token that bars readers must be known before, too.
 	var owners []scripts.Owner
@@ -203,11 +230,5 @@ func (c *core) force(ctx context.Context, name scripts.Name) error {
 	if !isRead {
 		token = 0
 	}
-	call, errs := scripts.Force(name, owners, token, c.maxLease), make([]error, len(c.nodes))
-	var forcing sync.WaitGroup
-	for i, n := range c.nodes {
-		forcing.Go(func() { errs[i] = inside.Of(n).Pipe(name.String()).Do(ctx, call).Err })
-	}
-	forcing.Wait()
-	return c.unavailable(ctx, "force", name.String(), errs)
+	return scripts.Force(name, owners, token, c.maxLease)
 }

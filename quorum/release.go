@@ -59,6 +59,9 @@ type releaseReply struct {
 func (r *releaseReply) Done(result pipeline.Result) {
 	defer r.hold.core.background.done()
 	said := result.Reply.Release
+	if said.Heard < 0 {
+		r.hold.core.counters.unannounced.Add(1)
+	}
 	found := result.Resent || said.Found == len(r.hold.names)
 	r.tally.add(r.node, nodeReply{counts: result.Err == nil, found: found, heard: said.Heard, err: result.Err})
 }
@@ -130,7 +133,7 @@ type tally struct {
 	count  int
 	denied uint64 // bit by node: its reply counts, and the owner was not there
 	found  bool   // on some node
-	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found
+	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found; −1 if one could not publish
 	failed *multierror.Error
 
 	few    [5]releaseReply // room for the receivers of a release, by node

@@ -571,6 +571,52 @@ func TestForceUnlockOfReaders(t *testing.T) {
 	})
 }
 
+// A supervisor frees the locks of a process that is dead, and those alone: a writer's, a reader's, a slot's. The
+// owner does not come back, and nobody else's lock goes.
+func TestForceUnlockOwner(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, s := c.process(), c.process().Semaphore("s", 2)
+		slot := func() *Lock {
+			lock, err := s.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lock
+		}
+		for what, take := range map[string]func() (dead, other *Lock){
+			"a writer": func() (dead, other *Lock) { return c.lock(l, "a"), nil },
+			"a reader": func() (dead, other *Lock) { return c.read(l), c.read(l) },
+			"a slot":   func() (dead, other *Lock) { return slot(), slot() },
+		} {
+			dead, other := take()
+			force := func() {
+				err := l.ForceUnlockOwner(t.Context(), dead.Owner(), "a")
+				if dead.Slots() != nil {
+					err = s.ForceUnlockOwner(t.Context(), dead.Owner(), 0, 1)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			force()
+			if other == nil {
+				other = c.lock(c.process(), "a") // at once
+			}
+			force() // late: another has the name
+			time.Sleep(DefaultLease)
+			if dead.Valid() || !other.Valid() || !errors.Is(dead.Err(), ErrLost) {
+				t.Errorf("%s: %v, the other %v", what, dead.Err(), other.Err())
+			}
+			c.unlock(other)
+		}
+		for _, owner := range []string{"", ":1", "x:", "visits", strings.Repeat("x", 1024) + ":1"} {
+			if err := l.ForceUnlockOwner(t.Context(), owner, "a"); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%.20q: %v, want ErrInvalid", owner, err)
+			}
+		}
+	})
+}
+
 func TestInspectOfReaders(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -101,6 +101,15 @@ func (s *Semaphore) Inspect(ctx context.Context) ([]State, error) {
 
 // ForceUnlock is [Locker.ForceUnlock] of slots.
 func (s *Semaphore) ForceUnlock(ctx context.Context, slots ...int) error {
+	return s.force(slots, func(names []string) error { return s.locker.core.forceAll(ctx, names, s.locker.core.forceAnyone) })
+}
+
+// ForceUnlockOwner is [Locker.ForceUnlockOwner] of slots.
+func (s *Semaphore) ForceUnlockOwner(ctx context.Context, owner string, slots ...int) error {
+	return s.force(slots, func(names []string) error { return s.locker.core.forceOwner(ctx, owner, names) })
+}
+
+func (s *Semaphore) force(slots []int, do func(names []string) error) error {
 	if err := s.usable("force"); err != nil {
 		return err
 	}
@@ -112,7 +121,7 @@ func (s *Semaphore) ForceUnlock(ctx context.Context, slots ...int) error {
 			return invalidf("force", []string{s.name}, "slot %d is not among %d slots", slot, s.size)
 		}
 	}
-	return s.locker.core.forceAll(ctx, scripts.SlotNames(s.name, slots))
+	return do(scripts.SlotNames(s.name, slots))
 }
 
 // hash returns the hash of what the semaphore's callers wait for.

@@ -15,6 +15,9 @@ type Stats struct {
 	Released   uint64            // locks that were unlocked, or handed over
 	Lost       uint64
 	WriteBacks uint64 // of a token to a node that stood lower
+	// Unannounced counts the releases that a node carried out but could not publish, because its user may not:
+	// the waiters poll.
+	Unannounced uint64
 
 	Quorum int         // how many nodes make the lock
 	Voters int         // nodes that can grant, by what is known of them: those that are up
@@ -43,7 +46,7 @@ func (l *Locker) Stats() Stats {
 	n := &c.counters
 	s := Stats{
 		Held: c.schedule.Len(), Waiting: l.waitlist.len(), Attempts: make(map[string]uint64, outcomes),
-		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(),
+		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(), Unannounced: n.unannounced.Load(),
 		Quorum: c.need, Nodes: make([]NodeStats, len(c.nodes)), EventsDropped: c.events.Dropped(),
 	}
 	for o := range outcome(outcomes) {

@@ -8,6 +8,7 @@ type Call struct {
 	args   []any     // the arguments of EVALSHA
 	frees  bool      // a release to level 0
 	reads  bool      // a release of a reader
+	bars   bool      // a release with a tombstone of its own: see ForceOwner
 	batch  []Renewal // of renew
 	list   *List     // of acquire and renew: the client's list of masters
 }
@@ -58,7 +59,9 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	case lookScript, markScript:
 		dst[len(dst)-1] = conn.Process
 	case releaseScript:
-		dst[len(dst)-1] = conn.Tombstone
+		if !c.bars {
+			dst[len(dst)-1] = conn.Tombstone
+		}
 	}
 	if source {
 		dst[start] = c.script.source
@@ -233,6 +236,14 @@ func Force(name Name, owners []Owner, readers uint64, ban time.Duration) Call {
 		args = append(args, o.tombstone)
 	}
 	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed, int64(readers))}
+}
+
+// ForceOwner is Force of one owner, whether it writes or reads: another's lock stays. It is the release of a reader,
+// which looks for a writer too.
+func ForceOwner(name Name, owner Owner, ban time.Duration) Call {
+	c := Release([]Name{name}, owner.AsReader(), 0)
+	c.args[len(c.args)-1], c.bars = ToMillis(ban).boxed, true
+	return c
 }
 
 // Look reads the node's marker. The connection adds the process ([ConnArgs]).

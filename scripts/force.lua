@@ -21,8 +21,9 @@ if ttl ~= -2 then
   end
 end
 if ARGV[3] ~= '0' then
-  local counter = tonumber(redis.pcall('MGET', KEYS[2])[1] or '0') -- 0 for a key of another type, which stays
-  if counter and (counter >= tonumber(ARGV[3]) or not redis.pcall('SET', KEYS[2], ARGV[3]).err) then
+  local counter = redis.pcall('GET', KEYS[2]) or '0'
+  counter = type(counter) == 'string' and tonumber(counter) -- what is no counter stays: nobody reads here
+  if counter and counter == counter and (counter >= tonumber(ARGV[3]) or not redis.pcall('SET', KEYS[2], ARGV[3]).err) then
     redis.pcall('SET', KEYS[3], ARGV[3], 'PX', ARGV[2])
   end
 end
@@ -33,5 +34,5 @@ if ttl == -2 then
   return 0
 end
 call('DEL', KEYS[1])
-call('PUBLISH', ARGV[1], '0')
+redis.pcall('PUBLISH', ARGV[1], '0') -- the user may lack the channel: waiters poll
 return 1

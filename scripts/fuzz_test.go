@@ -82,7 +82,7 @@ func possible(script string, value, got any) bool {
 					return false
 				}
 			}
-			if released, ok := reply.(scripts.ReleaseReply); ok && (released.Found < 0 || released.Found > 1 || released.Heard > 0 && released.Found == 0) {
+			if released, ok := reply.(scripts.ReleaseReply); ok && (released.Found < 0 || released.Found > 1 || released.Heard != 0 && released.Found == 0) {
 				return false
 			}
 		}
@@ -107,7 +107,7 @@ func possible(script string, value, got any) bool {
 			return got.Found >= 0 && got.Found <= 3 && value == int64(got.Found)
 		}
 		both := []any{int64(got.Found), int64(got.Heard)}
-		return got.Found >= 1 && got.Found <= 3 && got.Heard > 0 && reflect.DeepEqual(value, both)
+		return got.Found >= 1 && got.Found <= 3 && got.Heard >= -1 && reflect.DeepEqual(value, both)
 	case bool:
 		return value == int64(1) && got || value == int64(0) && !got
 	case uint64:

@@ -88,5 +88,11 @@ func newOwner(tombstone string) Owner {
 	return Owner{id: tombstone[len(tombPrefix):], tombstone: tombstone}
 }
 
+// ValidOwner reports whether text has the form of an owner's id, as shape.lua has it.
+func ValidOwner(text string) bool {
+	digits := strings.TrimRight(text, "0123456789")
+	return len(digits) > 1 && len(digits) < len(text) && len(text) <= 1024 && digits[len(digits)-1] == ':'
+}
+
 // String returns the owner's id.
 func (o Owner) String() string { return o.id.(string) }

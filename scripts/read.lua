@@ -140,6 +140,6 @@ if ttl ~= -1 or level then -- a set without one (PERSIST) outlives any lease, an
   call('PEXPIREAT', key, last == ends and till or string.format('%.0f', last))
 end
 if level then -- for readers that wait
-  call('PUBLISH', ARGV[6], '0')
+  redis.pcall('PUBLISH', ARGV[6], '0')
 end
 return token

@@ -7,7 +7,8 @@
 --
 -- Replies with one of
 --   the number of names at which the owner was found
---   {that number, heard}    that many connections, at least one, received the message of a name
+--   {that number, heard}    that many connections, at least one, received the message of a name; -1 if
+--                           the user may not publish one: the waiters poll
 --
 -- It publishes once for each name that became free, also when its last reader leaves; heard is the largest
 -- number of receivers. It must work when the server is out of memory: a delete always does, while a level
@@ -44,8 +45,8 @@ for i = 2, #KEYS do
     elseif redis.call('EXISTS', key) == 0 then
       local published = redis.pcall('PUBLISH', ARGV[i + 1], '0')
       if type(published) == 'table' then
-        failure = published
-      elseif published > heard then
+        heard = -1
+      elseif heard >= 0 and published > heard then
         heard = published
       end
     end
@@ -56,4 +57,4 @@ end
 if ARGV[#ARGV] ~= '0' then
   redis.pcall('SET', KEYS[1], '1', 'PX', ARGV[#ARGV])
 end
-return failure or heard > 0 and {found, heard} or found
+return failure or heard ~= 0 and {found, heard} or found

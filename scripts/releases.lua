@@ -16,7 +16,7 @@ for i = 1, #keys do
   if reply == 1 then
     local heard = pcall('PUBLISH', args[2 * i], '0')
     if heard ~= 0 then
-      reply, usual = type(heard) == 'table' and heard or {1, heard}, false
+      reply, usual = {1, type(heard) == 'table' and -1 or heard}, false
     end
   else
     usual = false

@@ -293,7 +293,7 @@ func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
 type ReleaseReply struct {
 	Found int // at how many names the owner was
 	// Heard is how many connections received the message that a name became free; of several names,
-	// the largest number.
+	// the largest number; −1 if the user may not publish one.
 	Heard int
 }
 
@@ -304,7 +304,7 @@ func ParseRelease(v any, names int) (ReleaseReply, error) {
 	if fields, both := v.([]any); both && len(fields) == 2 {
 		found, ok = fields[0].(int64)
 		heard, both = fields[1].(int64)
-		ok = ok && both && heard > 0 && heard <= 1<<31 && found > 0
+		ok = ok && both && heard >= -1 && heard != 0 && heard <= 1<<31 && found > 0
 	}
 	if !ok || found < 0 || found > int64(names) {
 		return ReleaseReply{}, malformed(releaseScript, v)

@@ -271,7 +271,7 @@ func userWithout(t *testing.T, s listener, rule string) redis.Conn {
 }
 
 // A user that may not count subscribers is refused like others. A user that may not publish
-// releases everything, and gets an error. A user that may not delete gets an error.
+// releases everything, and is told. A user that may not delete gets an error.
 func TestUsersWithMissingPermissions(t *testing.T) {
 	s := startReal(t)
 	as := func(rule string, call scripts.Call) (any, error) {
@@ -295,11 +295,22 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	if reply, err := as("-hdel", both); !errors.As(err, new(redis.Error)) {
 		t.Errorf("without HDEL: %v (%v), want an error", reply, err)
 	}
-	if reply, err := as("-publish", both); !errors.As(err, new(redis.Error)) {
-		t.Errorf("without PUBLISH: %v (%v), want an error", reply, err)
+	reply, err = as("-publish", both)
+	if got, parsed := scripts.ParseRelease(reply, 2); err != nil || parsed != nil || got != (scripts.ReleaseReply{Found: 2, Heard: -1}) {
+		t.Errorf("without PUBLISH: %v (%v), want both found, and that nobody was told", reply, err)
 	}
 	absent("l", "m")(t, s)
 	text(tomb, "1")(t, s)
+
+	mustDo(t, s, "HSET", "k", rival, "1")
+	if reply, err := as("-publish", scripts.Force(scripts.NewName("k"), nil, 0, maxLease)); err != nil || reply != int64(1) {
+		t.Errorf("force without PUBLISH: %v (%v)", reply, err)
+	}
+	mustDo(t, s, resolve(t, s, state(holds("k", me, "1"), expire("k", lease))[0])...)
+	if reply, err := as("-publish", asReader()); err != nil || reply == nil {
+		t.Errorf("a downgrade without PUBLISH: %v (%v)", reply, err)
+	}
+	absent("l")(t, s)
 }
 
 // A server that forbids the look whether a reader is there has not said that it is gone. Where a node missed the

@@ -134,6 +134,21 @@ func forceVectors() []vector {
 		force(vector{name: "a string is not deleted", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE", untouched: true}, me),
 		force(vector{name: "a list is not deleted", before: state([]any{"RPUSH", "k", "x"}), err: "WRONGTYPE", untouched: true}),
 	}
+	ofMe := func(v vector) vector {
+		v.call = scripts.ForceOwner(scripts.NewName("k"), scripts.OwnerOf(me), maxLease)
+		v.want = scripts.ReleaseReply{Found: len(v.published), Heard: len(v.published)}
+		v.parse = func(reply any) (any, error) { return scripts.ParseRelease(reply, 1) }
+		v.after = append(v.after, ttl(tomb, maxLease))
+		v.twice = len(v.published) == 0
+		return v
+	}
+	vectors = append(vectors,
+		ofMe(vector{name: "of the owner", before: state(holds("k", me, "3"), expire("k", lease)), published: freed, after: []check{absent("k")}}),
+		ofMe(vector{name: "of the owner, a reader", before: state(reads(me, lease), expire("k", lease)), published: freed, after: []check{absent("k")}}),
+		ofMe(vector{name: "of the owner, where its successor is", before: state(holds("k", rival, "1"), expire("k", lease)), after: []check{hash("k", rival, "1")}}),
+		ofMe(vector{name: "of the owner, where readers are", before: state(reads(rival, lease), expire("k", lease)), after: []check{only(rival, lease)}}),
+		ofMe(vector{name: "of the owner, a string", before: state([]any{"SET", "k", "x"}), after: []check{text("k", "x")}}),
+	)
 	for _, h := range foreign {
 		vectors = append(vectors, force(vector{name: h.name + " is not deleted", before: state(h.make...), err: noLock, untouched: true}, me))
 	}

@@ -258,6 +258,10 @@ func ownedByReadersVectors() []vector {
 		force(vector{name: "readers, the counter is higher", before: append(both, counted("k", "99")), want: true, published: freed,
 			after: []check{absent("k"), text(forcedKey, "70"), counter("k", "99")}}, 70),
 		force(vector{name: "bars readers where nobody is", want: false, after: []check{text(forcedKey, "70"), counter("k", "70")}}, 70),
+		force(vector{name: "readers, a hash at the counter", before: append(both, []any{"DEL", counterOf("k")}, []any{"HSET", counterOf("k"), "x", "y"}), want: true, published: freed,
+			after: []check{absent("k", forcedKey), hash(counterOf("k"), "x", "y")}}, 70),
+		force(vector{name: "readers, a counter that is nan", before: append(both, counted("k", "nan")), want: true, published: freed,
+			after: []check{absent("k", forcedKey), text(counterOf("k"), "nan")}}, 70),
 		force(vector{name: "an application's sorted set is not deleted", before: foreigns, err: noLock, untouched: true}, 70),
 
 		inspect(vector{name: "readers", before: append(both, reads(another, -s))}, scripts.InspectReply{TTL: 5 * s, Token: 7, Readers: 2}),

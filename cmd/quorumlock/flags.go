@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/urfave/cli/v3"
 )
 
@@ -20,7 +21,8 @@ const urlsVariable = "QUORUMLOCK_URLS"
 // lineFlags are the flags of a command. Their errors repeat no value, which may hold a password.
 type lineFlags struct {
 	all   []cli.Flag
-	wrong string // what a known flag with a wrong value needs
+	wrong string   // what a known flag with a wrong value needs
+	given []string // the flags that were given, as they may be pasted
 }
 
 // value adds a flag with a value, which set reads.
@@ -60,6 +62,15 @@ func (s switchFlag) TakesValue() bool { return false }
 func (s switchFlag) String() string   { return cli.FlagStringer(s) }
 
 func (f *lineFlags) add(name, usage string, v flagValue) {
+	set := v.set
+	v.set = func(text string) error {
+		if v.isBool {
+			f.given = append(f.given, "-"+name)
+		} else {
+			f.given = append(f.given, "-"+name+" "+shellWord(text))
+		}
+		return set(text)
+	}
 	f.all = append(f.all, &cli.GenericFlag{Name: name, Usage: usage, Value: &v, HideDefault: true})
 }
 
@@ -81,6 +92,33 @@ func (f *lineFlags) urlsFile(usage string, path *string) {
 		}
 		return nil
 	})
+}
+
+// unlockLine is the command line that deletes an owner's locks, with those of the given flags that choose masters
+// and slots.
+func (f *lineFlags) unlockLine(owner string, names ...string) string {
+	line := "quorumlock unlock -yes"
+	for _, flag := range f.given {
+		switch name, _, _ := strings.Cut(flag, " "); name {
+		case "-all", "-slot", "-urls-file", "-cacert", "-cert", "-key", "-max-lease", "-timeout":
+			line += " " + flag
+		}
+	}
+	line += " -owner " + shellWord(owner)
+	for _, name := range names {
+		line += " " + shellWord(name)
+	}
+	return line
+}
+
+// shellWord quotes a word for a POSIX shell, if it needs that. Control characters cannot be pasted.
+func shellWord(word string) string {
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:,@%+=", r)
+	}) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(plain.Text(word), "'", `'\''`) + "'"
 }
 
 // explain returns what is wrong with the flags, by the library's error, which has their values.

@@ -20,10 +20,12 @@ type lockLine struct {
 	slots    int      // of status: the names are semaphores with so many slots; 0 for locks
 	slot     int      // of unlock: of the semaphores that the names are; −1 for locks
 	all      bool
-	json     bool // of status
-	quiet    bool // of status
-	watch    bool // of status
-	yes      bool // of unlock
+	json     bool   // of status
+	quiet    bool   // of status
+	watch    bool   // of status
+	yes      bool   // of unlock
+	owner    string // of unlock: whose locks are deleted; empty for those that are shown
+	flags    *lineFlags
 	maxLease time.Duration
 	timeout  time.Duration
 	urlsFile string
@@ -35,6 +37,7 @@ type lockLine struct {
 func (p *program) lockCommand(name, usage string, more func(*lineFlags, *lockLine),
 	do func(context.Context, *lockLine, []*node.Node) (int, error)) *cli.Command {
 	flags, line := &lineFlags{}, newLockLine()
+	line.flags = flags
 	more(flags, line)
 	line.masterFlags(flags)
 	return p.command(name, usage, "NAME...", flags, exitRunUsage, func(ctx context.Context, names []string) int {

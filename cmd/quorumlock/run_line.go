@@ -39,6 +39,7 @@ type runLine struct {
 	tls      tlsFiles
 	urls     []string // of the masters, once they are open
 	label    string   // of the locker's identity
+	flags    *lineFlags
 }
 
 // newRunLine returns a command line, and the flags that set it.
@@ -46,6 +47,7 @@ func newRunLine() (*runLine, *lineFlags) {
 	l, flags := &runLine{
 		heldCode: exitHeld, grace: -1, maxLease: node.DefaultMaxLease, timeout: node.DefaultTimeout, wait: -1,
 	}, &lineFlags{}
+	l.flags = flags
 	slotsFlag(flags, "take one of `N` slots of the semaphore NAME: at most N commands at a time, "+
 		"each with its QUORUMLOCK_SLOT", &l.slots)
 	flags.boolean("n", "do not wait for the lock", &l.noWait)

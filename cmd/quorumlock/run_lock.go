@@ -169,6 +169,19 @@ func (l *runLine) lock(ctx context.Context, locker *quorum.Locker) (*quorum.Lock
 	return locker.Lock(ctx, l.names...)
 }
 
+// diedHere adds to the error of a lock that is held how to free it, if the holder was a process of this host that is
+// gone. Containers may share a host's name, and not its processes: the operator decides.
+func (l *runLine) diedHere(err error) error {
+	var held *quorum.Error
+	host, _ := os.Hostname()
+	if l.slots > 0 || !errors.As(err, &held) || held.HolderIdentity.Host != host || held.HolderIdentity.PID <= 0 ||
+		syscall.Kill(held.HolderIdentity.PID, 0) != syscall.ESRCH {
+		return err
+	}
+	return fmt.Errorf("%w; this host has no process %d: if the holder did not run in a container, it is dead, and this frees its lock: %s",
+		err, held.HolderIdentity.PID, l.flags.unlockLine(held.Holder, l.names...))
+}
+
 // refusal adds to the error of a lock that was not acquired the exit code for it.
 func (l *runLine) refusal(err error, masters runMasters) error {
 	var signal interrupted
@@ -177,7 +190,7 @@ func (l *runLine) refusal(err error, masters runMasters) error {
 	case errors.As(err, &signal):
 		return exitWith(exitSignalled+int(signal.signal), err)
 	case errors.Is(err, quorum.ErrHeld):
-		return exitWith(l.heldCode, err)
+		return exitWith(l.heldCode, l.diedHere(err))
 	case !errors.As(err, &failed) || failed.Need == 0 && errors.Is(err, quorum.ErrInvalid):
 		return exitWith(exitRunUsage, err) // a name that cannot be locked
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -15,7 +17,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-const unlockMeaning = `A holder notices at its next renewal, or when its fixed lease ends.
+const unlockMeaning = `It deletes what it shows: a holder that comes later keeps its lock. Readers are deleted together.
+A holder notices at its next renewal, or when its fixed lease ends.
 Until then two holders are possible. End the holder first, or let the resource check the token.
 `
 
@@ -24,6 +27,13 @@ func (p *program) unlockCommand() *cli.Command {
 	return p.lockCommand("unlock", "delete locks, no matter which process holds them; without -yes only show them",
 		func(flags *lineFlags, line *lockLine) {
 			flags.boolean("yes", "delete them", &line.yes)
+			flags.value("owner", "delete only the locks of the owner `ID`: any other holder keeps them", "an owner's id",
+				func(text string) error {
+					if line.owner = text; !scripts.ValidOwner(text) {
+						return errors.New("no owner")
+					}
+					return nil
+				})
 			flags.value("slot", "slot `K` of each semaphore NAME", "a number from 0 to 1023", func(text string) error {
 				k, err := strconv.Atoi(text)
 				if line.slot = k; err == nil && (k < 0 || k >= scripts.MaxSlots) {
@@ -38,7 +48,16 @@ func (p *program) unlockCommand() *cli.Command {
 				fmt.Fprintln(p.stderr, "quorumlock: unlock deletes these locks on all masters, no matter which process holds them.")
 				fmt.Fprint(p.stderr, unlockMeaning+"\n")
 				printLocks(p.stderr, locks)
-				fmt.Fprintln(p.stderr, "\nTo do it: the same command with -yes.")
+				fmt.Fprintln(p.stderr, "\nTo do it: the same command with -yes. To delete no other holder's:")
+				for _, lock := range locks {
+					name := lock.Name
+					if semaphore, _, isSlot := scripts.ParseSlot(name); isSlot {
+						name = semaphore
+					}
+					for _, owner := range lock.owners(line.owner) {
+						fmt.Fprintln(p.stderr, "  "+line.flags.unlockLine(owner, name))
+					}
+				}
 				return exitRunUsage, nil
 			}
 			constructor := redlock.New
@@ -53,32 +72,67 @@ func (p *program) unlockCommand() *cli.Command {
 			defer locker.Close()
 			code := exitOK
 			for _, lock := range locks {
-				code = max(code, forceOne(ctx, locker, lock, quorumSize(len(nodes), line.all), p.stdout))
+				code = max(code, forceOne(ctx, locker, lock, line.owner, quorumSize(len(nodes), line.all), p.stdout))
 			}
 			return code, nil
 		})
 }
 
-// force deletes a lock, or a slot of a semaphore.
-func force(ctx context.Context, locker *quorum.Locker, name string) error {
-	if semaphore, slot, ok := scripts.ParseSlot(name); ok {
-		return locker.Semaphore(semaphore, scripts.MaxSlots).ForceUnlock(ctx, slot)
+// owners returns whose locks are to be deleted: the one that was asked for, or those that the masters show.
+func (l lockState) owners(asked string) (owners []string) {
+	if asked != "" {
+		return []string{asked}
 	}
-	return locker.ForceUnlock(ctx, name)
+	for _, m := range l.Masters {
+		if m.Owner != "" && !slices.Contains(owners, m.Owner) {
+			owners = append(owners, m.Owner)
+		}
+	}
+	return owners
+}
+
+// force deletes the locks of the owners that a lock, or a slot of a semaphore, was seen with. Readers have no
+// owners: all are deleted.
+func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked string) (err error) {
+	owners := lock.owners(asked)
+	if asked == "" && slices.ContainsFunc(lock.Masters, func(m lockstate.Master) bool { return m.Readers > 0 }) {
+		owners = []string{""}
+	}
+	for _, owner := range owners {
+		semaphore, slot, isSlot := scripts.ParseSlot(lock.Name)
+		slots := locker.Semaphore(semaphore, scripts.MaxSlots)
+		switch {
+		case owner == "" && isSlot:
+			err = slots.ForceUnlock(ctx, slot)
+		case owner == "":
+			err = locker.ForceUnlock(ctx, lock.Name)
+		case isSlot:
+			err = slots.ForceUnlockOwner(ctx, owner, slot)
+		default:
+			err = locker.ForceUnlockOwner(ctx, owner, lock.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forceOne deletes one lock, and prints what it was.
-func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, need int, out io.Writer) int {
+func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, owner string, need int, out io.Writer) int {
 	errs := lock.errs()
 	// Masters that accept other clients would carry it out, and say nothing of the others' lock.
 	if len(lock.Masters)-len(errs) >= need {
 		errs = nil
 		var failed *quorum.Error
-		switch err := force(ctx, locker, lock.Name); {
+		switch err := force(ctx, locker, lock, owner); {
 		case errors.As(err, &failed) && failed.Nodes != nil:
 			errs = failed.Nodes.Errors
 		case err != nil:
 			errs = []error{err}
+		case owner != "" && lock.Owner != owner:
+			fmt.Fprintf(out, "%q has nothing left here: %s\n", owner, lock)
+			return exitOK
 		default:
 			fmt.Fprintf(out, "unlocked: %s\n", lock.sentence("was"))
 			return exitOK

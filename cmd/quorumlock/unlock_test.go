@@ -4,11 +4,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/redlock"
 )
 
 func TestUnlock(t *testing.T) {
@@ -48,6 +51,53 @@ func TestUnlock(t *testing.T) {
 	contains(t, printed, `NOT UNLOCKED: "a"`, d.Masters[1].Addr())
 	ask(t, exitRunUsage, "unlock", flags, "-yes")
 	ask(t, exitRunUsage, "unlock", flags, "-json", "a")
+}
+
+// The holder changes between display and deletion: the successor keeps its lock, by -yes and by the line that was
+// shown. run tells that the holder was a process of this host that is dead, and how to free its lock.
+func TestUnlockDeletesNoSuccessor(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, 3, 30*time.Second)
+	flags := d.flagsOf(t)
+	const job = "echo ready; exec sleep 600"
+	paste := func(shown, before string) (printed string) {
+		t.Helper()
+		_, line, _ := strings.Cut(shown, before+"quorumlock ")
+		line, _, _ = strings.Cut(line, "\n")
+		words := strings.Fields(line)
+		if len(words) == 0 || !strings.HasSuffix(line, " -owner "+words[len(words)-2]+" a") {
+			t.Fatalf("no line to paste: %s", shown)
+		}
+		printed, _ = command(t, exitOK, words...)
+		return printed
+	}
+	dead := d.start(t, "a", "--", "sh", "-c", job)
+	d.awaitIdentity(t, flags, "a")
+	dead.send(t, syscall.SIGKILL)
+	dead.eventually(t, "run gone", dead.hasExited)
+	_, shown := ask(t, exitRunUsage, "unlock", flags, "a")
+	nodes, _, err := openMasters(flags[5], tlsFiles{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(nodes)
+	old := inspect(t.Context(), nodes, false, []string{"a"})[0]
+
+	_, refused := d.run(t, exitHeld, "-urls-file", flags[5], "-n", "a", "--", "true")
+	contains(t, refused, fmt.Sprintf("this host has no process %d: ", dead.Process.Pid))
+	contains(t, paste(refused, "frees its lock: "), `unlocked: "a" was held by sh on `)
+	d.start(t, "-n", "a", "--", "sh", "-c", job) // at once
+
+	contains(t, paste(shown, "\n  "), `has nothing left here: "a" is held `)
+	locker, err := redlock.New(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	if code := forceOne(t.Context(), locker, old, "", 2, io.Discard); code != exitOK {
+		t.Error("exit code", code)
+	}
+	ask(t, exitOK, "status", flags, "a")
 }
 
 // A part of the masters of another list must not say that the lock is gone.

@@ -31,6 +31,8 @@
 //	quorumlock.voters              gauge          {node}      quorumlock.locker
 //	quorumlock.node.state          gauge          {node}      quorumlock.locker, quorumlock.node,
 //	                                                          quorumlock.state
+//	quorumlock.releases.unannounced
+//	                               counter        {release}   quorumlock.locker
 //	quorumlock.events.dropped      counter        {event}     quorumlock.locker
 //
 // Package promquorumlock explains them. An operation is one script on one master; its duration has

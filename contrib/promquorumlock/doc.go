@@ -31,6 +31,7 @@
 //	quorumlock_quorum                         gauge      quorumlock_locker                   masters that make a lock
 //	quorumlock_voters                         gauge      quorumlock_locker                   masters that can grant
 //	quorumlock_node_state                     gauge      quorumlock_locker, _node, _state    1 for the master's state, 0 for others
+//	quorumlock_releases_unannounced_total     counter    quorumlock_locker                   releases that a master could not publish
 //	quorumlock_events_dropped_total           counter    quorumlock_locker                   events not measured: hooks too slow
 //
 // "_group" stands for quorumlock_group, and so on. The gauges are of Lockers given to

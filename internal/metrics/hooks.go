@@ -123,6 +123,7 @@ func Observe(name string, s quorum.Stats, observe func(m *Metric, value float64,
 	observe(Nodes, float64(len(s.Nodes)), name)
 	observe(Quorum, float64(s.Quorum), name)
 	observe(Voters, float64(s.Voters), name)
+	observe(Unannounced, float64(s.Unannounced), name)
 	observe(Dropped, float64(s.EventsDropped), name)
 	for _, n := range s.Nodes {
 		for _, is := range inside.States() {

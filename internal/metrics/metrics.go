@@ -84,6 +84,8 @@ var (
 		"Masters that can grant, by what the process knows: those that are up.", []string{locker}, nil}
 	NodeState = &Metric{"quorumlock.node.state", Gauge, "{node}",
 		"1 for the state that a master is in, 0 for the others.", []string{locker, node, state}, nil}
+	Unannounced = &Metric{"quorumlock.releases.unannounced", Total, "{release}",
+		"Releases that a master carried out but could not publish, because the user may not: waiters poll.", []string{locker}, nil}
 	Dropped = &Metric{"quorumlock.events.dropped", Total, "{event}",
 		"Events that were not measured, because hooks were too slow.", []string{locker}, nil}
 )
@@ -91,7 +93,7 @@ var (
 // All returns all metrics, by hooks first.
 func All() []*Metric {
 	return []*Metric{Wait, Attempt, Votes, WriteBacks, Releases, Losses, Validity, Renewals, Repairs, Changes, Scripts,
-		Held, Waiting, Nodes, Quorum, Voters, NodeState, Dropped}
+		Held, Waiting, Nodes, Quorum, Voters, NodeState, Unannounced, Dropped}
 }
 
 // ByHooks reports whether hooks feed the metric.
