@@ -42,7 +42,7 @@ FLAKES_JOBS ?= 6
 VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
-.PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test
+.PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test release
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish chromium
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
@@ -185,3 +185,6 @@ image: ## an image of dist/'s binary, for this machine's engine (under 5 s)
 
 dist-test: dist image redis-server ## what make dist and make image make, installed and run (2 minutes)
 	cd integration && $(GO) test -v ./dist -dist.dir=$(CURDIR)/dist -dist.version=$(VERSION) -dist.image=$(IMAGE):$(VERSION:v%=%)
+
+release: ## the commit and tags of a release, of all modules; pushes nothing (1 s); VERSION=v0.1.0
+	@sh packaging/release.sh $(VERSION)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -62,17 +63,23 @@ func startChild(path string, args, env []string) (*child, error) {
 	return c, notStarted(args[0], <-started)
 }
 
-// follow sends the changes of the process until it has ended.
+// follow sends the changes of the process until it has ended. Process 1, as in a container, waits for orphans, too: here
+// alone, so that nobody else gets the process's own status.
 func (c *child) follow() {
-	for {
+	of, ended := c.pid, false
+	if os.Getpid() == 1 {
+		of = -1
+	}
+	for !ended || of == -1 {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		c.changes <- status
-		if status.Exited() || status.Signaled() || err != nil {
-			return
+		pid, err := syscall.Wait4(of, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case pid == c.pid || err != nil && !ended:
+			c.changes <- status
+			ended = status.Exited() || status.Signaled() || err != nil
+		case err != nil:
+			return // no child is left
 		}
 	}
 }

@@ -57,18 +57,23 @@ func TestMain(m *testing.M) {
 
 // noChildren returns an error for child processes that still run, if there is a /proc.
 func noChildren() error {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == fmt.Sprint(os.Getpid()) {
-			return fmt.Errorf("a process: %.60q", stat)
-		}
+	if children := childrenOf(os.Getpid()); len(children) > 0 {
+		return fmt.Errorf("processes: %.60q", children)
 	}
 	return nil
+}
+
+// childrenOf returns what /proc says of a process's children, with those that were not waited for.
+func childrenOf(pid int) (children []string) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		stat, _ := os.ReadFile(path)                  // nothing of one that has ended
+		_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == fmt.Sprint(pid) {
+			children = append(children, string(stat))
+		}
+	}
+	return children
 }
 
 func empty(dir string) error {

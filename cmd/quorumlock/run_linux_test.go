@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -94,6 +96,44 @@ func TestRunReapsWhatItKills(t *testing.T) {
 	if printed := p.out.String(); !strings.Contains(printed, "grandchild=") || strings.Contains(printed, "orphan") {
 		t.Errorf("run left a dead process of the group to init: %q", printed)
 	}
+}
+
+// In a container that has no init, run is process 1, and orphans are its to wait for: also those that outlive the command.
+func TestRunAsProcessOneReapsOrphans(t *testing.T) {
+	t.Parallel()
+	d, dir := deploy(t, 3, 30*time.Second), t.TempDir()
+	p := d.prepare("-min-hold", "10m", "x", "--", "sh", "-c", `
+		cd "$1"
+		until_there() { until [ -e "$1" ]; do sleep 0.02; done; }
+		(until_there late &)
+		for i in 1 2 3 4 5 6 7 8 9 10; do (true &); done
+		echo ready
+		until_there end
+		exit 7`, "sh", dir)
+	p.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Getuid() != 0 {
+		p.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	if err := p.Cmd.Start(); errors.Is(err, syscall.EPERM) {
+		t.Skipf("SKIPPED, needs namespaces of processes: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	p.follow(t)
+	p.awaitOutput(t, "ready\n")
+	left := func(want int) func() bool { return func() bool { return len(childrenOf(p.Process.Pid)) == want } }
+	p.eventually(t, "only the command and one orphan", left(2))
+	create := func(name string) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("end")
+	p.eventually(t, "only the orphan", left(1))
+	create("late")
+	p.eventually(t, "no process", left(0))
+	p.send(t, syscall.SIGTERM) // ends the min hold
+	p.await(t, 7)
 }
 
 func threadsOf(t *testing.T) int {

@@ -69,6 +69,13 @@ func (p *process) begin(t *testing.T) *process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
+	p.follow(t)
+	return p
+}
+
+// follow awaits the end of a process that was started, which comes with the test's.
+func (p *process) follow(t *testing.T) {
+	t.Helper()
 	go func() {
 		defer close(p.exited)
 		_ = p.Wait()
@@ -80,7 +87,6 @@ func (p *process) begin(t *testing.T) *process {
 		_ = p.Process.Kill()
 		<-p.exited
 	})
-	return p
 }
 
 // start starts run, and returns when its command has printed "ready".

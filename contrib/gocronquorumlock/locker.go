@@ -18,7 +18,9 @@ package gocronquorumlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -32,7 +34,7 @@ type Locker struct {
 	locker *quorum.Locker
 
 	mu   sync.Mutex
-	held map[string]*quorum.Lock // by the job's name
+	runs map[string]*jobLock // this process's last run of each job, by its name
 }
 
 var _ gocron.Locker = (*Locker)(nil)
@@ -64,25 +66,32 @@ func New(locker *quorum.Locker, period, skew time.Duration, opts ...Option) (*Lo
 
 func newLocker(locker *quorum.Locker, set *settings) *Locker {
 	own := locker.With(quorum.WithLease(set.minHold), quorum.WithMinHold(set.minHold), quorum.WithWait(set.wait))
-	return &Locker{locker: own, held: map[string]*quorum.Lock{}}
+	return &Locker{locker: own, runs: map[string]*jobLock{}}
 }
 
 // Lock waits for the lock at the job's name, at most as long as [WithWait] says. When it returns an
 // error, gocron skips this tick and calls the job's [gocron.AfterLockError]. The error is that of
 // [quorum.Locker.Lock]: it wraps [quorum.ErrHeld] if another scheduler runs the job, or has run
-// it in this tick.
+// it in this tick. gocron's RunNow runs nothing either within the min hold of the last run, and returns
+// nil all the same: if that was this process's run, the error says so, and a warning is logged.
 //
 // The lock's context derives from ctx, which is the job's: it ends when the job's does, or when the
 // lock is lost.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	lock, err := l.locker.Lock(ctx, job)
-	if err != nil {
-		return nil, err
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[job] = lock
-	return &jobLock{l, job, lock}, nil
+	if err == nil {
+		run := &jobLock{locker: l, lock: lock}
+		l.runs[job] = run
+		return run, nil
+	}
+	var failed *quorum.Error
+	if last := l.runs[job]; last != nil && last.ended && errors.As(err, &failed) && failed.Holder == last.lock.Owner() {
+		slog.Warn("quorumlock: job not run again within its min hold", "job", job, "left", failed.Remaining)
+		err = fmt.Errorf("gocronquorumlock: not within the min hold of this process's last run: %w", err)
+	}
+	return nil, err
 }
 
 // Held returns the lock under which this process runs the job of that name; false when it does not
@@ -91,24 +100,23 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 func (l *Locker) Held(job string) (*quorum.Lock, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lock, ok := l.held[job]
-	return lock, ok
+	if run := l.runs[job]; run != nil && !run.ended {
+		return run.lock, true
+	}
+	return nil, false
 }
 
 // jobLock is the lock of one run of a job.
 type jobLock struct {
 	locker *Locker
-	job    string
 	lock   *quorum.Lock
+	ended  bool // by the locker's mutex
 }
 
 // Unlock ends the run's lock. The masters keep it until the end of the min hold.
 func (j *jobLock) Unlock(ctx context.Context) error {
-	l := j.locker
-	l.mu.Lock()
-	if l.held[j.job] == j.lock { // a run that goes on after its lock was lost ends beside the next one
-		delete(l.held, j.job)
-	}
-	l.mu.Unlock()
+	j.locker.mu.Lock()
+	j.ended = true
+	j.locker.mu.Unlock()
 	return j.lock.Unlock(ctx)
 }

@@ -3,6 +3,7 @@ package gocronquorumlock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -96,5 +97,29 @@ func TestHeldByTheNextRun(t *testing.T) {
 			c.Error("the next run has no lock any more")
 		}
 		c.must(next.Unlock(c.Context()))
+	})
+}
+
+// gocron's RunNow returns nil whatever the lock says. Within the min hold of a run of this process, the log and the
+// error say why nothing runs.
+func TestRunNowWithinTheMinHold(t *testing.T) {
+	inBubble(t, 300*time.Millisecond, func(c *cluster) {
+		l, other := c.locker(c.process(0), 50*time.Millisecond), c.locker(c.process(1), 50*time.Millisecond)
+		time.Sleep(firstTick * c.period) // of the bubble's time
+		var log strings.Builder
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		defer slog.SetDefault(before)
+		run, err := l.Lock(c.Context(), "job")
+		c.must(err)
+		c.must(run.Unlock(c.Context()))
+		if _, err := other.Lock(c.Context(), "job"); !errors.Is(err, quorum.ErrHeld) || log.Len() > 0 { // as at each tick
+			c.Errorf("another process: %v; logged: %s", err, &log)
+		}
+		_, err = l.Lock(c.Context(), "job")
+		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "within the min hold of this process's last run") ||
+			strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "job=job") {
+			c.Errorf("%v; logged: %s", err, &log)
+		}
 	})
 }

@@ -9,7 +9,8 @@
 //	...
 //	t.Observe("billing", locker)
 //
-// The names of locks appear in no attribute, unless a group returns one.
+// The names of locks appear in no attribute, unless a group returns one. A name that is not UTF-8 appears with its
+// bytes as "\xff".
 //
 //	metric                         instrument     unit        attributes
 //	quorumlock.lock.wait.duration  histogram      s           quorumlock.outcome, quorumlock.group

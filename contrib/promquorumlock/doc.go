@@ -9,7 +9,8 @@
 //	...
 //	m.Observe("billing", locker)
 //
-// The names of locks appear in no label, unless a group returns one.
+// The names of locks appear in no label, unless a group returns one. A name that is not UTF-8 appears with its
+// bytes as "\xff".
 //
 //	metric                                    type       labels                              what
 //	quorumlock_lock_wait_duration_seconds     histogram  quorumlock_outcome, _group          a call of Lock, TryLock or Do

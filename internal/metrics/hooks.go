@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	nodes "github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// Sink adds value to a counter, or records it in a histogram. labels are the values of m.Labels; an
-// empty one means that there is none. It is safe for concurrent use.
+// Sink adds value to a counter, or records it in a histogram. labels are the values of m.Labels, in UTF-8;
+// an empty one means that there is none. It is safe for concurrent use.
 type Sink func(ctx context.Context, m *Metric, value float64, labels ...string)
 
 // Feed records the metrics by hooks in a sink.
@@ -28,11 +30,26 @@ func NewFeed(sink Sink, group func(name string) string) *Feed {
 	if group == nil {
 		group = func(string) string { return "" }
 	}
-	return &Feed{sink, group}
+	return &Feed{func(ctx context.Context, m *Metric, value float64, labels ...string) {
+		for i, label := range labels {
+			labels[i] = valid(label)
+		}
+		sink(ctx, m, value, labels...)
+	}, group}
+}
+
+// valid returns a name as UTF-8: names are any bytes, but client_golang panics at a label that is not UTF-8,
+// and one such attribute stops OpenTelemetry's export. Escapes keep names apart that differ in such bytes.
+func valid(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	quoted := strconv.Quote(name)
+	return quoted[1 : len(quoted)-1]
 }
 
 // Group returns the group of a lock's names.
-func (f *Feed) Group(names []string) string { return f.group(names[0]) }
+func (f *Feed) Group(names []string) string { return valid(f.group(names[0])) }
 
 // Hooks returns the hooks of a Locker.
 func (f *Feed) Hooks() quorum.Hooks {
@@ -118,6 +135,7 @@ func kind(err error) string {
 
 // Observe calls observe with each metric from Stats.
 func Observe(name string, s quorum.Stats, observe func(m *Metric, value float64, labels ...string)) {
+	name = valid(name)
 	observe(Held, float64(s.Held), name)
 	observe(Waiting, float64(s.Waiting), name)
 	observe(Nodes, float64(len(s.Nodes)), name)
@@ -131,7 +149,7 @@ func Observe(name string, s quorum.Stats, observe func(m *Metric, value float64,
 			if n.State == is {
 				one = 1
 			}
-			observe(NodeState, one, name, n.Name, is)
+			observe(NodeState, one, name, valid(n.Name), is)
 		}
 	}
 }
