@@ -81,7 +81,7 @@ func (e *Error) Permanent() bool {
 			return true
 		}
 	}
-	return refusesCredentials(e.Err) || redisconn.HasCode(e.Err, "WRONGTYPE", "NOPERM", "ERR DB index",
+	return redisconn.RefusesCredentials(e.Err) || redisconn.HasCode(e.Err, "DENIED", "WRONGTYPE", "NOPERM", "ERR DB index",
 		"ERR invalid DB index", "READONLY", "QUORUMLOCK",
 		// A permission that is missing inside a script, as worded by Redis 7.0, by 7.2 and later,
 		// and by 6.
@@ -103,10 +103,6 @@ func scriptError(err error) error {
 		return fmt.Errorf("%w: %w", ErrScripts, err)
 	}
 	return err
-}
-
-func refusesCredentials(err error) bool {
-	return redisconn.HasCode(err, "WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
 }
 
 // credentialsRefused is the server's refusal of what [WithCredentials] returned. The next connection
