@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -11,13 +10,13 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Check reports on the server over a connection of its own, within ctx and the node's timeout. It
-// writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
+// Check reports on the server over a connection of its own, within ctx and the time for connecting
+// ([WithTimeout]). It writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
 // [*Error].
 func (n *Node) Check(ctx context.Context) (Report, error) {
 	return onOwnConn(ctx, n, "check", func(ctx context.Context, c redis.Conn) (Report, error) {
 		var report Report
-		found, err := n.readInfo(ctx, c, "server", "replication", "memory", "persistence")
+		found, err := n.readInfo(ctx, c)
 		if err != nil {
 			return report, err
 		}
@@ -26,11 +25,6 @@ func (n *Node) Check(ctx context.Context) (Report, error) {
 			return report, err
 		}
 		report.RoundTrip = time.Since(began)
-		// A client loads its scripts when it connects. EXISTS needs the same command, and writes nothing.
-		_, err = n.command(ctx, c, "SCRIPT", "EXISTS", "none")
-		if err = scriptError(err); errors.Is(err, ErrScripts) {
-			return report, fmt.Errorf("loading the scripts: %w", err)
-		}
 		save := n.savePoints(ctx, c)
 		database, err := n.askDatabase(ctx, c)
 		if err != nil {
@@ -82,7 +76,7 @@ func (n *Node) AdmitMembers(ctx context.Context, members []string) error {
 // admit gives the node that list; nil keeps the list that it has.
 func (n *Node) admit(ctx context.Context, list *scripts.List) error {
 	_, err := onOwnConn(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (none struct{}, err error) {
-		found, err := n.readInfo(ctx, c, "server", "replication", "memory")
+		found, err := n.readInfo(ctx, c)
 		if err != nil {
 			return none, err
 		}

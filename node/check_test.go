@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -167,10 +168,10 @@ func TestCheckIsBounded(t *testing.T) {
 	began := stopwatch(t)
 	_, err := n.Check(t.Context())
 	mustFail(t, n, err, node.ErrTimeout)
-	took(t, "Check", began, timeout, timeout)
+	took(t, "Check", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
 	began = stopwatch(t)
 	mustFail(t, n, n.Admit(t.Context()), node.ErrTimeout)
-	took(t, "Admit", began, timeout, timeout)
+	took(t, "Admit", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
 }
 
 func TestOptions(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,8 +20,8 @@ type (
 	dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 )
 
-// newPool returns the pool of a node that was opened by URL. It bounds every dial, read and write
-// by the timeout, and the size of replies.
+// newPool returns the pool of a node that was opened by URL. It bounds the making of a connection, every
+// read and write, and the size of replies.
 func newPool(e endpoint, o options) *redis.Pool {
 	if o.dialer == nil {
 		o.dialer = (&net.Dialer{KeepAlive: time.Minute}).DialContext
@@ -32,42 +33,69 @@ func newPool(e endpoint, o options) *redis.Pool {
 		MaxIdle:     o.conns,
 		IdleTimeout: time.Minute,
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, o.timeout)
+			ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(o.timeout))
 			defer cancel()
 			user, password, err := o.credentials.ask(ctx)
 			if err != nil {
 				return nil, err
 			}
-			c, err := redis.DialContext(ctx, e.network, e.address,
-				redis.DialContextFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
-					return dial(ctx, e, o.dialer, o.tls)
-				}),
-				redis.DialReadTimeout(o.timeout),
-				redis.DialWriteTimeout(o.timeout),
-				redis.DialUsername(user),
-				redis.DialPassword(password),
-				redis.DialDatabase(e.database),
-			)
+			raw, err := dial(ctx, e, o.dialer, o.tls)
 			if err != nil {
 				return nil, err
 			}
-			return setName(ctx, c, o)
+			redisconn.Dialed(ctx, raw)
+			c := redis.NewConn(raw, o.timeout, o.timeout)
+			if err := logIn(ctx, c, user, password, e.database, o); err != nil {
+				c.Close()
+				return nil, err
+			}
+			return c, nil
 		},
 	}
 }
 
-// setName has CLIENT LIST show whose connection it is. An error reply does not matter: the user may
-// not be allowed to set a name.
-func setName(ctx context.Context, c redis.Conn, o options) (redis.Conn, error) {
-	err := redisconn.Send(c, o.timeout, func() error { return c.Send("CLIENT", "SETNAME", o.clientName) })
-	if err == nil {
-		_, err = redisconn.ReceiveBy(ctx, c, o.timeout)
+// logIn authenticates, selects the database, and has CLIENT LIST show whose connection it is, in one
+// round trip: networks may be slow.
+func logIn(ctx context.Context, c redis.Conn, user, password string, database int, o options) error {
+	commands := [][]any{{"CLIENT", "SETNAME", o.clientName}}
+	if database != 0 {
+		commands = slices.Insert(commands, 0, []any{"SELECT", database})
 	}
-	if c.Err() != nil {
-		c.Close()
-		return nil, err
+	switch {
+	case password == "":
+	case user == "":
+		commands = slices.Insert(commands, 0, []any{"AUTH", password})
+	default:
+		commands = slices.Insert(commands, 0, []any{"AUTH", user, password})
 	}
-	return c, nil
+	first, err := ask(ctx, c, o.timeout, commands...)
+	if err == nil || c.Err() != nil || first < len(commands)-1 {
+		return err
+	}
+	// The user may not be allowed to set a name, which does not matter. Or the server says why it hangs
+	// up: it has too many clients, or is in protected mode.
+	if _, broken := ask(ctx, c, o.timeout, []any{"PING"}); c.Err() != nil && redisconn.IsBroken(broken) {
+		return err
+	}
+	return nil
+}
+
+// ask sends commands together, and returns the first error with the number of its command.
+func ask(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (first int, err error) {
+	bound := redisconn.ConnectTimeout(timeout)
+	err = redisconn.Send(c, bound, func() error {
+		for _, command := range commands {
+			if err := c.Send(command[0].(string), command[1:]...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := 0; err == nil && i < len(commands); i++ {
+		first = i
+		_, err = redisconn.ReceiveBy(ctx, c, bound)
+	}
+	return first, err
 }
 
 // ask returns the credentials of one connection.

@@ -122,8 +122,8 @@ func (e *Error) Permanent() bool {
 			return true
 		}
 	}
-	return refusesCredentials(e.Err) || e.forbids() || e.lacksCommand() || lacksEngine(e.Err) ||
-		redisconn.HasCode(e.Err, "WRONGTYPE", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")
+	return redisconn.RefusesCredentials(e.Err) || e.forbids() || e.lacksCommand() || lacksEngine(e.Err) ||
+		redisconn.HasCode(e.Err, "DENIED", "WRONGTYPE", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")
 }
 
 // lacksEngine reports whether the server's module for scripts is not loaded.
@@ -137,10 +137,6 @@ func scriptError(err error) error {
 		return fmt.Errorf("%w: %w", ErrScripts, err)
 	}
 	return err
-}
-
-func refusesCredentials(err error) bool {
-	return redisconn.HasCode(err, "WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
 }
 
 // credentialsRefused is the server's refusal of what [WithCredentials] returned. The next connection

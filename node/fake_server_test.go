@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,11 +54,11 @@ func (f *fakeServer) commands() (list [][]string) {
 // other commands.
 func greeting(args []string) (reply string, ok bool) {
 	switch {
-	case args[0] == "INFO" && args[1] == "server":
-		return bulk("run_id:" + strings.Repeat("0", 40) + "\r\n"), true
 	case args[0] == "INFO":
-		return bulk("role:master\r\n"), true
-	case args[0] == "SCRIPT" || args[0] == "CLIENT":
+		return bulk("run_id:" + strings.Repeat("0", 40) + "\r\nrole:master\r\n"), true
+	case args[0] == "SCRIPT":
+		return array(slices.Repeat([]any{1}, len(args)-2)...), true
+	case args[0] == "CLIENT" || args[0] == "PING":
 		return bulk(""), true
 	case isLook(args):
 		process := args[len(args)-1]

@@ -20,9 +20,11 @@ type info struct {
 	clustered            bool
 }
 
-// read takes the fields of one or more sections.
-func (f *info) read(text string) {
-	for line := range strings.Lines(text) {
+// read takes the fields of a reply to INFO. All sections are asked for at once: servers before Redis 7
+// take only one name.
+func (f *info) read(reply any) {
+	text, _ := reply.([]byte)
+	for line := range strings.Lines(string(text)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		number, _ := strconv.ParseUint(value, 10, 63)
 		switch key {
@@ -56,7 +58,7 @@ func (f *info) read(text string) {
 func (f *info) refuse() error {
 	switch {
 	case f.runID == "":
-		return fmt.Errorf("%w: INFO server has no run_id: the server cannot be identified", ErrInvalid)
+		return fmt.Errorf("%w: INFO has no run_id: the server cannot be identified", ErrInvalid)
 	case f.role != "" && f.role != "master":
 		return ErrReplica
 	case f.clustered:

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// reasonPause is for how long the log stays silent about another reason why a node is down,
-	// which may change with every probe, about another release that is set aside, and about the
+	// reasonPause is for how long the log stays silent about a node that is down again, and up again,
+	// about another reason why it is down, which may change with every probe, about another release that is set aside, and about the
 	// refusal of this client's list.
 	reasonPause = 10 * time.Second
 	// sameEnd is by how much two readings of one quarantine's end may differ.
@@ -230,7 +230,7 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 	now, current, logged := time.Now(), l.current, &l.logged
 	isDown, wasDown := current.down > 0, logged.down > 0
 	switch {
-	case isDown && (!wasDown || current.why != logged.why && now.Sub(l.downLoggedAt) >= reasonPause):
+	case isDown && (!wasDown || current.why != logged.why) && now.Sub(l.downLoggedAt) >= reasonPause:
 		logged.down, logged.why, l.downLoggedAt = current.down, current.why, now
 		message := "quorumlock: node down"
 		if current.permanent {

@@ -2,13 +2,13 @@ package node_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,7 +238,7 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 		x := &pipeServer{serve: fakeredis.New(time.Now, 1).Serve}
 		pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
 			if dead.Load() {
-				return nil, errors.New("no server")
+				return nil, syscall.ECONNREFUSED
 			}
 			return x.dial(ctx)
 		}}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds connecting to a node, and the wait for its next reply.
+	// DefaultTimeout bounds a call's wait for a connection, and for the node's next reply.
 	DefaultTimeout = 500 * time.Millisecond
 	// DefaultMaxLease is the longest lease of a deployment, and so the length of a quarantine.
 	DefaultMaxLease = 30 * time.Second
@@ -50,9 +50,10 @@ type options struct {
 // Option configures a [Node].
 type Option func(*options)
 
-// WithTimeout bounds connecting to the node, and the wait for its next reply (default
+// WithTimeout bounds a call's wait for a connection, and for the node's next reply (default
 // [DefaultTimeout], 1ms to 24h). A node that exceeds it is down until a probe in the background
-// finds that it answers.
+// finds that it answers. The time for connecting, by a probe, by [Node.Check] and [Node.Admit], is four
+// timeouts, and at least 5 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
 // WithMaxLease sets the longest lease of the deployment (default [DefaultMaxLease], 10ms to a year,

@@ -9,7 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// onOwnConn runs fn with a connection that no pipe uses, for at most the node's timeout. It does so
+// onOwnConn runs fn with a connection that no pipe uses, for at most the time for connecting. It does so
 // in a goroutine: a Dial of the user's pool may ignore the context.
 func onOwnConn[T any](ctx context.Context, n *Node, op string,
 	fn func(context.Context, redis.Conn) (T, error)) (T, error) {
@@ -21,14 +21,17 @@ func onOwnConn[T any](ctx context.Context, n *Node, op string,
 		value T
 		err   error
 	}
-	bounded, cancel := context.WithTimeout(ctx, n.Timeout())
+	bound := redisconn.ConnectTimeout(n.Timeout())
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	interruptible, stop := redisconn.Interruptible(bounded)
 	done := make(chan outcome, 1)
 	go func() {
 		defer cancel()
 		var o outcome
-		c, err := n.server.takeConn(bounded)
+		c, err := n.server.takeConn(interruptible)
 		if err == nil {
 			o.value, err = fn(bounded, c)
+			stop() // the next user of the connection has another context
 			if bounded.Err() != nil || n.server.selected.Load() {
 				redisconn.Kill(c)
 			}
@@ -56,30 +59,24 @@ func onOwnConn[T any](ctx context.Context, n *Node, op string,
 	case limited && !time.Now().Before(deadline): // the connection has the same deadline, and timed out first
 		return none, &Error{n.Name(), op, context.DeadlineExceeded}
 	default:
-		return none, &Error{n.Name(), op, redisconn.TimedOut(o.err, n.Timeout())}
+		return none, &Error{n.Name(), op, redisconn.TimedOut(o.err, bound)}
 	}
 }
 
 func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
-	if err := redisconn.Send(c, n.Timeout(), func() error { return c.Send(name, args...) }); err != nil {
+	bound := redisconn.ConnectTimeout(n.Timeout())
+	if err := redisconn.Send(c, bound, func() error { return c.Send(name, args...) }); err != nil {
 		return nil, err
 	}
-	return redisconn.ReceiveBy(ctx, c, n.Timeout())
+	return redisconn.ReceiveBy(ctx, c, bound)
 }
 
-// readInfo reads sections of INFO. Only the server section is required: the others may be
-// forbidden, or missing in an emulation of Redis.
-func (n *Node) readInfo(ctx context.Context, c redis.Conn, sections ...string) (info, error) {
-	var found info
-	for _, section := range sections {
-		value, err := n.command(ctx, c, "INFO", section)
-		if err != nil && (c.Err() != nil || section == "server") {
-			return found, fmt.Errorf("reading INFO %s: %w", section, err)
-		}
-		if text, ok := value.([]byte); ok {
-			found.read(string(text))
-		}
+func (n *Node) readInfo(ctx context.Context, c redis.Conn) (found info, err error) {
+	reply, err := n.command(ctx, c, "INFO")
+	if err != nil {
+		return found, fmt.Errorf("reading INFO: %w", err)
 	}
+	found.read(reply)
 	return found, nil
 }
 

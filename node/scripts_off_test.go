@@ -12,7 +12,7 @@ import (
 
 // A server that runs no scripts is refused for good, and Check and Admit say why.
 func TestAServerWithoutScriptsIsRefused(t *testing.T) {
-	for _, off := range []string{"EVALSHA", "SCRIPT"} {
+	for _, off := range []string{"EVALSHA", "EVAL"} {
 		t.Run(off, func(t *testing.T) {
 			t.Parallel()
 			n := open(t, startReal(t, "--rename-command", off, "").URL())
@@ -20,11 +20,14 @@ func TestAServerWithoutScriptsIsRefused(t *testing.T) {
 			_, err := n.Check(t.Context())
 			mustFail(t, n, err, node.ErrScripts)
 			isPermanent(t, err)
-			if off == "EVALSHA" { // Admit loads no scripts
-				mustFail(t, n, n.Admit(t.Context()), node.ErrScripts)
-			}
+			mustFail(t, n, n.Admit(t.Context()), node.ErrScripts)
 		})
 	}
+}
+
+// Scripts come with the calls that need them.
+func TestAServerWithoutSCRIPTIsUsed(t *testing.T) {
+	mustGrant(t, do(t, open(t, startReal(t, "--rename-command", "SCRIPT", "").URL()), acquire("k", "o:1")))
 }
 
 // So is one that does not know a command which a script calls.

@@ -82,7 +82,7 @@ func (s *server) takeConn(ctx context.Context) (redis.Conn, error) {
 
 // askedAgain marks a refusal of credentials that the next connection asks for again.
 func (s *server) askedAgain(err error) error {
-	if s.opts.credentials != nil && refusesCredentials(err) {
+	if s.opts.credentials != nil && redisconn.RefusesCredentials(err) {
 		return credentialsRefused{err}
 	}
 	return err
@@ -94,63 +94,52 @@ func (s *server) newConn(c redis.Conn, runID string, database int) *pipeline.Con
 }
 
 // handshake identifies the server and refuses one that must not be a node: a replica, a server that
-// evicts, one of another deployment. It loads the scripts, and writes nothing.
+// evicts, one of another deployment. It writes nothing.
 func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, error) {
-	all := scripts.All()
-	err := redisconn.Send(c, s.opts.timeout, func() error {
-		for _, section := range []string{"server", "replication", "memory"} {
-			if err := c.Send("INFO", section); err != nil {
-				return err
-			}
-		}
-		for _, script := range all {
-			if err := c.Send("SCRIPT", "LOAD", script.Source()); err != nil {
-				return err
-			}
-		}
-		return c.Send("CLIENT", "INFO")
+	bound := redisconn.ConnectTimeout(s.opts.timeout)
+	exists := []any{"EXISTS"}
+	for _, script := range scripts.All() {
+		exists = append(exists, script.SHA())
+	}
+	err := redisconn.Send(c, bound, func() error {
+		return errors.Join(c.Send("INFO"), c.Send("CLIENT", "INFO"), c.Send("SCRIPT", exists...))
 	})
 	if err != nil {
 		return nil, err
 	}
-
-	replies := make([]any, 3+len(all)+1)
-	errs := make([]error, len(replies))
-	for i := range replies {
-		replies[i], errs[i] = redisconn.ReceiveBy(ctx, c, s.opts.timeout)
-		if errs[i] != nil && c.Err() != nil {
-			return nil, errs[i]
-		}
+	text, err := redisconn.ReceiveBy(ctx, c, bound)
+	if err != nil {
+		return nil, fmt.Errorf("reading INFO: %w", err)
 	}
-	if errs[0] != nil {
-		return nil, fmt.Errorf("reading INFO server: %w", errs[0])
+	clientInfo, err := redisconn.ReceiveBy(ctx, c, bound)
+	if err != nil && c.Err() != nil {
+		return nil, err
+	}
+	known, err := redis.Ints(redisconn.ReceiveBy(ctx, c, bound)) // a server that cannot say has none
+	if err != nil && c.Err() != nil {
+		return nil, err
 	}
 	var found info
-	for _, reply := range replies[:3] {
-		if section, ok := reply.([]byte); ok { // an emulation of Redis may not have the later sections
-			found.read(string(section))
-		}
-	}
+	found.read(text)
 	if err := found.refuse(); err != nil {
 		return nil, err
 	}
-	for _, err := range errs[3 : 3+len(all)] {
-		if err != nil {
-			return nil, fmt.Errorf("loading the scripts: %w", scriptError(err))
-		}
-	}
-	database, err := s.identify(ctx, c, replies[3+len(all)])
+	database, err := s.identify(ctx, c, clientInfo)
 	if err != nil {
 		return nil, err
 	}
 
 	conn := s.newConn(c, found.runID, database)
 	asked := time.Now()
-	reply, err := conn.Call(ctx, scripts.Look(), s.opts.timeout)
+	reply, err := conn.Call(ctx, scripts.Look(), bound)
 	if err != nil {
 		return nil, fmt.Errorf("reading the marker: %w", scriptError(err))
 	}
 	came := time.Now()
+	conn.Missing = map[string]bool{}
+	for i, script := range scripts.All() {
+		conn.Missing[script.Name()] = i >= len(known) || known[i] == 0
+	}
 	view := membership.Read(*reply.Look, 0)
 	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
 		return nil, membership.DifferentMaxLease(deployment, s.opts.maxLease)
@@ -188,9 +177,10 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (in
 		return want, nil
 	}
 	s.selected.Store(true)
-	err = redisconn.Send(c, s.opts.timeout, func() error { return c.Send("SELECT", want) })
+	bound := redisconn.ConnectTimeout(s.opts.timeout)
+	err = redisconn.Send(c, bound, func() error { return c.Send("SELECT", want) })
 	if err == nil {
-		_, err = redisconn.ReceiveBy(ctx, c, s.opts.timeout)
+		_, err = redisconn.ReceiveBy(ctx, c, bound)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("the server does not tell which database the connection uses (CLIENT INFO), so database %d is selected: %w", want, err)

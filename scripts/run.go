@@ -23,6 +23,9 @@ func (c Call) CanShareWith(other Call) bool {
 		(c.script == releaseScript || c.args[acquireLease] == other.args[acquireLease])
 }
 
+// RunOp is [Call.Op] of the run that the call shares.
+func (c Call) RunOp() string { return c.runScript().name }
+
 // runScript is the script of a run that the call shares.
 func (c Call) runScript() *Script {
 	if c.IsRelease() {

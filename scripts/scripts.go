@@ -82,7 +82,10 @@ type Script struct {
 // Name returns the script's name: "acquire", "renew", ...
 func (s *Script) Name() string { return s.name }
 
-// Source returns the Lua text, for SCRIPT LOAD.
+// SHA returns the SHA-1 of the text in hex, by which a server knows the script.
+func (s *Script) SHA() any { return s.sha }
+
+// Source returns the Lua text.
 func (s *Script) Source() string { return s.source }
 
 var (
@@ -172,7 +175,7 @@ var (
 	liftScript      = newScript("lift", counterLines+liftSource)
 )
 
-// All returns every script of a client that locks, to be loaded when a connection is made.
+// All returns every script of a client that locks.
 func All() []*Script {
 	return []*Script{acquireScript, readScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript,
 		lookScript, markScript, acquiresScript, releasesScript, introduceScript, whoScript, slotsScript, askScript}

@@ -206,6 +206,16 @@ func (m *Master) scriptLocked(args []string) (any, error) {
 		sha := shaOf(args[1])
 		m.scripts[sha] = true
 		return sha, nil
+	case len(args) >= 1 && strings.EqualFold(args[0], "EXISTS"):
+		known := []any{}
+		for _, sha := range args[1:] {
+			if m.scripts[sha] {
+				known = append(known, int64(1))
+			} else {
+				known = append(known, int64(0))
+			}
+		}
+		return known, nil
 	case len(args) >= 1 && strings.EqualFold(args[0], "FLUSH"):
 		clear(m.scripts)
 		return ok, nil

@@ -12,23 +12,27 @@ import (
 
 // Conn is a connection to a server that has been checked.
 type Conn struct {
-	RunID      string     // of the server's process
-	Quarantine Quarantine // when the connection was made
+	RunID      string          // of the server's process
+	Quarantine Quarantine      // when the connection was made
+	Missing    map[string]bool // the names of scripts that the server did not have
 	redis      redis.Conn
 	process    scripts.Process
 	args       scripts.ConnArgs
 	list       *scripts.List // of args.Expected
 	writerDone chan struct{}
-	came       time.Time      // when the latest reply was read
-	scratch    []any          // for the arguments of a command
-	calls      []scripts.Call // for the calls of a run
+	came       time.Time            // when the latest reply was read, or the connection was made
+	replied    bool                 // at least once, to a request
+	texts      map[string]time.Time // when the latest request was queued that sent a script as text
+	scratch    []any                // for the arguments of a command
+	calls      []scripts.Call       // for the calls of a run
 }
 
 // NewConn returns a Conn to the process with that run id. A release bars its owner for as long as
 // tombstone if a request of that owner may arrive late.
 func NewConn(c redis.Conn, runID string, process scripts.Process, tombstone time.Duration) *Conn {
 	return &Conn{redis: c, RunID: runID, process: process, writerDone: make(chan struct{}),
-		args: scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds()}}
+		texts: map[string]time.Time{},
+		args:  scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds()}}
 }
 
 // Call runs one call on a connection that no pipe uses, within the context's deadline, or the
@@ -58,7 +62,7 @@ func (c *Conn) send(r *request) error {
 	if r.footprint == nil || !r.footprint.MayArriveLate() || !r.call.Frees() {
 		args.Tombstone = scripts.NoTombstone
 	}
-	return c.sendCommand(r.call.Command(c.scratch[:0], r.source, args))
+	return c.sendCommand(r.call.Command(c.scratch[:0], c.asText(r.call.Op(), r), args))
 }
 
 // sendRun writes requests that share a run, or a single one.
@@ -70,9 +74,21 @@ func (c *Conn) sendRun(run []request) error {
 	source := false
 	for i := range run {
 		c.calls = append(c.calls, run[i].call)
-		source = source || run[i].source
+		source = c.asText(run[i].call.RunOp(), &run[i]) || source
 	}
 	return c.sendCommand(scripts.RunCommand(c.scratch[:0], c.calls, source, c.argsOf(run[0].call)))
+}
+
+// asText reports whether a request carries its script as text: the first that needs a script which the
+// server did not have when the connection was made. Of several requests whose script the server did not
+// know later, the first one does, and the others follow it.
+func (c *Conn) asText(script string, r *request) bool {
+	text := r.source || c.Missing[script] || !r.unknown.IsZero() && r.unknown.After(c.texts[script])
+	if text {
+		delete(c.Missing, script)
+		c.texts[script] = r.asked
+	}
+	return text
 }
 
 func (c *Conn) argsOf(call scripts.Call) scripts.ConnArgs {

@@ -19,9 +19,12 @@ func (p *Pipe) connect() (*Conn, error) {
 	if p.cfg.Lifetime.Err() != nil && p.isUnused() {
 		return nil, ErrClosed
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.Timeout)
+	bound := redisconn.ConnectTimeout(p.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(p.ctx, bound)
 	defer cancel()
-	// A Dial of the user's pool may ignore the context: the queued calls must not wait for it.
+	ctx, stop := redisconn.Interruptible(ctx)
+	defer stop()
+	// The queued calls do not wait for as long.
 	overdue := time.AfterFunc(p.cfg.Timeout, func() {
 		p.stopWaiting(fmt.Errorf("%w after %v", ErrTimeout, p.cfg.Timeout))
 	})
@@ -29,10 +32,10 @@ func (p *Pipe) connect() (*Conn, error) {
 
 	c, err := p.cfg.Connect(ctx)
 	if err != nil {
-		return nil, redisconn.TimedOut(err, p.cfg.Timeout)
+		return nil, redisconn.TimedOut(err, bound)
 	}
 	for !p.goUp(c) {
-		if err := p.deliverOwed(c); err != nil {
+		if err := p.deliverOwed(ctx, c); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -65,13 +68,14 @@ func (p *Pipe) goUp(c *Conn) bool {
 
 // deliverOwed delivers the owed releases. The server acknowledges them, or they are set aside,
 // before any new call: so the owed releases do not add up over several outages.
-func (p *Pipe) deliverOwed(c *Conn) error {
+func (p *Pipe) deliverOwed(ctx context.Context, c *Conn) error {
+	bound := redisconn.ConnectTimeout(p.cfg.Timeout)
 	p.mu.Lock()
 	all := slices.Collect(maps.Values(p.owed))
 	p.mu.Unlock()
 	slices.SortFunc(all, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
 	for chunk := range slices.Chunk(all, owedChunk) {
-		err := redisconn.Send(c.redis, p.cfg.Timeout, func() error {
+		err := redisconn.Send(c.redis, bound, func() error {
 			for _, r := range chunk {
 				if err := c.send(r); err != nil {
 					return err
@@ -83,7 +87,7 @@ func (p *Pipe) deliverOwed(c *Conn) error {
 			return err
 		}
 		for _, r := range chunk {
-			_, err := redisconn.Receive(c.redis, p.cfg.Timeout)
+			_, err := redisconn.ReceiveBy(ctx, c.redis, bound)
 			if err != nil && (c.redis.Err() != nil || !redisconn.IsServerError(err) || redisconn.RefusesAll(err)) {
 				return fmt.Errorf("delivering the releases of an earlier outage: %w", err)
 			}

@@ -2,16 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
-)
-
-const (
-	minBackoff = 10 * time.Millisecond
-	maxBackoff = 250 * time.Millisecond
 )
 
 // New returns a pipe, which connects with its first call.
@@ -101,24 +97,26 @@ func (p *Pipe) Close() {
 // run keeps the pipe connected until it is closed. Its error is nil.
 func (p *Pipe) run() error {
 	defer p.cancel()
-	backoff := minBackoff
+	var backoff redisconn.Backoff
 	for {
 		c, err := p.connect()
 		for tries := 1; tries < maxResends && redisconn.IsBroken(err) && p.isConnecting(); tries++ {
 			c, err = p.connect()
 		}
 		if err == nil {
-			backoff = minBackoff
 			if err = p.serve(c); err == nil {
 				return nil
 			}
-			continue
+			if c.replied || !errors.Is(err, ErrTimeout) {
+				backoff.Reset()
+				continue
+			}
+		} else {
+			p.goDown(err)
 		}
-		p.goDown(err)
-		if !p.pause(backoff/2 + time.Duration(p.rng.Int64N(int64(backoff)))) {
+		if !p.pause(backoff.Next(err, p.rng)) {
 			return nil
 		}
-		backoff = min(2*backoff, maxBackoff)
 	}
 }
 

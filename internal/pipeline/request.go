@@ -104,7 +104,8 @@ type request struct {
 	footprint *Footprint // nil for a call that can grant nothing
 	to        Receiver   // nil if the outcome interests no caller
 	resends   int        // how many connections died with it
-	source    bool       // the server does not know the script by its hash
+	source    bool       // sent as text, in any case
+	unknown   time.Time  // when it was sent by a hash that the server did not know
 	alone     bool       // shares no run any more: one that it shared did not settle it
 	run       int        // of the first request of several that share a run: how many they are
 	order     uint64     // of a release that is owed: lower ones go first

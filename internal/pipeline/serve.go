@@ -14,9 +14,15 @@ import (
 // is tried. A refused connection or a timeout needs no second proof.
 const maxResends = 3
 
+// errForgotten ends a connection that was idle for longer than a timeout, when a request gets no reply: a
+// firewall may have forgotten it, while the server is well. So the requests are resent, as if the
+// connection had broken. The next one is not idle, and its timeout takes the node down.
+var errForgotten = errors.New("no reply over a connection that was idle")
+
 // serve carries requests over a connection until it dies, then resends, owes or fails those that
 // had no reply. It returns nil when the pipe was closed and no request is left.
 func (p *Pipe) serve(c *Conn) error {
+	c.came = time.Now()
 	go p.write(c)
 	unread, err := p.read(c)
 
@@ -146,12 +152,15 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 		for left := batch; len(left) > 0; {
 			run := left[:runOf(left)]
 			value, err := redisconn.Receive(c.redis, p.cfg.Timeout)
-			c.came = time.Now()
+			wasIdle := run[0].asked.Sub(c.came) > p.cfg.Timeout
+			c.came, c.replied = time.Now(), c.replied || err == nil
 			switch {
 			case err == nil && len(run) > 1:
 				p.handleRun(c, run, value)
 			case err == nil:
 				p.handleReply(c, run[0], value)
+			case errors.Is(err, ErrTimeout) && wasIdle:
+				return slices.Clone(left), errForgotten
 			case endsConn(c, run[0], err):
 				return slices.Clone(left), err
 			case len(run) > 1:
@@ -175,7 +184,7 @@ func endsConn(c *Conn, r request, err error) bool {
 // handleError takes an error reply to a request.
 func (p *Pipe) handleError(c *Conn, r request, err error) {
 	if !r.source && isNoScript(err) {
-		r.source = true
+		r.notKnown()
 		if len(p.requeue(r)) == 0 {
 			return
 		}
@@ -186,6 +195,10 @@ func (p *Pipe) handleError(c *Conn, r request, err error) {
 	r.finish(Result{Err: p.cfg.Error(r.call.Op(), err), RunID: c.RunID, Sent: true, Resent: resent,
 		NothingDone: !resent && redisconn.ProvesNothingDone(err), RefusesKeys: redisconn.RefusesKeys(err)})
 }
+
+// notKnown notes that the server does not know the request's script. The second time, it is sent as text
+// even if another request has just brought the text.
+func (r *request) notKnown() { r.source, r.unknown = !r.unknown.IsZero(), r.asked }
 
 // handleReply parses the reply to a request. The reply travels as that type from here on.
 func (p *Pipe) handleReply(c *Conn, r request, value any) {
@@ -237,7 +250,7 @@ func (p *Pipe) handleRunError(c *Conn, run []request, err error) {
 		return
 	case isNoScript(err) && !run[0].source:
 		for i := range run {
-			run[i].source = true
+			run[i].notKnown()
 		}
 		run = p.requeue(run...)
 	}

@@ -13,7 +13,7 @@ import (
 
 // Config is what a pipe must know of its node.
 type Config struct {
-	// Timeout bounds the wait for the server's next reply, and the making of a connection.
+	// Timeout bounds the wait for the server's next reply, and a call's wait for a connection.
 	Timeout time.Duration
 	// MaxLease is the longest lease of the deployment: a key outlives the last request for it by no
 	// more.
@@ -146,6 +146,9 @@ func (p *Pipe) goDownLocked(err error) (failed []request, why error) {
 	}
 	p.state = down
 	p.why = p.cfg.Error("connect", fmt.Errorf("%w: %w", ErrDown, err))
+	if p.closing {
+		p.cancel() // no call waits for the connection now
+	}
 	failed, p.queue = p.queue, nil
 	for _, r := range failed {
 		p.oweLocked(r)

@@ -13,8 +13,10 @@ import (
 var errClosed = errors.New("closed")
 
 func (s *Subscriptions) connect() (*conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	ctx, cancel := context.WithTimeout(s.ctx, redisconn.ConnectTimeout(s.timeout))
 	defer cancel()
+	ctx, stop := redisconn.Interruptible(ctx)
+	defer stop()
 	raw, err := redisconn.Get(ctx, s.pool)
 	if err != nil {
 		return nil, err

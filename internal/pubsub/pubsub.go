@@ -17,6 +17,7 @@
 package pubsub
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -25,17 +26,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-const (
-	minBackoff = 10 * time.Millisecond
-	maxBackoff = 250 * time.Millisecond
-)
+// settled is for how long a subscription must last before the next failure has the shortest backoff.
+const settled = 250 * time.Millisecond
 
 // New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source
 // is that of the jitter. The group runs the goroutine.
 func New(pool redisconn.Pool, timeout time.Duration, source rand.Source, group *errgroup.Group) *Subscriptions {
-	return &Subscriptions{
+	s := &Subscriptions{
 		pool: pool, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // Subscribe subscribes to a channel until cancel is called. Cancel is idempotent. After Close,
@@ -84,6 +85,7 @@ func (s *Subscriptions) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = true
+	s.cancel()
 	s.endPauseLocked()
 	if s.conn != nil {
 		s.conn.pingLocked() // the next reply ends the connection
@@ -92,7 +94,7 @@ func (s *Subscriptions) Close() {
 
 // run keeps a connection while there are subscribers. Its error is nil.
 func (s *Subscriptions) run() error {
-	backoff := minBackoff
+	var backoff redisconn.Backoff
 	for s.keepRunning() {
 		c, err := s.connect()
 		if err == nil {
@@ -101,13 +103,11 @@ func (s *Subscriptions) run() error {
 			}
 			// A server that accepts connections and closes them at once gets the growing backoff of
 			// a dead one.
-			if !c.confirmedSince.IsZero() && time.Since(c.confirmedSince) >= maxBackoff {
-				backoff = minBackoff
+			if !c.confirmedSince.IsZero() && time.Since(c.confirmedSince) >= settled {
+				backoff.Reset()
 			}
 		}
-		if s.pause(backoff/2 + time.Duration(s.rng.Int64N(int64(backoff)))) {
-			backoff = min(2*backoff, maxBackoff)
-		}
+		s.pause(backoff.Next(err, s.rng))
 	}
 	return nil
 }
@@ -120,8 +120,8 @@ func (s *Subscriptions) keepRunning() bool {
 	return s.running
 }
 
-// pause waits. It returns false when there are no subscribers any more.
-func (s *Subscriptions) pause(d time.Duration) bool {
+// pause waits, as long as there are subscribers.
+func (s *Subscriptions) pause(d time.Duration) {
 	s.mu.Lock()
 	if s.endPause == nil {
 		s.endPause = make(chan struct{})
@@ -135,8 +135,6 @@ func (s *Subscriptions) pause(d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-end:
-		return false
 	}
 }

@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"context"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -36,6 +37,8 @@ type Subscriptions struct {
 	timeout time.Duration
 	rng     *rand.Rand // for the run goroutine
 	group   *errgroup.Group
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
 
 	mu       sync.Mutex
 	channels map[string]*channel

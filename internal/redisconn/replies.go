@@ -46,6 +46,11 @@ func RefusesAll(err error) bool { return HasCode(err, "LOADING", "BUSY", "MASTER
 // disk, or too few replicas.
 func RefusesWrites(err error) bool { return HasCode(err, "OOM", "MISCONF", "NOREPLICAS") }
 
+// RefusesCredentials reports whether the server refuses the user name or the password, or lacks them.
+func RefusesCredentials(err error) bool {
+	return HasCode(err, "WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
+}
+
 // RefusesKeys reports whether err may concern the keys of a call: the same call with other keys may
 // succeed. An error by which a server refuses every command, or every write, does not.
 func RefusesKeys(err error) bool {

@@ -1,0 +1,88 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ConnectTimeout is the time for making a connection to a server whose replies come within the timeout.
+// It is longer, because it delays nobody: calls fail meanwhile. A slow server must not lose its clients
+// for good, since each that hangs up and comes back slows it further; TLS and logging in take several
+// round trips; and a net.Dialer divides the time between the host's addresses.
+func ConnectTimeout(timeout time.Duration) time.Duration { return max(5*time.Second, 4*timeout) }
+
+const (
+	minBackoff     = 10 * time.Millisecond
+	cheapBackoff   = 250 * time.Millisecond
+	maxBackoff     = 5 * time.Second
+	refusedBackoff = 30 * time.Second
+)
+
+// Backoff is the pause before the next connection, which grows while connections fail. The zero value
+// is ready for use.
+type Backoff struct{ pause time.Duration }
+
+// Next returns the pause after an error. It stays short while nothing listens, which costs a server
+// nothing: a restarted one is found at once. It becomes longest for refused credentials, because of
+// which a server may lock the user out.
+func (b *Backoff) Next(err error, rng *rand.Rand) time.Duration {
+	longest := maxBackoff
+	switch {
+	case IsBroken(err) || errors.Is(err, syscall.ECONNREFUSED):
+		longest = cheapBackoff
+	case RefusesCredentials(err):
+		longest = refusedBackoff
+	}
+	b.pause = min(max(2*b.pause, minBackoff), longest)
+	return b.pause/2 + time.Duration(rng.Int64N(int64(b.pause)))
+}
+
+// Reset is called for a connection that serves.
+func (b *Backoff) Reset() { b.pause = 0 }
+
+// Interruptible returns a context whose cancellation closes the connection that is dialed with it, until
+// stop is called: reads know only deadlines. See [Dialed].
+func Interruptible(ctx context.Context) (_ context.Context, stop func() bool) {
+	d := new(dialed)
+	return context.WithValue(ctx, dialedKey{}, d), context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) { // at the deadline the read fails, and says why
+			d.close()
+		}
+	})
+}
+
+// Dialed hands a new connection to the caller of [Interruptible], if there is one.
+func Dialed(ctx context.Context, c net.Conn) {
+	if d, ok := ctx.Value(dialedKey{}).(*dialed); ok {
+		d.keep(c)
+	}
+}
+
+type dialedKey struct{}
+
+type dialed struct {
+	mu     sync.Mutex
+	conn   net.Conn
+	closed bool
+}
+
+func (d *dialed) keep(c net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn = c; d.closed {
+		c.Close()
+	}
+}
+
+func (d *dialed) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed = true; d.conn != nil {
+		d.conn.Close()
+	}
+}

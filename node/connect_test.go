@@ -1,0 +1,212 @@
+package node_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/forward"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// slowConn delivers what it reads after a delay, as a long way does.
+type slowConn struct {
+	net.Conn
+	late *io.PipeReader
+}
+
+func (c slowConn) Close() error { c.late.Close(); return c.Conn.Close() }
+
+func (c slowConn) Read(p []byte) (int, error) { return c.late.Read(p) }
+
+// slowed dials with a round trip of that delay.
+func slowed(delay time.Duration) node.Option {
+	return node.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			c.Close()
+			return nil, ctx.Err()
+		}
+		late, in := io.Pipe()
+		go func() {
+			data := make([]byte, 1<<16)
+			for {
+				n, err := c.Read(data)
+				<-time.After(delay)
+				if _, broken := in.Write(data[:n]); broken != nil || err != nil {
+					in.CloseWithError(err)
+					return
+				}
+			}
+		}()
+		return slowConn{c, late}, nil
+	})
+}
+
+// Round trips of 300 ms and the timeout that operations.md has for them: the first call connects, with
+// TLS, user and database.
+func TestASlowWayToTheMaster(t *testing.T) {
+	t.Parallel()
+	s := startTLS(t, "localhost")
+	mustDo(t, s.Master, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all")...)
+	n := open(t, "rediss://app:secret@localhost:"+s.port+"/3", slowed(300*time.Millisecond), node.WithTimeout(2*time.Second),
+		node.WithTLS(&tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}))
+	eventually(t, "granted", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+	check(t, n)
+}
+
+// The first of a host's addresses is dead: a net.Dialer goes on to the next after a part of the time.
+func TestAHostWhoseFirstAddressIsDead(t *testing.T) {
+	t.Parallel()
+	m := startReal(t)
+	n := open(t, m.URL(), node.WithTimeout(timeout), node.WithDialer(
+		func(ctx context.Context, network, address string) (net.Conn, error) {
+			if deadline, _ := ctx.Deadline(); time.Until(deadline) < 4*time.Second { // a net.Dialer takes at least 2 s for each
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}))
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+}
+
+// A server that says why it hangs up is quoted.
+func TestTheServersReasonForHangingUp(t *testing.T) {
+	t.Parallel()
+	m := startReal(t, "--maxclients", "1")
+	other, err := redis.Dial("tcp", m.Addr())
+	must(t, err)
+	defer other.Close()
+	n := open(t, m.URL())
+	r := await(t, start(n, "key", acquire("k", "o:1"), nil))
+	mustFail(t, n, r.Err, node.ErrDown)
+	if !strings.Contains(r.Err.Error(), "max number of clients") {
+		t.Error(r.Err)
+	}
+
+	protected, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer protected.Close()
+	go func() {
+		for {
+			c, err := protected.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, "-DENIED Redis is running in protected mode\r\n")
+			c.Close()
+		}
+	}()
+	denied := open(t, "redis://"+protected.Addr().String())
+	err = await(t, start(denied, "key", acquire("k", "o:1"), nil)).Err
+	mustFail(t, denied, err, node.ErrDown)
+	if !strings.Contains(err.Error(), "DENIED") {
+		t.Error(err)
+	}
+	isPermanent(t, err)
+}
+
+func TestAServerThatRequiresACertificateSaysSo(t *testing.T) {
+	t.Parallel()
+	redistest.Need(t, redistest.TLS)
+	dir := t.TempDir()
+	authority, err := redistest.NewAuthority()
+	must(t, err)
+	must(t, authority.Issue(dir, "localhost"))
+	must(t, redistest.WriteRoots(dir, authority))
+	fleet, port, err := redistest.StartTLS(dir)
+	must(t, err)
+	defer fleet.Stop()
+	n := open(t, "rediss://localhost:"+port, node.WithTLS(&tls.Config{RootCAs: redistest.Roots(authority), MinVersion: tls.VersionTLS13}))
+	err = await(t, start(n, "key", acquire("k", "o:1"), nil)).Err
+	mustFail(t, n, err, node.ErrDown)
+	if !strings.Contains(err.Error(), "certificate required") {
+		t.Error(err)
+	}
+}
+
+// A firewall forgets idle connections, and drops what comes over them: a request is resent over a new
+// connection. It may have been carried out, so that counts as resent.
+func TestAnIdleConnectionThatTheNetworkForgot(t *testing.T) {
+	t.Parallel()
+	m := startReal(t)
+	f, err := forward.New(m.Addr())
+	must(t, err)
+	defer f.Close()
+	var lost atomic.Bool
+	n := open(t, "redis://"+f.Addr(), node.WithTimeout(timeout), node.WithDialer(
+		func(ctx context.Context, network, address string) (net.Conn, error) {
+			if lost.Load() { // the flows that exist stay lost
+				address = m.Addr()
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}))
+	mustGrant(t, do(t, n, acquire("k", "o:1")))
+	idle := time.Now()
+	eventually(t, "idle", func() bool { return time.Since(idle) > timeout*3/2 })
+	f.Lose()
+	lost.Store(true)
+	r := do(t, n, release("k", "o:1"))
+	must(t, r.Err)
+	if !r.Resent || r.Reply.Release.Found != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A master that flaps fills no log.
+func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dead atomic.Bool
+		x := &pipeServer{serve: fakeredis.New(time.Now, 1).Serve}
+		pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
+			if dead.Load() {
+				return nil, syscall.ECONNREFUSED
+			}
+			return x.dial(ctx)
+		}}
+		log := &lines{}
+		n := openPool(t, pool, node.WithTimeout(timeout), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		mark(t, n)
+		before := len(log.all)
+		for i := range 50 { // half a minute
+			dead.Store(i%2 == 0)
+			x.kill()
+			a := start(n, "key", acquire("k", "o:1"), nil)
+			pass(600 * time.Millisecond)
+			await(t, a)
+		}
+		if got := len(log.all) - before; got < 4 || got > 8 {
+			t.Errorf("%d lines: %q", got, log.all)
+		}
+		dead.Store(true)
+		x.kill()
+		start(n, "key", acquire("k", "o:1"), nil)
+		pass(20 * time.Second)
+		if all := log.all; !strings.Contains(all[len(all)-1], "node down") {
+			t.Errorf("the last line is not that it is down: %q", all)
+		}
+		must(t, n.Close())
+		x.serving.Wait()
+		must(t, pool.Close())
+	})
+}
