@@ -79,13 +79,17 @@ func (m *Master) runScriptLocked(script known, loaded bool, count string, args [
 	if err != nil || keys < 0 || keys > len(args) {
 		return nil, replyError("ERR Number of keys can't be greater than number of args")
 	}
-	return script.run(m.openLocked(), args[:keys], args[keys:])
+	return m.openLocked().run(script.run, args[:keys], args[keys:])
 }
 
-// tonumber is Lua's tonumber, for decimal numbers.
+// tonumber is Lua's tonumber.
 func tonumber(text string) (n float64, ok bool) {
-	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	return n, err == nil || math.IsInf(n, 0)
+	text = strings.Trim(text, " \t\n\v\f\r")
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil && strings.ContainsAny(text, "xX") {
+		n, err = strconv.ParseFloat(text+"p0", 64) // Go wants an exponent after hexadecimal digits
+	}
+	return n, (err == nil || math.IsInf(n, 0)) && !strings.Contains(text, "_") // which Go allows within a number
 }
 
 // or is "tonumber(text) or otherwise".

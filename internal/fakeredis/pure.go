@@ -33,7 +33,7 @@ func (k *Keyspace) Run(call scripts.Call, conn scripts.ConnArgs) (any, error) {
 		return nil, errNoScript
 	}
 	keys := args[1].(int)
-	reply, err := script.run(k, texts[2:2+keys], texts[2+keys:])
+	reply, err := k.run(script.run, texts[2:2+keys], texts[2+keys:])
 	return received(reply), err
 }
 
