@@ -25,9 +25,7 @@
 package scripts
 
 import (
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"strconv"
 )
 
@@ -65,7 +63,7 @@ const (
 type Script struct {
 	name   string
 	source string
-	sha    any // the SHA-1 in hex, boxed once
+	sha    any // the SHA-1 in hex, boxed once: digests.go
 }
 
 // Name returns the script's name: "acquire", "renew", ...
@@ -173,6 +171,5 @@ func OfOperators() []*Script {
 }
 
 func newScript(name, source string) *Script {
-	sum := sha1.Sum([]byte(source))
-	return &Script{name: name, source: source, sha: hex.EncodeToString(sum[:])}
+	return &Script{name: name, source: source, sha: digests[name]}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -39,8 +40,8 @@ var programs = map[string]program{
 	"lift":      lift,
 }
 
-// bySHA holds the program of each script that the library sends.
-var bySHA = func() map[string]known {
+// bySHA returns the program of each script that the library sends.
+var bySHA = sync.OnceValue(func() map[string]known {
 	all := map[string]known{}
 	for _, s := range slices.Concat(scripts.All(), scripts.OfOperators()) {
 		if run, written := programs[s.Name()]; written {
@@ -48,7 +49,7 @@ var bySHA = func() map[string]known {
 		}
 	}
 	return all
-}()
+})
 
 // evalLocked runs a script, given by its source or by its hash.
 func (m *Master) evalLocked(s *session, source bool, args []string) (any, error) {
@@ -60,7 +61,7 @@ func (m *Master) evalLocked(s *session, source bool, args []string) (any, error)
 		sha = shaOf(args[0])
 		m.scripts[sha] = true
 	}
-	script := bySHA[sha]
+	script := bySHA()[sha]
 	reply, err := m.runScriptLocked(script, m.scripts[sha], args[1], args[2:])
 	if m.Trace != nil {
 		m.Trace(s.conn.RemoteAddr().String(), script.name, args[2:], reply, err)

@@ -28,7 +28,7 @@ func (k *Keyspace) Run(call scripts.Call, conn scripts.ConnArgs) (any, error) {
 			texts[i] = fmt.Sprint(arg)
 		}
 	}
-	script, known := bySHA[texts[0]]
+	script, known := bySHA()[texts[0]]
 	if !known {
 		return nil, errNoScript
 	}
