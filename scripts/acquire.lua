@@ -75,6 +75,10 @@ for i = 1, names do
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
         ttl = ends - now
         if ttl < 0 then -- all readers' leases are over
+          other, wrong = lockAt(key, true)
+          if not other then
+            return wrong
+          end
           over = over or {}
           over[#over + 1] = key
         else

@@ -16,7 +16,7 @@ local reader, owner, expected, key = ARGV[1], string.sub(ARGV[1], #readerPrefix 
 local lease, carried, seed = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local read = call('MGET', unpack(KEYS, 1, 5)) -- every key that is a string
 
-local forced = tonumber(read[5] or '-1')
+local forced = tonumber(read[5] or '') or -1
 if read[2] or carried > 0 and carried <= forced then
   return {'released', 0}
 end
@@ -35,12 +35,15 @@ local ttl = call('PTTL', key)
 if ttl ~= -2 then
   local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
   if not first.err then
-    if string.sub(first[1], 1, #readerPrefix) ~= readerPrefix then
-      local _, wrong = lockAt(key)
-      return wrong
+    isStale = tonumber(first[2]) < now
+    local last = call('ZREVRANGE', key, 0, 0)[1]
+    if isStale or string.sub(first[1], 1, #readerPrefix) ~= readerPrefix or string.sub(last, 1, #readerPrefix) ~= readerPrefix then
+      local other, wrong = lockAt(key, isStale) -- what is stale is deleted below
+      if not other then
+        return wrong
+      end
     end
     ends = tonumber(call('ZSCORE', key, reader) or '-1')
-    isStale = tonumber(first[2]) < now
     if ends < now then
       ends = nil
     end

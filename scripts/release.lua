@@ -35,7 +35,11 @@ for i = 2, #KEYS do
     local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
     local time = redis.call('TIME')
     if tonumber(last[2]) < time[1] * 1000 + math.floor(time[2] / 1000) then
-      redis.call('DEL', key) -- the leases of all that are left are over
+      for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do -- the leases of all that are left are over
+        if string.sub(member, 1, #readerPrefix) == readerPrefix then
+          redis.call('ZREM', key, member)
+        end
+      end
     end
   end
   if reply == 1 then

@@ -26,9 +26,7 @@
 package scripts
 
 import (
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"regexp"
 	"slices"
 	"strconv"
@@ -76,7 +74,7 @@ const (
 type Script struct {
 	name   string
 	source string
-	sha    any // the SHA-1 in hex, boxed once
+	sha    any // the SHA-1 in hex, boxed once: digests.go
 }
 
 // Name returns the script's name: "acquire", "renew", ...
@@ -209,6 +207,5 @@ func CommandsAt(sha string, line int) (commands []string) {
 }
 
 func newScript(name, source string) *Script {
-	sum := sha1.Sum([]byte(source))
-	return &Script{name: name, source: source, sha: hex.EncodeToString(sum[:])}
+	return &Script{name: name, source: source, sha: digests[name]}
 }

@@ -6,21 +6,28 @@
 -- (<locker>:<number>, Redisson's <uuid>:<thread>).
 --
 -- Readers of a name are a sorted set. Each member is readerPrefix and an owner. Its score is the end of
--- the owner's lease, in ms by the server's clock. An application's sorted set has no such member.
+-- the owner's lease, in ms by the server's clock. An application's sorted set has another member: that one
+-- is at an end soon, since readers raise their scores. So it is enough to look at both ends.
 
 local call = redis.call
 
 -- lockAt returns the owner and the level of the lock at a key, or nil and an error if the key is no lock.
--- For readers it returns the last one, the level '', and the end of its lease, which may be over. It is
--- the only function here, because defining one takes a hundredth of a grant's time.
-local function lockAt(key)
+-- For readers it returns the last one, the level '', and the end of its lease, which may be over. With all, it
+-- looks at each member, because the caller is to delete some. It is the only function here, because
+-- defining one takes a hundredth of a grant's time.
+local function lockAt(key, all)
   local fields, kind = redis.pcall('HLEN', key), 'hash'
   if type(fields) == 'table' then
     local last = redis.pcall('ZREVRANGE', key, 0, 0, 'WITHSCORES')
     if last.err then -- the user may not look at readers, or there are none
       return nil, redis.pcall('TYPE', key).ok == 'zset' and last or fields
     end
-    if string.sub(last[1], 1, #readerPrefix) == readerPrefix and #last[1] <= #readerPrefix + 1024 then
+    local members, wrong = call('ZRANGE', key, 0, all and -1 or 0), #last[1] > #readerPrefix + 1024
+    members[#members + 1] = last[1]
+    for i = 1, #members do
+      wrong = wrong or string.sub(members[i], 1, #readerPrefix) ~= readerPrefix
+    end
+    if not wrong then
       return string.sub(last[1], #readerPrefix + 1), '', tonumber(last[2])
     end
     kind = 'sorted set'

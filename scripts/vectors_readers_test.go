@@ -70,6 +70,12 @@ func reserving(life time.Duration) func(*scripts.AcquireArgs) {
 var (
 	another  = "locker:3"
 	foreigns = state(ready, []any{"ZADD", "k", 10, "alice:1"}, expire("k", lease))
+
+	// Readers, and a member that is none: below them, above them, and among those that are over.
+	foreignFirst  = append(slices.Clip(foreigns), reads(rival, 5*time.Second))
+	foreignLast   = state(ready, reads(rival, 5*time.Second), []any{"ZADD", "k", serverTime(time.Hour), "alice:1"}, expire("k", lease))
+	foreignAmong  = state(ready, reads(rival, -time.Second), []any{"ZADD", "k", serverTime(-2 * time.Second), "alice:1"}, reads(another, -3*time.Second), expire("k", lease))
+	foreignBefore = append(slices.Clip(foreignAmong), reads("locker:4", lease))
 )
 
 func readVectors() []vector {
@@ -149,6 +155,10 @@ func readVectors() []vector {
 		{name: "a fresh reader after a forced release", before: state(ready, []any{"SET", forcedKey, "700"}, counted("k", "700")), call: asReader(), want: granted(701)},
 
 		{name: "an application's sorted set", before: foreigns, call: asReader(), err: noLock, untouched: true},
+		{name: "a foreign member first", before: foreignFirst, call: asReader(), err: noLock, untouched: true},
+		{name: "a foreign member last", before: foreignLast, call: asReader(), err: noLock, untouched: true},
+		{name: "a foreign member among those that are over", before: foreignBefore, call: asReader(), err: noLock, untouched: true},
+		{name: "text at the bar of a forced release", before: state(ready, []any{"SET", forcedKey, "text"}), call: asReader(carrying(7)), want: granted(7)},
 		{name: "an application's hash", before: state(ready, holds("k", "name", "bob")), call: asReader(), err: noLock, untouched: true},
 		{name: "an application's string", before: state(ready, []any{"SET", "k", "x"}), call: asReader(), err: "WRONGTYPE", untouched: true},
 		{name: "Redisson's read-write lock", before: state(ready, []any{"HSET", "k", "mode", "read", rival, "1"}, expire("k", lease)), call: asReader(), err: noLock, untouched: true},
@@ -187,6 +197,9 @@ func besideReadersVectors() []vector {
 		{name: "granted, another waits", before: state(ready, []any{"SET", writing, rival, "PX", 1500}), call: acquire(), want: granted(seed),
 			after: []check{hash("k", me, "1"), text(writing, rival)}},
 		{name: "an application's sorted set", before: foreigns, call: acquire(), err: noLock, untouched: true},
+		{name: "a foreign member first", before: foreignFirst, call: acquire(), err: noLock, untouched: true},
+		{name: "a foreign member last", before: foreignLast, call: acquire(), err: noLock, untouched: true},
+		{name: "a foreign member among readers that are over", before: foreignAmong, call: acquire(), err: noLock, untouched: true},
 		{name: "an application's sorted set, and waits", before: foreigns, call: acquire(waits), err: noLock, untouched: true},
 	})
 }
@@ -234,12 +247,14 @@ func ownedByReadersVectors() []vector {
 		renews(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", s)), untouched: true}, taken),
 		renews(vector{name: "a reader whose downgrade was missed", before: state(holds("k", me, "1"), expire("k", s)), after: []check{hash("k", me, "1"), ttl("k", lease)}}, kept),
 		renews(vector{name: "a reader at an application's list", before: state([]any{"RPUSH", "k", "x"}), untouched: true}, taken),
+		renews(vector{name: "a reader with a foreign member", before: append(slices.Clip(foreigns), reads(me, 5*s)), after: []check{ttl("k", lease)}}, kept),
 		renews(vector{name: "a reader, other members", before: append(alone, markerOf(admitted(0, true, theirMembers))), untouched: true}, scripts.NotRenewed),
 		renews(vector{name: "a reader, in quarantine", before: append(alone, markerOf(admitted(20*s, false))), after: []check{only(me, lease)}}, kept),
 
 		release(vector{name: "the last reader", before: alone, published: freed, after: []check{absent("k"), text(counterOf("k"), "7")}}, 0, 1),
 		release(vector{name: "the last reader whose lease lasts", before: stale, published: freed, after: []check{absent("k")}}, 0, 1),
 		release(vector{name: "a reader beside another", before: both, after: []check{only(rival, 3*s)}}, 0, 1),
+		release(vector{name: "a foreign member stays", before: append(slices.Clip(foreignAmong), reads(me, 5*s)), after: []check{members("k", "alice:1")}}, 0, 1),
 		release(vector{name: "a reader that is gone", before: state(reads(rival, 3*s), expire("k", 3*s)), untouched: true}, 0, 0),
 		release(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", s)), untouched: true}, 0, 0),
 		release(vector{name: "a reader whose downgrade was missed", before: state(holds("k", me, "1"), expire("k", s)), published: freed, after: []check{absent("k")}}, 0, 1),
@@ -268,6 +283,7 @@ func ownedByReadersVectors() []vector {
 		inspect(vector{name: "readers, and a writer waits", before: append(both, []any{"SET", writing, another, "PX", 1500})},
 			scripts.InspectReply{TTL: 5 * s, Token: 7, Readers: 2, Reservation: 1500 * time.Millisecond}),
 		inspect(vector{name: "readers that are over", before: state(reads(me, -s), expire("k", s))}, scripts.InspectReply{}),
+		vector{name: "a foreign member first", before: foreignFirst, call: scripts.Inspect(scripts.NewName("k")), parse: parseInspect, err: noLock},
 		vector{name: "an application's sorted set", before: foreigns, call: scripts.Inspect(scripts.NewName("k")), parse: parseInspect, err: noLock},
 	}
 }
@@ -315,6 +331,16 @@ func TestManyReaders(t *testing.T) {
 	reply, err := scripts.ParseAcquire(mustDo(t, s, append([]any{name}, args...)...))
 	if err != nil || reply.Readers != many {
 		t.Errorf("a writer is refused with %+v (%v)", reply, err)
+	}
+}
+
+// members holds when the sorted set has these members.
+func members(key string, want ...string) check {
+	return func(t *testing.T, s server) {
+		t.Helper()
+		if got, _ := sortedSet(t, s, key); !slices.Equal(got, want) {
+			t.Errorf("the members of %q are %q, want %q", key, got, want)
+		}
 	}
 }
 

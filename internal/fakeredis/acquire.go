@@ -2,8 +2,8 @@ package fakeredis
 
 import (
 	"math"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -23,6 +23,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 	names := len(keys)/2 - 1
 	counters, hashes := keys[2:2+names], keys[2+names:2+2*names]
 
+	k.call("MGET")
 	if _, released, _ := k.get(keys[1]); released {
 		return []any{"released", int64(0)}, nil
 	}
@@ -33,38 +34,42 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 	}
 
 	mine, inherited, counter, counterAt := 0, 0, 0.0, counters[0]
-	held, remaining, holder, locks, readers, over := false, int64(0), "", 0, int64(0), []string(nil)
+	held, remaining, heldAt, holder, locks, readers, over := false, int64(0), "", "", 0, int64(0), []string(nil)
 	for i, key := range hashes {
-		last, ends, count, isRead, err := k.readersAt(key)
-		fields := 0
-		if err == nil && !isRead {
-			fields, err = k.hlen(key)
-		}
-		switch {
-		case err != nil:
-			return nil, err
-		case isRead && ends < k.now:
-			over = append(over, key)
-		case isRead:
-			readers = max(readers, count)
-			if remaining != -1 {
-				remaining = max(remaining, ends-k.now)
-			}
-			if !held {
-				held, holder = true, last
-			}
-		case fields > 0:
-			if _, there, _ := k.hget(key, owner); there {
+		k.call("PTTL")
+		if ttl := k.pttl(key); ttl != -2 {
+			there, unclear := k.hexists(key, owner)
+			switch {
+			case there:
 				mine++
-			} else if k.isAt(key, predecessor) {
+			case unclear == nil && predecessor != "" && need(k.hexists(key, predecessor)):
 				inherited++
-			} else {
-				ttl := k.pttl(key)
-				locks++
-				if ttl == -1 || fields > 1 {
-					if _, _, err := k.lockAt(key); err != nil {
+			default:
+				last, isRead := "", false
+				if unclear != nil || ttl == -1 || k.fields(key) > 1 {
+					var err error
+					if last, _, err = k.lockAt(key); err != nil {
 						return nil, err
 					}
+					isRead = k.find(key).kind == aSet
+				}
+				ends, count := int64(0), int64(0)
+				if isRead {
+					k.call("TIME")
+					ends, count = k.find(key).readers(k.now)
+				}
+				if isRead && ends < k.now {
+					if _, _, err := k.lockOf(key, true); err != nil {
+						return nil, err
+					}
+					over = append(over, key)
+					break
+				}
+				if isRead {
+					k.call("ZCOUNT")
+					readers, ttl = max(readers, count), ends-k.now
+				} else {
+					locks++
 				}
 				switch {
 				case ttl < 0 || held && remaining == -1:
@@ -73,7 +78,10 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 					remaining = ttl
 				}
 				if !held {
-					held, holder = true, k.oneField(key)
+					held, heldAt, holder = true, key, last
+					if !isRead {
+						holder = ""
+					}
 				}
 			}
 		}
@@ -91,6 +99,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		return []any{"marker", marker, expected}, nil
 	}
 	if admitted != "0" && isFresh {
+		k.call("TIME")
 		left := or(admitted, 0) - float64(k.now)
 		switch {
 		case left > or(strings.Fields(expected)[2], 0):
@@ -101,13 +110,19 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		quarantineOver = true
 	}
 	if held {
-		reply := []any{"held", remaining, k.listening(args[5]), holder[:min(len(holder), 1024)]}
+		if holder == "" {
+			k.call("HKEYS")
+			holder = k.oneField(heldAt)
+		}
+		reply := []any{"held", remaining, k.waiting(args[5]), holder[:min(len(holder), 1024)]}
 		if locks > 0 {
 			return reply, nil
 		}
 		if reservation > 0 {
 			for _, key := range hashes {
-				k.set(writerPrefix+key, owner, reservation)
+				if k.may("SET") == nil {
+					k.set(writerPrefix+key, owner, reservation)
+				}
 			}
 		}
 		return append(reply, readers), nil
@@ -131,50 +146,102 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 	}
 
 	if quarantineOver {
+		k.call("SET")
 		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
 	}
 	if predecessor != "" {
+		k.call("SET")
 		k.set(keys[len(keys)-1], "1", millis(strings.Fields(expected)[2]))
 	}
 	for _, key := range over {
+		k.call("DEL")
 		k.delete(key)
 	}
-	for i, key := range hashes {
-		if reservation > 0 {
+	if reservation > 0 {
+		for _, key := range hashes {
+			k.call("DEL")
 			k.delete(writerPrefix + key)
 		}
-		fresh, err := k.hset(key, owner, level)
-		if err != nil {
-			return nil, err
-		}
-		if fresh {
+	}
+	for i, key := range hashes {
+		k.call("HSET")
+		if need(k.hset(key, owner, level)) {
+			k.call("PEXPIRE")
 			k.pexpire(key, lease)
+			if predecessor != "" {
+				k.call("HDEL")
+			}
 			k.hdel(key, predecessor)
 		} else {
-			k.raise(key, lease)
+			k.prolongKey(key, lease)
 		}
+		k.call("SET")
 		k.set(counters[i], whole(token), 0)
 	}
 	return integer(token), nil
 }
 
-// isAt reports whether an owner, if there is one, holds the lock at a key.
-func (k *Keyspace) isAt(key, owner string) bool {
-	_, there, _ := k.hget(key, owner)
-	return there && owner != ""
+// hexists is HEXISTS, which the user may not run perhaps.
+func (k *Keyspace) hexists(key, field string) (there bool, err error) {
+	if err := k.may("HEXISTS"); err != nil {
+		return false, err
+	}
+	_, there, err = k.hget(key, field)
+	return there, err
 }
 
-// counter reads a token counter.
+// fields is HLEN of a key that may be no hash.
+func (k *Keyspace) fields(key string) int {
+	k.call("HLEN")
+	return need(k.hlen(key))
+}
+
+// prolongKey raises a key's time to live.
+func (k *Keyspace) prolongKey(key string, lease int64) {
+	k.call("PTTL")
+	if left := k.pttl(key); left != -1 && left < lease {
+		k.call("PEXPIRE")
+	}
+	k.raise(key, lease)
+}
+
+// waiting is PUBSUB NUMSUB, 0 if the user may not ask.
+func (k *Keyspace) waiting(channel string) int64 {
+	if k.may("PUBSUB") != nil {
+		return 0
+	}
+	return k.listening(channel)
+}
+
+// counter reads a token counter by MGET, and by GET if that found none.
 func (k *Keyspace) counter(key string) (value float64, found bool, err error) {
 	text, found, err := k.get(key)
+	if !found {
+		if refused := k.may("GET"); refused != nil {
+			return 0, false, refused
+		}
+	}
 	if err == nil && !found {
 		return 0, false, nil
 	}
-	value, ok := tonumber(text)
-	if err != nil || !ok || math.IsNaN(value) {
-		return 0, false, replyError(`QUORUMLOCK the token counter "` + key + `" is not a number`)
+	if err != nil {
+		return 0, false, counterIsNoNumber(key)
 	}
-	return value, true, nil
+	value, err = counterOf(key, text)
+	return value, err == nil, err
+}
+
+// counterOf is a counter's value.
+func counterOf(key, text string) (float64, error) {
+	value, ok := tonumber(text)
+	if !ok || math.IsNaN(value) {
+		return 0, counterIsNoNumber(key)
+	}
+	return value, nil
+}
+
+func counterIsNoNumber(key string) error {
+	return replyError(`QUORUMLOCK the token counter "` + key + `" is not a number`)
 }
 
 // Accepts reports whether a marker accepts a client that expects that first line, from when on the
@@ -187,21 +254,17 @@ func counterTooHigh(key string) error {
 	return replyError(`QUORUMLOCK the token counter "` + key + `" has reached 2^52: no lock counts that far. Delete the key on this master`)
 }
 
-// accepts is the comparison of the marker with the expected first line, and accepts of lists.lua. A
-// marker that no script has written accepts nobody.
+var markersForm = regexp.MustCompile(`^([0-9]+) ([^\t-\r ]+) ([0-9]+) ([^\t-\r ]+) ([^\t-\r ]+)\n[0-9]+ [0-9]+\n[^\n]*\n([^\t-\r ]+)`)
+
+// accepts is the comparison of the marker with the expected first line, and accepts of lists.lua.
 func accepts(marker, expected string, anyList bool) (admitted string, isItsOwn, ok bool) {
 	if strings.HasPrefix(marker, expected) {
 		return "0", true, true
 	}
-	lines := strings.Split(marker, "\n")
-	want := strings.Fields(expected)
-	has := strings.Fields(lines[0])
-	if len(lines) != 4 || len(want) != 5 || len(has) != 5 || !slices.Equal(has[2:4], want[2:4]) {
+	want, has := strings.Fields(expected), markersForm.FindStringSubmatch(marker)
+	if len(want) != 5 || has == nil || !slices.Equal(has[3:5], want[2:4]) {
 		return "", false, false
 	}
-	if _, err := strconv.ParseUint(has[0], 10, 64); err != nil {
-		return "", false, false
-	}
-	next, _, _ := strings.Cut(lines[3], " ")
+	has, next := has[1:], has[6]
 	return has[0], has[1] == want[1], has[4] == want[4] || next == want[4] || anyList
 }

@@ -130,15 +130,11 @@ var plain = map[string]struct {
 		return all, err
 	}},
 	"ZADD": {3, func(k *Keyspace, a []string) (any, error) { // of one member
-		if _, err := k.typed(a[0], aSet); err != nil {
-			return nil, err
-		}
 		score, err := strconv.ParseInt(a[1], 10, 64)
 		if err != nil {
 			return nil, errNumber
 		}
-		k.zadd(a[0], a[2], score)
-		return int64(1), nil
+		return int64(1), k.zadd(a[0], a[2], score)
 	}},
 	"ZRANGE": {3, func(k *Keyspace, a []string) (any, error) { // all of it, by name, with the scores
 		v, err := k.typed(a[0], aSet)

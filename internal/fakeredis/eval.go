@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -39,8 +40,8 @@ var programs = map[string]program{
 	"lift":      lift,
 }
 
-// bySHA holds the program of each script that the library sends.
-var bySHA = func() map[string]known {
+// bySHA returns the program of each script that the library sends.
+var bySHA = sync.OnceValue(func() map[string]known {
 	all := map[string]known{}
 	for _, s := range slices.Concat(scripts.All(), scripts.OfOperators()) {
 		if run, written := programs[s.Name()]; written {
@@ -48,7 +49,7 @@ var bySHA = func() map[string]known {
 		}
 	}
 	return all
-}()
+})
 
 // evalLocked runs a script, given by its source or by its hash.
 func (m *Master) evalLocked(s *session, source bool, args []string) (any, error) {
@@ -60,7 +61,7 @@ func (m *Master) evalLocked(s *session, source bool, args []string) (any, error)
 		sha = shaOf(args[0])
 		m.scripts[sha] = true
 	}
-	script := bySHA[sha]
+	script := bySHA()[sha]
 	reply, err := m.runScriptLocked(script, m.scripts[sha], args[1], args[2:])
 	if m.Trace != nil {
 		m.Trace(s.conn.RemoteAddr().String(), script.name, args[2:], reply, err)
@@ -79,13 +80,17 @@ func (m *Master) runScriptLocked(script known, loaded bool, count string, args [
 	if err != nil || keys < 0 || keys > len(args) {
 		return nil, replyError("ERR Number of keys can't be greater than number of args")
 	}
-	return script.run(m.openLocked(), args[:keys], args[keys:])
+	return m.openLocked().run(script.run, args[:keys], args[keys:])
 }
 
-// tonumber is Lua's tonumber, for decimal numbers.
+// tonumber is Lua's tonumber.
 func tonumber(text string) (n float64, ok bool) {
-	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	return n, err == nil || math.IsInf(n, 0)
+	text = strings.Trim(text, " \t\n\v\f\r")
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil && strings.ContainsAny(text, "xX") {
+		n, err = strconv.ParseFloat(text+"p0", 64) // Go wants an exponent after hexadecimal digits
+	}
+	return n, (err == nil || math.IsInf(n, 0)) && !strings.Contains(text, "_") // which Go allows within a number
 }
 
 // or is "tonumber(text) or otherwise".

@@ -5,6 +5,7 @@ import "strings"
 // renew is renew.lua.
 func renew(k *Keyspace, keys, args []string) (any, error) {
 	expected, names := args[len(args)-1], (len(keys)-1)/2
+	k.call("MGET")
 	marker, _, _ := k.get(keys[0])
 	_, isItsOwn, isAccepted := accepts(marker, expected, k.anyList)
 	out := make([]byte, 0, names)
@@ -15,16 +16,19 @@ func renew(k *Keyspace, keys, args []string) (any, error) {
 		switch {
 		case there && !isAccepted:
 			out = append(out, 'N')
+		case there && !k.prolong(key, owner, lease):
+			out = append(out, 'F')
 		case there:
-			k.prolong(key, owner, lease)
-			if counter, _, err := k.counter(counterKey); err == nil && counter < token {
+			if counter, _, err := k.counter(counterKey); err == nil && counter < token && k.may("GET") == nil && k.may("SET") == nil {
 				k.set(counterKey, args[j+1], 0)
 			}
 			out = append(out, 'R')
-		case err == nil && !k.exists(key):
+		case err == nil && !k.isThere(key):
 			out = append(out, 'G')
-		default:
+		case err == nil || isWrongType(err):
 			out = append(out, 'T')
+		default:
+			return nil, err
 		}
 	}
 	if !isAccepted || !isItsOwn {
@@ -36,24 +40,37 @@ func renew(k *Keyspace, keys, args []string) (any, error) {
 // release is release.lua.
 func release(k *Keyspace, keys, args []string) (any, error) {
 	owner, level, last := args[0], args[1], args[len(args)-1]
-	found, heard := int64(0), 0
+	found, heard, failure := int64(0), 0, error(nil)
 	for i, key := range keys[1:] {
-		if level == "0" {
-			if k.leave(key, owner) {
-				found++
-				if !k.exists(key) {
-					heard = max(heard, k.publish(args[2+i], "0"))
-				}
-			}
-		} else if there, _ := k.owns(key, owner); there {
+		there, err := k.leave(key, owner, level == "0")
+		switch {
+		case err != nil && !isWrongType(err):
+			failure = err
+		case !there:
+		case level != "0":
 			found++
-			if !strings.HasPrefix(owner, readerPrefix) {
+			if !strings.HasPrefix(owner, readerPrefix) && k.may("HSET") == nil {
 				k.hset(key, owner, level)
+			}
+		default:
+			found++
+			if k.isThere(key) {
+				break
+			}
+			if err := k.may("PUBLISH"); err != nil {
+				failure = err
+			} else {
+				heard = max(heard, k.publish(args[2+i], "0"))
 			}
 		}
 	}
 	if last != "0" {
-		k.set(keys[0], "1", millis(last))
+		if k.may("SET") == nil {
+			k.set(keys[0], "1", millis(last))
+		}
+	}
+	if failure != nil {
+		return nil, failure
 	}
 	if heard > 0 {
 		return []any{found, int64(heard)}, nil
@@ -61,9 +78,16 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 	return found, nil
 }
 
+// isThere is EXISTS.
+func (k *Keyspace) isThere(key string) bool {
+	k.call("EXISTS")
+	return k.exists(key)
+}
+
 // ask is ask.lua.
 func ask(k *Keyspace, _, args []string) (any, error) {
 	for _, channel := range args[1:] {
+		k.call("PUBLISH")
 		k.publish(channel, args[0])
 	}
 	return int64(1), nil
@@ -73,6 +97,7 @@ func ask(k *Keyspace, _, args []string) (any, error) {
 func slots(k *Keyspace, keys, args []string) (any, error) {
 	digits, least := make([]byte, len(keys)), int64(-1)
 	for i, key := range keys {
+		k.call("PTTL")
 		digits[i] = '0'
 		if !k.exists(key) {
 			continue
@@ -82,30 +107,54 @@ func slots(k *Keyspace, keys, args []string) (any, error) {
 			least = ttl
 		}
 	}
-	return []any{string(digits), least, k.listening(args[0])}, nil
+	return []any{string(digits), least, k.waiting(args[0])}, nil
 }
 
 // raise is raise.lua.
 func raise(k *Keyspace, keys, args []string) (any, error) {
 	owner, token := args[0], or(args[1], 0)
+	find, findOther, ofMode, ofOther := "HEXISTS", "ZSCORE", aHash, aSet
+	if strings.HasPrefix(owner, readerPrefix) {
+		find, findOther, ofMode, ofOther = findOther, find, ofOther, ofMode
+		k.call("TIME")
+	}
 	highest := token
 	for i := 0; i < len(keys); i += 2 {
-		if k.isOfOtherMode(keys[i], owner) {
+		err := k.may(find)
+		v := k.find(keys[i])
+		switch {
+		case err != nil:
+			return nil, err
+		case v == nil:
+			v = &value{}
+		case v.kind == ofOther && k.may(findOther) == nil:
 			return int64(0), nil
+		case v.kind != ofMode:
+			return nil, errWrongType
 		}
-		if there, err := k.owns(keys[i], owner); !there || err != nil {
+		ends, there := v.scores[owner]
+		if there = there && ends >= k.now; ofMode == aHash {
+			_, there = v.hash[owner]
+		}
+		if !there || err != nil {
 			return int64(0), err
 		}
 	}
 	for i := 1; i < len(keys); i += 2 {
-		counter, found, err := k.counter(keys[i])
+		k.call("GET")
+		text, found, err := k.get(keys[i])
 		if err != nil {
 			return nil, err
+		}
+		counter := -1.0
+		if found {
+			counter = need(counterOf(keys[i], text))
 		}
 		if counter >= tooHigh {
 			return nil, counterTooHigh(keys[i])
 		}
 		if !found || counter < token {
+			k.call("SET")
 			k.set(keys[i], args[1], 0)
 		}
 		highest = max(highest, counter)

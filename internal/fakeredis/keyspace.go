@@ -15,6 +15,9 @@ const (
 	errNoScript  replyError = "NOSCRIPT No matching script. Please use EVAL."
 	errSyntax    replyError = "ERR syntax error"
 	errNumber    replyError = "ERR value is not an integer or out of range"
+	errForbidden replyError = "ERR The user executing the script can't run this command or subcommand"
+	errReadOnly  replyError = "NOREPLICAS Not enough good replicas to write."
+	errFull      replyError = "OOM command not allowed when used memory > 'maxmemory'."
 )
 
 type kind string
@@ -44,6 +47,8 @@ type Keyspace struct {
 	// listening is PUBSUB NUMSUB of one channel.
 	listening func(channel string) int64
 	anyList   bool // see Master.AnyList
+	refusals  *Refusals
+	wrote     bool // the script that runs has written
 }
 
 // find returns nil for a key that is missing or has expired. As in Redis, a key is still there in

@@ -2,8 +2,9 @@
 // lock sends, with a clock, a memory and a process of its own. It serves any net.Conn, and runs in
 // a testing/synctest bubble, where no server can.
 //
-// It does not run Lua: each script of package scripts, known by its hash, has a program in Go. The
-// script vectors of package scripts hold these programs to the replies of a real server.
+// It does not run Lua: each script of package scripts, known by its hash, has a program in Go, which makes
+// the same calls of Redis in the same order. The script vectors of package scripts hold these programs to
+// the replies of a real server, and TestDifferential compares both in random sequences.
 package fakeredis
 
 import (
@@ -48,6 +49,7 @@ type Master struct {
 	saved    map[string]*value
 	scripts  map[string]bool // loaded ones, by SHA-1
 	sessions map[*session]struct{}
+	refusals Refusals
 	ended    sync.WaitGroup
 
 	subscribers  map[string]map[*session]struct{} // by channel
@@ -181,8 +183,10 @@ func (m *Master) FlushScripts() {
 // openLocked returns the data at the present moment, which stays the same throughout a command or a
 // script.
 func (m *Master) openLocked() *Keyspace {
-	return &Keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked,
+	k := &Keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked,
 		anyList: m.AnyList}
+	k.Refuse(m.refusals)
+	return k
 }
 
 func clone(data map[string]*value) map[string]*value {

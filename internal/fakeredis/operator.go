@@ -13,18 +13,22 @@ const maxMarker = 65536
 // inspect is inspect.lua.
 func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	owner, level, ttl := "", "", int64(0)
-	_, ends, readers, isRead, err := k.readersAt(keys[1])
-	switch {
-	case err != nil:
-		return nil, err
-	case isRead:
-		ttl = max(ends-k.now, 0)
-	case k.exists(keys[1]):
+	readers := int64(0)
+	k.call("TIME")
+	k.call("PTTL")
+	if v := k.find(keys[1]); v != nil {
+		var err error
 		if owner, level, err = k.lockAt(keys[1]); err != nil {
 			return nil, err
 		}
-		ttl = k.pttl(keys[1])
+		if ttl = k.pttl(keys[1]); v.kind == aSet {
+			k.call("ZCOUNT")
+			var ends int64
+			ends, readers = v.readers(k.now)
+			owner, ttl = "", max(ends-k.now, 0)
+		}
 	}
+	k.call("GET")
 	marker, _, err := k.get(keys[0])
 	if err != nil {
 		return nil, err
@@ -43,6 +47,7 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	if len(owner)+len(level)+len(counter) > 4096 || len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
 	}
+	k.call("PTTL")
 	return []any{owner, level, ttl, counter, marker, k.now, readers, max(k.pttl(keys[3]), 0)}, nil
 }
 
@@ -76,6 +81,7 @@ func force(k *Keyspace, keys, args []string) (any, error) {
 
 // look is look.lua.
 func look(k *Keyspace, keys, args []string) (any, error) {
+	k.call("GET")
 	marker, _, err := k.get(keys[0])
 	if err != nil {
 		return nil, err
@@ -83,8 +89,10 @@ func look(k *Keyspace, keys, args []string) (any, error) {
 	if len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK the marker is too long")
 	}
+	k.call("TIME")
 	older := make([]string, 3)
 	if marker == "" {
+		k.call("HMGET")
 		if older, err = k.hmget(keys[1], "run", "admitted", "max"); err != nil {
 			return nil, err
 		}
@@ -97,6 +105,8 @@ func look(k *Keyspace, keys, args []string) (any, error) {
 
 // mark is mark.lua.
 func mark(k *Keyspace, keys, args []string) (any, error) {
+	k.call("TIME")
+	k.call("GET")
 	marker, _, err := k.get(keys[0])
 	if err != nil {
 		return nil, err
@@ -105,6 +115,7 @@ func mark(k *Keyspace, keys, args []string) (any, error) {
 	if !written {
 		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}, nil
 	}
+	k.call("SET")
 	k.set(keys[0], text, 0)
 	return []any{int64(1), text, k.now}, nil
 }
@@ -126,12 +137,14 @@ func MarkText(marker string, args []string, now int64) (text string, written boo
 
 // introduce is introduce.lua.
 func introduce(k *Keyspace, keys, args []string) (any, error) {
+	k.call("SET")
 	k.set(keys[0], args[0], millis(args[1]))
 	return int64(1), nil
 }
 
 // who is who.lua.
 func who(k *Keyspace, keys, _ []string) (any, error) {
+	k.call("MGET")
 	found := make([]any, len(keys))
 	for i, key := range keys {
 		text, _, err := k.get(key)
@@ -145,10 +158,15 @@ func who(k *Keyspace, keys, _ []string) (any, error) {
 
 // lockers is lockers.lua. It looks at all keys in one call.
 func lockers(k *Keyspace, _, args []string) (any, error) {
+	k.call("SCAN")
 	found := []any{}
 	for _, key := range slices.Sorted(maps.Keys(k.values)) {
-		text, there, err := k.get(key)
-		if there && err == nil && strings.HasPrefix(key, strings.TrimSuffix(args[0], "*")) && len(text) <= 4096 && len(key) <= 512 {
+		if !strings.HasPrefix(key, strings.TrimSuffix(args[0], "*")) || !k.exists(key) {
+			continue
+		}
+		k.call("MGET")
+		if text, there, _ := k.get(key); there && len(text) <= 4096 && len(key) <= 512 {
+			k.call("PTTL")
 			found = append(found, key, text, k.pttl(key))
 		}
 	}
@@ -157,6 +175,7 @@ func lockers(k *Keyspace, _, args []string) (any, error) {
 
 // counters is counters.lua.
 func counters(k *Keyspace, keys, _ []string) (any, error) {
+	k.call("MGET")
 	found := []any{}
 	for i, key := range keys {
 		if text, there, err := k.get(key); there && err == nil {
@@ -170,11 +189,16 @@ func counters(k *Keyspace, keys, _ []string) (any, error) {
 func lift(k *Keyspace, keys, args []string) (any, error) {
 	raised := int64(0)
 	for i, key := range keys {
-		counter, there, err := k.counter(key)
+		k.call("GET")
+		text, there, err := k.get(key)
 		if err != nil {
 			return nil, err
 		}
-		if !there || counter < or(args[i], 0) {
+		if !there {
+			text = "-1"
+		}
+		if need(counterOf(key, text)) < or(args[i], 0) {
+			k.call("SET")
 			k.set(key, args[i], 0)
 			raised++
 		}

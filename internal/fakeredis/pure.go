@@ -28,12 +28,12 @@ func (k *Keyspace) Run(call scripts.Call, conn scripts.ConnArgs) (any, error) {
 			texts[i] = fmt.Sprint(arg)
 		}
 	}
-	script, known := bySHA[texts[0]]
+	script, known := bySHA()[texts[0]]
 	if !known {
 		return nil, errNoScript
 	}
 	keys := args[1].(int)
-	reply, err := script.run(k, texts[2:2+keys], texts[2+keys:])
+	reply, err := k.run(script.run, texts[2:2+keys], texts[2+keys:])
 	return received(reply), err
 }
 

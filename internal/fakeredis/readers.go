@@ -16,6 +16,7 @@ const (
 func read(k *Keyspace, keys, args []string) (any, error) {
 	reader, owner, key := args[0], strings.TrimPrefix(args[0], readerPrefix), keys[5]
 	lease, carried, seed, expected := millis(args[2]), or(args[3], 0), or(args[4], 0), args[6]
+	k.call("MGET")
 	_, released, _ := k.get(keys[1])
 	forced, _, _ := k.get(keys[4])
 	if released || carried > 0 && carried <= or(forced, -1) {
@@ -27,28 +28,42 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		return []any{"marker", marker, expected}, nil
 	}
 
+	k.call("TIME")
+	k.call("PTTL")
 	ttl, ends, level, holder, held := k.pttl(key), int64(-1), "", "", int64(0)
-	switch v := k.find(key); {
-	case v == nil:
-	case v.kind == aSet:
-		if _, _, err := k.lockAt(key); err != nil {
-			return nil, err
-		}
-		if until, there := v.scores[reader]; there && until >= k.now {
-			ends = until
-		}
-	default:
-		fields, err := k.hlen(key)
-		if err != nil {
-			return nil, err
-		}
-		if level, _, _ = k.hget(key, owner); level == "" {
-			if ttl == -1 || fields > 1 {
-				if _, _, err := k.lockAt(key); err != nil {
+	isLevel, isStale := false, false
+	if ttl != -2 {
+		v, err := k.findSet("ZRANGE", key)
+		switch {
+		case err == nil:
+			k.call("ZREVRANGE")
+			_, end := v.firstReader()
+			last, _ := v.lastReader()
+			if isStale = end < k.now; isStale || !v.isRead(false) || !strings.HasPrefix(last, readerPrefix) {
+				if _, _, err := k.lockOf(key, isStale); err != nil {
 					return nil, err
 				}
 			}
-			held, holder = ttl, k.oneField(key)
+			k.call("ZSCORE")
+			if until, there := v.scores[reader]; there && until >= k.now {
+				ends = until
+			}
+		case !isWrongType(err):
+			return nil, err
+		default:
+			k.call("HGET")
+			if level, isLevel, err = k.hget(key, owner); err != nil {
+				return nil, err
+			}
+			if !isLevel {
+				if ttl == -1 || k.fields(key) > 1 {
+					if _, _, err := k.lockAt(key); err != nil {
+						return nil, err
+					}
+				}
+				k.call("HKEYS")
+				held, holder = ttl, k.oneField(key)
+			}
 		}
 	}
 	counter, _, err := k.counter(keys[2])
@@ -56,7 +71,7 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		return nil, err
 	}
 
-	isThere := ends >= 0 || level != ""
+	isThere := ends >= 0 || isLevel
 	isFresh, quarantineOver := carried == 0 || !isThere, false
 	if isFresh && !isItsOwn {
 		return []any{"marker", marker, expected}, nil
@@ -72,10 +87,12 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		quarantineOver = true
 	}
 	if _, waits, _ := k.get(keys[3]); holder == "" && carried == 0 && !isThere && waits {
-		return []any{"reserved", k.pttl(keys[3]), k.listening(args[5])}, nil
+		waiting := k.waiting(args[5])
+		k.call("PTTL")
+		return []any{"reserved", k.pttl(keys[3]), waiting}, nil
 	}
 	if holder != "" {
-		return []any{"held", held, k.listening(args[5]), holder[:min(len(holder), 1024)]}, nil
+		return []any{"held", held, k.waiting(args[5]), holder[:min(len(holder), 1024)]}, nil
 	}
 
 	token := counter
@@ -91,33 +108,65 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		return nil, counterTooHigh(keys[2])
 	}
 	if quarantineOver {
+		k.call("SET")
 		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
 	}
+	if isLevel && ttl != -1 {
+		k.call("PEXPIRE")
+		k.raise(key, lease)
+	}
+	k.call("SET")
 	k.set(keys[2], whole(token), 0)
 	last := k.now + max(ttl, lease)
-	if ends = max(ends, k.now+lease); level != "" {
+	if ends = max(ends, k.now+lease); isLevel {
 		ends = last
-		k.delete(key)
 	}
-	k.zadd(key, reader, ends)
-	k.zremOver(key)
-	if ttl != -1 || level != "" {
+	if isStale {
+		k.call("ZREMRANGEBYSCORE")
+		k.zremOver(key)
+	}
+	if isLevel {
+		k.call("HDEL")
+		k.hdel(key, owner)
+	}
+	err = k.may("ZADD")
+	if err == nil {
+		err = k.zadd(key, reader, ends)
+	}
+	if err != nil {
+		if isLevel {
+			k.call("HSET")
+			need(k.hset(key, owner, level))
+			if ttl != -1 {
+				k.call("PEXPIRE")
+				k.pexpire(key, max(ttl, 1))
+			}
+		}
+		return nil, err
+	}
+	if ttl != -1 || isLevel {
+		k.call("PEXPIREAT")
 		k.values[key].expires = last
 	}
-	if level != "" {
+	if isLevel {
+		k.call("PUBLISH")
 		k.publish(args[5], "0")
 	}
 	return integer(token), nil
 }
 
-// zadd sets a member's score. The key must be a sorted set, or missing.
-func (k *Keyspace) zadd(key, member string, score int64) {
-	v := k.find(key)
+// zadd sets a member's score.
+func (k *Keyspace) zadd(key, member string, score int64) error {
+	v, err := k.typed(key, aSet)
+	if err != nil {
+		return err
+	}
 	if v == nil {
 		v = &value{kind: aSet, scores: map[string]int64{}}
 		k.values[key] = v
 	}
 	v.scores[member] = score
+	return nil
 }
 
 // zrem deletes a member, and the key with the last one.
@@ -130,13 +179,35 @@ func (k *Keyspace) zrem(key, member string) (found bool) {
 	return found
 }
 
-// zremOver deletes the members whose scores have passed.
+// zremOver deletes the members whose scores have passed, and the key with the last one.
 func (k *Keyspace) zremOver(key string) {
 	for member, ends := range k.values[key].scores {
 		if ends < k.now {
-			delete(k.values[key].scores, member)
+			k.zrem(key, member)
 		}
 	}
+}
+
+// firstReader returns the member with the lowest score, by Redis' order.
+func (v *value) firstReader() (member string, ends int64) {
+	ends = math.MaxInt64
+	for m, score := range v.scores {
+		if score < ends || score == ends && m < member {
+			member, ends = m, score
+		}
+	}
+	return member, ends
+}
+
+// isRead reports whether the first member, or all are readers.
+func (v *value) isRead(all bool) bool {
+	first, _ := v.firstReader()
+	for member := range v.scores {
+		if (all || member == first) && !strings.HasPrefix(member, readerPrefix) {
+			return false
+		}
+	}
+	return true
 }
 
 // lastReader returns the member with the highest score, by Redis' order.
@@ -150,61 +221,110 @@ func (v *value) lastReader() (member string, ends int64) {
 	return member, ends
 }
 
-// readersAt returns the last reader at a key that has no hash, the end of its lease, and how many leases
-// are not over. there is false for no sorted set; the error is that of an application's.
-func (k *Keyspace) readersAt(key string) (owner string, ends, count int64, there bool, err error) {
-	v := k.find(key)
-	if v == nil || v.kind != aSet {
-		return "", 0, 0, false, nil
-	}
-	if owner, _, err = k.lockAt(key); err != nil {
-		return "", 0, 0, true, err
-	}
+// readers returns the end of the last reader's lease, and how many leases are not over.
+func (v *value) readers(now int64) (ends, count int64) {
 	for _, score := range v.scores {
-		count += number(score >= k.now)
+		count += number(score >= now)
 	}
 	_, ends = v.lastReader()
-	return owner, ends, count, true, nil
+	return ends, count
 }
 
-// isOfOtherMode reports whether readers are at a key where the owner writes, or a writer where it reads.
-func (k *Keyspace) isOfOtherMode(key, owner string) bool {
-	v, other := k.find(key), aSet
-	if strings.HasPrefix(owner, readerPrefix) {
-		other = aHash
-	}
-	return v != nil && v.kind == other
-}
-
-// owns reports whether an owner, or a reader, is at a key, as renew and release see it; and raise, at a key
-// of the owner's mode. A key of another type is an error.
+// owns reports whether an owner, or a reader, is at a key, as renew sees it. A key of another type, or what
+// the user may not see, is an error.
 func (k *Keyspace) owns(key, owner string) (bool, error) {
-	if v := k.find(key); v != nil && v.kind == aSet && strings.HasPrefix(owner, readerPrefix) {
-		ends, there := v.scores[owner]
-		return there && ends >= k.now, nil
+	holder, isReader := strings.CutPrefix(owner, readerPrefix)
+	if !isReader {
+		return k.hexists(key, owner)
 	}
-	_, there, err := k.hget(key, strings.TrimPrefix(owner, readerPrefix))
-	return there, err
+	v, err := k.findSet("ZSCORE", key)
+	if err != nil { // a node that has missed the downgrade has the hash
+		there, isNoHash := k.hexists(key, holder)
+		if isWrongType(isNoHash) {
+			return false, err
+		}
+		return there, isNoHash
+	}
+	k.call("TIME")
+	if v == nil {
+		return false, nil
+	}
+	ends, there := v.scores[owner]
+	return there && ends >= k.now, nil
 }
 
-// prolong is what renew does for an owner that is there.
-func (k *Keyspace) prolong(key, owner string, lease int64) {
+// findSet is find for a command on sorted sets.
+func (k *Keyspace) findSet(command, key string) (*value, error) {
+	if err := k.may(command); err != nil {
+		return nil, err
+	}
+	return k.typed(key, aSet)
+}
+
+// prolong is what renew does for an owner that is there. It reports whether the server let it.
+func (k *Keyspace) prolong(key, owner string, lease int64) bool {
 	if v := k.find(key); v.kind == aSet {
-		v.scores[owner] = max(v.scores[owner], k.now+lease)
+		k.call("PTTL")
+		if k.pttl(key) == -1 {
+			k.call("PERSIST")
+		} else {
+			k.call("PEXPIRE")
+			k.raise(key, lease)
+		}
+		if v.scores[owner] < k.now+lease {
+			if k.may("ZADD") != nil {
+				return false
+			}
+			v.scores[owner] = k.now + lease
+		}
 	}
-	k.raise(key, lease)
+	k.prolongKey(key, lease)
+	return true
 }
 
-// leave is what release does for an owner at level 0.
-func (k *Keyspace) leave(key, owner string) (found bool) {
-	v := k.find(key)
-	if v == nil || v.kind != aSet || !strings.HasPrefix(owner, readerPrefix) {
-		found, _ = k.hdel(key, strings.TrimPrefix(owner, readerPrefix))
+// leave looks for an owner, or a reader, as release does, and with ends takes it out.
+func (k *Keyspace) leave(key, owner string, ends bool) (found bool, err error) {
+	ofSet, ofHash := "ZSCORE", "HEXISTS"
+	if ends {
+		ofSet, ofHash = "ZREM", "HDEL"
+	}
+	holder, isReader := strings.CutPrefix(owner, readerPrefix)
+	unclear := error(nil)
+	if isReader {
+		var v *value
+		if v, unclear = k.findSet(ofSet, key); unclear == nil {
+			return v != nil && k.leaveSet(v, key, owner, ends), nil
+		}
+	}
+	if err = k.may(ofHash); err == nil && ends {
+		found, err = k.hdel(key, holder)
+	} else if err == nil {
+		_, found, err = k.hget(key, holder)
+	}
+	if isWrongType(err) && unclear != nil {
+		err = unclear
+	}
+	return found, err
+}
+
+func (k *Keyspace) leaveSet(v *value, key, owner string, ends bool) (found bool) {
+	if _, found = v.scores[owner]; !ends || !found {
 		return found
 	}
 	found = k.zrem(key, owner)
-	if _, ends := v.lastReader(); found && ends < k.now {
-		k.delete(key)
+	if !k.isThere(key) {
+		return found
+	}
+	k.call("ZREVRANGE")
+	k.call("TIME")
+	if _, last := v.lastReader(); last < k.now {
+		k.call("ZRANGE")
+		for member := range v.scores {
+			if strings.HasPrefix(member, readerPrefix) {
+				k.call("ZREM")
+				k.zrem(key, member)
+			}
+		}
 	}
 	return found
 }

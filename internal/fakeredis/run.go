@@ -1,6 +1,7 @@
 package fakeredis
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/quorumlock/quorumlock/scripts"
@@ -11,37 +12,64 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 	n := (len(keys) - 1) / 3
 	tombs, counters, hashes := keys[1:1+n], keys[1+n:1+2*n], keys[1+2*n:]
 	expected, lease, seeds := args[0], millis(args[1]), args[2:]
+	k.call("MGET")
 	if marker, _, _ := k.get(keys[0]); !strings.HasPrefix(marker, expected) {
 		return int64(0), nil
 	}
+	k.call("EXISTS")
+	someHeld := slices.ContainsFunc(hashes, k.exists)
 	replies, usual := make([]any, n), true
 	counted, tokens := map[string]bool{}, make([]string, n)
 	for i, key := range hashes {
-		token, _, err := k.counter(counters[i])
+		token := seeds[i]
+		if value, found, _ := k.get(counters[i]); !found || len(value) != len(token) || value >= token {
+			number, _, err := k.counter(counters[i])
+			if seed := or(token, 0); err != nil || number >= tooHigh-1 {
+				token = ""
+			} else if number >= seed {
+				token, usual = whole(number+1), false
+			}
+		}
 		_, barred, _ := k.get(tombs[i])
 		switch {
-		case barred || counted[counters[i]] || err != nil || token >= tooHigh-1:
+		case token == "" || barred || counted[counters[i]]:
 			replies[i], usual = int64(0), false
-			continue
-		case k.exists(key):
+		case someHeld && k.isThere(key):
 			replies[i], usual = k.heldPlainly(key, strings.TrimPrefix(tombs[i], scripts.Prefix+"released:")), false
-			continue
+		default:
+			counted[counters[i]] = true
+			tokens[i], replies[i] = token, token
 		}
-		counted[counters[i]] = true
-		if seed := or(seeds[i], 0); token < seed {
-			token = seed
-		} else {
-			token++
-			usual = false
-		}
-		tokens[i] = whole(token)
-		replies[i] = tokens[i]
 	}
-	for i, key := range hashes {
+	if len(counted) > 0 && k.may("MSET") != nil {
+		usual = false
+		for i := range tokens {
+			if tokens[i] != "" {
+				tokens[i], replies[i] = "", int64(0)
+			}
+		}
+	}
+	for i := range tokens {
 		if tokens[i] != "" {
 			k.set(counters[i], tokens[i], 0)
-			k.hset(key, strings.TrimPrefix(tombs[i], scripts.Prefix+"released:"), "1")
-			k.pexpire(key, lease)
+		}
+	}
+	for i, key := range hashes {
+		if tokens[i] == "" {
+			continue
+		}
+		owner := strings.TrimPrefix(tombs[i], scripts.Prefix+"released:")
+		err := k.may("HSET")
+		if err == nil {
+			k.hset(key, owner, "1")
+			if err = k.may("PEXPIRE"); err == nil {
+				k.pexpire(key, lease)
+			} else if k.may("HDEL") == nil {
+				k.hdel(key, owner)
+			}
+		}
+		if err != nil {
+			replies[i], usual = err, false
 		}
 	}
 	if usual {
@@ -52,25 +80,35 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 
 // heldPlainly is what acquires replies for a key that exists: 0 if acquire must look closer.
 func (k *Keyspace) heldPlainly(key, owner string) any {
+	refused := k.may("HKEYS")
 	fields, err := k.hlen(key)
+	k.call("PTTL")
 	ttl := k.pttl(key)
-	if err != nil || fields != 1 || ttl < 0 || k.oneField(key) == owner {
+	if refused != nil || err != nil || fields != 1 || ttl < 0 || k.oneField(key) == owner {
 		return int64(0)
 	}
 	holder := k.oneField(key)
-	return []any{"held", ttl, k.listening(scripts.Channel(key)), holder[:min(len(holder), 1024)]}
+	return []any{"held", ttl, k.waiting(scripts.Channel(key)), holder[:min(len(holder), 1024)]}
 }
 
 // releases is releases.lua.
 func releases(k *Keyspace, keys, args []string) (any, error) {
 	replies, usual := make([]any, len(keys)), true
 	for i, key := range keys {
-		deleted, _ := k.hdel(key, args[2*i])
+		deleted, err := false, k.may("HDEL")
+		if err == nil {
+			deleted, err = k.hdel(key, args[2*i])
+		}
 		reply := any(number(deleted))
 		if deleted {
-			if heard := k.publish(args[2*i+1], "0"); heard > 0 {
-				reply = []any{int64(1), int64(heard)}
+			if err = k.may("PUBLISH"); err == nil {
+				if heard := k.publish(args[2*i+1], "0"); heard > 0 {
+					reply = []any{int64(1), int64(heard)}
+				}
 			}
+		}
+		if err != nil && !isWrongType(err) {
+			reply = err
 		}
 		usual = usual && reply == any(int64(1))
 		replies[i] = reply

@@ -12,19 +12,31 @@ var (
 )
 
 // lockAt is lockAt of shape.lua, but for the end of the last reader's lease.
-func (k *Keyspace) lockAt(key string) (owner, level string, err error) {
-	if v := k.find(key); v != nil && v.kind == aSet {
+func (k *Keyspace) lockAt(key string) (owner, level string, err error) { return k.lockOf(key, false) }
+
+// lockOf is lockAt, which with all looks at each member of a set.
+func (k *Keyspace) lockOf(key string, all bool) (owner, level string, err error) {
+	v, fields, err := k.find(key), 0, k.may("HLEN")
+	if err == nil {
+		fields, err = k.hlen(key)
+	}
+	if err != nil {
+		isSet := v != nil && v.kind == aSet
+		if refused := k.may("ZREVRANGE"); refused != nil || !isSet {
+			if k.may("TYPE") == nil && isSet {
+				err = refused
+			}
+			return "", "", err
+		}
+		k.call("ZRANGE")
 		last, _ := v.lastReader()
-		if owner, isReader := strings.CutPrefix(last, readerPrefix); isReader && len(owner) <= 1024 {
+		if owner, isReader := strings.CutPrefix(last, readerPrefix); isReader && len(owner) <= 1024 && v.isRead(all) {
 			return owner, "", nil
 		}
 		return "", "", noLock(key, "sorted set")
 	}
-	fields, err := k.hlen(key)
-	if err != nil {
-		return "", "", err
-	}
 	if fields == 1 {
+		k.call("HGETALL")
 		for owner, level = range k.find(key).hash {
 		}
 		if levelsForm.MatchString(level) && len(owner) <= 1024 && ownersForm.MatchString(owner) {

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"crypto/fips140"
 	"errors"
 	"net"
 	"sync"
@@ -54,6 +55,9 @@ type embeddedLife struct {
 // own listener opens before its commands are registered and before a hook can be set: a client that
 // keeps redialling would get "unknown command" after a restart.
 func newEmbeddedLife(addr string, clock *embeddedClock) (*embeddedLife, error) {
+	if fips140.Enforced() {
+		return nil, errors.New("an embedded master names scripts by their SHA-1, which GODEBUG=fips140=only forbids")
+	}
 	listener, err := listen(addr)
 	if err != nil {
 		return nil, err

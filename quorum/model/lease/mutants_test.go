@@ -146,7 +146,7 @@ var mutants = []mutant{
 	{rule: "who takes over counts the token up", edits: in(acquireFile, "if mine < names {", "if mine+inherited < names {"), setup: tokens.with(takesOver)},
 	{rule: "who takes over bars the predecessor", edits: in(acquireFile, "		k.set(keys[len(keys)-1], \"1\", millis(strings.Fields(expected)[2]))\n", ""),
 		setup: stands.with(isFixed).with(takesTwice).with(aDeath)},
-	{rule: "a writer waits for readers", edits: in(acquireFile, "case isRead && ends < k.now:", "case isRead:"), setup: base.with(isRead)},
+	{rule: "a writer waits for readers", edits: in(acquireFile, "if isRead && ends < k.now {", "if isRead {"), setup: base.with(isRead)},
 	{rule: "a reader waits for a writer", edits: in(readersFile, "held, holder = ttl, k.oneField(key)", "k.delete(key)"), setup: base.with(isRead)},
 	{rule: "readers wait for the quarantine of a master that forgot", edits: in(readersFile, "case left > 0:", "case false:"),
 		setup: base.with(longer).with(aForgets).with(isRead)},

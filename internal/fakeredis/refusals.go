@@ -1,0 +1,90 @@
+package fakeredis
+
+import "errors"
+
+// Refusals say which commands of scripts a server refuses. The zero value refuses none.
+type Refusals struct {
+	Full      bool   // out of memory: nothing that may need more, unless the script has written
+	ReadOnly  bool   // too few replicas are attached: no write
+	Forbidden string // the command that the user may not run, in upper case
+}
+
+// The kinds of a command, as Redis flags it.
+const (
+	writes = 1 << iota
+	needsMemory
+)
+
+var kinds = map[string]int{
+	"SET": writes | needsMemory, "MSET": writes | needsMemory, "HSET": writes | needsMemory, "ZADD": writes | needsMemory,
+	"DEL": writes, "HDEL": writes, "PEXPIRE": writes, "PEXPIREAT": writes, "PERSIST": writes, "ZREM": writes, "ZREMRANGEBYSCORE": writes,
+}
+
+// Refuse changes what the server refuses from now on.
+func (k *Keyspace) Refuse(r Refusals) {
+	k.refusals = nil
+	if r != (Refusals{}) {
+		k.refusals = &r
+	}
+}
+
+// Refuse changes what the server refuses to scripts from now on.
+func (m *Master) Refuse(r Refusals) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refusals = r
+}
+
+// may is the server's check before a script runs a command. It returns the refusal.
+func (k *Keyspace) may(command string) error {
+	if k.refusals == nil {
+		return nil
+	}
+	kind := kinds[command]
+	switch {
+	case k.refusals.Forbidden == command:
+		return errForbidden
+	case kind == 0 || k.wrote:
+	case k.refusals.ReadOnly:
+		return errReadOnly
+	case k.refusals.Full && kind&needsMemory != 0:
+		return errFull
+	}
+	k.wrote = k.wrote || kind != 0
+	return nil
+}
+
+// call is may for redis.call of Lua: a refusal ends the program. What it has written stays.
+func (k *Keyspace) call(command string) {
+	if err := k.may(command); err != nil {
+		panic(ending{err})
+	}
+}
+
+// need ends the program with an error, if there is one.
+func need[T any](value T, err error) T {
+	if err != nil {
+		panic(ending{err})
+	}
+	return value
+}
+
+// ending is the panic of a program that an error ends.
+type ending struct{ err error }
+
+// run carries out a program.
+func (k *Keyspace) run(p program, keys, args []string) (reply any, err error) {
+	k.wrote = false
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case ending:
+			reply, err = nil, e.err
+		default:
+			panic(e)
+		}
+	}()
+	return p(k, keys, args)
+}
+
+func isWrongType(err error) bool { return errors.Is(err, errWrongType) }
