@@ -232,6 +232,7 @@ func (l *Lease) takeGrantReply(now clock.Instant, c Command, r Reply, out []Comm
 	if l.phase != Asking && l.phase != Settling {
 		return e, l.review(now, r, out)
 	}
+	unclear := l.IsUnclear()
 	v.answer = answer
 	if r.Permanent || e.Twin >= 0 {
 		v.set(failsForGood)
@@ -239,7 +240,6 @@ func (l *Lease) takeGrantReply(now clock.Instant, c Command, r Reply, out []Comm
 	if provesNothingDone(r) {
 		v.clear(mayHold)
 	}
-	unclear := l.IsUnclear()
 	out = l.judge(out)
 	if unclear && !l.IsUnclear() {
 		out = append(out, Command{Do: Cleared})
