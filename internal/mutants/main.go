@@ -18,6 +18,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -55,8 +56,8 @@ type group struct {
 type test struct {
 	module, pkg string
 	args        []string
-	path        string // of the binary
-	takes       time.Duration
+	path        string        // of the binary
+	takes, cpu  time.Duration // with nothing left out
 }
 
 var simulation = test{module: "integration", pkg: "sim",
@@ -135,7 +136,7 @@ func run(ctx context.Context) (survivors int, err error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	harmless, begun, sums := readHarmless(), time.Now(), map[string]*sum{}
+	harmless, begun, sums := readHarmless(), time.Now(), map[string]map[string]int{}
 	fmt.Println("seed", *seed)
 	for i := range groups {
 		mutants, overlay, err := read(".", dir, groups[i].files)
@@ -162,43 +163,47 @@ func run(ctx context.Context) (survivors int, err error) {
 		}
 		for done, k := range order {
 			m := mutants[k]
-			s := sums[m.file]
-			if s == nil {
-				s = &sum{}
-				sums[m.file] = s
-			}
+			verdict := isHarmless
 			switch {
 			case harmless[m.String()]:
-				s.harmless++
-			case time.Since(begun) > *most || ctx.Err() != nil:
-				s.left++
-			case !isNoticed(ctx, dir, m, k+1, groups[i].tests):
-				s.survived++
+			case time.Since(begun) > *most:
+				verdict = notRun
+			default:
+				verdict = try(ctx, dir, m, k+1, groups[i].tests)
+			}
+			if verdict == unnoticed {
 				survivors++
 				fmt.Printf("%d of %d, line %d: nobody notices %s\n", done+1, len(order), m.line, m)
-			default:
-				s.noticed++
 			}
+			if sums[m.file] == nil {
+				sums[m.file] = map[string]int{}
+			}
+			sums[m.file][verdict]++
 		}
 	}
 	printSums(sums)
 	return survivors, ctx.Err()
 }
 
-// sum counts a file's mutants.
-type sum struct{ noticed, survived, harmless, left int }
+// What becomes of a mutant. One that takes too long is noticed, too, unless other work is what took the time.
+const (
+	noticed    = "noticed"
+	late       = "takes too long"
+	unnoticed  = "nobody notices"
+	isHarmless = "harmless"
+	notRun     = "not run"
+)
 
-func printSums(sums map[string]*sum) {
-	fmt.Println("\n| file | noticed | nobody notices | harmless | not run |\n|---|---|---|---|---|")
-	for _, file := range slices.Sorted(func(yield func(string) bool) {
-		for file := range sums {
-			if !yield(file) {
-				return
-			}
+// printSums prints how many mutants of each file came to what.
+func printSums(sums map[string]map[string]int) {
+	columns := []string{noticed, late, unnoticed, isHarmless, notRun}
+	fmt.Printf("\n| file | %s |\n|---%s|\n", strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
+	for _, file := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Printf("| %s |", file)
+		for _, c := range columns {
+			fmt.Printf(" %d |", sums[file][c])
 		}
-	}) {
-		s := sums[file]
-		fmt.Printf("| %s | %d | %d | %d | %d |\n", file, s.noticed, s.survived, s.harmless, s.left)
+		fmt.Println()
 	}
 }
 
@@ -299,7 +304,7 @@ func build(ctx context.Context, dir, overlay string, tests []test) error {
 			return fmt.Errorf("%s: %w\n%s", t.pkg, err, out)
 		}
 		begun := time.Now()
-		if out, err := runTest(ctx, dir, mutant{}, 0, t, 20*time.Minute); err != nil {
+		if out, err := runTest(ctx, dir, mutant{}, 0, t); err != nil {
 			return fmt.Errorf("%s, with nothing left out: %w\n%s", t.pkg, err, out)
 		}
 		t.takes = time.Since(begun)
@@ -308,21 +313,33 @@ func build(ctx context.Context, dir, overlay string, tests []test) error {
 	return nil
 }
 
-// isNoticed reports whether a test fails with the mutant of that number.
-func isNoticed(ctx context.Context, dir string, m mutant, number int, tests []test) bool {
+// try runs the tests on the mutant of that number.
+func try(ctx context.Context, dir string, m mutant, number int, tests []test) (verdict string) {
 	for i := range tests {
-		if _, err := runTest(ctx, dir, m, number, &tests[i], 3*tests[i].takes+20*time.Second); err != nil {
-			return true
+		t := &tests[i]
+		bounded, cancel := context.WithTimeout(ctx, 10*t.takes+time.Minute)
+		_, err := runTest(bounded, dir, m, number, t)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return notRun
+		case bounded.Err() != nil:
+			return late
+		case err != nil:
+			return noticed
 		}
 	}
-	return false
+	return unnoticed
 }
 
-// runTest runs a test binary with that mutant. A mutant may take up memory without end.
-func runTest(ctx context.Context, dir string, m mutant, number int, t *test, atMost time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	args := append([]string{"-c", `ulimit -v 8000000; exec "$0" "$@"`, t.path, "-test.failfast", "-test.timeout=0"}, t.args...)
+// runTest runs a test binary with that mutant, which may take up memory or the processor without end.
+func runTest(ctx context.Context, dir string, m mutant, number int, t *test) ([]byte, error) {
+	seconds := 600
+	if number > 0 {
+		seconds = 20 + 3*int(t.cpu.Seconds())
+	}
+	limits := fmt.Sprintf(`ulimit -v 8000000; ulimit -t %d; exec "$0" "$@"`, seconds)
+	args := append([]string{"-c", limits, t.path, "-test.failfast", "-test.timeout=0"}, t.args...)
 	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Dir = filepath.Join(t.module, t.pkg)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -337,6 +354,9 @@ func runTest(ctx context.Context, dir string, m mutant, number int, t *test, atM
 		cmd.Stdout, cmd.Stderr = &out, &out
 	}
 	err := cmd.Run()
+	if number == 0 && err == nil {
+		t.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
 	return out.Bytes(), err
 }
 
