@@ -14,5 +14,5 @@ require (
 
 require (
 	github.com/hashicorp/errwrap v1.0.0 // indirect
-	github.com/yuin/gopher-lua v1.1.1 // indirect
+	github.com/yuin/gopher-lua v1.1.1
 )

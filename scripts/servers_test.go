@@ -219,15 +219,17 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("after a downgrade %q read", members)
 	}
 
-	// Also where its key has no time to live.
-	mustDo(t, s, "PERSIST", "d")
-	reader := scripts.Renewal{Names: names("d"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7, Lease: scripts.ToMillis(2 * lease)}
-	reply, err = run(scripts.Renew(ours, []scripts.Renewal{reader}))
-	if renewed, _, parseErr := scripts.ParseRenew(reply, []scripts.Renewal{reader}); err != nil || parseErr != nil || renewed[0] != scripts.Kept {
-		t.Errorf("a reader without a time to live: renewed %c (%v, %v), want R", renewed, err, parseErr)
-	}
-	if left, err := redis.Int(s.Do("PTTL", "d")); left != -1 || err != nil {
-		t.Errorf("its key expires in %d ms (%v)", left, err)
+	// So is its renewal, also where its key has no time to live.
+	reader := scripts.Renewal{Names: names("d"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7}
+	for i, left := range []time.Duration{2 * lease, -1} {
+		reader.Lease = scripts.ToMillis(time.Duration(2+i) * lease)
+		reply, err = run(scripts.Renew(ours, []scripts.Renewal{reader}))
+		renewed, _, parseErr := scripts.ParseRenew(reply, []scripts.Renewal{reader})
+		if err != nil || parseErr != nil || renewed[0] != scripts.Kept {
+			t.Errorf("a reader, to %v: renewed %c (%v, %v), want R", left, renewed, err, parseErr)
+		}
+		ttl("d", left)(t, s)
+		mustDo(t, s, "PERSIST", "d")
 	}
 
 	if found, err := redis.Int(run(scripts.Release(names("k"), scripts.OwnerOf(me), 2))); found != 1 || err != nil {

@@ -1,0 +1,390 @@
+// Command mutants leaves out each branch of the code that decides, one at a time, and prints what no test notices:
+//
+//	go run ./internal/mutants -for 2h
+//	go run ./internal/mutants -only 'quorum/reply.go' -list
+//
+// In Go it makes each condition of an if always true and never true, and leaves out each operand of && and ||, each
+// value of a case, and each assignment and call. In Lua it does the same, line by line. All mutants of a group are
+// compiled into one test binary of each package: an environment variable says what a process leaves out.
+// Tests stop at the first failure; a test that takes too long has noticed, too.
+//
+// harmless.txt lists what no test need notice, each with the reason. An entry without a mutant is an error.
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// mutant is the code with one edit.
+type mutant struct {
+	file, where, edit string
+	line              int
+	lua               string // the file's text, if it is Lua
+}
+
+// String returns what harmless.txt calls the mutant: it has no line, so that other changes keep the entry.
+func (m mutant) String() string {
+	if m.where == "" {
+		return m.file + ": " + m.edit
+	}
+	return m.file + " " + m.where + ": " + m.edit
+}
+
+// group is files with the tests that are run on their mutants, the cheap ones first.
+type group struct {
+	files []string
+	tests []test
+}
+
+type test struct {
+	module, pkg string
+	args        []string
+	path        string        // of the binary
+	takes, cpu  time.Duration // with nothing left out
+}
+
+var simulation = test{module: "integration", pkg: "sim",
+	args: []string{"-test.run=TestSeeds|TestReaders|TestHandOvers", "-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20"}}
+
+var groups = []group{
+	{files: []string{"scripts/*.lua"}, tests: []test{
+		{pkg: "scripts", args: []string{"-test.run=TestVectorsOnRedis"}},
+		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|OnMiniredis|TestHashesMatchTheSources|TestRandomReplies|TestNamesSpread|^Fuzz"}},
+	}},
+	{files: []string{"quorum/reply.go", "quorum/hold.go", "quorum/renew.go", "quorum/release.go"}, tests: []test{
+		{pkg: "quorum"}, simulation,
+	}},
+	{files: []string{"quorum/internal/lease/attempt.go", "quorum/internal/lease/keep.go", "quorum/internal/lease/lease.go",
+		"quorum/internal/lease/use.go"}, tests: []test{
+		{pkg: "quorum/internal/lease"}, {pkg: "quorum"},
+		{pkg: "quorum/model/lease", args: []string{"-test.run=TestSetupsOfMutants"}}, simulation,
+	}},
+}
+
+const (
+	numberEnv = "QUORUMLOCK_LEFT_OUT"
+	luaEnv    = "QUORUMLOCK_LUA"
+	leftOut   = `package %s
+
+import (
+	"os"
+	"strconv"
+)
+
+var leftOutNumber, _ = strconv.Atoi(os.Getenv("` + numberEnv + `"))
+
+func leftOut(number int) bool { return number == leftOutNumber }
+`
+	luaReader = `
+func leftOutLua(name string) string {
+	text, err := os.ReadFile(filepath.Join(os.Getenv("` + luaEnv + `"), name))
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+`
+)
+
+var (
+	only = flag.String("only", "", "a `pattern` of the mutants to run, as they are printed")
+	list = flag.Bool("list", false, "only print the mutants")
+	most = flag.Duration("for", 2*time.Hour, "start no mutant later than that: which ones are run by then is up to -seed")
+	seed = flag.Uint64("seed", uint64(time.Now().Unix()), "of the order in which mutants are run")
+)
+
+//go:embed harmless.txt
+var harmlessText string
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	survivors, err := run(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+	}
+	if err != nil || survivors > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (survivors int, err error) {
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	harmless, begun, sums := readHarmless(), time.Now(), map[string]map[string]int{}
+	fmt.Println("seed", *seed)
+	for i := range groups {
+		mutants, overlay, err := read(".", dir, groups[i].files)
+		if err != nil {
+			return survivors, err
+		}
+		if err := check(groups[i].files, mutants, harmless); err != nil {
+			return survivors, err
+		}
+		order := rand.New(rand.NewPCG(*seed, 0)).Perm(len(mutants))
+		order = slices.DeleteFunc(order, func(k int) bool { return !wanted.MatchString(mutants[k].String()) })
+		if *list {
+			slices.Sort(order)
+			for _, k := range order {
+				fmt.Println(mutants[k])
+			}
+			continue
+		}
+		if len(order) == 0 {
+			continue
+		}
+		if err := build(ctx, dir, overlay, groups[i].tests); err != nil {
+			return survivors, err
+		}
+		for done, k := range order {
+			m := mutants[k]
+			verdict := isHarmless
+			switch {
+			case harmless[m.String()]:
+			case time.Since(begun) > *most:
+				verdict = notRun
+			default:
+				verdict = try(ctx, dir, m, k+1, groups[i].tests)
+			}
+			if verdict == unnoticed {
+				survivors++
+				fmt.Printf("%d of %d, line %d: nobody notices %s\n", done+1, len(order), m.line, m)
+			}
+			if sums[m.file] == nil {
+				sums[m.file] = map[string]int{}
+			}
+			sums[m.file][verdict]++
+		}
+	}
+	printSums(sums)
+	return survivors, ctx.Err()
+}
+
+// What becomes of a mutant. One that takes too long is noticed, too, unless other work is what took the time.
+const (
+	noticed    = "noticed"
+	late       = "takes too long"
+	unnoticed  = "nobody notices"
+	isHarmless = "harmless"
+	notRun     = "not run"
+)
+
+// printSums prints how many mutants of each file came to what.
+func printSums(sums map[string]map[string]int) {
+	columns := []string{noticed, late, unnoticed, isHarmless, notRun}
+	fmt.Printf("\n| file | %s |\n|---%s|\n", strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
+	for _, file := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Printf("| %s |", file)
+		for _, c := range columns {
+			fmt.Printf(" %d |", sums[file][c])
+		}
+		fmt.Println()
+	}
+}
+
+// readHarmless returns the mutants that harmless.txt names. A line that begins with a blank is a reason.
+func readHarmless() map[string]bool {
+	all := map[string]bool{}
+	for line := range strings.Lines(harmlessText) {
+		if line = strings.TrimRight(line, "\n"); line != "" && line[0] != ' ' {
+			all[line] = true
+		}
+	}
+	return all
+}
+
+// check wants a mutant for each entry of these files.
+func check(patterns []string, mutants []mutant, harmless map[string]bool) error {
+	for entry := range harmless {
+		file := entry[:strings.IndexAny(entry, ": ")]
+		isOurs := slices.ContainsFunc(patterns, func(p string) bool { ok, _ := filepath.Match(p, file); return ok })
+		if isOurs && !slices.ContainsFunc(mutants, func(m mutant) bool { return m.String() == entry }) {
+			return fmt.Errorf("harmless.txt: no mutant is called %q", entry)
+		}
+	}
+	return nil
+}
+
+var embedded = regexp.MustCompile(`//go:embed (\w+\.lua)\n\t(\w+) string`)
+
+// read returns the mutants of the files, and writes the overlay with which all are compiled.
+func read(root, dir string, patterns []string) (mutants []mutant, overlay string, err error) {
+	replaced := map[string]string{}
+	put := func(path, text string) {
+		path, _ = filepath.Abs(path)
+		replaced[path] = filepath.Join(dir, fmt.Sprintf("%d-%s", len(replaced), filepath.Base(path)))
+		err = os.WriteFile(replaced[path], []byte(text), 0o600)
+	}
+	for _, pattern := range patterns {
+		paths, _ := filepath.Glob(filepath.Join(root, pattern))
+		if len(paths) == 0 {
+			return nil, "", fmt.Errorf("no file is called %s", pattern)
+		}
+		for _, path := range paths {
+			source, err := os.ReadFile(path)
+			if err != nil {
+				return nil, "", err
+			}
+			file, _ := filepath.Rel(root, path)
+			if filepath.Ext(path) == ".lua" {
+				mutants = append(mutants, mutantsOfLua(file, string(source))...)
+				continue
+			}
+			text, more, err := instrument(file, string(source), len(mutants))
+			if err != nil {
+				return nil, "", err
+			}
+			mutants = append(mutants, more...)
+			put(path, text)
+			name, _, _ := strings.Cut(text[len("package "):], "\n")
+			put(filepath.Join(filepath.Dir(path), "left_out.go"), fmt.Sprintf(leftOut, name))
+		}
+	}
+	number(mutants)
+	if mutants[0].lua != "" { // the scripts are read when a process begins
+		source, err := os.ReadFile(filepath.Join(root, "scripts/scripts.go"))
+		if err != nil {
+			return nil, "", err
+		}
+		text := embedded.ReplaceAllString(string(source), `$2 = leftOutLua("$1")`) + luaReader
+		put(filepath.Join(root, "scripts/scripts.go"), strings.Replace(text, "import (", "import (\n\t\"os\"\n\t\"path/filepath\"", 1))
+	}
+	text, _ := json.Marshal(map[string]any{"Replace": replaced})
+	overlay = filepath.Join(dir, "overlay.json")
+	if err == nil {
+		err = os.WriteFile(overlay, text, 0o600)
+	}
+	return mutants, overlay, err
+}
+
+// number tells mutants apart that would be called the same.
+func number(mutants []mutant) {
+	seen := map[string]int{}
+	for i, m := range mutants {
+		seen[m.String()]++
+		if n := seen[m.String()]; n > 1 {
+			mutants[i].edit += fmt.Sprintf(" (%d)", n)
+		}
+	}
+}
+
+// build compiles the tests, and runs them once with nothing left out.
+func build(ctx context.Context, dir, overlay string, tests []test) error {
+	for i := range tests {
+		t := &tests[i]
+		t.path = filepath.Join(dir, strings.ReplaceAll(t.module+"/"+t.pkg, "/", "-")+".test")
+		cmd := exec.CommandContext(ctx, "go", "test", "-C", filepath.Join(".", t.module), "-c", "-vet=off", "-ldflags=-w",
+			"-overlay", overlay, "-o", t.path, "./"+t.pkg)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", t.pkg, err, out)
+		}
+		begun := time.Now()
+		if out, err := runTest(ctx, dir, mutant{}, 0, t); err != nil {
+			return fmt.Errorf("%s, with nothing left out: %w\n%s", t.pkg, err, out)
+		}
+		t.takes = time.Since(begun)
+		fmt.Printf("%s %s takes %v\n", t.pkg, strings.Join(t.args, " "), t.takes.Round(time.Second/10))
+	}
+	return nil
+}
+
+// try runs the tests on the mutant of that number.
+func try(ctx context.Context, dir string, m mutant, number int, tests []test) (verdict string) {
+	for i := range tests {
+		t := &tests[i]
+		bounded, cancel := context.WithTimeout(ctx, 10*t.takes+time.Minute)
+		_, err := runTest(bounded, dir, m, number, t)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return notRun
+		case bounded.Err() != nil:
+			return late
+		case err != nil:
+			return noticed
+		}
+	}
+	return unnoticed
+}
+
+// runTest runs a test binary with that mutant, which may take up memory or the processor without end.
+func runTest(ctx context.Context, dir string, m mutant, number int, t *test) ([]byte, error) {
+	seconds := 600
+	if number > 0 {
+		seconds = 20 + 3*int(t.cpu.Seconds())
+	}
+	limits := fmt.Sprintf(`ulimit -v 8000000; ulimit -t %d; exec "$0" "$@"`, seconds)
+	args := append([]string{"-c", limits, t.path, "-test.failfast", "-test.timeout=0"}, t.args...)
+	cmd := exec.CommandContext(ctx, "sh", args...)
+	cmd.Dir = filepath.Join(t.module, t.pkg)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	cmd.Env = append(os.Environ(), numberEnv+"="+strconv.Itoa(number), luaEnv+"="+dir)
+	if err := writeLua(dir, m); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if number == 0 {
+		cmd.Stdout, cmd.Stderr = &out, &out
+	}
+	err := cmd.Run()
+	if number == 0 && err == nil {
+		t.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return out.Bytes(), err
+}
+
+// writeLua writes the Lua files as the mutant has them.
+func writeLua(dir string, m mutant) error {
+	paths, _ := filepath.Glob("scripts/*.lua")
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if path == m.file {
+			text = []byte(m.lua)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)), text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var blanks = regexp.MustCompile(`\s+`)
+
+// shown returns code in one line.
+func shown(code string) string {
+	code = blanks.ReplaceAllString(strings.TrimSpace(code), " ")
+	if letters := []rune(code); len(letters) > 160 {
+		code = string(letters[:160]) + "…"
+	}
+	return code
+}

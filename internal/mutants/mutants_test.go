@@ -1,0 +1,101 @@
+package main
+
+import (
+	"flag"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func edits(mutants []mutant) (all []string) {
+	for _, m := range mutants {
+		all = append(all, m.edit)
+	}
+	return all
+}
+
+func TestMutantsOfGo(t *testing.T) {
+	text, mutants, err := instrument("a.go", `package a
+
+func (l *lock) end(at int) bool {
+	if l.ended {
+		return false
+	}
+	switch l.kind() {
+	case read:
+		l.at = at
+	default:
+	}
+	return l.a && l.b || l.c
+}
+`, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"never: if l.ended", "always: if l.ended", "without case read", "without l.at = at", "without l.a && l.b in l.a && l.b || l.c",
+		"without l.c in l.a && l.b || l.c", "without l.a in l.a && l.b", "without l.b in l.a && l.b"}
+	if got := edits(mutants); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("%q", got)
+	}
+	if got := mutants[0].String(); !strings.HasPrefix(got, "a.go lock.end: ") {
+		t.Error(got)
+	}
+	if !strings.Contains(text, "leftOut(8)") || !strings.Contains(text, "leftOut(15)") || strings.Contains(text, "leftOut(16)") {
+		t.Error(text)
+	}
+	if _, err := parser.ParseFile(token.NewFileSet(), "", text, 0); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestMutantsOfLua(t *testing.T) {
+	mutants := mutantsOfLua("a.lua", `-- if this then that
+local a = call('GET', KEYS[1]) or f(b and 'x or y', c)
+if a and b or not (c or d) then -- why
+  call('SET', KEYS[1], a)
+end
+`)
+	want := []string{
+		"without call('GET', KEYS[1]) in call('GET', KEYS[1]) or f(b and 'x or y', c)",
+		"without f(b and 'x or y', c) in call('GET', KEYS[1]) or f(b and 'x or y', c)",
+		"without b in b and 'x or y'", "without 'x or y' in b and 'x or y'",
+		"never: if a and b or not (c or d)", "always: if a and b or not (c or d)",
+		"without a in a and b", "without b in a and b",
+		"without a and b in a and b or not (c or d)", "without not (c or d) in a and b or not (c or d)",
+		"without c in c or d", "without d in c or d",
+		"without call('SET', KEYS[1], a)",
+	}
+	if got := edits(mutants); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := mutants[6].lua; !strings.Contains(got, "\nif b or not (c or d) then\n") {
+		t.Error(got)
+	}
+}
+
+// Each entry of harmless.txt still is a mutant, and says why nobody need notice it.
+func TestHarmlessMutants(t *testing.T) {
+	must(t, os.Chdir("../.."))
+	*list = true
+	defer func() { *list = false }()
+	must(t, flag.Set("only", "^$"))
+	if _, err := run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	lines := strings.Split(strings.TrimSpace(harmlessText), "\n")
+	for i, line := range lines {
+		if line != "" && line[0] != ' ' && (i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "  ")) {
+			t.Errorf("harmless.txt has no reason for %s", line)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
