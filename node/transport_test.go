@@ -71,6 +71,8 @@ func TestTLS(t *testing.T) {
 	}
 	mustGrant(t, do(t, open(t, "rediss://127.0.0.1:"+port, trusting(roots, "localhost")), acquire("named", "o:1")))
 
+	mustGrant(t, do(t, open(t, "rediss://127.0.0.1:"+port+"?server-name=localhost", trusting(roots, "")), acquire("by the URL", "o:1")))
+
 	for what, n := range map[string]*node.Node{
 		"not trusted":       open(t, "rediss://localhost:"+port, node.WithTimeout(timeout)),
 		"another name":      open(t, "rediss://localhost:"+port, trusting(roots, "example.org"), node.WithTimeout(timeout)),

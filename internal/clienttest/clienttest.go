@@ -130,7 +130,11 @@ func testConnections(t *testing.T, open Opener) {
 
 func testDatabase(t *testing.T, open Opener) {
 	m := startReal(t)
-	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: m.Addr(), DB: 3})), "k")
+	n := mustOpen(t, open, Settings{Addr: m.Addr(), DB: 3})
+	if n.Name() != "m/3" {
+		t.Errorf("the node is named %s", n.Name())
+	}
+	mustLock(t, newLocker(t, n), "k")
 	if keys := text(t, m, "INFO", "keyspace"); !strings.Contains(keys, "db3:") || strings.Contains(keys, "db0:") {
 		t.Errorf("the keys are not in database 3: %s", keys)
 	}
