@@ -38,8 +38,6 @@ type stateLog struct {
 	refusedAt    time.Time   // of the last refused release that was to be logged
 	listsAt      time.Time   // of the last refused list that was to be logged
 	ends         *time.Timer // of the current quarantine; nil before the first one
-	over         func()      // called in place of the line that the logged quarantine is over; nil for none
-	later        int         // how many wait before quarantines are logged: see QuarantineLater
 	running      bool
 	closed       bool
 }
@@ -240,18 +238,14 @@ func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
 	case wasDown && !isDown:
 		logged.down = 0
 		return func(logger *slog.Logger) { logger.Info("quorumlock: node answers again") }
-	case !isDown && l.later == 0 && current.quarantine.After(now) && current.quarantine.Sub(logged.quarantine) > sameEnd:
-		logged.quarantine, l.over = current.quarantine, nil
+	case !isDown && current.quarantine.After(now) && current.quarantine.Sub(logged.quarantine) > sameEnd:
+		logged.quarantine = current.quarantine
 		left := current.quarantine.Sub(now).Round(time.Millisecond)
 		return func(logger *slog.Logger) {
 			logger.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
 		}
 	case !isDown && !logged.quarantine.IsZero() && !current.quarantine.After(now):
 		logged.quarantine = time.Time{}
-		if over := l.over; over != nil {
-			l.over = nil
-			return func(*slog.Logger) { over() }
-		}
 		return func(logger *slog.Logger) { logger.Info("quorumlock: node grants again, its quarantine is over") }
 	case current.lists != nil:
 		l.current.lists = nil

@@ -12,7 +12,6 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
-	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -111,8 +110,6 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := set.check(nodes[0].MaxLease(), need); err != nil {
 		return nil, err
 	}
-	release, saidBy := roster.LogQuarantinesLater(nodes), (*roster.Roster)(nil)
-	defer func() { release(saidBy) }()
 	if err := distinct(nodes); err != nil {
 		return nil, err
 	}
@@ -126,9 +123,6 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c.holders = holders.New(nodes, c.uuid, scripts.Identity(c.identity), c.clock)
 	c.introduction = holders.NewIntroduction(nodes, c.uuid, scripts.Identity(c.identity), c.roster.List, c.maxLease)
 	survey := <-c.roster.Survey()
-	if survey.AllNew() {
-		saidBy = c.roster
-	}
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}

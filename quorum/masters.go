@@ -14,7 +14,7 @@ import (
 // number of nodes; exists is that of WithExistingDeployment.
 func (c *core) newRoster(founds, exists bool) *roster.Roster {
 	return roster.New(c.nodes, c.clock, roster.Options{
-		Need: c.need, Founds: founds, Exists: exists, Log: c.log, Events: &c.events, Go: c.background.start, Closed: c.closed,
+		Founds: founds, Exists: exists, Go: c.background.start, Closed: c.closed,
 	})
 }
 

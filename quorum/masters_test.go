@@ -1,59 +1,53 @@
 package quorum
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/bubble"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/node"
 )
 
-// The first start is one line of the log, in each process, and one when it is over. It is no warning:
-// neither one for each node nor one for the calls that wait. A master that comes back later is one.
-func TestAFirstStartIsOneLineOfTheLog(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
+// Two replicas start at the same time on new masters: one marks what the other has looked at. Each node's log and
+// state, and Stats, say that it grants nothing as long as that is so, and that it grants from then on.
+func TestAFirstStartOfTwoReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var log logLines
 		log.setDefault(t)
-		quarantine := c.quarantined()
-		for process := range 2 {
-			l := c.process()
-			go func() {
-				if lock, err := l.Lock(t.Context(), "a"); err == nil {
-					lock.Unlock(t.Context())
-				}
-			}()
-			time.Sleep(quarantine / 4)
+		masters, all := bubble.Masters(t, 3), make([]*Locker, 2)
+		var starting sync.WaitGroup
+		for i := range all {
+			nodes := bubble.Nodes(t, masters, nil)
+			starting.Go(func() { all[i], _ = New(nodes, Majority, withClock(bubble.Clock(t))) })
+		}
+		starting.Wait()
+		for _, l := range all {
+			defer l.Close()
+		}
+		says := func(when, state string, began, ended int) {
+			t.Helper()
 			synctest.Wait()
-			if n := log.count("level=INFO msg=\"quorumlock: new masters: "); n != process+1 {
-				t.Errorf("%d lines say it", n)
+			for _, l := range all {
+				for _, n := range l.Stats().Nodes {
+					if n.State != state {
+						t.Errorf("%s: node %s is %s", when, n.Name, n.State)
+					}
+				}
+			}
+			if n, over := log.count("level=WARN msg=\"quorumlock: node in quarantine"), log.count("its quarantine is over"); n != began || over != ended {
+				t.Errorf("%s: %d lines that quarantines began, %d that they are over", when, n, over)
 			}
 		}
-		if n := log.count("left=30s"); n != 1 {
-			t.Errorf("how long it takes stands there %d times", n)
-		}
-		time.Sleep(quarantine)
-		synctest.Wait()
-		if n := log.count("level=WARN"); n != 0 {
-			t.Errorf("%d warnings: %s", n, &log.all)
-		}
-		if n := log.count("its quarantine is over"); n != 0 {
-			t.Errorf("%d nodes said that they grant again", n)
-		}
-		if n := log.count("level=INFO msg=\"quorumlock: new masters grant now\""); n != 2 {
-			t.Errorf("%d lines of two processes say that the wait is over: %s", n, &log.all)
-		}
-		l := c.process()
-		c.lets(l, "a")
-		c.masters[0].Crash(fakeredis.Nothing)
-		c.masters[0].Start()
-		// The first calls may connect again, or mark it, and an attempt may not wait for its reply.
-		for range 10 {
-			time.Sleep(time.Second)
-			c.lets(l, "a")
-			synctest.Wait()
-		}
-		if n := log.count("level=WARN msg=\"quorumlock: node in quarantine"); n != 1 {
-			t.Errorf("%d warnings of the node in quarantine: %s", n, &log.all)
+		says("at first", inside.Quarantined, 6, 0)
+		time.Sleep(node.DefaultMaxLease - time.Second)
+		says("at last", inside.Quarantined, 6, 0)
+		time.Sleep(time.Second)
+		says("then", inside.Up, 6, 6)
+		if lock, err := all[0].TryLock(t.Context(), "a"); err != nil || lock.Unlock(t.Context()) != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -373,7 +372,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 		w.refused(what, r)
 		w.askToLetGo(what, r)
 		at = c.moment()
-		if !(errors.Is(r.err, ErrQuarantined) && c.roster.WaitsForNew()) && list.noteShort(!r.Held) {
+		if list.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
 	}

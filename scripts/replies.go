@@ -55,15 +55,20 @@ type Reply struct {
 	NotAccepted *Refusal
 }
 
-// Quarantine returns how long the node says that it grants nothing new, by a reply to a request for
-// a grant or to a mark that was written; else 0.
+// Quarantine returns how long the node says that it grants nothing new, by a reply to a request for a grant, to a
+// look or to a mark, which another client may have begun; else 0.
 func (r Reply) Quarantine() time.Duration {
 	if r.Acquire.Outcome == Quarantined {
 		return r.Acquire.Wait
 	}
-	if r.Mark != nil && r.Mark.Written {
+	if r.Mark != nil {
 		if m, err := ParseMarker(r.Mark.Marker); err == nil {
 			return m.Quarantine(r.Mark.Now)
+		}
+	}
+	if r.Look != nil {
+		if m, err := ParseMarker(r.Look.Marker); err == nil && m.Run == r.Look.Process.Run {
+			return m.Quarantine(r.Look.Now)
 		}
 	}
 	return 0

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -63,16 +62,12 @@ func (w *waitingLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
 func (w *waitingLog) WithGroup(string) slog.Handler            { return w }
 
 func (w *waitingLog) Handle(_ context.Context, r slog.Record) error {
-	isNew := strings.HasPrefix(r.Message, "quorumlock: new masters: ")
-	if !isNew && r.Message != "quorumlock: waiting for nodes" || !w.waits { // a lost lock is reported with what is done about it
+	if r.Message != "quorumlock: waiting for nodes" || !w.waits { // a lost lock is reported with what is done about it
 		return nil
 	}
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok {
 			w.report(fmt.Errorf("waiting for masters: %w", err))
-		} else if isNew {
-			w.report(fmt.Errorf("waiting for masters: they are new, and grant in %s; quorumlock admit -yes URL... ends the wait",
-				a.Value))
 		}
 		return true
 	})

@@ -31,10 +31,6 @@ type Node struct {
 type Log interface {
 	// NotAccepted logs that the server refuses a client with that list of masters.
 	NotAccepted(list *scripts.List, r scripts.Refusal)
-	// QuarantineLater has the log say nothing of the node's quarantine until release is called, once.
-	// With a function over, the log does not say it then either, because another line has said it for
-	// all nodes; over is called in place of the line that it has ended.
-	QuarantineLater() (release func(over func()))
 }
 
 // Embedded ties a *node.Node, which embeds it, to its inside.

@@ -97,14 +97,8 @@ func (r *Roster) run() {
 		if len(asked) == 0 {
 			return
 		}
-		release := LogQuarantinesLater(r.nodes)
 		s := r.survey(asked)
 		r.noteRefusals(s)
-		if r.noteNew(s) {
-			release(r)
-		} else {
-			release(nil)
-		}
 		for _, q := range asked {
 			q.done(s)
 		}

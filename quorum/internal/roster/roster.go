@@ -21,14 +21,12 @@
 package roster
 
 import (
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
@@ -48,26 +46,16 @@ type Roster struct {
 	acceptedAt  []atomic.Int64 // by node: when the request was sent by which it last accepted this locker
 	refusedAt   []atomic.Int64 // by node: when it was last found not to accept this locker
 
-	saidNew  atomic.Bool  // the log has the line about new masters
-	newUntil atomic.Int64 // a clock.Instant: the end of the quarantine that it is about
-
 	mu      sync.Mutex
 	asked   []question // the next survey answers them
 	running bool
-	// grants has the nodes whose first quarantine is over, if the log has announced that quarantine;
-	// saidOver: the log has said that enough of them grant.
-	grants   map[int]bool
-	saidOver bool
 }
 
 // Options are what a Roster needs from its locker. All but the flags are required.
 type Options struct {
-	Need   int  // the quorum size
 	Founds bool // it may found a deployment: see membership.Client
 	Exists bool // it was told that the deployment exists, and founds none
 
-	Log    func() *slog.Logger
-	Events *events.Queue  // runs what may block
 	Go     func(f func()) // runs f in a goroutine of the locker's
 	Closed <-chan struct{}
 }
@@ -75,8 +63,7 @@ type Options struct {
 // New returns the roster of a locker over the nodes. It asks them nothing.
 func New(nodes []*node.Node, c clock.Clock, opts Options) *Roster {
 	r := &Roster{nodes: nodes, clock: c, opts: opts, acceptedAt: make([]atomic.Int64, len(nodes)),
-		refusedAt: make([]atomic.Int64, len(nodes)), grants: map[int]bool{}}
-	r.newUntil.Store(int64(clock.Never))
+		refusedAt: make([]atomic.Int64, len(nodes))}
 	for i := range nodes {
 		r.acceptedAt[i].Store(int64(clock.Never))
 		r.refusedAt[i].Store(int64(clock.Never))

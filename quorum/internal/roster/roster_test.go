@@ -1,7 +1,6 @@
 package roster_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
@@ -33,7 +31,6 @@ type deployment struct {
 	t       *testing.T
 	masters []*fakeredis.Master
 	clock   *clock.Fake
-	log     bytes.Buffer // of all rosters
 }
 
 // locker is what one locker has: its nodes and its roster.
@@ -57,10 +54,8 @@ var quick = []node.Option{node.WithoutQuarantine()}
 // over returns a locker over the masters, which may found a deployment.
 func (d *deployment) over(masters []*fakeredis.Master, opts []node.Option, exists bool) locker {
 	l := locker{nodes: bubble.Nodes(d.t, masters, nil, opts...), closed: make(chan struct{})}
-	logger := slog.New(slog.NewTextHandler(&d.log, nil))
 	l.Roster = roster.New(l.nodes, d.clock, roster.Options{
-		Founds: true, Exists: exists, Log: func() *slog.Logger { return logger }, Events: new(events.Queue),
-		Go: func(f func()) { go f() }, Closed: l.closed,
+		Founds: true, Exists: exists, Go: func(f func()) { go f() }, Closed: l.closed,
 	})
 	return l
 }
@@ -100,7 +95,7 @@ func TestNewMastersAreMarked(t *testing.T) {
 			t.Error("the list is known before the nodes' names are asked for")
 		}
 		s := l.wants(t, true, true, true)
-		if !s.IsAccepted() || s.AllNew() || len(s.Unanswered()) > 0 || l.List() == nil || l.WaitsForNew() {
+		if !s.IsAccepted() || len(s.Unanswered()) > 0 || l.List() == nil {
 			t.Error("a master is not as expected")
 		}
 		if !l.Ready(t.Context(), 3) {
@@ -144,14 +139,14 @@ func TestAMasterInQuarantineIsNotReady(t *testing.T) {
 	})
 }
 
-// The masters of a new deployment wait together, and the log says it once.
+// The masters of a new deployment wait together.
 func TestTheFirstQuarantine(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		l := d.over(d.masters, nil, false)
 		for range 2 {
 			s := <-l.Survey()
-			if wait, err := s.Wait(0); !s.AllNew() || wait != node.DefaultMaxLease || err != nil || !l.WaitsForNew() || l.Ready(t.Context(), 1) {
-				t.Errorf("new: %v; wait %v, %v", s.AllNew(), wait, err)
+			if wait, err := s.Wait(0); wait != node.DefaultMaxLease || err != nil || l.Ready(t.Context(), 1) {
+				t.Errorf("wait %v, %v", wait, err)
 			}
 			rechecked := make(chan time.Duration)
 			l.Recheck(1, func(wait time.Duration, err error) { rechecked <- wait })
@@ -160,12 +155,8 @@ func TestTheFirstQuarantine(t *testing.T) {
 			}
 		}
 		time.Sleep(node.DefaultMaxLease)
-		if s := l.wants(t, true, true, true); s.AllNew() || l.WaitsForNew() || !l.Ready(t.Context(), 3) {
+		if l.wants(t, true, true, true); !l.Ready(t.Context(), 3) {
 			t.Error("the quarantine is not over")
-		}
-		synctest.Wait()
-		if n := strings.Count(d.log.String(), "new masters: "); n != 1 || !strings.Contains(d.log.String(), "left=30s") {
-			t.Errorf("%d lines: %s", n, &d.log)
 		}
 	})
 }

@@ -97,16 +97,6 @@ func (s *Survey) Wait(i int) (time.Duration, error) {
 	return s.roster.quarantine(i, s.views[i]), nil
 }
 
-// AllNew reports whether all masters are new and wait in their first quarantine.
-func (s *Survey) AllNew() bool {
-	for i := range s.views {
-		if s.claimWaits(i) == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // claimWaits returns how long a node must wait that is claimed for this locker's list; 0 if it is
 // not.
 func (s *Survey) claimWaits(i int) time.Duration {
