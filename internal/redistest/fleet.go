@@ -35,7 +35,7 @@ func Start(n int, args ...string) (*Fleet, error) {
 // StartReal starts n processes of the server that [FindBinary] finds, each on a free port of
 // 127.0.0.1 and in a temporary directory of its own, and returns when all answer PING. They keep
 // nothing on disk unless args say otherwise ("--appendonly", "yes"): args come last on each command
-// line and so override the package's settings.
+// line and so override the package's settings. Only a configuration file, without "-", comes first.
 //
 // On failure nothing is left running. The error wraps [ErrNoServer] when there is no server. For
 // one that did not start it ends with the server's last output.

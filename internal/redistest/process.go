@@ -42,7 +42,11 @@ func newProcess(path, addr string, extra, env []string, starter *starter) (*proc
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{
+	var args []string
+	if len(extra) > 0 && !strings.HasPrefix(extra[0], "-") { // a configuration file, which has to come first
+		args, extra = extra[:1:1], extra[1:]
+	}
+	args = append(args,
 		"--port", port,
 		"--bind", "127.0.0.1",
 		"--save", "",
@@ -50,8 +54,8 @@ func newProcess(path, addr string, extra, env []string, starter *starter) (*proc
 		"--protected-mode", "yes",
 		"--dir", dir,
 		"--daemonize", "no",
-		"--loglevel", "warning",
-	}, extra...)
+		"--loglevel", "warning")
+	args = append(args, extra...)
 	return &process{path: path, args: args, env: env, addr: addr, dir: dir, starter: starter}, nil
 }
 
