@@ -1,8 +1,10 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/quorumlock/quorumlock/quorum"
@@ -38,7 +40,10 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, t *T
 		}
 		worked, ended := t.during(ctx, lead)
 		if ctx.Err() != nil || !errors.Is(ended, quorum.ErrLost) {
-			return errors.Join(worked, ended)
+			if worked == nil || ended == nil {
+				return cmp.Or(worked, ended)
+			}
+			return fmt.Errorf("%w; %w", worked, ended) // in one line
 		}
 	}
 }

@@ -189,7 +189,7 @@ func TestUnlockOnAnEndedContext(t *testing.T) {
 		stalled := make(chan struct{})
 		c.stalled.Store(&stalled)
 		err := held.Unlock(ended)
-		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "release sent, not confirmed") {
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "released; the masters' confirmation was not awaited") {
 			t.Error(err)
 		}
 		c.stalled.Store(nil)

@@ -3,7 +3,6 @@ package quorum
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,7 +195,7 @@ func (c *core) forceOwner(ctx context.Context, owner string, names []string) err
 }
 
 func (c *core) forceAll(ctx context.Context, names []string, by func(context.Context, scripts.Name) scripts.Call) error {
-	var failed []error
+	var failed error
 	for _, text := range names {
 		name, errs := scripts.NewName(text), make([]error, len(c.nodes))
 		call := by(ctx, name)
@@ -205,14 +204,9 @@ func (c *core) forceAll(ctx context.Context, names []string, by func(context.Con
 			forcing.Go(func() { errs[i] = inside.Of(n).Pipe(text).Do(ctx, call).Err })
 		}
 		forcing.Wait()
-		if err := c.unavailable(ctx, "force", text, errs); err != nil {
-			failed = append(failed, err)
-		}
+		failed = oneLine(failed, c.unavailable(ctx, "force", text, errs))
 	}
-	if len(failed) == 1 {
-		return failed[0]
-	}
-	return errors.Join(failed...)
+	return failed
 }
 
 // forceAnyone returns the call that deletes the lock at a name.

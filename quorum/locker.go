@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
@@ -327,9 +328,26 @@ func (l *Lock) do(ctx context.Context, fn func(ctx context.Context, lock *Lock) 
 		if loss := l.Err(); loss != nil && errors.Is(err, loss) && errors.Is(unlockErr, loss) {
 			return // fn has returned the cause of its context
 		}
-		err = errors.Join(err, unlockErr)
+		err = oneLine(err, unlockErr)
 	}()
 	return fn(l.Context(), l)
+}
+
+// oneLine joins two errors, either of which may be nil. errors.Join would put a line break between them.
+func oneLine(first, second error) error {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	return fmt.Errorf("%w; %w", first, second)
+}
+
+// String names the masters, for people. The form may change.
+func (l *Locker) String() string {
+	names := make([]string, len(l.core.nodes))
+	for i, n := range l.core.nodes {
+		names[i] = n.Name()
+	}
+	return "locker over " + strings.Join(names, ", ")
 }
 
 // Validate returns the error with which [Locker.Lock] would refuse the names at once, whatever the

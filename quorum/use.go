@@ -223,7 +223,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 	if failed, _ := err.(*Error); failed != nil {
 		if !errors.Is(failed, ErrUnavailable) { // then it is the end of ctx
-			failed.causes = slices.Insert(failed.causes, 0, error(detail("release sent, not confirmed")))
+			failed.causes = slices.Insert(failed.causes, 0, error(detail("released; the masters' confirmation was not awaited")))
 		}
 		if wasOrphaned {
 			failed.causes = slices.Insert(failed.causes, 0, ErrClosed)

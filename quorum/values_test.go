@@ -76,6 +76,15 @@ func TestStatesPrintAsSentences(t *testing.T) {
 	})
 }
 
+// A locker that is printed names its masters, not its pointers.
+func TestALockerIsPrinted(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		if got := fmt.Sprint(c.process()); got != "locker over master0, master1, master2" {
+			t.Error(got)
+		}
+	})
+}
+
 // Do says once that its lock was lost, also where fn returns the cause of its context.
 func TestDoTellsALossOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -100,7 +109,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 			<-ctx.Done()
 			return own
 		}, "a")
-		if !errors.Is(err, ErrLost) || !errors.Is(err, own) {
+		if !errors.Is(err, ErrLost) || !errors.Is(err, own) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v", err)
 		}
 		startAll(c)

@@ -58,7 +58,7 @@ func newRunLine() (*runLine, *lineFlags) {
 			l.heldCode = int(code)
 			return err
 		})
-	flags.duration("k", "send SIGTERM `D` before the lock ends, and SIGKILL when it ends (5s, at most half of the lease)",
+	flags.duration("k", "send SIGTERM `D` before the lock ends, and SIGKILL when it ends (5s, or a third of the lease if that is less; at most half)",
 		0, &l.grace)
 	flags.duration("max-hold", "hold the lock for `D` at most", shortest, &l.maxHold)
 	flags.duration("min-hold", "after the command, keep the lock until it was held for `D`: one run per period",
