@@ -6,7 +6,7 @@ var digests = map[string]any{
 	"acquire":   "0d70e635381217bf423a151f802993a3086c5f06",
 	"read":      "191a8921f58db077e561a537d2c169ca46272d9b",
 	"renew":     "bf6490a746591e35255f4c2a56a66db4216034d8",
-	"release":   "2f09c5d8a2b393e0c5aacebff1ed52f8f8168d9e",
+	"release":   "e75a1ed845fc46c2eae0ed3d15ff27616ea1812a",
 	"raise":     "a3ef082689088fb413b9af4e884033a4830fc53c",
 	"inspect":   "b9b90cca88ec6448fd7fd9845c0e53fb107d7019",
 	"force":     "6128d2764060e2fa6e0b70580bee5a47e739be76",
