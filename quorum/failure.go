@@ -168,6 +168,7 @@ type attemptResult struct {
 	movedOn    bool // it failed for errMovedOn
 	of         lease.Counts
 	writeBacks int
+	reserved   *hold // whose reservations keep readers back; nil for none
 }
 
 // result returns what the nodes replied. It must be called before undo.
@@ -178,6 +179,9 @@ func (a *attempt) result(approach waiting.Approach) *attemptResult {
 	r := &attemptResult{Result: waiting.Result{Wait: -1}, approach: approach,
 		cut: h.lease.Verdict() == lease.Open, movedOn: h.lease.Cause() == lease.MovedOn}
 	r.of, r.writeBacks = h.lease.Count(), h.lease.WriteBacks()
+	if approach.Reserves() && !h.set.isReader() {
+		r.reserved = h
+	}
 	waits := make([]time.Duration, 0, len(a.requests))
 	byReaders, byOthers := 0, 0
 	for i := range a.requests {

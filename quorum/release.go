@@ -47,6 +47,24 @@ func (h *hold) sendRelease(c lease.Command, call scripts.Call, t *tally) {
 	}
 }
 
+// withdraw ends the reservations of an attempt that failed, since nobody waits any more. A node that is down is not
+// asked: it lets them end.
+func (h *hold) withdraw() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	call := scripts.Withdraw(h.names, h.owner)
+	for i := range h.members {
+		if h.pipe(i).Down() != nil {
+			continue
+		}
+		h.core.background.add()
+		r := &releaseReply{hold: h, node: i}
+		if err := h.pipe(i).Start(call, &h.members[i].footprint, r); err != nil {
+			r.Done(pipeline.Result{Err: err})
+		}
+	}
+}
+
 // releaseReply receives a node's reply to a release. "Not found" counts too: the node has nothing of
 // the owner's. After a resend it doesn't mean that the lock was lost: the first copy may have deleted
 // the key.

@@ -322,16 +322,68 @@ func TestAReaderReadsAgainWhileAWriterWaits(t *testing.T) {
 	})
 }
 
+// A writer that gives up keeps no reader back, however it gives up. Another process's writer does.
+func TestAWriterThatGivesUpKeepsNoReadersBack(t *testing.T) {
+	for how, giveUp := range map[string]func(c *cluster, l *Locker){
+		"WithWait": func(c *cluster, l *Locker) {
+			if _, err := l.With(WithWait(300*time.Millisecond)).Lock(c.t.Context(), "a"); !errors.Is(err, ErrHeld) {
+				c.t.Error(err)
+			}
+		},
+		"context": func(c *cluster, l *Locker) {
+			ctx, cancel := context.WithTimeout(c.t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrHeld) {
+				c.t.Error(err)
+			}
+		},
+		"Close": func(c *cluster, l *Locker) {
+			writers := make(chan lockResult, 1)
+			startWaiter(c.t.Context(), l, 0, writers, "a")
+			time.Sleep(300 * time.Millisecond)
+			l.Close()
+			if got := c.next(writers, shortly); !errors.Is(got.err, ErrClosed) {
+				c.t.Error(got.err)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				old, l, reads, readers := c.read(c.process()), c.process(), c.process(), make(chan lockResult, 1)
+				time.AfterFunc(200*time.Millisecond, func() { // while the writer waits
+					lock, err := reads.RWLock("a").RLock(t.Context())
+					readers <- lockResult{lock: lock, err: err}
+				})
+				giveUp(c, l)
+				c.unlock(c.next(readers, shortly).lock)
+				c.unlock(old)
+			})
+		})
+	}
+}
+
+func TestAWriterThatGivesUpLeavesAnothersReservation(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		old, writers := c.read(c.process()), make(chan lockResult, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		startWaiter(ctx, c.process(), 0, writers, "a")
+		startWaiter(t.Context(), c.process(), 1, writers, "a")
+		cancel()
+		c.next(writers, shortly)
+		if _, err := c.process().RWLock("a").TryRLock(t.Context()); !errors.Is(err, ErrHeld) {
+			t.Errorf("a reader while another process's writer waits: %v", err)
+		}
+		c.unlock(old)
+		c.unlock(c.next(writers, shortly).lock)
+	})
+}
+
 // A writer who died holds up readers for no longer than its reservation.
 func TestAWriterWhoDiedHoldsUpReadersForItsReservation(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		old := c.read(c.process())
-		ctx, dies := context.WithCancel(t.Context())
-		writers, readers := make(chan lockResult, 1), make(chan lockResult, 1)
-		startWaiter(ctx, c.process(), 0, writers, "a")
-		dies()
-		if got := c.next(writers, shortly); !errors.Is(got.err, ErrHeld) {
-			t.Fatal(got.err)
+		old, readers := c.read(c.process()), make(chan lockResult, 1)
+		for i := range c.masters {
+			c.command(i, "SET", "quorumlock:writer:a", "dead:1", "PX", waiting.ReservationLife.Milliseconds())
 		}
 		began := time.Now()
 		startReader(t.Context(), c.process(), 0, readers)

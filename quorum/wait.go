@@ -50,6 +50,7 @@ type queue struct {
 	lastError  *Error   // of the last attempt; nil before one has ended
 	asking     int      // how many of the waiters want the holder to be asked to let go
 	published  int      // a node that published the last release since an attempt began; −1 for none
+	reserved   *hold    // of the last attempt that reserved the names; nil for none, or once they are acquired
 }
 
 // waiter is one call that waits.
@@ -203,6 +204,10 @@ func (w *waiter) acquired(lease time.Duration) (asked bool) {
 			q.Hasten(at)
 		}
 		q.list.saidShort = false
+		if q.reserved != nil { // the grant has deleted what it reserved
+			q.reserved = nil
+			q.list.core.background.done()
+		}
 		if q.key.readers {
 			q.freeLocked()
 		}
@@ -257,8 +262,9 @@ func (list *waitlist) isAwaited(key nameSet) bool {
 }
 
 // leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
-// next one attempts at once: there may be enough for that one.
+// next one attempts at once: there may be enough for that one. If nobody is left, the reservations end.
 func (w *waiter) leave() {
+	var reserved *hold
 	w.queue.remove(w, func(q *queue) {
 		head, _, _ := q.Next()
 		at := q.list.momentLocked()
@@ -266,7 +272,14 @@ func (w *waiter) leave() {
 		if head == &w.Waiter && w.slots != nil && w.slots.want > 1 {
 			q.Hasten(at)
 		}
+		if q.Empty() {
+			reserved, q.reserved = q.reserved, nil
+		}
 	})
+	if reserved != nil {
+		reserved.withdraw()
+		w.queue.list.core.background.done()
+	}
 }
 
 // remove removes a waiter by an event of package waiting. The last one ends the queue.
@@ -349,6 +362,9 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 		}
 		o.attempting()
 		held, r := what.attempt(ctx, c, set, approach, published)
+		if w != nil && held == nil && r.reserved != nil {
+			w.queue.noteReserved(r.reserved)
+		}
 		o.attempted(held, r)
 		if held != nil {
 			return held, nil
@@ -376,6 +392,16 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
 	}
+}
+
+// noteReserved notes an attempt that may have reserved the names. Close waits until the waiters have left.
+func (q *queue) noteReserved(h *hold) {
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	if q.reserved == nil {
+		h.core.background.add()
+	}
+	q.reserved = h
 }
 
 // noteShort notes whether an attempt failed because nodes were missing. It reports whether the log

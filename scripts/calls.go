@@ -1,6 +1,9 @@
 package scripts
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Call is one run of a script. It is immutable: one Call may go to many nodes, and be resent.
 type Call struct {
@@ -29,7 +32,7 @@ func (c Call) Frees() bool { return c.frees }
 // release.
 func (c Call) Released() (owner string, names []string) {
 	keys := c.args[1].(int)
-	for _, name := range c.args[3 : 2+keys] {
+	for _, name := range c.args[3 : 3+len(c.args)-5-keys] { // without reservations
 		names = append(names, name.(string))
 	}
 	return c.args[2+keys].(string), names
@@ -201,6 +204,16 @@ func ReleaseIn(room []any, names []Name, owner Owner, level int) Call {
 		args = append(args, n.channel)
 	}
 	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0, reads: owner.reads}
+}
+
+// Withdraw is a release of an owner that holds nothing, and that may have reserved the names for a writer.
+func Withdraw(names []Name, owner Owner) Call {
+	c := Release(names, owner, 0)
+	for i, n := range names {
+		c.args = slices.Insert(c.args, 3+len(names)+i, any(writerPrefix+n.text))
+	}
+	c.args[1] = 1 + 2*len(names)
+	return c
 }
 
 // The places of the arguments of a release of one name, and their number, as those of an acquire.

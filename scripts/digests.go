@@ -6,7 +6,7 @@ var digests = map[string]any{
 	"acquire":   "0d70e635381217bf423a151f802993a3086c5f06",
 	"read":      "817b9bbd906568a0805b1ab1a60d573b04b4ff9d",
 	"renew":     "bf6490a746591e35255f4c2a56a66db4216034d8",
-	"release":   "b3e27baaced4fc44d69b7c7f64159ce251280d8b",
+	"release":   "91b1beb8ee814317ff656ba5db17fde2853f1258",
 	"raise":     "a3ef082689088fb413b9af4e884033a4830fc53c",
 	"inspect":   "b9b90cca88ec6448fd7fd9845c0e53fb107d7019",
 	"force":     "8278c67c7e51e68a159e5f80fa241f9069d45dca",

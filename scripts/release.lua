@@ -1,6 +1,7 @@
 -- release: releases a lock by its owner, or lowers its level.
 --
--- KEYS  1 the owner's tombstone, then the key of each name: a lock's hash, or the readers
+-- KEYS  1 the owner's tombstone, then the key of each name: a lock's hash, or the readers; then, of a writer
+--       that has waited for readers and gives up, the reservation of each name
 -- ARGV  1 owner, or readerPrefix and the owner of a reader, 2 the level to leave (0 releases, whatever
 --       the level was), then the channel of each name, last the tombstone's time to live in ms (0 for no
 --       tombstone)
@@ -11,7 +12,8 @@
 --                           the user may not publish one: the waiters poll
 --
 -- It publishes once for each name that became free, also when its last reader leaves; heard is the largest
--- number of receivers. It must work when the server is out of memory: a delete always does, while a level
+-- number of receivers. Readers that a reservation has kept back get the message when it is deleted; another
+-- owner's stays. It must work when the server is out of memory: a delete always does, while a level
 -- or a tombstone may not be written. A key of another type holds no lock, unless a reader's user may not
 -- look there. Any other refusal of a release is an error, but only after the remaining names.
 
@@ -19,7 +21,8 @@ local owner, level, found, heard, failure = ARGV[1], ARGV[2], 0, 0, nil
 local isReader = string.sub(owner, 1, #readerPrefix) == readerPrefix
 local holder = isReader and string.sub(owner, #readerPrefix + 1) or owner
 
-for i = 2, #KEYS do
+local names = #ARGV - 3
+for i = 2, 1 + names do
   local key, reply = KEYS[i], nil
   if isReader then
     reply = redis.pcall(level == '0' and 'ZREM' or 'ZSCORE', key, owner)
@@ -56,6 +59,11 @@ for i = 2, #KEYS do
     end
   elseif reply ~= 0 and not string.find(reply.err, 'WRONGTYPE', 1, true) then
     failure = reply
+  end
+end
+for i = 2 + names, #KEYS do
+  if redis.pcall('GET', KEYS[i]) == owner and redis.pcall('DEL', KEYS[i]) == 1 then
+    redis.pcall('PUBLISH', ARGV[i + 1 - names], '0')
   end
 end
 if ARGV[#ARGV] ~= '0' then

@@ -234,7 +234,17 @@ func ownedByReadersVectors() []vector {
 	stale := slices.Concat(alone, state(reads(rival, -s)))
 	freed := []message{{"redisson_lock__channel:{k}", "0"}}
 	const kept, gone, taken = scripts.Kept, scripts.Gone, scripts.Taken
+	withdraws := func(v vector, texts ...string) vector {
+		v.call = scripts.Withdraw(names(texts...), scripts.OwnerOf(me))
+		v.want, v.parse = scripts.ReleaseReply{}, func(reply any) (any, error) { return scripts.ParseRelease(reply, 1) }
+		return v
+	}
 	return []vector{
+		withdraws(vector{name: "a writer that gives up", before: append(both, []any{"SET", writing, me, "PX", 1500}), published: freed, after: []check{absent(writing)}}, "k"),
+		withdraws(vector{name: "a writer that gives up, another waits", before: append(both, []any{"SET", writing, another, "PX", 1500}), untouched: true}, "k"),
+		withdraws(vector{name: "a writer that gives up, two names", before: state([]any{"SET", writing, another}, []any{"SET", "quorumlock:writer:l", me}),
+			published: []message{{"redisson_lock__channel:{l}", "0"}}, after: []check{text(writing, another), absent("quorumlock:writer:l")}}, "k", "l"),
+		withdraws(vector{name: "a writer that gives up, a list at its reservation", before: state([]any{"RPUSH", writing, "x"}), untouched: true}, "k"),
 		renews(vector{name: "a reader", before: alone, twice: true, after: []check{only(me, lease), ttl("k", lease), counter("k", "7")}}, kept),
 		renews(vector{name: "a reader beside another", before: both, after: []check{readers(map[string]time.Duration{me: lease, rival: 3 * s})}}, kept),
 		renews(vector{name: "a reader, never shortens", before: state(reads(me, 20*s), expire("k", 20*s)), after: []check{only(me, 20*s), ttl("k", 20*s)}}, kept),

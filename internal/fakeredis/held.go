@@ -41,7 +41,8 @@ func renew(k *Keyspace, keys, args []string) (any, error) {
 func release(k *Keyspace, keys, args []string) (any, error) {
 	owner, level, last := args[0], args[1], args[len(args)-1]
 	found, heard, failure := int64(0), 0, error(nil)
-	for i, key := range keys[1:] {
+	names := len(args) - 3
+	for i, key := range keys[1 : 1+names] {
 		there, err := k.leave(key, owner, level == "0")
 		switch {
 		case err != nil && !isWrongType(err):
@@ -62,6 +63,11 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 			} else {
 				heard = max(heard, k.publish(args[2+i], "0"))
 			}
+		}
+	}
+	for i, key := range keys[1+names:] {
+		if k.may("GET") == nil && k.Get(key) == owner && k.may("DEL") == nil && k.delete(key) && k.may("PUBLISH") == nil {
+			k.publish(args[2+i], "0")
 		}
 	}
 	if last != "0" {

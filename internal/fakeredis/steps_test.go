@@ -322,6 +322,8 @@ func (d dice) script() step {
 		a := d.acquire(names[:1])
 		a.Owner = a.Owner.AsReader()
 		return d.sends(scripts.Read(a))
+	case n == 15:
+		return d.sends(scripts.Withdraw(names, d.owner()))
 	case n < 19:
 		return d.sends(scripts.Release(names, d.reads(d.owner()), max(d.IntN(4)-1, 0)))
 	case n < 23:
