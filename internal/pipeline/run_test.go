@@ -416,7 +416,7 @@ func TestAReleaseOfARunIsOwed(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		wantList(t, "sent", r.commands(), "releases 3", "release k1!", "release k2!", "release k3!")
+		wantList(t, "sent", r.commands(), "releases 3", "release k1", "release k2", "release k3")
 	})
 }
 
