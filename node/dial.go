@@ -83,7 +83,7 @@ func logIn(ctx context.Context, c redis.Conn, user, password string, database in
 // ask sends commands together, and returns the first error with the number of its command.
 func ask(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (first int, err error) {
 	bound := redisconn.ConnectTimeout(timeout)
-	err = redisconn.Send(c, bound, func() error {
+	err = redisconn.Send(c, timeout, func() error {
 		for _, command := range commands {
 			if err := c.Send(command[0].(string), command[1:]...); err != nil {
 				return err

@@ -65,7 +65,7 @@ func onOwnConn[T any](ctx context.Context, n *Node, op string,
 
 func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
 	bound := redisconn.ConnectTimeout(n.Timeout())
-	if err := redisconn.Send(c, bound, func() error { return c.Send(name, args...) }); err != nil {
+	if err := redisconn.Send(c, n.Timeout(), func() error { return c.Send(name, args...) }); err != nil {
 		return nil, err
 	}
 	return redisconn.ReceiveBy(ctx, c, bound)

@@ -101,7 +101,7 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	for _, script := range scripts.All() {
 		exists = append(exists, script.SHA())
 	}
-	err := redisconn.Send(c, bound, func() error {
+	err := redisconn.Send(c, s.opts.timeout, func() error {
 		return errors.Join(c.Send("INFO"), c.Send("CLIENT", "INFO"), c.Send("SCRIPT", exists...))
 	})
 	if err != nil {

@@ -18,11 +18,13 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Settings are what a client's options say of a connection. The zero value of a field is that of the
@@ -256,7 +258,7 @@ func testFrozenMaster(t *testing.T, open Opener) {
 			defer n.Close()
 			watch := poll.Start()
 			defer watch.Stop()
-			_, err := n.Check(t.Context())
+			err := inside.Of(n).Pipe("k").Do(t.Context(), scripts.Look()).Err
 			took, stalled := watch.Read()
 			if !errors.Is(err, node.ErrTimeout) || !strings.Contains(err.Error(), "after "+want.String()) {
 				t.Errorf("want a timeout after %v, got %v", want, err)

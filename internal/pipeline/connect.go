@@ -75,7 +75,7 @@ func (p *Pipe) deliverOwed(ctx context.Context, c *Conn) error {
 	p.mu.Unlock()
 	slices.SortFunc(all, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
 	for chunk := range slices.Chunk(all, owedChunk) {
-		err := redisconn.Send(c.redis, bound, func() error {
+		err := redisconn.Send(c.redis, p.cfg.Timeout, func() error {
 			for _, r := range chunk {
 				if err := c.send(r); err != nil {
 					return err
@@ -90,6 +90,10 @@ func (p *Pipe) deliverOwed(ctx context.Context, c *Conn) error {
 			_, err := redisconn.ReceiveBy(ctx, c.redis, bound)
 			if err != nil && (c.redis.Err() != nil || !redisconn.IsServerError(err) || redisconn.RefusesAll(err)) {
 				return fmt.Errorf("delivering the releases of an earlier outage: %w", err)
+			}
+			if err != nil && isNoScript(err) && !r.source {
+				r.source = true // the next round sends it as text
+				continue
 			}
 			p.settleOwed(r, err)
 		}

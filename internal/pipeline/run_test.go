@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -415,8 +416,47 @@ func TestAReleaseOfARunIsOwed(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		wantList(t, "sent", r.commands(), "releases 3", "release k1!", "release k2!", "release k3!")
+		wantList(t, "sent", r.commands(), "releases 3", "release k1", "release k2", "release k3")
 	})
 }
 
 var errSilence = errors.New("silence")
+
+// Of several requests whose script the server does not know, one brings its text, again and again.
+func TestAnUnknownScriptIsSentOnceForAllRequests(t *testing.T) {
+	known := false
+	withRuns(t, func(command string) any {
+		switch {
+		case strings.HasSuffix(command, "!"):
+			known = true
+		case !known:
+			return redis.Error("NOSCRIPT No matching script.")
+		}
+		return int64(1)
+	}, func(t *testing.T, r *runs) {
+		close(r.gate)
+		for range 3 {
+			known = false
+			var calls []scripts.Call
+			for i := range 64 {
+				calls = append(calls, scripts.Release(namesOf(fmt.Sprint("k", i)), scripts.OwnerOf(fmt.Sprint("o:", i)), 1))
+			}
+			_, results := r.start(calls...)
+			for i, text := range outcomes(t, results) {
+				if !strings.HasPrefix(text, "found") {
+					t.Errorf("call %d: %s", i, text)
+				}
+			}
+			texts := 0
+			for _, command := range r.commands() {
+				if strings.HasSuffix(command, "!") {
+					texts++
+				}
+			}
+			if texts != 1 {
+				t.Errorf("the text was sent %d times", texts)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}

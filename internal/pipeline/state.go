@@ -109,10 +109,8 @@ func (p *Pipe) oweLocked(r request) {
 	if r.footprint == nil {
 		r.footprint = new(Footprint)
 	}
-	// It is sent as text: its delivery has no second try for a script that the server does not
-	// know.
 	p.lastOrder++
-	p.owed[r.footprint] = &request{call: r.call, footprint: r.footprint, source: true, order: p.lastOrder, retry: r.retry}
+	p.owed[r.footprint] = &request{call: r.call, footprint: r.footprint, order: p.lastOrder, retry: r.retry}
 }
 
 // goDown fails the queued requests, and makes Start refuse new ones until the pipe is up.
