@@ -57,6 +57,7 @@ func (l *Lock) endHandedOver() error {
 	defer func() { // with mu unlocked, because the schedule's mutex comes first
 		if handed {
 			h.core.schedule.Remove(&h.entry)
+			h.endContexts()
 		}
 	}()
 	h.mu.Lock()

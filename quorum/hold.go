@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 
@@ -28,14 +29,14 @@ type hold struct {
 	entry       schedule.Entry[*hold] // in the schedule, while it is held
 
 	// mu orders the owner's requests: the lease's commands are carried out with mu held.
-	mu         sync.Mutex
-	lease      lease.Lease
-	members    []member
-	inner      []*Lock   // handles of levels above 1
-	lossReason *Error    // why the lock is lost
-	listener   *listener // of requests to let go; nil before the first call of Requested
-	postponed  bool      // its renewal is due at entry.At, and is not put off again
-	attempt    *attempt  // while nodes are left that it has not asked, or it is open; see dropAttemptLocked
+	mu        sync.Mutex
+	lease     lease.Lease
+	members   []member
+	inner     []*Lock   // handles of levels above 1
+	ended     error     // why the lease has ended, and its contexts with it; nil before
+	listener  *listener // of requests to let go; nil before the first call of Requested
+	postponed bool      // its renewal is due at entry.At, and is not put off again
+	attempt   *attempt  // while nodes are left that it has not asked, or it is open; see dropAttemptLocked
 }
 
 // member is one node's part in a hold.
@@ -87,10 +88,10 @@ func (h *hold) pipe(node int) *pipeline.Pipe {
 func (h *hold) validLocked() bool { return h.lease.Valid(h.core.clock.Now()) }
 
 // carryOutLocked carries out commands in their order, and those that follow if one cannot be sent. t
-// counts the replies for a caller who waits for them; nil for none. It reports whether the lock was
-// lost: then the caller unlocks mu and calls core.finishLost. It does not carry out Renew, which
+// counts the replies for a caller who waits for them; nil for none. Behind End it stops: the caller
+// unlocks mu, calls endContexts, and carries out the rest then. It does not carry out Renew, which
 // renewalBatches take, nor Submit, which needs no mutex.
-func (h *hold) carryOutLocked(commands []lease.Command, t *tally) (lost bool) {
+func (h *hold) carryOutLocked(commands []lease.Command, t *tally) (rest []lease.Command) {
 	var call scripts.Call // the same for all nodes
 	for i := 0; i < len(commands); i++ {
 		c := commands[i]
@@ -101,7 +102,8 @@ func (h *hold) carryOutLocked(commands []lease.Command, t *tally) (lost bool) {
 		case lease.Cleared:
 			h.attempt.noteCleared()
 		case lease.End:
-			return h.endThenLocked(c.Cause, commands[i+1:], t)
+			h.noteEndLocked(c.Cause)
+			return commands[i+1:]
 		case lease.Release:
 			if isNew {
 				call = scripts.ReleaseIn(t.takeRoom(), h.names, h.ownerAs(c.Mode), c.Level)
@@ -118,16 +120,13 @@ func (h *hold) carryOutLocked(commands []lease.Command, t *tally) (lost bool) {
 		}
 	}
 	h.dropAttemptLocked()
-	return false
+	return nil
 }
 
-// endThenLocked ends the contexts, and then carries out the rest, even if a context of the caller's
-// panics.
-func (h *hold) endThenLocked(why lease.Cause, rest []lease.Command, t *tally) (lost bool) {
-	lost = h.lease.Phase() == lease.Expired
-	defer h.carryOutLocked(rest, t)
-	h.endLocked(why)
-	return lost
+func (h *hold) carryOut(commands []lease.Command) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.carryOutLocked(commands, nil)
 }
 
 // requestLocked returns the request that carries a command to its node.
@@ -171,29 +170,34 @@ func (h *hold) grantCall(mode lease.Mode, args scripts.AcquireArgs) scripts.Call
 	return scripts.Acquire(args)
 }
 
-// endLocked ends the contexts of all handles. It may run with mu held: a function that a context's
-// end starts runs in a goroutine of its own.
-func (h *hold) endLocked(why lease.Cause) {
-	defer h.unlistenLocked() // also if a context of the caller's panics
-	var cause error
+// noteEndLocked notes that the lease has ended. To end a context runs the caller's code, which may
+// block, or call this package: so it is done with no mutex locked, and no lock waits for another's
+// contexts. The goroutine that unlocks a lock or hands it over ends them. If the lock is lost, or the
+// Locker closed, a new one does.
+func (h *hold) noteEndLocked(why lease.Cause) {
+	h.unlistenLocked()
 	switch why {
 	case lease.Unlocked:
-		cause = ErrReleased
+		h.ended = cmp.Or(h.ended, ErrReleased) // it may have been closed before
 	case lease.HandedOver:
-		cause = ErrHandedOver
+		h.ended = ErrHandedOver
 	case lease.Closed:
-		cause = ErrClosed
+		h.ended = ErrClosed
+		h.core.background.start(h.endContexts)
 	default:
-		h.lossReason = h.keepersErrorLocked("hold", ErrLost, h.whyLost(why))
+		h.ended = h.keepersErrorLocked("hold", ErrLost, h.whyLost(why))
 		h.core.counters.lost.Add(1)
-		cause = h.lossReason
+		h.core.background.start(h.finishLost)
 	}
-	inner := h.inner
-	h.inner = nil
-	h.first.cancel(cause)
-	for _, l := range inner {
-		l.cancel(cause)
+}
+
+// endContexts ends the contexts of all handles, after the lease has ended: no handle is added then. If
+// another goroutine is about to end them, too, they have ended when the first of them returns.
+func (h *hold) endContexts() {
+	for _, l := range h.inner {
+		defer l.cancel(h.ended) // also if a context of the caller's panics
 	}
+	h.first.cancel(h.ended)
 }
 
 // whyLost explains why a lock was lost.

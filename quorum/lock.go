@@ -166,7 +166,7 @@ func (l *Lock) Err() error {
 	defer h.mu.Unlock()
 	switch phase := h.lease.Phase(); {
 	case phase == lease.Expired:
-		return h.lossReason
+		return h.ended
 	case h.lease.Cause() == lease.HandedOver:
 		return ErrHandedOver
 	case l.unlocked.Load() || phase == lease.Released || phase == lease.Lingering:
@@ -190,7 +190,7 @@ func (l *Lock) usableAtLocked(op string, now clock.Instant) error {
 	case l.unlocked.Load() || phase == lease.Released || phase == lease.Lingering:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld}}
 	case phase == lease.Expired:
-		return &Error{Op: op, Names: l.names, causes: []error{h.lossReason}}
+		return &Error{Op: op, Names: l.names, causes: []error{h.ended}}
 	case phase == lease.Orphaned:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrClosed}}
 	case !h.lease.Valid(now):
@@ -218,7 +218,7 @@ func (l *Lock) await(ctx context.Context, op string, t *tally) error {
 	e := &Error{Op: op, Names: l.names, Nodes: nodes, causes: ended}
 	switch {
 	case h.lease.Phase() == lease.Expired:
-		e.causes, e.Nodes = append(e.causes, h.lossReason), nil // the reason has the nodes' errors
+		e.causes, e.Nodes = append(e.causes, h.ended), nil // the reason has the nodes' errors
 	case ended == nil:
 		e.causes = append(e.causes, ErrUnavailable)
 	}

@@ -63,17 +63,21 @@ func (r *releaseReply) Done(result pipeline.Result) {
 	r.tally.add(r.node, nodeReply{counts: result.Err == nil, found: found, heard: said.Heard, err: result.Err})
 }
 
-// finishLost releases what nodes still keep of lost holds, and calls notifyLost.
-func (c *core) finishLost(lost ...*hold) {
-	for _, h := range lost {
-		c.schedule.Remove(&h.entry)
-		h.drop()
+// finishLost ends the contexts of a lost lock, and only then releases what nodes still keep of it:
+// another owner may be granted it at once. It runs in a goroutine of its own, because a context, a log
+// or a hook may block, or call this package.
+func (h *hold) finishLost() {
+	h.endContexts()
+	h.core.schedule.Remove(&h.entry) // no renewal is on its way to a pipeline then
+	h.drop()
+	h.set.log().Warn("quorumlock: lock lost",
+		"names", h.first.names, "owner", h.owner.String(), "token", h.lease.Token(), "error", h.ended)
+	if hook := h.set.hooks.Lost; hook != nil {
+		hook(&h.first, h.ended)
 	}
-	c.notifyLost(lost)
 }
 
-// drop releases what nodes still keep of a lost lock, which has left the schedule: no renewal is on
-// its way to a pipeline.
+// drop releases what nodes still keep of a lost lock.
 func (h *hold) drop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,40 +85,25 @@ func (h *hold) drop() {
 	h.carryOutLocked(h.lease.Drop(room[:0]), nil)
 }
 
-// notifyLost logs the losses and runs the Lost hooks, in a goroutine of its own: a log or a hook may
-// block, or call this package.
-func (c *core) notifyLost(lost []*hold) {
-	if len(lost) == 0 {
-		return
-	}
-	c.background.add()
-	go func() {
-		defer c.background.done()
-		defer func() { c.notifyLost(lost) }() // the rest, after a log or a hook that ended the goroutine
-		for len(lost) > 0 {
-			h := lost[0]
-			lost = lost[1:]
-			h.set.log().Warn("quorumlock: lock lost",
-				"names", h.first.names, "owner", h.owner.String(), "token", h.lease.Token(), "error", h.lossReason)
-			if hook := h.set.hooks.Lost; hook != nil {
-				hook(&h.first, h.lossReason)
-			}
-		}
-	}()
-}
-
 // releaseInterrupted releases a hold after the caller's code (a hook, a context) has panicked or ended
 // its goroutine. It waits for no reply, and does nothing if the hold has ended.
 func (h *hold) releaseInterrupted() {
 	h.core.schedule.Remove(&h.entry)
+	if releases := h.interrupt(); releases != nil {
+		defer h.carryOut(releases) // also if a context of the caller's panics again
+		h.endContexts()
+	}
+}
+
+// interrupt ends the lease. It returns what is left to carry out when the contexts have ended.
+func (h *hold) interrupt() []lease.Command {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lease.IsDone() {
-		return
+		return nil
 	}
 	h.first.unlocked.Store(true)
-	var room [8]lease.Command
-	h.carryOutLocked(h.lease.Interrupt(room[:0]), nil)
+	return h.carryOutLocked(h.lease.Interrupt(nil), nil)
 }
 
 // orphan ends a hold because its Locker was closed. A hold that lingers has ended already.

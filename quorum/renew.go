@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -43,26 +44,13 @@ func (h *hold) postponeLocked(now clock.Instant) bool {
 // renewDue handles the holds that are due (schedule.Due): it ends those whose deadline has passed,
 // releases those that were unlocked and whose min hold is over, and renews the others.
 func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after func()) {
-	// Contexts that must end come before anything is sent: until they have, another owner may be
-	// granted the lock beside this one. Those of locks that linger have ended.
-	var lost, kept, lingering []*hold
-	handle := func(h *hold) {
-		switch goesOn, wasLost := h.due(now); {
-		case wasLost:
-			lost = append(lost, h)
-		case goesOn:
+	// All contexts that must end begin to end before anything is sent: after their deadline another
+	// owner may be granted the lock.
+	var kept []*hold
+	for _, e := range due {
+		if h := e.Owner; h.due(now) {
 			kept = append(kept, h)
 		}
-	}
-	for _, e := range due {
-		if h := e.Owner; h.lingers() {
-			lingering = append(lingering, h)
-		} else {
-			handle(h)
-		}
-	}
-	for _, h := range lingering {
-		handle(h)
 	}
 	batches := &renewalBatches{core: c, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
 	for _, h := range kept {
@@ -75,7 +63,6 @@ func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after 
 		c.introduction.Keep(now)
 	}
 	return func() {
-		c.finishLost(lost...)
 		for _, b := range batches.all {
 			if b.err != nil {
 				b.Done(pipeline.Result{Err: b.err})
@@ -84,25 +71,28 @@ func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after 
 	}
 }
 
-func (h *hold) lingers() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lease.Phase() == lease.Lingering
-}
-
-// due handles a hold that is due. goesOn reports that it is to be renewed now.
-func (h *hold) due(now clock.Instant) (goesOn, lost bool) {
+// due handles a hold that is due. It reports whether the hold is to be renewed now.
+func (h *hold) due(now clock.Instant) (goesOn bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.postponeLocked(now) {
 		h.entry.At, h.entry.Early = h.lease.Next()
-		return false, false
+		return false
 	}
 	var room [8]lease.Command
 	goesOn, commands := h.lease.Due(now, room[:0])
 	h.entry.Over = !goesOn
 	h.entry.At, h.entry.Early = h.lease.Next()
-	return goesOn, h.carryOutLocked(commands, nil)
+	if h.lease.Phase() == lease.Released && len(commands) > 0 { // it lingered, and Unlock may be ending its contexts yet
+		releases := slices.Clone(commands)
+		h.core.background.start(func() {
+			h.endContexts()
+			h.carryOut(releases)
+		})
+		return false
+	}
+	h.carryOutLocked(commands, nil)
+	return goesOn
 }
 
 // renew adds the hold's renewals to batches, and sends its repairs at once.

@@ -125,11 +125,9 @@ func (r *request) sendAgain() bool {
 // locker's list must be submitted to the node first: the request is not over then. Else why is the
 // node's error, or nil.
 func (h *hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease.Effect, submits bool, why error) {
-	lost, sooner := false, clock.Never
+	sooner := clock.Never
 	defer func() { // with mu unlocked, because the schedule's mutex comes first
-		if lost {
-			h.core.finishLost(h)
-		} else if sooner != clock.Never {
+		if sooner != clock.Never {
 			h.core.schedule.Hasten(&h.entry, sooner)
 		}
 	}()
@@ -148,7 +146,7 @@ func (h *hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease
 	}
 	why = h.replyError(c, reply, e, err, wasKept)
 	h.members[c.Master].err = why
-	lost = h.carryOutLocked(commands, nil)
+	h.carryOutLocked(commands, nil)
 	if next, _ := h.lease.Next(); next.Before(before) && h.lease.Kept() {
 		sooner = next
 	}

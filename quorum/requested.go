@@ -57,12 +57,8 @@ func (h *hold) listenLocked() *listener {
 	if h.lease.Phase() != lease.Held {
 		return h.listener
 	}
-	names := h.names
-	if h.first.slots != nil {
-		names = names[:1] // the slots of a semaphore have one channel
-	}
 	for _, n := range h.core.nodes {
-		for _, name := range names {
+		for _, name := range h.names {
 			cancel := inside.Of(n).Subscriptions.Subscribe(scripts.AskChannel(name.String()), h.listener)
 			h.listener.cancels = append(h.listener.cancels, cancel)
 		}

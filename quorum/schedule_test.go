@@ -61,41 +61,6 @@ func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 	})
 }
 
-// Of what is due at once, the contexts of lost locks end before the release of another lock is sent:
-// that may be the last grant that kept a rival out of both names.
-func TestContextsEndBeforeReleasesThatAreDueWithThem(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		due, asked := false, false
-		var calls int64
-		ctx := hookedContext{t.Context(), func() {
-			if !due || asked {
-				return
-			}
-			asked = true
-			time.Sleep(time.Millisecond) // of the bubble's time
-			if sent := c.calls.Load() - calls; sent > 0 {
-				t.Errorf("%d releases have arrived", sent)
-			}
-		}}
-		lingering := c.lock(l.With(WithMinHold(time.Second)), "a")
-		c.unlock(lingering)
-		lost, err := l.Lock(ctx, "b")
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		calls, due = c.calls.Load(), true
-		later := l.core.clock.Now().Add(time.Hour)
-		l.core.renewDue(later, []*schedule.Entry[*hold]{&lingering.hold.entry, &lost.hold.entry})()
-		synctest.Wait()
-		if !asked || c.calls.Load() == calls {
-			t.Error("the context was not asked, or nothing was released: the test shows nothing")
-		}
-		c.wantNoOwners(l)
-	})
-}
-
 // A hold leaves the schedule before its release is sent. The schedule's mutex is locked from the
 // moment when renewals are gathered until they are in the pipelines, so none follows the release.
 func TestAHoldLeavesTheScheduleBeforeItsRelease(t *testing.T) {

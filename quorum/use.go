@@ -121,10 +121,11 @@ func (h *hold) lowerLocked(l *Lock) *tally {
 }
 
 // Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
-// lease. It returns nil when as many nodes have confirmed as the quorum size. Else the lock keeps
-// its deadline, and the error is an [*Error]. It wraps [ErrUnavailable] when too few nodes
-// confirmed, [ErrLost], [ErrNotHeld] or [ErrClosed] when the lock is not held, [ErrInvalid] for a
-// lease out of bounds, or the context's error.
+// lease. It returns nil when as many nodes have confirmed as the quorum size. Otherwise the error is
+// an [*Error]. It wraps [ErrUnavailable] when too few nodes confirmed, [ErrLost], [ErrNotHeld] or
+// [ErrClosed] when the lock is not held, [ErrInvalid] for a lease out of bounds, or the context's
+// error. Nodes that confirm after that still move the deadline, always to a later time. If ctx had ended
+// before the call, or the error wraps ErrInvalid, no node was asked.
 //
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
@@ -136,7 +137,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 }
 
 func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error {
-	t, err := l.startExtend(op, lasts)
+	t, err := l.startExtend(contextError(ctx), op, lasts)
 	if err != nil {
 		return err
 	}
@@ -153,12 +154,16 @@ func (l *Lock) confirm(ctx context.Context, op string, t *tally) error {
 	return l.usableLocked(op) // enough nodes have confirmed, but perhaps after the lock was lost
 }
 
-func (l *Lock) startExtend(op string, lasts time.Duration) (*tally, error) {
+// startExtend asks all nodes, unless the call's context has ended with these errors.
+func (l *Lock) startExtend(ended []error, op string, lasts time.Duration) (*tally, error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := l.usableLocked(op); err != nil {
 		return nil, err
+	}
+	if ended != nil {
+		return nil, &Error{Op: op, Names: l.names, causes: ended}
 	}
 	t := newTally(len(h.members), h.core.need)
 	commands := h.lease.Extend(h.core.clock.Now(), lasts, nil)
@@ -240,10 +245,14 @@ func (l *Lock) startLinger() (lingers bool, err error) {
 	if h.set.minHold == 0 {
 		return false, nil
 	}
-	defer func() { // after the contexts have ended, even if a context of the caller's panics
-		if lingers && err == nil {
-			h.core.schedule.Hasten(&h.entry, h.lease.MinHoldEnd())
+	defer func() { // with mu unlocked
+		if !lingers {
+			return
 		}
+		if err == nil {
+			defer h.core.schedule.Hasten(&h.entry, h.lease.MinHoldEnd()) // also if a context of the caller's panics
+		}
+		h.endContexts()
 	}()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -267,33 +276,39 @@ func (l *Lock) startLinger() (lingers bool, err error) {
 // startRelease ends the lock and its contexts, and sends the release. t counts the replies. The
 // error says why there is nothing to release.
 func (l *Lock) startRelease() (t *tally, wasOrphaned bool, err error) {
-	h, justLost := l.hold, false
-	defer func() { // with mu unlocked
-		if justLost {
-			h.core.finishLost(h)
+	h := l.hold
+	var room [8]lease.Command
+	releases, keepers, wasOrphaned, err := l.endLease(room[:0])
+	defer func() { // also if a context of the caller's panics
+		if err == nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			t = h.releaseLocked(releases, keepers)
 		}
 	}()
+	h.endContexts()
+	return nil, wasOrphaned, err
+}
+
+// endLease ends the lease. It appends the releases, which are due when the contexts have ended.
+func (l *Lock) endLease(room []lease.Command) (releases []lease.Command, keepers uint64, wasOrphaned bool, err error) {
+	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wasOrphaned = h.lease.Phase() == lease.Orphaned
 	now := h.core.clock.Now()
-	err = l.usableAtLocked("unlock", now)
-	l.unlocked.Store(true)
-	keepers := h.lease.KeepersAt(now)
-	var room [8]lease.Command
-	commands := h.lease.Unlock(now, room[:0])
-	if err != nil && !wasOrphaned {
-		justLost = h.carryOutLocked(commands, nil) // its deadline has passed
-		return nil, false, err
+	if !wasOrphaned {
+		err = l.usableAtLocked("unlock", now)
 	}
-	return h.releaseLocked(commands, keepers), wasOrphaned, nil
+	l.unlocked.Store(true)
+	keepers = h.lease.KeepersAt(now)
+	return h.carryOutLocked(h.lease.Unlock(now, room), nil), keepers, wasOrphaned, err
 }
 
 // unlockInner is Unlock of the handle of a re-entry.
 func (l *Lock) unlockInner(ctx context.Context) error {
-	defer l.cancel(ErrReleased)
 	t, err := l.startLower()
-	l.cancel(ErrReleased)
+	l.cancel(l.Err()) // why the lock has ended, if it has
 	if err != nil {
 		return err
 	}
@@ -304,7 +319,7 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lease.Phase() == lease.Expired {
-		return &Error{Op: "unlock", Names: l.names, causes: []error{h.lossReason}}
+		return &Error{Op: "unlock", Names: l.names, causes: []error{h.ended}}
 	}
 	return nil
 }

@@ -450,3 +450,26 @@ func TestARefusalOfTheWriterSaysNothingOfTheReader(t *testing.T) {
 		b.want(fmt.Sprint("End ", NotKept))
 	}
 }
+
+// A late copy of a writer's request says nothing of the downgrade: the master may keep readers out yet.
+func TestOnlyAReadersReplyConfirmsTheDowngrade(t *testing.T) {
+	b := held(t, Terms{})
+	late := b.Enter(b.now, nil)[0]
+	b.Leave(nil)
+	downgrade := b.Downgrade(b.now, nil)
+	b.answer(late, Reply{Is: Granted, Process: "one"})
+	b.answer(downgrade[1], Reply{Is: Granted, Process: "two"})
+	if renewals := b.Renew(b.now, nil); renewals[0].Do != Repair || renewals[1].Do != Renew {
+		t.Errorf("%s and %s, want a repair and a renewal", names[renewals[0].Do], names[renewals[1].Do])
+	}
+}
+
+// A renewal that was refused together with others goes out again as what the holder is now.
+func TestARenewalGoesOutAgainInThePresentMode(t *testing.T) {
+	b := held(t, Terms{})
+	renewal := b.Renew(b.now, nil)[0]
+	b.Downgrade(b.now, nil)
+	if again, goesOn := b.RenewAgain(b.now, renewal); !goesOn || again.Mode != Read {
+		t.Errorf("%+v", again)
+	}
+}

@@ -1,0 +1,315 @@
+package quorum
+
+import (
+	"context"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+)
+
+// statusContext is a context of the caller's with a status page in every method: it calls this package,
+// and so must be called with no mutex locked.
+type statusContext struct {
+	context.Context
+	page *statusPage
+}
+
+func (c statusContext) Deadline() (time.Time, bool) { c.page.show(); return c.Context.Deadline() }
+func (c statusContext) Done() <-chan struct{}       { c.page.show(); return c.Context.Done() }
+func (c statusContext) Err() error                  { c.page.show(); return c.Context.Err() }
+func (c statusContext) Value(key any) any           { c.page.show(); return c.Context.Value(key) }
+
+// statusPage shows what the lockers of a process know of their locks.
+type statusPage struct {
+	t       *testing.T
+	lockers []*Locker
+	mu      sync.Mutex
+	locks   []*Lock
+	shown   int
+	failed  bool
+}
+
+func (p *statusPage) add(l *Lock) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.locks = append(p.locks, l)
+}
+
+// show fails the test if a mutex is locked. A hold that has not become a lock is on no page: the names of
+// the functions tell of its mutex.
+func (p *statusPage) show() {
+	p.mu.Lock()
+	locks, failed := p.locks, p.failed
+	p.shown++
+	p.mu.Unlock()
+	if failed {
+		return
+	}
+	stack := string(debug.Stack())
+	if !strings.Contains(stack, "Locked(") && returns(func() { p.draw(locks) }) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = true
+	p.t.Errorf("a method of a context is called with a mutex locked:\n%s", stack)
+}
+
+func (p *statusPage) draw(locks []*Lock) {
+	for _, l := range locks {
+		l.Valid()
+		l.Deadline()
+		l.Err()
+	}
+	for _, l := range p.lockers {
+		l.Stats()
+		l.core.schedule.Len()
+		l.core.secondWaves.Len()
+		l.core.random(2)
+		l.core.background.idle()
+		l.core.roster.List()
+		l.waitlist.len()
+		for _, n := range l.core.nodes {
+			n.State()
+		}
+	}
+}
+
+// No method of a caller's context is called, and none is ended, with a mutex of this package locked, in
+// whatever way a lock or a call that waits ends.
+func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
+	for what, s := range map[string]struct {
+		options []Option
+		held    func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) // by a lock at "a"
+		instead func(t *testing.T, c *cluster, l *Locker, ctx context.Context)             // of it
+	}{
+		"unlock": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) { lock.Unlock(ctx) }},
+		"unlock with its own context": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			lock.Unlock(lock.Context())
+		}},
+		"re-entry": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			inner, err := l.Lock(lock.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner.Unlock(inner.Context())
+			l.Lock(lock.Context(), "a")
+			lock.Unlock(ctx)
+		}},
+		"a re-entry that fails": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			c.delay(900 * time.Millisecond)
+			bounded, cancel := context.WithTimeout(lock.Context(), time.Millisecond)
+			defer cancel()
+			if _, err := l.Lock(bounded, "a"); err == nil {
+				t.Error("it has entered")
+			}
+			c.delay(0)
+		}},
+		"extend": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			lock.Extend(ctx, time.Second)
+			lock.Extend(lock.Context(), time.Second)
+		}},
+		"lost by replies": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			l.Lock(lock.Context(), "a")
+			c.masters[0].Flush()
+			c.masters[1].Flush()
+			lock.Extend(ctx, time.Second)
+			lock.Unlock(ctx)
+		}},
+		"max hold": {options: []Option{WithMaxHold(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			lock.Requested()
+			time.Sleep(2 * time.Second)
+		}},
+		"fixed lease": {options: []Option{WithFixedLease(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			time.Sleep(2 * time.Second)
+		}},
+		"deadline found": {options: []Option{WithFixedLease(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			l.core.schedule.Remove(&lock.hold.entry)
+			time.Sleep(2 * time.Second)
+			lock.Unlock(ctx)
+		}},
+		"min hold": {options: []Option{WithMinHold(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			lock.Unlock(ctx)
+			time.Sleep(2 * time.Second)
+		}},
+		"close": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			l.Lock(lock.Context(), "a")
+			l.Close()
+			lock.Unlock(ctx)
+		}},
+		"hand over and take over": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			ticket, err := lock.HandOver(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lock, err = l.TakeOver(ctx, ticket); err != nil {
+				t.Fatal(err)
+			}
+			lock.Unlock(ctx)
+			l.TakeOver(ctx, ticket)
+		}},
+		"a hook that panics": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
+			recoverCallerPanic(func() {
+				l.With(WithHooks(Hooks{Acquired: func(*Lock) { panic(callerPanic{}) }})).Lock(ctx, "a")
+			})
+		}},
+		"readers": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
+			lock, err := l.RWLock("a").Lock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock.Downgrade(ctx)
+			reader, err := l.RWLock("a").RLock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.RWLock("a").TryLock(ctx)
+			reader.Unlock(ctx)
+			lock.Unlock(ctx)
+		}},
+		"semaphore": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
+			lock, err := l.Semaphore("a", 1).Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Semaphore("a", 1).TryAcquire(ctx)
+			lock.Unlock(ctx)
+		}},
+		"waiting": {options: []Option{WithRequest()}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			l.TryLock(ctx, "a")
+			l.With(WithWait(time.Second)).Lock(ctx, "a")
+			bounded, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			l.Lock(bounded, "a")
+			behind := make(chan lockResult, 1)
+			startWaiter(ctx, l, 0, behind, "a")
+			time.Sleep(time.Second)
+			lock.Unlock(ctx)
+			c.next(behind, time.Second).lock.Unlock(ctx)
+			l.Do(ctx, func(context.Context, *Lock) error { return nil }, "a")
+		}},
+		"masters that are down": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
+			for _, m := range c.masters {
+				m.Crash(fakeredis.Nothing)
+			}
+			bounded, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			l.TryLock(ctx, "a")
+			l.Lock(bounded, "a")
+			l.Ready(ctx)
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				page := &statusPage{t: t}
+				l := c.process(append(s.options, WithHooks(Hooks{Acquired: page.add}))...)
+				page.lockers = []*Locker{l}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				hostile := statusContext{ctx, page}
+				if s.instead != nil {
+					s.instead(t, c, l, hostile)
+				} else {
+					lock, err := l.Lock(hostile, "a")
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.held(t, c, l, lock, hostile)
+				}
+				synctest.Wait()
+				if page.shown < 5 {
+					t.Error("the context was hardly asked: the test shows nothing")
+				}
+			})
+		})
+	}
+}
+
+// Contexts of one lock block, in the caller's code, as it ends. Meanwhile locks that are due at the same
+// instant end, are released and are renewed, and all masters answer.
+func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
+	for what, end := range map[string]struct {
+		options []Option
+		free    bool // the masters have nothing of it a second later
+		after   time.Duration
+		do      func(l *Locker, lock *Lock)
+	}{
+		"max hold": {options: []Option{WithMaxHold(time.Second)}, after: time.Second, do: func(*Locker, *Lock) {}},
+		"lost by a reply": {free: true, do: func(l *Locker, lock *Lock) {
+			l.ForceUnlock(context.Background(), "blocked")
+			lock.Extend(context.Background(), time.Second)
+		}},
+		"unlocked": {do: func(l *Locker, lock *Lock) { lock.Unlock(context.Background()) }},
+		"lingers": {options: []Option{WithMinHold(time.Second)}, free: true, do: func(l *Locker, lock *Lock) {
+			lock.Unlock(context.Background())
+		}},
+		"closed": {do: func(l *Locker, lock *Lock) { l.Close() }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				l, ended, unblock := c.process(WithLease(3*time.Second)), new(atomic.Bool), make(chan struct{})
+				asked := make(chan struct{}, 8)
+				defer close(unblock)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				blocks := hookedContext{ctx, func() {
+					if ended.Load() {
+						asked <- struct{}{}
+						<-unblock
+					}
+				}}
+				blocked, err := l.With(end.options...).Lock(blocks, "blocked")
+				if err != nil {
+					t.Fatal(err)
+				}
+				lost, kept := c.lock(l.With(WithMaxHold(time.Second)), "lost"), c.lock(l, "kept")
+				lingers := c.lock(l.With(WithMinHold(time.Second)), "lingers")
+				c.unlock(lingers)
+				inner, err := l.With(end.options...).Lock(context.WithoutCancel(blocked.Context()), "blocked")
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				ended.Store(true)
+				go end.do(l, blocked)
+				time.Sleep(end.after)
+				if !returns(func() { <-asked; blocked.Valid(); l.core.schedule.Len() }) {
+					t.Fatal("the context was not asked, or a mutex is locked meanwhile")
+				}
+				time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds
+				synctest.Wait()
+				if blocked.Valid() || lost.Context().Err() == nil {
+					t.Fatalf("valid: %v, the context of a lock that was due at the same instant: %v", blocked.Valid(), lost.Context().Err())
+				}
+				if what == "closed" {
+					return
+				}
+				other := c.process()
+				state, err := other.Inspect(t.Context(), "blocked")
+				if err != nil || (state.Owner == "") != end.free {
+					t.Errorf("it was released before its contexts have ended: %+v, %v", state, err)
+				}
+				if what == "lingers" && inner.Context().Err() == nil {
+					t.Error("it was released before the context of an inner handle has ended")
+				}
+				for _, n := range l.Stats().Nodes {
+					if n.LastError != nil {
+						t.Errorf("a master's replies are not read: %v", n.LastError)
+					}
+				}
+				c.unlock(c.lock(other, "lingers"))
+				time.Sleep(5 * time.Second)
+				if !kept.Valid() {
+					t.Error("a lock was not renewed")
+				}
+				c.unlock(kept)
+			})
+		})
+	}
+}

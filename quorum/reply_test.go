@@ -1,0 +1,142 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// A server that refuses to raise a reader has not renewed it: the reader's lease ends, and a writer may
+// come.
+func TestAReaderThatIsNotRaisedIsNotRenewed(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		h := c.read(c.process()).hold
+		refused := pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.NotRaised}}}
+		reply, err := h.replyOf(lease.Command{Do: lease.Renew}, refused, 0)
+		if reply.Is != lease.NotRenewed || !errors.Is(err, errReader) {
+			t.Errorf("answer %d, %v", reply.Is, err)
+		}
+	})
+}
+
+// The lease learns that a request was resent, whatever the reply: its first copy may be carried out late.
+func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		h := c.lock(c.process(), "a").hold
+		for _, resent := range []bool{false, true} {
+			for _, r := range []pipeline.Result{
+				{Err: errors.New("broken"), Sent: true},
+				{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother}}},
+				{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined}}},
+			} {
+				r.Resent = resent
+				if reply, _ := h.replyOf(lease.Command{Do: lease.Ask}, r, 0); reply.Resent != resent {
+					t.Errorf("%+v: resent %v", r, reply.Resent)
+				}
+			}
+		}
+	})
+}
+
+// A writer that does not wait keeps no reader back.
+func TestAWritersTryLockKeepsNoReaderBack(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.read(c.process())
+		if _, err := c.process().RWLock("a").TryLock(t.Context()); !errors.Is(err, ErrHeld) {
+			t.Fatal(err)
+		}
+		if _, err := c.process().RWLock("a").TryRLock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The lease of a lock ends after the masters have confirmed, and before their replies arrive.
+func TestAConfirmationAfterTheLossIsNone(t *testing.T) {
+	for what, call := range map[string]func(l *Lock) error{
+		"Extend":    func(l *Lock) error { return l.Extend(context.Background(), 5*time.Second) },
+		"Downgrade": func(l *Lock) error { return l.Downgrade(context.Background()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				held := c.lock(c.process(WithFixedLease(500*time.Millisecond)), "a")
+				synctest.Wait()
+				c.delay(800 * time.Millisecond) // of the reply, to what is carried out already
+				if err := call(held); !errors.Is(err, ErrLost) || errors.Is(err, ErrUnavailable) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// The attempt at a slot begins at another node than the one that gave the hint: if that is alone in
+// having the slot free, its vote would have to be given back.
+func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for range 6 {
+			var mu sync.Mutex
+			var asked []int
+			for i := range c.masters {
+				each := func(script string) {
+					if mu.Lock(); script == "slots" || script == "acquire" || script == "acquires" {
+						asked = append(asked, i)
+					}
+					mu.Unlock()
+				}
+				c.on[i].Store(&each)
+			}
+			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, waiting.ProbeFirst, true)
+			synctest.Wait()
+			if len(asked) < 2 || asked[0] == asked[1] || slices.Index(asked[1:], asked[0]) < 1 {
+				t.Errorf("masters were asked in the order %v", asked)
+			}
+			c.unlock(lock)
+		}
+	})
+}
+
+func TestDeadlineIsZeroAfterClose(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lock(l, "a")
+		l.Close()
+		if at := held.Deadline(); !at.IsZero() {
+			t.Error(at)
+		}
+	})
+}
+
+// An extension whose context has ended asks no node, so the deadline stays. It says so of a lock that is
+// held: else why it is not.
+func TestExtendWithAContextThatHasEnded(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		held := c.lock(c.process(WithLease(10*time.Second)), "a")
+		synctest.Wait()
+		before, calls := held.Deadline(), c.calls.Load()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := held.Extend(ctx, 20*time.Second); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if after := held.Deadline(); c.calls.Load() != calls || !after.Equal(before) {
+			t.Errorf("%d calls, and the deadline moved by %v", c.calls.Load()-calls, after.Sub(before))
+		}
+		c.unlock(held)
+		if err := held.Extend(held.Context(), time.Second); !errors.Is(err, ErrNotHeld) {
+			t.Error(err)
+		}
+	})
+}
