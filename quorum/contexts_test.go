@@ -235,25 +235,31 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 	for what, end := range map[string]struct {
 		options []Option
-		forced  bool // nothing is left to release
+		free    bool // the masters have nothing of it a second later
+		after   time.Duration
 		do      func(l *Locker, lock *Lock)
 	}{
-		"max hold": {options: []Option{WithMaxHold(time.Second)}, do: func(*Locker, *Lock) {}},
-		"lost by a reply": {forced: true, do: func(l *Locker, lock *Lock) {
+		"max hold": {options: []Option{WithMaxHold(time.Second)}, after: time.Second, do: func(*Locker, *Lock) {}},
+		"lost by a reply": {free: true, do: func(l *Locker, lock *Lock) {
 			l.ForceUnlock(context.Background(), "blocked")
 			lock.Extend(context.Background(), time.Second)
 		}},
 		"unlocked": {do: func(l *Locker, lock *Lock) { lock.Unlock(context.Background()) }},
-		"closed":   {do: func(l *Locker, lock *Lock) { l.Close() }},
+		"lingers": {options: []Option{WithMinHold(time.Second)}, free: true, do: func(l *Locker, lock *Lock) {
+			lock.Unlock(context.Background())
+		}},
+		"closed": {do: func(l *Locker, lock *Lock) { l.Close() }},
 	} {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
 				l, ended, unblock := c.process(WithLease(3*time.Second)), new(atomic.Bool), make(chan struct{})
+				asked := make(chan struct{}, 8)
 				defer close(unblock)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				blocks := hookedContext{ctx, func() {
 					if ended.Load() {
+						asked <- struct{}{}
 						<-unblock
 					}
 				}}
@@ -264,9 +270,17 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 				lost, kept := c.lock(l.With(WithMaxHold(time.Second)), "lost"), c.lock(l, "kept")
 				lingers := c.lock(l.With(WithMinHold(time.Second)), "lingers")
 				c.unlock(lingers)
+				inner, err := l.With(end.options...).Lock(context.WithoutCancel(blocked.Context()), "blocked")
+				if err != nil {
+					t.Fatal(err)
+				}
 				synctest.Wait()
 				ended.Store(true)
 				go end.do(l, blocked)
+				time.Sleep(end.after)
+				if !returns(func() { <-asked; blocked.Valid(); l.core.schedule.Len() }) {
+					t.Fatal("the context was not asked, or a mutex is locked meanwhile")
+				}
 				time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds
 				synctest.Wait()
 				if blocked.Valid() || lost.Context().Err() == nil {
@@ -277,8 +291,11 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 				}
 				other := c.process()
 				state, err := other.Inspect(t.Context(), "blocked")
-				if err != nil || (state.Owner == "") != end.forced {
+				if err != nil || (state.Owner == "") != end.free {
 					t.Errorf("it was released before its contexts have ended: %+v, %v", state, err)
+				}
+				if what == "lingers" && inner.Context().Err() == nil {
+					t.Error("it was released before the context of an inner handle has ended")
 				}
 				for _, n := range l.Stats().Nodes {
 					if n.LastError != nil {

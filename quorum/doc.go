@@ -26,7 +26,7 @@
 //	            requested.go   a waiter asks the holder to let go, and the holder listens
 //	handed over handover.go contexts end and the keys stay; another owner takes over by the ticket
 //	released    release.go  contexts end, then the release goes to every node; who waits for the
-//	                        replies
+//	                        replies; the end of a lost lock
 //
 // A hold is the shell of one owner's lock. A handle is a [Lock]: one for the acquired lock, and
 // another for each re-entry (lock.go). A flow is the calls whose contexts derive from a
@@ -50,5 +50,6 @@
 // grant, and comes back as a reply. Its answer is what it says: granted, refused, quarantined and so
 // on. The lease takes the reply, and its effect is what the caller's tally counts.
 //
-// Lock order: the mutex of a schedule, then a hold's, then the nodes'.
+// Lock order: the mutex of a schedule, then a hold's, then the nodes'. A context of the caller's is asked,
+// made and ended with no mutex locked: it is the caller's code (noteEndLocked in hold.go).
 package quorum

@@ -11,7 +11,7 @@ import (
 // and delay it. If one of them panics or ends its goroutine, the lock, if any, is released, and no
 // further hook is called for that call.
 //
-// Lost runs in its own goroutine, which handles locks that are lost together one after the other.
+// Lost runs in a goroutine of its own for each lock that is lost, when its contexts have ended.
 // Renewing, Renewed and Repaired run one at a time, in the order of the events, in a goroutine of
 // the Locker. A hook that blocks there delays no renewal, but while 8,192 events wait for it,
 // further ones are dropped ([Stats].EventsDropped).

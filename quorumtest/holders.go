@@ -174,6 +174,7 @@ func (m *Masters) takeLocked(lock *quorum.Lock) error {
 		err = lock.Extend(ctx, 10*time.Millisecond) // a lease is only raised, so the least will do
 		switch ended := lock.Err(); {
 		case errors.Is(ended, quorum.ErrLost):
+			<-lock.Context().Done()
 			return nil
 		case ended != nil:
 			return fmt.Errorf("it ended in another way: %w", ended)

@@ -42,8 +42,10 @@ func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried [
 			return
 		}
 		mu.Lock()
-		defer mu.Unlock()
-		if ready[result.RunID] = true; len(ready) >= need {
+		ready[result.RunID] = true
+		isEnough := len(ready) >= need
+		mu.Unlock()
+		if isEnough { // with mu unlocked: ctx is the caller's code
 			enough()
 		}
 	})
