@@ -204,11 +204,12 @@ func try(ctx context.Context, dir string, m mutant, number int, tests []test) (v
 		t := &tests[i]
 		bounded, cancel := context.WithTimeout(ctx, 10*t.takes+time.Minute)
 		_, err := runTest(bounded, dir, m, number, t)
+		isLate := bounded.Err() != nil
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return notRun
-		case bounded.Err() != nil:
+		case isLate:
 			return late
 		case err != nil:
 			return noticed

@@ -79,6 +79,14 @@ end
 	}
 }
 
+func TestVerdicts(t *testing.T) {
+	for path, want := range map[string]string{"true": unnoticed, "false": noticed} {
+		if got := try(t.Context(), t.TempDir(), mutant{}, 1, []test{{path: path}}); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
 // Each entry of harmless.txt still is a mutant, and says why nobody need notice it.
 func TestHarmlessMutants(t *testing.T) {
 	must(t, os.Chdir("../.."))
