@@ -126,7 +126,7 @@ fleet: ## a simulated fleet of 10,000 processes in three regions; writes docs/re
 		-fleet.docs=$(CURDIR)/docs -fleet.revision="$$(git describe --always --dirty)"
 
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
-# five minutes of each random walk, fuzzing.
+# five minutes of each random walk, fuzzing, and what no test notices when it is left out.
 soak: redis-server ## the same claims, for hours
 	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/model/... -model.deep
 	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.replays=200
@@ -137,6 +137,7 @@ soak: redis-server ## the same claims, for hours
 	$(GO) test -run '^$$' -fuzz FuzzReplies -fuzztime 5m ./node
 	$(GO) test -run '^$$' -fuzz FuzzURL -fuzztime 2m ./node
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
+	nice -n 19 $(GO) run ./internal/mutants -for 90m
 
 # A missed budget fails nothing, because other work on the machine may cause it. The report says which budgets are met.
 bench: redis-server etcd ## the library beside other locks, and against its budgets; writes docs/reports/bench*, and the figures of scale.md and README.md (under 6 minutes)

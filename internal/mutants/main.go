@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command mutants leaves out each branch of the code that decides, one at a time, and prints what no test notices:
 //
 //	go run ./internal/mutants -for 2h
@@ -15,7 +17,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -78,31 +79,6 @@ var groups = []group{
 	}},
 }
 
-const (
-	numberEnv = "QUORUMLOCK_LEFT_OUT"
-	luaEnv    = "QUORUMLOCK_LUA"
-	leftOut   = `package %s
-
-import (
-	"os"
-	"strconv"
-)
-
-var leftOutNumber, _ = strconv.Atoi(os.Getenv("` + numberEnv + `"))
-
-func leftOut(number int) bool { return number == leftOutNumber }
-`
-	luaReader = `
-func leftOutLua(name string) string {
-	text, err := os.ReadFile(filepath.Join(os.Getenv("` + luaEnv + `"), name))
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
-}
-`
-)
-
 var (
 	only = flag.String("only", "", "a `pattern` of the mutants to run, as they are printed")
 	list = flag.Bool("list", false, "only print the mutants")
@@ -117,34 +93,32 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	survivors, err := run(ctx)
-	if err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
-	}
-	if err != nil || survivors > 0 {
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) (survivors int, err error) {
+func run(ctx context.Context) error {
 	wanted, err := regexp.Compile(*only)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	harmless, begun, sums := readHarmless(), time.Now(), map[string]map[string]int{}
+	begun, sums := time.Now(), map[string]map[string]int{}
 	fmt.Println("seed", *seed)
 	for i := range groups {
-		mutants, overlay, err := read(".", dir, groups[i].files)
+		mutants, overlay, err := read(dir, groups[i].files)
 		if err != nil {
-			return survivors, err
+			return err
 		}
-		if err := check(groups[i].files, mutants, harmless); err != nil {
-			return survivors, err
+		harmless, err := readHarmless(groups[i].files, mutants)
+		if err != nil {
+			return err
 		}
 		order := rand.New(rand.NewPCG(*seed, 0)).Perm(len(mutants))
 		order = slices.DeleteFunc(order, func(k int) bool { return !wanted.MatchString(mutants[k].String()) })
@@ -159,7 +133,7 @@ func run(ctx context.Context) (survivors int, err error) {
 			continue
 		}
 		if err := build(ctx, dir, overlay, groups[i].tests); err != nil {
-			return survivors, err
+			return err
 		}
 		for done, k := range order {
 			m := mutants[k]
@@ -172,7 +146,6 @@ func run(ctx context.Context) (survivors int, err error) {
 				verdict = try(ctx, dir, m, k+1, groups[i].tests)
 			}
 			if verdict == unnoticed {
-				survivors++
 				fmt.Printf("%d of %d, line %d: nobody notices %s\n", done+1, len(order), m.line, m)
 			}
 			if sums[m.file] == nil {
@@ -182,7 +155,7 @@ func run(ctx context.Context) (survivors int, err error) {
 		}
 	}
 	printSums(sums)
-	return survivors, ctx.Err()
+	return ctx.Err()
 }
 
 // What becomes of a mutant. One that takes too long is noticed, too, unless other work is what took the time.
@@ -207,110 +180,22 @@ func printSums(sums map[string]map[string]int) {
 	}
 }
 
-// readHarmless returns the mutants that harmless.txt names. A line that begins with a blank is a reason.
-func readHarmless() map[string]bool {
+// readHarmless returns the mutants that harmless.txt names, of those of these files, and wants each of them to exist.
+// A line that begins with a blank is a reason.
+func readHarmless(patterns []string, mutants []mutant) (map[string]bool, error) {
 	all := map[string]bool{}
-	for line := range strings.Lines(harmlessText) {
-		if line = strings.TrimRight(line, "\n"); line != "" && line[0] != ' ' {
-			all[line] = true
+	for entry := range strings.Lines(harmlessText) {
+		entry = strings.TrimRight(entry, "\n")
+		file, _, _ := strings.Cut(strings.ReplaceAll(entry, ":", " "), " ")
+		if !slices.ContainsFunc(patterns, func(p string) bool { ok, _ := filepath.Match(p, file); return ok }) {
+			continue
 		}
-	}
-	return all
-}
-
-// check wants a mutant for each entry of these files.
-func check(patterns []string, mutants []mutant, harmless map[string]bool) error {
-	for entry := range harmless {
-		file := entry[:strings.IndexAny(entry, ": ")]
-		isOurs := slices.ContainsFunc(patterns, func(p string) bool { ok, _ := filepath.Match(p, file); return ok })
-		if isOurs && !slices.ContainsFunc(mutants, func(m mutant) bool { return m.String() == entry }) {
-			return fmt.Errorf("harmless.txt: no mutant is called %q", entry)
+		if !slices.ContainsFunc(mutants, func(m mutant) bool { return m.String() == entry }) {
+			return nil, fmt.Errorf("harmless.txt: no mutant is called %q", entry)
 		}
+		all[entry] = true
 	}
-	return nil
-}
-
-var embedded = regexp.MustCompile(`//go:embed (\w+\.lua)\n\t(\w+) string`)
-
-// read returns the mutants of the files, and writes the overlay with which all are compiled.
-func read(root, dir string, patterns []string) (mutants []mutant, overlay string, err error) {
-	replaced := map[string]string{}
-	put := func(path, text string) {
-		path, _ = filepath.Abs(path)
-		replaced[path] = filepath.Join(dir, fmt.Sprintf("%d-%s", len(replaced), filepath.Base(path)))
-		err = os.WriteFile(replaced[path], []byte(text), 0o600)
-	}
-	for _, pattern := range patterns {
-		paths, _ := filepath.Glob(filepath.Join(root, pattern))
-		if len(paths) == 0 {
-			return nil, "", fmt.Errorf("no file is called %s", pattern)
-		}
-		for _, path := range paths {
-			source, err := os.ReadFile(path)
-			if err != nil {
-				return nil, "", err
-			}
-			file, _ := filepath.Rel(root, path)
-			if filepath.Ext(path) == ".lua" {
-				mutants = append(mutants, mutantsOfLua(file, string(source))...)
-				continue
-			}
-			text, more, err := instrument(file, string(source), len(mutants))
-			if err != nil {
-				return nil, "", err
-			}
-			mutants = append(mutants, more...)
-			put(path, text)
-			name, _, _ := strings.Cut(text[len("package "):], "\n")
-			put(filepath.Join(filepath.Dir(path), "left_out.go"), fmt.Sprintf(leftOut, name))
-		}
-	}
-	number(mutants)
-	if mutants[0].lua != "" { // the scripts are read when a process begins
-		source, err := os.ReadFile(filepath.Join(root, "scripts/scripts.go"))
-		if err != nil {
-			return nil, "", err
-		}
-		text := embedded.ReplaceAllString(string(source), `$2 = leftOutLua("$1")`) + luaReader
-		put(filepath.Join(root, "scripts/scripts.go"), strings.Replace(text, "import (", "import (\n\t\"os\"\n\t\"path/filepath\"", 1))
-	}
-	text, _ := json.Marshal(map[string]any{"Replace": replaced})
-	overlay = filepath.Join(dir, "overlay.json")
-	if err == nil {
-		err = os.WriteFile(overlay, text, 0o600)
-	}
-	return mutants, overlay, err
-}
-
-// number tells mutants apart that would be called the same.
-func number(mutants []mutant) {
-	seen := map[string]int{}
-	for i, m := range mutants {
-		seen[m.String()]++
-		if n := seen[m.String()]; n > 1 {
-			mutants[i].edit += fmt.Sprintf(" (%d)", n)
-		}
-	}
-}
-
-// build compiles the tests, and runs them once with nothing left out.
-func build(ctx context.Context, dir, overlay string, tests []test) error {
-	for i := range tests {
-		t := &tests[i]
-		t.path = filepath.Join(dir, strings.ReplaceAll(t.module+"/"+t.pkg, "/", "-")+".test")
-		cmd := exec.CommandContext(ctx, "go", "test", "-C", filepath.Join(".", t.module), "-c", "-vet=off", "-ldflags=-w",
-			"-overlay", overlay, "-o", t.path, "./"+t.pkg)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", t.pkg, err, out)
-		}
-		begun := time.Now()
-		if out, err := runTest(ctx, dir, mutant{}, 0, t); err != nil {
-			return fmt.Errorf("%s, with nothing left out: %w\n%s", t.pkg, err, out)
-		}
-		t.takes = time.Since(begun)
-		fmt.Printf("%s %s takes %v\n", t.pkg, strings.Join(t.args, " "), t.takes.Round(time.Second/10))
-	}
-	return nil
+	return all, nil
 }
 
 // try runs the tests on the mutant of that number.
@@ -319,11 +204,12 @@ func try(ctx context.Context, dir string, m mutant, number int, tests []test) (v
 		t := &tests[i]
 		bounded, cancel := context.WithTimeout(ctx, 10*t.takes+time.Minute)
 		_, err := runTest(bounded, dir, m, number, t)
+		isLate := bounded.Err() != nil
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return notRun
-		case bounded.Err() != nil:
+		case isLate:
 			return late
 		case err != nil:
 			return noticed
@@ -345,9 +231,13 @@ func runTest(ctx context.Context, dir string, m mutant, number int, t *test) ([]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = append(os.Environ(), numberEnv+"="+strconv.Itoa(number), luaEnv+"="+dir)
-	if err := writeLua(dir, m); err != nil {
-		return nil, err
+	cmd.Env = append(os.Environ(), numberEnv+"="+strconv.Itoa(number))
+	if m.lua != "" {
+		edited := filepath.Join(dir, filepath.Base(m.file))
+		if err := os.WriteFile(edited, []byte(m.lua), 0o600); err != nil {
+			return nil, err
+		}
+		cmd.Env = append(cmd.Env, luaEnv+"="+edited)
 	}
 	var out bytes.Buffer
 	if number == 0 {
@@ -358,24 +248,6 @@ func runTest(ctx context.Context, dir string, m mutant, number int, t *test) ([]
 		t.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	return out.Bytes(), err
-}
-
-// writeLua writes the Lua files as the mutant has them.
-func writeLua(dir string, m mutant) error {
-	paths, _ := filepath.Glob("scripts/*.lua")
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if path == m.file {
-			text = []byte(m.lua)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)), text, 0o600)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 var blanks = regexp.MustCompile(`\s+`)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -5,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,13 +79,21 @@ end
 	}
 }
 
+func TestVerdicts(t *testing.T) {
+	for path, want := range map[string]string{"true": unnoticed, "false": noticed} {
+		if got := try(t.Context(), t.TempDir(), mutant{}, 1, []test{{path: path}}); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
 // Each entry of harmless.txt still is a mutant, and says why nobody need notice it.
 func TestHarmlessMutants(t *testing.T) {
 	must(t, os.Chdir("../.."))
 	*list = true
 	defer func() { *list = false }()
 	must(t, flag.Set("only", "^$"))
-	if _, err := run(t.Context()); err != nil {
+	if err := run(t.Context()); err != nil {
 		t.Error(err)
 	}
 	lines := strings.Split(strings.TrimSpace(harmlessText), "\n")
@@ -90,7 +101,16 @@ func TestHarmlessMutants(t *testing.T) {
 		if line != "" && line[0] != ' ' && (i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "  ")) {
 			t.Errorf("harmless.txt has no reason for %s", line)
 		}
+		if file := strings.FieldsFunc(line, func(c rune) bool { return c == ' ' || c == ':' })[0]; line[0] != ' ' && !isIn(file) {
+			t.Errorf("harmless.txt: no group has %s", file)
+		}
 	}
+}
+
+func isIn(file string) bool {
+	return slices.ContainsFunc(groups, func(g group) bool {
+		return slices.ContainsFunc(g.files, func(p string) bool { ok, _ := filepath.Match(p, file); return ok })
+	})
 }
 
 func must(t *testing.T, err error) {
