@@ -44,9 +44,11 @@ func (m masters) show(ctx context.Context, out io.Writer) error {
 			}
 		}
 	}
-	for _, name := range m.names {
-		if len(listed) > 0 && !listed[name] && views[name].IsBlank() {
-			return fmt.Errorf("%s is a member of none of these lists: correct its URL, or take it in with members add", name)
+	for _, member := range slices.Sorted(maps.Keys(listed)) {
+		for _, name := range m.names {
+			if m.nodes[member] == nil && !listed[name] && views[name].IsBlank() { // without that it may be a spare
+				return fmt.Errorf("%s is a member of none of these lists, and the member %s is not given: correct the URLs", name, plain.Text(member))
+			}
 		}
 	}
 	return nil
