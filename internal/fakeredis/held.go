@@ -58,16 +58,14 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 			if k.isThere(key) {
 				break
 			}
-			if err := k.may("PUBLISH"); err != nil {
-				failure = err
-			} else {
-				heard = max(heard, k.publish(args[2+i], "0"))
+			if told := k.tell(args[2+i]); told < 0 || heard >= 0 && told > heard {
+				heard = told
 			}
 		}
 	}
 	for i, key := range keys[1+names:] {
-		if k.may("GET") == nil && k.Get(key) == owner && k.may("DEL") == nil && k.delete(key) && k.may("PUBLISH") == nil {
-			k.publish(args[2+i], "0")
+		if k.may("GET") == nil && k.Get(key) == owner && k.may("DEL") == nil && k.delete(key) {
+			k.tell(args[2+i])
 		}
 	}
 	if last != "0" {
@@ -78,7 +76,7 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 	if failure != nil {
 		return nil, failure
 	}
-	if heard > 0 {
+	if heard != 0 {
 		return []any{found, int64(heard)}, nil
 	}
 	return found, nil

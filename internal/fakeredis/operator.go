@@ -53,29 +53,34 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 
 // force is force.lua.
 func force(k *Keyspace, keys, args []string) (any, error) {
+	k.call("PTTL")
 	there := k.exists(keys[0])
 	if there {
 		if _, _, err := k.lockAt(keys[0]); err != nil {
 			return nil, err
 		}
 	}
-	if args[2] != "0" {
-		counter, _, err := k.counter(keys[1])
-		if err == nil && counter < or(args[2], 0) {
-			k.set(keys[1], args[2], 0)
+	set := func(key, text string, ttl int64) bool {
+		if k.may("SET") != nil {
+			return false
 		}
-		if err == nil {
-			k.set(keys[2], args[2], millis(args[1]))
+		k.set(key, text, ttl)
+		return true
+	}
+	if args[2] != "0" && k.may("GET") == nil {
+		if counter, _, err := k.counter(keys[1]); err == nil && (counter >= or(args[2], 0) || set(keys[1], args[2], 0)) {
+			set(keys[2], args[2], millis(args[1]))
 		}
 	}
 	for _, tombstone := range keys[3:] {
-		k.set(tombstone, "1", millis(args[1]))
+		set(tombstone, "1", millis(args[1]))
 	}
 	if !there {
 		return int64(0), nil
 	}
+	k.call("DEL")
 	k.delete(keys[0])
-	k.publish(args[0], "0")
+	k.tell(args[0])
 	return int64(1), nil
 }
 

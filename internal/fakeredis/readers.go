@@ -149,8 +149,7 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		k.values[key].expires = last
 	}
 	if isLevel {
-		k.call("PUBLISH")
-		k.publish(args[5], "0")
+		k.tell(args[5])
 	}
 	return integer(token), nil
 }

@@ -61,6 +61,14 @@ func (k *Keyspace) call(command string) {
 	}
 }
 
+// tell publishes that a lock became free. It returns how many have heard it, −1 if the user may not.
+func (k *Keyspace) tell(channel string) int {
+	if k.may("PUBLISH") != nil {
+		return -1
+	}
+	return k.publish(channel, "0")
+}
+
 // need ends the program with an error, if there is one.
 func need[T any](value T, err error) T {
 	if err != nil {

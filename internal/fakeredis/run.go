@@ -101,10 +101,8 @@ func releases(k *Keyspace, keys, args []string) (any, error) {
 		}
 		reply := any(number(deleted))
 		if deleted {
-			if err = k.may("PUBLISH"); err == nil {
-				if heard := k.publish(args[2*i+1], "0"); heard > 0 {
-					reply = []any{int64(1), int64(heard)}
-				}
+			if heard := k.tell(args[2*i+1]); heard != 0 {
+				reply = []any{int64(1), int64(heard)}
 			}
 		}
 		if err != nil && !isWrongType(err) {

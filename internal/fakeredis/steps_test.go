@@ -107,9 +107,6 @@ func sequence(rng *rand.Rand) []step {
 				s.refusals.Forbidden = pick(d, forbidden)
 			}
 		}
-		if s.name == "force" && (s.refusals != (Refusals{}) || s.command[len(s.command)-1] != int64(0)) { // TODO at the merge: delete
-			continue
-		}
 		steps = append(steps, s)
 	}
 	return steps
