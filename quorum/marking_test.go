@@ -210,6 +210,33 @@ func TestNoRequestFollowsTheReleaseWhileAMasterIsMarked(t *testing.T) {
 	})
 }
 
+// The lock is entered again while a blank master is being marked: the request that then goes out again has the
+// present level.
+func TestARequestThatGoesOutAgainHasThePresentLevel(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.masters[2].Flush()
+		c.before(2, func() { time.Sleep(100 * time.Millisecond) })
+		outer := c.lock(l, "a") // by the other two
+		inner, err := l.Lock(outer.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		state, err := l.Inspect(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range state.Nodes {
+			if n.Level != 2 {
+				t.Errorf("%s has level %d", n.Node, n.Level)
+			}
+		}
+		c.unlock(inner)
+		c.unlock(outer)
+	})
+}
+
 // A locker of another max lease is refused by live connections, too, and for good: no retry helps.
 func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

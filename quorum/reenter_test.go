@@ -34,6 +34,22 @@ func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 	})
 }
 
+// The context of a re-entry ends with the lock, even if the caller's does not.
+func TestAReentryEndsWithTheLock(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lock(l, "a")
+		inner, err := l.Lock(context.WithoutCancel(held.Context()), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if cause := context.Cause(inner.Context()); !errors.Is(cause, ErrClosed) {
+			t.Errorf("the context of the re-entry: %v", cause)
+		}
+	})
+}
+
 // A loop that enters a lock again can also see when that cannot succeed.
 func TestPermanentErrorsOfReentry(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

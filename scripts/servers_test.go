@@ -375,6 +375,33 @@ func TestAcquireWithoutARightToSortedSets(t *testing.T) {
 	}
 }
 
+// A reader that the server refuses to write is not granted, and a holder that it refuses to downgrade stays.
+func TestAReaderThatMayNotBeWritten(t *testing.T) {
+	s := startReal(t)
+	c := userWithout(t, s, "-zadd")
+	for what, v := range map[string]struct {
+		at   []any
+		stay check
+	}{
+		"nobody":                          {[]any{"DEL", "k"}, absent("k")},
+		"the holder":                      {holds("k", me, "2"), hash("k", me, "2")},
+		"the holder, with a time to live": {holds("k", me, "2"), ttl("k", lease)},
+	} {
+		mustDo(t, s, "FLUSHALL")
+		for _, command := range state(ready, v.at) {
+			mustDo(t, s, resolve(t, s, command)...)
+		}
+		if strings.Contains(what, "with") {
+			mustDo(t, s, "PEXPIRE", "k", lease.Milliseconds())
+		}
+		name, args := asReader().Command(nil, true, connArgs(asReader()))
+		if reply, err := c.Do(name, args...); !errors.As(err, new(redis.Error)) {
+			t.Errorf("%s: %v (%v), want an error", what, reply, err)
+		}
+		v.stay(t, s)
+	}
+}
+
 // After the first grant that follows a quarantine, grants do not read the clock.
 func TestGrantsDoNotReadTheClock(t *testing.T) {
 	s := startReal(t)

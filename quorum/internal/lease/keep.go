@@ -111,7 +111,6 @@ func (l *Lease) Renew(now clock.Instant, out []Command) []Command {
 // false after a release, which no renewal follows.
 func (l *Lease) RenewAgain(now clock.Instant, c Command) (Command, bool) {
 	if !l.Kept() {
-		l.votes[c.Master].clear(renewing)
 		return c, false
 	}
 	c.Mode, c.Until = l.mode, l.until(now)

@@ -442,3 +442,26 @@ func TestARenewalGoesOutAgainInThePresentMode(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 }
+
+// Five masters have two counters to raise at most: the attempt is decided once both are, or one cannot be.
+func TestTwoCountersToRaise(t *testing.T) {
+	for _, each := range []Reply{{Is: Granted, Token: 9}, {Is: Failed}} {
+		l := new(Lease)
+		l.Init(&Terms{Need: 3, Lease: time.Second}, make([]Vote, 5))
+		b := &bench{T: t, Lease: l, now: start}
+		asks := b.Begin(b.now, Plan{}, nil)
+		for i, token := range []uint64{7, 9, 8} {
+			b.answer(asks[i], Reply{Is: Granted, Process: processes[i], Token: token})
+		}
+		b.want("Raise 0, Raise 2")
+		raises := b.sent
+		decided := map[bool]string{true: "Decided"}
+		b.answer(raises[0], each)
+		b.want(decided[each.Is == Failed])
+		b.answer(raises[1], each)
+		b.want(decided[each.Is == Granted])
+		if isHeld := b.Hold(b.now); isHeld != (each.Is == Granted) {
+			t.Errorf("after %+v it is held: %v", each, isHeld)
+		}
+	}
+}
