@@ -124,6 +124,23 @@ func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 	intact(t, f.Masters[:1], "ferry", hash)
 }
 
+// A field of an application's hash may look like an owner.
+func TestForceUnlockOwnerLeavesWhatIsNoLock(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	operator := open(t, f, redlock.Open)
+	for what, hash := range map[string]map[string]string{
+		"bridge": {"user:17": "visits", "user:18": "2"},
+		"tunnel": {"user:17": "visits"},
+	} {
+		for _, m := range f.Masters {
+			spoil(t, m, what, hash)
+		}
+		want(t, operator.ForceUnlockOwner(short(t), "user:17", what), quorum.ErrUnavailable, "that is no lock")
+		intact(t, f.Masters, what, hash)
+	}
+}
+
 // What Inspect calls no lock, for its length, ForceUnlock leaves alone.
 func TestForceUnlockLeavesWhatIsTooLongForALock(t *testing.T) {
 	f := fleet(t, 3)

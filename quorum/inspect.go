@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -189,18 +190,23 @@ func (c *core) forceOwner(ctx context.Context, owner string, names []string) err
 	if !scripts.ValidOwner(owner) {
 		return invalidf("force", nil, "%.64q is no owner", owner)
 	}
-	return c.forceAll(ctx, names, func(_ context.Context, name scripts.Name) scripts.Call {
+	return c.forceAll(ctx, names, func(name scripts.Name, _ []lockstate.Master) scripts.Call {
 		return scripts.ForceOwner(name, scripts.OwnerOf(owner), c.maxLease)
 	})
 }
 
-func (c *core) forceAll(ctx context.Context, names []string, by func(context.Context, scripts.Name) scripts.Call) error {
+func (c *core) forceAll(ctx context.Context, names []string, by func(scripts.Name, []lockstate.Master) scripts.Call) error {
 	var failed error
 	for _, text := range names {
 		name, errs := scripts.NewName(text), make([]error, len(c.nodes))
-		call := by(ctx, name)
+		masters := lockstate.Read(ctx, c.nodes, text)[0]
+		call := by(name, masters)
 		var forcing sync.WaitGroup
 		for i, n := range c.nodes {
+			if redisconn.HasCode(masters[i].Err, "QUORUMLOCK") { // no lock: a release of an owner would delete its field
+				errs[i] = masters[i].Err
+				continue
+			}
 			forcing.Go(func() { errs[i] = inside.Of(n).Pipe(text).Do(ctx, call).Err })
 		}
 		forcing.Wait()
@@ -210,12 +216,12 @@ func (c *core) forceAll(ctx context.Context, names []string, by func(context.Con
 }
 
 // forceAnyone returns the call that deletes the lock at a name.
-func (c *core) forceAnyone(ctx context.Context, name scripts.Name) scripts.Call {
+func (c *core) forceAnyone(name scripts.Name, masters []lockstate.Master) scripts.Call {
 	// The owners on the nodes come first: each is barred on every node, or a repair would bring the
 	// lock back where it was deleted first. The token that bars readers must be known before, too.
 	var owners []scripts.Owner
 	token, isRead := uint64(0), false
-	for _, m := range lockstate.Read(ctx, c.nodes, name.String())[0] {
+	for _, m := range masters {
 		if owner := scripts.OwnerOf(m.Owner); m.Owner != "" && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
 		}
