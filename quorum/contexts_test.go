@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -311,4 +312,24 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The contexts of a lock may be ending when it is unlocked: the race detector looks on.
+func TestUnlockWhileCloseEndsTheContexts(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		lock := c.lock(l, "a")
+		closed := make(chan struct{})
+		go func() {
+			l.Close()
+			close(closed)
+		}()
+		for lock.Err() == nil { // the end of the context would put the two in order
+			runtime.Gosched()
+		}
+		if lock.Unlock(t.Context()); context.Cause(lock.Context()) != ErrClosed {
+			t.Errorf("the cause is %v", context.Cause(lock.Context()))
+		}
+		<-closed
+	})
 }

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"fmt"
 	"sync"
 
@@ -166,7 +165,9 @@ func (h *hold) noteEndLocked(why lease.Cause) {
 	h.unlistenLocked()
 	switch why {
 	case lease.Unlocked:
-		h.ended = cmp.Or(h.ended, ErrReleased) // it may have been closed before
+		if h.ended == nil { // else it was closed or unlocked before, and endContexts may be reading
+			h.ended = ErrReleased
+		}
 	case lease.HandedOver:
 		h.ended = ErrHandedOver
 	case lease.Closed:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // startReader calls RLock in a goroutine, and returns when that call waits or has returned.
@@ -360,6 +361,28 @@ func TestAWriterThatGivesUpKeepsNoReadersBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A probe reserves on one node. The reservations of the attempt before it, on the others, end with it.
+func TestAWriterThatGivesUpInAProbeKeepsNoReadersBack(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		old, writers := c.read(c.process()), make(chan lockResult, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		startWaiter(ctx, c.process(), 0, writers, "a")
+		probes := func(script string) {
+			if script == "acquire" {
+				cancel()
+			}
+		}
+		for i := range c.on {
+			c.on[i].Store(&probes)
+		}
+		c.command(0, "PUBLISH", scripts.Channel("a"), "0") // too few for a release: the writer probes
+		c.next(writers, shortly)
+		synctest.Wait()
+		c.unlock(c.read(c.process(WithWait(shortly))))
+		c.unlock(old)
+	})
 }
 
 func TestAWriterThatGivesUpLeavesAnothersReservation(t *testing.T) {

@@ -50,7 +50,7 @@ type queue struct {
 	lastError  *Error   // of the last attempt; nil before one has ended
 	asking     int      // how many of the waiters want the holder to be asked to let go
 	published  int      // a node that published the last release since an attempt began; −1 for none
-	reserved   *hold    // of the last attempt that reserved the names; nil for none, or once they are acquired
+	reserved   []*hold  // of the last attempt that reserved the names on all nodes, and of the probes since; nil once they are acquired
 }
 
 // waiter is one call that waits.
@@ -264,7 +264,7 @@ func (list *waitlist) isAwaited(key nameSet) bool {
 // leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
 // next one attempts at once: there may be enough for that one. If nobody is left, the reservations end.
 func (w *waiter) leave() {
-	var reserved *hold
+	var reserved []*hold
 	w.queue.remove(w, func(q *queue) {
 		head, _, _ := q.Next()
 		at := q.list.momentLocked()
@@ -276,8 +276,10 @@ func (w *waiter) leave() {
 			reserved, q.reserved = q.reserved, nil
 		}
 	})
+	for _, h := range reserved {
+		h.withdraw()
+	}
 	if reserved != nil {
-		reserved.withdraw()
 		w.queue.list.core.background.done()
 	}
 }
@@ -363,7 +365,7 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 		o.attempting()
 		held, r := what.attempt(ctx, c, set, approach, published)
 		if w != nil && held == nil && r.reserved != nil {
-			w.queue.noteReserved(r.reserved)
+			w.queue.noteReserved(r)
 		}
 		o.attempted(held, r)
 		if held != nil {
@@ -395,13 +397,16 @@ func (list *waitlist) lock(ctx context.Context, set *settings, what wanted, o *o
 }
 
 // noteReserved notes an attempt that may have reserved the names. Close waits until the waiters have left.
-func (q *queue) noteReserved(h *hold) {
+func (q *queue) noteReserved(r *attemptResult) {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
 	if q.reserved == nil {
-		h.core.background.add()
+		q.list.core.background.add()
 	}
-	q.reserved = h
+	if !r.approach.Probes() {
+		q.reserved = q.reserved[:0] // it replaces them
+	}
+	q.reserved = append(q.reserved, r.reserved)
 }
 
 // noteShort notes whether an attempt failed because nodes were missing. It reports whether the log
