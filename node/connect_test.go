@@ -19,7 +19,9 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/trial"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // slowConn delivers what it reads after a delay, as a long way does.
@@ -29,6 +31,14 @@ type slowConn struct {
 }
 
 func (c slowConn) Close() error { c.late.Close(); return c.Conn.Close() }
+
+// SetReadDeadline leaves alone what is on its way: only a deadline that is over ends the connection.
+func (c slowConn) SetReadDeadline(t time.Time) error {
+	if time.Until(t) > 0 {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
 
 func (c slowConn) Read(p []byte) (int, error) { return c.late.Read(p) }
 
@@ -73,6 +83,17 @@ func TestASlowWayToTheMaster(t *testing.T) {
 		node.WithTLS(&tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}))
 	eventually(t, "granted", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 	check(t, n)
+}
+
+// Connecting takes longer than a call waits for it, and each reply comes in time: a trial waits for the connection.
+func TestATrialOnASlowWay(t *testing.T) {
+	t.Parallel()
+	n := open(t, startReal(t).URL(), slowed(150*time.Millisecond), node.WithTimeout(500*time.Millisecond))
+	must(t, n.AdmitMembers(t.Context(), []string{n.Name()}))
+	reply, err := trial.LockAndHear(t.Context(), n, scripts.NewList(n.Name()), scripts.TrialName("way"))
+	if err != nil || reply.Outcome != scripts.Granted {
+		t.Errorf("%+v (%v), want granted", reply, err)
+	}
 }
 
 // The first of a host's addresses is dead: a net.Dialer goes on to the next after a part of the time.

@@ -184,7 +184,11 @@ end
 for i = 1, names do
   local key = KEYS[2 + names + i]
   if call('HSET', key, owner, ARGV[2]) == 1 then
-    call('PEXPIRE', key, ARGV[3])
+    local wrote = redis.pcall('PEXPIRE', key, ARGV[3])
+    if type(wrote) == 'table' then -- the user may not: no lock without a lease
+      redis.pcall('HDEL', key, owner)
+      return wrote
+    end
     if predecessor then
       call('HDEL', key, predecessor)
     end

@@ -140,7 +140,13 @@ if type(wrote) == 'table' then
   return wrote
 end
 if ttl ~= -1 or level then -- a set without one (PERSIST) outlives any lease, and stays so
-  call('PEXPIREAT', key, last == ends and till or string.format('%.0f', last))
+  wrote = redis.pcall('PEXPIREAT', key, last == ends and till or string.format('%.0f', last))
+  if type(wrote) == 'table' then -- the user may not
+    if not isThere then
+      redis.pcall('ZREM', key, reader)
+    end
+    return wrote
+  end
 end
 if level then -- for readers that wait
   redis.pcall('PUBLISH', ARGV[6], '0')

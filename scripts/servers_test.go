@@ -423,3 +423,35 @@ func TestGrantsDoNotReadTheClock(t *testing.T) {
 		t.Errorf("want TIME once, and SET for three counters and the marker:\n%s", stats)
 	}
 }
+
+// A user that may not set a time to live gets an error, and leaves no key without one.
+func TestNoLockWithoutALease(t *testing.T) {
+	s := startReal(t)
+	c := userWithout(t, s, "-pexpire")
+	if _, err := c.Do("SET", "free", "1"); err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, s, redistest.SetUser("app", "-pexpireat")...)
+	for what, v := range map[string]struct {
+		before [][]any
+		call   scripts.Call
+		check  check
+	}{
+		"a writer": {nil, acquire(named("k", "l")), absent("k", "l")},
+		"a reader": {nil, asReader(), absent("k")},
+		"one beside another": {state(reads(rival, lease), expire("k", lease)), asReader(),
+			readers(map[string]time.Duration{rival: lease})},
+		"one that reads again": {state(reads(me, lease), expire("k", lease)), asReader(),
+			readers(map[string]time.Duration{me: lease})},
+	} {
+		mustDo(t, s, "FLUSHALL")
+		for _, command := range slices.Concat(state(ready), v.before) {
+			mustDo(t, s, resolve(t, s, command)...)
+		}
+		name, args := v.call.Command(nil, true, connArgs(v.call))
+		if reply, err := c.Do(name, args...); !errors.As(err, new(redis.Error)) {
+			t.Errorf("%s: %v (%v), want an error", what, reply, err)
+		}
+		v.check(t, s)
+	}
+}

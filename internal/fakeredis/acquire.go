@@ -166,7 +166,12 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 	for i, key := range hashes {
 		k.call("HSET")
 		if need(k.hset(key, owner, level)) {
-			k.call("PEXPIRE")
+			if err := k.may("PEXPIRE"); err != nil {
+				if k.may("HDEL") == nil {
+					k.hdel(key, owner)
+				}
+				return nil, err
+			}
 			k.pexpire(key, lease)
 			if predecessor != "" {
 				k.call("HDEL")

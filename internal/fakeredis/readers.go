@@ -145,7 +145,12 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		return nil, err
 	}
 	if ttl != -1 || isLevel {
-		k.call("PEXPIREAT")
+		if err := k.may("PEXPIREAT"); err != nil {
+			if !isThere && k.may("ZREM") == nil {
+				k.zrem(key, reader)
+			}
+			return nil, err
+		}
 		k.values[key].expires = last
 	}
 	if isLevel {

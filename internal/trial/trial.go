@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -65,7 +66,7 @@ func LockAndHear(ctx context.Context, n *node.Node, list *scripts.List, name scr
 	failed := func(err error) (scripts.AcquireReply, error) {
 		return scripts.AcquireReply{}, &node.Error{Node: n.Name(), Op: "subscribe", Err: redisconn.TimedOut(err, n.Timeout())}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 4*n.Timeout())
+	ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(n.Timeout())+4*n.Timeout())
 	defer cancel()
 	c, err := redisconn.Get(ctx, inside.Of(n).Pool)
 	if err != nil {
@@ -81,6 +82,10 @@ func LockAndHear(ctx context.Context, n *node.Node, list *scripts.List, name scr
 		return failed(err)
 	}
 	reply, err := Lock(ctx, n, list, name)
+	for isConnecting(err) && ctx.Err() == nil {
+		<-time.After(n.Timeout() / 10)
+		reply, err = Lock(ctx, n, list, name)
+	}
 	if err != nil || reply.Outcome != scripts.Granted {
 		return reply, err
 	}
@@ -89,4 +94,11 @@ func LockAndHear(ctx context.Context, n *node.Node, list *scripts.List, name scr
 		return failed(fmt.Errorf("no message of the release was heard: %w", errors.Join(err, ctx.Err())))
 	}
 	return reply, nil
+}
+
+// isConnecting reports whether an error is of a node that may soon be up: on a long way, connecting takes longer
+// than a call waits for it.
+func isConnecting(err error) bool {
+	var failed *node.Error
+	return errors.As(err, &failed) && errors.Is(err, node.ErrDown) && !failed.Permanent()
 }
