@@ -218,7 +218,7 @@ func (v *View) Refusal(list *scripts.List) error {
 	switch {
 	case m.MaxLease != v.Process.MaxLease:
 		return DifferentMaxLease(m.MaxLease, v.Process.MaxLease)
-	case m.Member != v.Process.Member:
+	case m.Member != v.Process.Member && (list.Has(m.Member) || v.had(list)): // otherwise the lists say enough, the same on each
 		return fmt.Errorf("%w: this master is the member %s of %s (generation %d), and %s to this client, "+
 			"whose list is %s%s", ErrDiffers, m.Member, m.Members, m.Generation, v.Process.Member, list, sameNames)
 	}
