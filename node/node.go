@@ -15,8 +15,8 @@
 // finds when it answers again. A master that may have forgotten what it granted is in quarantine: it
 // grants nothing new for one max lease (see [WithMaxLease]).
 //
-// The files, each of which uses only those above it: errors.go, options.go, url.go, dial.go,
-// info.go, hooks.go, log.go, server.go, report.go, node.go, ownconn.go, check.go. (Only options.go
+// The files, each of which uses only those above it: errors.go, values.go, options.go, url.go,
+// dial.go, info.go, hooks.go, log.go, server.go, report.go, node.go, ownconn.go, check.go. (Only options.go
 // names types of dial.go and hooks.go, and hooks.go the Node.)
 package node
 

@@ -21,7 +21,7 @@
 // The masters are stand-ins (miniredis): they run the library's scripts, but are not a Redis server
 // to measure. Sockets are real, so a test in a testing/synctest bubble cannot use them.
 //
-// The files, each of which uses only those above it: options.go, log.go, masters.go, faults.go, holders.go.
+// The files, each of which uses only those above it: options.go, context.go, log.go, masters.go, faults.go, holders.go.
 package quorumtest
 
 import (

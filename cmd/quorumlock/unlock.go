@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/multilock"
@@ -48,16 +49,21 @@ func (p *program) unlockCommand() *cli.Command {
 				fmt.Fprintln(p.stderr, "quorumlock: unlock deletes these locks on all masters, no matter which process holds them.")
 				fmt.Fprint(p.stderr, unlockMeaning+"\n")
 				printLocks(p.stderr, locks)
-				fmt.Fprintln(p.stderr, "\nTo do it: the same command with -yes. To delete no other holder's:")
+				var lines []string
 				for _, lock := range locks {
 					name := lock.Name
 					if semaphore, _, isSlot := scripts.ParseSlot(name); isSlot {
 						name = semaphore
 					}
 					for _, owner := range lock.owners(line.owner) {
-						fmt.Fprintln(p.stderr, "  "+line.flags.unlockLine(owner, name))
+						lines = append(lines, "  "+line.flags.unlockLine(owner, name))
 					}
 				}
+				fmt.Fprint(p.stderr, "\nTo do it: the same command with -yes.")
+				if lines != nil {
+					fmt.Fprint(p.stderr, " To delete no other holder's:\n", strings.Join(lines, "\n"))
+				}
+				fmt.Fprintln(p.stderr)
 				return exitRunUsage, nil
 			}
 			constructor := redlock.New

@@ -63,7 +63,6 @@ type world struct {
 	conn, listener redis.Conn
 	fake, before   *Keyspace
 	heard          []string // by the fake's listener
-	ended          int      // the ends of messages
 	ran            map[string]int
 }
 
