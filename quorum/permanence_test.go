@@ -101,8 +101,8 @@ func TestAPermanentErrorIsFoundWhileAHostIsDown(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
 				c.process()                    // gives the masters their list
-				l := c.over(func(master int) { // they do not answer at one time
-					time.Sleep(time.Duration(master) * 3 * time.Millisecond)
+				l := c.over(func(master int) { // they do not answer at one time; a script's text is several writes
+					time.Sleep(time.Duration(master) * time.Millisecond)
 				}, masters...)
 				for first := range masters {
 					name := nameAt(l, first)

@@ -58,9 +58,8 @@ func (h *hold) withdraw() {
 			continue
 		}
 		h.core.background.add()
-		r := &releaseReply{hold: h, node: i}
-		if err := h.pipe(i).Start(call, &h.members[i].footprint, r); err != nil {
-			r.Done(pipeline.Result{Err: err})
+		if err := h.pipe(i).Start(call, &h.members[i].footprint, &releaseReply{hold: h, node: i}); err != nil {
+			h.core.background.done()
 		}
 	}
 }
