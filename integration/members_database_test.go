@@ -77,6 +77,7 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 	const shared = "redis://192.0.2.1" // nobody answers there
 	for list, refused := range map[[2]string]bool{
 		{"redis://localhost:1", shared}:                       true,
+		{"redis://localhost.localdomain:1", shared}:           true,
 		{"redis://127.0.0.2:1/3", shared + "?name=b"}:         true,
 		{"redis://[::1]:1", shared}:                           true,
 		{"unix:///run/a.sock", shared}:                        true,

@@ -18,7 +18,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-const unlockMeaning = `It deletes what it shows: a holder that comes later keeps its lock. Readers are deleted together.
+const unlockMeaning = `It deletes what it shows: a holder that comes later keeps its lock. Readers are deleted together,
+and so is who comes while that is done: name one with -owner.
 A holder notices at its next renewal, or when its fixed lease ends.
 Until then two holders are possible. End the holder first, or let the resource check the token.
 `
@@ -137,7 +138,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, owner 
 		case err != nil:
 			errs = []error{err}
 		case owner != "" && lock.Owner != owner:
-			fmt.Fprintf(out, "%q has nothing left here: %s\n", owner, lock)
+			fmt.Fprintf(out, "%q has nothing left here; before: %s\n", owner, lock)
 			return exitOK
 		default:
 			fmt.Fprintf(out, "unlocked: %s\n", lock.sentence("was"))

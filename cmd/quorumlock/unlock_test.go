@@ -88,7 +88,7 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	contains(t, paste(refused, "frees its lock: "), `unlocked: "a" was held by sh on `)
 	d.start(t, "-n", "a", "--", "sh", "-c", job) // at once
 
-	contains(t, paste(shown, "\n  "), `has nothing left here: "a" is held `)
+	contains(t, paste(shown, "\n  "), `has nothing left here; before: "a" is held `)
 	locker, err := redlock.New(nodes)
 	if err != nil {
 		t.Fatal(err)

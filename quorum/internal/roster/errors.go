@@ -72,7 +72,9 @@ func isOfHost(address string) bool {
 	}
 	host, _, _ := net.SplitHostPort(address) // the number of a database is taken for a part of the port
 	ip, err := netip.ParseAddr(host)
-	return err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) || strings.EqualFold(host, "localhost")
+	host = strings.ToLower(host) // localhost.localdomain and ip6-localhost are in many hosts' files
+	return err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) ||
+		strings.Contains(host, "localhost") || host == "ip6-loopback"
 }
 
 // unnamed returns why the list of masters is not known, as far as a node that has answered shows.
