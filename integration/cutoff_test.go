@@ -82,7 +82,8 @@ func cutOffAll(t *testing.T, n int, cut func(*proxy)) (*network, []*quorum.Lock,
 	t.Helper()
 	f := fleet(t, n)
 	net := proxied(t, f)
-	cutOff := open(t, net, redlock.Open, quorum.WithLease(cutOffLease), brief)
+	cutOff := open(t, net, redlock.Open, quorum.WithLease(cutOffLease),
+		quorum.WithNodeOptions(node.WithTimeout(cutOffLease/8))) // an idle connection that says nothing takes two of them
 	other := open(t, f, redlock.Open)
 	w := stopwatch(t)
 	defer w.Stop()

@@ -69,6 +69,11 @@ func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 			t.Errorf("stopping the masters: %v", err)
 		}
 	})
+	for _, m := range f.Masters { // as masters that are in use
+		for _, s := range slices.Concat(scripts.All(), scripts.OfOperators()) {
+			m.Do("SCRIPT", "LOAD", s.Source()) // a test's server may refuse
+		}
+	}
 	return f
 }
 
@@ -212,7 +217,7 @@ func sha(t *testing.T, script string) string {
 	t.Helper()
 	for _, s := range scripts.All() {
 		if s.Name() == script {
-			return fmt.Sprintf("%x", sha1.Sum([]byte(s.Source())))
+			return fmt.Sprintf("EVALSHA\r\n$40\r\n%x", sha1.Sum([]byte(s.Source()))) // not a greeting's SCRIPT EXISTS
 		}
 	}
 	t.Fatalf("there is no script %q", script)

@@ -14,8 +14,12 @@ func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
 		close(c.closed)
-		for _, h := range c.schedule.Close() {
+		held := c.schedule.Close()
+		for _, h := range held {
 			h.orphan()
+		}
+		if len(held) == 0 {
+			c.introduction.Leave()
 		}
 		c.endNodes()
 	})

@@ -109,6 +109,21 @@ func TestIntroduction(t *testing.T) {
 	})
 }
 
+// A locker that is closed and holds nothing counts no longer at a change of the members.
+func TestClosedLockersLeave(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.unlock(c.lockKnown(l, "a"))
+		l.Close()
+		time.Sleep(10 * time.Millisecond)
+		for i, m := range c.masters {
+			if key := "quorumlock:locker:" + l.ID(); slices.Contains(m.Keys(), key) {
+				t.Errorf("master %d still has %s", i, key)
+			}
+		}
+	})
+}
+
 // Only a failed call asks who the holder is, once for each lock that it meets.
 func TestQuestions(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

@@ -99,6 +99,7 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 				}
 			}
 			startAll(c)
+			time.Sleep(time.Second) // until they are found
 			if n := log.count("waiting for nodes"); n != logged {
 				t.Errorf("logged %d times, want %d", n, logged)
 			}

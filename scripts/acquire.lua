@@ -187,6 +187,7 @@ for i = 1, names do
     local wrote = redis.pcall('PEXPIRE', key, ARGV[3])
     if type(wrote) == 'table' then -- the user may not: no lock without a lease
       redis.pcall('HDEL', key, owner)
+      wrote.err = wrote.err .. ' (PEXPIRE)'
       return wrote
     end
     if predecessor then

@@ -54,6 +54,11 @@ func Introduce(locker string, is Identity, list *List, maxLease time.Duration) C
 		args: []any{introduceScript.sha, 1, lockerPrefix + locker, text, ToMillis(introducedFor(maxLease)).boxed}}
 }
 
+// Leave deletes the identity of a locker that holds nothing and is closed.
+func Leave(locker string) Call {
+	return Call{script: introduceScript, args: []any{introduceScript.sha, 1, lockerPrefix + locker, "", ToMillis(time.Millisecond).boxed}}
+}
+
 // introducedFor is the time to live of an identity. A lock is renewed every third of a lease, at which
 // the key is written anew, too.
 func introducedFor(maxLease time.Duration) time.Duration { return maxLease + 3*IntroduceEvery }

@@ -145,6 +145,7 @@ if ttl ~= -1 or level then -- a set without one (PERSIST) outlives any lease, an
     if not isThere then
       redis.pcall('ZREM', key, reader)
     end
+    wrote.err = wrote.err .. ' (PEXPIREAT)'
     return wrote
   end
 end

@@ -170,7 +170,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 				if k.may("HDEL") == nil {
 					k.hdel(key, owner)
 				}
-				return nil, err
+				return nil, replyError(err.Error() + " (PEXPIRE)")
 			}
 			k.pexpire(key, lease)
 			if predecessor != "" {

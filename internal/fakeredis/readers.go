@@ -149,7 +149,7 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 			if !isThere && k.may("ZREM") == nil {
 				k.zrem(key, reader)
 			}
-			return nil, err
+			return nil, replyError(err.Error() + " (PEXPIREAT)")
 		}
 		k.values[key].expires = last
 	}

@@ -14,16 +14,17 @@ import (
 // node, however many locks it holds. The key outlives every lease, so that the lock of a process
 // that is dead still shows which it was. With it is the list of masters, for quorumlock members.
 type Introduction struct {
-	nodes []*node.Node
-	call  func() scripts.Call
-	next  atomic.Int64 // the clock.Instant of the next writing
+	nodes  []*node.Node
+	locker string
+	call   func() scripts.Call
+	next   atomic.Int64 // the clock.Instant of the next writing
 }
 
 // NewIntroduction returns the introduction of the locker with that id. list returns its list of
 // masters.
 func NewIntroduction(nodes []*node.Node, locker string, is scripts.Identity, list func() *scripts.List,
 	maxLease time.Duration) *Introduction {
-	in := &Introduction{nodes: nodes, call: func() scripts.Call {
+	in := &Introduction{nodes: nodes, locker: locker, call: func() scripts.Call {
 		return scripts.Introduce(locker, is, list(), maxLease)
 	}}
 	in.next.Store(int64(clock.Never))
@@ -40,5 +41,15 @@ func (in *Introduction) Keep(now clock.Instant) {
 	call := in.call()
 	for _, n := range in.nodes {
 		inside.Of(n).Pipe("").Start(call, nil, nil) // a node that is down gets it with a later one
+	}
+}
+
+// Leave takes the identity back, if it was written. It waits for no node.
+func (in *Introduction) Leave() {
+	if in.next.Load() == int64(clock.Never) {
+		return
+	}
+	for _, n := range in.nodes {
+		inside.Of(n).Pipe("").Start(scripts.Leave(in.locker), nil, nil)
 	}
 }
