@@ -77,7 +77,7 @@ func (f *lineFlags) add(name, usage string, v flagValue) {
 // timeouts adds the flags that concern all masters.
 func (f *lineFlags) timeouts(leastLease, leastTimeout time.Duration, maxLease, timeout *time.Duration) {
 	f.duration("max-lease", "the max lease of all the deployment's clients is `D` (30s)", leastLease, maxLease)
-	f.duration("timeout", "wait for each master for `D` at most (500ms)", leastTimeout, timeout)
+	f.duration("timeout", "wait for a reply for `D` at most (500ms), and for a connection for 5s at least", leastTimeout, timeout)
 }
 
 // urlsNotInVariable is the usage of -urls-file if the masters come from the environment.

@@ -14,7 +14,7 @@ import (
 // It is longer, because it delays nobody: calls fail meanwhile. A slow server must not lose its clients
 // for good, since each that hangs up and comes back slows it further; TLS and logging in take several
 // round trips; and a net.Dialer divides the time between the host's addresses.
-func ConnectTimeout(timeout time.Duration) time.Duration { return max(5*time.Second, 4*timeout) }
+func ConnectTimeout(timeout time.Duration) time.Duration { return max(5*time.Second, timeout) }
 
 const (
 	minBackoff     = 10 * time.Millisecond
