@@ -38,7 +38,7 @@ func TestUserWithoutIdentities(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
 	may(t, f)
-	onAll(t, f, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:marker", "~quorumlock:node", "~quorumlock:counter:*",
+	onAll(t, f, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:marker", "~quorumlock:counter:*",
 		"~quorumlock:released:*", "~quorumlock:writer:*", "~quorumlock:forced:*", "~app:*")
 	var log safeBuffer
 	logger := quorum.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))

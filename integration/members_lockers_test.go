@@ -43,8 +43,8 @@ func TestMembersCommitKnowsTheLockers(t *testing.T) {
 	holds(t, o.does(t, "members commit -yes", r.of(abcd...)...), "The members are {a, b, c, d}")
 }
 
-// With all lockers moved, commit needs no word; an older client that does not say its list does.
-func TestMembersCommitCountsWhoDoesNotSay(t *testing.T) {
+// With all lockers moved, commit needs no word.
+func TestMembersCommitNeedsNoWord(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, interruptedLease)
 	r := rosterOf(t, abcd...)
@@ -57,14 +57,6 @@ func TestMembersCommitCountsWhoDoesNotSay(t *testing.T) {
 	_, err = l.Lock(t.Context(), "held")
 	must(t, err)
 	holds(t, o.does(t, "members show", r.of(abcd...)...), "All lockers that have locked lately have {a, b, c, d}")
-	older := []any{"SET", "quorumlock:locker:older", `{"host":"vm","pid":7,"program":"worker"}`, "PX", 45_000}
-	do(t, r.masters["b"], older...)
-	code, out := o.says(t, "members commit", r.of(abcd...)...)
-	if code != 1 {
-		t.Fatalf("it commits: %s", out)
-	}
-	holds(t, out, "on vm, pid 7, worker, an older client, which does not say its list")
-	do(t, r.masters["b"], "DEL", "quorumlock:locker:older")
 	o.does(t, "members commit", r.of(abcd...)...)
 }
 

@@ -169,55 +169,6 @@ func TestMembersFlushWithoutQuarantine(t *testing.T) {
 	r.hasList(t, "b", 1, abc)
 }
 
-// The marker of clients without lists is taken over, if it is that of the process.
-func TestMembersOfAnOlderDeployment(t *testing.T) {
-	t.Parallel()
-	const olderLease = 30 * time.Second
-	older := func(t *testing.T, r *roster, name, run string, admitted int64) {
-		t.Helper()
-		do(t, r.masters[name], "HSET", "quorumlock:node", "run", run, "admitted", admitted, "max", olderLease.Milliseconds())
-	}
-	t.Run("all masters are up", func(t *testing.T) {
-		t.Parallel()
-		r := rosterOf(t, abc...)
-		for _, name := range abc {
-			older(t, r, name, r.run(t, name), 0)
-		}
-		must(t, tryOnce(t, redlock.Open, olderLease, r.of(abc...), "job", nil))
-		for _, name := range abc {
-			r.hasList(t, name, 1, abc)
-		}
-	})
-	t.Run("another process wrote it", func(t *testing.T) {
-		t.Parallel()
-		r := rosterOf(t, abc...)
-		older(t, r, "a", r.run(t, "a"), 0)
-		older(t, r, "b", r.run(t, "a"), 0)
-		older(t, r, "c", strings.Repeat("0", 40), 0)
-		wantErr(t, tryOnce(t, redlock.Open, olderLease, r.of(abc...), "job", nil), quorum.ErrQuarantined)
-	})
-	t.Run("it is in quarantine", func(t *testing.T) {
-		t.Parallel()
-		r := rosterOf(t, abc...)
-		until := time.Now().Add(olderLease / 2).UnixMilli()
-		for _, name := range abc {
-			older(t, r, name, r.run(t, name), until)
-		}
-		wantErr(t, tryOnce(t, redlock.Open, olderLease, r.of(abc...), "job", nil), quorum.ErrQuarantined)
-		if m, _ := r.marker(t, "a"); m.Admitted.Milliseconds() != until {
-			t.Errorf("admitted at %d, not %d", m.Admitted.Milliseconds(), until)
-		}
-	})
-	t.Run("a master is away", func(t *testing.T) {
-		t.Parallel()
-		r := rosterOf(t, abc...)
-		older(t, r, "a", r.run(t, "a"), 0)
-		older(t, r, "b", r.run(t, "b"), 0)
-		must(t, r.masters["c"].Kill())
-		wantErr(t, tryOnce(t, redlock.Open, olderLease, r.of(abc...), "job", nil), quorum.ErrUnavailable)
-	})
-}
-
 // aMasterFreezes bounds what a call costs while one master does not answer.
 var aMasterFreezes = quorum.WithNodeOptions(node.WithTimeout(soon))
 

@@ -79,9 +79,9 @@ func admittedMaster(handle func(args []string) string) func([]string) string {
 	}
 }
 
-func isLook(args []string) bool { return runs(args, "2") && args[4] == "quorumlock:node" }
+func isLook(args []string) bool { return runs(args, "1") && len(args) == 5 }
 
-func isMark(args []string) bool { return runs(args, "1") }
+func isMark(args []string) bool { return runs(args, "1") && len(args) > 5 }
 
 // runs reports whether a command runs a script with so many keys, of which the marker is the first.
 func runs(args []string, keys string) bool {

@@ -261,7 +261,7 @@ func ForceOwner(name Name, owner Owner, ban time.Duration) Call {
 
 // Look reads the node's marker. The connection adds the process ([ConnArgs]).
 func Look() Call {
-	return Call{script: lookScript, args: []any{lookScript.sha, 2, any(MarkerKey), any(olderMarkerKey), ""}}
+	return Call{script: lookScript, args: []any{lookScript.sha, 1, any(MarkerKey), ""}}
 }
 
 // When is an instant that [Mark] writes, by the node's clock.

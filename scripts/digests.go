@@ -10,7 +10,7 @@ var digests = map[string]any{
 	"raise":     "a3ef082689088fb413b9af4e884033a4830fc53c",
 	"inspect":   "b9b90cca88ec6448fd7fd9845c0e53fb107d7019",
 	"force":     "8278c67c7e51e68a159e5f80fa241f9069d45dca",
-	"look":      "e4450f8a272f4abfb52e31fd38b7ab797fa6a463",
+	"look":      "35810dfc0682ca9088444eb9ce5bbecc6f6147ea",
 	"mark":      "4cdc3d6e44d2282111dafe41bb710a00fca65474",
 	"acquires":  "d8d3e84561484ebb477ed45f373154cd77c3fc76",
 	"releases":  "73a604cf6d8acc5edc5e2dc36625e84fd94b1612",

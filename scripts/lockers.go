@@ -18,9 +18,6 @@ type Introduced struct {
 	digest string
 }
 
-// SaysList reports whether the locker says which list of masters it has. Older clients do not.
-func (i Introduced) SaysList() bool { return i.digest != "" }
-
 // HasList reports whether the locker says that it has that list.
 func (i Introduced) HasList(list *List) bool { return i.digest == list.digest }
 

@@ -31,42 +31,24 @@ type LookReply struct {
 	Marker  string        // its text; empty for none
 	Now     time.Duration // the node's clock, since 1970
 	Process Process       // at the connection's other end
-	Older   *OlderMarker  // nil when there is none, or a marker of today's form
-}
-
-// OlderMarker is the marker of clients without lists of masters.
-type OlderMarker struct {
-	Run      string
-	Admitted time.Duration // since 1970
-	MaxLease time.Duration
 }
 
 // ParseLook reads the reply to Look; errors wrap ErrReply.
 func ParseLook(v any) (LookReply, error) {
 	fields, ok := v.([]any)
-	if !ok || len(fields) != 6 {
+	if !ok || len(fields) != 3 {
 		return LookReply{}, malformed(lookScript, v)
 	}
 	marker, ok1 := text(fields[0])
 	now, ok2 := since1970(fields[1])
 	process, ok3 := text(fields[2])
-	run, ok4 := text(fields[3])
-	admitted, ok5 := text(fields[4])
-	maxLease, ok6 := text(fields[5])
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
+	if !(ok1 && ok2 && ok3) {
 		return LookReply{}, malformed(lookScript, v)
 	}
 	reply := LookReply{Marker: marker, Now: now}
 	var err error
 	if reply.Process, err = ParseProcess(process); err != nil {
 		return LookReply{}, malformed(lookScript, v)
-	}
-	older := OlderMarker{Run: run}
-	var err1 error
-	older.Admitted, err = instant(admitted)
-	older.MaxLease, err1 = instant(maxLease)
-	if run != "" && err == nil && err1 == nil {
-		reply.Older = &older
 	}
 	return reply, nil
 }

@@ -36,13 +36,8 @@ import (
 // Prefix starts the library's own keys. A lock's name must not start with it.
 const Prefix = "quorumlock:"
 
-const (
-	// MarkerKey is the node's marker: see [Marker].
-	MarkerKey = Prefix + "marker"
-	// olderMarkerKey is the marker of clients without lists of masters, which may use the same
-	// node.
-	olderMarkerKey = Prefix + "node"
-)
+// MarkerKey is the node's marker: see [Marker].
+const MarkerKey = Prefix + "marker"
 
 // MarkerRun returns a marker's name for a process and its database: the run id, and the number of
 // a database other than 0. SWAPDB puts another database with its marker in place of this one: the

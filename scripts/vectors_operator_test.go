@@ -169,21 +169,11 @@ func lookVectors() []vector {
 		return v
 	}
 	type reply = scripts.LookReply
-	older := func(fields ...any) []any { return append([]any{"HSET", "quorumlock:node"}, fields...) }
-	long := strings.Repeat("1", 5000)
 	return []vector{
 		look(vector{name: "nothing", want: reply{Process: process}}),
 		look(vector{name: "a marker", before: state(ready), want: reply{Marker: admitted(0, true)(0), Process: process}}),
 		look(vector{name: "a text that is no marker", before: state([]any{"SET", marker, "x"}), want: reply{Marker: "x", Process: process}}),
-		look(vector{name: "an older marker", before: state(older("run", runID, "admitted", "1700000000000", "max", "30000")),
-			want: reply{Process: process, Older: &scripts.OlderMarker{Run: runID, Admitted: 1700000000 * time.Second, MaxLease: maxLease}}}),
-		look(vector{name: "an older marker beside today's", before: state(ready, older("run", runID, "admitted", "0", "max", "30000")),
-			want: reply{Marker: admitted(0, true)(0), Process: process}}),
-		look(vector{name: "an older marker without a time", before: state(older("run", runID, "max", "30000")), want: reply{Process: process}}),
-		look(vector{name: "an older marker that is none", before: state(older("run", long, "admitted", long, "max", long)),
-			want: reply{Process: process}}),
 		look(vector{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), err: "WRONGTYPE"}),
-		look(vector{name: "a string at the older marker", before: state([]any{"SET", "quorumlock:node", "x"}), err: "WRONGTYPE"}),
 		look(vector{name: "a text of 100,000 bytes", before: state([]any{"SET", marker, strings.Repeat("x", 100_000)}), err: "QUORUMLOCK"}),
 	}
 }

@@ -97,9 +97,6 @@ func nameLockers(lockers []scripts.Introduced, maxLease time.Duration) string {
 				fmt.Fprintf(&b, ", %.64s", plain.Text(word))
 			}
 		}
-		if !l.SaysList() {
-			b.WriteString(", an older client, which does not say its list")
-		}
 		fmt.Fprintf(&b, " (seen %v ago)\n", l.Age(maxLease).Round(time.Second))
 	}
 	return b.String()

@@ -149,21 +149,6 @@ func (k *Keyspace) hdel(key, field string) (found bool, err error) {
 	return found, nil
 }
 
-// hmget returns "" for a missing field. The library writes no empty field.
-func (k *Keyspace) hmget(key string, fields ...string) ([]string, error) {
-	v, err := k.typed(key, aHash)
-	if err != nil {
-		return nil, err
-	}
-	texts := make([]string, len(fields))
-	for i, field := range fields {
-		if v != nil {
-			texts[i] = v.hash[field]
-		}
-	}
-	return texts, nil
-}
-
 // pttl returns −1 for a key without a time to live, −2 for a missing key.
 func (k *Keyspace) pttl(key string) int64 {
 	switch v := k.find(key); {

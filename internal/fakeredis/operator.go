@@ -95,17 +95,7 @@ func look(k *Keyspace, keys, args []string) (any, error) {
 		return nil, replyError("QUORUMLOCK the marker is too long")
 	}
 	k.call("TIME")
-	older := make([]string, 3)
-	if marker == "" {
-		k.call("HMGET")
-		if older, err = k.hmget(keys[1], "run", "admitted", "max"); err != nil {
-			return nil, err
-		}
-	}
-	for i, text := range older {
-		older[i] = text[:min(len(text), 128)]
-	}
-	return []any{marker, k.now, args[0], older[0], older[1], older[2]}, nil
+	return []any{marker, k.now, args[0]}, nil
 }
 
 // mark is mark.lua.

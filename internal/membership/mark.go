@@ -160,19 +160,12 @@ func (c Client) mark(i int, v *View, m scripts.Marker) Mark {
 }
 
 // admission returns from when on a node that this client marks or claims may grant: after a
-// quarantine, unless it is known that the node has not forgotten. An operator has admitted it
-// within the last max lease, or it has the older marker of this very process.
+// quarantine, unless an operator has admitted it within the last max lease.
 func (c Client) admission(i int, v *View) scripts.When {
-	older, m := v.older, v.marker
-	at, known := time.Duration(0), false
-	switch {
-	case v.IsMarked():
-		at, known = m.Admitted, m.Member == v.Process.Member && v.Now-m.Admitted <= m.MaxLease
-	case v.Text == "" && older != nil && older.Run == v.Process.Run && older.MaxLease == v.Process.MaxLease:
-		at, known = older.Admitted, true
-	}
-	if known && at-v.Now <= c.Quarantine(i) {
-		return scripts.At(at)
+	m := v.marker
+	admitted := v.IsMarked() && m.Member == v.Process.Member && v.Now-m.Admitted <= m.MaxLease
+	if admitted && m.Admitted-v.Now <= c.Quarantine(i) {
+		return scripts.At(m.Admitted)
 	}
 	return scripts.In(c.Quarantine(i))
 }

@@ -229,11 +229,6 @@ func TestTheMarkerThatABlankMasterGets(t *testing.T) {
 
 // From when on a master that was blank grants.
 func TestAdmission(t *testing.T) {
-	older := func(run string, in, maxLease time.Duration) func(*cluster) {
-		return func(c *cluster) {
-			c.do("a", "HSET", "quorumlock:node", "run", run, "admitted", (c.now() + in).Milliseconds(), "max", maxLease.Milliseconds())
-		}
-	}
 	put := func(change setup) func(*cluster) { return func(c *cluster) { c.put("a", change) } }
 	wordBefore := func(ago time.Duration) func(*cluster) {
 		return put(func(m *scripts.Marker) { admitted(m); m.Admitted = start - ago })
@@ -244,27 +239,17 @@ func TestAdmission(t *testing.T) {
 		quarantine time.Duration // of the client
 		want       time.Duration // left when it is marked
 	}{
-		"blank":                                {func(*cluster) {}, maxLease, maxLease},
-		"blank, without quarantine":            {func(*cluster) {}, 0, 0},
-		"another process":                      {put(func(m *scripts.Marker) { m.Run, m.Members = "x", scripts.NewList("a") }), maxLease, maxLease},
-		"another process, without quarantine":  {put(func(m *scripts.Marker) { m.Run, m.Admitted, m.Members = "x", start+time.Hour, scripts.NewList("a") }), 0, 0},
-		"admitted now":                         {wordBefore(0), maxLease, 0},
-		"admitted within the max lease":        {wordBefore(maxLease - s), maxLease, 0},
-		"admitted a max lease ago":             {wordBefore(maxLease), maxLease, 0},
-		"admitted too long ago":                {wordBefore(maxLease + s), maxLease, maxLease},
-		"admitted, and the clock was set back": {wordBefore(-10 * s), maxLease, 10 * s},
-		"admitted, and the clock was, by much": {wordBefore(-time.Hour), maxLease, maxLease},
-		"another process was admitted":         {put(func(m *scripts.Marker) { admitted(m); m.Run = "x" }), maxLease, maxLease},
-		"an older marker":                      {older("run-a", -time.Hour, maxLease), maxLease, 0},
-		"an older marker in quarantine":        {older("run-a", 10*s, maxLease), maxLease, 10 * s},
-		"an older marker, without quarantine":  {older("run-a", 10*s, maxLease), 0, 0},
-		"an older marker of another process":   {older("x", -time.Hour, maxLease), maxLease, maxLease},
-		"an older marker of another max lease": {older("run-a", -time.Hour, maxLease-s), maxLease, maxLease},
-		"an older marker of a clock set back":  {older("run-a", time.Hour, maxLease), maxLease, maxLease},
-		"an older marker beside one of today": {func(c *cluster) {
-			older("run-a", -time.Hour, maxLease)(c)
-			c.put("a", func(m *scripts.Marker) { m.Run, m.Members = "x", scripts.NewList("a") })
-		}, maxLease, maxLease},
+		"blank":                                   {func(*cluster) {}, maxLease, maxLease},
+		"blank, without quarantine":               {func(*cluster) {}, 0, 0},
+		"another process":                         {put(func(m *scripts.Marker) { m.Run, m.Members = "x", scripts.NewList("a") }), maxLease, maxLease},
+		"another process, without quarantine":     {put(func(m *scripts.Marker) { m.Run, m.Admitted, m.Members = "x", start+time.Hour, scripts.NewList("a") }), 0, 0},
+		"admitted now":                            {wordBefore(0), maxLease, 0},
+		"admitted within the max lease":           {wordBefore(maxLease - s), maxLease, 0},
+		"admitted a max lease ago":                {wordBefore(maxLease), maxLease, 0},
+		"admitted too long ago":                   {wordBefore(maxLease + s), maxLease, maxLease},
+		"admitted, and the clock was set back":    {wordBefore(-10 * s), maxLease, 10 * s},
+		"admitted, and the clock was, by much":    {wordBefore(-time.Hour), maxLease, maxLease},
+		"another process was admitted":            {put(func(m *scripts.Marker) { admitted(m); m.Run = "x" }), maxLease, maxLease},
 		"marked, the clock set back":              {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+time.Hour, scripts.NewList("a") }), maxLease, maxLease},
 		"marked, the client wants no quarantine":  {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+10*s, scripts.NewList("a") }), 0, 0},
 		"marked, the quarantine is no longer":     {put(func(m *scripts.Marker) { m.Admitted, m.Members = start+maxLease, scripts.NewList("a") }), maxLease, maxLease},
@@ -282,18 +267,6 @@ func TestAdmission(t *testing.T) {
 				t.Errorf("in quarantine for %v, want %v; marked %v", left, c.want, marked)
 			}
 		})
-	}
-}
-
-// An older marker says nothing of a master that another process has marked since.
-func TestAnOlderMarkerBesideOneOfToday(t *testing.T) {
-	c := newClusterOf(t, func(m *scripts.Marker) { m.Run, m.Members = "x", scripts.NewList("a") })
-	client := clientOf(scripts.NewList("a"))
-	v := membership.Read(scripts.LookReply{Marker: c.look("a").Text, Now: start, Process: ofA,
-		Older: &scripts.OlderMarker{Run: ofA.Run, Admitted: start - time.Hour, MaxLease: maxLease}}, 0)
-	c.settle(client, []*membership.View{v})
-	if left, _ := c.look("a").Quarantine(); left != maxLease {
-		t.Errorf("in quarantine for %v", left)
 	}
 }
 

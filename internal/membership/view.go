@@ -28,14 +28,13 @@ type View struct {
 	Text    string          // of the marker, empty for none
 
 	marker scripts.Marker // of the text; without a member if the text is no marker
-	older  *scripts.OlderMarker
-	last   time.Duration // by the node's clock: until when a mark that follows from the look may be written
+	last   time.Duration  // by the node's clock: until when a mark that follows from the look may be written
 }
 
 // Read returns the view that a look gave. since is the time from the start of this round of looks to
 // the reply: marks that follow from the round are written within half a max lease of that start.
 func Read(r scripts.LookReply, since time.Duration) *View {
-	v := &View{Process: r.Process, Now: r.Now, older: r.Older}
+	v := &View{Process: r.Process, Now: r.Now}
 	window := r.Process.MaxLease / 2
 	v.last = r.Now + window - clock.Drift(window, clock.DefaultDriftFactor) - since
 	v.update(r.Marker)
@@ -76,12 +75,7 @@ func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() =
 
 // MaxLease returns the max lease of the deployment by the node's marker, also if that names
 // another process; 0 for none.
-func (v *View) MaxLease() time.Duration {
-	if v.marker.MaxLease == 0 && v.older != nil {
-		return v.older.MaxLease
-	}
-	return v.marker.MaxLease
-}
+func (v *View) MaxLease() time.Duration { return v.marker.MaxLease }
 
 // Marker returns the marker; its lists are empty if there is none.
 func (v *View) Marker() scripts.Marker { return v.marker }

@@ -93,7 +93,6 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestWhatAViewSays(t *testing.T) {
-	older := &scripts.OlderMarker{Run: "run-a", MaxLease: time.Minute}
 	type says struct {
 		isMarked, given      bool
 		maxLease, quarantine time.Duration
@@ -103,14 +102,12 @@ func TestWhatAViewSays(t *testing.T) {
 		view *membership.View
 		want says
 	}{
-		"nothing":      {viewOf(""), says{}},
-		"no marker":    {viewOf("text"), says{}},
-		"marked":       {view(marked), says{isMarked: true, maxLease: maxLease}},
-		"quarantined":  {view(func(m *scripts.Marker) { m.Admitted = start + 5*time.Second }), says{isMarked: true, maxLease: maxLease, quarantine: 5 * time.Second}},
-		"no more":      {view(func(m *scripts.Marker) { m.Admitted = start - 5*time.Second }), says{isMarked: true, maxLease: maxLease}},
-		"of another":   {view(func(m *scripts.Marker) { m.Run, m.Admitted, m.MaxLease = "x", start+1, time.Hour }), says{maxLease: time.Hour}},
-		"older":        {membership.Read(scripts.LookReply{Process: ofA, Older: older}, 0), says{maxLease: time.Minute}},
-		"beside older": {membership.Read(scripts.LookReply{Process: ofA, Older: older, Marker: "text"}, 0), says{maxLease: time.Minute}},
+		"nothing":     {viewOf(""), says{}},
+		"no marker":   {viewOf("text"), says{}},
+		"marked":      {view(marked), says{isMarked: true, maxLease: maxLease}},
+		"quarantined": {view(func(m *scripts.Marker) { m.Admitted = start + 5*time.Second }), says{isMarked: true, maxLease: maxLease, quarantine: 5 * time.Second}},
+		"no more":     {view(func(m *scripts.Marker) { m.Admitted = start - 5*time.Second }), says{isMarked: true, maxLease: maxLease}},
+		"of another":  {view(func(m *scripts.Marker) { m.Run, m.Admitted, m.MaxLease = "x", start+1, time.Hour }), says{maxLease: time.Hour}},
 		"admitted": {view(func(m *scripts.Marker) { m.Members, m.Admitted = none, start-5*time.Second }),
 			says{isMarked: true, maxLease: maxLease, given: true, word: maxLease - 5*time.Second}},
 		"admitted a max lease ago": {view(func(m *scripts.Marker) { m.Members, m.Admitted = none, start-maxLease }),
