@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// reasonPause is for how long the log stays silent about a node that is down again, and up again,
-	// about another reason why it is down, which may change with every probe, about another release that is set aside, and about the
-	// refusal of this client's list.
+	// reasonPause is for how long the log stays silent about a node that is down and up again; about
+	// another reason why it is down, which may change with every probe; about another release that was
+	// refused; and about the refusal of this client's list.
 	reasonPause = 10 * time.Second
 	// sameEnd is by how much two readings of one quarantine's end may differ.
 	sameEnd = 100 * time.Millisecond
@@ -33,7 +33,7 @@ type stateLog struct {
 	mu           sync.Mutex
 	current      nodeState
 	logged       nodeState
-	told         string // the state // that changed was last called with
+	told         string // the state that changed was last called with
 	downLoggedAt time.Time
 	refusedAt    time.Time   // of the last refused release that was to be logged
 	listsAt      time.Time   // of the last refused list that was to be logged
@@ -157,7 +157,7 @@ func (l *stateLog) tellLocked() {
 	l.changed(e)
 }
 
-// ReleaseRefused is called once for each release that is set aside. It logs at most one for each
+// ReleaseRefused is called once for each release that the server refused. It logs at most one for each
 // reasonPause.
 func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 	l.mu.Lock()

@@ -128,8 +128,8 @@ func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
 	eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
 }
 
-// Beyond the bound of the releases that are set aside, those of attempts that were granted nothing are the ones that go: the keys of
-// locks that were released meanwhile are deleted as soon as the server allows it.
+// Attempts that fail, beyond the bound of what is owed, push out no release of a lock: its key is deleted as soon as the server
+// allows it.
 func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)

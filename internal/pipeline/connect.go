@@ -1,20 +1,18 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// owedChunk is how many owed releases are sent before their replies are read.
-const owedChunk = 128
+// debtsChunk is how many debts are sent before their replies are read.
+const debtsChunk = 128
 
-// connect makes a connection, delivers the owed releases, and brings the pipe up.
+// connect makes a connection, pays the debts, and brings the pipe up.
 func (p *Pipe) connect() (*Conn, error) {
 	if p.cfg.Lifetime.Err() != nil && p.isUnused() {
 		return nil, ErrClosed
@@ -35,7 +33,7 @@ func (p *Pipe) connect() (*Conn, error) {
 		return nil, redisconn.TimedOut(err, bound)
 	}
 	for !p.goUp(c) {
-		if err := p.deliverOwed(ctx, c); err != nil {
+		if err := p.payDebts(ctx, c); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -50,12 +48,11 @@ func (p *Pipe) isUnused() bool {
 	return len(p.queue) == 0
 }
 
-// goUp makes c the pipe's connection. It returns false while releases are owed: they must go out
-// first.
+// goUp makes c the pipe's connection. It returns false while debts are due: they must go out first.
 func (p *Pipe) goUp(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.owed) > 0 {
+	if len(p.debts.due(time.Now())) > 0 {
 		return false
 	}
 	if p.state == down {
@@ -66,15 +63,14 @@ func (p *Pipe) goUp(c *Conn) bool {
 	return true
 }
 
-// deliverOwed delivers the owed releases. The server acknowledges them, or they are set aside,
-// before any new call: so the owed releases do not add up over several outages.
-func (p *Pipe) deliverOwed(ctx context.Context, c *Conn) error {
+// payDebts sends the releases that are due. The server acknowledges or refuses them before any new call:
+// so they do not add up over several outages.
+func (p *Pipe) payDebts(ctx context.Context, c *Conn) error {
 	bound := redisconn.ConnectTimeout(p.cfg.Timeout)
 	p.mu.Lock()
-	all := slices.Collect(maps.Values(p.owed))
+	due := p.debts.due(time.Now())
 	p.mu.Unlock()
-	slices.SortFunc(all, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
-	for chunk := range slices.Chunk(all, owedChunk) {
+	for chunk := range slices.Chunk(due, debtsChunk) {
 		err := redisconn.Send(c.redis, p.cfg.Timeout, func() error {
 			for _, r := range chunk {
 				if err := c.send(r); err != nil {
@@ -95,21 +91,17 @@ func (p *Pipe) deliverOwed(ctx context.Context, c *Conn) error {
 				r.source = true // the next round sends it as text
 				continue
 			}
-			p.settleOwed(r, err)
+			p.settle(r, err)
 		}
 	}
 	return nil
 }
 
-// settleOwed removes a release from the owed ones. A release that the server refused is set aside.
-func (p *Pipe) settleOwed(r *request, refusal error) {
+// settle settles a debt, unless a later release has replaced it. What the server refused is due later.
+func (p *Pipe) settle(r *request, refusal error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.owed[r.footprint] != r { // a later release has replaced it
-		return
-	}
-	delete(p.owed, r.footprint)
-	if refusal != nil && r.call.Frees() {
-		p.setAsideLocked(*r, refusal)
+	if p.debts.settle(r) && refusal != nil && r.call.Frees() {
+		p.refusedLocked(*r, refusal)
 	}
 }

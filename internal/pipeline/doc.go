@@ -21,16 +21,16 @@
 //	            ├──────────┼──────────┘      the run that it shared left it undone: resent alone
 //	            │          └──▶ Done(error)  no reply within the timeout, or resent too often;
 //	            │                            a release is then owed
-//	            └── set aside                a release that the server refused, after its Done
+//	            └── owed, due later          a release that the server refused, after its Done
 //
 // Every script may be carried out twice, so a request may be resent. A release must reach the
 // server:
 //
-//   - A release that is owed is sent on the next connection, before any new call.
-//   - A release that is set aside is resent after a growing pause, and delays no other call.
+//   - What is owed because the server did not answer is sent on the next connection, before any new call.
+//   - What is owed because the server refused it is resent after a growing pause, and delays no other call.
 //
 // Acquires that are written together share a run of a script, and so do releases: see arranger.
 //
-// The files, each of which uses only those above it: request.go, share.go, conn.go, releases.go,
-// state.go, setaside.go, serve.go, connect.go, pipe.go.
+// The files, each of which uses only those above it: request.go, share.go, conn.go, debts.go,
+// state.go, serve.go, connect.go, pipe.go.
 package pipeline

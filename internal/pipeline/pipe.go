@@ -12,7 +12,7 @@ import (
 
 // New returns a pipe, which connects with its first call.
 func New(c Config) *Pipe {
-	p := &Pipe{cfg: c, owed: map[*Footprint]*request{}, rng: rand.New(c.Source)}
+	p := &Pipe{cfg: c, debts: debts{of: map[*Footprint]*request{}}, rng: rand.New(c.Source)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.canWrite.L, p.canRead.L = &p.mu, &p.mu
 	return p
@@ -29,7 +29,7 @@ func (p *Pipe) Start(call scripts.Call, footprint *Footprint, to Receiver) error
 	defer p.mu.Unlock()
 	r := request{call: call, footprint: footprint, to: to}
 	if call.Frees() {
-		p.aside.remove(footprint)
+		delete(p.debts.of, footprint)
 	}
 	switch {
 	case p.closing:

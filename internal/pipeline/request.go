@@ -46,7 +46,7 @@ type Quarantine struct {
 // Receiver takes the outcome of a call.
 type Receiver interface {
 	// Done is called once for each call that Start accepted. A server that does not answer delays
-	// it by about two timeouts, connections that die repeatedly by a few more. The pipe's
+	// it by about three timeouts, connections that die repeatedly by a few more. The pipe's
 	// goroutines call it, so it must not block.
 	Done(Result)
 }
@@ -108,7 +108,7 @@ type request struct {
 	unknown   time.Time  // when it was sent by a hash that the server did not know
 	alone     bool       // shares no run any more: one that it shared did not settle it
 	run       int        // of the first request of several that share a run: how many they are
-	order     uint64     // of a release that is owed: lower ones go first
+	order     uint64     // of a debt: lower ones go first
 	retry     *retry     // of a release that the server has refused before
 	asked     time.Time  // when it was last sent
 }

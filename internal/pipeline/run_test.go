@@ -290,16 +290,16 @@ func TestARunSettlesEachCall(t *testing.T) {
 				wantList(t, "the outcomes", outcomes(t, results), test.want...)
 				wantList(t, "sent", r.commands(), test.sent...)
 				r.mu.Lock()
-				r.reply = func(string) any { return int64(1) } // to releases that are set aside
+				r.reply = func(string) any { return int64(1) } // to releases that were refused
 				r.mu.Unlock()
 			})
 		})
 	}
 }
 
-// A release that one run refuses is set aside alone: it is sent again after a pause, and the others
+// A release that one run refuses is kept alone: it is sent again after a pause, and the others
 // are not.
-func TestAReleaseRefusedInARunIsSetAside(t *testing.T) {
+func TestAReleaseRefusedInARunIsKept(t *testing.T) {
 	refusal := redis.Error("NOPERM this user has no permissions to run the 'publish' command")
 	replies := map[string]any{"releases 3": []any{int64(1), refusal, int64(1)}, "release k2": int64(1)}
 	withRuns(t, always(t, replies), func(t *testing.T, r *runs) {
@@ -307,8 +307,13 @@ func TestAReleaseRefusedInARunIsSetAside(t *testing.T) {
 		close(r.gate)
 		outcomes(t, results)
 		r.pipe.mu.Lock()
-		if kept := r.pipe.aside.requests; len(kept) != 1 || kept[0].canShare() {
-			t.Errorf("%d releases are set aside, or spoil further runs", len(kept))
+		for _, kept := range r.pipe.debts.of {
+			if kept.canShare() {
+				t.Error("the release spoils further runs")
+			}
+		}
+		if kept := len(r.pipe.debts.of); kept != 1 {
+			t.Errorf("%d releases are kept", kept)
 		}
 		r.pipe.mu.Unlock()
 		time.Sleep(maxRetryPause)

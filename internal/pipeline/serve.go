@@ -189,7 +189,7 @@ func (p *Pipe) handleError(c *Conn, r request, err error) {
 			return
 		}
 	} else if r.call.Frees() {
-		p.setAside(r, err)
+		p.refused(r, err)
 	}
 	resent := r.resends > 0
 	r.finish(Result{Err: p.cfg.Error(r.call.Op(), err), RunID: c.RunID, Sent: true, Resent: resent,
@@ -233,7 +233,7 @@ func (p *Pipe) handleRun(c *Conn, run []request, value any) {
 			undone = append(undone, r)
 			continue
 		case r.call.Frees() && redisconn.IsServerError(err):
-			p.setAside(r, err)
+			p.refused(r, err)
 		}
 		p.finish(c, r, reply, err)
 	}

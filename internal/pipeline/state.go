@@ -76,12 +76,10 @@ type Pipe struct {
 	arranger  arranger // for the writer
 	isReading bool     // the reader waits for replies to requests that it has taken
 
-	// owed holds each owner's last release that the server has not received. Its size is bounded by
-	// the number of owners that the server knew when it went down.
-	owed       map[*Footprint]*request
-	lastOrder  uint64
-	aside      releaseList
-	retryTimer *time.Timer // for the first release of aside that is due
+	// While the pipe is up, the server has refused each of the debts. The others are bounded by the
+	// number of owners that the server knew when it went down.
+	debts      debts
+	retryTimer *time.Timer // for the first debt that is due
 }
 
 // requeue queues requests again, together, and returns those for a grant that their owner wants no
@@ -99,18 +97,6 @@ func (p *Pipe) requeue(requests ...request) (abandoned []request) {
 	}
 	p.canWrite.Signal()
 	return abandoned
-}
-
-// oweLocked keeps a release until the server answers again. Other requests it ignores.
-func (p *Pipe) oweLocked(r request) {
-	if !r.call.IsRelease() {
-		return
-	}
-	if r.footprint == nil {
-		r.footprint = new(Footprint)
-	}
-	p.lastOrder++
-	p.owed[r.footprint] = &request{call: r.call, footprint: r.footprint, order: p.lastOrder, retry: r.retry}
 }
 
 // goDown fails the queued requests, and makes Start refuse new ones until the pipe is up.

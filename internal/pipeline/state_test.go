@@ -58,18 +58,18 @@ func TestALateConnectTimerLeavesThePipeUp(t *testing.T) {
 	}
 }
 
-// The number of releases that are set aside is bounded, their retries become rare, and end after
+// The number of refused releases that are kept is bounded, their retries become rare, and end after
 // one max lease.
-func TestReleasesSetAsideAreBounded(t *testing.T) {
+func TestRefusedReleasesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := unconnected()
 		p.state = up
-		const many = 3 * maxSetAside
+		const many = 3 * maxRefused
 		for i := range many {
-			p.setAside(releaseOf(i), errRefused)
+			p.refused(releaseOf(i), errRefused)
 		}
-		if kept := len(p.aside.requests); kept != maxSetAside {
-			t.Errorf("%d are kept, want %d", kept, maxSetAside)
+		if kept := len(p.debts.of); kept != maxRefused {
+			t.Errorf("%d are kept, want %d", kept, maxRefused)
 		}
 
 		began, sent := time.Now(), 0
@@ -82,21 +82,21 @@ func TestReleasesSetAsideAreBounded(t *testing.T) {
 			p.mu.Unlock()
 			sent += len(retried)
 			for _, r := range retried {
-				p.setAside(r, errRefused)
+				p.refused(r, errRefused)
 			}
 			if len(retried) > 0 && time.Since(began) > maxLease {
 				t.Fatalf("resent after %v", time.Since(began))
 			}
 		}
-		if each := sent / maxSetAside; each < 5 || each > 15 || len(p.aside.requests) > 0 {
-			t.Errorf("each was resent %d times, and %d are left", each, len(p.aside.requests))
+		if each := sent / maxRefused; each < 5 || each > 15 || len(p.debts.of) > 0 {
+			t.Errorf("each was resent %d times, and %d are left", each, len(p.debts.of))
 		}
 
-		p.setAside(releaseOf(many), errRefused)
+		p.refused(releaseOf(many), errRefused)
 		p.state = idle // for Close
 		closeAndWait(p)
-		if len(p.aside.requests) > 0 {
-			t.Errorf("%d are left after Close", len(p.aside.requests))
+		if len(p.debts.of) > 0 {
+			t.Errorf("%d are left after Close", len(p.debts.of))
 		}
 	})
 }

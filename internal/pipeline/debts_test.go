@@ -37,7 +37,7 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 		p.goUp(new(Conn))
 		r := releaseOf(0)
 		began, resent := time.Now(), 0
-		p.setAside(r, errRefused)
+		p.refused(r, errRefused)
 		for time.Since(began) < 3*maxLease {
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
@@ -52,18 +52,18 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 			}
 			p.goDown(ErrTimeout)
 			p.mu.Lock()
-			owed := p.owed[r.footprint]
+			owed := p.debts.of[r.footprint]
 			p.mu.Unlock()
 			if owed == nil {
 				t.Fatal("the release is not owed")
 			}
-			p.settleOwed(owed, errRefused)
+			p.settle(owed, errRefused)
 			if !p.goUp(new(Conn)) {
 				t.Fatal("the release is still owed")
 			}
 		}
-		if resent < 5 || len(p.aside.requests) > 0 {
-			t.Errorf("resent %d times, and %d are left", resent, len(p.aside.requests))
+		if resent < 5 || len(p.debts.of) > 0 {
+			t.Errorf("resent %d times, and %d are left", resent, len(p.debts.of))
 		}
 		if log.refused != 1 {
 			t.Errorf("the refusal was logged %d times", log.refused)
@@ -71,35 +71,21 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 	})
 }
 
-// A release whose key must have expired is not set aside again: in a full list it would take the
-// place of a key that is still there.
-func TestAReleaseWhoseEndHasComeIsNotSetAside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := unconnected()
-		p.state = up
-		for i := range maxSetAside {
-			p.setAside(releaseOf(i), errRefused)
-		}
-		oldest := p.aside.requests[0]
-		expired := releaseOf(maxSetAside)
-		expired.retry = &retry{pause: minRetryPause, due: time.Now(), end: time.Now()}
-		p.setAside(expired, errRefused)
-		if len(p.aside.requests) != maxSetAside || p.aside.requests[0] != oldest {
-			t.Error("it took the place of another release")
-		}
-		p.aside.remove(oldest.footprint)
-		p.setAside(expired, errRefused)
-		if len(p.aside.requests) != maxSetAside-1 {
-			t.Error("it was set aside")
-		}
-		p.state = idle // for Close
-		closeAndWait(p)
-	})
+// A release whose key must have expired is not kept.
+func TestAReleaseWhoseEndHasComeIsNotKept(t *testing.T) {
+	p := unconnected()
+	p.state = up
+	expired := releaseOf(0)
+	expired.retry = &retry{pause: minRetryPause, due: time.Now(), end: time.Now()}
+	p.refused(expired, errRefused)
+	if len(p.debts.of) > 0 {
+		t.Error("it is kept")
+	}
 }
 
-// A refused release is set aside only if something of its owner's may be there. What proves that there is nothing may come
+// A refused release is kept only if something of its owner's may be there. What proves that there is nothing may come
 // when the release is on its way already.
-func TestARefusedReleaseOfNothingIsNotSetAside(t *testing.T) {
+func TestARefusedReleaseOfNothingIsNotKept(t *testing.T) {
 	var (
 		noKey   = redis.Error("NOPERM this user has no permissions to access one of the keys used as arguments")
 		noWrite = redis.Error("ERR ACL failure in script: User app has no permissions to run the 'pexpire' command")
@@ -107,8 +93,8 @@ func TestARefusedReleaseOfNothingIsNotSetAside(t *testing.T) {
 		oom     = redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
 	)
 	for what, test := range map[string]struct {
-		replies  []any // to the acquire, one after the other; nil: the connection dies
-		setAside bool
+		replies []any // to the acquire, one after the other; nil: the connection dies
+		kept    bool
 	}{
 		"granted":                      {[]any{int64(7)}, true},
 		"held by another":              {[]any{[]any{bulk("held"), int64(5), int64(0), bulk("x:1")}}, false},
@@ -160,7 +146,7 @@ func TestARefusedReleaseOfNothingIsNotSetAside(t *testing.T) {
 				r.commands()
 				time.Sleep(2 * maxRetryPause)
 				synctest.Wait()
-				if again := len(r.commands()); (again > 0) != test.setAside {
+				if again := len(r.commands()); (again > 0) != test.kept {
 					t.Errorf("the release was sent %d times again", again)
 				}
 			})

@@ -1,0 +1,138 @@
+package pipeline
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	minRetryPause = 250 * time.Millisecond
+	maxRetryPause = 5 * time.Second
+	maxRefused    = 1024 // with so many debts, a release that the server refuses is left to its key's lease
+)
+
+// debts holds each owner's last release that the server has not carried out: because it did not answer,
+// which makes the debt due on the next connection, or because it refused, which makes it due later.
+type debts struct {
+	of       map[*Footprint]*request
+	incurred uint64
+}
+
+// add replaces the owner's former debt.
+func (d *debts) add(r request, retry *retry) {
+	if r.footprint == nil {
+		r.footprint = new(Footprint)
+	}
+	d.incurred++
+	d.of[r.footprint] = &request{call: r.call, footprint: r.footprint, order: d.incurred, alone: true, retry: retry}
+}
+
+// due returns the debts that are due, in their order. It drops those whose keys must have expired.
+func (d *debts) due(now time.Time) (due []*request) {
+	for owner, r := range d.of {
+		switch {
+		case r.retry == nil:
+			due = append(due, r)
+		case now.Before(r.retry.due):
+		case now.Before(r.retry.end):
+			due = append(due, r)
+		default:
+			delete(d.of, owner)
+		}
+	}
+	slices.SortFunc(due, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
+	return due
+}
+
+// settle removes a debt. It returns false if a later release has replaced it.
+func (d *debts) settle(paid *request) bool {
+	if d.of[paid.footprint] != paid {
+		return false
+	}
+	delete(d.of, paid.footprint)
+	return true
+}
+
+// oweLocked keeps a release until the server answers again. Other requests it ignores.
+func (p *Pipe) oweLocked(r request) {
+	if r.call.IsRelease() {
+		p.debts.add(r, r.retry)
+	}
+}
+
+// refused keeps a release that the server itself refused: the server answers, but forbids this
+// user the key, or writes nothing because too few replicas are attached. That may last for ever, so
+// the release delays no other call. It is resent after a pause that grows, until it is carried out, until
+// a later release of its owner replaces it, or until the key must have expired. A release that has
+// nothing to release is not kept.
+func (p *Pipe) refused(r request, refusal error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusedLocked(r, refusal)
+}
+
+func (p *Pipe) refusedLocked(r request, refusal error) {
+	if r.footprint != nil && r.footprint.NothingThere() {
+		return
+	}
+	now := time.Now()
+	next := retry{pause: minRetryPause, end: now.Add(p.cfg.MaxLease)}
+	if r.retry == nil {
+		p.cfg.Log.ReleaseRefused(r.call, refusal)
+	} else {
+		next.pause, next.end = min(2*r.retry.pause, maxRetryPause), r.retry.end
+	}
+	if p.closing || !now.Before(next.end) || len(p.debts.of) >= maxRefused {
+		return
+	}
+	next.due = now.Add(next.pause/2 + time.Duration(p.rng.Int64N(int64(next.pause))))
+	p.debts.add(r, &next)
+	p.armRetriesLocked()
+}
+
+// armRetriesLocked sets the timer for the next debt while the pipe is up. [Pipe.goUp] sets it after an
+// outage.
+func (p *Pipe) armRetriesLocked() {
+	if p.state != up || len(p.debts.of) == 0 {
+		return
+	}
+	var first time.Time
+	for _, r := range p.debts.of {
+		if due := r.retry.due; first.IsZero() || due.Before(first) { // without a retry, the pipe would not be up
+			first = due
+		}
+	}
+	if left := time.Until(first); p.retryTimer == nil {
+		p.retryTimer = time.AfterFunc(left, p.retryReleases)
+	} else {
+		p.retryTimer.Reset(left)
+	}
+}
+
+// retryReleases queues the releases that are due.
+func (p *Pipe) retryReleases() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != up || p.closing {
+		return
+	}
+	for _, r := range p.debts.due(time.Now()) {
+		p.debts.settle(r)
+		p.queue = append(p.queue, *r)
+	}
+	p.canWrite.Signal()
+	p.armRetriesLocked()
+}
+
+// endRetriesLocked drops the releases that the server refused: their keys are left to their leases.
+func (p *Pipe) endRetriesLocked() {
+	for owner, r := range p.debts.of {
+		if r.retry != nil {
+			delete(p.debts.of, owner)
+		}
+	}
+	if p.retryTimer != nil {
+		p.retryTimer.Stop()
+	}
+}
