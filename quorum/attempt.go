@@ -44,6 +44,7 @@ type grantRequest struct {
 	listeners int           // of a refusal: connections that subscribe to the channel
 	readers   int           // of a refusal by readers alone: how many
 	reserved  bool          // it refuses a reader, because a writer waits
+	refusal   lease.Answer  // Refused, Barred or Quarantined; Unasked for none
 }
 
 func newAttempt(c *core, set *settings, names []string, outer *Lock) *attempt {
@@ -192,7 +193,7 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 	}
 	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
 		r.wait, r.holder, r.listeners = said.Wait, said.Holder, said.Waiting
-		r.readers, r.reserved = said.Readers, said.Reserved
+		r.readers, r.reserved, r.refusal = said.Readers, said.Reserved, reply.Is
 	}
 }
 
@@ -257,9 +258,25 @@ func (a *attempt) undo(ctx context.Context) *Error {
 	}
 	a.hold.mu.Lock()
 	err.Nodes = a.hold.nodesErrorLocked()
+	a.countLateLocked(err)
 	a.hold.mu.Unlock()
 	err.noteEnd(ctx)
 	return err
+}
+
+// countLateLocked counts in err the nodes that refused after the outcome was certain.
+func (a *attempt) countLateLocked(err *Error) {
+	for i := range a.requests {
+		if a.hold.lease.AnswerOf(i) != lease.Unanswered {
+			continue
+		}
+		switch a.requests[i].refusal {
+		case lease.Refused:
+			err.Refused, err.Unknown = err.Refused+1, err.Unknown-1
+		case lease.Quarantined:
+			err.Quarantined, err.Unknown = err.Quarantined+1, err.Unknown-1
+		}
+	}
 }
 
 // startUndo sends the releases. granted counts their replies from the nodes that had granted, open those

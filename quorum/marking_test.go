@@ -143,6 +143,21 @@ func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
 	}
 }
 
+// A node whose answer comes when the outcome is certain counts by its answer.
+func TestAllInQuarantineAreCounted(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.quarantined()
+		l := c.process()
+		l.TryLock(t.Context(), "a") // marks them
+		c.before(2, func() { time.Sleep(grace / 4) })
+		_, err := l.TryLock(t.Context(), "a")
+		var refusal *Error
+		if !errors.As(err, &refusal) || refusal.Quarantined != 3 || refusal.Unknown != 0 {
+			t.Errorf("three in quarantine, one of them slow: %v", err)
+		}
+	})
+}
+
 // The marker of a master is gone again each time that it was marked: the attempt counts the master as
 // failed, and sends it no more than two requests for a grant.
 func TestAMarkerThatChangesEachTime(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed" // of the scripts
 	"io"
@@ -20,6 +21,14 @@ var (
 	//go:embed completion/pwsh.ps1
 	pwshCompletion string
 )
+
+// withoutBackquotes writes what the library says of flags without the marks of their values.
+type withoutBackquotes struct{ out io.Writer }
+
+func (w withoutBackquotes) Write(text []byte) (int, error) {
+	_, err := w.out.Write(bytes.ReplaceAll(text, []byte("`"), nil))
+	return len(text), err
+}
 
 // completionCommand makes the library's command print our scripts.
 func (p *program) completionCommand(completion *cli.Command) {

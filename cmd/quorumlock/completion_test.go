@@ -54,6 +54,9 @@ func TestCompletion(t *testing.T) {
 	if _, err := os.Stat(touched); err == nil {
 		t.Error("the job was run")
 	}
+	if said, _ := command(t, exitOK, "run", "-", completionRequest); strings.Contains(said, "`") || !strings.Contains(said, "FILE") {
+		t.Errorf("what shells show beside the flags: %q", said)
+	}
 	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
 		script, _ := command(t, exitOK, "completion", shell)
 		contains(t, script, "quorumlock", "--generate-shell-completion")

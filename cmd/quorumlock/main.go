@@ -67,6 +67,9 @@ const (
 // run carries out a command line and returns the exit code. At the end of ctx it cleans up and
 // returns exitInterrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[len(args)-1] == completionRequest {
+		stdout = withoutBackquotes{stdout}
+	}
 	p := &program{stdout: stdout, stderr: stderr}
 	var job []string // what run runs: from its -- on, which is not for the library
 	switch {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -12,10 +13,12 @@ import (
 // watchInterval is how often status -watch looks at the masters.
 const watchInterval = time.Second
 
-// watch draws what show returns again and again, until ctx ends. If out is no terminal it writes
-// it once. It changes no mode of the terminal, so there is none to restore, whatever ends the
+// watch draws what show returns again and again, until ctx ends, or q and Enter are typed. If out is no
+// terminal it writes it once. It changes no mode of the terminal, so there is none to restore, whatever ends the
 // process: each drawing goes over the one before. What is wider than the terminal is cut, or wrapped.
 func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, show func(context.Context) ([]byte, error)) error {
+	quitting, quit := context.WithCancel(ctx)
+	defer quit()
 	for drawn := false; ; drawn = true {
 		text, err := show(ctx)
 		if err != nil || ctx.Err() != nil {
@@ -30,14 +33,27 @@ func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, 
 			_, err := out.Write(text)
 			return err
 		}
+		if typed, _ := terminalSize(os.Stdin); typed > 0 && !drawn {
+			go onQuit(os.Stdin, quit)
+		}
 		if wraps {
 			text = wrapped(text, width)
 		}
 		if _, err := out.Write(drawing(text, width, height, !drawn)); err != nil {
 			return err
 		}
-		if !sleep(ctx, every) {
+		if !sleep(quitting, every) {
 			return nil
+		}
+	}
+}
+
+// onQuit calls quit when a line is q. It returns when in ends, or with the process.
+func onQuit(in io.Reader, quit func()) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if strings.TrimSpace(lines.Text()) == "q" {
+			quit()
+			return
 		}
 	}
 }

@@ -32,8 +32,14 @@ func TestSlots(t *testing.T) {
 		held, _ := ask(t, exitOK, "status", flags, "-slots", "2", "a")
 		drawn, _ := ask(t, exitOK, "top", flags)
 		return strings.Contains(held, `"a" slot 0 is held by sh on `) && strings.Contains(held, `"a" slot 1 is held by sh on `) &&
-			strings.Contains(strings.Join(strings.Fields(drawn), " "), `"a" slot 1 1 `)
+			strings.Contains(strings.Join(strings.Fields(drawn), " "), `"a" slot 0 1 `) &&
+			strings.Contains(strings.Join(strings.Fields(drawn), " "), `"a" slot 1 0 `)
 	})
+	hinted, _ := ask(t, exitFailed, "status", flags, "a", "b")
+	contains(t, hinted, `"a" is free`, "\"a\" is also a semaphore, 2 of its slots taken: -slots N shows them\n")
+	if strings.Contains(hinted, `"b" is also`) {
+		t.Errorf("a semaphore without slots that are taken: %s", hinted)
+	}
 	three, _ := ask(t, exitFailed, "status", flags, "-slots", "3", "-json", "a")
 	var slots []lockJSON
 	if err := json.Unmarshal([]byte(three), &slots); err != nil || len(slots) != 3 {

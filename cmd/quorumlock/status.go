@@ -3,8 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"slices"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/urfave/cli/v3"
 )
 
@@ -35,6 +41,9 @@ func (p *program) status(ctx context.Context, line *lockLine, nodes []*node.Node
 			err = printLocksJSON(&text, locks)
 		case !line.quiet:
 			printLocks(&text, locks)
+			if line.slots == 0 {
+				hintAtSlots(ctx, &text, nodes, locks)
+			}
 		}
 		return text.Bytes(), err
 	}
@@ -46,4 +55,23 @@ func (p *program) status(ctx context.Context, line *lockLine, nodes []*node.Node
 		_, err = p.stdout.Write(text)
 	}
 	return code, err
+}
+
+// hintAtSlots says which names of free locks are those of semaphores with slots that are taken.
+func hintAtSlots(ctx context.Context, out io.Writer, nodes []*node.Node, locks []lockState) {
+	for _, lock := range locks {
+		if lock.State != lockstate.Free {
+			continue
+		}
+		free := each(ctx, nodes, func(ctx context.Context, n *node.Node) int {
+			result := inside.Of(n).Pipe("").Do(ctx, scripts.Slots(lock.Name, scripts.MaxSlots))
+			if result.Err != nil {
+				return scripts.MaxSlots
+			}
+			return len(result.Reply.Slots.Free)
+		})
+		if taken := scripts.MaxSlots - slices.Min(free); taken > 0 {
+			fmt.Fprintf(out, "%q is also a semaphore, %d of its slots taken: -slots N shows them\n", lock.Name, taken)
+		}
+	}
 }

@@ -25,7 +25,7 @@ func (p *program) topCommand() *cli.Command {
 	flags, line, every := &lineFlags{}, newLockLine(), topInterval
 	flags.duration("every", "look every `D` (2s)", 100*time.Millisecond, &every)
 	line.masterFlags(flags)
-	return p.command("top", "show the masters and the busiest locks, live on a terminal, else once; writes nothing", " ", flags,
+	return p.command("top", "show the masters and the busiest locks, live on a terminal until q and Enter, else once; writes nothing", " ", flags,
 		exitRunUsage, func(ctx context.Context, args []string) int {
 			if len(args) > 0 {
 				p.misused("top takes no arguments")

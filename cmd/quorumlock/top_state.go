@@ -24,7 +24,7 @@ const (
 type busy struct {
 	name    string
 	waiting int // how many connections wait for it, on the master where they are the most
-	changes int // how often another owner was seen than the time before
+	changes int // in how many drawings another owner was seen than in the one before
 	lock    lockState
 }
 
@@ -93,12 +93,18 @@ func (s *survey) find(ctx context.Context, nodes []*node.Node) {
 	}
 }
 
-// noteWaiting notes how many connections wait for a semaphore, at the slots that are known.
+// noteWaiting notes how many connections wait for a semaphore, at the lowest slot that is known: they take
+// whichever comes free.
 func (s *survey) noteWaiting(semaphore string, waiting int) {
+	var first *busy
+	lowest := scripts.MaxSlots
 	for _, b := range s.known {
-		if of, _, ok := scripts.ParseSlot(b.name); ok && of == semaphore {
-			b.waiting = max(b.waiting, waiting)
+		if of, slot, ok := scripts.ParseSlot(b.name); ok && of == semaphore && slot < lowest {
+			first, lowest = b, slot
 		}
+	}
+	if first != nil {
+		first.waiting = max(first.waiting, waiting)
 	}
 }
 
