@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/urfave/cli/v3"
@@ -116,12 +116,12 @@ func failed(stderr io.Writer, err error) int {
 // announce accepts clients with the list to beside those with the list from. With wait it waits
 // until the masters take the next change, instead of refusing.
 func (m masters) announce(ctx context.Context, from, to *scripts.List, wait bool, out io.Writer) error {
-	change, err := membership.NewChange(from, to)
+	by, err := change.New(from, to)
 	if err != nil {
 		return err
 	}
-	change.Waits = wait
-	if _, _, err := m.carryOut(ctx, change.Announce(), out); err != nil {
+	by.Waits = wait
+	if _, _, err := m.carryOut(ctx, by.Announce(), out); err != nil {
 		return err
 	}
 	removed := ""
@@ -139,13 +139,13 @@ func (m masters) announce(ctx context.Context, from, to *scripts.List, wait bool
 func (m masters) commit(ctx context.Context, given *scripts.List, yes bool, out io.Writer) error {
 	if !yes {
 		views, _ := m.look(ctx)
-		if to := membership.Pending(given, views); to != nil {
+		if to := change.Pending(given, views); to != nil {
 			if err := m.isEveryClientMoved(ctx, to, out); err != nil {
 				return err
 			}
 		}
 	}
-	report, errs, err := m.carryOut(ctx, membership.Commit(given), out)
+	report, errs, err := m.carryOut(ctx, change.Commit(given), out)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func plural(names []string, one, many string) string {
 
 // abort takes back an announced change.
 func (m masters) abort(ctx context.Context, given *scripts.List, out io.Writer) error {
-	report, errs, err := m.carryOut(ctx, membership.Abort(given), out)
+	report, errs, err := m.carryOut(ctx, change.Abort(given), out)
 	if err != nil {
 		return err
 	}

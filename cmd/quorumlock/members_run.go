@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -22,17 +23,17 @@ import (
 // carryOut does what a procedure says, step by step. errs says why masters did not answer to its last
 // look.
 func (m masters) carryOut(
-	ctx context.Context, p *membership.Procedure, out io.Writer,
-) (report membership.Report, errs map[string]error, err error) {
+	ctx context.Context, p *change.Procedure, out io.Writer,
+) (report change.Report, errs map[string]error, err error) {
 	var counters map[string]*scripts.Counters
 	told := "" // the reason of the last pause
 	for ctx.Err() == nil {
 		switch step := p.Next(); step.Do {
-		case membership.Look:
+		case change.Look:
 			var views map[string]*membership.View
 			views, errs = m.look(ctx)
 			p.Looked(views)
-		case membership.Pause:
+		case change.Pause:
 			if told != step.Why {
 				fmt.Fprintf(out, "%s: waiting for another %v. Interrupt at will: the same command goes on.\n",
 					step.Why, max(step.Wait.Round(100*time.Millisecond), 100*time.Millisecond))
@@ -41,29 +42,29 @@ func (m masters) carryOut(
 			if sleep(ctx, step.Wait) {
 				p.Paused()
 			}
-		case membership.ReadTokens:
+		case change.ReadTokens:
 			var failed map[string]error
 			counters, failed = m.readCounters(ctx, step.Names)
 			maps.Copy(errs, failed)
 			p.TokensRead(slices.Sorted(maps.Keys(counters)))
-		case membership.RaiseTokens:
+		case change.RaiseTokens:
 			raised, failed := m.raiseCounters(ctx, counters)
 			maps.Copy(errs, failed)
 			p.TokensRaised(raised)
-		case membership.Write:
+		case change.Write:
 			r := call(ctx, m.nodes[step.Names[0]], step.Call)
 			if r.err != nil {
 				p.Unanswered(step.Names[0], errors.New(reason(r.err)))
 			} else {
 				p.Wrote(*r.reply.Mark)
 			}
-		case membership.Done:
+		case change.Done:
 			return step.Report, errs, nil
-		case membership.Failed:
-			return membership.Report{}, errs, explain(step.Err, errs)
+		case change.Failed:
+			return change.Report{}, errs, explain(step.Err, errs)
 		}
 	}
-	return membership.Report{}, errs, ctx.Err()
+	return change.Report{}, errs, ctx.Err()
 }
 
 // look returns what the masters say of themselves, and why those that have no view did not answer.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -122,8 +123,8 @@ func (m masters) summarize(views map[string]*membership.View, out io.Writer) (an
 			fmt.Fprintf(out, "A change that adds %s to %s was begun and is not announced: %s. "+
 				"Clients notice nothing of it until then.\n", name, begun[name], goesOn)
 		}
-	case len(lists) > 1 && membership.Finish(views) != "":
-		fmt.Fprintf(out, "The masters do not all have the same list: %s.\n", plain.Text(membership.Finish(views)))
+	case len(lists) > 1 && change.Finish(views) != "":
+		fmt.Fprintf(out, "The masters do not all have the same list: %s.\n", plain.Text(change.Finish(views)))
 	case len(lists) > 1:
 		fmt.Fprintln(out, "The masters do not all have the same list. "+
 			"If a commit was interrupted, members commit with the URLs of the new list finishes it. "+

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -79,16 +80,16 @@ func (o *operator) call(ctx context.Context, calls map[string][]scripts.Call) ma
 
 // carryOut does what a procedure says. It returns false when it stopped before the end: the procedure
 // failed, or the command was interrupted.
-func (o *operator) carryOut(ctx context.Context, what string, p *membership.Procedure) (done bool, err error) {
+func (o *operator) carryOut(ctx context.Context, what string, p *change.Procedure) (done bool, err error) {
 	w := o.world
 	var counters map[string]*scripts.Counters
 	for ctx.Err() == nil {
 		switch step := p.Next(); step.Do {
-		case membership.Look:
+		case change.Look:
 			if views := o.look(ctx); ctx.Err() == nil {
 				p.Looked(views)
 			}
-		case membership.Pause:
+		case change.Pause:
 			timer := time.NewTimer(time.Until(o.due(step.Wait)))
 			select {
 			case <-timer.C:
@@ -97,12 +98,12 @@ func (o *operator) carryOut(ctx context.Context, what string, p *membership.Proc
 			}
 			timer.Stop()
 			o.turn()
-		case membership.ReadTokens:
+		case change.ReadTokens:
 			counters = o.readCounters(ctx, step.Names)
 			p.TokensRead(slices.Sorted(maps.Keys(counters)))
-		case membership.RaiseTokens:
+		case change.RaiseTokens:
 			p.TokensRaised(o.raiseCounters(ctx, counters))
-		case membership.Write:
+		case change.Write:
 			if o.rng.IntN(12) == 0 {
 				w.count("interrupted")
 				return false, nil
@@ -116,11 +117,11 @@ func (o *operator) carryOut(ctx context.Context, what string, p *membership.Proc
 				return false, nil
 			}
 			p.Wrote(*replies[name][0].reply.Mark)
-		case membership.Failed:
+		case change.Failed:
 			w.count("refused to the operator")
 			w.trace.add("operator  %s: %v", what, step.Err)
 			return false, step.Err
-		case membership.Done:
+		case change.Done:
 			w.count(what)
 			w.trace.add("operator  %s: done", what)
 			return true, nil
@@ -159,7 +160,7 @@ func (o *operator) raiseCounters(ctx context.Context, read map[string]*scripts.C
 	return slices.Sorted(maps.Keys(o.call(ctx, calls)))
 }
 
-func (o *operator) announce(ctx context.Context, c membership.Change) {
+func (o *operator) announce(ctx context.Context, c change.Change) {
 	_, err := o.carryOut(ctx, "announced", c.Announce())
 	for _, name := range c.To.Names() {
 		if err == nil || c.From.Has(name) || o.rng.IntN(2) == 0 {
@@ -185,7 +186,7 @@ func (o *operator) commit(ctx context.Context, to *scripts.List) {
 			}
 		}
 	}
-	if done, _ := o.carryOut(ctx, "committed", membership.Commit(given)); !done {
+	if done, _ := o.carryOut(ctx, "committed", change.Commit(given)); !done {
 		o.struck = time.Now()
 	}
 }
@@ -198,7 +199,7 @@ func (o *operator) abort(ctx context.Context, s *state) {
 			all = all.With(name)
 		}
 	}
-	if done, _ := o.carryOut(ctx, "aborted", membership.Abort(all)); !done {
+	if done, _ := o.carryOut(ctx, "aborted", change.Abort(all)); !done {
 		o.struck = time.Now()
 	}
 }

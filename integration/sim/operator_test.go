@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -136,12 +137,12 @@ func (o *operator) step(ctx context.Context, s *state) {
 			o.deploy(o.to, keen, idle)
 		case luck < 0.6 && o.deploy(s.members, keen, idle):
 		case o.isSafe(o.to):
-			o.announce(ctx, membership.Change{From: s.members, To: o.to})
+			o.announce(ctx, change.Change{From: s.members, To: o.to})
 		}
 	case luck < 0.06:
 		o.abort(ctx, s)
 	case !s.announced && luck < 0.97:
-		o.announce(ctx, membership.Change{From: s.members, To: s.next})
+		o.announce(ctx, change.Change{From: s.members, To: s.next})
 	case luck < 0.15:
 		o.deploy(s.next, idle)
 	case luck > 0.93 || !o.deploy(s.next, keen):
@@ -152,7 +153,7 @@ func (o *operator) step(ctx context.Context, s *state) {
 // aim chooses where to go from the members.
 func (o *operator) aim(members *scripts.List) {
 	if o.to != nil && o.rng.IntN(10) > 0 {
-		if _, err := membership.NewChange(members, o.to); err == nil && o.isSafe(o.to) {
+		if _, err := change.New(members, o.to); err == nil && o.isSafe(o.to) {
 			return
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -50,7 +50,7 @@ func (o *operator) settle() {
 		case s != nil && s.behind:
 			o.commit(ctx, s.members)
 		case s != nil && s.next != nil && !s.announced:
-			o.announce(ctx, membership.Change{From: s.members, To: s.next})
+			o.announce(ctx, change.Change{From: s.members, To: s.next})
 		case s != nil && s.next != nil:
 			o.commit(ctx, s.next)
 		case s != nil && s.whole && !s.waiting && running:

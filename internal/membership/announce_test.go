@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked, func(m *scripts.Marker) { m.Claimed, m.Admitted = true, start+time.Hour })
 	trail, last := c.carryOut(changeOf(t, abc, abcd).Announce(), nil)
-	if got := strings.Join(trail, " "); got != "d pause read raise a b c d" || last.Do != membership.Done {
+	if got := strings.Join(trail, " "); got != "d pause read raise a b c d" || last.Do != change.Done {
 		t.Errorf("%q, %v", got, last.Err)
 	}
 	if waited := c.now() - start; waited != maxLease {
@@ -29,21 +29,21 @@ func TestAMemberWhoseClockWasSetBack(t *testing.T) {
 	back := func(m *scripts.Marker) { m.Change = start + time.Hour }
 	for _, to := range []*scripts.List{abcd, scripts.NewList("a", "b")} {
 		c := newClusterOf(t, marked, back, marked, nil)
-		change := changeOf(t, abc, to)
-		change.Waits = true
-		trail, last := c.carryOut(change.Announce(), nil)
-		if got := strings.Join(trail, " "); !strings.HasPrefix(got, "b pause ") || last.Do != membership.Done {
+		by := changeOf(t, abc, to)
+		by.Waits = true
+		trail, last := c.carryOut(by.Announce(), nil)
+		if got := strings.Join(trail, " "); !strings.HasPrefix(got, "b pause ") || last.Do != change.Done {
 			t.Errorf("to %s: %q, %v", to, got, last.Err)
 		}
 
 		c = newClusterOf(t, marked, back, marked, nil)
-		change.Waits = false
-		trail, last = c.carryOut(change.Announce(), nil)
+		by.Waits = false
+		trail, last = c.carryOut(by.Announce(), nil)
 		if got := strings.Join(trail, " "); got != "b" || last.Err == nil || !strings.Contains(last.Err.Error(), "waits for another 30.1s") {
 			t.Errorf("to %s, without a wait: %q, %v", to, got, last.Err)
 		}
 		c.pass(maxLease)
-		if _, last = c.carryOut(change.Announce(), nil); last.Do != membership.Done {
+		if _, last = c.carryOut(by.Announce(), nil); last.Do != change.Done {
 			t.Errorf("to %s, a max lease later: %v", to, last.Err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestWhatIsWrongIsSaidBeforeTheWait(t *testing.T) {
 	ab := scripts.NewList("a", "b")
 	for what, c := range map[string]struct {
 		masters []setup
-		by      membership.Change
+		by      change.Change
 		want    string
 	}{
 		"another list":            {[]setup{waits, waits, waits, nil}, changeOf(t, ab, scripts.NewList("a", "b", "d")), "a has the members {a, b, c}"},
@@ -87,7 +87,7 @@ func TestWhatIsWrongIsSaidBeforeTheWait(t *testing.T) {
 // The announcement names what is wrong with the URLs.
 func TestAnnounceByWrongURLs(t *testing.T) {
 	for what, c := range map[string]struct {
-		by   membership.Change
+		by   change.Change
 		want string
 	}{
 		"the new master last": {changeOf(t, scripts.NewList("b", "c", "d"), abcd), "b has the members {a, b, c} (generation 7), not {b, c, d}: d is none of these, and the URL of the new master comes first"},
@@ -103,7 +103,7 @@ func TestAnnounceByWrongURLs(t *testing.T) {
 	}
 	world := newClusterOf(t, becoming(abcd), becoming(abcd), becoming(abcd), becoming(abcd))
 	const ends = "members commit with the URLs of {a, b, c, d}, or members abort with those of {a, b, c, d}"
-	for _, by := range []membership.Change{changeOf(t, abc, scripts.NewList("a", "b")), changeOf(t, abcd, abd)} {
+	for _, by := range []change.Change{changeOf(t, abc, scripts.NewList("a", "b")), changeOf(t, abcd, abd)} {
 		if _, last := world.carryOut(by.Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), ends) {
 			t.Errorf("%v", last.Err)
 		}
@@ -130,14 +130,14 @@ func TestMastersThatAreWipedFirst(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, marked, marked, marked, nil)
 			world.put(c.name, c.master)
-			change := changeOf(t, abc, abcd)
-			change.Waits = true
-			if trail, last := world.carryOut(change.Announce(), nil); len(trail) > 0 || !strings.Contains(fmt.Sprint(last.Err), c.want) {
+			by := changeOf(t, abc, abcd)
+			by.Waits = true
+			if trail, last := world.carryOut(by.Announce(), nil); len(trail) > 0 || !strings.Contains(fmt.Sprint(last.Err), c.want) {
 				t.Fatalf("it marks %q and says %v, want %q", trail, last.Err, c.want)
 			}
 			world.do(c.name, "DEL", scripts.MarkerKey)
 			world.settle(clientOf(abc), world.views(abc))
-			if _, last := world.carryOut(change.Announce(), nil); last.Do != membership.Done {
+			if _, last := world.carryOut(by.Announce(), nil); last.Do != change.Done {
 				t.Error(last.Err)
 			}
 		})

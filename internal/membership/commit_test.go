@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -33,19 +33,19 @@ func TestMastersThatRestartInTheMidstOfAChange(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)
-			change := changeOf(t, abc, c.to)
-			change.Waits = true
+			by := changeOf(t, abc, c.to)
+			by.Waits = true
 			for _, by := range []struct {
-				p    *membership.Procedure
+				p    *change.Procedure
 				says string
-			}{{membership.Commit(c.to), c.commit}, {change.Announce(), c.again}} {
+			}{{change.Commit(c.to), c.commit}, {by.Announce(), c.again}} {
 				if trail, last := world.carryOut(by.p, nil); len(trail) > 0 || !strings.Contains(fmt.Sprint(last.Err), by.says) {
 					t.Errorf("it marks %q and says %v, want %q", trail, last.Err, by.says)
 				}
 			}
 			world.found(clientOf(abc), world.views(abc))
-			for _, p := range []*membership.Procedure{change.Announce(), membership.Commit(c.to)} {
-				if _, last := world.carryOut(p, nil); last.Do != membership.Done {
+			for _, p := range []*change.Procedure{by.Announce(), change.Commit(c.to)} {
+				if _, last := world.carryOut(p, nil); last.Do != change.Done {
 					t.Fatal(last.Err)
 				}
 			}
@@ -86,14 +86,14 @@ func TestCommitWithoutSome(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)
-			trail, last := world.carryOut(membership.Commit(abcd), nil)
+			trail, last := world.carryOut(change.Commit(abcd), nil)
 			if len(c.want) > len("a b c d") {
 				if last.Err == nil || !strings.Contains(last.Err.Error(), c.want) || len(trail) > 0 {
 					t.Errorf("it marks %q and says %v, want %q", trail, last.Err, c.want)
 				}
 				return
 			}
-			if got := strings.Join(trail, " "); got != c.want || last.Do != membership.Done {
+			if got := strings.Join(trail, " "); got != c.want || last.Do != change.Done {
 				t.Errorf("it marks %q and says %v, want %q", got, last.Err, c.want)
 			}
 			for _, name := range trail {

@@ -10,11 +10,7 @@
 //   - A blank node (new, restarted or flushed) is marked only by a client that a majority of its list
 //     accepts, or when all nodes of the list have answered and none carries another
 //     ([Client.Plan]).
-//   - The list changes by one member at a time ([Change]): majorities of two such lists meet. A
-//     [Procedure] is what an operator's command does, step by step.
+//   - The list changes by one member at a time (package change): majorities of two such lists meet.
 //
 // The tests of package quorum/model/membership search this code, and mutants of it, for two holders.
-//
-// The files, each of which uses only those above it: view.go, mark.go; procedure.go, change.go; then
-// announce.go, commit.go and abort.go.
 package membership

@@ -54,7 +54,7 @@ func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
 			continue
 		}
 		m := v.marker
-		if in++; in == 1 || isCounted(m.Generation) && (m.Generation > top.Generation || !isCounted(top.Generation)) {
+		if in++; in == 1 || IsCounted(m.Generation) && (m.Generation > top.Generation || !IsCounted(top.Generation)) {
 			top = m
 		}
 	}
@@ -138,7 +138,7 @@ func (c Client) correct(views []*View) (marks []Mark) {
 			continue
 		}
 		if left, _ := v.Quarantine(); left > c.Quarantine(i) {
-			call := v.write(v.marker, scripts.In(c.Quarantine(i)), scripts.At(v.marker.Change))
+			call := v.Write(v.marker, scripts.In(c.Quarantine(i)), scripts.At(v.marker.Change))
 			marks = append(marks, Mark{Node: i, Call: call})
 		}
 	}
@@ -149,26 +149,34 @@ func (c Client) correct(views []*View) (marks []Mark) {
 func confirm(i int, v *View, generation uint64) Mark {
 	m := v.marker
 	m.Claimed, m.Next, m.Generation = false, scripts.NewList(), generation
-	return Mark{Node: i, Call: v.rewrite(m)}
+	return Mark{Node: i, Call: v.Rewrite(m)}
 }
 
 // mark writes another node's lists on a blank node, without the next members. The next change waits
 // for one max lease: the time that the other marker has is by another clock.
 func (c Client) mark(i int, v *View, m scripts.Marker) Mark {
 	m.Next = scripts.NewList()
-	return Mark{Node: i, Call: v.write(m, c.admission(i, v), scripts.In(v.Process.MaxLease))}
+	return Mark{Node: i, Call: v.Write(m, v.Admission(c.Quarantine(i)), scripts.In(v.Process.MaxLease))}
 }
 
-// admission returns from when on a node that this client marks or claims may grant: after a
-// quarantine, unless an operator has admitted it within the last max lease.
-func (c Client) admission(i int, v *View) scripts.When {
+// Admission returns from when on a node may grant that is marked or claimed now: after that quarantine,
+// unless an operator has admitted it within the last max lease.
+func (v *View) Admission(quarantine time.Duration) scripts.When {
 	m := v.marker
 	admitted := v.IsMarked() && m.Member == v.Process.Member && v.Now-m.Admitted <= m.MaxLease
-	if admitted && m.Admitted-v.Now <= c.Quarantine(i) {
+	if admitted && m.Admitted-v.Now <= quarantine {
 		return scripts.At(m.Admitted)
 	}
-	return scripts.In(c.Quarantine(i))
+	return scripts.In(quarantine)
 }
+
+// mostChanges is more than the members ever change: a generation that is not below it was
+// forged, or corrupted. [scripts.ParseMarker] reads generations below 1<<53, so a command may count on from any
+// below this one.
+const mostChanges = 1 << 52
+
+// IsCounted reports whether a generation counts changes.
+func IsCounted(generation uint64) bool { return generation < mostChanges }
 
 // Admit returns the mark with which an operator ends the node's quarantine. list is the list of
 // masters that the node gets; nil keeps the one that it has. The error says why the node may not be
@@ -183,12 +191,12 @@ func (v *View) Admit(list *scripts.List) (scripts.Call, error) {
 		}
 		m, change = v.marker, scripts.At(v.marker.Change)
 	}
-	if list != nil && !isCounted(m.Generation) {
+	if list != nil && !IsCounted(m.Generation) {
 		m.Generation, m.Claimed = 0, true // all begins anew
 	}
 	if list != nil && (m.Claimed || !m.Members.Equal(list) || m.Next.Len() > 0) {
 		m.Members, m.Next, m.Claimed, m.Generation = list, scripts.NewList(), false, m.Generation+1
 		change = scripts.In(v.Process.MaxLease)
 	}
-	return v.write(m, scripts.In(0), change), nil
+	return v.Write(m, scripts.In(0), change), nil
 }

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // carryOut does what a procedure says, and returns a word for each step.
-func (c *cluster) carryOut(p *membership.Procedure, before func(step membership.Step)) (trail []string, last membership.Step) {
+func (c *cluster) carryOut(p *change.Procedure, before func(step change.Step)) (trail []string, last change.Step) {
 	c.t.Helper()
 	for {
 		step := p.Next()
@@ -19,7 +20,7 @@ func (c *cluster) carryOut(p *membership.Procedure, before func(step membership.
 			before(step)
 		}
 		switch step.Do {
-		case membership.Look:
+		case change.Look:
 			views := map[string]*membership.View{}
 			for _, name := range step.Names {
 				if c.masters[name] != nil {
@@ -27,17 +28,17 @@ func (c *cluster) carryOut(p *membership.Procedure, before func(step membership.
 				}
 			}
 			p.Looked(views)
-		case membership.Pause:
+		case change.Pause:
 			trail = append(trail, "pause")
 			c.pass(step.Wait)
 			p.Paused()
-		case membership.ReadTokens:
+		case change.ReadTokens:
 			trail = append(trail, "read")
 			p.TokensRead(step.Names)
-		case membership.RaiseTokens:
+		case change.RaiseTokens:
 			trail = append(trail, "raise")
 			p.TokensRaised(step.Names)
-		case membership.Write:
+		case change.Write:
 			trail = append(trail, step.Names[0])
 			p.Wrote(*c.run(step.Names[0], step.Call).Mark)
 		default:
@@ -49,9 +50,9 @@ func (c *cluster) carryOut(p *membership.Procedure, before func(step membership.
 	}
 }
 
-func changeOf(t *testing.T, from, to *scripts.List) membership.Change {
+func changeOf(t *testing.T, from, to *scripts.List) change.Change {
 	t.Helper()
-	c, err := membership.NewChange(from, to)
+	c, err := change.New(from, to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,16 +71,16 @@ func (c *cluster) has(what string, name string, members, next *scripts.List, gen
 func TestReplaceAMaster(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked, nil)
 	for _, step := range []struct {
-		p    *membership.Procedure
+		p    *change.Procedure
 		want string
 	}{
 		{changeOf(t, abc, abcd).Announce(), "d pause read raise a b c d"},
 		{changeOf(t, abc, abcd).Announce(), ""}, // it is announced
-		{membership.Commit(abcd), "a b c d"},
-		{membership.Commit(abcd), ""},
+		{change.Commit(abcd), "a b c d"},
+		{change.Commit(abcd), ""},
 	} {
 		trail, last := c.carryOut(step.p, nil)
-		if got := strings.Join(trail, " "); got != step.want || last.Do != membership.Done {
+		if got := strings.Join(trail, " "); got != step.want || last.Do != change.Done {
 			t.Fatalf("%q, want %q; %v", got, step.want, last.Err)
 		}
 	}
@@ -89,8 +90,8 @@ func TestReplaceAMaster(t *testing.T) {
 	}
 	c.pass(maxLease)
 	trail, _ := c.carryOut(changeOf(t, abcd, abd).Announce(), nil)
-	more, last := c.carryOut(membership.Commit(abcd), nil) // with the removed one
-	if got := strings.Join(append(trail, more...), " "); got != "read raise a b d a b d c" || last.Do != membership.Done {
+	more, last := c.carryOut(change.Commit(abcd), nil) // with the removed one
+	if got := strings.Join(append(trail, more...), " "); got != "read raise a b d a b d c" || last.Do != change.Done {
 		t.Fatalf("removed: %q, %v", got, last.Err)
 	}
 	for _, name := range abcd.Names() {
@@ -109,8 +110,8 @@ func TestReplaceAMaster(t *testing.T) {
 func TestTheFirstMarkThatIsNotWrittenEndsTheRun(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked)
 	other := changeOf(t, abc, scripts.NewList("b", "c")).Announce()
-	trail, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step membership.Step) {
-		if step.Do == membership.Write && step.Names[0] == "a" && other != nil {
+	trail, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step change.Step) {
+		if step.Do == change.Write && step.Names[0] == "a" && other != nil {
 			p := other
 			other = nil
 			c.carryOut(p, nil) // another command is faster on b and c
@@ -119,7 +120,7 @@ func TestTheFirstMarkThatIsNotWrittenEndsTheRun(t *testing.T) {
 	if got := strings.Join(trail, " "); got != "read raise a b" || last.Err == nil || !strings.Contains(last.Err.Error(), "on b a change to {b, c} is under way") {
 		t.Errorf("%q, %v", got, last.Err)
 	}
-	if got, last := c.carryOut(membership.Abort(abc), nil); strings.Join(got, " ") != "a b c" || last.Do != membership.Done {
+	if got, last := c.carryOut(change.Abort(abc), nil); strings.Join(got, " ") != "a b c" || last.Do != change.Done {
 		t.Errorf("taken back on %q, %v", got, last.Err)
 	}
 	for _, name := range abc.Names() {
@@ -131,13 +132,13 @@ func TestTheFirstMarkThatIsNotWrittenEndsTheRun(t *testing.T) {
 func TestALateMarkIsNotWritten(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked)
 	slow := true
-	trail, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step membership.Step) {
-		if step.Do == membership.Write && step.Names[0] == "b" && slow {
+	trail, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step change.Step) {
+		if step.Do == change.Write && step.Names[0] == "b" && slow {
 			slow = false
 			c.pass(maxLease / 2)
 		}
 	})
-	if got := strings.Join(trail, " "); got != "read raise a b read raise b" || last.Do != membership.Done {
+	if got := strings.Join(trail, " "); got != "read raise a b read raise b" || last.Do != change.Done {
 		t.Errorf("%q, %v", got, last.Err)
 	}
 }
@@ -178,7 +179,7 @@ func TestAbort(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)
-			trail, last := world.carryOut(membership.Abort(abcd), nil)
+			trail, last := world.carryOut(change.Abort(abcd), nil)
 			if got := fmt.Sprint(last.Err); c.err != "" && !strings.Contains(got, c.err) || c.err == "" && last.Err != nil {
 				t.Errorf("%v, want %q", got, c.err)
 			}
@@ -204,31 +205,31 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 	const admit = "quorumlock admit -yes -members"
 	for what, c := range map[string]struct {
 		masters []setup // a, b, c, d
-		by      *membership.Procedure
+		by      *change.Procedure
 		says    string // at first
 		commit  *scripts.List
 	}{
-		"abort, one committed":     {[]setup{generation8(abcd), marked, marked, marked}, membership.Abort(abcd), "no change is announced", abc},
+		"abort, one committed":     {[]setup{generation8(abcd), marked, marked, marked}, change.Abort(abcd), "no change is announced", abc},
 		"add it again":             {[]setup{generation8(abcd), marked, marked, marked}, changeOf(t, abc, abcd).Announce(), "a has the members {a, b, c, d}", abc},
 		"add another":              {[]setup{generation8(abcd), marked, marked, nil, nil}, changeOf(t, abc, abce).Announce(), "a has the members {a, b, c, d}", abc},
 		"remove another":           {[]setup{generation8(abcd), marked, marked, marked}, changeOf(t, abc, ab).Announce(), "a has the members {a, b, c, d}", abc},
 		"by its list":              {[]setup{generation8(abcd), marked, marked, marked}, changeOf(t, abcd, abd).Announce(), "b has the members {a, b, c} ", abc},
-		"commit, one committed":    {[]setup{generation8(abcd), marked, marked, nil}, membership.Commit(abcd), "is on 1 of its masters", abc},
-		"abort, most committed":    {[]setup{generation8(abcd), generation8(abcd), marked, generation8(abcd)}, membership.Abort(abcd), "no change is announced", abcd},
+		"commit, one committed":    {[]setup{generation8(abcd), marked, marked, nil}, change.Commit(abcd), "is on 1 of its masters", abc},
+		"abort, most committed":    {[]setup{generation8(abcd), generation8(abcd), marked, generation8(abcd)}, change.Abort(abcd), "no change is announced", abcd},
 		"add, most committed":      {[]setup{generation8(abcd), generation8(abcd), marked, generation8(abcd)}, changeOf(t, abc, abcd).Announce(), "a has the members {a, b, c, d}", abcd},
-		"abort, committed and not": {[]setup{generation8(abcd), announced, announced, announced}, membership.Abort(abcd), "is committed on a already", abcd},
-		"a removal, abort":         {[]setup{generation8(ab), marked, marked}, membership.Abort(abc), "most masters have {a, b, c}, and a another list, from a change that was taken back: wipe it there (DEL quorumlock:marker)", nil},
+		"abort, committed and not": {[]setup{generation8(abcd), announced, announced, announced}, change.Abort(abcd), "is committed on a already", abcd},
+		"a removal, abort":         {[]setup{generation8(ab), marked, marked}, change.Abort(abc), "most masters have {a, b, c}, and a another list, from a change that was taken back: wipe it there (DEL quorumlock:marker)", nil},
 		"a removal, add":           {[]setup{generation8(ab), marked, marked, nil}, changeOf(t, abc, abcd).Announce(), "and a another list, from a change that was taken back: wipe it there", nil},
 		"a removal, remove":        {[]setup{generation8(ab), marked, marked}, changeOf(t, abc, ab).Announce(), "and a another list, from a change that was taken back: wipe it there", nil},
-		"no list has a majority":   {[]setup{generation8(abcd), generation8(abcd), marked, marked}, membership.Abort(abcd), admit, nil},
+		"no list has a majority":   {[]setup{generation8(abcd), generation8(abcd), marked, marked}, change.Abort(abcd), admit, nil},
 		"none, add":                {[]setup{generation8(abcd), generation8(abcd), marked, marked}, changeOf(t, abc, abcd).Announce(), admit, nil},
-		"none, commit":             {[]setup{generation8(abcd), generation8(abcd), marked, nil}, membership.Commit(abcd), "quorumlock admit -members", nil},
+		"none, commit":             {[]setup{generation8(abcd), generation8(abcd), marked, nil}, change.Commit(abcd), "quorumlock admit -members", nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)
 			trail, last := world.carryOut(c.by, nil)
 			said := fmt.Sprint(last.Err)
-			if last.Do != membership.Failed || len(trail) > 0 || !strings.Contains(said, c.says) {
+			if last.Do != change.Failed || len(trail) > 0 || !strings.Contains(said, c.says) {
 				t.Fatalf("it marks %q and says %s", trail, said)
 			}
 			if c.commit == nil {
@@ -237,7 +238,7 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 			if step := "members commit with the URLs of " + c.commit.String() + " gives"; !strings.Contains(said, step) {
 				t.Fatalf("it does not say %q: %s", step, said)
 			}
-			if _, last := world.carryOut(membership.Commit(c.commit), nil); last.Do != membership.Done {
+			if _, last := world.carryOut(change.Commit(c.commit), nil); last.Do != change.Done {
 				t.Fatalf("the step that it names fails: %v", last.Err)
 			}
 			for _, name := range c.commit.Names() {
@@ -247,7 +248,7 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 			}
 			world.pass(maxLease)
 			to := c.commit.Without("c")
-			if _, last := world.carryOut(changeOf(t, c.commit, to).Announce(), nil); last.Do != membership.Done {
+			if _, last := world.carryOut(changeOf(t, c.commit, to).Announce(), nil); last.Do != change.Done {
 				t.Errorf("the next change: %v", last.Err)
 			}
 		})
@@ -258,11 +259,11 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 func TestRunsEnd(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked)
 	p := changeOf(t, abc, scripts.NewList("a", "b")).Announce()
-	for p.Next().Do != membership.Write {
+	for p.Next().Do != change.Write {
 		switch step := p.Next(); step.Do {
-		case membership.Look:
+		case change.Look:
 			p.Looked(map[string]*membership.View{"a": c.look("a"), "b": c.look("b"), "c": c.look("c")})
-		case membership.ReadTokens:
+		case change.ReadTokens:
 			p.TokensRead(step.Names)
 		default:
 			p.TokensRaised(step.Names)
@@ -273,16 +274,16 @@ func TestRunsEnd(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	slow := newClusterOf(t, marked, marked, marked)
-	if _, last := slow.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step membership.Step) {
-		if step.Do == membership.Write {
+	if _, last := slow.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step change.Step) {
+		if step.Do == change.Write {
 			slow.pass(maxLease / 2)
 		}
 	}); last.Err == nil || !strings.Contains(last.Err.Error(), "the marks come too late") {
 		t.Errorf("too slow: %v", last.Err)
 	}
 	changes := 0
-	_, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step membership.Step) {
-		if step.Do == membership.Write {
+	_, last := c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step change.Step) {
+		if step.Do == change.Write {
 			changes++
 			c.put("a", func(m *scripts.Marker) { m.Generation += uint64(changes) })
 		}
@@ -303,16 +304,16 @@ func TestAMasterThatWasRetiredBeforeHasNotCommitted(t *testing.T) {
 	for name := range c.masters {
 		views[name] = c.look(name)
 	}
-	if to := membership.Pending(abcd, views); to == nil || !to.Equal(abd) { // c by mistake for e
+	if to := change.Pending(abcd, views); to == nil || !to.Equal(abd) { // c by mistake for e
 		t.Errorf("pending: %v", to)
 	}
-	if trail, last := c.carryOut(membership.Abort(five), nil); strings.Join(trail, " ") != "a b d e" || last.Do != membership.Done {
+	if trail, last := c.carryOut(change.Abort(five), nil); strings.Join(trail, " ") != "a b d e" || last.Do != change.Done {
 		t.Errorf("taken back on %q, %v", trail, last.Err)
 	}
 
 	this := func(m *scripts.Marker) { m.Members, m.Generation = abd, 10 } // retired by this change
 	c = newClusterOf(t, absent, absent, nil, back, this)
-	if trail, last := c.carryOut(membership.Abort(abde), nil); len(trail) > 0 || last.Err == nil || !strings.Contains(last.Err.Error(), "is committed on e already") {
+	if trail, last := c.carryOut(change.Abort(abde), nil); len(trail) > 0 || last.Err == nil || !strings.Contains(last.Err.Error(), "is committed on e already") {
 		t.Errorf("committed, and taken back on %q, %v", trail, last.Err)
 	}
 }
@@ -327,10 +328,10 @@ func TestAForgedGeneration(t *testing.T) {
 	for _, generation := range []uint64{most, 1<<53 - 1} {
 		for what, c := range map[string]struct {
 			masters []setup
-			by      *membership.Procedure
+			by      *change.Procedure
 		}{
 			"announce": {[]setup{marked, of(generation, none), marked, nil}, changeOf(t, abc, abcd).Announce()},
-			"commit":   {[]setup{becoming(abcd), of(generation, abcd), becoming(abcd), becoming(abcd)}, membership.Commit(abcd)},
+			"commit":   {[]setup{becoming(abcd), of(generation, abcd), becoming(abcd), becoming(abcd)}, change.Commit(abcd)},
 		} {
 			world := newClusterOf(t, c.masters...)
 			trail, last := world.carryOut(c.by, nil)
@@ -352,10 +353,10 @@ func TestAForgedGeneration(t *testing.T) {
 	}
 
 	world := newClusterOf(t, of(most-1, none), of(most-1, none), marked)
-	if _, last := world.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), nil); last.Do != membership.Done {
+	if _, last := world.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), nil); last.Do != change.Done {
 		t.Fatal(last.Err)
 	}
-	if _, last := world.carryOut(membership.Commit(abc), nil); last.Do != membership.Done {
+	if _, last := world.carryOut(change.Commit(abc), nil); last.Do != change.Done {
 		t.Fatal(last.Err)
 	}
 	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
@@ -378,7 +379,7 @@ func TestWhatToStart(t *testing.T) {
 		"d is away":  {[]setup{of8(abcd), of8(abd), marked, absent}, "start the masters that do not answer, or give their URLs (d), and repeat"},
 	} {
 		world := newClusterOf(t, c.masters...)
-		_, last := world.carryOut(membership.Abort(abcd), nil)
+		_, last := world.carryOut(change.Abort(abcd), nil)
 		said := fmt.Sprint(last.Err)
 		if !strings.Contains(said, "quorumlock admit -yes -members") || !strings.Contains(said, c.want) || strings.Contains(said, "start the") != (c.want != "") {
 			t.Errorf("%s: %s", what, said)

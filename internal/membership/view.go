@@ -98,9 +98,9 @@ func (v *View) ChangeWaits() time.Duration {
 	return min(max(v.marker.Change-v.Now, 0), v.marker.MaxLease)
 }
 
-// wasSetBack reports whether the node's clock was set back since the wait for the next change began:
+// WasSetBack reports whether the node's clock was set back since the wait for the next change began:
 // that is longer than any wait.
-func (v *View) wasSetBack() bool { return v.marker.Change-v.Now > v.marker.MaxLease }
+func (v *View) WasSetBack() bool { return v.marker.Change-v.Now > v.marker.MaxLease }
 
 // ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
@@ -112,9 +112,9 @@ func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	return longest
 }
 
-// write returns the call that writes a marker in place of the one that was seen, in the process that
+// Write returns the call that writes a marker in place of the one that was seen, in the process that
 // was seen.
-func (v *View) write(m scripts.Marker, admitted, change scripts.When) scripts.Call {
+func (v *View) Write(m scripts.Marker, admitted, change scripts.When) scripts.Call {
 	return scripts.Mark(scripts.Seen{Process: v.Process, Marker: v.Text}, m, admitted, change, v.last)
 }
 
@@ -126,9 +126,9 @@ func (v *View) AdmissionLeft() (left time.Duration, given bool) {
 	return left, v.IsMarked() && v.marker.Members.Len() == 0 && left >= 0
 }
 
-// rewrite returns the call that writes another marker, and keeps the node's own instants.
-func (v *View) rewrite(m scripts.Marker) scripts.Call {
-	return v.write(m, scripts.At(m.Admitted), scripts.At(m.Change))
+// Rewrite returns the call that writes another marker, and keeps the node's own instants.
+func (v *View) Rewrite(m scripts.Marker) scripts.Call {
+	return v.Write(m, scripts.At(m.Admitted), scripts.At(m.Change))
 }
 
 // had reports whether a blank node has come back with a marker that accepted clients with the list.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -13,7 +14,7 @@ type future uint32
 
 // step is a future's first step, and the futures behind it.
 type step struct {
-	do      membership.Action // Write, ReadTokens or RaiseTokens
+	do      change.Action // Write, ReadTokens or RaiseTokens
 	write   write
 	list    []int  // the masters whose counters it reads, or raises
 	least   int    // how many of them are enough for it to go on
@@ -51,7 +52,7 @@ func (w *world) foresee(r run) future {
 	var f future
 	if ok {
 		yes, no := r, r
-		if next.do == membership.Write {
+		if next.do == change.Write {
 			yes.count++
 			no.count++
 			no.no |= 1 << r.count
@@ -81,7 +82,7 @@ func (w *world) ask(r run) (next step, ok bool) {
 	}
 	p.Looked(seen)
 	passed, from := uint8(0), []string(nil)
-	for _, do := range []membership.Action{membership.ReadTokens, membership.RaiseTokens} {
+	for _, do := range []change.Action{change.ReadTokens, change.RaiseTokens} {
 		if s := p.Next(); s.Do == do {
 			if from == nil {
 				from = s.Names
@@ -93,18 +94,18 @@ func (w *world) ask(r run) (next step, ok bool) {
 				}
 				for {
 					q := *p
-					if tell := map[membership.Action]func([]string){membership.ReadTokens: q.TokensRead,
-						membership.RaiseTokens: q.TokensRaised}[do]; next.least <= len(from) {
+					if tell := map[change.Action]func([]string){change.ReadTokens: q.TokensRead,
+						change.RaiseTokens: q.TokensRaised}[do]; next.least <= len(from) {
 						tell(from[:next.least])
 					}
-					if q.Next().Do != membership.Failed || next.least > len(from) {
+					if q.Next().Do != change.Failed || next.least > len(from) {
 						return next, true
 					}
 					next.least++
 				}
 			}
 			passed++
-			if do == membership.ReadTokens {
+			if do == change.ReadTokens {
 				p.TokensRead(from)
 			} else {
 				p.TokensRaised(from)
@@ -115,7 +116,7 @@ func (w *world) ask(r run) (next step, ok bool) {
 		p.Wrote(scripts.MarkReply{Written: r.no&(1<<i) == 0})
 	}
 	s := p.Next()
-	if s.Do != membership.Write {
+	if s.Do != change.Write {
 		return step{}, false
 	}
 	n := w.places(s.Names[0])[0]

@@ -20,11 +20,11 @@ type mutant struct {
 const (
 	markFile      = "internal/membership/mark.go"
 	viewFile      = "internal/membership/view.go"
-	changeFile    = "internal/membership/change.go"
-	announceFile  = "internal/membership/announce.go"
-	commitFile    = "internal/membership/commit.go"
-	abortFile     = "internal/membership/abort.go"
-	procedureFile = "internal/membership/procedure.go"
+	changeFile    = "internal/membership/change/change.go"
+	announceFile  = "internal/membership/change/announce.go"
+	commitFile    = "internal/membership/change/commit.go"
+	abortFile     = "internal/membership/change/abort.go"
+	procedureFile = "internal/membership/change/procedure.go"
 	masterFile    = "internal/fakeredis/operator.go"
 	gateFile      = "internal/fakeredis/acquire.go"
 	markerFile    = "scripts/marker.go"
@@ -40,8 +40,8 @@ var mutants = []mutant{
 	{"a blank master gets no next members", markFile, "m.Next = scripts.NewList()\n	return Mark{", "return Mark{",
 		setup{names: "abcd", start: []string{"abcd>acd", "abcd", "abcd", "abcd"}, lists: []string{"abcd", "acd", "bcd"},
 			commands: []string{"remove abcd bcd"}, forgets: 1, silent: 1, maxLease: 2}},
-	{"a mark begins a quarantine", markFile, "	return scripts.In(c.Quarantine(i))", "	return scripts.In(0)", shrinks().with(oneForgets)},
-	{"a change waits after a mark", markFile, "c.admission(i, v), scripts.In(v.Process.MaxLease))", "c.admission(i, v), scripts.At(0))",
+	{"a mark begins a quarantine", markFile, "	return scripts.In(quarantine)", "	return scripts.In(0)", shrinks().with(oneForgets)},
+	{"a change waits after a mark", markFile, "v.Admission(c.Quarantine(i)), scripts.In(v.Process.MaxLease))", "v.Admission(c.Quarantine(i)), scripts.At(0))",
 		shrinks().with(oneForgets)},
 	{"without a majority, all answer", markFile, "		if v == nil {\n			return nil\n		}\n", "		if v == nil {\n			continue\n		}\n", stale},
 	{"claims come before marks", markFile, "top.Claimed = true", "top.Claimed = false", founds("abcde", "abc", "cde")},
@@ -61,7 +61,7 @@ var mutants = []mutant{
 			commands: []string{"add ab abd", "add ab abe"}, atOnce: 2, maxLease: 2}},
 	{"no announcement beside another", announceFile, "case m.Next.Len() > 0 && !m.Next.Equal(c.To):", "case false:", shrinks()},
 	{"a change waits for the last one", announceFile, "wait > first.wait {", "wait < 0 {", shrinks().with(oneForgets)},
-	{"a wait that begins anew is a whole one", announceFile, "scripts.In(v.marker.MaxLease)", "scripts.In(0)", shrinks().with(oneSetBack)},
+	{"a wait that begins anew is a whole one", announceFile, "scripts.In(v.Marker().MaxLease)", "scripts.In(0)", shrinks().with(oneSetBack)},
 	{"all members of the new list answer", announceFile, "v := views[name]\n", "v := views[name]\n		if v == nil {\n			continue\n		}\n", shrinks()},
 	{"a change waits after a commit", commitFile, "scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))", "scripts.At(m.Admitted), scripts.At(0))",
 		setup{names: "abcd", start: []string{"abc>abcd", "abc>abcd", "abc>abcd", "abc>abcd"}, lists: []string{"abc", "abcd", "abd"},
@@ -69,7 +69,7 @@ var mutants = []mutant{
 	{"a change waits after an abort", abortFile, "scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))", "scripts.At(m.Admitted), scripts.At(0))",
 		shrinks()},
 	{"a removed master is retired", commitFile, "		return removed\n	}", "		return \"\"\n	}", retires()},
-	{"a commit stands on a majority", commitFile, "case len(carrying) < Majority(to):", "case false:",
+	{"a commit stands on a majority", commitFile, "case len(carrying) < membership.Majority(to):", "case false:",
 		shrinks().with(twoAtOnce).with(func(s *setup) { s.start = []string{"abcd#3", "abcd#1", "abc#2", "abcd#1"} })},
 	{"one member at a time", changeFile, "	case !areNeighbours(from, to):", "	case false:",
 		setup{names: "abcde", start: []string{"abc", "abc", "abc", "?abc", "?abc"}, lists: []string{"abc", "abcde"},
@@ -81,7 +81,7 @@ var mutants = []mutant{
 	{"a master accepts its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
 	{"a database is part of a master's name", namesFile, "return name + suffix(database)", "return name", databases()},
 	{"a pass over the tokens before a change", announceFile, "tokensOf: c.From, ", "", counts()},
-	{"the pass is of a majority", procedureFile, "if len(names) >= Majority(p.plan.tokensOf) {", "if len(names) > 0 {", counts()},
+	{"the pass is of a majority", procedureFile, "if len(names) >= membership.Majority(p.plan.tokensOf) {", "if len(names) > 0 {", counts()},
 }
 
 // databases is two clients that name the same masters, but one uses another database on one of them.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -39,7 +39,7 @@ const (
 type command struct {
 	words string
 	looks []int // the masters that it looks at
-	begin func() *membership.Procedure
+	begin func() *change.Procedure
 }
 
 func (w *world) parseCommand(words string) command {
@@ -48,15 +48,15 @@ func (w *world) parseCommand(words string) command {
 	c, list := command{words: words}, listOf(given)
 	switch verb {
 	case "add", "remove": // from one list to another
-		change, err := membership.NewChange(list, listOf(to))
+		by, err := change.New(list, listOf(to))
 		if err != nil {
 			return command{words: words, begin: nil} // it refuses; a mutant may not
 		}
-		c.begin = change.Announce
+		c.begin = by.Announce
 	case "commit":
-		c.begin = func() *membership.Procedure { return membership.Commit(list) }
+		c.begin = func() *change.Procedure { return change.Commit(list) }
 	case "abort":
-		c.begin = func() *membership.Procedure { return membership.Abort(list) }
+		c.begin = func() *change.Procedure { return change.Abort(list) }
 	}
 	for _, name := range c.begin().Next().Names {
 		c.looks = append(c.looks, w.places(name)[0])
@@ -117,14 +117,14 @@ func (w *world) clients(s *state, after func(event, func(*state))) {
 	}
 }
 
-// change is a marker that a master gets.
-type change struct {
+// marking is a marker that a master gets.
+type marking struct {
 	node int
 	to   marker
 }
 
 // marksOf returns what clients of a list may write now.
-func (w *world) marksOf(s *state, l int, members []int) []change {
+func (w *world) marksOf(s *state, l int, members []int) []marking {
 	key := w.sceneOf(s, l, members)
 	done, known := w.changes[key]
 	if !known {
@@ -132,7 +132,7 @@ func (w *world) marksOf(s *state, l int, members []int) []change {
 			for _, m := range w.plan(l, members, views) {
 				x := &s.nodes[m.node]
 				to, written := w.carryOut(m, x.process, x.marker)
-				if by := (change{m.node, to}); written && !slices.Contains(done, by) {
+				if by := (marking{m.node, to}); written && !slices.Contains(done, by) {
 					done = append(done, by)
 				}
 			}
@@ -206,7 +206,7 @@ func (w *world) begin(s *state, i int, after func(event, func(*state))) {
 		for how, rest := range w.runsOf(s, c) {
 			by := event{starts, uint8(i), uint8(c), uint8(how)}
 			next := &w.futures.all[rest]
-			if next.do != membership.Write {
+			if next.do != change.Write {
 				after(by, func(s *state) { s.ops[i] = op{rest: rest} })
 				continue
 			}
@@ -263,7 +263,7 @@ func (s *state) drop(i int) {
 // proceed makes a command's next step.
 func (w *world) proceed(s *state, i int, after func(event, func(*state))) {
 	next := &w.futures.all[s.ops[i].rest]
-	if next.do != membership.Write {
+	if next.do != change.Write {
 		w.pass(s, i, next, after)
 		return
 	}

@@ -1,6 +1,6 @@
 package membership
 
-import "github.com/quorumlock/quorumlock/internal/membership"
+import "github.com/quorumlock/quorumlock/internal/membership/change"
 
 // Tokens are those of one name, whose clients' clocks say nothing. A client gets votes from a
 // majority of its list, each of which counts up, takes the highest count as its token, and writes it
@@ -9,7 +9,7 @@ import "github.com/quorumlock/quorumlock/internal/membership"
 // pass has a command read the counters of as few masters as it takes, or raise them there.
 func (w *world) pass(s *state, i int, next *step, after func(event, func(*state))) {
 	eachSubset(next.list, next.least, func(mask uint8) {
-		if next.do == membership.ReadTokens {
+		if next.do == change.ReadTokens {
 			after(event{reads, uint8(i), 0, mask}, func(s *state) {
 				o := &s.ops[i]
 				o.rest = next.yes

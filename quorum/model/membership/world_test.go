@@ -94,7 +94,7 @@ type world struct {
 	*markers
 	lists   [][]int // the members of each list, by their places
 	cmds    []command
-	changes map[scene][]change
+	changes map[scene][]marking
 }
 
 func newWorld(s setup) *world {
@@ -104,7 +104,7 @@ func newWorld(s setup) *world {
 	if s.atOnce == 0 {
 		s.atOnce = 1
 	}
-	w := &world{setup: s, changes: map[scene][]change{}}
+	w := &world{setup: s, changes: map[scene][]marking{}}
 	w.markers = newMarkers(&w.setup)
 	for _, list := range s.lists {
 		w.lists = append(w.lists, w.places(list))

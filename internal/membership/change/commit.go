@@ -1,10 +1,11 @@
-package membership
+package change
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -14,7 +15,7 @@ import (
 // Members that do not answer, or are blank, are left for a later run. The change must be announced,
 // or committed, on a majority of the new list: on fewer, clients with the old one would go on.
 func Commit(given *scripts.List) *Procedure {
-	return newProcedure(given.Names(), func(views map[string]*View) (plan, error) {
+	return newProcedure(given.Names(), func(views map[string]*membership.View) (plan, error) {
 		p, err := commit(given, views)
 		if few := tooFewError(""); errors.As(err, &few) {
 			if way := Finish(views); way != "" {
@@ -25,7 +26,7 @@ func Commit(given *scripts.List) *Procedure {
 	})
 }
 
-func commit(given *scripts.List, views map[string]*View) (plan, error) {
+func commit(given *scripts.List, views map[string]*membership.View) (plan, error) {
 	to := target(given, views)
 	from, err := origin(given, to, views)
 	if err != nil {
@@ -44,10 +45,10 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 			p.report.Blank = append(p.report.Blank, name)
 			continue
 		}
-		if err := v.misfit(name); err != nil {
+		if err := misfit(v, name); err != nil {
 			return plan{}, err
 		}
-		m := v.marker
+		m := v.Marker()
 		isFrom := from != nil && m.Members.Equal(from)
 		switch {
 		case !m.Claimed && m.Members.Equal(to) && m.Next.Len() == 0:
@@ -66,7 +67,7 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 		}
 	}
 	switch {
-	case len(carrying) < Majority(to):
+	case len(carrying) < membership.Majority(to):
 		return plan{}, errTooFew(carrying, p.report)
 	case from == nil:
 		return p, nil // committed wherever a master answers
@@ -76,24 +77,24 @@ func commit(given *scripts.List, views map[string]*View) (plan, error) {
 	}
 	for _, name := range toWrite {
 		v := views[name]
-		m := v.marker
+		m := v.Marker()
 		m.Claimed, m.Members, m.Next, m.Generation = false, to, scripts.NewList(), generation
-		p.mark(name, v, v.write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease)))
+		p.mark(name, v, v.Write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease)))
 	}
 	return p, nil
 }
 
 // Pending returns the list that a commit of the masters given would make the members, while none of
 // them has committed it; else nil.
-func Pending(given *scripts.List, views map[string]*View) *scripts.List {
+func Pending(given *scripts.List, views map[string]*membership.View) *scripts.List {
 	to, isAnnounced, generation := target(given, views), false, uint64(0)
 	for _, v := range views {
-		if v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Next.Equal(to) {
-			isAnnounced, generation = true, max(generation, v.marker.Generation)
+		if v != nil && !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Equal(to) {
+			isAnnounced, generation = true, max(generation, v.Marker().Generation)
 		}
 	}
 	for _, v := range views {
-		if v != nil && v.hasCommitted(to, generation) {
+		if v != nil && hasCommitted(v, to, generation) {
 			return nil
 		}
 	}
@@ -106,39 +107,39 @@ func Pending(given *scripts.List, views map[string]*View) *scripts.List {
 // hasCommitted reports whether a master has committed the change to a list that others announce in
 // that generation, the highest of theirs. One that was retired in it, or before, has that list from an
 // earlier change: the masters came back to it.
-func (v *View) hasCommitted(to *scripts.List, announced uint64) bool {
-	return !v.IsBlank() && !v.marker.Claimed && v.marker.Members.Equal(to) &&
-		!(v.IsRetired() && v.marker.Generation <= announced)
+func hasCommitted(v *membership.View, to *scripts.List, announced uint64) bool {
+	return !v.IsBlank() && !v.Marker().Claimed && v.Marker().Members.Equal(to) &&
+		!(v.IsRetired() && v.Marker().Generation <= announced)
 }
 
 // target returns the list to commit: the one that was given, or that list without the master that the
 // change removes, if that is announced, or the master is retired or has the old list still.
-func target(given *scripts.List, views map[string]*View) *scripts.List {
+func target(given *scripts.List, views map[string]*membership.View) *scripts.List {
 	committed := map[uint64]int{} // masters that have the given list, by generation
 	for _, name := range given.Names() {
 		v := views[name]
-		if v == nil || v.IsBlank() || v.marker.Claimed {
+		if v == nil || v.IsBlank() || v.Marker().Claimed {
 			continue
 		}
-		next := v.marker.Next
+		next := v.Marker().Next
 		if next.Equal(given) || extraMember(given, next) != "" {
 			return next
 		}
-		if next.Len() == 0 && v.marker.Members.Equal(given) {
-			committed[v.marker.Generation]++
+		if next.Len() == 0 && v.Marker().Members.Equal(given) {
+			committed[v.Marker().Generation]++
 		}
 	}
 	for _, name := range given.Names() {
 		v := views[name]
-		if v == nil || v.IsBlank() || v.marker.Claimed || !v.marker.Members.Has(name) {
+		if v == nil || v.IsBlank() || v.Marker().Claimed || !v.Marker().Members.Has(name) {
 			continue
 		}
-		left := v.marker.Members
+		left := v.Marker().Members
 		last := views[extraMember(given, left)]
 		if !isTheRemoved(last, given, left) {
 			continue
 		}
-		if at := last.marker.Generation; at <= v.marker.Generation || committed[at] < Majority(given) {
+		if at := last.Marker().Generation; at <= v.Marker().Generation || committed[at] < membership.Majority(given) {
 			return left
 		}
 	}
@@ -148,22 +149,22 @@ func target(given *scripts.List, views map[string]*View) *scripts.List {
 // isTheRemoved reports whether a master is the one that the change removes: it has the list from still,
 // or is retired from it. One that a change has added has its list, too, beside a member that the commit
 // left behind: target tells these apart, by a majority that has committed in a later generation.
-func isTheRemoved(v *View, from, to *scripts.List) bool {
-	return v != nil && !v.IsBlank() && !v.marker.Claimed && v.marker.Next.Len() == 0 &&
-		(v.marker.Members.Equal(from) || v.IsRetired() && v.marker.Members.Equal(to))
+func isTheRemoved(v *membership.View, from, to *scripts.List) bool {
+	return v != nil && !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Len() == 0 &&
+		(v.Marker().Members.Equal(from) || v.IsRetired() && v.Marker().Members.Equal(to))
 }
 
 // origin returns the list from which the members change to the list to: the one that masters with the
 // announced change have, or else one that a master still has while others have committed. It is nil
 // if all masters that answer have committed.
-func origin(given, to *scripts.List, views map[string]*View) (from *scripts.List, err error) {
+func origin(given, to *scripts.List, views map[string]*membership.View) (from *scripts.List, err error) {
 	isBegun, behind := false, (*scripts.List)(nil)
 	for _, name := range given.Names() {
 		v := views[name]
-		if v == nil || v.IsBlank() || v.marker.Claimed && v.marker.Members.Has(name) {
+		if v == nil || v.IsBlank() || v.Marker().Claimed && v.Marker().Members.Has(name) {
 			continue
 		}
-		m := v.marker
+		m := v.Marker()
 		switch {
 		case m.Next.Equal(to) && from != nil && !m.Members.Equal(from):
 			return nil, fmt.Errorf("%s changes from %s, and others from %s, to %s: members abort with the URLs of all of them "+
@@ -188,12 +189,12 @@ func origin(given, to *scripts.List, views map[string]*View) (from *scripts.List
 			continue
 		}
 		if v.IsBlank() {
-			return nil, v.errBlank(name)
+			return nil, errBlank(v, name)
 		}
-		if err := v.misfit(name); err != nil {
+		if err := misfit(v, name); err != nil {
 			return nil, err
 		}
-		return nil, errNotAnnounced(name, v.marker, to)
+		return nil, errNotAnnounced(name, v.Marker(), to)
 	}
 	return nil, fmt.Errorf("no master of %s answers", to)
 }
@@ -209,17 +210,17 @@ func errNotAnnounced(name string, m scripts.Marker, to *scripts.List) error {
 // retiring returns the removed master, if it is to be marked: it has the members From, and no next
 // ones. The mark has the members To, of which it is none, so it accepts nobody and names them
 // to clients with an old list. It comes last.
-func (p *plan) retiring(views map[string]*View, from, to *scripts.List) string {
+func (p *plan) retiring(views map[string]*membership.View, from, to *scripts.List) string {
 	removed := extraMember(from, to)
 	if removed == "" {
 		return ""
 	}
 	v := views[removed]
 	switch {
-	case v == nil || v.IsBlank() || v.marker.Claimed || v.misfit(removed) != nil:
-	case v.marker.Members.Equal(to):
+	case v == nil || v.IsBlank() || v.Marker().Claimed || misfit(v, removed) != nil:
+	case v.Marker().Members.Equal(to):
 		return ""
-	case v.marker.Members.Equal(from) && v.marker.Next.Len() == 0:
+	case v.Marker().Members.Equal(from) && v.Marker().Next.Len() == 0:
 		return removed
 	}
 	p.report.Unretired = removed
@@ -248,5 +249,5 @@ func errTooFew(carrying []string, r Report) error {
 		hint = fmt.Sprintf("start %s and repeat this command, or %s", away, hint)
 	}
 	return tooFewError(fmt.Sprintf("the change to %s is on %d of its masters, and must be on %d: %s%s. If none of these works: "+
-		"quorumlock admit -members", r.To, len(carrying), Majority(r.To), hint, abort))
+		"quorumlock admit -members", r.To, len(carrying), membership.Majority(r.To), hint, abort))
 }

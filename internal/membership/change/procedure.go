@@ -1,10 +1,14 @@
-package membership
+// Package change changes the list of masters, by one member at a time. It is the operator's half of
+// package membership: the command quorumlock uses it, and no client. A [Change] decides, and a [Procedure]
+// is what a command does, step by step. It is pure, as package membership is.
+package change
 
 import (
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -18,14 +22,13 @@ import (
 //	Write ─▶ Look                                the master had changed since it was seen: all begins again
 //
 // Marks are written one by one. After the first that is not written the run looks again and decides
-// anew: of two operators
-// whose changes share a master, one stops there. Each mark carries the last instant at which it may
-// be written, half a max lease after the looks began.
+// anew: of two operators whose changes share a master, one stops there. Each mark carries the last
+// instant at which it may be written, half a max lease after the looks began.
 //
 // A Procedure is pure: it holds no connection and reads no clock. A copy of it goes on by itself. It
 // is not safe for concurrent use.
 type Procedure struct {
-	decide func(views map[string]*View) (plan, error)
+	decide func(views map[string]*membership.View) (plan, error)
 	names  []string
 	plan   plan
 	next   Step
@@ -80,7 +83,7 @@ type Report struct {
 // maxLooks bounds a run on masters that change under it.
 const maxLooks = 20
 
-func newProcedure(names []string, decide func(map[string]*View) (plan, error)) *Procedure {
+func newProcedure(names []string, decide func(map[string]*membership.View) (plan, error)) *Procedure {
 	p := &Procedure{decide: decide, names: names}
 	p.look()
 	return p
@@ -105,7 +108,7 @@ func (p *Procedure) look() {
 func (p *Procedure) fail(err error) { p.next = Step{Do: Failed, Err: err} }
 
 // Looked takes the masters' replies, by their names; nil or no entry for one that did not reply.
-func (p *Procedure) Looked(views map[string]*View) {
+func (p *Procedure) Looked(views map[string]*membership.View) {
 	var err error
 	switch p.plan, err = p.decide(views); {
 	case err != nil:
@@ -140,7 +143,7 @@ func (p *Procedure) TokensRaised(names []string) {
 }
 
 func (p *Procedure) isMajority(names []string, what string) bool {
-	if len(names) >= Majority(p.plan.tokensOf) {
+	if len(names) >= membership.Majority(p.plan.tokensOf) {
 		return true
 	}
 	p.fail(fmt.Errorf("the token counters were %s on %d of %s, and a majority is needed before the list may change: "+
@@ -176,7 +179,7 @@ func (p *Procedure) write() {
 }
 
 // mark adds a mark to the plan.
-func (p *plan) mark(name string, v *View, call scripts.Call) {
+func (p *plan) mark(name string, v *membership.View, call scripts.Call) {
 	p.marks = append(p.marks, Step{Do: Write, Names: []string{name}, Call: call, seen: v.Text})
 	p.report.Changed = append(p.report.Changed, name)
 }

@@ -1,9 +1,9 @@
-package membership
+package change
 
 import (
 	"fmt"
-	"time"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -21,7 +21,7 @@ func (c Change) Announce() *Procedure {
 	return newProcedure(all.Names(), c.announce)
 }
 
-func (c Change) announce(views map[string]*View) (p plan, err error) {
+func (c Change) announce(views map[string]*membership.View) (p plan, err error) {
 	p = plan{tokensOf: c.From, report: Report{From: c.From, To: c.To}}
 	generation, err := c.present(views)
 	if err != nil {
@@ -41,17 +41,17 @@ func (c Change) announce(views map[string]*View) (p plan, err error) {
 	}
 	for _, name := range c.To.Names() {
 		v := views[name]
-		m := v.marker
+		m := v.Marker()
 		if m.Claimed || !m.Next.Equal(c.To) {
 			m.Claimed, m.Members, m.Next, m.Generation = false, c.From, c.To, generation
-			p.mark(name, v, v.rewrite(m))
+			p.mark(name, v, v.Rewrite(m))
 		}
 	}
 	return p, nil
 }
 
 // present checks the members of From that stay, and returns the highest of their generations.
-func (c Change) present(views map[string]*View) (generation uint64, err error) {
+func (c Change) present(views map[string]*membership.View) (generation uint64, err error) {
 	for _, name := range c.To.Names() {
 		v := views[name]
 		if v == nil && !c.From.Has(name) {
@@ -64,12 +64,12 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 			continue
 		}
 		if v.IsBlank() {
-			return 0, v.errBlank(name)
+			return 0, errBlank(v, name)
 		}
-		if err := v.misfit(name); err != nil {
+		if err := misfit(v, name); err != nil {
 			return 0, err
 		}
-		m := v.marker
+		m := v.Marker()
 		switch {
 		case m.Claimed && !m.Members.Equal(c.From):
 			return 0, fmt.Errorf("%s is being marked for %s, not %s, and accepts nobody: wipe it (DEL %s), and a client with %[3]s marks "+
@@ -88,7 +88,7 @@ func (c Change) present(views map[string]*View) (generation uint64, err error) {
 }
 
 // instead returns what to do when the members in a marker are not From.
-func (c Change) instead(views map[string]*View, m scripts.Marker) string {
+func (c Change) instead(views map[string]*membership.View, m scripts.Marker) string {
 	added := extraMember(c.To, m.Members)
 	switch {
 	case m.Next.Len() > 0:
@@ -106,7 +106,7 @@ func (c Change) instead(views map[string]*View, m scripts.Marker) string {
 // await lets one max lease pass since the last change, and since each member that stays was marked:
 // locks may be held with the list before for so long. If a master's clock was set back meanwhile, its
 // wait begins anew. It returns what comes first, unless the members may change now.
-func (c Change) await(views map[string]*View) (first plan, mayChange bool, err error) {
+func (c Change) await(views map[string]*membership.View) (first plan, mayChange bool, err error) {
 	last := ""
 	for _, name := range c.To.Names() {
 		v := views[name]
@@ -116,8 +116,8 @@ func (c Change) await(views map[string]*View) (first plan, mayChange bool, err e
 		if wait := v.ChangeWaits(); wait > first.wait {
 			first.wait, last = wait, name
 		}
-		if v.wasSetBack() {
-			first.mark(name, v, v.write(v.marker, scripts.At(v.marker.Admitted), scripts.In(v.marker.MaxLease)))
+		if v.WasSetBack() {
+			first.mark(name, v, v.Write(v.Marker(), scripts.At(v.Marker().Admitted), scripts.In(v.Marker().MaxLease)))
 		}
 	}
 	switch {
@@ -133,10 +133,10 @@ func (c Change) await(views map[string]*View) (first plan, mayChange bool, err e
 
 // prepare claims the member that is added, which begins its quarantine: a blank one, or one outside
 // all lists. It returns what comes first, unless the member is ready to be announced.
-func (c Change) prepare(name string, v *View, generation uint64) (first plan, isReady bool, err error) {
-	m := v.marker
+func (c Change) prepare(name string, v *membership.View, generation uint64) (first plan, isReady bool, err error) {
+	m := v.Marker()
 	if !v.IsBlank() {
-		if err := v.misfit(name); err != nil && !m.Members.Has(m.Member) {
+		if err := misfit(v, name); err != nil && !m.Members.Has(m.Member) {
 			return plan{}, false, fmt.Errorf("%w; or wipe it (DEL %s), and add it by this name", err, scripts.MarkerKey)
 		} else if err != nil {
 			return plan{}, false, err
@@ -144,17 +144,17 @@ func (c Change) prepare(name string, v *View, generation uint64) (first plan, is
 	}
 	switch {
 	case !v.IsBlank() && m.Members.Equal(c.From) && (m.Claimed || m.Next.Equal(c.To)):
-		left := v.quarantineLeft()
+		left := m.Quarantine(v.Now)
 		if left <= m.MaxLease {
 			return plan{wait: left, why: "The new member is in quarantine"}, left == 0, nil
 		}
 		first.again = true // the master's clock was set back: its quarantine begins anew
-		first.mark(name, v, v.write(m, scripts.In(m.MaxLease), scripts.At(m.Change)))
+		first.mark(name, v, v.Write(m, scripts.In(m.MaxLease), scripts.At(m.Change)))
 		return first, false, nil
 	case v.IsBlank() || v.IsOutside() || m.Claimed && !m.Members.Has(name):
 		first.again = true
 		claim := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: scripts.NewList()}
-		first.mark(name, v, v.write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))
+		first.mark(name, v, v.Write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))
 		return first, false, nil
 	}
 	return plan{}, false, fmt.Errorf("%s is already the member %s of %s (generation %d): a master that has been in another "+
@@ -163,9 +163,9 @@ func (c Change) prepare(name string, v *View, generation uint64) (first plan, is
 }
 
 // newcomer returns from when on the member that is added may grant.
-func (c Change) newcomer(v *View) scripts.When {
+func (c Change) newcomer(v *membership.View) scripts.When {
 	if v.IsBlank() {
-		return Client{Quarantine: func(int) time.Duration { return v.Process.MaxLease }}.admission(0, v)
+		return v.Admission(v.Process.MaxLease)
 	}
 	return scripts.In(v.Process.MaxLease)
 }

@@ -1,4 +1,4 @@
-package membership
+package change
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -21,8 +22,8 @@ type Change struct {
 	Waits    bool // Announce waits until one max lease has passed since the last change, instead of refusing
 }
 
-// NewChange returns the change. The error says why it cannot be made.
-func NewChange(from, to *scripts.List) (Change, error) {
+// New returns the change. The error says why it cannot be made.
+func New(from, to *scripts.List) (Change, error) {
 	switch {
 	case to.Len() < 2:
 		return Change{}, fmt.Errorf("%s would be left: a change to fewer than two masters is not safe: stop all clients, "+
@@ -52,36 +53,29 @@ func extraMember(list, other *scripts.List) string {
 }
 
 // errBlank is why a blank member holds up a change.
-func (v *View) errBlank(name string) error {
+func errBlank(v *membership.View, name string) error {
 	list := "its list"
-	if v.marker.Members.Len() > 0 {
-		list = v.marker.Members.String()
+	if v.Marker().Members.Len() > 0 {
+		list = v.Marker().Members.String()
 	}
 	return fmt.Errorf("%s is blank: a client with %s must mark it (lock any name), or an operator admit it (quorumlock admit -members)",
 		name, list)
 }
 
 // misfit returns why a master is not the one that the operator takes it for, nil when it is.
-func (v *View) misfit(name string) error {
-	switch m := v.marker; {
+func misfit(v *membership.View, name string) error {
+	switch m := v.Marker(); {
 	case m.MaxLease != v.Process.MaxLease:
 		return fmt.Errorf("%s has the max lease %v: use -max-lease %v", name, m.MaxLease, m.MaxLease)
 	case m.Member != v.Process.Member:
 		return fmt.Errorf("%s is the member %s of %s: name it so (?name=... in the URL)", name, m.Member, m.Members)
-	case !isCounted(m.Generation):
+	case !membership.IsCounted(m.Generation):
 		return fmt.Errorf("%s has the generation %d, which counts no changes: wipe it (DEL %s), and clients with its list mark "+
 			"it again. If more than one has such a generation: quorumlock admit -yes -members with the URLs of all, once all "+
 			"clients have been stopped for one max lease", name, m.Generation, scripts.MarkerKey)
 	}
 	return nil
 }
-
-// mostChanges is more than the members ever change: a generation that is not below it was
-// forged, or corrupted. [scripts.ParseMarker] reads generations below 1<<53, so a command may count on from any
-// below this one.
-const mostChanges = 1 << 52
-
-func isCounted(generation uint64) bool { return generation < mostChanges }
 
 // endChange says how the change that a marker announces ends.
 func endChange(m scripts.Marker) string {
@@ -91,7 +85,7 @@ func endChange(m scripts.Marker) string {
 
 // wayOut says what to do if masters have different lists and an abort is too late: a change was
 // committed on some, and perhaps taken back on others while these were away.
-func wayOut(views map[string]*View) string {
+func wayOut(views map[string]*membership.View) string {
 	if way := Finish(views); way != "" {
 		return way
 	}
@@ -107,12 +101,12 @@ func wayOut(views map[string]*View) string {
 }
 
 // missing returns the masters of any list that have no view.
-func missing(views map[string]*View) (names []string) {
+func missing(views map[string]*membership.View) (names []string) {
 	for _, v := range views {
 		if v == nil || v.IsBlank() {
 			continue
 		}
-		for _, name := range slices.Concat(v.marker.Members.Names(), v.marker.Next.Names()) {
+		for _, name := range slices.Concat(v.Marker().Members.Names(), v.Marker().Next.Names()) {
 			if views[name] == nil {
 				names = append(names, name)
 			}
@@ -124,7 +118,7 @@ func missing(views map[string]*View) (names []string) {
 
 // Finish says how masters get a list that most of its members have, or how the one that was removed is
 // retired; empty if a commit would write nothing.
-func Finish(views map[string]*View) string {
+func Finish(views map[string]*membership.View) string {
 	given, to := finishing(views)
 	switch {
 	case to == nil:
@@ -138,13 +132,13 @@ func Finish(views map[string]*View) string {
 
 // finishing returns a list that a commit would write on some masters, and the masters to give to it; nil
 // for none. The master that is removed is given only if nothing else is left to do.
-func finishing(views map[string]*View) (given, to *scripts.List) {
+func finishing(views map[string]*membership.View) (given, to *scripts.List) {
 	for _, name := range slices.Sorted(maps.Keys(views)) {
 		v := views[name]
-		if v == nil || v.IsBlank() || v.marker.Claimed {
+		if v == nil || v.IsBlank() || v.Marker().Claimed {
 			continue
 		}
-		for _, list := range []*scripts.List{v.marker.Next, v.marker.Members} {
+		for _, list := range []*scripts.List{v.Marker().Next, v.Marker().Members} {
 			p, err := commit(list, views)
 			switch {
 			case list.Len() == 0 || err != nil || len(p.marks) == 0:
@@ -159,23 +153,23 @@ func finishing(views map[string]*View) (given, to *scripts.List) {
 }
 
 // mostHave returns the list that a majority of its members have, and those that have another.
-func mostHave(views map[string]*View) (list *scripts.List, apart []string) {
+func mostHave(views map[string]*membership.View) (list *scripts.List, apart []string) {
 	for _, v := range views {
-		if v == nil || v.IsBlank() || v.marker.Claimed || v.IsOutside() {
+		if v == nil || v.IsBlank() || v.Marker().Claimed || v.IsOutside() {
 			continue
 		}
-		list, apart = v.marker.Members, nil
+		list, apart = v.Marker().Members, nil
 		have := 0
 		for _, name := range list.Names() {
 			switch other := views[name]; {
 			case other == nil || other.IsBlank():
-			case !other.marker.Claimed && other.marker.Next.Len() == 0 && other.marker.Members.Equal(list):
+			case !other.Marker().Claimed && other.Marker().Next.Len() == 0 && other.Marker().Members.Equal(list):
 				have++
 			default:
 				apart = append(apart, name)
 			}
 		}
-		if have >= Majority(list) {
+		if have >= membership.Majority(list) {
 			return list, apart
 		}
 	}
@@ -183,11 +177,11 @@ func mostHave(views map[string]*View) (list *scripts.List, apart []string) {
 }
 
 // areSplit reports whether masters that answer have different lists, and none of these is finished.
-func areSplit(views map[string]*View) bool {
+func areSplit(views map[string]*membership.View) bool {
 	lists := map[string]*scripts.List{}
 	for _, v := range views {
-		if v != nil && !v.IsBlank() && !v.marker.Claimed && !v.IsOutside() {
-			lists[v.marker.Members.String()] = v.marker.Members
+		if v != nil && !v.IsBlank() && !v.Marker().Claimed && !v.IsOutside() {
+			lists[v.Marker().Members.String()] = v.Marker().Members
 		}
 	}
 	for _, list := range lists {

@@ -1,19 +1,20 @@
-package membership
+package change
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Abort returns the command that takes back an announced change on the masters that answer. The
 // masters given are those of both lists. It fails if one of them has committed the change.
 func Abort(given *scripts.List) *Procedure {
-	return newProcedure(given.Names(), func(views map[string]*View) (plan, error) { return abort(given, views) })
+	return newProcedure(given.Names(), func(views map[string]*membership.View) (plan, error) { return abort(given, views) })
 }
 
-func abort(given *scripts.List, views map[string]*View) (p plan, err error) {
+func abort(given *scripts.List, views map[string]*membership.View) (p plan, err error) {
 	var announced []*scripts.List
 	generation := uint64(0) // the highest that announces
 	for _, name := range given.Names() {
@@ -22,13 +23,13 @@ func abort(given *scripts.List, views map[string]*View) (p plan, err error) {
 			p.report.NoAnswer = append(p.report.NoAnswer, name)
 			continue
 		}
-		if v.IsBlank() || v.marker.Next.Len() == 0 {
+		if v.IsBlank() || v.Marker().Next.Len() == 0 {
 			continue
 		}
-		if err := v.misfit(name); err != nil {
+		if err := misfit(v, name); err != nil {
 			return plan{}, err
 		}
-		m := v.marker
+		m := v.Marker()
 		announced, generation = append(announced, m.Next), max(generation, m.Generation)
 		for _, member := range slices.Concat(m.Members.Names(), m.Next.Names()) {
 			if !given.Has(member) && !slices.Contains(p.report.NoAnswer, member) {
@@ -37,11 +38,11 @@ func abort(given *scripts.List, views map[string]*View) (p plan, err error) {
 		}
 		p.report.From, p.report.To = m.Members, m.Next
 		m.Next = scripts.NewList()
-		p.mark(name, v, v.write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease)))
+		p.mark(name, v, v.Write(m, scripts.At(m.Admitted), scripts.In(v.Process.MaxLease)))
 	}
 	for _, name := range given.Names() {
 		for _, next := range announced {
-			if v := views[name]; v != nil && v.hasCommitted(next, generation) {
+			if v := views[name]; v != nil && hasCommitted(v, next, generation) {
 				return plan{}, fmt.Errorf("the change to %s is committed on %s already: %s", next, name, wayOut(views))
 			}
 		}
