@@ -266,3 +266,32 @@ func TestMembersShowOfMastersThatRestarted(t *testing.T) {
 	_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=2s"}, urls...)...)
 	contains(t, errs, "a is blank: a client with {a, b, c} must mark it")
 }
+
+// What no list can be is refused in a sentence that says why, and nothing is written. package membership tests the
+// refusals that depend on the markers.
+func TestMembersThatCannotBe(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	a, b, c := fleet.URLs()[0]+"?name=a", fleet.URLs()[1]+"?name=b", fleet.URLs()[2]+"?name=c"
+	command(t, exitOK, "admit", "-yes", "-members", "-max-lease=6s", a, b, c)
+	marker := func() string { return fmt.Sprintf("%s", do(t, fleet.Masters[0], "GET", scripts.MarkerKey)) }
+	before := marker()
+	for says, args := range map[string][]string{
+		"{a} would be left: a change to fewer than two masters": {"remove", "-max-lease=6s", "b", a, b},
+		"fewer than two masters":                                {"add", "-max-lease=6s", a},
+		"two URLs have the name b":                              {"add", "-max-lease=6s", a, b, b},
+		"x is no member of {a, b, c}":                           {"remove", "-max-lease=6s", "x", a, b, c},
+		"the deployment's is 6s, this client's 1s: give the deployment's with -max-lease": {"remove", "-max-lease=1s", "c", a, b, c},
+	} {
+		_, errs := command(t, exitFailed, append([]string{"members"}, args...)...)
+		contains(t, errs, says)
+	}
+	if after := marker(); after != before {
+		t.Errorf("the marker was %s, and is %s", before, after)
+	}
+	for _, args := range [][]string{{"add"}, {"commit"}, {"abort"}, {"remove"}, {"remove", "b"}, {"remove", a, b}, {"add", "-yes", a}} {
+		says := map[bool]string{true: " needs the ", false: ": unknown flag"}[len(args) < 2 || args[0] == "remove"]
+		_, errs := command(t, exitUsage, append([]string{"members"}, args...)...)
+		contains(t, errs, "members "+args[0]+says, "(see quorumlock members "+args[0]+" -h)")
+	}
+}
