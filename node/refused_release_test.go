@@ -3,7 +3,6 @@ package node_test
 import (
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -34,33 +32,6 @@ func mustSay(t *testing.T, r pipeline.Result, words string) {
 	t.Helper()
 	if err := errorText(r.Err); !strings.Contains(err, words) || strings.Contains(err, node.ErrDown.Error()) {
 		t.Fatalf("answered %v, %q: want %s", r.Reply, err, words)
-	}
-}
-
-func TestARefusedReleaseDelaysNoOtherCall(t *testing.T) {
-	redistest.Need(t, redistest.RejectedCalls)
-	m := startReal(t)
-	n := asApp(t, m)
-	mustGrant(t, do(t, n, acquire("app:first", "o:0")))
-	goroutines := runtime.NumGoroutine()
-	var answers []answer
-	for i := range 100 {
-		answers = append(answers, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint)))
-		answers = append(answers, start(n, "key", acquire(fmt.Sprint("app:", i), "o:1"), nil))
-	}
-	for i := 0; i < len(answers); i += 2 {
-		mustSay(t, await(t, answers[i]), "NOPERM")
-		mustGrant(t, await(t, answers[i+1]))
-	}
-	retried := func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 300 }
-	eventually(t, "resent twice", retried)
-	mustGrant(t, do(t, n, acquire("app:last", "o:1")))
-	if got := clients(t, m); got != 1 {
-		t.Errorf("%d connections, want one", got)
-	}
-	// The timer of the resending has a goroutine for a moment.
-	if !poll.Until(bound, func() bool { return runtime.NumGoroutine() <= goroutines }) {
-		t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), goroutines)
 	}
 }
 
@@ -106,27 +77,6 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 }
 
 var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
-
-// A release is owed during an outage, and refused afterwards. It delays no other call.
-func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
-	m := startReal(t)
-	n := asApp(t, m)
-	var footprints [200]pipeline.Footprint // more than one chunk of owed releases
-	for i := range footprints {
-		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
-	}
-	mustDo(t, m, "ACL", "SETUSER", "app", "resetpass", ">other", "resetkeys", "~quorumlock:*", "~app:new")
-	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal")
-	eventually(t, "down", func() bool { return do(t, n, inspectMarker).Err != nil })
-	for i := range footprints {
-		footprints[i].Abandon()
-		mustFail(t, n, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &footprints[i])).Err, node.ErrDown)
-	}
-	mustDo(t, m, "ACL", "SETUSER", "app", ">right")
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("app:new", "o:2"))) })
-	mustDo(t, m, "ACL", "SETUSER", "app", "~app:*")
-	eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
-}
 
 // Beyond the bound of the releases that are set aside, those of attempts that were granted nothing are the ones that go: the keys of
 // locks that were released meanwhile are deleted as soon as the server allows it.

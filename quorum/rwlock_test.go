@@ -142,25 +142,6 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 	})
 }
 
-// A writer that waits does not get in between a writer and its downgrade, nor beside the reader.
-func TestDowngradeLeavesNoGap(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		writer := c.lock(c.process(), "a")
-		writers := make(chan lockResult, 1)
-		startWaiter(t.Context(), c.process(), 0, writers, "a")
-		if err := writer.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * DefaultLease) // it is renewed as a reader
-		if !writer.Valid() {
-			t.Errorf("lost: %v", writer.Err())
-		}
-		c.wantNone(writers, "a writer beside a reader")
-		c.unlock(writer)
-		c.unlock(c.next(writers, shortly).lock)
-	})
-}
-
 func TestDowngradeLetsReadersIn(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), c.process()

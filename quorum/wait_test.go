@@ -300,30 +300,6 @@ func TestQueueBehindTheFirstAttempt(t *testing.T) {
 	})
 }
 
-// Without subscriptions, too, the end of the first attempt wakes the next waiter.
-func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		for _, m := range c.masters {
-			m.Crash(fakeredis.Everything)
-		}
-		first, second := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		first.mustBegin(t)
-		synctest.Wait()
-		if _, due := second.begin(l.core.moment()); due {
-			t.Error("an attempt is due while another is under way")
-		}
-		first.leave()
-		synctest.Wait()
-		if len(second.wake) == 0 {
-			t.Error("the next waiter is not woken")
-		}
-		second.mustBegin(t)
-		second.leave()
-		c.wantNoQueues(l)
-	})
-}
-
 // The end of a dead holder's lease wakes the head.
 func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -610,80 +586,6 @@ func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 		}
 		c.wantNoQueues(l)
 		c.unlock(held)
-	})
-}
-
-// While all messages are lost, the head polls by the shortest retry bounds in the queue, wherever
-// the waiter with those bounds stands, and no longer than it stays.
-func TestQueuePollsByTheShortestBounds(t *testing.T) {
-	longRetry := WithRetry(10*time.Millisecond, time.Hour)
-	shortRetry := WithRetry(10*time.Millisecond, 200*time.Millisecond)
-	// soon is the longest poll by shortRetry.
-	const soon = time.Second + shortly
-	for what, scenario := range map[string]func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult){
-		"the shorter bounds come later": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
-			startWaiter(t.Context(), slow, 0, results, "a")
-			time.Sleep(time.Minute)
-			startWaiter(t.Context(), quick, 1, results, "a")
-		},
-		"the longer bounds leave": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
-			ctx, cancel := context.WithCancel(t.Context())
-			startWaiter(ctx, slow, 0, results, "a")
-			time.Sleep(time.Minute)
-			startWaiter(t.Context(), quick, 1, results, "a")
-			cancel()
-			<-results
-		},
-		"one of two such waiters leaves": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
-			ctx, cancel := context.WithCancel(t.Context())
-			startWaiter(t.Context(), slow, 0, results, "a")
-			startWaiter(ctx, quick, 1, results, "a")
-			startWaiter(t.Context(), quick, 2, results, "a")
-			cancel()
-			<-results
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				slow, results := c.process(longRetry), make(chan lockResult, 3)
-				c.lock(c.process(), "a")
-				scenario(t, c, slow, slow.With(shortRetry), results)
-				time.Sleep(time.Minute + time.Second) // the holder renews every ten
-				for _, m := range c.masters {
-					m.Flush() // without a message
-				}
-				c.unlock(c.next(results, soon).lock)
-				synctest.Wait()
-			})
-		})
-	}
-	t.Run("the shorter bounds leave", func(t *testing.T) {
-		inCluster(t, func(t *testing.T, c *cluster) {
-			slow, results := c.process(longRetry), make(chan lockResult, 2)
-			held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
-			ctx, cancel := context.WithCancel(t.Context())
-			startWaiter(ctx, slow.With(shortRetry), 0, results, "a")
-			startWaiter(t.Context(), slow, 1, results, "a")
-			time.Sleep(time.Minute)
-			calls := c.calls.Load()
-			held.hold.mu.Lock()
-			renewals := 3 * int64(time.Minute/(held.hold.set.lease/3))
-			held.hold.mu.Unlock()
-			time.Sleep(time.Minute)
-			if more := c.calls.Load() - calls - renewals; more < 60 {
-				t.Errorf("%d calls in a minute with the shorter bounds", more)
-			}
-			cancel()
-			<-results
-			time.Sleep(time.Minute)
-			calls = c.calls.Load()
-			time.Sleep(time.Minute)
-			if more := c.calls.Load() - calls - renewals; more > 12 { // as leases end
-				t.Errorf("%d calls in a minute with the longer bounds", more)
-			}
-			c.unlock(held)
-			c.unlock(c.next(results, shortly).lock)
-		})
 	})
 }
 
