@@ -62,6 +62,22 @@ func TestMembersThatAreRetired(t *testing.T) {
 	contains(t, lineOf(t, printed, "a"), "being marked for {a, b, c, d} none none -")
 }
 
+// A commit without a master that does not answer is not all done.
+func TestMembersCommitWithoutOne(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 4)
+	urls := fleet.URLs()
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=6s"}, urls[:3]...)...)
+	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=6s", urls[3]}, urls[:3]...)...)
+	if err := fleet.Masters[2].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=6s"}, urls...)...)
+		contains(t, errs, "not done on "+fleet.Masters[2].Addr()+": no reply. Repeat the command when it runs")
+	}
+}
+
 // A node of a process that is a master already brings no vote of its own, and 64 masters are the most.
 func TestMembersOfOneProcess(t *testing.T) {
 	t.Parallel()
@@ -208,6 +224,28 @@ func TestMembersAreInterruptedAtOnce(t *testing.T) {
 			t.Errorf("%s goes on", verb)
 		}
 		conn.Close()
+	}
+}
+
+// A member's clock was set back by an hour after a change: the next change waits for one max lease.
+func TestMembersOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	urls := fleet.URLs()
+	const lease = "-max-lease=6s"
+	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", do(t, fleet.Masters[1], "GET", scripts.MarkerKey)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker.Change += time.Hour
+	do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
+	remove := append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)
+	began := time.Now()
+	printed, _ := command(t, exitOK, remove...)
+	contains(t, printed, "The last change was less than one max lease ago: waiting for another", "Announced: clients with")
+	if took := time.Since(began); took < 5900*time.Millisecond {
+		t.Errorf("it waited for %v", took)
 	}
 }
 
