@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -139,40 +138,6 @@ func TestNamesThatCannotBeLocked(t *testing.T) {
 
 	unlock(t, lock(t, l, many[:64]...))
 	unlock(t, lock(t, l, strings.Repeat("x", 4096)))
-}
-
-func TestNumbersOfNodes(t *testing.T) {
-	f := fleet(t, 4)
-	noGoroutines(t)
-	for _, n := range []int{2, 4} {
-		_, err := redlock.Open(f.URLs()[:n])
-		want(t, err, quorum.ErrInvalid, "odd", strconv.Itoa(n))
-	}
-	for name, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
-		for _, none := range [][]string{nil, {}} {
-			_, err := by(none)
-			if want(t, err, quorum.ErrInvalid, "at least one"); t.Failed() {
-				t.Fatal(name)
-			}
-		}
-	}
-	_, err := redlock.New(nil)
-	want(t, err, quorum.ErrInvalid, "at least one")
-	_, err = multilock.New([]*node.Node{})
-	want(t, err, quorum.ErrInvalid, "at least one")
-	_, err = quorum.Open(f.URLs(), nil)
-	want(t, err, quorum.ErrInvalid, "rule")
-
-	good := nodes(t, f.URLs()[:2]...)
-	_, err = redlock.New([]*node.Node{good[0], nil, good[1]})
-	want(t, err, quorum.ErrInvalid, "node 2 is nil")
-	_, err = multilock.New([]*node.Node{nil})
-	want(t, err, quorum.ErrInvalid, "node 1 is nil")
-	for _, m := range f.Masters {
-		if all := do(t, m, "KEYS", "*").([]any); len(all) > 0 {
-			t.Errorf("%s was touched: %s", m.Addr(), all)
-		}
-	}
 }
 
 // nodes opens nodes that the test owns.
@@ -423,6 +388,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"retry both endless", quorum.WithRetry(math.MaxInt64, math.MaxInt64), []string{"retry", "24h0m0s"}},
 		{"max hold endless", quorum.WithMaxHold(math.MaxInt64), []string{"max hold", "8760h0m0s"}},
 		{"max hold negative", quorum.WithMaxHold(-1), []string{"max hold", "-1ns"}},
+		{"max hold that no attempt meets", quorum.WithMaxHold(30), []string{"max hold"}}, // seconds were meant
 		{"no logger", quorum.WithLogger(nil), []string{"logger"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -446,6 +412,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	}
 	for what, opt := range map[string]quorum.Option{
 		"clock":   quorumtest.WithClock(nil),
+		"source":  quorumtest.WithRand(nil),
 		"lease":   quorum.WithLease(31 * time.Second),
 		"timeout": quorum.WithNodeOptions(node.WithTimeout(0)),
 		"endless": quorum.WithNodeOptions(node.WithTimeout(math.MaxInt64)),

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/multilock"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -109,6 +108,18 @@ func TestWith(t *testing.T) {
 	wantErr(t, err, quorum.ErrClosed)
 }
 
+// ended waits until a lock's context ends, and returns its cause.
+func ended(t *testing.T, held *quorum.Lock, bound time.Duration) error {
+	t.Helper()
+	select {
+	case <-held.Context().Done():
+		return context.Cause(held.Context())
+	case <-time.After(bound):
+		t.Fatalf("%q: the context has not ended within %v", held.Names(), bound)
+		return nil
+	}
+}
+
 // An attempt that finds the lock held fails with ErrHeld. A dead master that the quorum does not
 // need changes nothing, nor does an attempt that ends with the first refusal.
 func TestHeldIsTheReason(t *testing.T) {
@@ -189,23 +200,4 @@ func TestSourceThatPanicsHoldsUpNobody(t *testing.T) {
 	if ended, _ := call("b"); !ended {
 		t.Error("Lock of another name does not return, not even when its context ends")
 	}
-}
-
-// Options that only a new Locker takes, nil ones, and a max hold that no attempt could meet are refused.
-func TestOptionsThatWithRefuses(t *testing.T) {
-	f := fleet(t, 3)
-	l := open(t, f, redlock.Open)
-	for what, opt := range map[string]quorum.Option{
-		"max hold": quorum.WithMaxHold(30), // seconds were meant
-		"clock":    quorumtest.WithClock(nil), "source": quorumtest.WithRand(nil), "nodes'": quorum.WithNodeOptions(), "nil": nil,
-	} {
-		_, err := l.With(opt).TryLock(t.Context(), "a")
-		want(t, err, quorum.ErrInvalid, what)
-		if what != "nodes'" {
-			_, err := redlock.Open(f.URLs(), opt)
-			want(t, err, quorum.ErrInvalid, what)
-		}
-	}
-	_, err := redlock.Open(f.URLs(), quorum.WithNodeOptions(node.Option(nil)))
-	want(t, err, quorum.ErrInvalid, "nil")
 }

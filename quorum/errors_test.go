@@ -233,7 +233,7 @@ func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 	})
 }
 
-// A nil option is refused wherever one is taken.
+// A nil option, node or rule is refused wherever one is taken.
 func TestNilOptions(t *testing.T) {
 	l := lockerWithout(t, errors.New("none"))
 	for what, open := range map[string]func() error{
@@ -251,6 +251,8 @@ func TestNilOptions(t *testing.T) {
 		},
 		"node.Open":            func() error { _, err := node.Open("redis://127.0.0.1:1", nil); return err },
 		"node.New":             func() error { _, err := node.New(&redis.Pool{}, nil); return err },
+		"a node":               func() error { _, err := New([]*node.Node{nil}, Majority); return err },
+		"a rule":               func() error { _, err := New(l.core.nodes, nil); return err },
 		"a logger":             func() error { _, err := New(l.core.nodes, Majority, WithLogger(nil)); return err },
 		"a logger of the node": func() error { _, err := node.New(&redis.Pool{}, node.WithLogger(nil)); return err },
 	} {
