@@ -8,27 +8,13 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// deaths are the ways in which a master stops answering: a killed one refuses connections, a frozen
-// one accepts them and says nothing.
-var deaths = map[string]func(*redistest.Master) error{
-	"killed": (*redistest.Master).Kill,
-	"frozen": (*redistest.Master).Freeze,
-}
-
 // quick bounds a call that does not wait for a lock.
 const quick = 200 * time.Millisecond
-
-// deadTimeout is the node timeout when masters die: the living answer in time.
-const deadTimeout = 2 * time.Second
-
-var dead = quorum.WithNodeOptions(node.WithTimeout(deadTimeout))
 
 // took fails the test when fn takes longer than bound, and the machine's stalls do not explain it.
 func took(t *testing.T, what string, bound time.Duration, fn func()) {

@@ -3,9 +3,6 @@ package integration_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,15 +37,6 @@ func (r *roster) isMarked(t *testing.T, l *quorum.Locker, name string) {
 		m, found := r.marker(t, name)
 		return found && m.Members.Len() > 0 && !m.Claimed
 	}, name+" is marked")
-}
-
-// reached waits until a client that has no majority is connected to masters that have restarted.
-func reached(t *testing.T, l *quorum.Locker, names ...string) {
-	t.Helper()
-	eventually(t, patience, func() bool {
-		_, err := l.TryLock(t.Context(), "job")
-		return !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(fmt.Sprint(err), "node "+name+": connect:") })
-	}, fmt.Sprintf("%q are reached again", names))
 }
 
 // aMasterFreezes bounds what a call costs while one master does not answer.

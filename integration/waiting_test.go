@@ -2,9 +2,7 @@ package integration_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -123,23 +121,4 @@ func TestNobodyIsStranded(t *testing.T) {
 		held.Unlock(t.Context()) // the error does not matter: one of the two masters that must confirm is dead
 		woken(t, w, since, wakes)
 	})
-}
-
-// commands counts the commands that the masters carried out, without those of the tests.
-func commands(t *testing.T, ms []*redistest.Master) int {
-	t.Helper()
-	sum := 0
-	for _, m := range ms {
-		stats, err := redis.String(m.Do("INFO", "commandstats"))
-		must(t, err)
-		for line := range strings.FieldsSeq(stats) {
-			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-			var n int
-			if name == "evalsha" || strings.HasSuffix(name, "subscribe") || name == "ping" || name == "eval" {
-				fmt.Sscanf(rest, "%d", &n)
-				sum += n
-			}
-		}
-	}
-	return sum
 }

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,13 +15,12 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
-// lockerWithout returns a Locker whose nodes cannot connect, each for its reason.
+// lockerWithout returns a Locker whose nodes cannot connect, each for its reason, and so have no names.
 func lockerWithout(t *testing.T, reasons ...error) *Locker {
 	t.Helper()
 	var nodes []*node.Node
-	for i, reason := range reasons {
-		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}
-		n, err := node.New(pool, node.WithName(fmt.Sprint("master", i)))
+	for _, reason := range reasons {
+		n, err := node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +46,7 @@ func TestPermanentErrors(t *testing.T) {
 		} {
 			_, err := lock(t.Context(), "a")
 			if !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrUnavailable) ||
-				strings.Count(err.Error(), ErrPermanent.Error()) != 1 {
+				strings.Count(err.Error(), ErrPermanent.Error()) != 1 || !strings.Contains(err.Error(), "WRONGPASS") {
 				t.Errorf("%s with a wrong password: %v", what, err)
 			}
 		}
