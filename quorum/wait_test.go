@@ -16,17 +16,26 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
+// Waiters get their turns in the order in which they came, and cost no more than the first of them does.
 func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held, other := c.lock(l, "a"), c.lock(l, "c")
 		results, others := make(chan lockResult, 10), make(chan lockResult, 1)
+		calls := int64(0)
 		for i := range 10 {
 			names := []string{"a", "b"}
 			if i%2 == 1 {
 				slices.Reverse(names) // the same names in another order
 			}
 			startWaiter(t.Context(), l, i, results, names...)
+			if i == 0 {
+				time.Sleep(shortly) // until all that is left is to wait
+				calls = c.calls.Load()
+			}
+		}
+		if more := c.calls.Load() - calls; more > 0 {
+			t.Errorf("%d calls by waiters behind the first", more)
 		}
 		startWaiter(t.Context(), l, 0, others, "c") // a waiter for other names is in another queue
 		c.unlock(other)
@@ -402,6 +411,8 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 			results := make(chan lockResult, 1)
 			startWaiter(t.Context(), l, 0, results, "a", "b", "c")
 			time.Sleep(shortly) // until all that is left is to wait
+			free := map[string]string{"a": "b", "b": "c", "c": "a"}[name]
+			c.unlock(c.lock(l, free)) // who can get its name does not wait behind one who wants others, too
 			c.unlock(held)
 			c.unlock(c.next(results, shortly).lock)
 		}
