@@ -132,38 +132,6 @@ func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
 	}
 }
 
-// A master that refused to run the script holds nothing, so it is sent no release.
-func TestAForbiddenAttemptIsSentNoRelease(t *testing.T) {
-	redistest.Need(t, redistest.RejectedCalls)
-	t.Parallel()
-	f := fleet(t, 1)
-	may(t, f, "app:*")
-	l := open(t, asApp(f), redlock.Open)
-	unlock(t, lock(t, l, "app:1"))
-	forbidden(t, l, "other:bad")
-	unlock(t, lock(t, l, "app:1")) // follows any release that was on its way
-	if n := statOf(t, f.Masters[0], "commandstats", "cmdstat_evalsha", "rejected_calls="); n != "1" {
-		t.Errorf("the server rejected %s calls, want the one attempt's", n)
-	}
-}
-
-// statOf returns one number from a line of INFO.
-func statOf(t *testing.T, m *redistest.Master, section, line, field string) string {
-	t.Helper()
-	text, err := redis.String(m.Do("INFO", section))
-	must(t, err)
-	for l := range strings.Lines(text) {
-		if numbers, found := strings.CutPrefix(strings.TrimSpace(l), line+":"); found {
-			for n := range strings.SplitSeq(numbers, ",") {
-				if value, found := strings.CutPrefix(n, field); found {
-					return value
-				}
-			}
-		}
-	}
-	return ""
-}
-
 // A release that the servers forbid is carried out once they allow it again. Until then it delays
 // no other call.
 func TestAReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
@@ -197,85 +165,6 @@ func TestAReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
 		"the release carried out")
 	unlock(t, lock(t, open(t, f, redlock.Open), "other:given"))
 	unlock(t, kept)
-}
-
-// A user that loses the right to one name keeps all other locks, though their renewals travel with
-// the refused one.
-func TestAForbiddenNameAmongManyRenewals(t *testing.T) {
-	t.Parallel()
-	const lease = 3 * time.Second
-	f := fleet(t, 3)
-	may(t, f, "app:*", "other:*")
-	lost := make(chan string, 100)
-	l := open(t, asApp(f), redlock.Open, quorum.WithLease(lease),
-		quorum.WithHooks(quorum.Hooks{Lost: func(lock *quorum.Lock, _ error) { lost <- lock.Names()[0] }}))
-	bad := lock(t, l, "other:bad")
-	var held []*quorum.Lock
-	for i := range 19 {
-		held = append(held, lock(t, l, fmt.Sprintf("app:%d", i)))
-	}
-	may(t, f, "app:*")
-	pass(t, 2*lease) // renewals of two leases
-	areRenewed(t, lease, held...)
-	for _, one := range held {
-		unlock(t, one)
-	}
-	if err := bad.Err(); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "NOPERM") {
-		t.Errorf("the lock that may not be renewed: %v: want lost, and why", err)
-	}
-	if n := len(lost); n != 1 {
-		t.Errorf("%d locks were lost, want one", n)
-	}
-}
-
-func readLock(l *quorum.Locker, ctx context.Context, names ...string) (*quorum.Lock, error) {
-	return l.RWLock(names[0]).RLock(ctx)
-}
-
-// The release of a reader that the servers forbid within the script is carried out once they allow it again.
-func TestAReadersReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	may(t, f, "app:*")
-	held, err := readLock(open(t, asApp(f), redlock.Open), t.Context(), "app:1")
-	must(t, err)
-	eventually(t, patience, func() bool { return len(allLocks(t, f.Masters)) == 3 }, "the grants of all masters")
-	onAll(t, f, "PERSIST", "app:1") // only the release can take it away
-	onAll(t, f, "ACL", "SETUSER", "app", "-zrem")
-	want(t, held.Unlock(short(t)), quorum.ErrUnavailable, "release: ")
-	onAll(t, f, "ACL", "SETUSER", "app", "+zrem")
-	noLocks(t, f.Masters)
-}
-
-// A renewal that the server forbids within the script is a failure, which may pass, and no word of another holder.
-func TestARenewalThatIsForbiddenWithinTheScript(t *testing.T) {
-	t.Parallel()
-	for command, take := range map[string]func(*quorum.Locker, context.Context, ...string) (*quorum.Lock, error){
-		"pexpire": (*quorum.Locker).Lock, "hexists": (*quorum.Locker).Lock, "zscore": readLock,
-	} {
-		t.Run(command, func(t *testing.T) {
-			t.Parallel()
-			const lease = 6 * time.Second
-			f := fleet(t, 3)
-			may(t, f, "app:*")
-			l := open(t, asApp(f), redlock.Open, quorum.WithLease(lease))
-			held, err := take(l, t.Context(), "app:1")
-			must(t, err)
-			eventually(t, patience, func() bool { return len(allLocks(t, f.Masters)) == 3 }, "the grants of all masters")
-			onAll(t, f, "ACL", "SETUSER", "app", "-"+command)
-			eventually(t, patience, func() bool {
-				failed := 0
-				for _, n := range l.Stats().Nodes {
-					if n.RenewalsFailed > 0 {
-						failed++
-					}
-				}
-				return failed >= 2
-			}, "a renewal fails")
-			onAll(t, f, "ACL", "SETUSER", "app", "+"+command)
-			outlives(t, held, lease, 0.6)
-		})
-	}
 }
 
 // A user without the channels unlocks: the keys are gone. Its waiters poll, and Stats has the messages that were

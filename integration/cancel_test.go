@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -271,56 +270,4 @@ func (s *scene) spread() {
 	for i, m := range s.f.Masters {
 		do(s.t, m, "SET", counterOf(s.name), 3_000_000_000_000_000+1000*i)
 	}
-}
-
-// The deadline of a context ends an attempt at any moment, and leaves nothing behind.
-func TestDeadlineAtAnyMoment(t *testing.T) {
-	f := fleet(t, 3)
-	net := proxied(t, f)
-	locker := open(t, net, redlock.Open)
-	net.each(func(p *proxy) {
-		p.set(requests, weather{jitter: 4 * time.Millisecond})
-		p.set(replies, weather{jitter: 4 * time.Millisecond})
-	})
-	// Half of the deadlines come before an attempt would end, half after, however slow the machine is.
-	var control []time.Duration
-	for i := range 20 {
-		began := time.Now()
-		held := lock(t, locker, fmt.Sprintf("control %d", i))
-		control = append(control, time.Since(began))
-		unlock(t, held)
-	}
-	slices.Sort(control)
-	usual := control[len(control)/2]
-	ended, slow, slowest := 0, 0, time.Duration(0)
-	for i := range 200 {
-		patience := time.Duration(i%40) * usual / 20
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		w := stopwatch(t)
-		held, err := locker.Lock(ctx, fmt.Sprintf("job %d", i))
-		deadline, _ := ctx.Deadline()
-		over := time.Since(deadline)
-		_, stalled := w.Read()
-		w.Stop()
-		slowest = max(slowest, over)
-		if over > poll.AtMost(atOnce, stalled) {
-			slow++
-		}
-		if err != nil {
-			ended++
-			wantErr(t, err, context.DeadlineExceeded, quorum.ErrNotAcquired)
-		} else {
-			held.Unlock(ctx) // ctx may have ended: the release goes out all the same
-		}
-		cancel()
-	}
-	t.Logf("%d of 200 ended by their deadline, the slowest %v after it", ended, slowest)
-	// The servers may stall while this process does not; a call that waits for something goes on often.
-	if slow > 4 {
-		t.Errorf("%d of 200 went on for more than %v after their deadline, the slowest for %v", slow, atOnce, slowest)
-	}
-	if ended < 20 || ended > 180 {
-		t.Errorf("%d of 200 ended by their deadline: the test shows too little", ended)
-	}
-	noLocks(t, f.Masters)
 }

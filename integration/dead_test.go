@@ -8,37 +8,13 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// deaths are the ways in which a master stops answering: a killed one refuses connections, a frozen
-// one accepts them and says nothing.
-var deaths = map[string]func(*redistest.Master) error{
-	"killed": (*redistest.Master).Kill,
-	"frozen": (*redistest.Master).Freeze,
-}
-
-// revive makes a master answer again after either death.
-func revive(t *testing.T, m *redistest.Master, death string) {
-	t.Helper()
-	if death == "killed" {
-		must(t, m.Start())
-	} else {
-		must(t, m.Thaw())
-	}
-}
-
 // quick bounds a call that does not wait for a lock.
 const quick = 200 * time.Millisecond
-
-// deadTimeout is the node timeout when masters die: the living answer in time.
-const deadTimeout = 2 * time.Second
-
-var dead = quorum.WithNodeOptions(node.WithTimeout(deadTimeout))
 
 // took fails the test when fn takes longer than bound, and the machine's stalls do not explain it.
 func took(t *testing.T, what string, bound time.Duration, fn func()) {
@@ -48,101 +24,6 @@ func took(t *testing.T, what string, bound time.Duration, fn func()) {
 	fn()
 	if d, stalled := w.Read(); d > poll.AtMost(bound, stalled) {
 		t.Errorf("%s took %v, more than %v; the machine stood still for %v", what, d, bound, stalled)
-	}
-}
-
-// goneAtOnce fails the test unless a failed attempt leaves nothing on the masters, or only for a
-// moment. An attempt fails at once when too many masters are known to be down. Its releases follow
-// its requests in order, possibly after it has returned.
-func goneAtOnce(t *testing.T, ms []*redistest.Master, name string) {
-	t.Helper()
-	if len(leftOver(t, ms, name)) == 0 {
-		return
-	}
-	took(t, "the release of a failed attempt", quick, func() { noKeys(t, ms, name) })
-}
-
-func TestMinorityDead(t *testing.T) {
-	for death, die := range deaths {
-		t.Run(death, func(t *testing.T) {
-			t.Parallel()
-			f := fleet(t, 5)
-			locker := open(t, f, redlock.Open, dead)
-			held := lock(t, locker, "held before")
-			must(t, die(f.Masters[1]))
-			must(t, die(f.Masters[3]))
-
-			began := time.Now()
-			for calls := 0; time.Since(began) < 2*deadTimeout; calls++ {
-				pass(t, 5*time.Millisecond)
-				what := fmt.Sprintf("call %d, %v after the deaths", calls, time.Since(began).Round(time.Millisecond))
-				var fresh *quorum.Lock
-				took(t, "Lock, "+what, quick, func() { fresh = lock(t, locker, "fresh") })
-				took(t, "Extend, "+what, quick, func() { must(t, fresh.Extend(t.Context(), 20*time.Second)) })
-				took(t, "Extend of the one held before, "+what, quick, func() {
-					must(t, held.Extend(t.Context(), 20*time.Second))
-				})
-				took(t, "Unlock, "+what, quick, func() { unlock(t, fresh) })
-			}
-			took(t, "Unlock of the one held before", quick, func() { unlock(t, held) })
-
-			revive(t, f.Masters[1], death)
-			revive(t, f.Masters[3], death)
-			noLocks(t, f.Masters)
-		})
-	}
-}
-
-func TestMajorityDead(t *testing.T) {
-	for death, die := range deaths {
-		t.Run(death, func(t *testing.T) {
-			t.Parallel()
-			f := fleet(t, 5)
-			locker := open(t, f, redlock.Open, dead)
-			unlock(t, lock(t, locker, "warm"))
-			living := f.Masters[3:]
-			for _, m := range f.Masters[:3] {
-				must(t, die(m))
-			}
-			bound := deadTimeout + quick // the first call has to find out; later ones know
-			for range 3 {
-				took(t, "TryLock", bound, func() {
-					_, err := locker.TryLock(t.Context(), "unavailable")
-					wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrUnavailable)
-				})
-				goneAtOnce(t, living, "unavailable")
-				bound = quick
-			}
-			for _, m := range f.Masters[:3] {
-				revive(t, m, death)
-			}
-			noLocks(t, f.Masters)
-			unlock(t, lock(t, locker, "unavailable"))
-		})
-	}
-}
-
-func TestMultilockWithOneDead(t *testing.T) {
-	for death, die := range deaths {
-		t.Run(death, func(t *testing.T) {
-			t.Parallel()
-			f := fleet(t, 3)
-			locker := open(t, f, multilock.Open, dead)
-			unlock(t, lock(t, locker, "warm"))
-			must(t, die(f.Masters[2]))
-			bound := deadTimeout + quick
-			for range 3 {
-				took(t, "TryLock", bound, func() {
-					_, err := locker.TryLock(t.Context(), "unavailable")
-					wantErr(t, err, quorum.ErrNotAcquired, quorum.ErrUnavailable)
-				})
-				goneAtOnce(t, f.Masters[:2], "unavailable")
-				bound = quick
-			}
-			revive(t, f.Masters[2], death)
-			noLocks(t, f.Masters)
-			unlock(t, lock(t, locker, "unavailable"))
-		})
 	}
 }
 

@@ -40,7 +40,7 @@ const childRole = "QUORUMLOCK_TEST_CHILD"
 
 // children are what a copy of the test binary can do: each returns the exit code.
 var children = map[string]func() int{
-	"holder": holderProcess, "contender": contenderProcess, "candidate": candidateProcess, "worker": workerProcess,
+	"holder": holderProcess, "candidate": candidateProcess, "worker": workerProcess,
 }
 
 // TestMain silences the default logger: masters die all the time.
@@ -256,25 +256,6 @@ func pass(t *testing.T, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-t.Context().Done():
-	}
-}
-
-// outlives lets that many leases pass, and fails the test unless the lock is held, and still renewed.
-func outlives(t *testing.T, held *quorum.Lock, lease time.Duration, leases float64) {
-	t.Helper()
-	pass(t, time.Duration(leases*float64(lease)))
-	areRenewed(t, lease, held)
-}
-
-// areRenewed fails the test unless the locks are held, and a renewal of each succeeds.
-func areRenewed(t *testing.T, lease time.Duration, locks ...*quorum.Lock) {
-	t.Helper()
-	began := time.Now()
-	for _, held := range locks { // together: a deadline that is a lease from now, less drift, was got by a renewal since
-		renewed := func() bool { return held.Deadline().After(began.Add(lease * 98 / 100)) }
-		if !poll.Until(lease+patience, func() bool { return !held.Valid() || renewed() }) || !held.Valid() {
-			t.Errorf("%q: valid %v, level %d, %v left: %v", held.Names(), held.Valid(), held.Level(), time.Until(held.Deadline()), held.Err())
-		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -139,76 +138,6 @@ func TestNamesThatCannotBeLocked(t *testing.T) {
 
 	unlock(t, lock(t, l, many[:64]...))
 	unlock(t, lock(t, l, strings.Repeat("x", 4096)))
-}
-
-func TestNamesAreTakenByteForByte(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	l := open(t, f, redlock.Open)
-	names := []string{
-		"a\x00b", "a\x00c", "a", "\x00", "{", "}", "{}", "{a}b", "{a", "a}", "a{b}c", "\xff\xfe", "\r\n", " ", "*", "naïve", "%d%s",
-		"Quorumlock:marker", "redisson_lock__channel:{a}", strings.Repeat("x", 4096),
-	}
-	held := map[string]*quorum.Lock{}
-	for _, name := range names {
-		one, err := l.TryLock(short(t), name)
-		if err != nil {
-			t.Fatalf("%q: %v", name, err)
-		}
-		held[name] = one
-	}
-	for _, name := range names {
-		grantedByAll(t, f.Masters, name)
-		for i, hash := range keys(t, f.Masters, name) {
-			if len(hash) != 1 || hash[held[name].Owner()] != "1" {
-				t.Errorf("%q on master %d: %v", name, i+1, hash)
-			}
-		}
-		_, err := l.TryLock(short(t), name)
-		want(t, err, quorum.ErrHeld, strconv.Quote(name)[1:min(len(name), 20)])
-		state, err := l.Inspect(short(t), name)
-		if err != nil || state.Name != name || state.Owner != held[name].Owner() {
-			t.Errorf("%q: %+v, %v", name, state, err)
-		}
-	}
-	for _, name := range names {
-		unlock(t, held[name])
-	}
-	noKeys(t, f.Masters, names...)
-}
-
-func TestNumbersOfNodes(t *testing.T) {
-	f := fleet(t, 4)
-	noGoroutines(t)
-	for _, n := range []int{2, 4} {
-		_, err := redlock.Open(f.URLs()[:n])
-		want(t, err, quorum.ErrInvalid, "odd", strconv.Itoa(n))
-	}
-	for name, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
-		for _, none := range [][]string{nil, {}} {
-			_, err := by(none)
-			if want(t, err, quorum.ErrInvalid, "at least one"); t.Failed() {
-				t.Fatal(name)
-			}
-		}
-	}
-	_, err := redlock.New(nil)
-	want(t, err, quorum.ErrInvalid, "at least one")
-	_, err = multilock.New([]*node.Node{})
-	want(t, err, quorum.ErrInvalid, "at least one")
-	_, err = quorum.Open(f.URLs(), nil)
-	want(t, err, quorum.ErrInvalid, "rule")
-
-	good := nodes(t, f.URLs()[:2]...)
-	_, err = redlock.New([]*node.Node{good[0], nil, good[1]})
-	want(t, err, quorum.ErrInvalid, "node 2 is nil")
-	_, err = multilock.New([]*node.Node{nil})
-	want(t, err, quorum.ErrInvalid, "node 1 is nil")
-	for _, m := range f.Masters {
-		if all := do(t, m, "KEYS", "*").([]any); len(all) > 0 {
-			t.Errorf("%s was touched: %s", m.Addr(), all)
-		}
-	}
 }
 
 // nodes opens nodes that the test owns.
@@ -459,6 +388,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"retry both endless", quorum.WithRetry(math.MaxInt64, math.MaxInt64), []string{"retry", "24h0m0s"}},
 		{"max hold endless", quorum.WithMaxHold(math.MaxInt64), []string{"max hold", "8760h0m0s"}},
 		{"max hold negative", quorum.WithMaxHold(-1), []string{"max hold", "-1ns"}},
+		{"max hold that no attempt meets", quorum.WithMaxHold(30), []string{"max hold"}}, // seconds were meant
 		{"no logger", quorum.WithLogger(nil), []string{"logger"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -482,6 +412,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	}
 	for what, opt := range map[string]quorum.Option{
 		"clock":   quorumtest.WithClock(nil),
+		"source":  quorumtest.WithRand(nil),
 		"lease":   quorum.WithLease(31 * time.Second),
 		"timeout": quorum.WithNodeOptions(node.WithTimeout(0)),
 		"endless": quorum.WithNodeOptions(node.WithTimeout(math.MaxInt64)),
@@ -512,194 +443,6 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	unlock(t, held)
 }
 
-// The max lease belongs to the deployment: a Locker with another one is refused at once, and
-// changes nothing.
-func TestTwoMaxLeases(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	trust := quorum.WithNodeOptions(node.WithoutQuarantine())
-	first := careful(t, f, redlock.Open, 10*time.Second, trust)
-	held := lock(t, first, "bridge")
-	for _, maxLease := range []time.Duration{time.Second, 20 * time.Second} {
-		second := careful(t, f, redlock.Open, maxLease, trust)
-		for name, call := range calls(short(t), second) {
-			if err := call("another bridge"); !errors.Is(err, node.ErrMaxLease) {
-				t.Errorf("%s: %v", name, err)
-			} else {
-				want(t, err, node.ErrMaxLease, "127.0.0.1:", "10s", maxLease.String())
-			}
-		}
-	}
-	for _, m := range f.Masters {
-		kept, err := scripts.ParseMarker(string(do(t, m, "GET", scripts.MarkerKey).([]byte)))
-		if err != nil || kept.MaxLease != 10*time.Second {
-			t.Errorf("%s: the marker's max lease is %v now, %v", m.Addr(), kept.MaxLease, err)
-		}
-	}
-	if !held.Valid() {
-		t.Error(held.Err())
-	}
-	unlock(t, held)
-	onlyKeys(t, f.Masters, counterOf("bridge"))
-}
-
-func TestURLsThatCannotBe(t *testing.T) {
-	noGoroutines(t)
-	for _, c := range []struct{ url, word string }{
-		{"", "scheme"},
-		{"127.0.0.1", "scheme"},
-		{"127.0.0.1:6379", ""},
-		{"localhost:6379", "scheme"},
-		{"http://s3cret@127.0.0.1", "scheme"},
-		{"redis:127.0.0.1", "//"},
-		{"redis://", "host"},
-		{"redis:///1", "host"},
-		{"redis://:s3cret@", "host"},
-		{"redis://:s3cret@:6379", "host"},
-		{"redis://:s3cret@127.0.0.1:0", "port"},
-		{"redis://:s3cret@127.0.0.1:65536", "port"},
-		{"redis://:s3cret@127.0.0.1:x", ""},
-		{"redis://s3cret@127.0.0.1", "no password"},
-		{"redis://user:@127.0.0.1", "no password"},
-		{"redis://:s3cret@127.0.0.1/x", "database"},
-		{"redis://:s3cret@127.0.0.1/-1", "database"},
-		{"redis://:s3cret@127.0.0.1/1/2", "database"},
-		{"redis://:s3cret@127.0.0.1?database=1", "db=N"},
-		{"redis://:s3cret@127.0.0.1/1?db=2", "db=N"},
-		{"redis://:s3cret@127.0.0.1?db=1&db=2", "db=N"},
-		{"redis://:s3cret@127.0.0.1#1", "fragment"},
-		{"redis://:s3cret%zz@127.0.0.1", "parsed"},
-		{"redis://:s3cret word@127.0.0.1", "parsed"},
-		{"redis://:s3cret#@127.0.0.1", ""},
-		{"redis://:s3cret?@127.0.0.1", ""},
-		{"redis://:/s3cret@127.0.0.1", ""},
-		{"unix://tmp/redis.sock", "unix:///path"},
-		{"unix://", "unix:///path"},
-		{"\x00", ""},
-		{"redis://127\n.0.0.1", ""},
-	} {
-		_, err := redlock.Open([]string{"redis://127.0.0.1:1", c.url, "redis://127.0.0.1:2"})
-		if err == nil {
-			t.Errorf("%q: no error", c.url)
-			continue
-		}
-		want(t, err, quorum.ErrInvalid, c.word, "node 2", "URL")
-	}
-}
-
-// An unescaped password may seem to end early. No error prints the rest of it either.
-func TestURLWithAnUnescapedPasswordTellsNothing(t *testing.T) {
-	for _, url := range []string{
-		"redis://default:1/s3cret@127.0.0.1:6379",
-		"redis://default:12345678/s3cret@127.0.0.1:6379",
-		"redis://default:1?s3cret@127.0.0.1:6379",
-		"redis://default:1?db=s3cret@127.0.0.1:6379",
-		"redis://default:1#s3cret@127.0.0.1:6379",
-		"redis://default:s3cret/s3cret@127.0.0.1:6379",
-	} {
-		_, err := redlock.Open([]string{url})
-		want(t, err, quorum.ErrInvalid, "node 1")
-		if err != nil && strings.Contains(err.Error(), "12345678") {
-			t.Errorf("error %q: tells the beginning of the password", err)
-		}
-	}
-}
-
-// permanently fails the test unless Lock returns at once with a node's permanent error, as TryLock
-// does.
-func permanently(t *testing.T, l *quorum.Locker, words ...string) {
-	t.Helper()
-	for name, call := range calls(t.Context(), l) {
-		if name == "ForceUnlock" {
-			continue
-		}
-		done := make(chan error, 1)
-		go func() { done <- call("bridge") }()
-		select {
-		case err := <-done:
-			var failed *node.Error
-			if !errors.As(err, &failed) || !failed.Permanent() {
-				t.Errorf("%s: %v", name, err)
-			} else {
-				want(t, err, quorum.ErrNotAcquired, append(words, `"bridge"`)...)
-			}
-		case <-time.After(patience):
-			t.Fatalf("%s waits where waiting does not help", name)
-		}
-	}
-}
-
-func TestCredentialsThatAreRefused(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	for _, m := range f.Masters {
-		do(t, m, redistest.SetUser("app", "on", ">right", "~*", "&*", "+@all")...)
-		do(t, m, redistest.SetUser("reader", "on", ">right", "~*", "&*", "+@read", "+info", "+script", "+client")...)
-		do(t, m, redistest.SetUser("fenced", "on", ">right", "~quorumlock:*", "&*", "+@all")...)
-	}
-	as := func(user string, ms ...*redistest.Master) []string {
-		urls := make([]string, len(ms))
-		for i, m := range ms {
-			urls[i] = "redis://" + user + "@" + m.Addr()
-		}
-		return urls
-	}
-	addr := f.Masters[0].Addr()
-	for _, c := range []struct{ user, word string }{
-		{"app:s3cret", "WRONGPASS"},
-		{"nobody:s3cret", "WRONGPASS"},
-		{":s3cret", "AUTH"}, // a password if none is set
-		{"reader:right", "NOPERM"},
-		{"fenced:right", "NOPERM"},
-	} {
-		onAll(t, f, "FLUSHALL") // a new deployment
-		t.Run("all, "+c.user, func(t *testing.T) {
-			permanently(t, open(t, addresses(as(c.user, f.Masters...)), redlock.Open), c.word, "127.0.0.1:")
-		})
-		t.Run("most, "+c.user, func(t *testing.T) {
-			urls := append(as(c.user, f.Masters[:2]...), f.URLs()[2])
-			permanently(t, open(t, addresses(urls), redlock.Open), addr, c.word)
-		})
-		t.Run("one, "+c.user, func(t *testing.T) {
-			urls := append(as(c.user, f.Masters[0]), f.URLs()[1:]...)
-			permanently(t, open(t, addresses(urls), multilock.Open), addr, c.word)
-			unlock(t, lock(t, open(t, f, redlock.Open), "bridge")) // only a client that reaches all masters begins a deployment
-			minority := open(t, addresses(urls), redlock.Open)
-			unlock(t, lock(t, minority, "bridge"))
-			state, err := minority.Inspect(short(t), "bridge")
-			must(t, err)
-			if c.word != "NOPERM" {
-				want(t, state.Nodes[0].Err, state.Nodes[0].Err, c.word, addr)
-			}
-		})
-	}
-	unlock(t, lock(t, open(t, addresses(as("app:right", f.Masters...)), redlock.Open), "bridge"))
-	onlyKeys(t, f.Masters, counterOf("bridge"))
-}
-
-// A node over a pool has no name until it is connected to. The reasons of the nodes that cannot be
-// connected to must come out all the same.
-func TestCredentialsThatAreRefusedOverPools(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	var unnamed []*node.Node
-	for _, m := range f.Masters {
-		do(t, m, "CONFIG", "SET", "requirepass", "right")
-		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, "tcp", m.Addr(), redis.DialPassword("s3cret"))
-		}}
-		t.Cleanup(func() { pool.Close() })
-		n, err := node.New(pool, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
-		must(t, err)
-		t.Cleanup(func() { must(t, n.Close()) })
-		unnamed = append(unnamed, n)
-	}
-	l, err := redlock.New(unnamed)
-	must(t, err)
-	t.Cleanup(func() { must(t, l.Close()) })
-	permanently(t, l, "WRONGPASS")
-}
-
 // A dead master behind a pool has no name, so the list is not known: the masters that carry one are not
 // compared with it, and a Lock waits.
 func TestADeadMasterOverAPoolWithoutAName(t *testing.T) {
@@ -727,94 +470,4 @@ func TestADeadMasterOverAPoolWithoutAName(t *testing.T) {
 
 	must(t, f.Masters[2].Start())
 	unlock(t, lock(t, l, "bridge"))
-}
-
-func TestNoPasswordWhereOneIsNeeded(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	for _, m := range f.Masters {
-		do(t, m, "CONFIG", "SET", "requirepass", "right")
-	}
-	permanently(t, open(t, f, redlock.Open), "127.0.0.1:", "NOAUTH")
-	for _, m := range f.Masters {
-		conn, err := redis.Dial("tcp", m.Addr(), redis.DialPassword("right"))
-		must(t, err)
-		if all, err := redis.Strings(conn.Do("KEYS", "*")); err != nil || len(all) > 0 {
-			t.Errorf("%s: %q, %v", m.Addr(), all, err)
-		}
-		must(t, conn.Close())
-	}
-}
-
-func TestReplicasAreNoNodes(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 4, "--repl-diskless-sync-delay", "0")
-	follow := func(i int) {
-		host, port, _ := strings.Cut(f.Masters[3].Addr(), ":")
-		do(t, f.Masters[i], "REPLICAOF", host, port)
-	}
-	three := addresses(f.URLs()[:3])
-	before := open(t, three, redlock.Open) // connects while all three are masters
-	unlock(t, lock(t, before, "bridge"))
-
-	follow(0)
-	l := open(t, three, redlock.Open)
-	held := lock(t, l, "bridge")
-	unlock(t, held)
-	unlock(t, lock(t, before, "bridge"))
-	all := open(t, three, multilock.Open)
-	permanently(t, all, f.Masters[0].Addr(), "replica")
-	_, err := all.TryLock(short(t), "bridge")
-	want(t, err, node.ErrReplica)
-	report, err := nodes(t, f.URLs()[0])[0].Check(short(t))
-	if err != nil || report.Role != "slave" || !strings.Contains(strings.Join(report.Hazards, "\n"), "replica") {
-		t.Errorf("Check: %+v, %v", report, err)
-	}
-
-	follow(1)
-	permanently(t, open(t, three, redlock.Open), f.Masters[1].Addr(), "replica")
-	// Its connections stayed. A replica says READONLY, or LOADING, or has no list, by how far it has come.
-	_, err = before.TryLock(short(t), "bridge")
-	want(t, err, quorum.ErrUnavailable)
-	onlyKeys(t, f.Masters, counterOf("bridge"))
-}
-
-func TestKeyOfAnotherTypeAtTheName(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	const lease = 2 * time.Second
-	l := open(t, f, redlock.Open, quorum.WithLease(lease))
-	all := open(t, f, multilock.Open)
-	spoil := func(i int) { do(t, f.Masters[i], "SET", "bridge", "precious") }
-	intact := func(n int) {
-		t.Helper()
-		for i, m := range f.Masters[:n] {
-			if kept, err := redis.String(m.Do("GET", "bridge")); err != nil || kept != "precious" {
-				t.Errorf("master %d: %q, %v", i+1, kept, err)
-			}
-		}
-		for i, m := range f.Masters[n:] {
-			eventually(t, patience, func() bool { return do(t, m, "EXISTS", "bridge").(int64) == 0 },
-				fmt.Sprintf("nothing on master %d", n+i+1))
-		}
-	}
-
-	spoil(0)
-	held := lock(t, l, "bridge")
-	outlives(t, held, lease, 1.5) // renewals and repairs meet the key
-	unlock(t, held)
-	intact(1)
-	permanently(t, all, f.Masters[0].Addr(), "WRONGTYPE")
-	intact(1)
-
-	spoil(1)
-	permanently(t, l, "WRONGTYPE", f.Masters[1].Addr())
-	intact(2)
-	spoil(2)
-	permanently(t, l, "WRONGTYPE")
-	want(t, l.ForceUnlock(short(t), "bridge"), quorum.ErrUnavailable, "WRONGTYPE", f.Masters[0].Addr())
-	_, err := l.Inspect(short(t), "bridge")
-	want(t, err, quorum.ErrUnavailable, "WRONGTYPE")
-	intact(3)
-	onlyKeys(t, f.Masters, "bridge", counterOf("bridge"))
 }

@@ -129,37 +129,6 @@ func TestMembersCommandsKilledAtEveryMark(t *testing.T) {
 	}
 }
 
-// An announcement that was killed anywhere can be taken back, and made anew one max lease later.
-func TestMembersKilledAnnouncementIsTakenBack(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t, interruptedLease)
-	for _, name := range []string{"add", "remove"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := interruptions[name]
-			marks := &trap{text: sha(t, "mark")}
-			r := rosterOf(t, abcd...).withGates(t, marks)
-			for at := 1; ; at++ {
-				in.begin(t, r)
-				_, _, killed := in.killed(t, o, r, marks, at, true)
-				marks.set(0, false, nil)
-				o.does(t, "members abort", r.of(abcd...)...)
-				isAccepted(t, redlock.Open, interruptedLease, r.of(in.from...))
-				isRefused(t, redlock.Open, interruptedLease, r.of(in.to...))
-				pass(t, interruptedLease+50*time.Millisecond)
-				o.does(t, in.verb, in.arguments(r)...)
-				in.isDone(t, r)
-				if t.Failed() {
-					t.Fatalf("killed at mark %d: %s", at, r.markers(t))
-				}
-				if !killed {
-					break
-				}
-			}
-		})
-	}
-}
-
 // arguments puts URLs in place of names; =d is the name d itself.
 func (in interruption) arguments(r *roster) (args []string) {
 	for _, arg := range in.args {

@@ -60,57 +60,6 @@ func TestMembersCommitNeedsNoWord(t *testing.T) {
 	o.does(t, "members commit", r.of(abcd...)...)
 }
 
-// An add that was interrupted while its new master waits has announced nothing. show says that it was begun.
-func TestMembersShowSaysWhatWasBegun(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t, interruptedLease)
-	r := rosterOf(t, abcd...)
-	r.giveAll(t, interruptedLease, abc...)
-	do(t, r.masters["d"], "FLUSHALL")
-	lacks(t, o.does(t, "members show", r.of(abcd...)...), "was begun")
-	add := o.command(t.Context(), "members add", r.of("d", "a", "b", "c")...)
-	must(t, add.Start())
-	eventually(t, patience, func() bool {
-		m, found := r.marker(t, "d")
-		return found && m.Claimed
-	}, "d is claimed")
-	must(t, add.Process.Kill())
-	_ = add.Wait() // it was killed
-	out := o.does(t, "members show", r.of(abcd...)...)
-	holds(t, out, "A change that adds d to {a, b, c} was begun", "the same members add goes on")
-	lacks(t, out, "No change is under way")
-	o.does(t, "members add", r.of("d", "a", "b", "c")...)
-	out = o.does(t, "members show", r.of(abcd...)...)
-	holds(t, out, "A change to {a, b, c, d} is under way")
-	lacks(t, out, "was begun")
-}
-
-// With -wait the next change comes when it may, one max lease after the last; without, it is refused.
-func TestMembersWait(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t, interruptedLease)
-	r := rosterOf(t, abcd...)
-	for _, name := range abcd {
-		r.give(t, name, interruptedLease, abc, abcd)
-	}
-	o.does(t, "members commit", r.of(abcd...)...)
-	remove := append(urlList{"d"}, r.of(abcd...)...)
-	code, out := o.says(t, "members remove", remove...)
-	if code != 1 {
-		t.Fatalf("it does not refuse: %s", out)
-	}
-	holds(t, out, "waits for another", "-wait")
-	holds(t, o.does(t, "members remove -wait", remove...), "waiting for another", "Announced: clients with {a, b, c}")
-	lacks(t, o.does(t, "members remove -wait", remove...), "waiting")
-	o.does(t, "members abort", r.of(abcd...)...)
-	do(t, r.masters["d"], "FLUSHALL")
-	for _, name := range abc {
-		r.give(t, name, interruptedLease, abc, abcd)
-	}
-	o.does(t, "members abort", r.of(abcd...)...)
-	holds(t, o.does(t, "members add -wait", r.of("d", "a", "b", "c")...), "waiting for another", "Announced: clients with {a, b, c, d}")
-}
-
 // forgetLockers makes the masters forget the lockers, as if all had stopped a while ago.
 func (r *roster) forgetLockers(t *testing.T) {
 	t.Helper()

@@ -3,32 +3,17 @@ package integration_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // forgetLease is the max lease of the deployments whose masters forget their list: a restart takes
 // less than half of it.
 const forgetLease = 3 * time.Second
-
-// deployment is three masters that carry their list, and a client that they have accepted.
-func deployment(t *testing.T, opts ...quorum.Option) (*roster, *quorum.Locker) {
-	t.Helper()
-	r := rosterOf(t, abc...)
-	r.giveAll(t, forgetLease, abc...)
-	l, err := listOpen(t, redlock.Open, forgetLease, r.of(abc...), opts...)
-	must(t, err)
-	unlock(t, lock(t, l, "job"))
-	return r, l
-}
 
 // lockAfter waits for the lock, and returns how long after since it was acquired.
 func lockAfter(t *testing.T, l *quorum.Locker, since time.Time) time.Duration {
@@ -42,30 +27,6 @@ func lockAfter(t *testing.T, l *quorum.Locker, since time.Time) time.Duration {
 	return took
 }
 
-// hasList fails the test unless a master carries the list.
-func (r *roster) hasList(t *testing.T, name string, generation uint64, list []string) {
-	t.Helper()
-	if m, _ := r.marker(t, name); m.Claimed || !m.Members.Equal(scripts.NewList(list...)) || m.Generation != generation {
-		t.Errorf("%s does not carry %v in generation %d:%s", name, list, generation, r.markers(t))
-	}
-}
-
-// A master restarts under a client: the other two give it the list, and it waits in quarantine.
-func TestMembersRestartUnderAnActiveClient(t *testing.T) {
-	t.Parallel()
-	r, l := deployment(t)
-	began := time.Now()
-	restart(t, r.masters["b"])
-	r.isMarked(t, l, "b")
-	must(t, r.masters["c"].Kill())
-	took := lockAfter(t, l, began)
-	if took < forgetLease {
-		t.Errorf("granted %v after the restart began: the quarantine is %v", took, forgetLease)
-	}
-	t.Logf("granted %v after the restart began", took)
-	r.hasList(t, "b", 1, abc)
-}
-
 // isMarked has a client lock until a master carries a list.
 func (r *roster) isMarked(t *testing.T, l *quorum.Locker, name string) {
 	t.Helper()
@@ -76,97 +37,6 @@ func (r *roster) isMarked(t *testing.T, l *quorum.Locker, name string) {
 		m, found := r.marker(t, name)
 		return found && m.Members.Len() > 0 && !m.Claimed
 	}, name+" is marked")
-}
-
-// reached waits until a client that has no majority is connected to masters that have restarted.
-func reached(t *testing.T, l *quorum.Locker, names ...string) {
-	t.Helper()
-	eventually(t, patience, func() bool {
-		_, err := l.TryLock(t.Context(), "job")
-		return !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(fmt.Sprint(err), "node "+name+": connect:") })
-	}, fmt.Sprintf("%q are reached again", names))
-}
-
-// One master is dead, and another one restarts: no majority says whom the restarted master accepted. The
-// error says what the operator can do, and that mends it.
-func TestMembersRestartWhileAnotherIsDead(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t, forgetLease)
-	r, l := deployment(t)
-	must(t, r.masters["c"].Kill())
-	restart(t, r.masters["b"])
-	reached(t, l, "b")
-	for range 2 {
-		_, err := l.TryLock(t.Context(), "job")
-		wantErr(t, err, quorum.ErrUnavailable)
-		if !strings.Contains(fmt.Sprint(err), "quorumlock admit -members") {
-			t.Errorf("the error does not say what to do: %v", err)
-		}
-	}
-	if m, found := r.marker(t, "b"); found {
-		t.Errorf("b was marked: %v", m)
-	}
-	type result struct {
-		held *quorum.Lock
-		err  error
-	}
-	waiter := make(chan result, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
-	go func() {
-		held, err := l.Lock(ctx, "job")
-		waiter <- result{held, err}
-	}()
-	code, out := o.says(t, "admit -yes -members", r.of(abc...)...)
-	if code != 1 { // c is away
-		t.Errorf("exit code %d: %s", code, out)
-	}
-	got := <-waiter
-	must(t, got.err)
-	unlock(t, got.held)
-	must(t, r.masters["c"].Start())
-	isAccepted(t, redlock.Open, forgetLease, r.of(abc...))
-}
-
-// All masters restart: none is marked until all answer.
-func TestMembersAllRestart(t *testing.T) {
-	t.Parallel()
-	r, l := deployment(t)
-	for _, name := range abc {
-		must(t, r.masters[name].Kill())
-	}
-	must(t, r.masters["a"].Start())
-	must(t, r.masters["b"].Start())
-	reached(t, l, "a", "b")
-	_, err := l.TryLock(t.Context(), "job")
-	wantErr(t, err, quorum.ErrUnavailable)
-	for _, name := range []string{"a", "b"} {
-		if m, found := r.marker(t, name); found {
-			t.Errorf("%s was marked while c was away: %v", name, m)
-		}
-	}
-	began := time.Now()
-	must(t, r.masters["c"].Start())
-	if took := lockAfter(t, l, began); took < forgetLease {
-		t.Errorf("granted %v after the last restart: the quarantine is %v", took, forgetLease)
-	}
-	for _, name := range abc {
-		r.hasList(t, name, 1, abc)
-	}
-}
-
-// A client that wants no quarantine gives a flushed master the list at once, over the connection that it has.
-func TestMembersFlushWithoutQuarantine(t *testing.T) {
-	t.Parallel()
-	trusting := quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithMaxLease(forgetLease), node.WithTimeout(memberTimeout))
-	r, l := deployment(t, trusting)
-	do(t, r.masters["b"], "FLUSHALL")
-	r.isMarked(t, l, "b")
-	must(t, r.masters["c"].Kill())
-	held, err := l.TryLock(t.Context(), "job")
-	must(t, err)
-	unlock(t, held)
-	r.hasList(t, "b", 1, abc)
 }
 
 // aMasterFreezes bounds what a call costs while one master does not answer.

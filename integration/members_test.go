@@ -55,41 +55,6 @@ func TestMembersWrongListIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// One master by two addresses is two names, unless the clients give it one.
-func TestMembersByOtherAddresses(t *testing.T) {
-	t.Parallel()
-	const maxLease = 10 * time.Second
-	trusting := quorum.WithNodeOptions(node.WithTimeout(soon), node.WithMaxLease(maxLease), node.WithoutQuarantine())
-	f := fleet(t, 3)
-	otherwise := func(suffix func(i int) string) (urls urlList) {
-		for i, u := range f.URLs() {
-			urls = append(urls, strings.Replace(u, "127.0.0.1", "localhost", 1)+suffix(i))
-		}
-		return urls
-	}
-	first, err := listOpen(t, redlock.Open, maxLease, f.URLs(), trusting)
-	must(t, err)
-	held := lock(t, first, "job")
-
-	err = tryOnce(t, redlock.Open, maxLease, otherwise(func(int) string { return "" }), "job", nil)
-	wantErr(t, err, quorum.ErrMembership)
-	for _, part := range []string{"?name=", "127.0.0.1:", "localhost:"} {
-		if !strings.Contains(fmt.Sprint(err), part) {
-			t.Errorf("the error does not say %q: %v", part, err)
-		}
-	}
-	t.Logf("%v", err)
-
-	named := otherwise(func(i int) string { return "?name=" + f.Masters[i].Addr() })
-	wantErr(t, tryOnce(t, redlock.Open, maxLease, named, "job", nil), quorum.ErrHeld)
-	unlock(t, held)
-	isAccepted(t, redlock.Open, maxLease, named)
-
-	// The masters by each other's names are the same list, and other members.
-	turned := otherwise(func(i int) string { return "?name=" + f.Masters[(i+1)%3].Addr() })
-	isRefused(t, redlock.Open, maxLease, turned)
-}
-
 // Two clients with different lists meet new masters at one time. At most one of them may found its
 // deployment.
 func TestMembersTwoFoundersNeverBothHold(t *testing.T) {
@@ -150,28 +115,4 @@ func TestMembersTwoFoundersNeverBothHold(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A client died in the midst of founding a deployment with a wrong list. Its claim keeps
-// the right list out, until the operator gives that list.
-func TestMembersClaimOfADeadFounder(t *testing.T) {
-	t.Parallel()
-	const maxLease = 10 * time.Second
-	r := rosterOf(t, "a", "b", "c", "d")
-	o := newOperator(t, maxLease)
-	claim := scripts.Marker{
-		Process: scripts.Process{Run: r.run(t, "a"), MaxLease: maxLease, Member: "a"},
-		Claimed: true, Generation: 1, Members: scripts.NewList("a", "b", "d"), Next: scripts.NewList(),
-	}
-	do(t, r.masters["a"], "SET", scripts.MarkerKey, claim.String())
-
-	l, err := listOpen(t, redlock.Open, maxLease, r.of("a", "b", "c"))
-	must(t, err)
-	err = notHeld(l.Lock(short(t), "job"))
-	wantErr(t, err, quorum.ErrMembership)
-	t.Logf("%v", err)
-
-	o.does(t, "admit", append([]string{"-yes", "-members"}, r.of("a", "b", "c")...)...)
-	unlock(t, lock(t, l, "job"))
-	isRefused(t, redlock.Open, maxLease, r.of("a", "b", "d"))
 }

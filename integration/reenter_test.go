@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -35,65 +34,6 @@ func levelIs(t *testing.T, ms []*redistest.Master, held *quorum.Lock, level int)
 	if poll.Until(50*time.Millisecond, func() bool { return !everywhere() }) {
 		t.Errorf("the masters came to say %v, want %s = %d on each", seen, held.Owner(), level)
 	}
-}
-
-func TestReenter(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	locker := open(t, f, redlock.Open)
-	const name = "account"
-	outer := lock(t, locker, name)
-	inner := lockWithin(t, outer.Context(), locker, name)
-	levelIs(t, f.Masters, outer, 2)
-	if outer.Level() != 2 || inner.Level() != 2 || inner.Token() != outer.Token() || inner.Owner() != outer.Owner() {
-		t.Errorf("outer: level %d, token %d, owner %s; inner: level %d, token %d, owner %s: want level 2 of one lock",
-			outer.Level(), outer.Token(), outer.Owner(), inner.Level(), inner.Token(), inner.Owner())
-	}
-	innermost := lockWithin(t, inner.Context(), locker, name)
-	levelIs(t, f.Masters, outer, 3)
-
-	// The flow decides, not the process or the handle.
-	fresh := make(chan error, 1)
-	go func() {
-		_, err := locker.TryLock(t.Context(), name)
-		fresh <- err
-	}()
-	wantErr(t, <-fresh, quorum.ErrNotAcquired, quorum.ErrHeld)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := locker.Lock(ctx, name); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock in another flow while the lock is held: %v", err)
-	}
-	levelIs(t, f.Masters, outer, 3)
-
-	unlock(t, innermost)
-	levelIs(t, f.Masters, outer, 2)
-	unlock(t, inner)
-	levelIs(t, f.Masters, outer, 1)
-	if !outer.Valid() || inner.Valid() || outer.Context().Err() != nil || inner.Context().Err() == nil {
-		t.Errorf("outer valid %v (%v), inner %v (%v): want the outer one only",
-			outer.Valid(), outer.Context().Err(), inner.Valid(), inner.Context().Err())
-	}
-	unlock(t, outer)
-	noLocks(t, f.Masters)
-}
-
-func TestOuterUnlockedFirst(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	locker := open(t, f, redlock.Open)
-	outer := lock(t, locker, "account")
-	inner := lockWithin(t, outer.Context(), locker, "account")
-	unlock(t, outer)
-	noLocks(t, f.Masters)
-	if inner.Valid() || inner.Context().Err() == nil {
-		t.Error("the inner handle is valid after the outer one was unlocked")
-	}
-	next := lock(t, locker, "account")
-	wantErr(t, inner.Unlock(t.Context()), quorum.ErrNotHeld)
-	wantErr(t, outer.Unlock(t.Context()), quorum.ErrNotHeld)
-	levelIs(t, f.Masters, next, 1)
-	unlock(t, next)
 }
 
 func TestFlowThatHoldsSomeOfTheNames(t *testing.T) {
@@ -213,77 +153,6 @@ func TestLostReplyToNestedAcquire(t *testing.T) {
 }
 
 func undropped(p *proxy) bool { return p.drops() == 0 }
-
-// A release of an inner level whose reply was lost lowers the level exactly once.
-func TestLostReplyToNestedRelease(t *testing.T) {
-	t.Parallel()
-	for kind, spoil := range map[string]func(*proxy){
-		"dropped":            func(p *proxy) { p.set(replies, weather{dropped: true}) },
-		"connection cut off": func(p *proxy) { p.set(replies, weather{held: true}) },
-	} {
-		for _, lost := range []int{1, 2, 3} {
-			t.Run(kind+", "+strconv.Itoa(lost)+" of 3 lost", func(t *testing.T) {
-				t.Parallel()
-				f := fleet(t, 3)
-				net := proxied(t, f)
-				locker := open(t, net, redlock.Open, brief)
-				outer := lock(t, locker, "account")
-				middle := lockWithin(t, outer.Context(), locker, "account")
-				inner := lockWithin(t, middle.Context(), locker, "account")
-				levelIs(t, f.Masters, outer, 3)
-				for _, p := range net.proxies[:lost] {
-					spoil(p)
-				}
-				done := make(chan error, 1)
-				go func() { done <- inner.Unlock(context.Background()) }()
-				levelIs(t, f.Masters, outer, 2) // the servers ran it
-				if kind == "connection cut off" {
-					net.each((*proxy).cut)
-					net.each((*proxy).heal)
-				}
-				select {
-				case err := <-done:
-					must(t, err) // the handle's own level decides
-				case <-time.After(patience):
-					t.Fatal("Unlock of the inner level did not return")
-				}
-				net.each((*proxy).heal)
-				levelIs(t, f.Masters, outer, 2)
-				if !outer.Valid() || !middle.Valid() || outer.Level() != 2 {
-					t.Errorf("valid: outer %v, middle %v; level %d: want 2",
-						outer.Valid(), middle.Valid(), outer.Level())
-				}
-				unlock(t, middle)
-				levelIs(t, f.Masters, outer, 1)
-				unlock(t, outer)
-				noLocks(t, f.Masters)
-			})
-		}
-	}
-}
-
-// A nested release that never reached the servers does not leave their level too high for ever:
-// Redisson clients and operators read it.
-func TestNestedReleaseThatDidNotArrive(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	net := proxied(t, f)
-	locker := open(t, net, redlock.Open, brief)
-	outer := lock(t, locker, "account")
-	inner := lockWithin(t, outer.Context(), locker, "account")
-	levelIs(t, f.Masters, outer, 2)
-	net.each(func(p *proxy) { p.set(requests, weather{dropped: true}) })
-	unlock(t, inner)
-	net.each((*proxy).heal)
-	if !outer.Valid() || outer.Level() != 1 {
-		t.Errorf("outer lock: valid %v, level %d", outer.Valid(), outer.Level())
-	}
-	levelIs(t, f.Masters, outer, 1)
-	eventually(t, patience, func() bool { return outer.Extend(t.Context(), 30*time.Second) == nil },
-		"the nodes answer again")
-	unlock(t, outer)
-	noLocks(t, f.Masters)
-}
 
 // PERSIST makes a lease endless. Entering again does not shorten it: the holder relies on what
 // Extend got.

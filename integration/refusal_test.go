@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,39 +11,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
-
-// A release that the masters refuse is no loss of the lock, and is carried out as soon as they
-// accept it.
-func TestReleaseThatIsRefusedIsCarriedOutLater(t *testing.T) {
-	for what, refusal := range map[string]struct {
-		begin, end []any
-	}{
-		"too few replicas": {
-			[]any{"CONFIG", "SET", "min-replicas-to-write", "1"},
-			[]any{"CONFIG", "SET", "min-replicas-to-write", "0"},
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			f := fleet(t, 3)
-			locker := open(t, f, redlock.Open)
-			held := lock(t, locker, "refused")
-			for _, m := range f.Masters {
-				_, err := m.Do(refusal.begin...)
-				must(t, err)
-			}
-			err := held.Unlock(t.Context())
-			wantErr(t, err, quorum.ErrUnavailable)
-			if errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "NOREPLICAS") {
-				t.Errorf("Unlock: %v: want what the masters said, and no loss", err)
-			}
-			for _, m := range f.Masters {
-				_, err := m.Do(refusal.end...)
-				must(t, err)
-			}
-			noKeys(t, f.Masters, "refused")
-		})
-	}
-}
 
 // Ready fails where nothing would be granted, with what the masters say. None of the errors advises what they would
 // refuse, too.
@@ -73,34 +39,6 @@ func TestReadyWhereMastersRefuseWrites(t *testing.T) {
 	}
 	refuse("0")
 	must(t, locker.Ready(t.Context()))
-}
-
-// A server that is busy with another client's script runs nothing else. The release waits until the
-// server is free.
-func TestReleaseToBusyMasters(t *testing.T) {
-	f := fleet(t, 3, "--lua-time-limit", "1")
-	locker := open(t, f, redlock.Open, brief)
-	held := lock(t, locker, "busy")
-	for _, m := range f.Masters {
-		go m.Do("EVAL", "while true do end", 0)
-	}
-	busy := func() (n int) {
-		for _, m := range f.Masters {
-			if _, err := m.Do("GET", "x"); err != nil && strings.Contains(err.Error(), "BUSY") {
-				n++
-			}
-		}
-		return n
-	}
-	eventually(t, patience, func() bool { return busy() == len(f.Masters) }, "the masters busy")
-	for _, m := range f.Masters {
-		time.AfterFunc(briefTimeout, func() { m.Do("SCRIPT", "KILL") })
-	}
-	if err := held.Unlock(t.Context()); errors.Is(err, quorum.ErrLost) {
-		t.Errorf("Unlock: %v: want no loss", err)
-	}
-	eventually(t, patience, func() bool { return busy() == 0 }, "the masters no longer busy")
-	noKeys(t, f.Masters, "busy")
 }
 
 // A log handler may call the Locker: the library holds no mutex while it logs.
@@ -172,32 +110,6 @@ func TestOneClosedNodeDoesNotEndTheWaiting(t *testing.T) {
 	}
 	must(t, held.Unlock(t.Context()))
 	must(t, <-got)
-}
-
-// A deadline moves closer when a node forgot the lock. The context ends at the new deadline.
-func TestContextEndsAtADeadlineThatCameNearer(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	net := proxied(t, f)
-	locker := open(t, net, redlock.Open, quorum.WithFixedLease(4*time.Second),
-		quorum.WithNodeOptions(node.WithTimeout(1200*time.Millisecond))) // Extend waits for the third
-	held := lock(t, locker, "nearer")
-	eventually(t, patience, func() bool { return keys(t, f.Masters, "nearer")[2] != nil }, "all three granted")
-	pass(t, 50*time.Millisecond) // until the third grant has arrived
-	net.proxies[2].set(requests, weather{dropped: true})
-	must(t, held.Extend(t.Context(), 30*time.Second)) // the first two
-	_, err := f.Masters[0].Do("DEL", "nearer")
-	must(t, err)
-	// The second only: the first has forgotten.
-	wantErr(t, held.Extend(t.Context(), 2*time.Second), quorum.ErrUnavailable)
-	select {
-	case <-held.Context().Done():
-		if held.Valid() {
-			t.Error("the context ended, and the lock is valid")
-		}
-	case <-time.After(patience):
-		t.Errorf("valid %v, and the context is alive", held.Valid())
-	}
 }
 
 // An error that reveals a loss names each node once.

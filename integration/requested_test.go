@@ -64,25 +64,3 @@ func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 	eventually(t, patience, func() bool { return listening(t, f.Masters, "app:1") == 0 }, "nobody listens any more")
 	noLocks(t, f.Masters)
 }
-
-// One master is dead, another restarts while the holder listens: the holder listens there again, and is
-// asked.
-func TestAHolderIsAskedPastMastersThatDie(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 5)
-	holder := open(t, f, redlock.Open, quorum.WithLease(30*time.Second))
-	waiter := open(t, f, redlock.Open, quorum.WithRequest())
-	held := lock(t, holder, "k")
-	grantedByAll(t, f.Masters, "k")
-	held.Requested()
-	eventually(t, patience, func() bool { return listening(t, f.Masters, "k") == 5 }, "the holder listens")
-
-	up := f.Masters[:4]
-	must(t, f.Masters[4].Kill())
-	restart(t, up[3])
-	eventually(t, patience, func() bool { return listening(t, up[3:], "k") == 1 },
-		"the holder listens again on the master that restarted")
-	letsGoWhenAsked(t, held, waiter, "k")
-	eventually(t, patience, func() bool { return listening(t, up, "k") == 0 }, "nobody listens any more")
-	noLocks(t, up)
-}

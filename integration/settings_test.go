@@ -5,46 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/multilock"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
-
-func TestMaxHoldEndsALockThatRenewsWell(t *testing.T) {
-	t.Parallel()
-	const lease, maxHold = 2 * time.Second, 2500 * time.Millisecond
-	f := fleet(t, 3)
-	l := open(t, f, redlock.Open, quorum.WithLease(lease), quorum.WithMaxHold(maxHold))
-	w := stopwatch(t)
-	held := lock(t, l, "bridge")
-	acquired := time.Now()
-	if err := held.Extend(short(t), 20*time.Second); err != nil {
-		t.Errorf("Extend: %v", err)
-	}
-	if at := held.Deadline(); at.After(acquired.Add(maxHold)) {
-		t.Errorf("the deadline is %v after the start, past the max hold of %v", at.Sub(acquired), maxHold)
-	}
-	cause := ended(t, held, maxHold+patience)
-	if after, stalled := w.Read(); after < maxHold || after > poll.AtMost(maxHold+soon, stalled) {
-		t.Errorf("ended after %v, want %v; the machine stood still for %v", after, maxHold, stalled)
-	}
-	want(t, cause, quorum.ErrLost, "max hold of 2.5s")
-	if strings.Contains(cause.Error(), "needed") {
-		t.Errorf("no master is to blame: %v", cause)
-	}
-	noKeys(t, f.Masters, "bridge") // at once, not with the 20 s
-	unlock(t, lock(t, l, "bridge"))
-}
 
 func TestDo(t *testing.T) {
 	t.Parallel()
@@ -102,97 +70,6 @@ func TestDo(t *testing.T) {
 	unlock(t, other)
 }
 
-func TestSeveralNamesAllOrNoneOneToken(t *testing.T) {
-	t.Parallel()
-	for name, by := range map[string]opener{"redlock": redlock.Open, "multilock": multilock.Open} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			need := map[string]int{"redlock": 2, "multilock": 3}[name]
-			f := fleet(t, 3)
-			a, b := open(t, f, by), open(t, f, by)
-			for range 3 { // the names' counters move apart
-				unlock(t, lock(t, a, "y"))
-			}
-			middle := lock(t, a, "y")
-			_, err := b.TryLock(t.Context(), "x", "y", "z")
-			want(t, err, quorum.ErrNotAcquired, `"x"`, `"y"`, `"z"`)
-			noKeys(t, f.Masters, "x", "z")
-			unlock(t, lock(t, a, "x"))
-			unlock(t, middle)
-
-			all := lock(t, b, "x", "y", "z")
-			if all.Token() <= middle.Token() {
-				t.Errorf("token %d after %d", all.Token(), middle.Token())
-			}
-			for _, name := range all.Names() {
-				raised := 0
-				for i, m := range f.Masters {
-					counter, err := redis.Uint64(m.Do("GET", counterOf(name)))
-					if err == nil && counter == all.Token() {
-						raised++
-					} else if counter > all.Token() {
-						t.Errorf("counter of %s on master %d: %d, above the token %d", name, i+1, counter, all.Token())
-					}
-				}
-				if raised < need {
-					t.Errorf("the counter of %s is the token on %d masters, want %d", name, raised, need)
-				}
-				if _, err := a.TryLock(t.Context(), name); err == nil {
-					t.Errorf("%s was granted twice", name)
-				}
-			}
-			unlock(t, all)
-			noKeys(t, f.Masters, "x", "y", "z")
-			for _, name := range []string{"x", "y", "z"} {
-				next := lock(t, a, name)
-				if next.Token() <= all.Token() {
-					t.Errorf("%s: token %d after %d", name, next.Token(), all.Token())
-				}
-				unlock(t, next)
-			}
-		})
-	}
-}
-
-// Two contenders that name the same two names in different order neither deadlock nor hold
-// together.
-func TestNamesInDifferentOrder(t *testing.T) {
-	t.Parallel()
-	f := fleet(t, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-	defer cancel()
-	var both sync.WaitGroup
-	var inside atomic.Int32
-	var lastToken atomic.Uint64
-	const rounds = 25
-	began := time.Now()
-	for _, names := range [][]string{{"a", "b"}, {"b", "a"}} {
-		l := open(t, f, redlock.Open, quorum.WithNodeOptions(node.WithConns(4)))
-		both.Go(func() {
-			for range rounds {
-				held, err := l.Lock(ctx, names...)
-				if err != nil {
-					t.Errorf("%v: %v", names, err)
-					return
-				}
-				if n := inside.Add(1); n > 1 {
-					t.Errorf("%d inside", n)
-				}
-				if last := lastToken.Swap(held.Token()); last >= held.Token() {
-					t.Errorf("token %d after %d", held.Token(), last)
-				}
-				inside.Add(-1)
-				if err := held.Unlock(ctx); err != nil {
-					t.Errorf("%v: %v", names, err)
-				}
-			}
-		})
-	}
-	both.Wait()
-	t.Logf("%d rounds each took %v", rounds, time.Since(began))
-	noKeys(t, f.Masters, "a", "b")
-}
-
 func TestWith(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 3)
@@ -229,6 +106,18 @@ func TestWith(t *testing.T) {
 	must(t, fixed.Close())
 	_, err := l.TryLock(t.Context(), "long")
 	wantErr(t, err, quorum.ErrClosed)
+}
+
+// ended waits until a lock's context ends, and returns its cause.
+func ended(t *testing.T, held *quorum.Lock, bound time.Duration) error {
+	t.Helper()
+	select {
+	case <-held.Context().Done():
+		return context.Cause(held.Context())
+	case <-time.After(bound):
+		t.Fatalf("%q: the context has not ended within %v", held.Names(), bound)
+		return nil
+	}
 }
 
 // An attempt that finds the lock held fails with ErrHeld. A dead master that the quorum does not
@@ -311,23 +200,4 @@ func TestSourceThatPanicsHoldsUpNobody(t *testing.T) {
 	if ended, _ := call("b"); !ended {
 		t.Error("Lock of another name does not return, not even when its context ends")
 	}
-}
-
-// Options that only a new Locker takes, nil ones, and a max hold that no attempt could meet are refused.
-func TestOptionsThatWithRefuses(t *testing.T) {
-	f := fleet(t, 3)
-	l := open(t, f, redlock.Open)
-	for what, opt := range map[string]quorum.Option{
-		"max hold": quorum.WithMaxHold(30), // seconds were meant
-		"clock":    quorumtest.WithClock(nil), "source": quorumtest.WithRand(nil), "nodes'": quorum.WithNodeOptions(), "nil": nil,
-	} {
-		_, err := l.With(opt).TryLock(t.Context(), "a")
-		want(t, err, quorum.ErrInvalid, what)
-		if what != "nodes'" {
-			_, err := redlock.Open(f.URLs(), opt)
-			want(t, err, quorum.ErrInvalid, what)
-		}
-	}
-	_, err := redlock.Open(f.URLs(), quorum.WithNodeOptions(node.Option(nil)))
-	want(t, err, quorum.ErrInvalid, "nil")
 }

@@ -20,63 +20,6 @@ func writeMarker(t *testing.T, m *redistest.Master, change func(*scripts.Marker)
 	mustDo(t, m, "SET", scripts.MarkerKey, marker.String())
 }
 
-// readMarker returns the master's marker.
-func readMarker(t *testing.T, m *redistest.Master) scripts.Marker {
-	t.Helper()
-	text, ok := mustDo(t, m, "GET", scripts.MarkerKey).([]byte)
-	marker, err := scripts.ParseMarker(string(text))
-	if !ok || err != nil {
-		t.Fatalf("the marker is %q: %v", text, err)
-	}
-	return marker
-}
-
-// The operator's list counts, whatever the master accepted before, and its quarantine is over.
-func TestAdmitMembers(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := openQuarantined(t, m.URL(), time.Hour)
-		for what, before := range map[string]struct {
-			write      func()
-			generation uint64
-		}{
-			"blank":               {func() { mustDo(t, m, "DEL", scripts.MarkerKey) }, 1},
-			"of the same members": {func() { writeMarker(t, m, func(*scripts.Marker) {}) }, 7},
-			"of other members": {func() {
-				writeMarker(t, m, func(w *scripts.Marker) { w.Members = members.With("other") })
-			}, 8},
-			"in a change": {func() {
-				writeMarker(t, m, func(w *scripts.Marker) { w.Members, w.Next = members.With("other"), members })
-			}, 8},
-			"claimed": {func() { writeMarker(t, m, func(w *scripts.Marker) { w.Claimed = true }) }, 8},
-			"in quarantine": {func() {
-				writeMarker(t, m, func(w *scripts.Marker) {
-					w.Admitted = time.Duration(time.Now().Add(time.Hour).UnixNano()).Truncate(time.Millisecond)
-				})
-			}, 7},
-			"of another process": {func() {
-				writeMarker(t, m, func(w *scripts.Marker) { w.Run, w.Members = "another", members.With("other") })
-			}, 1},
-			"another member of another deployment": {func() {
-				writeMarker(t, m, func(w *scripts.Marker) { w.Member, w.Members = "other", scripts.NewList("other") })
-			}, 8},
-		} {
-			before.write()
-			must(t, n.AdmitMembers(t.Context(), []string{nodeName}))
-			r := await(t, start(n, "key", acquireFor(time.Hour, what, "o:1"), nil)) // nothing marks it
-			if !isGranted(r) {
-				t.Errorf("%s: answered %+v, %v", what, r.Reply, r.Err)
-			}
-			marker := readMarker(t, m)
-			if marker.Claimed || marker.Member != nodeName || !marker.Members.Equal(members) || marker.Next.Len() != 0 || marker.Generation != before.generation {
-				t.Errorf("%s: the marker is %q, want generation %d", what, marker, before.generation)
-			}
-			if changed := before.generation != 7; changed != (marker.Change > 0) {
-				t.Errorf("%s: the members may change again at %v", what, marker.Change)
-			}
-		}
-	})
-}
-
 // The list must have the master. It is not contacted otherwise.
 func TestAdmitMembersWithoutTheMaster(t *testing.T) {
 	n := open(t, "redis://127.0.0.1:1")
@@ -87,31 +30,6 @@ func TestAdmitMembersWithoutTheMaster(t *testing.T) {
 	}
 	if err := n.AdmitMembers(t.Context(), []string{"a", nodeName, "b"}); err == nil || errors.Is(err, node.ErrInvalid) {
 		t.Errorf("a list that has the master: %v, want that it does not answer", err)
-	}
-}
-
-// Admit keeps the list, the generation and a change that is under way. It refuses a master that its
-// clients know by another name, and makes it known to none.
-func TestAdmitKeepsTheMembers(t *testing.T) {
-	m := startEmbedded(t)
-	n := openQuarantined(t, m.URL(), time.Hour)
-	list, next := members.With("a"), members.With("a").With("b")
-	writeMarker(t, m, func(w *scripts.Marker) {
-		w.Members, w.Next, w.Change, w.MaxLease = list, next, time.Hour, time.Minute
-	})
-	must(t, n.Admit(t.Context()))
-	marker := readMarker(t, m)
-	if !marker.Members.Equal(list) || !marker.Next.Equal(next) || marker.Generation != 7 || marker.Change != time.Hour || marker.MaxLease != time.Hour {
-		t.Errorf("the marker is %q", marker)
-	}
-
-	writeMarker(t, m, func(w *scripts.Marker) { w.Member, w.Members = "other", list.With("other") })
-	before := readMarker(t, m).String()
-	err := n.Admit(t.Context())
-	mustFail(t, n, err, node.ErrMembership)
-	isPermanent(t, err)
-	if after := readMarker(t, m).String(); after != before {
-		t.Errorf("the marker was %q and is %q", before, after)
 	}
 }
 

@@ -2,10 +2,8 @@ package node_test
 
 import (
 	"errors"
-	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -48,24 +46,6 @@ var oddReplies = map[string]string{
 	"a nested array":   "*1\r\n*1\r\n:5\r\n",
 	"errors in arrays": "*2\r\n-ERR a\r\n-ERR b\r\n",
 	"an error":         "-ERR something\r\n",
-}
-
-func TestGarbageInsteadOfAReply(t *testing.T) {
-	for what, reply := range garbage {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			f := startFake(t, admittedMaster(func([]string) string { return reply }))
-			n := open(t, f.url(), node.WithTimeout(timeout))
-			began := stopwatch(t)
-			r := do(t, n, acquire("k", "o:1"))
-			var typed *node.Error
-			if !errors.As(r.Err, &typed) || typed.Node != n.Name() {
-				t.Errorf("answered %v, %v: want an error", r.Reply, r.Err)
-			}
-			took(t, "the call", began, 0, 2*timeout)
-			closes(t, n, 2*timeout)
-		})
-	}
 }
 
 func TestOddRepliesAreErrors(t *testing.T) {
@@ -165,23 +145,6 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 				t.Errorf("%d marks", marks)
 			}
 		})
-	}
-}
-
-// Over a caller's pool, redigo panics at a header that announces more than can be allocated.
-func TestAHugeReplyOverAPool(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return "$9223372036854775807\r\n" }))
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
-		conn, err := net.Dial("tcp", f.addr)
-		if err != nil {
-			return nil, err
-		}
-		return redis.NewConn(conn, time.Second, time.Second), nil
-	}}
-	defer pool.Close()
-	n := openPool(t, pool)
-	if r := do(t, n, acquire("k", "o:1")); r.Err == nil {
-		t.Errorf("answered %v", r.Reply)
 	}
 }
 

@@ -3,12 +3,9 @@ package node_test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -18,75 +15,6 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// A release before its acquire, or after the next owner's acquire, would make a call fail.
-func TestCallsOfAKeyArriveInOrder(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := open(t, m.URL(), node.WithConns(3), node.WithTimeout(10*time.Second)) // embedded masters are slow
-		mark(t, n)
-		const owners, keysN = 100, 4
-		var all [keysN][]answer
-		for i := range owners {
-			owner := fmt.Sprint("o:", i)
-			for k := range keysN {
-				key := fmt.Sprint("k", k)
-				all[k] = append(all[k], start(n, key, acquire(key, owner), nil), start(n, key, release(key, owner), nil))
-			}
-		}
-		for k, answers := range all {
-			token := uint64(0)
-			for i := 0; i < len(answers); i += 2 {
-				reply := outcome(await(t, answers[i]))
-				if reply.Outcome != scripts.Granted || reply.Token <= token {
-					t.Fatalf("key %d, owner %d: %+v after token %d", k, i/2, reply, token)
-				}
-				token = reply.Token
-				if r := await(t, answers[i+1]); r.Err != nil || r.Reply.Release.Found != 1 {
-					t.Fatalf("key %d, owner %d: release: %v %v", k, i/2, r.Reply, r.Err)
-				}
-			}
-		}
-		if left := keys(t, m); len(left) != 0 {
-			t.Errorf("left behind: %q", left)
-		}
-	})
-}
-
-func TestManyCallersShareAConnection(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL())
-	mustGrant(t, do(t, n, acquire("first", "o:0")))
-	before := reads(t, m)
-	const callers, rounds = 256, 20
-	var running sync.WaitGroup
-	for i := range callers {
-		running.Go(func() {
-			key, owner := fmt.Sprint("k", i), fmt.Sprint("o:", i)
-			for range rounds {
-				if r := <-start(n, key, acquire(key, owner), nil); !isGranted(r) {
-					t.Errorf("%s: %v %v", key, r.Reply, r.Err)
-				}
-				if r := <-start(n, key, release(key, owner), nil); r.Err != nil || r.Reply.Release.Found != 1 {
-					t.Errorf("%s: release: %v %v", key, r.Reply, r.Err)
-				}
-			}
-		})
-	}
-	running.Wait()
-	if got := reads(t, m) - before; got > callers*rounds*2/2 {
-		t.Errorf("the server read %d times for %d calls: they do not travel together", got, callers*rounds*2)
-	}
-	if got := clients(t, m); got != 1 {
-		t.Errorf("%d connections, want 1", got)
-	}
-}
-
-func reads(t *testing.T, m *redistest.Master) int {
-	t.Helper()
-	count, err := strconv.Atoi(stat(t, m, "stats", "total_reads_processed"))
-	must(t, err)
-	return count
-}
 
 // clients returns the number of connections, without its own.
 func clients(t *testing.T, m *redistest.Master) int {
@@ -119,25 +47,6 @@ func TestAKeyKeepsItsPipe(t *testing.T) {
 	}
 	if one := open(t, m.URL()); inside.Of(one).Pipe("a") != inside.Of(one).Pipe("b") {
 		t.Error("a node of one connection has several pipes")
-	}
-}
-
-func TestFlushedScriptsFailNoCall(t *testing.T) {
-	m := startReal(t) // miniredis has no SCRIPT FLUSH during a script
-	n := open(t, m.URL())
-	calls := []scripts.Call{
-		acquire("k", "o:1"),
-		scripts.Renew(members, []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)}}),
-		scripts.Raise(names("k"), scripts.OwnerOf("o:1"), 1),
-		scripts.Inspect(scripts.NewName("k")),
-		release("k", "o:1"),
-		scripts.Force(scripts.NewName("k"), nil, 0, lease),
-	}
-	for _, call := range calls {
-		mustDo(t, m, "SCRIPT", "FLUSH")
-		if r := do(t, n, call); r.Err != nil {
-			t.Errorf("%s: %v", call.Op(), r.Err)
-		}
 	}
 }
 
@@ -225,20 +134,6 @@ func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 				t.Errorf("the server received %q, want the acquire and then the release", received)
 			}
 		})
-	}
-}
-
-func TestAnAcquireIsResentOnce(t *testing.T) {
-	var again atomic.Bool
-	f := startFake(t, admittedMaster(func([]string) string {
-		if !again.Swap(true) {
-			return "-NOSCRIPT No matching script\r\n"
-		}
-		return ":5\r\n"
-	}))
-	n := open(t, f.url())
-	if reply := outcome(await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))); reply.Token != 5 {
-		t.Errorf("answered %+v, want a grant with token 5", reply)
 	}
 }
 

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -138,27 +137,6 @@ func TestADialThatFails(t *testing.T) {
 	if !strings.Contains(r.Err.Error(), "no route") || r.Sent {
 		t.Errorf("the error is %v, sent %v", r.Err, r.Sent)
 	}
-}
-
-// redigo panics ("send on closed channel") when the context ends while it waits at a pool that was
-// closed.
-func TestAClosedPoolThatWaits(t *testing.T) {
-	m := startReal(t)
-	pool := poolOf(m.Addr())
-	pool.MaxActive, pool.Wait = 1, true
-	n := openPool(t, pool, node.WithTimeout(50*time.Millisecond))
-	eventually(t, "found", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
-	must(t, pool.Close())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 100 { // select leads into the panic by chance
-		if _, err := n.Check(ctx); err == nil {
-			t.Fatal("Check over a closed pool")
-		}
-	}
-	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal") // makes the node use its pool
-	eventually(t, "the node down", func() bool { return errors.Is(do(t, n, acquire("k", "o:1")).Err, node.ErrDown) })
-	closes(t, n, 100*time.Millisecond)
 }
 
 // An exhausted pool costs the node's timeout, and no more.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -28,82 +27,6 @@ func quarantined(t *testing.T, n *node.Node, maxLease time.Duration, name, owner
 	}
 }
 
-// grantsAfter wants the node to grant nothing until one max lease after the stopwatch's start, and
-// soon after.
-func grantsAfter(t *testing.T, n *node.Node, w *poll.Stopwatch, name, owner string) {
-	t.Helper()
-	eventually(t, "the end of quarantine", func() bool { return isGranted(do(t, n, acquireFor(short, name, owner))) })
-	took(t, "quarantine", w, short, short)
-}
-
-func TestARestartMeansQuarantine(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := openQuarantined(t, m.URL(), short)
-		w := stopwatch(t)
-		quarantined(t, n, short, "k", "o:1") // a new deployment waits, once
-		grantsAfter(t, n, w, "k", "o:1")
-
-		must(t, m.Kill())
-		must(t, m.Start())
-		began := time.Now()
-		var r pipeline.Result
-		eventually(t, "found again", func() bool { r = do(t, n, acquireFor(short, "k", "o:2")); return r.Err == nil })
-		if reply := outcome(r); reply.Outcome != scripts.Quarantined {
-			t.Fatalf("after a restart it answers %+v", reply)
-		}
-		eventually(t, "the end of quarantine", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:2"))) })
-		if waited := time.Since(began); waited < short {
-			t.Errorf("in quarantine for %v, want %v", waited, short)
-		}
-	})
-}
-
-// With an append-only file the keys and the marker survive a restart. The last writes may be lost.
-func TestARestartThatKeepsItsKeysMeansQuarantineToo(t *testing.T) {
-	t.Parallel()
-	m := startReal(t, "--appendonly", "yes", "--appendfsync", "always")
-	n := openQuarantined(t, m.URL(), time.Hour)
-	must(t, n.Admit(t.Context()))
-	mustGrant(t, do(t, n, acquireFor(short, "k", "o:1")))
-	must(t, do(t, n, scripts.Release(names("k"), scripts.OwnerOf("o:1"), 0)).Err)
-	must(t, m.Kill())
-	must(t, m.Start())
-	eventually(t, "found again", func() bool { return do(t, n, scripts.Inspect(scripts.NewName("k"))).Err == nil })
-	quarantined(t, n, time.Hour, "k", "o:2")
-}
-
-func TestASecondClientDoesNotProlongQuarantine(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	first := openQuarantined(t, m.URL(), short)
-	w := stopwatch(t)
-	quarantined(t, first, short, "k", "o:1")
-	since := time.Now()
-	eventually(t, "half of it over", func() bool { return time.Since(since) > short/2 })
-	second := openQuarantined(t, m.URL(), short)
-	asked := time.Since(since)
-	reply := outcome(do(t, second, acquireFor(short, "k", "o:2")))
-	if over := time.Since(since) >= short; !over && (reply.Outcome != scripts.Quarantined || reply.Wait > short-asked+time.Millisecond) {
-		t.Errorf("after %v a second client hears %+v", asked, reply)
-	}
-	grantsAfter(t, second, w, "k", "o:2")
-}
-
-func TestWithoutQuarantine(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		n := open(t, m.URL())
-		mustGrant(t, do(t, n, acquire("k", "o:1")))
-		must(t, m.Kill())
-		must(t, m.Start())
-		var r pipeline.Result
-		eventually(t, "found again", func() bool { r = do(t, n, acquire("k", "o:2")); return r.Err == nil })
-		mustGrant(t, r)
-		mustDo(t, m, "FLUSHALL")
-		mustGrant(t, do(t, n, acquire("k", "o:3")))
-	})
-}
-
 func TestAdmitEndsQuarantine(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
@@ -116,67 +39,6 @@ func TestAdmitEndsQuarantine(t *testing.T) {
 		must(t, unused.Admit(t.Context()))
 		mustGrant(t, do(t, unused, acquireFor(time.Hour, "k", "o:1")))
 	})
-}
-
-// In quarantine a holder may re-enter and release. No other owner is granted.
-func TestInQuarantineHoldersGoOn(t *testing.T) {
-	m := startReal(t)
-	n := openQuarantined(t, m.URL(), time.Hour)
-	must(t, n.Admit(t.Context()))
-	mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
-	mustDo(t, m, "DEL", scripts.MarkerKey)
-	quarantined(t, n, time.Hour, "l", "o:2")
-
-	again := scripts.AcquireArgs{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Level: 2, Token: 7,
-		Lease: scripts.ToMillis(time.Minute), List: members}
-	mustGrant(t, do(t, n, scripts.Acquire(again)))
-	batch := []scripts.Renewal{{Names: names("k"), Owner: scripts.OwnerOf("o:1"), Token: 7, Lease: scripts.ToMillis(time.Minute)}}
-	r := do(t, n, scripts.Renew(members, batch))
-	if r.Err != nil || r.Reply.Renew[0] != scripts.Kept {
-		t.Errorf("renewed %v, %v", r.Reply.Renew, r.Err)
-	}
-	if r := do(t, n, release("k", "o:1")); r.Reply.Release.Found != 1 {
-		t.Errorf("released %v, %v", r.Reply, r.Err)
-	}
-}
-
-// The data is swapped under a live connection, and the process stays the same.
-func TestDataSwappedUnderALiveConnection(t *testing.T) {
-	for what, swap := range map[string]func(*testing.T, *redistest.Master){
-		"FLUSHALL": func(t *testing.T, m *redistest.Master) { mustDo(t, m, "FLUSHALL") },
-		"a resync": func(t *testing.T, m *redistest.Master) {
-			other := startReal(t) // in use, with the same max lease, and admitted
-			n := openQuarantined(t, other.URL(), time.Hour)
-			must(t, n.Admit(t.Context()))
-			resync(t, m, other)
-		},
-		"a resync from a master not in use": func(t *testing.T, m *redistest.Master) { resync(t, m, startReal(t)) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			m := startReal(t)
-			n := openQuarantined(t, m.URL(), time.Hour)
-			must(t, n.Admit(t.Context()))
-			mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
-			before := stat(t, m, "server", "run_id")
-			swap(t, m)
-			if stat(t, m, "server", "run_id") != before || exists(t, m, "k") {
-				t.Fatal("the data was not swapped, or the process was")
-			}
-			quarantined(t, n, time.Hour, "k", "o:2")
-			must(t, n.Admit(t.Context()))
-			mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:2")))
-		})
-	}
-}
-
-func resync(t *testing.T, m, from *redistest.Master) {
-	t.Helper()
-	mustDo(t, from, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
-	host, port := hostPort(t, from)
-	mustDo(t, m, "REPLICAOF", host, port)
-	eventually(t, "the replica in step", func() bool { return stat(t, m, "replication", "master_link_status") == "up" })
-	mustDo(t, m, "REPLICAOF", "NO", "ONE")
 }
 
 // To connect, to identify and to look writes nothing: a client that is not accepted changes no master.
@@ -254,16 +116,4 @@ func TestAnotherMaxLeaseIsRefusedOutOfMemory(t *testing.T) {
 	must(t, openQuarantined(t, m.URL(), time.Minute).Admit(t.Context()))
 	mustDo(t, m, "CONFIG", "SET", "maxmemory", "1")
 	refuses(t, openQuarantined(t, m.URL(), time.Hour), node.ErrMaxLease)
-}
-
-// A server that refuses writes can be read, and grants once it writes again.
-func TestAServerThatRefusesWritesIsNotDown(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	mustDo(t, m, "CONFIG", "SET", "min-replicas-to-write", "1")
-	n := openQuarantined(t, m.URL(), short)
-	must(t, do(t, n, scripts.Inspect(scripts.NewName("k"))).Err)
-	mustSay(t, do(t, n, acquireFor(short, "k", "o:1")), "NOREPLICAS")
-	mustDo(t, m, "CONFIG", "SET", "min-replicas-to-write", "0")
-	eventually(t, "granted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
 }

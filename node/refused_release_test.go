@@ -3,7 +3,6 @@ package node_test
 import (
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -34,33 +32,6 @@ func mustSay(t *testing.T, r pipeline.Result, words string) {
 	t.Helper()
 	if err := errorText(r.Err); !strings.Contains(err, words) || strings.Contains(err, node.ErrDown.Error()) {
 		t.Fatalf("answered %v, %q: want %s", r.Reply, err, words)
-	}
-}
-
-func TestARefusedReleaseDelaysNoOtherCall(t *testing.T) {
-	redistest.Need(t, redistest.RejectedCalls)
-	m := startReal(t)
-	n := asApp(t, m)
-	mustGrant(t, do(t, n, acquire("app:first", "o:0")))
-	goroutines := runtime.NumGoroutine()
-	var answers []answer
-	for i := range 100 {
-		answers = append(answers, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint)))
-		answers = append(answers, start(n, "key", acquire(fmt.Sprint("app:", i), "o:1"), nil))
-	}
-	for i := 0; i < len(answers); i += 2 {
-		mustSay(t, await(t, answers[i]), "NOPERM")
-		mustGrant(t, await(t, answers[i+1]))
-	}
-	retried := func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 300 }
-	eventually(t, "resent twice", retried)
-	mustGrant(t, do(t, n, acquire("app:last", "o:1")))
-	if got := clients(t, m); got != 1 {
-		t.Errorf("%d connections, want one", got)
-	}
-	// The timer of the resending has a goroutine for a moment.
-	if !poll.Until(bound, func() bool { return runtime.NumGoroutine() <= goroutines }) {
-		t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), goroutines)
 	}
 }
 

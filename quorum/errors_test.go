@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,13 +15,12 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
-// lockerWithout returns a Locker whose nodes cannot connect, each for its reason.
+// lockerWithout returns a Locker whose nodes cannot connect, each for its reason, and so have no names.
 func lockerWithout(t *testing.T, reasons ...error) *Locker {
 	t.Helper()
 	var nodes []*node.Node
-	for i, reason := range reasons {
-		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}
-		n, err := node.New(pool, node.WithName(fmt.Sprint("master", i)))
+	for _, reason := range reasons {
+		n, err := node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +46,7 @@ func TestPermanentErrors(t *testing.T) {
 		} {
 			_, err := lock(t.Context(), "a")
 			if !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrUnavailable) ||
-				strings.Count(err.Error(), ErrPermanent.Error()) != 1 {
+				strings.Count(err.Error(), ErrPermanent.Error()) != 1 || !strings.Contains(err.Error(), "WRONGPASS") {
 				t.Errorf("%s with a wrong password: %v", what, err)
 			}
 		}
@@ -233,7 +231,7 @@ func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 	})
 }
 
-// A nil option is refused wherever one is taken.
+// A nil option, node or rule is refused wherever one is taken.
 func TestNilOptions(t *testing.T) {
 	l := lockerWithout(t, errors.New("none"))
 	for what, open := range map[string]func() error{
@@ -251,6 +249,8 @@ func TestNilOptions(t *testing.T) {
 		},
 		"node.Open":            func() error { _, err := node.Open("redis://127.0.0.1:1", nil); return err },
 		"node.New":             func() error { _, err := node.New(&redis.Pool{}, nil); return err },
+		"a node":               func() error { _, err := New([]*node.Node{nil}, Majority); return err },
+		"a rule":               func() error { _, err := New(l.core.nodes, nil); return err },
 		"a logger":             func() error { _, err := New(l.core.nodes, Majority, WithLogger(nil)); return err },
 		"a logger of the node": func() error { _, err := node.New(&redis.Pool{}, node.WithLogger(nil)); return err },
 	} {

@@ -348,21 +348,6 @@ func TestDoThatHandsOver(t *testing.T) {
 	})
 }
 
-// A token that is not greater is no lock, whatever has become of the counters.
-func TestTakeOverWantsAGreaterToken(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		held := c.lock(l, "a")
-		c.handOver(held)
-		later := ticket{owner: held.hold.owner, token: held.Token() + 1<<40, names: []string{"a"}}
-		if lock, err := l.TakeOver(t.Context(), later.String()); !errors.Is(err, ErrLost) || lock != nil {
-			t.Errorf("TakeOver: %v, %v", lock, err)
-		}
-		synctest.Wait()
-		c.wantNothingLeft(l)
-	})
-}
-
 func TestTickets(t *testing.T) {
 	for _, names := range [][]string{{"a"}, {"a\xff\x00b", "ü", strings.Repeat("x", maxNameLen)}} {
 		want := ticket{owner: scripts.OwnerOf("locker:1"), token: 1<<52 - 1, names: names}

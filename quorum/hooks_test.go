@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -102,6 +103,30 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 		}
 		if lock.Context().Value(toldKey{}) != nil {
 			t.Error("the lock's context derives from the hooks'")
+		}
+	})
+}
+
+// A lock that is entered again was acquired once, and is released once: by its first handle.
+func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var seen []string
+		l := c.process(WithHooks(Hooks{
+			Acquired: func(l *Lock) { seen = append(seen, fmt.Sprint("acquired, level ", l.Level())) },
+			Released: func(*Lock) { seen = append(seen, "released") },
+		}))
+		outer := c.lock(l, "a")
+		inner, err := l.Lock(outer.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.unlock(inner)
+		if !slices.Equal(seen, []string{"acquired, level 1"}) {
+			t.Errorf("before the release: %q", seen)
+		}
+		c.unlock(outer)
+		if len(seen) != 2 {
+			t.Errorf("after the release: %q", seen)
 		}
 	})
 }

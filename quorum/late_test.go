@@ -65,28 +65,6 @@ func granting(runID string, token uint64) pipeline.Result {
 	return pipeline.Result{Reply: reply, RunID: runID, Sent: true}
 }
 
-// Extend counts from its own request, however late the answers are.
-func TestExtendCountsFromItsOwnRequest(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		held := c.lock(l, "a")
-		defer c.unlock(held)
-		time.Sleep(5 * time.Second)
-		for i := range c.masters {
-			c.before(i, func() { time.Sleep(100 * time.Millisecond) })
-		}
-		sent := l.core.clock.Now()
-		if err := held.Extend(t.Context(), 30*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		held.hold.mu.Lock()
-		defer held.hold.mu.Unlock()
-		if want := clock.Deadline(sent, 30*time.Second, held.hold.set.drift); held.hold.lease.Deadline() != want {
-			t.Errorf("the deadline is %v after that of the request", held.hold.lease.Deadline().Sub(want))
-		}
-	})
-}
-
 // A lock that was unlocked meanwhile is not renewed alone after the node refused its batch.
 func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 	a, _ := heldHold(t, time.Second)

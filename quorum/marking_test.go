@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,10 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -205,55 +202,6 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 	})
 }
 
-// The lock is released while a blank master is being marked: no request for a grant follows the release.
-func TestNoRequestFollowsTheReleaseWhileAMasterIsMarked(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		last := c.masters[2]
-		last.Flush()
-		c.before(2, func() { time.Sleep(100 * time.Millisecond) })
-		lock := c.lock(l, "a") // by the other two
-		go lock.Unlock(context.Background())
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		for _, key := range last.Keys() {
-			if key == "a" {
-				t.Error("the third master was asked again, and keeps the lock")
-			}
-		}
-		if owners := c.owners(l); owners[0]+owners[1]+owners[2] != "" {
-			t.Errorf("the owners are %q", owners)
-		}
-	})
-}
-
-// The lock is entered again while a blank master is being marked: the request that then goes out again has the
-// present level.
-func TestARequestThatGoesOutAgainHasThePresentLevel(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.masters[2].Flush()
-		c.before(2, func() { time.Sleep(100 * time.Millisecond) })
-		outer := c.lock(l, "a") // by the other two
-		inner, err := l.Lock(outer.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(3 * time.Second)
-		state, err := l.Inspect(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range state.Nodes {
-			if n.Level != 2 {
-				t.Errorf("%s has level %d", n.Node, n.Level)
-			}
-		}
-		c.unlock(inner)
-		c.unlock(outer)
-	})
-}
-
 // A locker of another max lease is refused by live connections, too, and for good: no retry helps.
 func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -280,50 +228,4 @@ func identify(t *testing.T, l *Locker, i int) string {
 		t.Fatal(err)
 	}
 	return id
-}
-
-// A master without memory cannot be marked, and grants nothing. It is marked once memory is free, and
-// its quarantine begins then.
-func TestAMasterWithoutMemoryIsMarkedLater(t *testing.T) {
-	const maxLease = 300 * time.Millisecond
-	fleet, err := redistest.StartReal(1, "--maxmemory", "1")
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("needs a real server: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { fleet.Stop() })
-	m := fleet.Masters[0]
-	l, err := Open([]string{m.URL()}, Majority, WithLease(maxLease),
-		WithNodeOptions(node.WithTimeout(10*time.Second), node.WithMaxLease(maxLease)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, err = l.TryLock(t.Context(), "a")
-	var typed *node.Error
-	if !errors.Is(err, ErrUnavailable) || !errors.As(err, &typed) || !strings.Contains(typed.Error(), "OOM") || typed.Permanent() {
-		t.Errorf("without memory: %v, want OOM, for now", err)
-	}
-	if keys, err := redis.Strings(m.Do("KEYS", "*")); err != nil || len(keys) > 0 {
-		t.Errorf("written: %q, %v", keys, err)
-	}
-	began := time.Now()
-	if _, err := m.Do("CONFIG", "SET", "maxmemory", "0"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrQuarantined) {
-		t.Errorf("with memory: %v, want ErrQuarantined", err)
-	}
-	lock, err := l.Lock(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(began); took < maxLease {
-		t.Errorf("granted after %v", took)
-	}
-	if err := lock.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
 }

@@ -9,10 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -124,35 +122,6 @@ func TestWithWhichNodeAttemptsBegin(t *testing.T) {
 	})
 }
 
-// The probe node is slow, so the others are asked meanwhile, and one of them has granted another
-// owner. The probe node's grant counts from its own request, not from theirs.
-func TestProbeNodeThatIsSlowCountsFromItsOwnRequest(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		h := newAttempt(l.core, l.set, []string{"a"}, nil).hold
-		probed := inOrder(l)[0]
-		rival := scripts.Acquire(scripts.AcquireArgs{Names: h.names, Owner: scripts.OwnerOf("rival:1"), Level: 1,
-			Lease: h.set.leaseMillis, List: l.core.roster.List(), Seed: 1})
-		if r := inside.Of(l.core.nodes[(probed+1)%3]).Pipe("a").Do(t.Context(), rival); r.Err != nil {
-			t.Fatal(r.Err)
-		}
-
-		slow := make(chan struct{})
-		c.before(probed, func() { <-slow })
-		late := time.AfterFunc(time.Second/2, func() { close(slow) })
-		defer late.Stop()
-		began := l.core.clock.Now()
-		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		if lock == nil {
-			t.Fatal(r.err)
-		}
-		if most := clock.Deadline(began, l.set.lease, l.set.drift); most.Before(lock.hold.lease.Deadline()) {
-			t.Errorf("the deadline is %v after that of the request to the probe node", lock.hold.lease.Deadline().Sub(most))
-		}
-		c.unlock(lock)
-	})
-}
-
 // A probe node that does not answer delays the attempt by no more than two steps.
 func TestProbeNodeThatIsFrozen(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -167,25 +136,6 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 		}
 		if took := time.Since(began); took > 2*waiting.MaxStep {
 			t.Errorf("it waited for the probe node for %v", took)
-		}
-		c.unlock(lock)
-	})
-}
-
-// Every node is asked once: a probe node that has not answered is not asked again with the others.
-func TestNoNodeIsAskedTwice(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		calls := c.calls.Load()
-		c.before(inOrder(l)[0], func() { time.Sleep(time.Second / 2) })
-		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		if lock == nil {
-			t.Fatal(r.err)
-		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if asked := c.calls.Load() - calls; asked != 3 {
-			t.Errorf("%d calls of 3 nodes", asked)
 		}
 		c.unlock(lock)
 	})
@@ -210,45 +160,6 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		close(frozen)
 		synctest.Wait()
 		c.wantNoOwners(l)
-	})
-}
-
-// If the probe node fails, the next one replaces it. A refusal by that one ends the attempt.
-func TestProbeNodeThatFailsIsReplaced(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		order := inOrder(l)
-		c.rivalHas(l, order[1])
-		c.notAsked(order[2])
-		c.masters[order[0]].Crash(fakeredis.Everything)
-		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		if r == nil || !r.Held || r.Listeners != 0 {
-			t.Errorf("%+v", r)
-		}
-		synctest.Wait()
-		c.before(order[2], func() {})
-	})
-}
-
-// A probe node in quarantine is replaced, too: by the next node alone.
-func TestProbeNodeInQuarantineIsReplaced(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.quarantined()
-		l := c.process()
-		c.lets(l, "a")
-		order := inOrder(l)
-		c.masters[order[0]].Crash(fakeredis.Everything)
-		c.masters[order[0]].Start()
-		time.Sleep(5 * time.Second) // until probes find that the node answers again
-		c.unlock(c.lock(l, "a"))    // marks it
-		synctest.Wait()
-		c.rivalHas(l, order[1])
-		c.notAsked(order[2])
-		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		if r == nil || r.of[lease.Quarantined] != 1 || r.of[lease.Refused] != 1 {
-			t.Errorf("%+v", r)
-		}
-		c.before(order[2], func() {})
 	})
 }
 

@@ -77,21 +77,6 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	}
 }
 
-// A renewal that is sent alone, after its batch was refused, counts from then, and not from the batch, nor from never.
-func TestRenewalAloneCountsFromItsOwnRequest(t *testing.T) {
-	a, fake := heldHold(t, time.Second)
-	h := a.hold
-	b := &renewalBatch{core: h.core, pipe: h.pipe(0), sent: fake.Now(), members: []*member{&h.members[0]},
-		commands: []lease.Command{{Do: lease.Renew}}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
-	fake.Advance(time.Second / 2)
-	if err := b.startAlone(); err != nil {
-		t.Fatal(err)
-	}
-	if want := clock.Deadline(fake.Now(), time.Second, 0); b.sent != fake.Now() || b.commands[0].Until != want {
-		t.Errorf("it counts from %v before it was sent, and confirms until %v later", fake.Now().Sub(b.sent), b.commands[0].Until.Sub(want))
-	}
-}
-
 // Locks whose renewals are due at once are renewed one batch after the other from then on, each at most a quarter of the time to its
 // deadline late. What is unlocked, or has a fixed lease, is not put off.
 func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {

@@ -47,19 +47,6 @@ func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 	})
 }
 
-// A writer that does not wait keeps no reader back.
-func TestAWritersTryLockKeepsNoReaderBack(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.read(c.process())
-		if _, err := c.process().RWLock("a").TryLock(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Fatal(err)
-		}
-		if _, err := c.process().RWLock("a").TryRLock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // The lease of a lock ends after the masters have confirmed, and before their replies arrive.
 func TestAConfirmationAfterTheLossIsNone(t *testing.T) {
 	for what, call := range map[string]func(l *Lock) error{

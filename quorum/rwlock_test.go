@@ -142,25 +142,6 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 	})
 }
 
-// A writer that waits does not get in between a writer and its downgrade, nor beside the reader.
-func TestDowngradeLeavesNoGap(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		writer := c.lock(c.process(), "a")
-		writers := make(chan lockResult, 1)
-		startWaiter(t.Context(), c.process(), 0, writers, "a")
-		if err := writer.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * DefaultLease) // it is renewed as a reader
-		if !writer.Valid() {
-			t.Errorf("lost: %v", writer.Err())
-		}
-		c.wantNone(writers, "a writer beside a reader")
-		c.unlock(writer)
-		c.unlock(c.next(writers, shortly).lock)
-	})
-}
-
 func TestDowngradeLetsReadersIn(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), c.process()
@@ -302,27 +283,6 @@ func TestAWriterDoesNotStarve(t *testing.T) {
 	})
 }
 
-// A reader that holds may read again during a reservation. Otherwise it would wait for the writer, and
-// the writer for it.
-func TestAReaderReadsAgainWhileAWriterWaits(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		reader, writers := c.read(l), make(chan lockResult, 1)
-		startWaiter(t.Context(), c.process(), 0, writers, "a")
-		inner, err := l.RWLock("a").TryRLock(reader.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * DefaultLease) // renewals do not either
-		if !reader.Valid() {
-			t.Fatal(reader.Err())
-		}
-		c.unlock(inner)
-		c.unlock(reader)
-		c.unlock(c.next(writers, shortly).lock)
-	})
-}
-
 // A writer that gives up keeps no reader back, however it gives up. Another process's writer does.
 func TestAWriterThatGivesUpKeepsNoReadersBack(t *testing.T) {
 	for how, giveUp := range map[string]func(c *cluster, l *Locker){
@@ -382,22 +342,6 @@ func TestAWriterThatGivesUpInAProbeKeepsNoReadersBack(t *testing.T) {
 		synctest.Wait()
 		c.unlock(c.read(c.process(WithWait(shortly))))
 		c.unlock(old)
-	})
-}
-
-func TestAWriterThatGivesUpLeavesAnothersReservation(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		old, writers := c.read(c.process()), make(chan lockResult, 2)
-		ctx, cancel := context.WithCancel(t.Context())
-		startWaiter(ctx, c.process(), 0, writers, "a")
-		startWaiter(t.Context(), c.process(), 1, writers, "a")
-		cancel()
-		c.next(writers, shortly)
-		if _, err := c.process().RWLock("a").TryRLock(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Errorf("a reader while another process's writer waits: %v", err)
-		}
-		c.unlock(old)
-		c.unlock(c.next(writers, shortly).lock)
 	})
 }
 

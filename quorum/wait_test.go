@@ -16,17 +16,26 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
+// Waiters get their turns in the order in which they came, and cost no more than the first of them does.
 func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held, other := c.lock(l, "a"), c.lock(l, "c")
 		results, others := make(chan lockResult, 10), make(chan lockResult, 1)
+		calls := int64(0)
 		for i := range 10 {
 			names := []string{"a", "b"}
 			if i%2 == 1 {
 				slices.Reverse(names) // the same names in another order
 			}
 			startWaiter(t.Context(), l, i, results, names...)
+			if i == 0 {
+				time.Sleep(shortly) // until all that is left is to wait
+				calls = c.calls.Load()
+			}
+		}
+		if more := c.calls.Load() - calls; more > 0 {
+			t.Errorf("%d calls by waiters behind the first", more)
 		}
 		startWaiter(t.Context(), l, 0, others, "c") // a waiter for other names is in another queue
 		c.unlock(other)
@@ -231,99 +240,6 @@ func countGoroutines() int {
 	return strings.Count(string(all[:runtime.Stack(all, true)]), "\ngoroutine ")
 }
 
-// The first attempt at recently contended names probes one node: most likely it is refused, which
-// then costs one call.
-func TestQueueProbesRecentlyContendedNames(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		results := make(chan lockResult, 1)
-		held := c.lock(l, "a")
-		startWaiter(t.Context(), l, 0, results, "a")
-		c.unlock(held)
-		c.unlock(c.next(results, shortly).lock)
-		held = c.lock(c.process(), "a")
-		for _, round := range []struct {
-			after       time.Duration
-			least, most int64
-		}{{99 * time.Millisecond, 1, 1}, {time.Millisecond, 3, 4}} { // a release may go to the last node
-			time.Sleep(round.after)
-			calls := c.calls.Load()
-			w := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-			approach, due := w.begin(l.core.moment())
-			if !due {
-				t.Fatal("no attempt is due")
-			}
-			if lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach); lock != nil {
-				t.Fatal("the lock has two holders")
-			}
-			w.leave()
-			if more := c.calls.Load() - calls; more < round.least || more > round.most {
-				t.Errorf("%d calls, want %d to %d", more, round.least, round.most)
-			}
-		}
-		c.unlock(held)
-		c.wantNoQueues(l)
-	})
-}
-
-// Several calls at once make one attempt: the calls behind the first go by its result.
-func TestQueueBehindTheFirstAttempt(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		results := make(chan lockResult, 3)
-		first := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		first.mustBegin(t)
-		calls := c.calls.Load()
-		startWaiter(t.Context(), l, 1, results, "a")
-		if more := c.calls.Load() - calls; more > 0 {
-			t.Errorf("%d calls by a waiter behind the head", more)
-		}
-		first.leave() // without the lock
-		c.unlock(c.next(results, shortly).lock)
-		c.wantNoQueues(l)
-
-		first = l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		first.mustBegin(t)
-		lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
-		startWaiter(t.Context(), l, 1, results, "a")
-		first.acquired(DefaultLease)
-		startWaiter(t.Context(), l, 2, results, "a")
-		c.unlock(lock)
-		for waiter := 1; waiter <= 2; waiter++ {
-			got := c.next(results, shortly)
-			if got.err != nil || got.waiter != waiter {
-				t.Fatalf("the lock is waiter %d's, not waiter %d's: %v", got.waiter, waiter, got.err)
-			}
-			c.unlock(got.lock)
-		}
-		c.wantNoQueues(l)
-	})
-}
-
-// Without subscriptions, too, the end of the first attempt wakes the next waiter.
-func TestQueueBehindTheFirstAttemptWithoutSubscriptions(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		for _, m := range c.masters {
-			m.Crash(fakeredis.Everything)
-		}
-		first, second := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		first.mustBegin(t)
-		synctest.Wait()
-		if _, due := second.begin(l.core.moment()); due {
-			t.Error("an attempt is due while another is under way")
-		}
-		first.leave()
-		synctest.Wait()
-		if len(second.wake) == 0 {
-			t.Error("the next waiter is not woken")
-		}
-		second.mustBegin(t)
-		second.leave()
-		c.wantNoQueues(l)
-	})
-}
-
 // The end of a dead holder's lease wakes the head.
 func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -495,6 +411,8 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 			results := make(chan lockResult, 1)
 			startWaiter(t.Context(), l, 0, results, "a", "b", "c")
 			time.Sleep(shortly) // until all that is left is to wait
+			free := map[string]string{"a": "b", "b": "c", "c": "a"}[name]
+			c.unlock(c.lock(l, free)) // who can get its name does not wait behind one who wants others, too
 			c.unlock(held)
 			c.unlock(c.next(results, shortly).lock)
 		}
@@ -610,80 +528,6 @@ func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 		}
 		c.wantNoQueues(l)
 		c.unlock(held)
-	})
-}
-
-// While all messages are lost, the head polls by the shortest retry bounds in the queue, wherever
-// the waiter with those bounds stands, and no longer than it stays.
-func TestQueuePollsByTheShortestBounds(t *testing.T) {
-	longRetry := WithRetry(10*time.Millisecond, time.Hour)
-	shortRetry := WithRetry(10*time.Millisecond, 200*time.Millisecond)
-	// soon is the longest poll by shortRetry.
-	const soon = time.Second + shortly
-	for what, scenario := range map[string]func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult){
-		"the shorter bounds come later": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
-			startWaiter(t.Context(), slow, 0, results, "a")
-			time.Sleep(time.Minute)
-			startWaiter(t.Context(), quick, 1, results, "a")
-		},
-		"the longer bounds leave": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
-			ctx, cancel := context.WithCancel(t.Context())
-			startWaiter(ctx, slow, 0, results, "a")
-			time.Sleep(time.Minute)
-			startWaiter(t.Context(), quick, 1, results, "a")
-			cancel()
-			<-results
-		},
-		"one of two such waiters leaves": func(t *testing.T, c *cluster, slow, quick *Locker, results chan lockResult) {
-			ctx, cancel := context.WithCancel(t.Context())
-			startWaiter(t.Context(), slow, 0, results, "a")
-			startWaiter(ctx, quick, 1, results, "a")
-			startWaiter(t.Context(), quick, 2, results, "a")
-			cancel()
-			<-results
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				slow, results := c.process(longRetry), make(chan lockResult, 3)
-				c.lock(c.process(), "a")
-				scenario(t, c, slow, slow.With(shortRetry), results)
-				time.Sleep(time.Minute + time.Second) // the holder renews every ten
-				for _, m := range c.masters {
-					m.Flush() // without a message
-				}
-				c.unlock(c.next(results, soon).lock)
-				synctest.Wait()
-			})
-		})
-	}
-	t.Run("the shorter bounds leave", func(t *testing.T) {
-		inCluster(t, func(t *testing.T, c *cluster) {
-			slow, results := c.process(longRetry), make(chan lockResult, 2)
-			held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
-			ctx, cancel := context.WithCancel(t.Context())
-			startWaiter(ctx, slow.With(shortRetry), 0, results, "a")
-			startWaiter(t.Context(), slow, 1, results, "a")
-			time.Sleep(time.Minute)
-			calls := c.calls.Load()
-			held.hold.mu.Lock()
-			renewals := 3 * int64(time.Minute/(held.hold.set.lease/3))
-			held.hold.mu.Unlock()
-			time.Sleep(time.Minute)
-			if more := c.calls.Load() - calls - renewals; more < 60 {
-				t.Errorf("%d calls in a minute with the shorter bounds", more)
-			}
-			cancel()
-			<-results
-			time.Sleep(time.Minute)
-			calls = c.calls.Load()
-			time.Sleep(time.Minute)
-			if more := c.calls.Load() - calls - renewals; more > 12 { // as leases end
-				t.Errorf("%d calls in a minute with the longer bounds", more)
-			}
-			c.unlock(held)
-			c.unlock(c.next(results, shortly).lock)
-		})
 	})
 }
 

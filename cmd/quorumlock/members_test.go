@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,10 +242,12 @@ func TestMembersOfAClockThatWasSetBack(t *testing.T) {
 	marker.Change += time.Hour
 	do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
 	remove := append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)
+	_, errs := command(t, exitFailed, slices.DeleteFunc(slices.Clone(remove), func(arg string) bool { return arg == "-wait" })...)
+	contains(t, errs, "waits for another", "-wait")
 	began := time.Now()
 	printed, _ := command(t, exitOK, remove...)
 	contains(t, printed, "The last change was less than one max lease ago: waiting for another", "Announced: clients with")
-	if took := time.Since(began); took < 5900*time.Millisecond {
+	if took := time.Since(began); took < 4*time.Second { // the wait began with the command that was refused
 		t.Errorf("it waited for %v", took)
 	}
 }
@@ -265,4 +268,33 @@ func TestMembersShowOfMastersThatRestarted(t *testing.T) {
 	contains(t, lineOf(t, printed, "a"), "- blank: had {a, b, c} {a, b} - -")
 	_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=2s"}, urls...)...)
 	contains(t, errs, "a is blank: a client with {a, b, c} must mark it")
+}
+
+// What no list can be is refused in a sentence that says why, and nothing is written. package membership tests the
+// refusals that depend on the markers.
+func TestMembersThatCannotBe(t *testing.T) {
+	t.Parallel()
+	fleet := startReal(t, 3)
+	a, b, c := fleet.URLs()[0]+"?name=a", fleet.URLs()[1]+"?name=b", fleet.URLs()[2]+"?name=c"
+	command(t, exitOK, "admit", "-yes", "-members", "-max-lease=6s", a, b, c)
+	marker := func() string { return fmt.Sprintf("%s", do(t, fleet.Masters[0], "GET", scripts.MarkerKey)) }
+	before := marker()
+	for says, args := range map[string][]string{
+		"{a} would be left: a change to fewer than two masters": {"remove", "-max-lease=6s", "b", a, b},
+		"fewer than two masters":                                {"add", "-max-lease=6s", a},
+		"two URLs have the name b":                              {"add", "-max-lease=6s", a, b, b},
+		"x is no member of {a, b, c}":                           {"remove", "-max-lease=6s", "x", a, b, c},
+		"the deployment's is 6s, this client's 1s: give the deployment's with -max-lease": {"remove", "-max-lease=1s", "c", a, b, c},
+	} {
+		_, errs := command(t, exitFailed, append([]string{"members"}, args...)...)
+		contains(t, errs, says)
+	}
+	if after := marker(); after != before {
+		t.Errorf("the marker was %s, and is %s", before, after)
+	}
+	for _, args := range [][]string{{"add"}, {"commit"}, {"abort"}, {"remove"}, {"remove", "b"}, {"remove", a, b}, {"add", "-yes", a}} {
+		says := map[bool]string{true: " needs the ", false: ": unknown flag"}[len(args) < 2 || args[0] == "remove"]
+		_, errs := command(t, exitUsage, append([]string{"members"}, args...)...)
+		contains(t, errs, "members "+args[0]+says, "(see quorumlock members "+args[0]+" -h)")
+	}
 }

@@ -71,7 +71,7 @@ func TestWhatIsWrongIsSaidBeforeTheWait(t *testing.T) {
 	}{
 		"another list":            {[]setup{waits, waits, waits, nil}, changeOf(t, ab, scripts.NewList("a", "b", "d")), "a has the members {a, b, c}"},
 		"another change":          {[]setup{waits, becoming(abcd), waits, becoming(abcd)}, changeOf(t, abc, ab), "on b a change to {a, b, c, d} is under way"},
-		"one does not answer":     {[]setup{waits, absent, waits, nil}, changeOf(t, abc, abcd), "b does not answer"},
+		"one does not answer":     {[]setup{waits, absent, waits, nil}, changeOf(t, abc, abcd), "b does not answer: all members of {a, b, c, d} must (a dead one is removed first)"},
 		"one is blank":            {[]setup{waits, nil, waits, nil}, changeOf(t, abc, abcd), "b is blank"},
 		"the new one is a member": {[]setup{waits, waits, waits, listing(five)}, changeOf(t, abc, abcd), "d is already the member d of " + five.String()},
 	} {

@@ -116,28 +116,6 @@ func TestADeadLeaseStaysDead(t *testing.T) {
 	}
 }
 
-// A confirmation counts from its request, however late it comes, and never lowers what is known.
-func TestAConfirmationCountsFromItsRequest(t *testing.T) {
-	for _, do := range []Do{Renew, Repair, Enter, Extend} {
-		b := held(t, Terms{})
-		b.now = b.now.Add(500 * time.Millisecond)
-		want := b.until(b.now)
-		b.now = b.now.Add(250 * time.Millisecond)
-		is := Granted
-		if do == Renew || do == Extend {
-			is = Kept
-		}
-		for _, until := range []clock.Instant{want, b.until(start)} {
-			for i := range 2 {
-				b.answer(Command{Do: do, Master: i, Until: until}, Reply{Is: is, Process: processes[i]})
-			}
-		}
-		if b.Lease.Deadline() != want {
-			t.Errorf("%s: the deadline is %v after that of the requests", names[do], b.Lease.Deadline().Sub(want))
-		}
-	}
-}
-
 // A master that does not keep the grant counts no longer, however long it had confirmed it before.
 func TestADeniedGrantCountsNoLonger(t *testing.T) {
 	for what, c := range map[string]struct {
@@ -160,20 +138,6 @@ func TestADeniedGrantCountsNoLonger(t *testing.T) {
 				t.Errorf("kept until %v, valid %v, repaired soon %v", b.Until(0), b.Valid(b.now), b.votes[0].has(forgot))
 			}
 		})
-	}
-}
-
-// Two grants of one process are one vote.
-func TestASecondGrantOfAProcessIsNone(t *testing.T) {
-	b := asking(t, Terms{})
-	ask := slices.Clone(b.sent)
-	b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 7})
-	if o := b.answer(ask[1], Reply{Is: Granted, Process: "one", Token: 8}); o.Twin != 0 || o.Counts || b.AnswerOf(1) != Failed {
-		t.Errorf("%+v", o)
-	}
-	b.want("")
-	if b.Until(1) != clock.Never || b.Verdict() != Open {
-		t.Errorf("kept until %v, verdict %d", b.Until(1), b.Verdict())
 	}
 }
 
@@ -216,27 +180,6 @@ func TestARefusalAfterARepairProvesNothing(t *testing.T) {
 	b.answer(ask[2], Reply{Is: Refused})
 	b.sent = b.Unlock(b.now, nil)
 	b.want(fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"))
-}
-
-// A lock whose client's list was submitted meanwhile, and that was released, asks nobody again.
-func TestNoRequestFollowsARelease(t *testing.T) {
-	b := asking(t, Terms{})
-	ask := b.sent[2]
-	b.answer(ask, Reply{Is: NotAccepted})
-	b.want("Submit 2")
-	b.GiveUp(nil)
-	if _, goesOn := b.Submitted(ask); goesOn {
-		t.Error("the request went out again")
-	}
-	for what, event := range map[string]func([]Command) []Command{
-		"Renew":     func(out []Command) []Command { return b.Renew(b.now, out) },
-		"AskOthers": func(out []Command) []Command { return b.AskOthers(out) },
-		"Due":       func(out []Command) []Command { _, out = b.Due(b.now, out); return out },
-	} {
-		if b.sent = event(nil); len(b.sent) > 0 {
-			t.Errorf("%s: %v", what, b.sent)
-		}
-	}
 }
 
 // Whom an attempt asks, by the answers in their order.
@@ -347,29 +290,6 @@ func TestEnds(t *testing.T) {
 
 func linger(b *bench) { _, b.sent = b.Linger(b.now, nil) }
 
-// Re-entry of a fixed lease asks for the rest of it only.
-func TestReentryProlongsNoFixedLease(t *testing.T) {
-	b := held(t, Terms{Fixed: true})
-	b.now = b.now.Add(400 * time.Millisecond)
-	for _, c := range b.Enter(b.now, nil) {
-		if c.Level != 2 || c.Lease != b.Lease.Deadline().Sub(b.now) || b.Lease.Deadline().Before(c.Until) {
-			t.Errorf("%+v", c)
-		}
-	}
-}
-
-// An attempt that is too late is no lock: reading the clock is its last step.
-func TestHoldReadsTheClockLast(t *testing.T) {
-	b := asking(t, Terms{})
-	ask := slices.Clone(b.sent)
-	for i := range 2 {
-		b.answer(ask[i], Reply{Is: Granted, Process: processes[i], Token: 7})
-	}
-	if b.now = b.now.Add(time.Second); b.Hold(b.now) || b.Cause() != TooLate {
-		t.Errorf("phase %d, cause %d", b.Phase(), b.Cause())
-	}
-}
-
 // A lock that lingers and that no quorum keeps is due at once: what is left of it is released.
 func TestALingeringLockThatIsNotKeptIsDueAtOnce(t *testing.T) {
 	b := held(t, Terms{MinHold: time.Second})
@@ -430,16 +350,6 @@ func TestOnlyAReadersReplyConfirmsTheDowngrade(t *testing.T) {
 	b.answer(downgrade[1], Reply{Is: Granted, Process: "two"})
 	if renewals := b.Renew(b.now, nil); renewals[0].Do != Repair || renewals[1].Do != Renew {
 		t.Errorf("%s and %s, want a repair and a renewal", names[renewals[0].Do], names[renewals[1].Do])
-	}
-}
-
-// A renewal that was refused together with others goes out again as what the holder is now.
-func TestARenewalGoesOutAgainInThePresentMode(t *testing.T) {
-	b := held(t, Terms{})
-	renewal := b.Renew(b.now, nil)[0]
-	b.Downgrade(b.now, nil)
-	if again, goesOn := b.RenewAgain(b.now, renewal); !goesOn || again.Mode != Read {
-		t.Errorf("%+v", again)
 	}
 }
 

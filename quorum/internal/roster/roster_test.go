@@ -87,97 +87,6 @@ func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
 	return &scripts.Refusal{Marker: r.Reply.Look.Marker, Process: r.Reply.Look.Process}
 }
 
-// New masters are marked, and accept the lockers with their list.
-func TestNewMastersAreMarked(t *testing.T) {
-	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, quick, false)
-		if l.List() != nil {
-			t.Error("the list is known before the nodes' names are asked for")
-		}
-		s := l.wants(t, true, true, true)
-		if !s.IsAccepted() || len(s.Unanswered()) > 0 || l.List() == nil {
-			t.Error("a master is not as expected")
-		}
-		if !l.Ready(t.Context(), 3) {
-			t.Error("three are not ready")
-		}
-		time.Sleep(time.Second)
-		d.masters[2].Crash(fakeredis.Everything)
-		s = <-l.Survey()
-		if s.Refusal(2) == nil || len(s.Unanswered()) != 1 || !s.IsAccepted() {
-			t.Errorf("a master is down: %v, %q", s.Refusal(2), s.Unanswered())
-		}
-		if _, err := s.Wait(2); err == nil {
-			t.Error("it can grant")
-		}
-		rechecked := make(chan error)
-		l.Recheck(2, func(_ time.Duration, err error) { rechecked <- err })
-		if err := <-rechecked; err == nil || l.Accepts(2) {
-			t.Errorf("asked about it: %v; it accepts the locker: %v", err, l.Accepts(2))
-		}
-		if !l.Ready(t.Context(), 2) || l.Ready(t.Context(), 3) {
-			t.Error("not two are ready")
-		}
-	})
-}
-
-// A master that was marked again accepts the locker, and grants when its quarantine is over.
-func TestAMasterInQuarantineIsNotReady(t *testing.T) {
-	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, nil, false)
-		<-l.Survey()
-		time.Sleep(node.DefaultMaxLease)
-		l.wants(t, true, true, true)
-		d.masters[0].Flush()
-		s := l.wants(t, true, true, true)
-		if wait, err := s.Wait(0); wait != node.DefaultMaxLease || err != nil {
-			t.Errorf("wait %v, %v", wait, err)
-		}
-		if !l.Ready(t.Context(), 2) || l.Ready(t.Context(), 3) {
-			t.Error("not two are ready")
-		}
-	})
-}
-
-// The masters of a new deployment wait together.
-func TestTheFirstQuarantine(t *testing.T) {
-	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, nil, false)
-		for range 2 {
-			s := <-l.Survey()
-			if wait, err := s.Wait(0); wait != node.DefaultMaxLease || err != nil || l.Ready(t.Context(), 1) {
-				t.Errorf("wait %v, %v", wait, err)
-			}
-			rechecked := make(chan time.Duration)
-			l.Recheck(1, func(wait time.Duration, err error) { rechecked <- wait })
-			if wait := <-rechecked; wait != node.DefaultMaxLease {
-				t.Errorf("asked about a node: wait %v", wait)
-			}
-		}
-		time.Sleep(node.DefaultMaxLease)
-		if l.wants(t, true, true, true); !l.Ready(t.Context(), 3) {
-			t.Error("the quarantine is not over")
-		}
-	})
-}
-
-// A locker that was told that the deployment exists founds none.
-func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
-	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, quick, true)
-		if s := l.wants(t, false, false, false); s.IsAccepted() || !strings.Contains(s.Refusal(0).Error(), "told that the deployment exists") {
-			t.Errorf("refused for: %v", s.Refusal(0))
-		}
-		for i, m := range d.masters {
-			if keys := m.Keys(); len(keys) > 0 {
-				t.Errorf("master %d has %q", i, keys)
-			}
-		}
-		<-d.over(d.masters, quick, false).Survey()
-		l.wants(t, true, true, true)
-	})
-}
-
 // A closed locker marks nothing.
 func TestAClosedLockerMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
@@ -257,33 +166,6 @@ func TestAccepts(t *testing.T) {
 		other.NoteAccepted(0, d.clock.Now())
 		if other.NoteAccepted(0, sent); !other.Accepts(0) {
 			t.Error("a newer reply does not count, or an older one does")
-		}
-	})
-}
-
-// A master that has forgotten is marked by what asks about it, and accepts the locker again.
-func TestAMasterThatForgotIsMarked(t *testing.T) {
-	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, quick, false)
-		l.wants(t, true, true, true)
-		d.masters[0].Flush()
-		reply := l.refusal(t, 0)
-		if err := l.Refusal(0, reply); err != nil {
-			t.Errorf("before a survey: %v", err)
-		}
-		rechecked := make(chan error)
-		l.Recheck(0, func(_ time.Duration, err error) { rechecked <- err })
-		if err := <-rechecked; err != nil || len(d.masters[0].Keys()) != 1 {
-			t.Errorf("%v; its keys: %q", err, d.masters[0].Keys())
-		}
-		d.masters[0].Flush()
-		var failed *node.Error
-		if err := l.RenewalRefused(0, reply); !errors.As(err, &failed) || failed.Op != "renew" {
-			t.Errorf("a renewal: %v", err)
-		}
-		synctest.Wait()
-		if len(d.masters[0].Keys()) != 1 || !l.Accepts(0) {
-			t.Errorf("after a renewal its keys are %q", d.masters[0].Keys())
 		}
 	})
 }
