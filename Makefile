@@ -88,7 +88,7 @@ test-packages:
 	$(GO) test -vet=off -shuffle=on ./scripts
 
 test-bench:
-	cd bench && $(TEST) -p 1 ./...
+	cd bench && $(TEST) ./...
 
 test-modules: $(CONTRIB:contrib/%=test-contrib-%)
 

@@ -22,6 +22,7 @@ const revisionBeside = "ce8f1c8"
 // Processes of an earlier version and of this one lock the same names on the same masters, as in a
 // rolling deploy, and as in its way back.
 func TestAnEarlierVersionRunsBeside(t *testing.T) {
+	t.Parallel()
 	redistest.Need(t)
 	dir := t.TempDir()
 	tree, old, this := filepath.Join(dir, "tree"), filepath.Join(dir, "old"), filepath.Join(dir, "this")
@@ -46,7 +47,10 @@ func TestAnEarlierVersionRunsBeside(t *testing.T) {
 		"the old founds": {old, this, old, this},
 		"the new founds": {this, old, this, old},
 	} {
-		t.Run(name, func(t *testing.T) { contendBeside(t, programs) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			contendBeside(t, programs)
+		})
 	}
 }
 

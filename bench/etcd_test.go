@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func startEtcd(b *testing.B) (endpoints []string) {
 	b.Cleanup(func() { in.Close(); must(b, keeper.Wait()) })
 	dir, err := bufio.NewReader(out).ReadString('\n')
 	must(b, err)
-	first, _, _ := strings.Cut(string(version), "\n")
-	fmt.Printf("etcd: 3 processes, %s, data in %s\n", first, dir[:strings.LastIndexByte(dir, '/')])
+	first, _, _ := strings.Cut(strings.TrimPrefix(string(version), "etcd Version: "), "\n")
+	fmt.Printf("etcd: 3 etcd %s processes, data in %s\n", first, filepath.Dir(dir))
 	return endpoints
 }

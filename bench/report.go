@@ -27,20 +27,20 @@ const (
 	figuresEnd   = "<!-- end of the figures -->\n"
 )
 
+// save leaves README as it is if etcd was not measured.
 func (r report) save(root string) error {
-	path := filepath.Join(root, "README.md")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
+	errs := []error{os.WriteFile(filepath.Join(root, "docs/reports/bench.md"), []byte(r.String()), 0o644)}
+	if r.facts["etcd"] != "" {
+		path := filepath.Join(root, "README.md")
+		text, err := os.ReadFile(path)
+		above, rest, found := strings.Cut(string(text), figuresBegin)
+		_, below, ended := strings.Cut(rest, figuresEnd)
+		if !found || !ended {
+			return errors.Join(append(errs, err, errors.New("bench: "+path+" has no place for the figures"))...)
+		}
+		errs = append(errs, os.WriteFile(path, []byte(above+figuresBegin+"\n"+r.readme()+"\n"+figuresEnd+below), 0o644))
 	}
-	above, rest, found := strings.Cut(string(text), figuresBegin)
-	_, below, ended := strings.Cut(rest, figuresEnd)
-	if !found || !ended {
-		return errors.New("bench: " + path + " has no place for the figures")
-	}
-	text = []byte(above + figuresBegin + "\n" + r.readme() + "\n" + figuresEnd + below)
-	return errors.Join(os.WriteFile(path, text, 0o644),
-		os.WriteFile(filepath.Join(root, "docs/reports/bench.md"), []byte(r.String()), 0o644))
+	return errors.Join(errs...)
 }
 
 func (r report) String() string {
