@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-redsync/redsync/v4"
 
-	"github.com/quorumlock/quorumlock/bench/internal/peers"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -22,15 +21,15 @@ import (
 // docs/from-redsync.md quotes this file.
 
 // openBoth returns a locker and redsync over the masters, and what closes both.
-func openBoth(masters *redistest.Fleet) (*quorum.Locker, *peers.Redsync, func()) {
+func openBoth(masters *redistest.Fleet) (*quorum.Locker, *redsync.Redsync, func()) {
 	locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Fatal(err)
 	}
-	sync := peers.OpenRedsync(masters.URLs())
+	sync, closeAll := redsyncOver(masters.URLs())
 	return locker, sync, func() {
-		sync.Close()
+		closeAll()
 		locker.Close()
 		masters.Stop()
 	}
@@ -64,8 +63,8 @@ func Example_fromRedsync() {
 	ctx := context.Background()
 
 	fmt.Println("as redsync:", asRedsync(ctx, locker, func(context.Context) error { return nil }))
-	err = between(ctx, locker, sync.Mutex("invoice:42"), func(context.Context) error {
-		old := sync.Mutex("invoice:42").TryLock()
+	err = between(ctx, locker, sync.NewMutex("invoice:42"), func(context.Context) error {
+		old := sync.NewMutex("invoice:42").TryLock()
 		_, next := locker.TryLock(ctx, "lock:invoice:42")
 		fmt.Println("the old release is kept out:", old != nil)
 		fmt.Println("the next release is kept out:", errors.Is(next, quorum.ErrHeld))
@@ -96,14 +95,14 @@ func TestOneNameForBoth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sync.Mutex("invoice:42").TryLock(); err == nil || !lock.Valid() {
+	if err := sync.NewMutex("invoice:42").TryLock(); err == nil || !lock.Valid() {
 		t.Errorf("redsync locks what quorumlock holds: %v, valid %v", err, lock.Valid())
 	}
 	if err := lock.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	mutex := sync.Mutex("invoice:42")
+	mutex := sync.NewMutex("invoice:42")
 	if err := mutex.Lock(); err != nil {
 		t.Fatal(err)
 	}

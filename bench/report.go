@@ -4,156 +4,122 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
 
-// report is what a run found.
 type report struct {
-	size
-	began    time.Time
-	took     time.Duration
-	load     string // of the machine, before the run
+	results
+	facts    map[string]string
 	revision string
-	servers  string
-	etcd     string // version and data, if it ran
-	results  results
-	profiles map[place]string // of budgets that were missed
 }
 
 //go:embed method.md
 var method string
 
-// save writes the report and its pictures into the directory's reports, and the figures into its scale.md.
-// It does nothing without a directory.
-func (r *report) save(dir string) error {
-	if dir == "" {
-		return nil
+// The lines of README between which the figures are written.
+const (
+	figuresBegin = "<!-- figures: written by make bench, never by hand -->\n"
+	figuresEnd   = "<!-- end of the figures -->\n"
+)
+
+// save leaves README as it is if etcd was not measured.
+func (r report) save(root string) error {
+	errs := []error{os.WriteFile(filepath.Join(root, "docs/reports/bench.md"), []byte(r.String()), 0o644)}
+	if r.facts["etcd"] != "" {
+		path := filepath.Join(root, "README.md")
+		text, err := os.ReadFile(path)
+		above, rest, found := strings.Cut(string(text), figuresBegin)
+		_, below, ended := strings.Cut(rest, figuresEnd)
+		if !found || !ended {
+			return errors.Join(append(errs, err, errors.New("bench: "+path+" has no place for the figures"))...)
+		}
+		errs = append(errs, os.WriteFile(path, []byte(above+figuresBegin+"\n"+r.readme()+"\n"+figuresEnd+below), 0o644))
 	}
-	reports := filepath.Join(dir, "reports")
-	if err := os.MkdirAll(reports, 0o755); err != nil {
-		return err
-	}
-	all, err := r.pictures()
-	errs := []error{err, r.saveScale(filepath.Join(dir, "scale.md"))}
-	for _, p := range all {
-		errs = append(errs, p.save(reports))
-	}
-	file, err := os.Create(filepath.Join(reports, "bench.md"))
-	if err == nil {
-		err = errors.Join(r.write(file), file.Close())
-	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
-func (r *report) write(to io.Writer) error {
+func (r report) String() string {
 	var b strings.Builder
 	b.WriteString("# Measured\n\n" +
 		"Written by `make bench`, never by hand. All figures are of one run, in which the sides took\n" +
 		"turns on the same servers. The ratios count, not the absolute figures: the machine may have\n" +
 		"had other users at the same time.\n\n")
-	for _, fact := range r.facts() {
-		fmt.Fprintf(&b, "- %s\n", fact)
+	fmt.Fprintf(&b, "- %s; quorumlock %s; %s\n- %s/%s, %d CPUs (%s)\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		r.revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), r.facts["cpu"])
+	for _, fact := range []string{"servers", "etcd", "load average before"} {
+		if text := r.facts[fact]; text != "" {
+			fmt.Fprintf(&b, "- %s: %s\n", fact, text)
+		}
 	}
-	all := lines(budgets, r.results)
-	for _, section := range []struct{ title, text string }{
-		{"Budgets", budgetTable(all)},
-		{"Budgets that were missed", r.missed(all)},
-		{"What a user may choose", r.choiceTables()},
-		{"Growth", r.growthTables()},
-		{"Details", details(all)},
+	b.WriteString("\n## Budgets\n\n| what | N | quorumlock | beside it | | budget | |\n|---|---|---|---|---|---|---|\n")
+	met := 0
+	all := lines(r.results)
+	for _, l := range all {
+		beside, times := "", ""
+		if l.lock != "" {
+			beside, times = l.lock+" "+figure(l.beside, median(l.theirs)), " ×"
+		}
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %.2f%s | ≤ %v%s | %s |\n", l.what, l.n, figure(l.unit, median(l.ours)), beside,
+			l.value(), times, l.limit(), times, l.verdict())
+		if l.verdict() == "MET" {
+			met++
+		}
+	}
+	fmt.Fprintf(&b, "\n%d of %d budgets met.\n\n## Beside other locks\n\nN=3:\n\n%s\nN=5:\n\n%s\n%s", met, len(all), r.table(3), r.table(5), method)
+	return b.String()
+}
+
+func (r report) readme() string {
+	return fmt.Sprintf("%s\n[Measured](docs/reports/bench.md#how-it-is-measured) %s in turns on %d CPUs, shared by callers and servers: "+
+		"3 servers each, 1 for bsm/redislock; %s. The ratio is the median of the rounds' own. Load average before: %s.\n",
+		r.table(3), time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), r.facts["etcd"], r.facts["load average before"])
+}
+
+// table compares our lock with others. A cell of what was not measured is empty.
+func (r report) table(n int) string {
+	var b strings.Builder
+	b.WriteString("| lock and unlock | quorumlock | go-redsync | bsm/redislock | etcd | quorumlock : etcd |\n|---|---|---|---|---|---|\n")
+	for _, row := range []struct{ what, of, unit string }{
+		{"1 caller", "callers=1", "ns/op"},
+		{"64 callers", "callers=64", "ns/op"},
+		{"256 callers", "callers=256", "ns/op"},
+		{"contended: idle between two holders, p50", "crowd", "p50-ns"},
+		{"the same, p99", "crowd", "p99-ns"},
 	} {
-		if section.text != "" {
-			fmt.Fprintf(&b, "\n## %s\n\n%s", section.title, section.text)
+		fmt.Fprintf(&b, "| %s |", row.what)
+		for _, lock := range []string{ours, redsyncs, oneMaster, etcds} {
+			value := median(r.results[place{n, row.of, lock, row.unit}])
+			if text := figure(row.unit, value); row.unit != "ns/op" || text == "" {
+				fmt.Fprintf(&b, " %s |", text)
+			} else {
+				fmt.Fprintf(&b, " %.0f/s |", float64(time.Second)/value)
+			}
+		}
+		times := ratio(r.results[place{n, row.of, etcds, row.unit}], r.results[place{n, row.of, ours, row.unit}])
+		if math.IsNaN(times) {
+			b.WriteString(" |\n")
+		} else {
+			fmt.Fprintf(&b, " %.1f × as fast |\n", times)
 		}
 	}
-	b.WriteString("\n" + method)
-	_, err := io.WriteString(to, b.String())
-	return err
+	return b.String()
 }
 
-// budgetTable is empty if no budget was measured.
-func budgetTable(all []line) string {
-	if len(all) == 0 {
+// figure is a value for people, empty if there is none.
+func figure(unit string, value float64) string {
+	switch {
+	case math.IsNaN(value):
 		return ""
+	case !strings.Contains(unit, "ns"):
+		return fmt.Sprintf("%.2f", value)
+	case value >= float64(10*time.Millisecond):
+		return fmt.Sprintf("%.1f ms", value/1e6)
+	default:
+		return fmt.Sprintf("%.1f µs", value/1e3)
 	}
-	var b strings.Builder
-	b.WriteString("Processor time is in µs: callers + masters, for each pair, handoff or renewal. A line without a\n" +
-		"budget is for comparison.\n\n" +
-		"| what | N | quorumlock | beside it | | budget | | processor time | of the other |\n" +
-		"|---|---|---|---|---|---|---|---|---|\n")
-	count, budgeted := 0, 0
-	for _, l := range all {
-		cpu := ""
-		if l.isRatio() && l.beside.side != l.ours.side {
-			cpu = l.outcome.cpu(l.beside.side)
-		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", l.what, l.at.n, l.outcome.text(l.ours),
-			l.besideText(), l.valueText(), l.budgetText(), l.verdict(), l.outcome.cpu(l.ours.side), cpu)
-		if l.kind != compare {
-			budgeted++
-		}
-		if l.verdict() == met {
-			count++
-		}
-	}
-	fmt.Fprintf(&b, "\n%d of %d budgets met.\n", count, budgeted)
-	return b.String()
-}
-
-// details returns the details of the lines' outcomes, each once.
-func details(all []line) string {
-	var b strings.Builder
-	told := map[place]bool{}
-	for _, l := range all {
-		if told[l.at] {
-			continue
-		}
-		told[l.at] = true
-		texts := l.outcome.details
-		if l.outcome.skipped != "" {
-			texts = []string{"skipped: " + l.outcome.skipped}
-		}
-		for _, text := range texts {
-			fmt.Fprintf(&b, "- **%s, N=%d**: %s.\n", l.test, l.at.n, text)
-		}
-	}
-	return b.String()
-}
-
-// missed has the profiles of the budgets that were missed.
-func (r *report) missed(all []line) string {
-	var b strings.Builder
-	told := map[place]bool{}
-	for _, l := range all {
-		if l.verdict() != notMet || told[l.at] {
-			continue
-		}
-		told[l.at] = true
-		fmt.Fprintf(&b, "### %s, N=%d\n\n%s", l.test, l.at.n, floors(l.outcome))
-		if text := r.profiles[l.at]; text != "" {
-			fmt.Fprintf(&b, "%s\n", text)
-		}
-	}
-	return b.String()
-}
-
-// floors splits the time of a pair: a no-op script, what the masters do, what the engine does.
-func floors(o *outcome) string {
-	whole, _ := o.median(reading{ours, elapsed})
-	scripts, _ := o.median(reading{sameScript, elapsed})
-	least, measured := o.median(reading{noOp, elapsed})
-	if !measured {
-		return ""
-	}
-	if scripts > whole {
-		return fmt.Sprintf("A pair takes %s. Two round trips of a script that does nothing, to all masters, take %s, and those "+
-			"of the same scripts %s: the library takes less, because with many callers it asks a majority of the masters "+
-			"first.\n\n", micros(whole), micros(least), micros(scripts))
-	}
-	return fmt.Sprintf("Of a pair's %s, two round trips of a script that does nothing take %s, the scripts %s more, "+
-		"and the engine %s more.\n\n", micros(whole), micros(least), micros(scripts-least), micros(whole-scripts))
 }

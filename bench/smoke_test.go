@@ -1,109 +1,129 @@
 package main
 
 import (
-	"errors"
-	"maps"
+	"bytes"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
-func TestMain(m *testing.M) {
-	if child, code := asChild(); child {
-		os.Exit(code)
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// TestSmoke measures everything for a moment. It does not check budgets: a machine that runs tests
-// is too busy for that.
+// Every benchmark runs for a moment, and what it measured is in the report. No budget is checked: a machine that runs
+// tests is too busy for that.
 func TestSmoke(t *testing.T) {
-	const slice, handoffs = 20 * time.Millisecond, "handoff"
-	small := size{
-		rounds: 1, slice: slice, choices: 1, callers: []int{1, 16}, freezes: 1, frozen: slice,
-		passes: 1, pass: time.Second, processes: 2, locks: 500, lease: 3 * time.Second,
-		renewed: 50, renewals: 100 * time.Millisecond, waves: 1, growth: []int{2, 4, 8}, settle: slice,
-	}
-	r, err := run(t.Context(), small, "", t.Output())
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("needs real servers: %v", err)
-	}
+	t.Parallel()
+	redistest.Need(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$", "-test.bench=/n=3", "-test.benchtime=1x", "-rounds=1", "-pass=700ms")
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, out)
 	}
-	all := lines(budgets, r.results)
-	for range 3 { // a busy machine may hand off nothing in so short a time, not even ours
-		if !slices.ContainsFunc(all, func(l line) bool { return !l.ok && l.kind != compare && strings.Contains(l.what, handoffs) }) {
-			break
-		}
-		small.pass *= 3
-		again, err := run(t.Context(), small, handoffs, t.Output())
-		if err != nil {
-			t.Fatal(err)
-		}
-		maps.Copy(r.results, again.results)
-		all = lines(budgets, r.results)
-	}
-	want := 0
-	for _, b := range budgets {
-		want += len(slices.Collect(maps.Keys(b.budgets)))
-	}
-	if len(all) != want {
-		t.Errorf("%d lines of %d", len(all), want)
-	}
-	for _, l := range all {
-		switch {
-		case l.outcome.skipped != "":
-			t.Logf("%s, N=%d: skipped: %s", l.what, l.at.n, l.outcome.skipped)
-		case !l.ok && l.kind == compare && l.beside.figure != rate: // redsync may have had no handoff in so short a time
-			t.Logf("%s, N=%d: nothing of %s", l.what, l.at.n, l.beside.side)
-		case !l.ok:
-			t.Errorf("%s, N=%d: no figures: %+v", l.what, l.at.n, l.outcome)
-		case l.outcome.cpu(l.ours.side) == "":
-			t.Errorf("%s, N=%d: no processor time", l.what, l.at.n)
+	found, facts, err := read(bytes.NewReader(out))
+	must(t, err)
+	for _, l := range lines(found) {
+		if l.n == 3 && math.IsNaN(l.value()) {
+			t.Errorf("not measured: %v\n%s", l, out)
 		}
 	}
-	dir := t.TempDir()
-	scale := []byte("above\n" + figuresBegin + figuresEnd + "below\n")
-	if err := os.WriteFile(filepath.Join(dir, "scale.md"), scale, 0o600); err != nil {
-		t.Fatal(err)
+
+	root := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(root, "docs/reports"), 0o700))
+	before, err := os.ReadFile("../README.md")
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(root, "README.md"), before, 0o600))
+	for range 2 {
+		must(t, run(bytes.NewReader(out), t.Output(), root, "this tree"))
 	}
-	if err := r.save(dir); err != nil {
-		t.Fatal(err)
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	must(t, err)
+	page, err := os.ReadFile(filepath.Join(root, "docs/reports/bench.md"))
+	must(t, err)
+	above, _, _ := strings.Cut(string(before), figuresBegin)
+	_, below, _ := strings.Cut(string(before), figuresEnd)
+	table := report{results: found}.table(3)
+	if got := string(readme); !strings.HasPrefix(got, above) || !strings.HasSuffix(got, below) || strings.Contains(got, table) != (facts["etcd"] != "") {
+		t.Errorf("README: %s", got)
 	}
-	report := read(t, dir, "reports/bench.md")
-	// A rival may fail: on a busy machine its dials take too long.
-	for _, bad := range []string{"of quorumlock failed", "HELD BY TWO", "quorumlock: .* failures, the first", "NaN"} {
-		if found := regexp.MustCompile(bad).FindString(report); found != "" {
-			t.Errorf("the report speaks of %q:\n%s", found, report)
-		}
+	if got := string(page); !strings.Contains(got, table) || !strings.Contains(got, "budgets met") || strings.Contains(got, "NaN/s") {
+		t.Errorf("bench.md: %s", got)
 	}
-	for _, want := range []string{"budgets met", "bsm/redislock", "800 other locks held", "(bench-latency-16.svg)"} {
-		if !strings.Contains(report, want) {
-			t.Errorf("the report does not speak of %q:\n%s", want, report)
-		}
+}
+
+// budgetOf returns the line of a budget of at most 2, with these ratios of its rounds. The rounds differ: a busy machine
+// slows both sides of one.
+func budgetOf(ratios ...float64) line {
+	l := line{budget: budget{what: "a line", lock: "another", most: both(2)}, n: 3}
+	for i, r := range ratios {
+		slow := math.Pow(10, float64(i))
+		l.ours, l.theirs = append(l.ours, r*slow), append(l.theirs, slow)
 	}
-	for file, want := range map[string]string{"reports/bench-throughput-5.svg": "<svg", "reports/bench-latency-1.svg": "<svg",
-		"scale.md": "| 5 |"} {
-		if !strings.Contains(read(t, dir, file), want) {
-			t.Errorf("%s has no %q", file, want)
+	return l
+}
+
+func TestVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		line   line
+		want   string
+		failed bool
+	}{
+		"at the bound":               {budgetOf(2), "MET", false},
+		"above it":                   {budgetOf(2.1), "NOT MET", false},
+		"a third above it":           {budgetOf(2.66), "NOT MET", false},
+		"more than a third above it": {budgetOf(2.68), "NOT MET", true},
+		"the rounds' own ratios":     {budgetOf(1, 9, 1), "MET", false},
+		"not measured":               {budgetOf(), "NOT MET", true},
+		"no number":                  {budgetOf(math.NaN()), "NOT MET", true},
+		"nothing beside it":          {line{budget: budget{most: both(20)}, n: 3, ours: []float64{19}}, "MET", false},
+	} {
+		if c.line.verdict() != c.want || c.line.failed() != c.failed {
+			t.Errorf("%s: %v, failed %v", name, c.line, c.line.failed())
 		}
 	}
 }
 
-func read(t *testing.T, dir, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		t.Fatal(err)
+// Output in which benchmarks failed, or that stops halfway, passes no check.
+func TestRead(t *testing.T) {
+	const out = "cpu: a processor\n" +
+		"BenchmarkLock/n=3/callers=64/lock=quorumlock/round=1-2 \t 100\t 2500 ns/op\t 7.5 p99-ns\n" +
+		"BenchmarkLock/n=3/callers=64/lock=quorumlock/round=2 \t 100\t 3500 ns/op\t 8.5 p99-ns\n"
+	found, facts, err := read(strings.NewReader(out + "PASS\n"))
+	if got := found[place{3, "callers=64", ours, "p99-ns"}]; err != nil || len(got) != 2 || got[1] != 8.5 || facts["cpu"] != "a processor" {
+		t.Errorf("%v, %v, %v", found, facts, err)
 	}
-	return string(text)
+	for _, end := range []string{"", "FAIL\n"} {
+		if _, _, err := read(strings.NewReader(out + end)); err == nil {
+			t.Errorf("no error of output that ends with %q", end)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	// Of two locks, the second passes by itself.
+	other := []hold{{Lock: 1, Process: 0, Asked: 1, Acquired: 2, Released: 12}, {Lock: 1, Process: 1, Asked: 3, Acquired: 15, Released: 20}}
+	for name, c := range map[string]struct {
+		holds    []hold
+		idle     int
+		overlaps int
+	}{
+		"to a waiter":              {[]hold{{0, 0, 1, 10, 20}, {0, 1, 2, 25, 30}}, 5, 0},
+		"to a newcomer":            {[]hold{{0, 0, 1, 10, 20}, {0, 1, 2, 0, 0}, {0, 2, 22, 25, 30}}, 5, 0},
+		"regained":                 {[]hold{{0, 0, 1, 10, 20}, {0, 1, 2, 0, 0}, {0, 0, 22, 25, 30}}, 0, 0},
+		"nobody waits":             {[]hold{{0, 0, 1, 10, 20}, {0, 1, 22, 25, 30}}, 0, 0},
+		"one of the process waits": {[]hold{{0, 0, 1, 10, 20}, {0, 0, 2, 0, 0}, {0, 1, 22, 25, 30}}, 0, 0},
+		"held by two":              {[]hold{{0, 0, 1, 10, 20}, {0, 1, 2, 19, 30}}, 0, 1},
+	} {
+		idle, overlaps := judge(append(c.holds, other...))
+		sum := 0
+		for _, took := range idle {
+			sum += int(took)
+		}
+		if sum != c.idle+3 || overlaps != c.overlaps {
+			t.Errorf("%s: idle for %v, %d overlaps", name, idle, overlaps)
+		}
+	}
 }

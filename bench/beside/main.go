@@ -1,20 +1,17 @@
-// Beside locks and unlocks two names that other processes lock, too, and prints what it held. A test
-// builds it from its own tree and from an earlier revision, and judges both together. Hence it uses
-// nothing but the public API of both.
+// Beside locks and unlocks two names that other processes lock, too, and prints events of package history. A test builds
+// it from its own tree and from an earlier revision, so it uses nothing but the public API of both.
 //
-// Usage: beside CLIENT URL... It prints a line when it has held a lock, then reads how long to go
-// on. Each hold is two lines of JSON, events of package history.
+// Usage: beside CLIENT FOR URL...
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
+	"log"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -40,90 +37,61 @@ type event struct {
 }
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "beside:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string, in io.Reader, out io.Writer) (err error) {
-	if len(args) < 2 {
-		return errors.New("want CLIENT URL")
-	}
-	c := &contender{out: json.NewEncoder(out)}
-	if c.client, err = strconv.Atoi(args[0]); err != nil {
-		return err
-	}
-	c.locker, err = redlock.Open(args[1:], quorum.WithLease(lease), quorum.WithNodeOptions(node.WithMaxLease(lease)),
+	log.SetFlags(0)
+	client, err := strconv.Atoi(os.Args[1])
+	must(err)
+	length, err := time.ParseDuration(os.Args[2])
+	must(err)
+	locker, err := redlock.Open(os.Args[3:], quorum.WithLease(lease), quorum.WithNodeOptions(node.WithMaxLease(lease)),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		return err
+	must(err)
+	print := func(events []event) {
+		for _, e := range events {
+			must(json.NewEncoder(os.Stdout).Encode(e))
+		}
 	}
-	defer func() { err = errors.Join(err, c.locker.Close()) }()
-	if err := c.hold(names[0]); err != nil { // connections are made, and quarantines over
-		return err
-	}
-	fmt.Fprintln(out, `"ready"`)
-	lines := bufio.NewScanner(in)
-	lines.Scan()
-	length, err := time.ParseDuration(lines.Text())
-	if err != nil {
-		return err
-	}
-	return c.contend(length)
-}
-
-type contender struct {
-	client int
-	locker *quorum.Locker
-	mu     sync.Mutex
-	out    *json.Encoder
-}
-
-func (c *contender) contend(length time.Duration) error {
+	print(hold(locker, client, names[0])) // connections are made, and quarantines over
+	began := time.Now()
+	events := make([][]event, len(names)) // printed at the end: a full pipe must not keep it from contending
 	var all sync.WaitGroup
-	failed := make([]error, len(names))
 	for i, name := range names {
 		all.Go(func() {
-			for began := time.Now(); time.Since(began) < length && failed[i] == nil; {
-				failed[i] = c.hold(name)
+			for time.Since(began) < length {
+				events[i] = append(events[i], hold(locker, client, name)...)
 			}
 		})
 	}
 	all.Wait()
-	return errors.Join(failed...)
+	print(slices.Concat(events...))
+	must(locker.Close())
 }
 
 // hold locks, and unlocks after a moment, in which another holder would be seen.
-func (c *contender) hold(name string) error {
-	called := now()
-	lock, err := c.locker.Lock(context.Background(), name)
-	if err != nil {
-		return err
-	}
-	e := event{Client: c.client, Name: name, Owner: lock.Owner(), Kind: "acquired", Token: lock.Token(),
-		Call: called, Return: now()}
-	pause := time.NewTimer(time.Millisecond)
-	defer pause.Stop()
-	<-pause.C
+func hold(locker *quorum.Locker, client int, name string) []event {
+	e := event{Client: client, Name: name, Kind: "acquired", Call: now()}
+	lock, err := locker.Lock(context.Background(), name)
+	must(err)
+	e.Owner, e.Token, e.Return = lock.Owner(), lock.Token(), now()
+	time.Sleep(time.Millisecond)
 	e.Deadline = now() + int64(time.Until(lock.Deadline()))
 	released := e
 	released.Kind, released.Call = "released", now()
-	failed := lock.Unlock(context.Background())
-	released.Return = now()
-	if errors.Is(failed, quorum.ErrLost) { // the machine stood still for a lease
-		failed = nil
+	if err := lock.Unlock(context.Background()); !errors.Is(err, quorum.ErrLost) { // the machine stood still for a lease
+		must(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return errors.Join(failed, c.out.Encode(e), c.out.Encode(released))
+	released.Return = now()
+	return []event{e, released}
 }
 
 // now reads a clock that all processes of the machine share, and that is never set.
 func now() int64 {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err)
-	}
+	must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
 	return ts.Nano()
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal("beside: ", err)
+	}
 }

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+)
+
+var (
+	rounds   = flag.Int("rounds", 15, "in each round every side takes its turn; of handoffs there are a fifth as many")
+	pass     = flag.Duration("pass", 1500*time.Millisecond, "length of a round of handoffs")
+	checking = flag.Bool("check", false, "leave out what no budget needs")
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(workVariable); text != "" {
+		os.Exit(work(text))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// running is a side with the names that its pairs take in turn: one that is locked again at once would meet its last
+// owner's stragglers on the slowest master.
+type running struct {
+	opened
+	side
+	urls  []string
+	names []string
+	turn  atomic.Int64
+}
+
+// BenchmarkLock opens the sides over 3 and over 5 masters. The masters forget everything in between: they carry the list of
+// masters of their clients, and accept no client with another one.
+func BenchmarkLock(b *testing.B) {
+	fleet, err := redistest.StartReal(5)
+	must(b, err)
+	b.Cleanup(func() { must(b, fleet.Stop()) })
+	fmt.Printf("servers: %s on loopback, without persistence, on the same CPUs as the callers\n", fleet.Kind)
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		fmt.Println("load average before:", strings.Join(strings.Fields(string(load))[:3], ", "))
+	}
+	for _, n := range []int{3, 5} {
+		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
+			masters := fleet.Masters[:n]
+			for _, m := range fleet.Masters {
+				_, err := m.Do("FLUSHALL")
+				must(b, err)
+			}
+			var all, contending []*running
+			for _, s := range sides {
+				r := &running{side: s, urls: fleet.URLs()[:n]}
+				if s.name == etcds && n == 3 && !*checking {
+					r.urls = startEtcd(b)
+				} else if s.name == etcds {
+					r.urls = nil
+				}
+				if *checking && !s.checked || r.urls == nil {
+					continue
+				}
+				if !poll.Until(startBound, func() bool { r.opened, err = s.open(r.urls, false); return err == nil }) { // etcd elects a leader first
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { must(b, r.close()) })
+				for i := range 4096 {
+					r.names = append(r.names, fmt.Sprintf("bench:%s:%d", s.name, i))
+				}
+				all = append(all, r)
+				if s.contends {
+					contending = append(contending, r)
+				}
+			}
+			for _, callers := range []int{1, 64, 256} {
+				turns(b, fmt.Sprintf("callers=%d", callers), *rounds, all, func(b *testing.B, r *running) { r.pairs(b, callers, masters) })
+			}
+			handoffs(b, masters, contending)
+		})
+	}
+}
+
+// turns runs every side once a round, and each second round backwards, so that a busy machine slows all alike.
+func turns(b *testing.B, what string, rounds int, all []*running, do func(*testing.B, *running)) {
+	for round := range rounds {
+		for i := range all {
+			r := all[i]
+			if round%2 == 1 {
+				r = all[len(all)-1-i]
+			}
+			b.Run(fmt.Sprintf("%s/lock=%s/round=%d", what, r.name, round+1), func(b *testing.B) { do(b, r) })
+		}
+	}
+}
+
+// pairs locks and unlocks b.N uncontended names.
+func (r *running) pairs(b *testing.B, callers int, masters []*redistest.Master) {
+	took := make([]time.Duration, b.N)
+	var next, failed atomic.Int64
+	before := look(b, masters)
+	b.ReportAllocs()
+	b.ResetTimer()
+	var all sync.WaitGroup
+	for range min(callers, b.N) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < b.N; i = int(next.Add(1)) - 1 {
+				began := time.Now()
+				lock, err := r.lock(b.Context(), r.names[int(r.turn.Add(1))%len(r.names)])
+				if err == nil {
+					err = lock.Unlock(b.Context())
+				}
+				if err != nil && failed.Add(1) == 1 {
+					b.Log(err)
+				}
+				took[i] = time.Since(began)
+			}
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	used := look(b, masters)
+	percentiles(b, took)
+	b.ReportMetric(float64(failed.Load())/float64(b.N), "failed/op")
+	if r.name != etcds {
+		b.ReportMetric(float64(used.masters-before.masters)/float64(b.N), "masters-ns/op")
+		b.ReportMetric(float64(used.bytes-before.bytes)/float64(b.N), "wire-B/op")
+	}
+	b.ReportMetric(float64(used.callers-before.callers)/float64(b.N), "callers-ns/op")
+}
+
+func percentiles(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	for unit, part := range map[string]float64{"p50-ns": 0.5, "p99-ns": 0.99} {
+		b.ReportMetric(float64(took[int(part*float64(len(took)))]), unit)
+	}
+}
+
+// usage is what this process and the masters have used so far.
+type usage struct{ callers, masters, bytes float64 }
+
+func look(b *testing.B, masters []*redistest.Master) (u usage) {
+	var own unix.Rusage
+	must(b, unix.Getrusage(unix.RUSAGE_SELF, &own))
+	u.callers = float64(own.Utime.Nano() + own.Stime.Nano())
+	for _, m := range masters {
+		load, err := redis.String(m.Do("INFO", "cpu"))
+		must(b, err)
+		traffic, err := redis.String(m.Do("INFO", "stats"))
+		must(b, err)
+		for line := range strings.Lines(load + traffic) {
+			key, text, _ := strings.Cut(strings.TrimSpace(line), ":")
+			value, _ := strconv.ParseFloat(text, 64)
+			switch key {
+			case "used_cpu_sys", "used_cpu_user":
+				u.masters += value * 1e9
+			case "total_net_input_bytes", "total_net_output_bytes":
+				u.bytes += value
+			}
+		}
+	}
+	return u
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	syncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/redigo"
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// side is what takes a turn. The table of them is the one place that a new rival needs, beside the columns of report.go.
+type side struct {
+	name     string
+	contends bool // it waits for locks, too
+	checked  bool // a budget needs it
+	open     func(urls []string, contended bool) (opened, error)
+}
+
+var sides = []side{
+	{ours, true, true, openOurs},
+	{redsyncs, true, true, openRedsync},
+	{noOp, false, true, openNoOp},
+	{bare, false, true, openBare},
+	{oneMaster, false, false, openRedislock},
+	{etcds, true, false, openEtcd},
+}
+
+// opened locks for one process. It is safe for concurrent use.
+type opened struct {
+	lock  func(ctx context.Context, name string) (unlocker, error)
+	close func() error
+}
+
+type unlocker interface{ Unlock(context.Context) error }
+
+type unlock func(context.Context) error
+
+func (u unlock) Unlock(ctx context.Context) error { return u(ctx) }
+
+// timeout bounds dials and replies of all sides alike.
+const timeout = node.DefaultTimeout
+
+// maxConns is for each master: more than all callers need, with the stragglers that a fast answer of redsync leaves
+// behind, so that no connection is made or closed during a measurement.
+const maxConns = 512
+
+var silent = slog.New(slog.DiscardHandler)
+
+func openOurs(urls []string, _ bool) (opened, error) {
+	// The masters were started just now: they hold no lock.
+	l, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent))
+	if err != nil {
+		return opened{}, err
+	}
+	return opened{func(ctx context.Context, name string) (unlocker, error) { return l.Lock(ctx, name) }, l.Close}, nil
+}
+
+// openRedsync has redsync's defaults for waiting. Without contention it has its fastest settings: one try, and an answer
+// as soon as a majority has answered.
+func openRedsync(urls []string, contended bool) (opened, error) {
+	sync, closeAll := redsyncOver(urls)
+	opts := []redsync.Option{redsync.WithTries(1), redsync.WithFailFast(true)}
+	if contended {
+		opts = nil
+	}
+	return opened{func(ctx context.Context, name string) (unlocker, error) {
+		mutex := sync.NewMutex(name, opts...)
+		err := mutex.LockContext(ctx)
+		for contended && err != nil && ctx.Err() == nil { // it gives up after 32 tries
+			err = mutex.LockContext(ctx)
+		}
+		return unlock(func(ctx context.Context) error {
+			if unlocked, err := mutex.UnlockContext(ctx); !unlocked { // else the errors are those of a minority
+				return errors.Join(errors.New("redsync: not unlocked by a majority"), err)
+			}
+			return nil
+		}), err
+	}, closeAll}, nil
+}
+
+func redsyncOver(urls []string) (sync *redsync.Redsync, closeAll func() error) {
+	var pools []*redis.Pool
+	var theirs []syncredis.Pool
+	for _, url := range urls {
+		pool := &redis.Pool{MaxIdle: maxConns, MaxActive: maxConns, DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialURLContext(ctx, url, redis.DialConnectTimeout(timeout), redis.DialReadTimeout(timeout),
+				redis.DialWriteTimeout(timeout))
+		}}
+		pools, theirs = append(pools, pool), append(theirs, redigo.NewPool(pool))
+	}
+	return redsync.New(theirs...), func() (err error) {
+		for _, pool := range pools {
+			err = errors.Join(err, pool.Close())
+		}
+		return err
+	}
+}
+
+// openRedislock uses the first master alone.
+func openRedislock(urls []string, _ bool) (opened, error) {
+	options, err := goredis.ParseURL(urls[0])
+	if err != nil {
+		return opened{}, err
+	}
+	options.PoolSize, options.DialTimeout, options.ReadTimeout, options.WriteTimeout = maxConns, timeout, timeout, timeout
+	client := goredis.NewClient(options)
+	locker := redislock.New(client)
+	return opened{func(ctx context.Context, name string) (unlocker, error) {
+		lock, err := locker.Obtain(ctx, name, quorum.DefaultLease, nil)
+		return unlock(func(ctx context.Context) error { return lock.Release(ctx) }), err
+	}, client.Close}, nil
+}
+
+// openEtcd shares one session between all mutexes. It is also their owner, so a process must not lock one name twice at
+// once.
+func openEtcd(endpoints []string, _ bool) (opened, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: startBound, Logger: zap.NewNop()})
+	if err != nil {
+		return opened{}, err
+	}
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(quorum.DefaultLease/time.Second)))
+	if err != nil {
+		return opened{}, errors.Join(err, client.Close())
+	}
+	return opened{func(ctx context.Context, name string) (unlocker, error) {
+		mutex := concurrency.NewMutex(session, name)
+		return mutex, mutex.Lock(ctx)
+	}, func() error { return errors.Join(session.Close(), client.Close()) }}, nil
+}
+
+// openNoOp is the least cost of a pair: two fan-outs of a script that reads and writes no key, over our own pipelines.
+func openNoOp(urls []string, _ bool) (opened, error) {
+	nothing := scripts.Raise(nil, scripts.NewOwner("bench", 1), 1) // a token written back for no names
+	return openFloor(urls, func(*scripts.List, string) (lock, unlock scripts.Call) { return nothing, nothing })
+}
+
+// openBare is our scripts without the engine: no deadline, no context, no schedule, no rollback. It marks no master: the
+// library must have used them.
+func openBare(urls []string, _ bool) (opened, error) {
+	var number atomic.Uint64
+	return openFloor(urls, func(list *scripts.List, name string) (lock, unlock scripts.Call) {
+		names, owner := []scripts.Name{scripts.NewName(name)}, scripts.NewOwner("bench", number.Add(1))
+		return scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, List: list,
+			Lease: scripts.ToMillis(quorum.DefaultLease), Seed: uint64(time.Now().UnixMicro())}), scripts.Release(names, owner, 0)
+	})
+}
+
+func openFloor(urls []string, calls func(list *scripts.List, name string) (lock, unlock scripts.Call)) (opened, error) {
+	var nodes floor
+	var names []string
+	for _, url := range urls {
+		n, err := node.Open(url, node.WithoutQuarantine(), node.WithLogger(silent))
+		if err != nil {
+			return opened{}, errors.Join(err, nodes.close())
+		}
+		nodes, names = append(nodes, n), append(names, n.Name())
+	}
+	list := scripts.NewList(names...)
+	return opened{func(ctx context.Context, name string) (unlocker, error) {
+		first, second := calls(list, name)
+		return unlock(func(ctx context.Context) error { return nodes.fanOut(ctx, name, second) }), nodes.fanOut(ctx, name, first)
+	}, nodes.close}, nil
+}
+
+type floor []*node.Node
+
+func (f floor) close() (err error) {
+	for _, n := range f {
+		err = errors.Join(err, n.Close())
+	}
+	return err
+}
+
+// fanOut returns when a majority has answered.
+func (f floor) fanOut(ctx context.Context, key string, call scripts.Call) error {
+	all := make(answers, len(f))
+	for _, n := range f {
+		if err := inside.Of(n).Pipe(key).Start(call, nil, all); err != nil {
+			all <- err
+		}
+	}
+	var failed []error
+	for good := 0; good <= len(f)/2; {
+		select {
+		case err := <-all:
+			if err == nil {
+				good++
+			} else if failed = append(failed, err); len(failed) > len(f)/2 {
+				return errors.Join(failed...)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// answers takes those of one fan-out.
+type answers chan error
+
+func (a answers) Done(r pipeline.Result) {
+	if outcome := r.Reply.Acquire.Outcome; r.Err == nil && outcome != 0 && outcome != scripts.Granted { // 0 for a release and the no-op
+		r.Err = errors.New("bench: refused")
+	}
+	a <- r.Err
+}
