@@ -6,8 +6,8 @@ GO ?= go
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
 # make lint vets. Without debug information (-w) the tests link faster. Other work may starve a test for long, hence the timeout.
 TEST ?= $(GO) test $(RACE) -vet=off -ldflags=-w -timeout 60m -shuffle=on
-# A session of its own gets a fair share of the processor, however busy the other tests are.
-SESSION := $(GO) run ./internal/session
+# A session of its own gets a fair share of the processor, however busy the other tests are, where there is setsid.
+SESSION := $(shell setsid -fw true 2>/dev/null && echo setsid -fw sh $(CURDIR)/internal/session.sh)
 # These directories are modules of their own: their requirements stay out of users' module graphs.
 CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
@@ -15,6 +15,8 @@ MODULES := . integration bench $(CONTRIB)
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
 PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting -e /scripts$$)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
+STRESS := $(GO) run -race=false golang.org/x/tools/cmd/stress@v0.52.0
+CYCLONEDX := $(GO) run -race=false github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ACTIONLINT := $(GO) run -race=false github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
@@ -29,14 +31,14 @@ lint quick test flakes: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
 # Tests of these packages wait for no real time, or little, and need no container.
-QUICK := . ./clock ./fence ./internal/api ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
+QUICK := . ./clock ./fence ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
 	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
 # What make flakes runs unless FLAKES names others: most packages whose tests start processes, or wait in real time.
-# No run starts later than FLAKES_FOR. One that has started may take 20 minutes.
+# Each has FLAKES_RUNS runs, 6 at a time, or as many as end within FLAKES_FOR.
 FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock contrib/gocronquorumlock integration
-FLAKES_FOR ?= 60m
+FLAKES_FOR ?= 7m
 FLAKES_RUNS ?= 30
-FLAKES_JOBS ?= 6
+FLAKES_TESTS ?= .
 
 # The version of what make dist and make image make: a tag, or a commit after it.
 VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
@@ -63,8 +65,15 @@ test: tools ## all tests, with real redis-server processes (6 minutes); REDIS_SE
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=9 $(PIECES) test-searches test-sim test-waiting
 
-flakes: redis-server ## tests again and again beside processes that keep all cores busy, and a table of failures (an hour and more; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=10m)
-	$(GO) run ./internal/flakes -race=$(if $(RACE),true,false) -jobs $(FLAKES_JOBS) -for $(FLAKES_FOR) -runs $(FLAKES_RUNS) $(addprefix ./,$(FLAKES))
+flakes: redis-server ## tests again and again beside 4 processes that keep the cores busy, and which failed (an hour; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=2m FLAKES_TESTS=TestX)
+	@set -e; logs=$$(mktemp -d); trap 'kill $$busy' EXIT; trap 'exit 1' INT TERM; \
+	for n in 1 2 3 4; do yes >/dev/null & busy="$$busy $$!"; done; \
+	for package in $(FLAKES); do \
+		echo "$$package:"; $(GO) test -C $$package -c $(RACE) -ldflags=-w -o $$logs/test .; \
+		(cd $$package && timeout $(FLAKES_FOR) $(STRESS) -p 6 -count $(FLAKES_RUNS) -o $$logs/$$(basename $$package)- \
+			$$logs/test -test.shuffle=on -test.run '$(FLAKES_TESTS)') || true; done; \
+	rm $$logs/test; echo "failures, by $$logs:"; grep -rhE '^ *--- FAIL|^panic:|^fatal error:|DATA RACE' $$logs | sed 's/ (.*//' | sort | uniq -c | sort -rn; \
+	! ls $$logs | grep -q .
 
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority.
 # What has no race detector here is not shuffled, so that go test caches it.
@@ -157,17 +166,18 @@ tools: ## installs what the tests use, where it can (1 s; 80 s where nothing is 
 redis-server postgres mariadb prometheus etcd zsh fish chromium:
 	@sh internal/redistest/install.sh $@
 
-# The test of internal/api, which make test and make quick run, compares the file with the packages.
-api: ## what the public packages export; writes docs/api.txt (1 s)
-	$(GO) run ./internal/api >docs/api.txt
+api: ## what the public packages export; writes docs/api.txt (3 s)
+	GO=$(GO) sh docs/api.sh >docs/api.txt
 
 # With the race detector on, what they compile is what make test needs. The root module comes first: all need what it compiles.
 lint: export GOFLAGS += $(RACE)
-lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflows (1 minute; 5 with empty caches)
+lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflows, docs/api.txt (1 minute; 5 with empty caches)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
 	$(GO) vet ./... && $(STATICCHECK) ./...
 	@printf '%s\n' $(filter-out .,$(MODULES)) | xargs -P 2 -I {} sh -xc 'cd {} && $(GO) vet ./... && $(STATICCHECK) ./...'
 	$(ACTIONLINT) .github/workflows/*.yaml
+	@GO=$(GO) sh docs/api.sh | diff docs/api.txt - || { echo "docs/api.txt differs: if the change is meant, run make api, and tell users in CHANGELOG.md"; exit 1; }
+	@! grep -n $(patsubst %,-e '\<%\.',scripts $(notdir $(wildcard internal/* quorum/internal/* contrib/*/internal/*))) docs/api.txt || { echo "exported, and no program can import its package"; exit 1; }
 
 vuln: ## known vulnerabilities in what the modules use, by the database of vuln.go.dev
 	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GOVULNCHECK) ./...); done
@@ -178,7 +188,7 @@ dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual,
 		CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} $(GO) build -trimpath -ldflags "-s -w -X main.stamp=$(VERSION)" \
 			-o dist/quorumlock-$$target ./cmd/quorumlock; done
 	$(GO) run -ldflags "-X main.stamp=$(VERSION)" ./cmd/quorumlock man | gzip -9n >dist/quorumlock.1.gz
-	$(GO) run ./internal/sbom $(VERSION) dist/quorumlock-linux-amd64 >dist/quorumlock.cdx.json
+	$(CYCLONEDX) bin -json -std -short-purls -noserial -notimestamp -version $(VERSION) -output dist/quorumlock.cdx.json dist/quorumlock-linux-amd64
 	set -e; for arch in amd64 arm64; do for kind in deb rpm; do \
 		ARCH=$$arch VERSION=$(VERSION) $(NFPM) package -f packaging/nfpm.yaml -p $$kind -t dist/; done; done
 	cd dist && sha256sum * >SHA256SUMS
