@@ -26,15 +26,13 @@ func (r *run) watch() (end func()) {
 			said := timeline.Span{State: timeline.Up, Text: "up"}
 			r.tracks.Add(ofMaster(i), said)
 			for last := now(); ctx.Err() == nil; {
-				if next, err := r.ask(ctx, i); err == nil {
-					if next != said {
-						r.tracks.End(ofMaster(i), said.Text)
-						said = next
-						next.From = last // an empty master must not look up
-						r.tracks.Add(ofMaster(i), next)
-					}
-					last = now()
+				if next, err := r.ask(ctx, i); err == nil && next != said {
+					r.tracks.End(ofMaster(i), said.Text)
+					said = next
+					next.From = last // an empty master must not look up until it is asked
+					r.tracks.Add(ofMaster(i), next)
 				}
+				last = now()
 				select {
 				case <-ctx.Done():
 				case <-every.C:

@@ -158,13 +158,13 @@ func (r *Recorder) Mark(label, text string) {
 	row.Marks = append(row.Marks, Mark{r.Now(), text})
 }
 
-// Rows returns the label's row, and after it those whose labels go on after a space.
+// Rows returns the label's row, and after it those with anything in them whose labels go on after a space.
 func (r *Recorder) Rows(label string) []Row {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := []Row{*r.rowLocked(label)}
 	for other, row := range r.rows {
-		if strings.HasPrefix(other, label+" ") {
+		if strings.HasPrefix(other, label+" ") && len(row.Spans)+len(row.Marks) > 0 {
 			all = append(all, *row)
 		}
 	}

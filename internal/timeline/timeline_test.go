@@ -71,6 +71,7 @@ func TestRecorder(t *testing.T) {
 	r.Add("m 1 A", Span{State: Hindered, Text: "slow"})  // 16
 	r.Add("m 1 A", Span{State: Hindered, Text: "loses"}) // 17
 	r.End("m 1 A", "")                                   // 18 and 19
+	r.End("m 1 B", "")                                   // nothing went on
 	r.Mark("m 10", "another one's")
 	want := fmt.Sprint([]Row{
 		{"m 1", []Span{{12, 14, Down, "dead", 0}, {13, Open, Hindered, "full", 0}}, []Mark{{11, "kill"}}},

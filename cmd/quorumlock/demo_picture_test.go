@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/timeline"
+)
+
+// play returns what a story draws in which worker A holds from 1 s to 5 s, and worker B from the given second on.
+func play(second time.Duration) *timeline.Picture {
+	chart := newChart(time.Now())
+	chart.Add(workerA, timeline.Span{From: time.Second, To: 5 * time.Second, State: timeline.Holds, Token: 1_000_001})
+	chart.Add(workerB, timeline.Span{From: second * time.Second, State: timeline.Holds, Token: 1_000_009})
+	chart.Add(masterName(0), timeline.Span{From: 2 * time.Second, To: 10 * time.Second, State: timeline.Down, Text: "dead"})
+	return picture(chart)
+}
+
+func TestDemoDrawsTwoHolders(t *testing.T) {
+	t.Parallel()
+	for second, want := range map[time.Duration]string{4: "Two holders of the lock, for 1s", 6: "Never two holders of the lock"} {
+		if p := play(second); p.Verdict() != want {
+			t.Errorf("%q of %+v, want %q", p.Verdict(), p.Rows, want)
+		}
+	}
+}
+
+func TestDemoWritesThePicture(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "demo.svg")
+	if err := os.WriteFile(path, []byte(strings.Repeat("previous ", 20_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, works := range map[string]bool{path: true, filepath.Join(path, "none", "demo.svg"): false} {
+		var out output
+		d := &demo{narrator: newNarrator(&out, func(err error) { t.Error(err) }), chart: newChart(time.Now())}
+		if err := d.draw(path, &out); (err == nil) != works || !strings.Contains(out.String(), "One lock over five masters") {
+			t.Errorf("%s: %v, and it said\n%s", path, err, &out)
+		}
+	}
+	if svg, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(svg), "<svg ") || strings.Contains(string(svg), "previous") {
+		t.Errorf("%.100q, %v", svg, err)
+	}
+	_, stderr := command(t, exitUsage, "demo", "-svg", "")
+	contains(t, stderr, "quorumlock: demo: -svg needs the path of a file")
+}
