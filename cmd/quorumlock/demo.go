@@ -119,7 +119,11 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 func (d *demo) draw(svg string, stdout io.Writer) error {
 	drawn := picture(d.chart)
 	d.chapter("6. All of it in one picture")
-	d.print(drawn.Text(lineStyle(stdout)))
+	terminal := 0
+	if file, ok := stdout.(*os.File); ok {
+		terminal, _ = terminalSize(file)
+	}
+	d.print(drawn.Text(lineStyle(terminal)))
 	if svg == "" {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -38,14 +37,11 @@ func picture(chart *timeline.Recorder) *timeline.Picture {
 	return p
 }
 
-// lineStyle returns how wide lines to out may be, and whether they may have colours: 80 and none if out is no
-// terminal.
-func lineStyle(out io.Writer) (width int, colour bool) {
-	if file, ok := out.(*os.File); ok {
-		width, _ = terminalSize(file)
-	}
-	if width == 0 {
+// lineStyle returns how wide lines may be on a terminal of this width, and whether they may have colours: 80 and none
+// on none.
+func lineStyle(terminal int) (width int, colour bool) {
+	if terminal == 0 {
 		return 80, false
 	}
-	return min(width, widest), os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return min(terminal, widest), os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -47,3 +47,21 @@ func TestDemoWritesThePicture(t *testing.T) {
 	_, stderr := command(t, exitUsage, "demo", "-svg", "")
 	contains(t, stderr, "quorumlock: demo: -svg needs the path of a file")
 }
+
+// It sets variables of the environment, so it is not parallel.
+func TestDemoPictureFitsTheTerminal(t *testing.T) {
+	for _, test := range []struct {
+		terminal, width int
+		noColor, term   string
+		colour          bool
+	}{
+		{60, 60, "", "xterm", true}, {60, 60, "1", "xterm", false}, {60, 60, "", "dumb", false}, {500, widest, "", "xterm", true},
+		{0, 80, "", "xterm", false},
+	} {
+		t.Setenv("NO_COLOR", test.noColor)
+		t.Setenv("TERM", test.term)
+		if width, colour := lineStyle(test.terminal); width != test.width || colour != test.colour {
+			t.Errorf("%+v: %d letters, colours %v", test, width, colour)
+		}
+	}
+}

@@ -99,7 +99,7 @@ func TestPicturesOfSlots(t *testing.T) {
 		t.Errorf("%q: %+v", p.Verdict(), p.Rows)
 	}
 	events = append(events, hold(3, name+" slot 1", 120, 140)...) // a slot has two holders
-	if p := pictureOf(events, 2); p.Verdict() != "More than 2 holders: 2 times, for 30ms in all" {
+	if p := pictureOf(events, 2); p.Verdict() != "More than 2 holders, for 30ms" {
 		t.Errorf("%q: %+v", p.Verdict(), p.Rows)
 	}
 }

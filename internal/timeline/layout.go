@@ -27,21 +27,16 @@ var looks = [...]struct {
 
 // line is a line of a picture. One without cells is its label, in all of the width.
 type line struct {
-	kind  kind
+	class string // of its texts, in an SVG
 	label string
 	cells []State // 0 for nothing
 	texts []text  // over the cells
 }
 
-type kind int
-
+// The classes of lines.
 const (
-	title kind = iota
-	verdict
-	row
-	marks
-	axis
-	note // the legend, too
+	title, verdict, isBad   = "t", "v", "v bad"
+	bar, marks, axis, below = "b", "m", "x", "n"
 )
 
 // text begins at a cell, in the place of a state, or of none.
@@ -61,21 +56,24 @@ type canvas struct {
 func (p *Picture) lay(width, letter int) []line {
 	begin, end := p.extent()
 	c := &canvas{width, letter, int64(begin), max(int64(end-begin), 1)}
-	lines := []line{{kind: title, label: p.Title}, {kind: verdict, label: p.Verdict()}}
-	ranks, used := p.ranks(), []State{}
+	tokens, used := p.tokens(), []State{0}
+	lines := []line{{class: title, label: p.Title}, {class: verdict, label: p.Verdict()}}
 	for _, r := range p.Rows {
 		if len(r.Marks) > 0 {
-			lines = append(lines, line{kind: marks, cells: make([]State, width), texts: c.marks(r.Marks)})
+			lines = append(lines, line{marks, "", make([]State, width), c.marks(r.Marks)})
 		}
 		cells := c.cells(r.Spans)
 		used = append(used, cells...)
-		lines = append(lines, line{row, r.Label, cells, c.within(r.Spans, cells, ranks)})
+		lines = append(lines, line{bar, r.Label, cells, c.within(r.Spans, cells, tokens)})
 	}
 	lines = append(lines, c.axis())
 	slices.Sort(used)
+	if slices.Max(used) == Clash {
+		lines[1].class = isBad
+	}
 	lines = append(lines, c.legend(slices.Compact(used))...)
-	if len(ranks) > 0 {
-		lines = append(lines, line{kind: note, label: "#1, #2, …: fencing tokens in order"})
+	if len(tokens) > 0 {
+		lines = append(lines, line{below, "", make([]State, width), []text{{0, "#1, #2, …: fencing tokens in order", 0}}})
 	}
 	return lines
 }
@@ -114,30 +112,26 @@ func (c *canvas) cells(spans []Span) []State {
 	return cells
 }
 
-// ranks numbers the tokens of each text.
-func (p *Picture) ranks() map[string][]uint64 {
-	all := map[string][]uint64{}
+// tokens returns those of all spans, each once, from the lowest.
+func (p *Picture) tokens() (all []uint64) {
 	for _, row := range p.Rows {
 		for _, s := range row.Spans {
 			if s.Token > 0 {
-				all[s.Text] = append(all[s.Text], s.Token)
+				all = append(all, s.Token)
 			}
 		}
 	}
-	for text, tokens := range all {
-		slices.Sort(tokens)
-		all[text] = slices.Compact(tokens)
-	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // within returns the spans' texts for which there is room, in cells of their state alone.
-func (c *canvas) within(spans []Span, cells []State, ranks map[string][]uint64) (all []text) {
+func (c *canvas) within(spans []Span, cells []State, tokens []uint64) (all []text) {
 	free := slices.Clone(cells)
 	for _, s := range spans {
 		shown := s.Text
 		if s.Token > 0 {
-			rank, _ := slices.BinarySearch(ranks[s.Text], s.Token)
+			rank, _ := slices.BinarySearch(tokens, s.Token)
 			shown = strings.TrimSpace(fmt.Sprintf("%s #%d", s.Text, rank+1))
 		}
 		from, to := c.ends(s)
@@ -182,7 +176,7 @@ func (c *canvas) axis() line {
 	for i := 0; int64(step)*int64(c.width) < 6*int64(c.letter)*c.length; i++ {
 		step = []time.Duration{step * 2, step / 2 * 5, step * 2}[i%3] // 1, 2, 5, 10
 	}
-	l := line{kind: axis, cells: make([]State, c.width)}
+	l := line{class: axis, cells: make([]State, c.width)}
 	for at := time.Duration(0); int64(at) <= c.length; at += step {
 		shown := fmt.Sprintf("%gs", at.Seconds())
 		if k := c.place(at + time.Duration(c.begin)); k+c.room(shown) <= c.width {
@@ -201,7 +195,7 @@ func (c *canvas) legend(states []State) (lines []line) {
 			continue
 		}
 		if free+wide > c.width+c.room("   ") {
-			lines, free = append(lines, line{kind: note, cells: make([]State, c.width)}), 0
+			lines, free = append(lines, line{class: below, cells: make([]State, c.width)}), 0
 		}
 		l := &lines[len(lines)-1]
 		for k := range 2 * c.letter {

@@ -64,7 +64,7 @@ const (
 	across = left + cells*cell + 20
 )
 
-var heights = map[kind]int{title: 26, verdict: 22, row: 20, marks: 13, axis: 16, note: 16}
+var heights = map[string]int{title: 26, verdict: 22, isBad: 22, bar: 20, marks: 13, axis: 16, below: 16}
 
 // style has the colours, in light and in dark mode, and the patterns. They are the same in all pictures, so that one
 // page can have several.
@@ -74,80 +74,54 @@ var style string
 
 // SVG returns the picture as an SVG.
 func (p *Picture) SVG() string {
-	lines := p.lay(cells, 2)
-	top, bottom := 0, 0 // of the rows
-	height := 12
-	clash := make([]State, cells)
-	var body strings.Builder
-	for _, l := range lines {
+	height, top, bottom := 12, 60, 0 // bottom is where the rows end, as top where they begin
+	behind := make([]State, cells)
+	var front, grid, out strings.Builder
+	put := func(class string, x, y int, text string) {
+		fmt.Fprintf(&front, `<text class="%s" x="%d" y="%d">%s</text>`+"\n", class, x, y+11, html.EscapeString(text))
+	}
+	for _, l := range p.lay(cells, 2) {
 		y := height
-		height += heights[l.kind]
-		switch l.kind {
-		case verdict:
-			top = height
-		case axis:
-			bottom = y
-		case row:
-			for k, s := range l.cells {
-				if s == Clash {
-					clash[k] = Clash
-				}
-			}
+		height += heights[l.class]
+		if l.class == bar {
+			l.label, bottom = cut(l.label, 18), height
 		}
-		class := [...]string{title: "t", verdict: "v", row: "l", marks: "s", axis: "s d", note: "s d"}[l.kind]
 		if l.label != "" {
-			x, class := 14, class
-			if l.kind == row {
-				l.label = cut(l.label, 18)
-			} else if l.kind == note {
-				x = left
-			} else if l.kind == verdict && !strings.HasPrefix(l.label, "Never") {
-				class = "v bad"
-			}
-			fmt.Fprintf(&body, `<text class="%s" x="%d" y="%d">%s</text>`+"\n", class, x, y+11, html.EscapeString(l.label))
+			put(l.class, 14, y, l.label)
 		}
-		paint(&body, l.cells, y, 15)
-		for _, t := range l.texts {
-			class := class
-			if t.state != 0 {
-				class = "s t" + looks[t.state].class
+		paint(&front, l.cells, y, 15)
+		for k, s := range l.cells {
+			if l.class == bar && s == Clash {
+				behind[k] = Clash
 			}
-			fmt.Fprintf(&body, `<text class="%s" x="%d" y="%d">%s</text>`+"\n", class, left+t.at*cell, y+11,
-				html.EscapeString(t.text))
+		}
+		for _, t := range l.texts {
+			x := left + t.at*cell
+			put(l.class+" t"+looks[t.state].class, x, y, t.text)
+			if l.class == axis {
+				fmt.Fprintf(&grid, "M%d %dV%d", x, top, bottom)
+			}
 		}
 	}
-	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" class="tl" role="img" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d">`+
-		"\n<title>%s: %s</title>\n%s"+`<rect class="back" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", across, height+6,
-		html.EscapeString(p.Title), p.Verdict(), style, across-1, height+5)
-	out.WriteString("<g class=\"band\">\n")
-	paint(&out, clash, top, bottom-top)
-	out.WriteString("</g>\n")
-	for _, l := range lines {
-		for _, t := range l.texts {
-			if l.kind == axis {
-				fmt.Fprintf(&out, `<path class="grid" d="M%d %dV%d"/>`+"\n", left+t.at*cell, top, bottom)
-			}
-		}
-	}
-	return out.String() + body.String() + "</svg>\n"
+		"\n<title>%s: %s</title>\n%s"+`<rect class="back" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n"+`<g class="band">`,
+		across, height+6, html.EscapeString(p.Title), p.Verdict(), style, across-1, height+5)
+	paint(&out, behind, top, bottom-top)
+	fmt.Fprintf(&out, "</g>\n"+`<path class="grid" d="%s"/>`+"\n%s</svg>\n", &grid, &front)
+	return out.String()
 }
 
 // paint draws each state's cells, in one line.
 func paint(out *strings.Builder, all []State, y, height int) {
-	for state := Up; state <= Clash; state++ {
-		shape := ""
-		for k := 0; k < len(all); k++ {
-			from := k
-			for k < len(all) && all[k] == state {
-				k++
-			}
-			if wide := (k - from) * cell; wide > 0 {
-				shape += fmt.Sprintf("M%d %dh%dv%dh-%dz", left+from*cell, y, wide, height, wide)
-			}
+	shapes := map[State]string{}
+	for k, wide := 0, 0; k < len(all); k += wide {
+		for wide = 1; k+wide < len(all) && all[k+wide] == all[k]; wide++ {
 		}
-		if shape != "" {
-			fmt.Fprintf(out, `<path class="%s" d="%s"/>`+"\n", looks[state].class, shape)
+		shapes[all[k]] += fmt.Sprintf("M%d %dh%dv%dh-%[3]dz", left+k*cell, y, wide*cell, height)
+	}
+	for state := Up; state <= Clash; state++ {
+		if shapes[state] != "" {
+			fmt.Fprintf(out, `<path class="%s" d="%s"/>`+"\n", looks[state].class, shapes[state])
 		}
 	}
 }

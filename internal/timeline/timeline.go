@@ -39,7 +39,7 @@ type Span struct {
 	From, To time.Duration
 	State    State
 	Text     string // a word or two, shown if there is room
-	Token    uint64 // of a hold, or 0: shown as #1, #2, … from the lowest of those with one Text
+	Token    uint64 // of a hold, or 0: shown as #1, #2, … from the lowest
 }
 
 // Mark is something that happened in an instant.
@@ -62,36 +62,27 @@ type Picture struct {
 	Rows  []Row
 }
 
-// Verdict tells how often, and for how long, there were more holders than may be.
+// Verdict tells for how long there were more holders than may be.
 func (p *Picture) Verdict() string {
-	_, end := p.extent()
 	var clashes []Span
 	for _, row := range p.Rows {
 		clashes = append(clashes, slices.DeleteFunc(slices.Clone(row.Spans), func(s Span) bool { return s.State != Clash })...)
 	}
 	slices.SortFunc(clashes, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
-	total, times, until := time.Duration(0), 0, time.Duration(math.MinInt64)
+	_, end := p.extent()
+	total, until := time.Duration(0), time.Duration(math.MinInt64)
 	for _, s := range clashes {
-		if s.From > until {
-			times++
-		}
-		to := min(s.To, end)
-		total += max(to-max(s.From, until), 0)
-		until = max(until, to)
+		total += max(min(s.To, end)-max(s.From, until), 0)
+		until = max(until, s.To)
 	}
 	most := "two holders of the lock"
 	if p.Slots > 0 {
 		most = fmt.Sprintf("more than %d holders", p.Slots)
 	}
-	upper := strings.ToUpper(most[:1]) + most[1:]
-	switch total = total.Round(time.Millisecond); times {
-	case 0:
+	if clashes == nil {
 		return "Never " + most
-	case 1:
-		return fmt.Sprintf("%s, for %v", upper, total)
-	default:
-		return fmt.Sprintf("%s: %d times, for %v in all", upper, times, total)
 	}
+	return fmt.Sprintf("%s%s, for %v", strings.ToUpper(most[:1]), most[1:], total.Round(time.Millisecond))
 }
 
 // extent returns the first and the last instant that is known.

@@ -47,11 +47,11 @@ func TestVerdict(t *testing.T) {
 	crowd := withClash(0, 0)
 	crowd.Slots = 2
 	for want, p := range map[string]*Picture{
-		"Never two holders of the lock":                      outage(),
-		"Never more than 2 holders":                          {Slots: 2},
-		"Two holders of the lock, for 100ms":                 withClash(ms(600), ms(700)),
-		"Two holders of the lock: 2 times, for 250ms in all": three,
-		"More than 2 holders, for 0s":                        crowd,
+		"Never two holders of the lock":      outage(),
+		"Never more than 2 holders":          {Slots: 2},
+		"Two holders of the lock, for 100ms": withClash(ms(600), ms(700)),
+		"Two holders of the lock, for 250ms": three,
+		"More than 2 holders, for 0s":        crowd,
 	} {
 		if got := p.Verdict(); got != want {
 			t.Errorf("%q, want %q", got, want)
