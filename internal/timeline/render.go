@@ -97,7 +97,7 @@ func (p *Picture) SVG() string {
 		}
 		for _, t := range l.texts {
 			x := left + t.at*cell
-			put(l.class+" t"+looks[t.state].class, x, y, t.text)
+			put(l.class+" in-"+looks[t.state].class, x, y, t.text)
 			if l.class == axis {
 				fmt.Fprintf(&grid, "M%d %dV%d", x, top, bottom)
 			}

@@ -82,7 +82,9 @@ func TestSVGHasAllOfAPicture(t *testing.T) {
 	p := outage()
 	p.Rows[2].Label, p.Rows[2].Spans[0].Text = "<script>", "\"'&"
 	svg := p.SVG()
-	elements(t, svg)
+	if large := regexp.MustCompile(`class="([a-z]+ )*t( |")`).FindAllString(svg, -1); len(elements(t, svg)) == 0 || len(large) != 1 {
+		t.Errorf("as large as the title: %q", large)
+	}
 	for _, want := range []string{"<title>a title: Never two holders of the lock</title>", `role="img"`, ">m1</text>",
 		"> dead </text>", ">▾kill</text>", "> #2 </text>", ">0.5s</text>", ">in quarantine</text>", ">&lt;script&gt;</text>"} {
 		if !strings.Contains(svg, want) {
