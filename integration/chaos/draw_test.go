@@ -38,14 +38,10 @@ func marked(kind string) bool { return kind != redsync && kind != "counting" }
 
 // shownKind is the name of a kind of contender in titles and files.
 func shownKind(kind string) string {
-	switch {
-	case kind == library:
-		return "quorumlock"
-	case marked(kind):
-		return "quorumlock-" + kind
-	default:
-		return kind
+	if marked(kind) {
+		return strings.TrimSuffix("quorumlock-"+kind, "-"+library)
 	}
+	return kind
 }
 
 // draw returns the picture of what was done to masters and clients, and of the events that were judged.
@@ -163,17 +159,7 @@ func (r *report) pair() []*result {
 
 // writePage writes a page with the pictures.
 func writePage(path string, drawn []*result) error {
-	page, err := template.New("page").Funcs(template.FuncMap{
-		"svg": func(p *timeline.Picture) template.HTML { return template.HTML(p.SVG()) }, // it escapes texts
-		"shows": func(scenario string) string {
-			for _, s := range scenarios() {
-				if s.name == scenario {
-					return s.shows
-				}
-			}
-			return ""
-		},
-	}).Parse(pageText)
+	page, err := template.New("page").Parse(pageText)
 	if err != nil {
 		return err
 	}
@@ -181,12 +167,15 @@ func writePage(path string, drawn []*result) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(page.Execute(f, map[string]any{"Results": drawn, "Facts": []string{
-		fmt.Sprintf("%s; quorumlock %s; %s", time.Now().UTC().Format("2006-01-02 15:04 UTC"), *revision, machine()),
-		"masters: " + lab.backend.kind(),
-		fmt.Sprintf("seed %d", *seed),
-		fmt.Sprintf("A master's row shows its faults, and its list and quarantine as the master itself reports them every %v: "+
-			"nothing of that for contenders that do not mark their masters. A client's row shows what it held, and when "+
-			"another one held too, by the history that was judged.", watchEvery),
-	}}), f.Close())
+	return errors.Join(page.Execute(f, map[string]any{"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		"Revision": *revision, "Machine": machine(), "Masters": lab.backend.kind(), "Seed": *seed, "Every": watchEvery,
+		"Results": drawn}), f.Close())
+}
+
+// SVG and Shows are for the page.
+func (r *result) SVG() template.HTML { return template.HTML(r.Picture.SVG()) } // it escapes texts
+
+func (r *result) Shows() string {
+	all := scenarios()
+	return all[slices.IndexFunc(all, func(s scenario) bool { return s.name == r.Scenario })].shows
 }
