@@ -11,10 +11,10 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// watchEvery is how often a watcher asks a master.
-const watchEvery = 40 * time.Millisecond
+// watchEvery is how often a master is asked.
+const watchEvery = 100 * time.Millisecond
 
-// watch asks each master, by a connection of its own, whether it is in quarantine, and which list it has, until
+// watch asks each master, by connections of its own, whether it is in quarantine, and which list it has, until
 // the returned function is called. It writes nothing. While a master does not answer, what it said last stands:
 // the faults cover that.
 func (r *run) watch() (end func()) {
@@ -30,6 +30,9 @@ func (r *run) watch() (end func()) {
 					r.tracks.End(ofMaster(i), said.Text)
 					said = next
 					next.From = last // an empty master must not look up until it is asked
+					if marks := r.tracks.Rows(ofMaster(i))[0].Marks; len(marks) > 0 { // the fault that may have caused it
+						next.From = max(last, marks[len(marks)-1].At)
+					}
 					r.tracks.Add(ofMaster(i), next)
 				}
 				last = now()
