@@ -45,7 +45,7 @@ VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo 
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test release
-.PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish chromium
+.PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
 
@@ -125,9 +125,9 @@ test-chaos-paths:
 	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestPictures|TestChaos/(partition_of_the_holder|frozen|client_paused)'"
 
 # Masters are containers where there is a container engine, else processes. The report says which.
-chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a picture of each to chaos/ (25 minutes)
+chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a page with a picture of each to chaos/ (25 minutes)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/reports/chaos.md \
-		-chaos.pair=$(CURDIR)/docs/reports -chaos.pictures=$(CURDIR)/chaos -chaos.html=$(CURDIR)/chaos/index.html -chaos.revision="$$(git describe --always --dirty)"
+		-chaos.pair=$(CURDIR)/docs/reports -chaos.html=$(CURDIR)/chaos/index.html -chaos.revision="$$(git describe --always --dirty)"
 
 # 10,000 processes take 6 GB. It measures virtual time, so other work on the machine changes no figure.
 fleet: ## a simulated fleet of 10,000 processes in three regions; writes docs/reports/fleet.md and the fleet of scale.md (7 minutes)
@@ -158,12 +158,12 @@ bench-check: redis-server ## the budgets alone; fails where one is missed by mor
 
 # Without one of these, the tests that need it are skipped, and say so: without postgres and mariadb those of package fence,
 # without prometheus those of the alerts and the dashboard, without etcd the measurements beside it, without zsh and fish
-# those of their completion, without chromium that of the pictures of faults.
+# those of their completion.
 # One at a time: a package manager has one lock.
 tools: ## installs what the tests use, where it can (1 s; 80 s where nothing is installed)
-	@$(MAKE) --no-print-directory --jobs=1 redis-server postgres mariadb prometheus etcd zsh fish chromium
+	@$(MAKE) --no-print-directory --jobs=1 redis-server postgres mariadb prometheus etcd zsh fish
 
-redis-server postgres mariadb prometheus etcd zsh fish chromium:
+redis-server postgres mariadb prometheus etcd zsh fish:
 	@sh internal/redistest/install.sh $@
 
 api: ## what the public packages export; writes docs/api.txt (3 s)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ const (
 // demo is the state that the steps of the story share.
 type demo struct {
 	*narrator
-	chart *chart
+	chart *timeline.Recorder
 	fleet *redistest.Fleet
 	a, b  *worker
 
@@ -42,26 +43,14 @@ type demo struct {
 // worker stands for a process: it has its own connections to the masters.
 type worker struct {
 	name   string
-	lane   *lane // of the chart
 	nodes  []*node.Node
 	locker *quorum.Locker
 }
 
 // demonstrate runs the demo on masters that it starts and stops. It writes the picture to the file svg,
-// too; "" for none.
+// too, if it comes to its end; "" for none.
 func demonstrate(ctx context.Context, start func(n int, args ...string) (*redistest.Fleet, error), svg string,
 	stdout, stderr io.Writer) (code int) {
-	file, err := openPicture(svg)
-	if err != nil {
-		fmt.Fprintf(stderr, "quorumlock: demo: -svg: %v\n", err)
-		return exitFailed
-	}
-	drawn := false
-	defer func() {
-		if !drawn {
-			file.abandon()
-		}
-	}()
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
@@ -73,7 +62,7 @@ func demonstrate(ctx context.Context, start func(n int, args ...string) (*redist
 		fmt.Fprintf(stderr, "quorumlock: demo: %v\n", err)
 		return exitFailed
 	}
-	d := &demo{narrator: story, fleet: fleet, chart: &chart{begun: story.begun}}
+	d := &demo{narrator: story, fleet: fleet, chart: newChart(story.begun)}
 	err = d.runSteps(ctx)
 	switch {
 	case outer.Err() != nil:
@@ -83,8 +72,7 @@ func demonstrate(ctx context.Context, start func(n int, args ...string) (*redist
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		drawn = true
-		err = errors.Join(d.draw(file, stdout), context.Cause(ctx)) // the output may fail meanwhile
+		err = errors.Join(d.draw(svg, stdout), context.Cause(ctx)) // the output may fail meanwhile
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "quorumlock: demo: %v\n", err)
@@ -107,14 +95,14 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 		d.waiting.Wait()
 	}()
 	for i, m := range d.fleet.Masters {
-		d.chart.become(&d.chart.masters[i], timeline.Quarantine, "quarantine")
+		d.chart.Add(masterName(i), timeline.Span{State: timeline.Quarantine})
 		d.say("%s is %s", masterName(i), m.Addr())
 	}
 	d.say("they are %s, ended with all their files when the demo ends", d.fleet.Kind)
-	if d.a, err = d.newWorker("worker A", &d.chart.workers[0]); err != nil {
+	if d.a, err = d.newWorker(workerA); err != nil {
 		return err
 	}
-	if d.b, err = d.newWorker("worker B", &d.chart.workers[1]); err != nil {
+	if d.b, err = d.newWorker(workerB); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
@@ -128,21 +116,23 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 }
 
 // draw shows what happened in one picture.
-func (d *demo) draw(file *pictureFile, stdout io.Writer) error {
-	picture := d.chart.picture()
-	text, err := lines(picture, stdout)
-	if err != nil {
-		file.abandon()
-		return err
-	}
+func (d *demo) draw(svg string, stdout io.Writer) error {
+	drawn := picture(d.chart)
 	d.chapter("6. All of it in one picture")
-	d.print(text)
-	return file.write(picture)
+	terminal := 0
+	if file, ok := stdout.(*os.File); ok {
+		terminal, _ = terminalSize(file)
+	}
+	d.print(drawn.Text(lineStyle(terminal)))
+	if svg == "" {
+		return nil
+	}
+	return os.WriteFile(svg, []byte(drawn.SVG()), 0o666)
 }
 
 // newWorker returns a worker, which the caller closes even when there is an error.
-func (d *demo) newWorker(name string, lane *lane) (*worker, error) {
-	w := &worker{name: name, lane: lane}
+func (d *demo) newWorker(name string) (*worker, error) {
+	w := &worker{name: name}
 	for i, url := range d.fleet.URLs() {
 		n, err := node.Open(url, node.WithName(masterName(i)), node.WithMaxLease(lease),
 			node.WithTimeout(timeout), node.WithLogger(silent))
@@ -183,12 +173,13 @@ func (d *demo) deploy(ctx context.Context) error {
 			return err
 		}
 	}
-	d.chart.mark(d.a.lane, "refused")
+	d.chart.Mark(workerA, "refused")
 	for i, n := range d.a.nodes {
 		if err := n.Admit(ctx); err != nil {
 			return err
 		}
-		d.chart.become(&d.chart.masters[i], timeline.Up, "up")
+		d.chart.End(masterName(i), "")
+		d.chart.Add(masterName(i), timeline.Span{State: timeline.Up})
 	}
 	d.say("this demo started the masters, so it knows that no lock is held, and admits them (Node.Admit): they grant at once")
 	return nil

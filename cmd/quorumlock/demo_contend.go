@@ -90,10 +90,11 @@ func (d *demo) contend(ctx context.Context) error {
 
 // take waits until a worker holds the lock.
 func (d *demo) take(ctx context.Context, w *worker) (*quorum.Lock, error) {
-	d.chart.become(w.lane, timeline.Waits, "")
+	d.chart.Add(w.name, timeline.Span{State: timeline.Waits})
 	lock, err := w.locker.Lock(ctx, resource)
+	d.chart.End(w.name, "")
 	if err == nil {
-		d.chart.hold(w.lane, lock.Token())
+		d.chart.Add(w.name, timeline.Span{State: timeline.Holds, Token: lock.Token()})
 	}
 	return lock, err
 }
@@ -111,7 +112,7 @@ func (d *demo) turn(ctx context.Context, w *worker, book *logbook) error {
 	}
 	worked := pause(lock.Context(), workTime)
 	book.leave()
-	d.chart.become(w.lane, 0, "")
+	d.chart.End(w.name, "")
 	if err := lock.Unlock(ctx); err != nil {
 		return err
 	}

@@ -34,8 +34,8 @@ func (d *demo) hold(ctx context.Context) error {
 	ended := make(chan time.Time, 1)
 	d.ended = ended
 	context.AfterFunc(lock.Context(), func() {
-		d.chart.become(d.a.lane, 0, "")
-		d.chart.mark(d.a.lane, "lost")
+		d.chart.End(workerA, "")
+		d.chart.Mark(workerA, "lost")
 		ended <- time.Now()
 	})
 	d.say("worker A takes %s, token %d, with a lease of %v that it renews every third of it",
@@ -172,11 +172,12 @@ func (d *demo) comeBack(ctx context.Context) error {
 	d.chapter("5. The masters come back")
 	began := time.Now()
 	for i := range 3 {
-		d.chart.mark(&d.chart.masters[i], "restart")
+		d.chart.Mark(masterName(i), "restart")
 		if err := d.fleet.Masters[i].Start(); err != nil {
 			return err
 		}
-		d.chart.become(&d.chart.masters[i], timeline.Quarantine, "quarantine")
+		d.chart.End(masterName(i), "dead")
+		d.quarantined(i, lease)
 	}
 	d.say("%s run again and remember nothing: they are in quarantine for %v, or they might grant a lock that is held",
 		names(0, 1, 2), lease)
@@ -197,7 +198,7 @@ func (d *demo) comeBack(ctx context.Context) error {
 	if err := pause(ctx, workTime*4); err != nil { // so that the picture shows it
 		return err
 	}
-	d.chart.become(d.b.lane, 0, "")
+	d.chart.End(workerB, "")
 	err = lock.Unlock(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -222,7 +223,7 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 		case <-often.C:
 			var parts []string
 			for i, f := range each(ctx, d.b.nodes[:3], checkOne) {
-				d.chart.quarantine(&d.chart.masters[i], f.report.Quarantine)
+				d.quarantined(i, f.report.Quarantine)
 				left := left(f.report.Quarantine)
 				if f.err != nil {
 					left = reason(f.err)
@@ -238,9 +239,16 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 	}
 }
 
+// quarantined notes how long a master's quarantine lasts from now on.
+func (d *demo) quarantined(i int, left time.Duration) {
+	if left > 0 {
+		d.chart.Add(masterName(i), timeline.Span{To: d.chart.Now() + left, State: timeline.Quarantine})
+	}
+}
+
 func (d *demo) kill(i int) error {
-	d.chart.become(&d.chart.masters[i], timeline.Dead, "dead")
-	d.chart.mark(&d.chart.masters[i], "kill")
+	d.chart.Add(masterName(i), timeline.Span{State: timeline.Down, Text: "dead"})
+	d.chart.Mark(masterName(i), "kill")
 	if err := d.fleet.Masters[i].Kill(); err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func TestDemo(t *testing.T) {
 				"ok     worker B holds invoice:42",
 				"is higher than worker A's",
 				"One lock over five masters\nNever two holders of the lock\n",
-				"x dead xxx", "~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒ for a part of the time",
+				"x dead xxx", "~~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒▒ part of the time",
 				"All 14 claims held")
 			if strings.Contains(r.out.String(), "\x1b") {
 				t.Error("there are colours, and no terminal")
@@ -73,7 +73,7 @@ func TestDemo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			contains(t, string(svg), "<svg ", "Never two holders of the lock", ">worker B</text>", ">#7</text>", "</svg>\n")
+			contains(t, string(svg), "<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
 		})
 	}
 }
@@ -84,6 +84,10 @@ func TestDemoInterrupted(t *testing.T) {
 	for _, at := range []string{"One lock", "m5 is", "Node.Admit", "holds it, token", "worker B asks", "m2 is killed"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
+			svg := filepath.Join(t.TempDir(), "demo.svg")
+			if err := os.WriteFile(svg, []byte("an older picture"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			type played struct {
 				out, errs *output
 				code      int
@@ -98,7 +102,7 @@ func TestDemoInterrupted(t *testing.T) {
 					cancel()
 					return nil
 				})}}
-				p.code = run(ctx, []string{"demo"}, p.out, p.errs)
+				p.code = run(ctx, []string{"demo", "-svg", svg}, p.out, p.errs)
 				p.cleanup = time.Since(cancelled)
 				return p, p.code == exitInterrupted && p.cleanup <= 5*time.Second
 			})
@@ -112,6 +116,9 @@ func TestDemoInterrupted(t *testing.T) {
 				t.Errorf("it claims what it could not see:\n%s", p.out)
 			}
 			contains(t, p.errs.String(), "interrupted")
+			if text, err := os.ReadFile(svg); string(text) != "an older picture" {
+				t.Errorf("the older picture is %q, %v", text, err)
+			}
 		})
 	}
 }

@@ -108,9 +108,9 @@ func (s *steppable) shows(ahead time.Duration) error {
 // step sets a master's clock.
 func (c *cluster) step(i int, ahead time.Duration) error {
 	c.happened(ofMaster(i), "clock stepped", "to %v, master %d", ahead, i+1)
-	c.tracks.ends(ofMaster(i), "another time")
+	c.tracks.End(ofMaster(i), "another time")
 	if ahead != 0 {
-		c.tracks.begins(ofMaster(i), timeline.Hindered, "another time")
+		c.begins(ofMaster(i), timeline.Hindered, "another time")
 	}
 	return c.servers[i].(*steppable).Step(ahead)
 }

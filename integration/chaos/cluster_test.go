@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -32,7 +33,7 @@ type cluster struct {
 	extra   []server // the other servers that were started
 	paths   []*paths
 
-	tracks tracks
+	tracks timeline.Recorder // what the harness did to masters and clients, for the picture
 
 	mu     sync.Mutex // of the rest, and of servers where a watcher reads them
 	faults []string   // the kinds that happened, in the order of their first
@@ -44,7 +45,8 @@ func newCluster(n int, start func(args ...string) (server, error), args [][]stri
 	if len(args) == 0 {
 		args = [][]string{noDisk}
 	}
-	c := &cluster{log: log, began: time.Now(), servers: make([]server, n), counts: map[string]int{}}
+	c := &cluster{log: log, began: time.Now(), servers: make([]server, n), tracks: timeline.Recorder{Now: now},
+		counts: map[string]int{}}
 	errs := make([]error, n)
 	var starting sync.WaitGroup
 	for i := range n {
@@ -118,8 +120,8 @@ func (c *cluster) apart(group string) (*paths, error) {
 }
 
 // happened notes a fault for the log, the report and the picture.
-func (c *cluster) happened(whose party, kind, format string, args ...any) {
-	c.tracks.mark(whose, kind)
+func (c *cluster) happened(whose string, kind, format string, args ...any) {
+	c.tracks.Mark(whose, kind)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts[kind] == 0 {
@@ -131,6 +133,18 @@ func (c *cluster) happened(whose party, kind, format string, args ...any) {
 	}
 	c.log("+%v %s %s", time.Since(c.began).Round(time.Millisecond), kind, fmt.Sprintf(format, args...))
 }
+
+// begins notes that a fault begins now.
+func (c *cluster) begins(whose string, state timeline.State, text string) {
+	c.tracks.Add(whose, timeline.Span{State: state, Text: text})
+}
+
+// The parties, as rows of the picture: what goes on on a path between clients and a master is in a row below the master's.
+func ofMaster(i int) string      { return fmt.Sprintf("master %d", i+1) }
+func ofClient(w *worker) string  { return fmt.Sprintf("client %d", w.plan.Client) }
+func (p *paths) to(i int) string { return ofMaster(i) + " ↔ " + p.group }
+
+const nobody = ""
 
 // told lists the faults that happened, with their counts.
 func (c *cluster) told() string {

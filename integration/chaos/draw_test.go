@@ -3,19 +3,18 @@
 package chaos
 
 import (
-	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
+	"html/template"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/integration/pictures"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
@@ -26,149 +25,110 @@ const (
 	redsync      = "redsync"
 )
 
+func now() time.Duration { return time.Duration(contender.Now()) }
+
 // pairFile returns the name of the file of one of the pair.
 func pairFile(kind string) string { return "chaos-" + shownKind(kind) + ".svg" }
 
 // drawing reports whether somebody wants pictures.
-func drawing() bool { return *drawTo != "" || *pageTo != "" || *pairTo != "" }
+func drawing() bool { return *pageTo != "" || *pairTo != "" }
 
 // marked reports whether contenders of the kind mark their masters, and get fencing tokens.
 func marked(kind string) bool { return kind != redsync && kind != "counting" }
 
 // shownKind is the name of a kind of contender in titles and files.
 func shownKind(kind string) string {
-	switch {
-	case kind == library:
-		return "quorumlock"
-	case marked(kind):
-		return "quorumlock-" + kind
-	default:
-		return kind
+	if marked(kind) {
+		return strings.TrimSuffix("quorumlock-"+kind, "-"+library)
 	}
+	return kind
 }
 
-// view is porcupine's view of a history with violations: a page of HTML.
-type view struct {
-	name string
-	page []byte
-}
-
-// makePicture makes the picture of the events that were judged, if somebody wants it.
-func (r *run) makePicture(events []history.Event) {
-	r.t.Helper()
-	if !drawing() {
-		return
-	}
-	r.watcher.end()
-	drawn := pictures.Run{Title: fmt.Sprintf("%s: %s, %d masters", shownKind(r.kind), r.result.Scenario, r.n),
-		Name: name, Slots: r.slots, Tokens: marked(r.kind), Events: events}
-	began := contender.At(r.playing)
+// draw returns the picture of what was done to masters and clients, and of the events that were judged.
+func (r *run) draw(events []history.Event) *timeline.Picture {
+	p := &timeline.Picture{Title: fmt.Sprintf("%s: %s, %d masters", shownKind(r.kind), r.result.Scenario, r.n), Slots: r.slots}
 	for i := range r.servers {
-		track := r.tracks.track(ofMaster(i))
-		track.Label = fmt.Sprintf("master %d", i+1)
-		track.Spans = slices.Concat(r.watcher.of(i, began), track.Spans)
-		drawn.Masters = append(drawn.Masters, track)
+		rows := r.tracks.Rows(ofMaster(i))
+		rows[0].Spans = append(rows[0].Spans, timeline.Span{From: time.Duration(contender.At(r.playing)), To: timeline.Open,
+			State: timeline.Up}) // also of masters that nobody watches
+		p.Rows = append(p.Rows, rows...)
 	}
-	leaveOutTheOnlyList(drawn.Masters)
 	for _, w := range r.workers {
-		drawn.Clients = append(drawn.Clients, r.trackOf(w))
-	}
-	r.result.picture = pictures.Of(drawn)
-	found, _ := filepath.Glob(filepath.Join(r.dir, "history-*.html"))
-	for _, path := range found {
-		page, err := os.ReadFile(path)
-		r.must2(err)
-		r.result.views = append(r.result.views, view{filepath.Base(path), page})
-	}
-}
-
-// leaveOutTheOnlyList takes the list's number out of the masters' texts if all have the same one throughout.
-func leaveOutTheOnlyList(masters []pictures.Track) {
-	const before = ", list "
-	found := map[string]bool{}
-	for _, m := range masters {
-		for _, s := range m.Spans {
-			if _, list, ok := strings.Cut(s.Text, before); ok {
-				found[list] = true
+		rows := r.tracks.Rows(ofClient(w))
+		waited(&rows[0], w)
+		rows[0].Spans = append(rows[0].Spans, held(events, r.slots, w.plan)...)
+		for _, p := range r.paths {
+			if slices.Contains(p.urls(), w.plan.URLs[0]) {
+				rows[0].Label += " (" + p.group + ")"
 			}
 		}
+		p.Rows = append(p.Rows, rows...)
 	}
-	if len(found) != 1 {
-		return
-	}
-	for _, m := range masters {
-		for k := range m.Spans {
-			m.Spans[k].Text, _, _ = strings.Cut(m.Spans[k].Text, before)
-		}
-	}
+	return p
 }
 
-// trackOf returns what a client went through, by its own reports: when it waited, what it lost.
-func (r *run) trackOf(w *worker) pictures.Track {
-	track := r.tracks.track(ofClient(w))
-	track.Client, track.Label = w.plan.Client, fmt.Sprintf("client %d", w.plan.Client)
-	for _, p := range r.paths {
-		if i := slices.Index(p.urls(), w.plan.URLs[0]); i >= 0 {
-			track.Label += " (" + p.group + ")"
+// held returns a client's holds, and the times in which it held beside another one, as package history judges them.
+func held(events []history.Event, slots int, by contender.Plan) (all []timeline.Span) {
+	span := func(of history.Held, from, to int64, state timeline.State) {
+		if of.Client != by.Client {
+			return
+		}
+		s := timeline.Span{From: time.Duration(from), To: time.Duration(to), State: state,
+			Text: strings.TrimSpace(strings.TrimPrefix(of.Name, name))}
+		if marked(by.Kind) { // else the clock stands in for a token
+			s.Token = of.Token
+		}
+		all = append(all, s)
+	}
+	for _, of := range history.Holds(events) {
+		span(of, of.From, of.To, timeline.Holds)
+	}
+	overlaps := history.Overlaps(events)
+	if slots > 0 {
+		overlaps = append(overlaps, history.Crowds(events, slots)...)
+	}
+	for _, o := range overlaps {
+		for _, of := range o.Holds {
+			span(of, o.From, o.To, timeline.Clash)
 		}
 	}
-	var waits []pictures.Span
+	return all
+}
+
+// waited adds what a client went through by its own reports: when it waited, what it lost.
+func waited(row *timeline.Row, w *worker) {
 	for _, p := range w.all() {
+		at := time.Duration(p.At)
 		switch p.Did {
 		case contender.Acquired, contender.Refused:
-			waits = append(waits, pictures.Span{From: p.At - int64(p.Took), To: p.At, State: timeline.Waits,
-				Detail: p.Err})
+			row.Spans = append(row.Spans, timeline.Span{From: at - p.Took, To: at, State: timeline.Waits})
 		case contender.Lost:
-			track.Marks = append(track.Marks, pictures.Mark{At: p.At, Text: "lost"})
+			row.Marks = append(row.Marks, timeline.Mark{At: at, Text: "lost"})
 		case contender.Stale:
 			text := "stale token refused"
-			if !marked(w.plan.Kind) { // it has no token; the clock stands in for it
+			if !marked(w.plan.Kind) {
 				text = "late write"
 			}
-			track.Marks = append(track.Marks, pictures.Mark{At: p.At, Text: text})
+			row.Marks = append(row.Marks, timeline.Mark{At: at, Text: text})
 		}
 	}
-	track.Spans = slices.Concat(waits, track.Spans)
-	return track
 }
 
-var noFileLetter = regexp.MustCompile(`[^a-z0-9]+`)
-
-// slug is the result's name in files.
-func (r *result) slug() string {
-	return fmt.Sprintf("%s-%d-%s", noFileLetter.ReplaceAllString(strings.ToLower(r.Scenario), "-"), r.Masters,
-		shownKind(r.Kind))
-}
-
-// svg writes the result's picture to a file.
-func (r *result) svg(path string) error {
-	var svg bytes.Buffer
-	if err := r.picture.WriteSVG(&svg); err != nil {
-		return err
-	}
-	return os.WriteFile(path, svg.Bytes(), 0o644)
-}
+//go:embed page.html.tmpl
+var pageText string
 
 // writePictures writes the pictures that are wanted.
 func (r *report) writePictures() error {
 	r.mu.Lock()
-	drawn := slices.DeleteFunc(slices.Clone(r.results), func(one *result) bool { return one.picture == nil })
+	drawn := slices.DeleteFunc(slices.Clone(r.results), func(one *result) bool { return one.Picture == nil })
 	r.mu.Unlock()
 	var errs []error
-	if *drawTo != "" {
-		errs = append(errs, os.MkdirAll(*drawTo, 0o755))
-		for _, one := range drawn {
-			errs = append(errs, one.svg(filepath.Join(*drawTo, one.slug()+".svg")))
-		}
-	}
 	if *pageTo != "" {
 		errs = append(errs, os.MkdirAll(filepath.Dir(*pageTo), 0o755), writePage(*pageTo, drawn))
 	}
-	if *pairTo != "" {
-		errs = append(errs, os.MkdirAll(*pairTo, 0o755))
-		for _, one := range r.pair() {
-			errs = append(errs, one.svg(filepath.Join(*pairTo, pairFile(one.Kind))))
-		}
+	for _, one := range r.pair() {
+		errs = append(errs, os.MkdirAll(*pairTo, 0o755),
+			os.WriteFile(filepath.Join(*pairTo, pairFile(one.Kind)), []byte(one.Picture.SVG()), 0o644))
 	}
 	return errors.Join(errs...)
 }
@@ -183,7 +143,7 @@ func (r *report) pair() []*result {
 	defer r.mu.Unlock()
 	last := func(kind string, harm bool) int {
 		for i, one := range slices.Backward(r.results) {
-			if one.picture != nil && one.Scenario == pairScenario && one.Masters == pairMasters &&
+			if one.Picture != nil && one.Scenario == pairScenario && one.Masters == pairMasters &&
 				one.Kind == kind && doubleHold(one) == harm {
 				return i
 			}
@@ -197,35 +157,25 @@ func (r *report) pair() []*result {
 	return []*result{r.results[theirs], r.results[own]}
 }
 
-// writePage writes a page with the pictures, and porcupine's views to a directory beside it.
+// writePage writes a page with the pictures.
 func writePage(path string, drawn []*result) error {
-	page := pictures.Page{Title: "Chaos", Facts: []string{
-		fmt.Sprintf("%s; quorumlock %s; %s", time.Now().UTC().Format("2006-01-02 15:04 UTC"), *revision, machine()),
-		"masters: " + lab.backend.kind(),
-		fmt.Sprintf("seed %d", *seed),
-		fmt.Sprintf("A master's row shows its faults, and its list and quarantine as the master itself reports them "+
-			"every %v: nothing of that for contenders that do not mark their masters. A client's row shows "+
-			"what it held, and when another one held too, by the history that was judged.", watchEvery),
-	}}
-	beside := strings.TrimSuffix(path, filepath.Ext(path)) + "-histories"
-	var errs []error
-	for _, one := range drawn {
-		shot := pictures.Shot{Picture: one.picture, Notes: one.Notes, Again: one.Again()}
-		for _, s := range scenarios() {
-			if s.name == one.Scenario {
-				shot.Shows = s.shows
-			}
-		}
-		for _, v := range one.views {
-			file := one.slug() + "-" + v.name
-			errs = append(errs, os.MkdirAll(beside, 0o755), os.WriteFile(filepath.Join(beside, file), v.page, 0o644))
-			shot.Views = append(shot.Views, filepath.Base(beside)+"/"+file)
-		}
-		page.Shots = append(page.Shots, shot)
+	page, err := template.New("page").Parse(pageText)
+	if err != nil {
+		return err
 	}
-	var text bytes.Buffer
-	if err := page.Write(&text); err != nil {
-		return errors.Join(append(errs, err)...)
+	f, err := os.Create(path)
+	if err != nil {
+		return err
 	}
-	return errors.Join(append(errs, os.WriteFile(path, text.Bytes(), 0o644))...)
+	return errors.Join(page.Execute(f, map[string]any{"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		"Revision": *revision, "Machine": machine(), "Masters": lab.backend.kind(), "Seed": *seed, "Every": watchEvery,
+		"Results": drawn}), f.Close())
+}
+
+// SVG and Shows are for the page.
+func (r *result) SVG() template.HTML { return template.HTML(r.Picture.SVG()) } // it escapes texts
+
+func (r *result) Shows() string {
+	all := scenarios()
+	return all[slices.IndexFunc(all, func(s scenario) bool { return s.name == r.Scenario })].shows
 }

@@ -21,7 +21,7 @@ const replicaBound = 15 * time.Second
 
 func (c *cluster) kill(i int) error {
 	c.happened(ofMaster(i), "kill", "master %d", i+1)
-	c.tracks.begins(ofMaster(i), timeline.Dead, "dead")
+	c.begins(ofMaster(i), timeline.Down, "dead")
 	return c.servers[i].Kill()
 }
 
@@ -29,7 +29,7 @@ func (c *cluster) kill(i int) error {
 func (c *cluster) restart(i int) error {
 	c.happened(ofMaster(i), "restart", "master %d", i+1)
 	err := c.servers[i].Start()
-	c.tracks.ends(ofMaster(i), "dead")
+	c.tracks.End(ofMaster(i), "dead")
 	return err
 }
 
@@ -51,28 +51,28 @@ func (c *cluster) loseTail(i int) error {
 
 func (c *cluster) pause(i int) error {
 	c.happened(ofMaster(i), "pause", "master %d", i+1)
-	c.tracks.begins(ofMaster(i), timeline.Frozen, "frozen")
+	c.begins(ofMaster(i), timeline.Down, "frozen")
 	return c.servers[i].Freeze()
 }
 
 func (c *cluster) unpause(i int) error {
 	c.log("+%v unpause master %d", time.Since(c.began).Round(time.Millisecond), i+1)
 	err := c.servers[i].Thaw()
-	c.tracks.ends(ofMaster(i), "frozen")
+	c.tracks.End(ofMaster(i), "frozen")
 	return err
 }
 
 // disconnect takes a master off its network, if the back end can (see canDisconnect).
 func (c *cluster) disconnect(i int) error {
 	c.happened(ofMaster(i), "disconnect", "master %d", i+1)
-	c.tracks.begins(ofMaster(i), timeline.CutOff, "off the network")
+	c.begins(ofMaster(i), timeline.Down, "off the network")
 	return c.servers[i].(pluggable).Disconnect()
 }
 
 func (c *cluster) reconnect(i int) error {
 	c.log("+%v reconnect master %d", time.Since(c.began).Round(time.Millisecond), i+1)
 	err := c.servers[i].(pluggable).Reconnect()
-	c.tracks.ends(ofMaster(i), "off the network")
+	c.tracks.End(ofMaster(i), "off the network")
 	return err
 }
 
@@ -85,37 +85,37 @@ func (c *cluster) canDisconnect() bool {
 // loseRequests only the requests.
 func (c *cluster) cut(p *paths, i int) error {
 	c.happened(ofMaster(i), "partition", "%s from master %d", p.group, i+1)
-	c.tracks.beginsBelow(ofMaster(i), p.group, timeline.CutOff, "cut off from "+p.group)
+	c.begins(p.to(i), timeline.Down, "cut off")
 	return errors.Join(p.lose(i, requests), p.lose(i, replies))
 }
 
 func (c *cluster) loseReplies(p *paths, i int) error {
 	c.happened(ofMaster(i), "lose replies", "of master %d to %s", i+1, p.group)
-	c.tracks.beginsBelow(ofMaster(i), p.group, timeline.Hindered, "loses replies to "+p.group)
+	c.begins(p.to(i), timeline.Hindered, "replies lost")
 	return p.lose(i, replies)
 }
 
 func (c *cluster) loseRequests(p *paths, i int) error {
 	c.happened(ofMaster(i), "lose requests", "of %s to master %d", p.group, i+1)
-	c.tracks.beginsBelow(ofMaster(i), p.group, timeline.Hindered, "loses requests of "+p.group)
+	c.begins(p.to(i), timeline.Hindered, "requests lost")
 	return p.lose(i, requests)
 }
 
 func (c *cluster) slow(p *paths, i int, latency, jitter time.Duration) error {
 	c.happened(ofMaster(i), "latency", "%v ± %v from %s to master %d", latency, jitter, p.group, i+1)
-	c.tracks.beginsBelow(ofMaster(i), p.group, timeline.Hindered, "slow for "+p.group)
+	c.begins(p.to(i), timeline.Hindered, "slow")
 	return p.delay(i, requests, latency, jitter)
 }
 
 func (c *cluster) heal(p *paths, i int) {
 	c.log("+%v heal %s to master %d", time.Since(c.began).Round(time.Millisecond), p.group, i+1)
 	p.heal(i)
-	c.tracks.endsBelow(ofMaster(i), p.group)
+	c.tracks.End(p.to(i), "")
 }
 
 func (c *cluster) clientPause(i int, d time.Duration) error {
 	c.happened(ofMaster(i), "CLIENT PAUSE", "%v, master %d", d, i+1)
-	c.tracks.lasts(ofMaster(i), timeline.Hindered, "CLIENT PAUSE", d)
+	c.tracks.Add(ofMaster(i), timeline.Span{To: now() + d, State: timeline.Hindered, Text: "CLIENT PAUSE"})
 	return c.do(i, "CLIENT", "PAUSE", d.Milliseconds(), "ALL")
 }
 
@@ -137,12 +137,12 @@ func (c *cluster) flushAll(i int) error {
 // fill leaves a master no free memory, and it evicts nothing. drain ends that.
 func (c *cluster) fill(i int) error {
 	c.happened(ofMaster(i), "maxmemory", "master %d", i+1)
-	c.tracks.begins(ofMaster(i), timeline.Hindered, "full")
+	c.begins(ofMaster(i), timeline.Hindered, "full")
 	return c.do(i, "CONFIG", "SET", "maxmemory", "1")
 }
 
 func (c *cluster) drain(i int) error {
-	defer c.tracks.ends(ofMaster(i), "full")
+	defer c.tracks.End(ofMaster(i), "full")
 	return c.do(i, "CONFIG", "SET", "maxmemory", "0")
 }
 
@@ -150,12 +150,12 @@ func (c *cluster) drain(i int) error {
 // master again.
 func (c *cluster) replicaOf(i, of int) error {
 	c.happened(ofMaster(i), "REPLICAOF", "master %d of master %d", i+1, of+1)
-	c.tracks.begins(ofMaster(i), timeline.Hindered, "replica")
+	c.begins(ofMaster(i), timeline.Hindered, "replica")
 	return follow(c.servers[i], c.servers[of])
 }
 
 func (c *cluster) independent(i int) error {
-	defer c.tracks.ends(ofMaster(i), "replica")
+	defer c.tracks.End(ofMaster(i), "replica")
 	return c.do(i, "REPLICAOF", "NO", "ONE")
 }
 

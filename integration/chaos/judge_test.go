@@ -56,7 +56,10 @@ func (r *run) judge() {
 			r.expect(false, "history: %v", v)
 		}
 	}
-	r.makePicture(events)
+	if drawing() {
+		r.endWatch()
+		res.Picture = r.draw(events)
+	}
 	from, gap := longestGap(events)
 	res.Gap = gap
 	r.t.Logf("longest without a holder: %v from +%v", gap, time.Duration(from-contender.At(r.began)).Round(time.Millisecond))
@@ -148,8 +151,7 @@ type result struct {
 	Gap, Took                      time.Duration
 	Notes                          []string
 
-	picture *timeline.Picture // nil if nobody wants one
-	views   []view            // porcupine's, of a history with violations
+	Picture *timeline.Picture // nil if nobody wants one
 }
 
 func (r *result) String() string {

@@ -8,8 +8,7 @@
 // a report.
 //
 // A new scenario goes into the list in chaos_test.go, and its control into controls_test.go; what it does to
-// masters and paths into faults_test.go, with its log line, its mark and its state in the picture
-// (tracks_test.go). run_test.go and cluster_test.go set a run up, judge_test.go decides, and report_test.go
+// masters and paths into faults_test.go, with its log line, its mark and its state in the picture. run_test.go and cluster_test.go set a run up, judge_test.go decides, and report_test.go
 // writes. For the pictures, watcher_test.go asks the masters what they are in, and draw_test.go puts all of it
 // together.
 package chaos
@@ -36,8 +35,7 @@ var (
 	race     = flag.Bool("chaos.race", raceDetector, "build the clients with the race detector; with it they need twice the processor time or more")
 	wanted   = flag.String("chaos.backend", "auto", "the kind of the masters: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
-	drawTo   = flag.String("chaos.pictures", "", "the directory that a picture of each run is written to, as SCENARIO-MASTERS-KIND.svg")
-	pageTo   = flag.String("chaos.html", "", "the file that a page with all pictures is written to; porcupine's views go to a directory beside it")
+	pageTo   = flag.String("chaos.html", "", "the file that a page with all pictures is written to")
 	pairTo   = flag.String("chaos.pair", "", "the directory that the README's pictures are written to, if both were played")
 	revision = flag.String("chaos.revision", "unknown", "the library's revision, for the report")
 )

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -142,7 +143,9 @@ func (o *operator) overwrite(list, other []int) error {
 		if err != nil {
 			return err
 		}
-		m := scripts.Marker{Process: scripts.Process{Run: runIn(info), MaxLease: o.lease, Member: memberName(i)},
+		_, id, _ := strings.Cut(info, "run_id:")
+		id, _, _ = strings.Cut(id, "\r\n")
+		m := scripts.Marker{Process: scripts.Process{Run: id, MaxLease: o.lease, Member: memberName(i)},
 			Generation: 1, Members: membersOf(list), Next: membersOf(other)}
 		if _, err := s.Do("SET", scripts.MarkerKey, m.String()); err != nil {
 			return fmt.Errorf("master %d: %w", i+1, err)

@@ -95,7 +95,7 @@ func (r *report) write(path string, passed bool) error {
 		if err != nil {
 			return err
 		}
-		data["Pair"] = append(data["Pair"].([]shown), shown{one.picture.Title, filepath.ToSlash(path)})
+		data["Pair"] = append(data["Pair"].([]shown), shown{one.Picture.Title, filepath.ToSlash(path)})
 	}
 	data["Sections"], data["Controls"], data["Sum"], data["Kinds"] = sections, controls, sum, kinds()
 	var text strings.Builder

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,7 +67,8 @@ type run struct {
 	workers   []*worker
 	result    *result
 	playing   time.Time
-	watcher   *watcher // of the masters, for the picture; nil if there is nothing to ask, or nobody wants a picture
+	watching  sync.WaitGroup // the masters, for the picture
+	endWatch  func()
 }
 
 // abandoned ends a scenario whose next step has lost its sense.
@@ -77,7 +79,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	wall := time.Now()
-	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease * time.Duration(*stretch), slots: s.slots}
+	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease * time.Duration(*stretch), slots: s.slots, endWatch: func() {}}
 	r.result = &result{Scenario: s.name, Kind: kind, Masters: n, Seed: *seed}
 	if r.lease == 0 {
 		r.lease = defaultLease
@@ -111,7 +113,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 			<-w.exited
 			w.orders.Close()
 		}
-		r.watcher.end()
+		r.endWatch()
 		if err := r.cluster.stop(); err != nil {
 			t.Error(err)
 		}
@@ -138,7 +140,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		}
 	}
 	if drawing() && marked(kind) {
-		r.watcher = r.watch()
+		r.endWatch = r.watch()
 	}
 	r.playing = time.Now()
 	r.play(s.play)

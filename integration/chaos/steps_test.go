@@ -182,19 +182,19 @@ func (r *run) let(d time.Duration) { time.Sleep(d) }
 // stopClient and continueClient are SIGSTOP and SIGCONT.
 func (r *run) stopClient(w *worker) {
 	r.happened(ofClient(w), "SIGSTOP", "client %d", w.plan.Client)
-	r.tracks.beginsBelow(ofClient(w), "", timeline.Frozen, "stopped")
+	r.begins(ofClient(w)+" process", timeline.Down, "stopped")
 	r.must(w.signal(syscall.SIGSTOP))
 }
 
 func (r *run) continueClient(w *worker) {
 	r.log("+%v SIGCONT client %d", time.Since(r.began).Round(time.Millisecond), w.plan.Client)
 	r.must(w.signal(syscall.SIGCONT))
-	r.tracks.endsBelow(ofClient(w), "")
+	r.tracks.End(ofClient(w)+" process", "")
 }
 
 // killClient ends a contender as a crash would.
 func (r *run) killClient(w *worker) {
 	r.happened(ofClient(w), "SIGKILL", "client %d", w.plan.Client)
-	r.tracks.begins(ofClient(w), timeline.Dead, "dead")
+	r.begins(ofClient(w)+" process", timeline.Down, "dead")
 	r.must(w.kill())
 }

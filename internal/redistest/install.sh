@@ -1,7 +1,7 @@
 #!/bin/sh
-# Usage: install.sh redis-server | postgres | mariadb | prometheus | etcd | zsh | fish | chromium
+# Usage: install.sh redis-server | postgres | mariadb | prometheus | etcd | zsh | fish
 #
-# Installs a server, a shell or a browser that tests need, where it is missing and can be installed. Says in one line what it did,
+# Installs a server or a shell that tests need, where it is missing and can be installed. Says in one line what it did,
 # or could not do. REDIS_SERVER names another redis-server than the one on PATH.
 server=$1
 
@@ -32,10 +32,6 @@ prometheus) # the tests need promtool, too
 etcd) # only make bench and its test use it
 	debian=etcd-server alpine=etcd brew=etcd service=etcd
 	program() { command -v etcd; }
-	;;
-chromium) # or a browser that is one by another name
-	debian=chromium alpine=chromium brew=chromium service=
-	program() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 	;;
 zsh | fish)
 	debian=$server alpine=$server brew=$server service=

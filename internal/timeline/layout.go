@@ -2,146 +2,207 @@ package timeline
 
 import (
 	"cmp"
-	"container/heap"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
-// flatten returns what is seen of the spans other than clashes: none overlaps with another, in the order of
-// time. A later span covers the earlier ones.
-func flatten(spans []Span) (flat []Span) {
-	var cuts []time.Duration
-	var coming []int // by their begin
-	for i, s := range spans {
-		if s.State != Clash && s.From < s.To {
-			cuts = append(cuts, s.From, s.To)
-			coming = append(coming, i)
+// looks are the states' names in the legend, their letters, the letters' colours on a terminal, and their
+// classes in an SVG. No two have the same letter or pattern: colours are not needed to tell them apart.
+var looks = [...]struct {
+	word, glyph, ansi, class string
+}{
+	0:          {"", " ", "", ""},
+	Up:         {"up", "━", "32", "up"},
+	Hindered:   {"hindered", "-", "36", "hi"},
+	Quarantine: {"in quarantine", "~", "33", "qu"},
+	Down:       {"down", "x", "90", "do"},
+	Waits:      {"waits", "·", "90", "wa"},
+	partly:     {"part of the time", "▒", "34", "pa"},
+	Holds:      {"holds the lock", "█", "34", "ho"},
+	Clash:      {"two hold at once", "!", "1;31", "cl"},
+}
+
+// line is a line of a picture. One without cells is its label, in all of the width.
+type line struct {
+	class string // of its texts, in an SVG
+	label string
+	cells []State // 0 for nothing
+	texts []text  // over the cells
+}
+
+// The classes of lines.
+const (
+	title, verdict, isBad   = "t", "v", "v bad"
+	bar, marks, axis, below = "b", "m", "x", "n"
+)
+
+// text begins at a cell, in the place of a state, or of none.
+type text struct {
+	at    int
+	text  string
+	state State
+}
+
+// canvas has so many cells in a line, and so many of them to a letter.
+type canvas struct {
+	width, letter int
+	begin, length int64 // nanoseconds
+}
+
+// lay puts the picture into lines.
+func (p *Picture) lay(width, letter int) []line {
+	begin, end := p.extent()
+	c := &canvas{width, letter, int64(begin), max(int64(end-begin), 1)}
+	tokens, used := p.tokens(), []State{0}
+	lines := []line{{class: title, label: p.Title}, {class: verdict, label: p.Verdict()}}
+	for _, r := range p.Rows {
+		if len(r.Marks) > 0 {
+			lines = append(lines, line{marks, "", make([]State, width), c.marks(r.Marks)})
+		}
+		cells := c.cells(r.Spans)
+		used = append(used, cells...)
+		lines = append(lines, line{bar, r.Label, cells, c.within(r.Spans, cells, tokens)})
+	}
+	lines = append(lines, c.axis())
+	slices.Sort(used)
+	if slices.Max(used) == Clash {
+		lines[1].class = isBad
+	}
+	lines = append(lines, c.legend(slices.Compact(used))...)
+	if len(tokens) > 0 {
+		lines = append(lines, line{below, "", make([]State, width), []text{{0, "#1, #2, …: fencing tokens in order", 0}}})
+	}
+	return lines
+}
+
+func (c *canvas) place(at time.Duration) int {
+	return min(int((int64(at)-c.begin)*int64(c.width)/c.length), c.width-1)
+}
+
+// ends returns the first and the last cell of a span. It has one at least: no clash is too short to be seen.
+func (c *canvas) ends(s Span) (from, to int) {
+	to = c.width - 1
+	if s.To != Open {
+		to = c.place(max(s.To-1, s.From))
+	}
+	return c.place(s.From), to
+}
+
+// room returns how many cells a text takes.
+func (c *canvas) room(text string) int { return c.letter * utf8.RuneCountInString(text) }
+
+// cells returns what is shown of the spans. Parties that take turns faster than cells must not look as if they
+// held at once: a hold fills only cells that are in it from their begin to their end.
+func (c *canvas) cells(spans []Span) []State {
+	cells := make([]State, c.width)
+	for _, s := range spans {
+		from, to := c.ends(s)
+		for k := from; k <= to; k++ {
+			state, wide := s.State, int64(c.width)
+			if state == Holds && ((int64(s.From)-c.begin)*wide > int64(k)*c.length ||
+				s.To != Open && int64(k+1)*c.length > (int64(s.To)-c.begin)*wide) {
+				state = partly
+			}
+			cells[k] = max(cells[k], state)
 		}
 	}
-	slices.Sort(cuts)
-	cuts = slices.Compact(cuts)
-	slices.SortStableFunc(coming, func(a, b int) int { return cmp.Compare(spans[a].From, spans[b].From) })
-	last, open := -1, latest{}
-	for k := 1; k < len(cuts); k++ {
-		from, to := cuts[k-1], cuts[k]
-		for len(coming) > 0 && spans[coming[0]].From <= from {
-			heap.Push(&open, coming[0])
-			coming = coming[1:]
-		}
-		for len(open) > 0 && spans[open[0]].To <= from {
-			heap.Pop(&open)
-		}
-		switch {
-		case len(open) == 0:
-			last = -1
-		case open[0] == last:
-			flat[len(flat)-1].To = to
-		default:
-			last = open[0]
-			piece := spans[last]
-			piece.From, piece.To = from, to
-			flat = append(flat, piece)
+	return cells
+}
+
+// tokens returns those of all spans, each once, from the lowest.
+func (p *Picture) tokens() (all []uint64) {
+	for _, row := range p.Rows {
+		for _, s := range row.Spans {
+			if s.Token > 0 {
+				all = append(all, s.Token)
+			}
 		}
 	}
-	return flat
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-// latest is a heap of spans' places in their list, the last one on top.
-type latest []int
-
-func (l latest) Len() int           { return len(l) }
-func (l latest) Less(i, k int) bool { return l[i] > l[k] }
-func (l latest) Swap(i, k int)      { l[i], l[k] = l[k], l[i] }
-func (l *latest) Push(x any)        { *l = append(*l, x.(int)) }
-func (l *latest) Pop() any {
-	old := *l
-	x := old[len(old)-1]
-	*l = old[:len(old)-1]
-	return x
-}
-
-// run is one or more spans of a state, as they are drawn: from one place to another.
-type run struct {
-	from, to     float64
-	state        State
-	text, detail string // empty for several spans that differ
-}
-
-// legible is how wide a span must be, in gaps, to keep its own text beside a neighbour with another one.
-const legible = 10
-
-// runs returns those of a state. Spans with less than gap between them are one, unless they have different
-// texts and are legible. None is narrower than least.
-func runs(flat []Span, state State, scale, gap, least float64) (all []run) {
-	for _, s := range flat {
-		if s.State != state {
-			continue
+// within returns the spans' texts for which there is room, in cells of their state alone.
+func (c *canvas) within(spans []Span, cells []State, tokens []uint64) (all []text) {
+	free := slices.Clone(cells)
+	for _, s := range spans {
+		shown := s.Text
+		if s.Token > 0 {
+			rank, _ := slices.BinarySearch(tokens, s.Token)
+			shown = strings.TrimSpace(fmt.Sprintf("%s #%d", s.Text, rank+1))
 		}
-		next := run{s.From.Seconds() * scale, s.To.Seconds() * scale, state, s.Text, s.Detail}
-		next.to = max(next.to, next.from+least)
-		if len(all) == 0 || next.from-all[len(all)-1].to >= gap {
-			all = append(all, next)
-			continue
-		}
-		before := &all[len(all)-1]
-		overlap := next.from < before.to-least // by more than what least adds
-		if before.text != next.text && min(before.to-before.from, next.to-next.from) >= legible*gap && gap > 0 && !overlap {
-			all = append(all, next)
-			continue
-		}
-		before.to = max(before.to, next.to)
-		before.detail = ""
-		if before.text != next.text {
-			before.text = ""
+		from, to := c.ends(s)
+		room := c.room(" " + shown + " ")
+		for k := from + 1; shown != "" && k+room <= to; k++ {
+			under := free[k : k+room]
+			if slices.Min(under) == s.State && slices.Max(under) == s.State {
+				clear(under)
+				all = append(all, text{k, " " + shown + " ", s.State})
+				break
+			}
 		}
 	}
 	return all
 }
 
-func byTime(marks []Mark) []Mark {
-	return slices.SortedStableFunc(slices.Values(marks), func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
-}
-
-// label is a text at a place.
-type label struct {
-	at, end float64
-	text    string
-}
-
-// place puts the marks' texts side by side, each from its mark on. If the mark stands under the text
-// before, or so near that its own would, its text is added to that one, which becomes most wide at most. A
-// text without room is left out: its mark alone is drawn.
-func place(marks []Mark, scale, most, end float64, width func(string) float64) (all []label) {
-	for _, m := range byTime(marks) {
-		if m.Text == "" {
-			continue
-		}
-		next, last := label{at: m.At.Seconds() * scale, text: m.Text}, len(all)-1
-		joins := last >= 0 && next.at < all[last].end
-		if joins {
-			next = label{at: all[last].at, text: all[last].text + ", " + m.Text}
-		}
-		wide := width(next.text)
-		next.at = min(next.at, end-wide)
-		next.end = next.at + wide
+// marks returns a triangle for each mark, and the texts: beside it, after the text before if that is in the way,
+// or left out if there is no room.
+func (c *canvas) marks(marks []Mark) (all []text) {
+	marks = slices.SortedStableFunc(slices.Values(marks), func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
+	free := 0 // no text is from here on
+	for _, m := range marks {
+		at, wide, n := c.place(m.At), c.room("▾"+m.Text), len(all)
+		before := min(at+c.letter, c.width) - wide
 		switch {
-		case next.at < 0 || joins && wide > most:
-		case joins && (last == 0 || next.at >= all[last-1].end):
-			all[last] = next
-		case !joins && (last < 0 || next.at >= all[last].end):
-			all = append(all, next)
+		case at >= free && at+wide <= c.width:
+			all, free = append(all, text{at, "▾" + m.Text, 0}), at+wide
+		case before >= free:
+			all, free = append(all, text{before, m.Text + "▾", 0}), c.width
+		case at < free && free+c.room(", "+m.Text) <= min(c.width, all[n-1].at+c.room(strings.Repeat(" ", 40))):
+			all[n-1].text += ", " + m.Text
+			free += c.room(", " + m.Text)
+		case at >= free && at+c.letter <= c.width:
+			all, free = append(all, text{at, "▾", 0}), at+c.letter
 		}
 	}
 	return all
 }
 
-// tick returns the distance of the axis's numbers: the smallest round one with which there are no more than most.
-func tick(length time.Duration, most int) time.Duration {
-	for _, d := range []time.Duration{100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000, 120_000,
-		300_000} {
-		if d *= time.Millisecond; length/d < time.Duration(most) {
-			return d
+func (c *canvas) axis() line {
+	step := 100 * time.Millisecond
+	for i := 0; int64(step)*int64(c.width) < 6*int64(c.letter)*c.length; i++ {
+		step = []time.Duration{step * 2, step / 2 * 5, step * 2}[i%3] // 1, 2, 5, 10
+	}
+	l := line{class: axis, cells: make([]State, c.width)}
+	for at := time.Duration(0); int64(at) <= c.length; at += step {
+		shown := fmt.Sprintf("%gs", at.Seconds())
+		if k := c.place(at + time.Duration(c.begin)); k+c.room(shown) <= c.width {
+			l.texts = append(l.texts, text{k, shown, 0})
 		}
 	}
-	return (length/time.Duration(most) + time.Minute).Round(time.Minute)
+	return l
+}
+
+// legend returns lines with the states.
+func (c *canvas) legend(states []State) (lines []line) {
+	free := c.width
+	for _, s := range states {
+		wide := c.room("xx " + looks[s].word + "   ")
+		if s == 0 {
+			continue
+		}
+		if free+wide > c.width+c.room("   ") {
+			lines, free = append(lines, line{class: below, cells: make([]State, c.width)}), 0
+		}
+		l := &lines[len(lines)-1]
+		for k := range 2 * c.letter {
+			l.cells[free+k] = s
+		}
+		l.texts = append(l.texts, text{free + 3*c.letter, looks[s].word, 0})
+		free += wide
+	}
+	return lines
 }

@@ -1,122 +1,167 @@
-// Package timeline draws who was in which state when: a row for each party, time from left to right.
-// It draws an SVG picture, readable in light and dark mode and without colours, and lines for a
-// terminal. It knows nothing of what the parties are.
+// Package timeline draws who was in which state when: a row for each party, time from left to right. What
+// happens is noted by a [Recorder], or known afterwards. layout.go puts a [Picture] into cells, one place for a
+// state each, and render.go writes those as letters and as an SVG.
 //
-// A new row is its caller's: the demo in cmd/quorumlock, and integration/pictures. A new state is a
-// constant here and its look in state.go, with a class in the rules there. layout.go places what
-// svg.go and text.go draw.
+// A new row is its caller's: the demo in cmd/quorumlock, and integration/chaos. A new state is a constant
+// here, its look in layout.go, and its class in svg.txt.
 package timeline
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
-// State is what a party is in for some time. Where there is room for one state only, the greater
-// one is shown.
+// State is what a party is in for some time. Where several share a cell, the greatest one is shown.
 type State int
 
 // The states of a server, and then those of a client.
 const (
 	Up         State = iota + 1
-	Hindered         // slow, full, or not heard by all
-	CutOff           // from some or all
+	Hindered         // slow, full, or not reached by all
 	Quarantine       // up, and grants nothing
-	Frozen
-	Dead
+	Down             // dead, frozen, or reached by none
 	Waits
+	partly // Holds, for a part of a cell's time
 	Holds
-	// Clash is a hold while another one should be alone. It covers all other states, is wide enough
-	// to be seen however short it was, and is marked in all rows.
-	Clash
+	Clash // holds while another one should be alone
 )
 
-// Span is a time in one state: from From until just before To, counted from the picture's begin.
+// Open is the To of a span that goes on until the end of the picture.
+const Open time.Duration = math.MaxInt64
+
+// Span is a time in one state: from From until just before To, on any clock.
 type Span struct {
 	From, To time.Duration
 	State    State
-	Text     string // a few words, drawn if there is room
-	Detail   string // a tooltip in the SVG
+	Text     string // a word or two, shown if there is room
+	Token    uint64 // of a hold, or 0: shown as #1, #2, … from the lowest
 }
 
 // Mark is something that happened in an instant.
 type Mark struct {
 	At   time.Duration
-	Text string // a word or two
+	Text string
 }
 
 // Row is a party.
 type Row struct {
-	Head  string // above the row; "" for none
 	Label string
-	Spans []Span // a later one covers the earlier ones
-	Below []Span // the same, in a narrower line below
+	Spans []Span
 	Marks []Mark
 }
 
-// Picture is rows over the same time. It may be drawn several times, also at once.
+// Picture is rows over the same time.
 type Picture struct {
-	Title   string
-	Verdict string // a line below the title; red if there is a [Clash]
-	About   string // for who cannot see the picture
-	Note    string // below the legend; "" for none
-	Rows    []Row
+	Title string
+	Slots int // how many may hold at once, of a semaphore; 0 for a lock
+	Rows  []Row
 }
 
-// end returns the length of the picture, or an error that names what cannot be drawn.
-func (p *Picture) end() (end time.Duration, err error) {
+// Verdict tells for how long there were more holders than may be.
+func (p *Picture) Verdict() string {
+	var clashes []Span
 	for _, row := range p.Rows {
-		for _, s := range slices.Concat(row.Spans, row.Below) {
-			switch {
-			case s.State < Up || s.State > Clash:
-				return 0, fmt.Errorf("timeline: row %q: the span from %v has the unknown state %d", row.Label, s.From,
-					int(s.State))
-			case s.From < 0:
-				return 0, fmt.Errorf("timeline: row %q: a span begins at %v, before the picture", row.Label, s.From)
-			case s.To < s.From:
-				return 0, fmt.Errorf("timeline: row %q: the span from %v ends before, at %v", row.Label, s.From, s.To)
-			}
-			end = max(end, s.To)
+		clashes = append(clashes, slices.DeleteFunc(slices.Clone(row.Spans), func(s Span) bool { return s.State != Clash })...)
+	}
+	slices.SortFunc(clashes, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+	_, end := p.extent()
+	total, until := time.Duration(0), time.Duration(math.MinInt64)
+	for _, s := range clashes {
+		total += max(min(s.To, end)-max(s.From, until), 0)
+		until = max(until, s.To)
+	}
+	most := "two holders of the lock"
+	if p.Slots > 0 {
+		most = fmt.Sprintf("more than %d holders", p.Slots)
+	}
+	if clashes == nil {
+		return "Never " + most
+	}
+	return fmt.Sprintf("%s%s, for %v", strings.ToUpper(most[:1]), most[1:], total.Round(time.Millisecond))
+}
+
+// extent returns the first and the last instant that is known.
+func (p *Picture) extent() (begin, end time.Duration) {
+	var known []time.Duration
+	for _, row := range p.Rows {
+		for _, s := range row.Spans {
+			known = append(known, s.From, s.To)
 		}
 		for _, m := range row.Marks {
-			if m.At < 0 {
-				return 0, fmt.Errorf("timeline: row %q: the mark %q is at %v, before the picture", row.Label,
-					m.Text, m.At)
-			}
-			end = max(end, m.At)
+			known = append(known, m.At)
 		}
 	}
-	if end == 0 {
-		return 0, fmt.Errorf("timeline: nothing to draw in %q", p.Title)
+	if known = slices.DeleteFunc(known, func(at time.Duration) bool { return at == Open }); len(known) == 0 {
+		return 0, 0
 	}
-	return end, nil
+	return slices.Min(known), slices.Max(known)
 }
 
-// clashes returns the clashes of all rows.
-func (p *Picture) clashes() (all []Span) {
-	for _, row := range p.Rows {
-		all = append(all, clashesOf(row)...)
+// Recorder notes what happens to parties, by their labels. It is safe for concurrent use.
+type Recorder struct {
+	Now func() time.Duration
+
+	mu   sync.Mutex
+	rows map[string]*Row
+}
+
+func (r *Recorder) rowLocked(label string) *Row {
+	if r.rows == nil {
+		r.rows = map[string]*Row{}
+	}
+	if r.rows[label] == nil {
+		r.rows[label] = &Row{Label: label}
+	}
+	return r.rows[label]
+}
+
+// Add notes a span. A From of 0 is now, a To of 0 is [Open].
+func (r *Recorder) Add(label string, s Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.From, s.To = cmp.Or(s.From, r.Now()), cmp.Or(s.To, Open)
+	row := r.rowLocked(label)
+	row.Spans = append(row.Spans, s)
+}
+
+// End ends what goes on with the text now; with "", all that goes on.
+func (r *Recorder) End(label, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	row := r.rowLocked(label)
+	for i, s := range row.Spans {
+		if s.To == Open && (text == "" || s.Text == text) {
+			row.Spans[i].To = r.Now()
+		}
+	}
+}
+
+// Mark notes that something happens now.
+func (r *Recorder) Mark(label, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	row := r.rowLocked(label)
+	row.Marks = append(row.Marks, Mark{r.Now(), text})
+}
+
+// Rows returns the label's row, and after it those with anything in them whose labels go on after a space.
+func (r *Recorder) Rows(label string) []Row {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := []Row{*r.rowLocked(label)}
+	for other, row := range r.rows {
+		if strings.HasPrefix(other, label+" ") && len(row.Spans)+len(row.Marks) > 0 {
+			all = append(all, *row)
+		}
+	}
+	slices.SortFunc(all, func(a, b Row) int { return strings.Compare(a.Label, b.Label) })
+	for i := range all {
+		all[i].Spans, all[i].Marks = slices.Clone(all[i].Spans), slices.Clone(all[i].Marks)
 	}
 	return all
-}
-
-func clashesOf(row Row) (all []Span) {
-	for _, s := range slices.Concat(row.Spans, row.Below) {
-		if s.State == Clash {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// used returns the states that occur, in their order: those of the legend.
-func (p *Picture) used() (all []State) {
-	for _, row := range p.Rows {
-		for _, s := range slices.Concat(row.Spans, row.Below) {
-			all = append(all, s.State)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
