@@ -29,8 +29,9 @@ func (r *run) watch() (end func()) {
 				if next, err := r.ask(ctx, i); err == nil && next != said {
 					r.tracks.End(ofMaster(i), said.Text)
 					said = next
-					next.From = last // an empty master must not look up until it is asked
-					if marks := r.tracks.Rows(ofMaster(i))[0].Marks; len(marks) > 0 { // the fault that may have caused it
+					// An empty master must not look up until it is asked: the last fault may have caused the change.
+					next.From = last
+					if marks := r.tracks.Rows(ofMaster(i))[0].Marks; len(marks) > 0 {
 						next.From = max(last, marks[len(marks)-1].At)
 					}
 					r.tracks.Add(ofMaster(i), next)
