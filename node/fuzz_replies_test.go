@@ -38,7 +38,7 @@ var (
 	fuzzProcess = scripts.Process{Run: "abc", MaxLease: DefaultMaxLease, Member: "10.0.0.1:1"}
 	fuzzAddress = fuzzBulk("laddr=10.0.0.1:1 db=0") // in the reply to CLIENT INFO
 	// fuzzLooked is the reply to look of a server without a marker.
-	fuzzLooked = "*6\r\n$0\r\n\r\n:1\r\n" + fuzzBulk(fuzzProcess.String()) + strings.Repeat("$0\r\n\r\n", 3)
+	fuzzLooked = "*3\r\n$0\r\n\r\n:1\r\n" + fuzzBulk(fuzzProcess.String())
 )
 
 func fuzzBulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }

@@ -87,7 +87,7 @@ func TestGarbageInsteadOfAHandshake(t *testing.T) {
 // noReplies are replies that neither look nor mark can have sent.
 var noReplies = map[string]string{
 	"OK": "+OK\r\n", "null": "$-1\r\n", "a number": ":1\r\n", "negative": ":-5\r\n", "an error": "-ERR no\r\n", "text": "$1\r\n0\r\n",
-	"an empty array": "*0\r\n", "a look of no process": array("", 1, "no process", "", "", ""), "a look before 1970": array("", -1, fakeProcess.String(), "", "", ""),
+	"an empty array": "*0\r\n", "a look of no process": array("", 1, "no process"), "a look before 1970": array("", -1, fakeProcess.String()),
 	"a mark written twice": array(2, "", 1), "a mark before 1970": array(1, "", -1),
 }
 

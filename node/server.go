@@ -130,6 +130,7 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	}
 
 	conn := s.newConn(c, found.runID, database)
+	conn.Selected = s.selected.Load()
 	asked := time.Now()
 	reply, err := conn.Call(ctx, scripts.Look(), bound)
 	if err != nil {

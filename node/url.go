@@ -39,6 +39,8 @@ func parseURL(raw string) (endpoint, error) {
 		return endpoint{}, errSeveral()
 	case !isKnown:
 		return endpoint{}, errScheme()
+	case hasAnother(raw):
+		return endpoint{}, errSeveral()
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -126,6 +128,13 @@ func parseURL(raw string) (endpoint, error) {
 		}
 	}
 	return e, nil
+}
+
+// hasAnother reports whether another URL follows, after a blank or a comma. It would be taken for a part of the
+// first one's name: a lock on one master.
+func hasAnother(raw string) bool {
+	separator := strings.LastIndexAny(raw, " \t\r\n,")
+	return separator >= 0 && strings.Contains(raw[separator:], "://")
 }
 
 func errSeveral() error {

@@ -204,25 +204,31 @@ func TestBadURLsAreExplained(t *testing.T) {
 	const scheme = "the URL's scheme is missing or unknown: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
 	const noSentinel = "Sentinel, clusters and several hosts are not supported: give each master a URL of its own"
 	for url, says := range map[string]string{
-		"":                        scheme,
-		"host":                    scheme,
-		"redis":                   scheme,
-		"127.0.0.1:6379":          scheme,
-		"127.0.0.1:6379/0":        scheme,
-		"localhost:6379":          scheme,
-		"redis:6379":              scheme, // redis is the host's name
-		"[::1]:6379":              scheme,
-		"/run/redis.sock":         scheme,
-		"http://h":                scheme,
-		"memcached://h":           scheme,
-		"app:secret@h:6379":       scheme,
-		"tcp://app:se@cret@h":     scheme,
-		"redis://h:port":          "the port must be a number",
-		"redis://:secret@h:six":   "the port must be a number",
-		`"redis://h`:              "the URL is in quotes, which do not belong to it",
-		"redis+sentinel://h":      noSentinel,
-		"h1:6379,h2:6379":         noSentinel,
-		"redis://h1:1,h2:1":       noSentinel,
+		"":                      scheme,
+		"host":                  scheme,
+		"redis":                 scheme,
+		"127.0.0.1:6379":        scheme,
+		"127.0.0.1:6379/0":      scheme,
+		"localhost:6379":        scheme,
+		"redis:6379":            scheme, // redis is the host's name
+		"[::1]:6379":            scheme,
+		"/run/redis.sock":       scheme,
+		"http://h":              scheme,
+		"memcached://h":         scheme,
+		"app:secret@h:6379":     scheme,
+		"tcp://app:se@cret@h":   scheme,
+		"redis://h:port":        "the port must be a number",
+		"redis://:secret@h:six": "the port must be a number",
+		`"redis://h`:            "the URL is in quotes, which do not belong to it",
+		"redis+sentinel://h":    noSentinel,
+		"h1:6379,h2:6379":       noSentinel,
+		"redis://h1:1,h2:1":     noSentinel,
+		"redis://h1 redis://h2": noSentinel,
+
+		"redis://h1?name=a redis://h2?name=b":         noSentinel, // else "a redis://h2?name=b" is one master's name
+		"redis://h1?name=a,redis://h2?name=b":         noSentinel,
+		"redis://:p@h1?name=a\nrediss://:p@h2?name=b": noSentinel,
+
 		"redis://h?timeout=5s":    `not one "timeout"`,
 		"redis://h?server-name=a": `not one "server-name"`,
 	} {

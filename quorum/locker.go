@@ -255,12 +255,17 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 }
 
 // wait waits until it has what is wanted.
-func (l *Locker) wait(ctx context.Context, what wanted) (*Lock, error) {
+func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) {
 	until, stop := l.core.bounded(ctx, l.set)
-	defer stop()
+	defer func() {
+		stopped := false
+		defer func() { lock.releaseUnless(&stopped) }()
+		stop() // runs the caller's code: to end a context asks its parent
+		stopped = true
+	}()
 	o := l.core.observe(ctx, l.set, what.names)
-	lock, err := l.waitlist.lock(until, l.set, what, o)
-	return l.report(o, lock, err)
+	held, err := l.waitlist.lock(until, l.set, what, o)
+	return l.report(o, held, err)
 }
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or

@@ -291,6 +291,13 @@ func TestContextThatPanics(t *testing.T) {
 			}
 			c.unlock(lock)
 		},
+		"Lock that waits for so long": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
+			lock, err := l.With(WithWait(time.Minute)).Lock(ctx, "a")
+			if b.disarm(); err != nil {
+				c.t.Fatal(err)
+			}
+			c.unlock(lock)
+		},
 		"Lock that gives up": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
 			held := c.lockByOther()
 			defer c.unlock(held)

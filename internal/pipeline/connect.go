@@ -48,11 +48,11 @@ func (p *Pipe) isUnused() bool {
 	return len(p.queue) == 0
 }
 
-// goUp makes c the pipe's connection. It returns false while debts are due: they must go out first.
+// goUp makes c the pipe's connection. It returns false while debts are unanswered: they must go out first.
 func (p *Pipe) goUp(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.debts.due(time.Now())) > 0 {
+	if len(p.debts.unanswered(time.Now())) > 0 {
 		return false
 	}
 	if p.state == down {
@@ -63,14 +63,14 @@ func (p *Pipe) goUp(c *Conn) bool {
 	return true
 }
 
-// payDebts sends the releases that are due. The server acknowledges or refuses them before any new call:
+// payDebts sends the releases that are unanswered. The server acknowledges or refuses them before any new call:
 // so they do not add up over several outages.
 func (p *Pipe) payDebts(ctx context.Context, c *Conn) error {
 	bound := redisconn.ConnectTimeout(p.cfg.Timeout)
 	p.mu.Lock()
-	due := p.debts.due(time.Now())
+	unanswered := p.debts.unanswered(time.Now())
 	p.mu.Unlock()
-	for chunk := range slices.Chunk(due, debtsChunk) {
+	for chunk := range slices.Chunk(unanswered, debtsChunk) {
 		err := redisconn.Send(c.redis, p.cfg.Timeout, func() error {
 			for _, r := range chunk {
 				if err := c.send(r); err != nil {

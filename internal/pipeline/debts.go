@@ -13,7 +13,8 @@ const (
 )
 
 // debts holds each owner's last release that the server has not carried out: because it did not answer,
-// which makes the debt due on the next connection, or because it refused, which makes it due later.
+// which makes the debt due before the next connection is used, or because it refused, which makes it due
+// later, while the pipe is up.
 type debts struct {
 	of       map[*Footprint]*request
 	incurred uint64
@@ -28,21 +29,29 @@ func (d *debts) add(r request, retry *retry) {
 	d.of[r.footprint] = &request{call: r.call, footprint: r.footprint, order: d.incurred, alone: true, retry: retry}
 }
 
-// due returns the debts that are due, in their order. It drops those whose keys must have expired.
-func (d *debts) due(now time.Time) (due []*request) {
+// unanswered returns the debts that go out before anything new, in their order. The refused ones do not:
+// the server may refuse them again, and with a thousand of them one is due at any time.
+func (d *debts) unanswered(now time.Time) []*request {
+	return d.ordered(now, func(r *request) bool { return r.retry == nil })
+}
+
+// due returns the debts that are due while the pipe is up, in their order.
+func (d *debts) due(now time.Time) []*request {
+	return d.ordered(now, func(r *request) bool { return r.retry == nil || !now.Before(r.retry.due) })
+}
+
+// ordered drops the debts whose keys must have expired.
+func (d *debts) ordered(now time.Time, wanted func(*request) bool) (found []*request) {
 	for owner, r := range d.of {
 		switch {
-		case r.retry == nil:
-			due = append(due, r)
-		case now.Before(r.retry.due):
-		case now.Before(r.retry.end):
-			due = append(due, r)
-		default:
+		case r.retry != nil && !now.Before(r.retry.end):
 			delete(d.of, owner)
+		case wanted(r):
+			found = append(found, r)
 		}
 	}
-	slices.SortFunc(due, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
-	return due
+	slices.SortFunc(found, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
+	return found
 }
 
 // settle removes a debt. It returns false if a later release has replaced it.

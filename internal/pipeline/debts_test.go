@@ -71,6 +71,31 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 	})
 }
 
+// What the server refuses may be due at any time: it does not keep a pipe from coming up again, but is sent once the
+// pipe is up.
+func TestRefusedReleasesDelayNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := unconnected()
+		p.goUp(new(Conn))
+		for i := range 100 {
+			p.refused(releaseOf(i), errRefused)
+		}
+		p.goDown(ErrTimeout)
+		time.Sleep(2 * minRetryPause)
+		if !p.goUp(new(Conn)) {
+			t.Error("the pipe waits for releases that were refused")
+		}
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.queue) != 100 {
+			t.Errorf("%d are sent again, want 100", len(p.queue))
+		}
+	})
+}
+
 // A release whose key must have expired is not kept.
 func TestAReleaseWhoseEndHasComeIsNotKept(t *testing.T) {
 	p := unconnected()

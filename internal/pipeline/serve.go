@@ -30,7 +30,7 @@ func (p *Pipe) serve(c *Conn) error {
 	p.conn = nil
 	p.canWrite.Broadcast()
 	p.mu.Unlock()
-	if err != nil {
+	if err != nil || c.Selected {
 		redisconn.Kill(c.redis)
 	}
 	<-c.writerDone
