@@ -183,7 +183,7 @@ lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflo
 vuln: ## known vulnerabilities in what the modules use, by the database of vuln.go.dev
 	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GOVULNCHECK) ./...); done
 
-dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual, SBOM, checksums (10 s; 70 s with empty caches); VERSION=v0.1.0
+dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual, SBOM, checksums (10 s; 2 minutes with empty caches); VERSION=v0.1.0
 	rm -rf dist && mkdir dist
 	set -e; for target in linux-amd64 linux-arm64 darwin-arm64; do \
 		CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} $(GO) build -trimpath -ldflags "-s -w -X main.stamp=$(VERSION)" \
