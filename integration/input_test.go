@@ -66,9 +66,6 @@ func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
 	}
 }
 
-// counterOf is the key of a name's token counter.
-func counterOf(name string) string { return scripts.NewName(name).Counter() }
-
 // noGoroutines fails the test at its end if it leaves goroutines that do not run now. It is for
 // tests that are not parallel.
 func noGoroutines(t *testing.T) {
@@ -309,7 +306,7 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	second := net.proxies[0] // also leads to the first master
 	address := second.listener.Addr().String()
 	urls := []string{f.Masters[0].URL(), "redis://" + address, f.Masters[1].URL()}
-	second.set(requests, weather{dropped: true})
+	second.lose(requests)
 	all := open(t, addresses(urls[:2]), multilock.Open)
 	most := open(t, addresses(urls), redlock.Open)
 	second.heal()
@@ -341,12 +338,12 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	if err := held.Unlock(short(t)); err != nil && !errors.Is(err, quorum.ErrLost) {
 		t.Error(err)
 	}
-	noKeys(t, f.Masters, "bridge")
+	noLocks(t, f.Masters)
 	must(t, f.Masters[1].Kill())
 	if one, err := most.TryLock(t.Context(), "bridge"); err == nil {
 		t.Errorf("one process granted a majority of three: %v", one.Names())
 	}
-	noKeys(t, f.Masters[:1], "bridge")
+	noLocks(t, f.Masters[:1])
 }
 
 type addresses []string

@@ -174,20 +174,28 @@ func startWaiter(ctx context.Context, l *Locker, waiter int, to chan<- lockResul
 	synctest.Wait()
 }
 
-func (c *cluster) lock(l *Locker, names ...string) *Lock {
+func (c *cluster) must(err error) {
 	c.t.Helper()
-	lock, err := l.Lock(c.t.Context(), names...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// got is the lock of a call that must succeed.
+func (c *cluster) got(lock *Lock, err error) *Lock {
+	c.t.Helper()
+	c.must(err)
 	return lock
+}
+
+func (c *cluster) lock(l *Locker, names ...string) *Lock {
+	c.t.Helper()
+	return c.got(l.Lock(c.t.Context(), names...))
 }
 
 func (c *cluster) unlock(lock *Lock) {
 	c.t.Helper()
-	if err := lock.Unlock(context.Background()); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(lock.Unlock(context.Background()))
 }
 
 // next takes the next result, which must come within most.

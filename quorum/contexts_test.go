@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -25,6 +26,15 @@ func (c statusContext) Deadline() (time.Time, bool) { c.page.show(); return c.Co
 func (c statusContext) Done() <-chan struct{}       { c.page.show(); return c.Context.Done() }
 func (c statusContext) Err() error                  { c.page.show(); return c.Context.Err() }
 func (c statusContext) Value(key any) any           { c.page.show(); return c.Context.Value(key) }
+
+// statusLog is a log with a status page.
+type statusLog struct {
+	slog.Handler
+	page *statusPage
+}
+
+func (statusLog) Enabled(context.Context, slog.Level) bool    { return true }
+func (l statusLog) Handle(context.Context, slog.Record) error { l.page.show(); return nil }
 
 // statusPage shows what the lockers of a process know of their locks.
 type statusPage struct {
@@ -81,7 +91,7 @@ func (p *statusPage) draw(locks []*Lock) {
 	}
 }
 
-// No method of a caller's context is called, and none is ended, with a mutex of this package locked, in
+// No method of a caller's context is called, none is ended, and nothing is logged, with a mutex of this package locked, in
 // whatever way a lock or a call that waits ends.
 func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 	for what, s := range map[string]struct {
@@ -208,7 +218,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
 				page := &statusPage{t: t}
-				l := c.process(append(s.options, WithHooks(Hooks{Acquired: page.add}))...)
+				l := c.process(append(s.options, WithHooks(Hooks{Acquired: page.add}), WithLogger(slog.New(statusLog{slog.DiscardHandler, page})))...)
 				page.lockers = []*Locker{l}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

@@ -254,3 +254,23 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		c.wantNoOwners(l)
 	})
 }
+
+// The masters have released the lock when the connections die. The resent release finds nothing, which is no loss.
+func TestUnlockWhoseReplyIsLost(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		held := c.lockKnown(c.process(), "a")
+		var ran [3]int
+		for i := range c.masters {
+			c.before(i, func() {
+				if ran[i]++; ran[i] == 1 {
+					c.hangUp(i)
+				}
+			})
+		}
+		c.unlock(held)
+		synctest.Wait()
+		if min(ran[0], ran[1], ran[2]) < 2 {
+			t.Errorf("the masters ran %v releases", ran)
+		}
+	})
+}

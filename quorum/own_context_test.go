@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,6 +188,9 @@ func TestExtendWithTheLocksOwnContext(t *testing.T) {
 			err := held.Extend(ctx, time.Second)
 			if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
 				t.Errorf("own: %v: Extend: %v", own, err)
+			}
+			if text := fmt.Sprint(err); strings.Count(text, "master0") > 1 || !strings.Contains(text, "kept by") {
+				t.Errorf("it names a node twice, or not how many keep the lock: %s", text)
 			}
 			synctest.Wait()
 		}

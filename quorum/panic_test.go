@@ -338,3 +338,24 @@ func (c *cluster) lockByOther() *Lock {
 	c.t.Helper()
 	return c.lock(c.other, "a")
 }
+
+// panicsOnce is a source of randomness that panics at its first use.
+type panicsOnce struct{ used bool }
+
+func (s *panicsOnce) Uint64() uint64 {
+	if !s.used {
+		s.used = true
+		panic(callerPanic{})
+	}
+	return 7
+}
+
+func TestSourceThatPanics(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		source := &panicsOnce{}
+		l, held := c.process(withRand(source)), c.lock(c.process(), "a")
+		recoverCallerPanic(func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") })
+		c.unlock(held)
+		c.wantNothingLeft(l)
+	})
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -671,5 +672,20 @@ func TestDoWithASlot(t *testing.T) {
 			t.Error(err)
 		}
 		c.unlock(c.takes(s))
+	})
+}
+
+// A minority that says that all slots are taken hides from no waiter that the others are dead.
+func TestASemaphoreOnTooFewMasters(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithWait(time.Second))
+		c.takes(l.Semaphore("s", 1))
+		synctest.Wait()
+		for _, m := range c.masters[1:] {
+			m.Crash(fakeredis.Everything)
+		}
+		if _, err := l.Semaphore("s", 1).Acquire(t.Context()); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) {
+			t.Error(err)
+		}
 	})
 }

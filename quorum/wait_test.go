@@ -609,3 +609,57 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 		}
 	})
 }
+
+// Messages may be lost: all of them, or with their connections. The waiter gets the lock all the same.
+func TestQueueGoesOnWithoutMessages(t *testing.T) {
+	for what, release := range map[string]func(c *cluster, held *Lock){
+		"no master publishes": func(c *cluster, _ *Lock) {
+			for i := range c.masters {
+				c.command(i, "DEL", "a")
+			}
+		},
+		"the connections die with the release": func(c *cluster, held *Lock) {
+			for i := range c.masters {
+				c.hangUp(i)
+			}
+			c.unlock(held)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				held, results := c.lockKnown(c.process(), "a"), make(chan lockResult, 1)
+				startWaiter(t.Context(), c.process(), 0, results, "a")
+				time.Sleep(shortly) // until all that is left is to wait
+				release(c, held)
+				c.unlock(c.next(results, aPoll).lock)
+			})
+		})
+	}
+}
+
+// A node that is closed for good, one of three, does not end the waiting.
+func TestQueueGoesOnWithoutAClosedNode(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, held, results := c.process(), c.lock(c.process(), "a"), make(chan lockResult, 1)
+		l.core.nodes[0].Close()
+		startWaiter(t.Context(), l, 0, results, "a")
+		time.Sleep(time.Second)
+		c.wantNone(results, "beside the holder")
+		c.unlock(held)
+		c.unlock(c.next(results, aPoll).lock)
+	})
+}
+
+// A dead master that the quorum does not need changes nothing about why an attempt fails.
+func TestHeldIsTheReason(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.lockKnown(c.process(), "a")
+		c.masters[0].Crash(fakeredis.Everything)
+		for range 100 {
+			if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
