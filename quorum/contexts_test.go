@@ -104,10 +104,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			lock.Unlock(lock.Context())
 		}},
 		"re-entry": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
-			inner, err := l.Lock(lock.Context(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			inner := c.got(l.Lock(lock.Context(), "a"))
 			inner.Unlock(inner.Context())
 			l.Lock(lock.Context(), "a")
 			lock.Unlock(ctx)
@@ -170,24 +167,15 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			})
 		}},
 		"readers": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
-			lock, err := l.RWLock("a").Lock(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := c.got(l.RWLock("a").Lock(ctx))
 			lock.Downgrade(ctx)
-			reader, err := l.RWLock("a").RLock(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader := c.got(l.RWLock("a").RLock(ctx))
 			l.RWLock("a").TryLock(ctx)
 			reader.Unlock(ctx)
 			lock.Unlock(ctx)
 		}},
 		"semaphore": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
-			lock, err := l.Semaphore("a", 1).Acquire(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := c.got(l.Semaphore("a", 1).Acquire(ctx))
 			l.Semaphore("a", 1).TryAcquire(ctx)
 			lock.Unlock(ctx)
 		}},
@@ -226,10 +214,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 				if s.instead != nil {
 					s.instead(t, c, l, hostile)
 				} else {
-					lock, err := l.Lock(hostile, "a")
-					if err != nil {
-						t.Fatal(err)
-					}
+					lock := c.got(l.Lock(hostile, "a"))
 					s.held(t, c, l, lock, hostile)
 				}
 				synctest.Wait()
@@ -274,17 +259,11 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 						<-unblock
 					}
 				}}
-				blocked, err := l.With(end.options...).Lock(blocks, "blocked")
-				if err != nil {
-					t.Fatal(err)
-				}
+				blocked := c.got(l.With(end.options...).Lock(blocks, "blocked"))
 				lost, kept := c.lock(l.With(WithMaxHold(time.Second)), "lost"), c.lock(l, "kept")
 				lingers := c.lock(l.With(WithMinHold(time.Second)), "lingers")
 				c.unlock(lingers)
-				inner, err := l.With(end.options...).Lock(context.WithoutCancel(blocked.Context()), "blocked")
-				if err != nil {
-					t.Fatal(err)
-				}
+				inner := c.got(l.With(end.options...).Lock(context.WithoutCancel(blocked.Context()), "blocked"))
 				synctest.Wait()
 				ended.Store(true)
 				go end.do(l, blocked)

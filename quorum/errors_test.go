@@ -219,9 +219,7 @@ func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 			"renewal": func(held *Lock) string { return "ForceUnlock or another client deleted it" },
 		} {
 			held := c.lock(l, "a")
-			if err := operator.ForceUnlock(t.Context(), "a"); err != nil {
-				t.Fatal(err)
-			}
+			c.must(operator.ForceUnlock(t.Context(), "a"))
 			words := find(held)
 			<-held.Context().Done()
 			if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), words) {

@@ -116,10 +116,7 @@ func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
 			Released: func(*Lock) { seen = append(seen, "released") },
 		}))
 		outer := c.lock(l, "a")
-		inner, err := l.Lock(outer.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(l.Lock(outer.Context(), "a"))
 		c.unlock(inner)
 		if !slices.Equal(seen, []string{"acquired, level 1"}) {
 			t.Errorf("before the release: %q", seen)

@@ -307,9 +307,7 @@ func TestExtendKeepsTheIdentity(t *testing.T) {
 		held := c.lockKnown(c.process(WithFixedLease(20*time.Second)), "a")
 		for range 10 {
 			time.Sleep(15 * time.Second)
-			if err := held.Extend(t.Context(), 20*time.Second); err != nil {
-				t.Fatal(err)
-			}
+			c.must(held.Extend(t.Context(), 20*time.Second))
 		}
 		state, err := c.process().Inspect(t.Context(), "a")
 		if err != nil || state.Identity != held.hold.core.identity {

@@ -37,10 +37,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 			synctest.Wait()
 		},
 		"entered again": func(c *cluster, l *Locker, held *Lock) {
-			inner, err := l.Lock(held.Context(), "a")
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			inner := c.got(l.Lock(held.Context(), "a"))
 			synctest.Wait()
 			c.unlock(inner)
 		},
@@ -211,10 +208,7 @@ func TestContextEndsBeforeTheReleaseIsSent(t *testing.T) {
 				t.Errorf("%d releases have arrived", sent)
 			}
 		}}
-		held, err := l.Lock(ctx, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := c.got(l.Lock(ctx, "a"))
 		synctest.Wait()
 		calls, unlocking = c.calls.Load(), true
 		c.unlock(held)
@@ -229,10 +223,7 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(l, "a")
-		inner, err := l.Lock(held.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(l.Lock(held.Context(), "a"))
 		synctest.Wait()
 		c.unlock(held)
 		synctest.Wait()

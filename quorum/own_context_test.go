@@ -38,14 +38,8 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
 				l := c.process()
 				outer := c.lock(l, "a")
-				inner, err := l.Lock(outer.Context(), "a")
-				if err != nil {
-					t.Fatal(err)
-				}
-				other, err := l.Lock(inner.Context(), "b") // of the same flow
-				if err != nil {
-					t.Fatal(err)
-				}
+				inner := c.got(l.Lock(outer.Context(), "a"))
+				other := c.got(l.Lock(inner.Context(), "b")) // of the same flow
 				synctest.Wait()
 				c.delay(slow)
 				for _, step := range []struct{ of, by *Lock }{{other, other}, {inner, inner}, {outer, other}} {
@@ -103,10 +97,7 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 				l := c.process()
 				parent, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				held, err := l.Lock(parent, "a")
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := c.got(l.Lock(parent, "a"))
 				synctest.Wait()
 				c.delay(slow)
 				ctx := end.ctx(t, held)
@@ -134,10 +125,7 @@ func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		parent, cancel := context.WithCancel(t.Context())
-		held, err := l.Lock(parent, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := c.got(l.Lock(parent, "a"))
 		cancel()
 		c.delay(50 * time.Millisecond)
 		if err := held.Unlock(context.WithoutCancel(held.Context())); err != nil {

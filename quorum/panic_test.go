@@ -253,10 +253,7 @@ func TestContextThatPanics(t *testing.T) {
 			c.unlock(lock)
 		},
 		"Lock and Unlock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
-			lock, err := l.Lock(ctx, "a")
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			lock := c.got(l.Lock(ctx, "a"))
 			// The caller unlocks the lock, also after its panic.
 			defer func() {
 				b.disarm()
@@ -264,10 +261,7 @@ func TestContextThatPanics(t *testing.T) {
 			}()
 			lock.Valid()
 			lock.Extend(ctx, time.Second)
-			inner, err := l.Lock(panickingContext{lock.Context(), b}, "a")
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			inner := c.got(l.Lock(panickingContext{lock.Context(), b}, "a"))
 			lock.Deadline()
 			inner.Unlock(panickingContext{inner.Context(), b})
 			if lock.Level() != 1 {

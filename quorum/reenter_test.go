@@ -40,10 +40,7 @@ func TestAReentryEndsWithTheLock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(l, "a")
-		inner, err := l.Lock(context.WithoutCancel(held.Context()), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(l.Lock(context.WithoutCancel(held.Context()), "a"))
 		l.Close()
 		if cause := context.Cause(inner.Context()); !errors.Is(cause, ErrClosed) {
 			t.Errorf("the context of the re-entry: %v", cause)
@@ -87,16 +84,13 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 						time.Sleep(delay)
 					}
 				}, 0, 1, 2)
-				held, err := l.Lock(t.Context(), "a")
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := c.got(l.Lock(t.Context(), "a"))
 				slow.Store(true)
 				c.masters[0].Set("a", "of an application")
 				c.masters[1].Set("a", "of an application")
 				c.masters[2].Crash(fakeredis.Nothing)
 				began := time.Now()
-				_, err = l.Lock(held.Context(), "a")
+				_, err := l.Lock(held.Context(), "a")
 				if took := time.Since(began); took > grace {
 					t.Errorf("it took %v", took)
 				}

@@ -211,10 +211,7 @@ func TestEachHandleOfALockIsAsked(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, results := c.process(), make(chan lockResult, 1)
 		lock := c.lock(l, "a", "b")
-		inner, err := l.Lock(lock.Context(), "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(l.Lock(lock.Context(), "b"))
 		if inner.Requested() != lock.Requested() {
 			t.Error("two channels")
 		}

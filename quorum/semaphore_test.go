@@ -22,10 +22,7 @@ import (
 // takes acquires a slot, which must be free.
 func (c *cluster) takes(s *Semaphore) *Lock {
 	c.t.Helper()
-	lock, err := s.TryAcquire(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	lock := c.got(s.TryAcquire(c.t.Context()))
 	return lock
 }
 
@@ -577,9 +574,7 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 				t.Errorf("slot %d is %+v", slot, state)
 			}
 		}
-		if err := s.ForceUnlock(t.Context(), 0, 1, 2); err != nil {
-			t.Fatal(err)
-		}
+		c.must(s.ForceUnlock(t.Context(), 0, 1, 2))
 		if all, err := c.process().Semaphore("s", 3).TryAcquireN(t.Context(), 3); err != nil {
 			t.Errorf("all slots, by force: %v, %v", all, err)
 		}

@@ -67,9 +67,7 @@ func (c *cluster) deafSubscriber(name string) {
 		go m.Serve(theirs)
 		conn := redis.PubSubConn{Conn: redis.NewConn(ours, 0, 5*time.Second)}
 		c.t.Cleanup(func() { conn.Close() })
-		if err := conn.Subscribe(scripts.Channel(name)); err != nil {
-			c.t.Fatal(err)
-		}
+		c.must(conn.Subscribe(scripts.Channel(name)))
 		go func() {
 			for conn.Conn.Err() == nil {
 				conn.Receive()
@@ -120,10 +118,7 @@ func TestTurnsOfACallThatComesWhileItsProcessHolds(t *testing.T) {
 		c.unlock(c.lock(l, "a"))
 		got := make(chan lockResult, 2)
 		startWaiter(t.Context(), l, 0, got, "a")
-		between, err := other.TryLock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		between := c.got(other.TryLock(t.Context(), "a"))
 		c.unlock(between)
 		holds := c.next(got, waiting.MinStep/2) // it has heard that release
 		startWaiter(t.Context(), l, 1, got, "a")
