@@ -15,17 +15,16 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
-// statusContext is a context of the caller's with a status page in every method: it calls this package,
-// and so must be called with no mutex locked.
-type statusContext struct {
+// watchedContext is a context of the caller's that runs code in every method.
+type watchedContext struct {
 	context.Context
-	page *statusPage
+	called func()
 }
 
-func (c statusContext) Deadline() (time.Time, bool) { c.page.show(); return c.Context.Deadline() }
-func (c statusContext) Done() <-chan struct{}       { c.page.show(); return c.Context.Done() }
-func (c statusContext) Err() error                  { c.page.show(); return c.Context.Err() }
-func (c statusContext) Value(key any) any           { c.page.show(); return c.Context.Value(key) }
+func (c watchedContext) Deadline() (time.Time, bool) { c.called(); return c.Context.Deadline() }
+func (c watchedContext) Done() <-chan struct{}       { c.called(); return c.Context.Done() }
+func (c watchedContext) Err() error                  { c.called(); return c.Context.Err() }
+func (c watchedContext) Value(key any) any           { c.called(); return c.Context.Value(key) }
 
 // statusLog is a log with a status page.
 type statusLog struct {
@@ -36,7 +35,8 @@ type statusLog struct {
 func (statusLog) Enabled(context.Context, slog.Level) bool    { return true }
 func (l statusLog) Handle(context.Context, slog.Record) error { l.page.show(); return nil }
 
-// statusPage shows what the lockers of a process know of their locks.
+// statusPage shows what the lockers of a process know of their locks: it calls this package, and so must be shown with no
+// mutex locked.
 type statusPage struct {
 	t       *testing.T
 	lockers []*Locker
@@ -124,8 +124,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 		}},
 		"lost by replies": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.Lock(lock.Context(), "a")
-			c.masters[0].Flush()
-			c.masters[1].Flush()
+			flush(c.masters[0], c.masters[1])
 			lock.Extend(ctx, time.Second)
 			lock.Unlock(ctx)
 		}},
@@ -193,9 +192,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			l.Do(ctx, func(context.Context, *Lock) error { return nil }, "a")
 		}},
 		"masters that are down": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
-			for _, m := range c.masters {
-				m.Crash(fakeredis.Nothing)
-			}
+			crash(c.masters, fakeredis.Nothing)
 			bounded, cancel := context.WithTimeout(ctx, 3*time.Second)
 			defer cancel()
 			l.TryLock(ctx, "a")
@@ -210,7 +207,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 				page.lockers = []*Locker{l}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				hostile := statusContext{ctx, page}
+				hostile := watchedContext{ctx, page.show}
 				if s.instead != nil {
 					s.instead(t, c, l, hostile)
 				} else {

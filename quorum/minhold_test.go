@@ -231,23 +231,6 @@ func TestMinHoldThatIsForced(t *testing.T) {
 	})
 }
 
-// A lock whose Acquired hook unlocks it and panics was not returned to anybody: it does not stay.
-func TestMinHoldWhenTheHookPanics(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithMinHold(time.Hour), WithHooks(Hooks{Acquired: func(l *Lock) {
-			c.unlock(l)
-			panic("of the hook")
-		}}))
-		func() {
-			defer func() { recover() }()
-			l.TryLock(t.Context(), "a")
-		}()
-		synctest.Wait()
-		c.wantNoOwners(l)
-		c.wantNothingScheduled(l)
-	})
-}
-
 // Locks that are held, or in their min hold, share the schedule's timer: none has a goroutine.
 func TestMinHoldTakesNoGoroutine(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

@@ -61,17 +61,6 @@ func thisGoroutine() string {
 	return strings.Fields(string(b[:runtime.Stack(b[:], false)]))[1]
 }
 
-// panickingContext is a context of the caller's, with the trigger in every method.
-type panickingContext struct {
-	context.Context
-	trigger *trigger
-}
-
-func (c panickingContext) Deadline() (time.Time, bool) { c.trigger.tick(); return c.Context.Deadline() }
-func (c panickingContext) Done() <-chan struct{}       { c.trigger.tick(); return c.Context.Done() }
-func (c panickingContext) Err() error                  { c.trigger.tick(); return c.Context.Err() }
-func (c panickingContext) Value(key any) any           { c.trigger.tick(); return c.Context.Value(key) }
-
 // panickingLog panics at every line.
 type panickingLog struct{ slog.Handler }
 
@@ -162,13 +151,15 @@ func TestHookAcquiredThatPanics(t *testing.T) {
 	}
 }
 
-// A hook may unlock before it panics.
+// A hook may unlock before it panics. A min hold does not keep the lock then: it was not returned to anybody.
 func TestHookAcquiredThatUnlocksAndPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		plain := c.process()
-		l := plain.With(WithHooks(Hooks{Acquired: func(lock *Lock) { c.unlock(lock); panic(callerPanic{}) }}))
-		recoverCallerPanic(func() { l.Lock(t.Context(), "a") })
-		c.wantNothingLeft(plain)
+		hook := WithHooks(Hooks{Acquired: func(lock *Lock) { c.unlock(lock); panic(callerPanic{}) }})
+		for _, l := range []*Locker{plain.With(hook), plain.With(hook, WithMinHold(time.Hour))} {
+			recoverCallerPanic(func() { l.Lock(t.Context(), "a") })
+			c.wantNothingLeft(plain)
+		}
 	})
 }
 
@@ -207,14 +198,9 @@ func TestLogThatPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		plain := c.process()
 		l := plain.With(WithLogger(slog.New(panickingLog{slog.NewTextHandler(io.Discard, nil)})))
-		for _, m := range c.masters {
-			m.Crash(fakeredis.Nothing)
-		}
+		crash(c.masters, fakeredis.Nothing)
 		recoverCallerPanic(func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") })
-		for _, m := range c.masters {
-			m.Start()
-		}
-		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+		startAll(c)
 		c.wantNothingLeft(plain)
 	})
 }
@@ -261,9 +247,9 @@ func TestContextThatPanics(t *testing.T) {
 			}()
 			lock.Valid()
 			lock.Extend(ctx, time.Second)
-			inner := c.got(l.Lock(panickingContext{lock.Context(), b}, "a"))
+			inner := c.got(l.Lock(watchedContext{lock.Context(), b.tick}, "a"))
 			lock.Deadline()
-			inner.Unlock(panickingContext{inner.Context(), b})
+			inner.Unlock(watchedContext{inner.Context(), b.tick})
 			if lock.Level() != 1 {
 				c.t.Errorf("level %d", lock.Level())
 			}
@@ -290,7 +276,7 @@ func TestContextThatPanics(t *testing.T) {
 			defer c.unlock(held)
 			bounded, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			l.Lock(panickingContext{bounded, b}, "a")
+			l.Lock(watchedContext{bounded, b.tick}, "a")
 		},
 		// Another waiter is behind the one that panics, and must acquire the lock in the end.
 		"Lock before another": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
@@ -322,7 +308,7 @@ func TestContextThatPanics(t *testing.T) {
 				b := &trigger{}
 				l := c.process()
 				c.other = c.process()
-				sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, panickingContext{t.Context(), b}, b) })
+				sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, watchedContext{t.Context(), b.tick}, b) })
 			})
 		})
 	}

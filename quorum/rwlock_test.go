@@ -18,13 +18,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// startReader calls RLock in a goroutine, and returns when that call waits or has returned.
 func startReader(ctx context.Context, l *Locker, reader int, to chan<- lockResult) {
-	go func() {
-		lock, err := l.RWLock("a").RLock(ctx)
-		to <- lockResult{reader, lock, err}
-	}()
-	synctest.Wait()
+	start(reader, to, func() (*Lock, error) { return l.RWLock("a").RLock(ctx) })
 }
 
 func (c *cluster) read(l *Locker) *Lock {
@@ -236,9 +231,7 @@ func TestWhatIsNotDowngraded(t *testing.T) {
 			t.Errorf("unlocked: %v", err)
 		}
 		held := c.lock(l, "a")
-		for _, m := range c.masters[1:] {
-			m.Crash(fakeredis.Everything)
-		}
+		crash(c.masters[1:], fakeredis.Everything)
 		if err := held.Downgrade(t.Context()); !errors.Is(err, ErrUnavailable) || !held.Shared() || !held.Valid() {
 			t.Errorf("out of reach: %v; shared %v, valid %v", err, held.Shared(), held.Valid())
 		}

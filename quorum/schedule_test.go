@@ -24,9 +24,7 @@ func TestLostHoldsLeaveTheSchedule(t *testing.T) {
 			close(stalled)
 		},
 		"by answers": func(c *cluster, l *Locker, held *Lock) {
-			for _, m := range c.masters {
-				m.Flush()
-			}
+			flush(c.masters...)
 			l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
 		},
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,13 +25,8 @@ func (c *cluster) takes(s *Semaphore) *Lock {
 	return lock
 }
 
-// startAcquire calls Acquire in a goroutine, and returns when that call waits or has ended.
 func startAcquire(ctx context.Context, s *Semaphore, waiter int, to chan<- lockResult) {
-	go func() {
-		lock, err := s.Acquire(ctx)
-		to <- lockResult{waiter, lock, err}
-	}()
-	synctest.Wait()
+	start(waiter, to, func() (*Lock, error) { return s.Acquire(ctx) })
 }
 
 func slotsOf(locks ...*Lock) (all []int) {
@@ -133,11 +127,7 @@ func TestSemaphoreOfSeveralSlots(t *testing.T) {
 			t.Fatalf("two of one slot: %v, %v", lock, err)
 		}
 		got := make(chan lockResult, 1)
-		go func() {
-			two, err := other.AcquireN(context.Background(), 2)
-			got <- lockResult{0, two, err}
-		}()
-		synctest.Wait()
+		start(0, got, func() (*Lock, error) { return other.AcquireN(context.Background(), 2) })
 		last := c.takes(one) // the failed attempts have left nothing
 		if all := slotsOf(three, last); !slices.Equal(all, []int{0, 1, 2, 3}) {
 			t.Errorf("the slots are %v", all)
@@ -330,13 +320,11 @@ func (c *cluster) count(script string, by *atomic.Int64) {
 // command runs a command on a master.
 func (c *cluster) command(master int, name string, args ...any) {
 	c.t.Helper()
-	ours, theirs := net.Pipe()
-	go c.masters[master].Serve(theirs)
+	ours, _ := c.dial(master)
 	conn := redis.NewConn(ours, 0, 0)
 	defer conn.Close()
-	if _, err := conn.Do(name, args...); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err := conn.Do(name, args...)
+	c.must(err)
 }
 
 // Waiters of one process take the free slots one after another, in their order, without waiting for a
@@ -676,9 +664,7 @@ func TestASemaphoreOnTooFewMasters(t *testing.T) {
 		l := c.process(WithWait(time.Second))
 		c.takes(l.Semaphore("s", 1))
 		synctest.Wait()
-		for _, m := range c.masters[1:] {
-			m.Crash(fakeredis.Everything)
-		}
+		crash(c.masters[1:], fakeredis.Everything)
 		if _, err := l.Semaphore("s", 1).Acquire(t.Context()); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) {
 			t.Error(err)
 		}

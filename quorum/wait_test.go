@@ -114,36 +114,6 @@ func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 	})
 }
 
-// The head is cancelled as a release wakes it. Whether or not its attempt has begun, the next
-// waiter makes an attempt.
-func TestQueueGoesOnAfterACancelledHead(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		for round := range 50 {
-			held := c.lock(l, "a")
-			results := make(chan lockResult, 2)
-			ctx, cancel := context.WithCancel(t.Context())
-			startWaiter(ctx, l, 0, results, "a")
-			startWaiter(t.Context(), l, 1, results, "a")
-			go held.Unlock(context.Background())
-			for range round % 10 {
-				runtime.Gosched()
-			}
-			cancel()
-			for range 2 {
-				switch got := c.next(results, shortly); {
-				case got.err == nil:
-					c.unlock(got.lock)
-				case got.waiter == 1:
-					t.Fatal(got.err)
-				}
-			}
-			synctest.Wait()
-		}
-		c.wantNoQueues(l)
-	})
-}
-
 // A head that leaves during its attempt loses no event: the next waiter attempts at once.
 func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -311,19 +281,14 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		c.unlock(held)
 
 		// An attempt is under way without an answer.
-		for _, m := range c.masters {
-			m.Crash(fakeredis.Everything)
-		}
+		crash(c.masters, fakeredis.Everything)
 		asking := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		asking.mustBegin(t)
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
 		}
 		asking.leave()
-		for _, m := range c.masters {
-			m.Start()
-		}
-		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+		startAll(c)
 
 		// The nodes failed, and then another waiter of this process acquired the lock.
 		first, behind := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
@@ -544,9 +509,7 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 		c.unlock(c.next(results, shortly).lock)
 		c.wantNoQueues(l)
 
-		for _, m := range c.masters {
-			m.Crash(fakeredis.Everything)
-		}
+		crash(c.masters, fakeredis.Everything)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrUnavailable) {

@@ -164,7 +164,7 @@ func TestSearch(t *testing.T) {
 			if found.trace != nil {
 				t.Error("the rules are violated")
 			}
-			if c.states == 0 && !found.complete {
+			if c.states == 0 && !found.Complete {
 				t.Error("the search was not complete")
 			}
 		})
