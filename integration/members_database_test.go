@@ -1,12 +1,10 @@
 package integration_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -43,18 +41,11 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 	}
 	var mixed []*node.Node
 	for i, m := range f.Masters {
-		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
-			c, err := redis.DialContext(ctx, "tcp", m.Addr())
-			if err != nil || i > 0 {
-				return c, err
-			}
-			return sameAddress{c.(redis.ConnWithTimeout)}, nil
-		}}
-		t.Cleanup(func() { pool.Close() })
-		n, err := node.New(pool, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
-		must(t, err)
-		t.Cleanup(func() { must(t, n.Close()) })
-		mixed = append(mixed, n)
+		wrap := sameAddressOf
+		if i > 0 {
+			wrap = nil
+		}
+		mixed = append(mixed, overPool(t, m, wrap))
 	}
 	l, err := redlock.New(mixed)
 	must(t, err)
