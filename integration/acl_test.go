@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -130,41 +129,6 @@ func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
 		}
 		noLocks(t, s.Masters)
 	}
-}
-
-// A release that the servers forbid is carried out once they allow it again. Until then it delays
-// no other call.
-func TestAReleaseThatIsForbiddenIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	const lease = 3 * time.Second
-	f := fleet(t, 3)
-	may(t, f, "app:*", "other:*")
-	l := open(t, asApp(f), redlock.Open, quorum.WithLease(lease))
-	kept, given := lock(t, l, "app:kept"), lock(t, l, "other:given")
-	grantedByAll(t, f.Masters, "other:given")
-	onAll(t, f, "PERSIST", "other:given") // only the release can take it away
-	may(t, f, "app:*")
-	err := given.Unlock(short(t))
-	want(t, err, quorum.ErrUnavailable, "NOPERM")
-	if errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Unlock waited: %v", err)
-	}
-
-	end := time.Now().Add(3 * lease / 2)
-	for time.Now().Before(end) {
-		unlock(t, lock(t, l, "app:new"))
-		pass(t, 20*time.Millisecond)
-	}
-	if !kept.Valid() {
-		t.Errorf("another lock: %v", kept.Err())
-	}
-	grantedByAll(t, f.Masters, "other:given")
-
-	may(t, f, "app:*", "other:*")
-	eventually(t, patience, func() bool { return len(leftOver(t, f.Masters, "other:given")) == 0 },
-		"the release carried out")
-	unlock(t, lock(t, open(t, f, redlock.Open), "other:given"))
-	unlock(t, kept)
 }
 
 // A user without the channels unlocks: the keys are gone. Its waiters poll, and Stats has the messages that were

@@ -4,21 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/poll"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // faults cut one client off from its masters.
@@ -26,20 +21,11 @@ var faults = []struct {
 	name string
 	cut  func(*proxy)
 }{
-	{"refused", refuse},
-	{"black hole", func(p *proxy) {
-		p.set(requests, weather{dropped: true})
-		p.set(replies, weather{dropped: true})
-	}},
+	{"refused", (*proxy).refuse},
+	{"black hole", func(p *proxy) { p.lose(requests, replies) }},
 	// The renewals arrive and keep the locks on the masters, but their replies do not. The holder's
 	// release then lets the next holder in.
-	{"replies lost", func(p *proxy) { p.set(replies, weather{dropped: true}) }},
-}
-
-// refuse closes the connections, and refuses new ones for good.
-func refuse(p *proxy) {
-	p.listener.Close()
-	p.cut()
+	{"replies lost", func(p *proxy) { p.lose(replies) }},
 }
 
 // A holder that is cut off stops by its own clock before another contender can start. Not parallel:
@@ -93,7 +79,9 @@ func cutOffAll(t *testing.T, n int, cut func(*proxy)) (*network, []*quorum.Lock,
 	for i := range held {
 		held[i] = lock(t, cutOff, fmt.Sprintf("bridge %d", i))
 	}
-	net.each(cut)
+	for _, p := range net.proxies {
+		cut(p)
+	}
 	late := make([]string, len(held))
 	for i, first := range held {
 		race.Go(func() { late[i] = contend(t, first, other, n) })
@@ -168,111 +156,6 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 			t.Error(err)
 		}
 		return late
-	}
-}
-
-// slowHandler is a log handler as slow as one that writes to a disk or a pipe.
-type slowHandler struct{ slog.Handler }
-
-func (slowHandler) Enabled(context.Context, slog.Level) bool { return true }
-func (slowHandler) Handle(context.Context, slog.Record) error {
-	<-time.After(time.Millisecond)
-	return nil
-}
-
-// Many locks are lost together. The context of each ends before its release lets the next holder
-// in. Not parallel, as above.
-func TestManyLostTogetherStopBeforeTheNextStarts(t *testing.T) {
-	const lease, many = 2 * time.Second, 250
-	f := fleet(t, 3)
-	net := proxied(t, f)
-	// The timeout outlasts the lease: the path to the masters is open when the locks are lost, so
-	// the releases arrive at once.
-	cutOff := open(t, net, redlock.Open, quorum.WithLease(lease), quorum.WithNodeOptions(node.WithTimeout(3*lease)),
-		quorum.WithLogger(slog.New(slowHandler{slog.DiscardHandler})))
-	other := open(t, f, redlock.Open)
-	held := make([]*quorum.Lock, many)
-	var all sync.WaitGroup
-	for i := range held {
-		all.Go(func() {
-			var err error
-			if held[i], err = cutOff.TryLock(t.Context(), fmt.Sprintf("bridge %d", i)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if t.Failed() {
-		return
-	}
-	pass(t, lease/2) // by now one call renewed them, and they share a deadline
-	net.each(func(p *proxy) { p.set(replies, weather{dropped: true}) })
-
-	// Waiters try as soon as the masters publish the releases.
-	w := stopwatch(t)
-	granted, early, worst := 0, 0, time.Duration(0)
-	for i := range freed(t, f, many) {
-		if _, err := other.TryLock(t.Context(), held[i].Names()...); err != nil {
-			continue
-		}
-		granted++
-		if at := time.Now(); held[i].Context().Err() == nil {
-			early++
-			<-held[i].Context().Done()
-			worst = max(worst, time.Since(at))
-		}
-	}
-	net.each((*proxy).heal)
-	if _, stalled := w.Read(); early > 0 && worst >= poll.AtMost(0, stalled) {
-		t.Errorf("%d of %d locks were granted while their former holder's context was alive, for up to %v more; the machine stood still for %v",
-			early, granted, worst, stalled)
-	}
-	if granted < many/10 {
-		t.Errorf("only %d of %d locks were granted: too few to prove anything", granted, many)
-	}
-}
-
-// freed returns the bridges that the first two masters publish as free, until the masters fall
-// silent.
-func freed(t *testing.T, f *redistest.Fleet, bridges int) iter.Seq[int] {
-	t.Helper()
-	names := make(chan string, 2*bridges)
-	var listening sync.WaitGroup
-	for _, m := range f.Masters[:2] {
-		conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(3*soon))
-		must(t, err)
-		sub := redis.PubSubConn{Conn: conn}
-		must(t, sub.PSubscribe(scripts.Channel("bridge *")))
-		listening.Go(func() {
-			defer conn.Close()
-			for heard := 0; heard < bridges; {
-				switch got := sub.Receive().(type) {
-				case redis.Message:
-					names <- got.Channel
-					heard++
-				case error:
-					return
-				}
-			}
-		})
-	}
-	go func() {
-		listening.Wait()
-		close(names)
-	}()
-	return func(yield func(int) bool) {
-		seen := map[string]int{}
-		for channel := range names {
-			if seen[channel]++; seen[channel] != 2 {
-				continue
-			}
-			var i int
-			_, err := fmt.Sscanf(channel, scripts.Channel("bridge %d"), &i)
-			must(t, err)
-			if !yield(i) {
-				return
-			}
-		}
 	}
 }
 

@@ -3,9 +3,7 @@ package integration_test
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -27,28 +25,15 @@ const (
 	nodeTimeout = 3 * time.Second
 	// memberTimeout is that of the operator's commands, and of lockers whose masters all answer.
 	memberTimeout = 10 * time.Second
-	// briefTimeout is that of tests which wait until requests have timed out.
-	briefTimeout = 500 * time.Millisecond
 	// soon bounds what should happen at once, even on a busy machine.
 	soon = 2 * time.Second
 	// patience is how long a test waits for an event that must come: as long as nobody's patience ends first.
 	patience = 20 * time.Second
 )
 
-// childRole names, in the environment, what a copy of the test binary is to do instead of testing.
-const childRole = "QUORUMLOCK_TEST_CHILD"
-
-// children are what a copy of the test binary can do: each returns the exit code.
-var children = map[string]func() int{
-	"holder": holderProcess, "candidate": candidateProcess, "worker": workerProcess,
-}
-
 // TestMain silences the default logger: masters die all the time.
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	if child := children[os.Getenv(childRole)]; child != nil {
-		os.Exit(child())
-	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.RemoveAll(commandDir)
 		os.Exit(code)
@@ -76,9 +61,6 @@ func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	}
 	return f
 }
-
-// brief gives a locker briefTimeout.
-var brief = quorum.WithNodeOptions(node.WithTimeout(briefTimeout))
 
 // addressed is a set of nodes to open: a *redistest.Fleet, or a network of proxies in front of one.
 type addressed interface{ URLs() []string }
@@ -114,13 +96,7 @@ func inTime(t *testing.T, lease time.Duration, play func(lease time.Duration) bo
 // lock locks the names within our patience, with a context that lasts as long as the test.
 func lock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
-	return lockWithin(t, t.Context(), l, names...)
-}
-
-// lockWithin is lock in the flow of ctx.
-func lockWithin(t *testing.T, ctx context.Context, l *quorum.Locker, names ...string) *quorum.Lock {
-	t.Helper()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(t.Context())
 	late := time.AfterFunc(patience, cancel)
 	held, err := l.Lock(ctx, names...)
 	if err != nil {
@@ -167,20 +143,6 @@ func grantedByAll(t *testing.T, ms []*redistest.Master, name string) {
 		name+" granted by all masters")
 }
 
-// leftOver lists the names that are still locked on some of the masters.
-func leftOver(t *testing.T, ms []*redistest.Master, names ...string) []string {
-	t.Helper()
-	var left []string
-	for _, name := range names {
-		for i, hash := range keys(t, ms, name) {
-			if hash != nil {
-				left = append(left, fmt.Sprintf("%s on %s: %v", name, ms[i].Addr(), hash))
-			}
-		}
-	}
-	return left
-}
-
 // allLocks lists every lock on the masters, whatever its name: all keys that are not the library's
 // own.
 func allLocks(t *testing.T, ms []*redistest.Master) []string {
@@ -212,32 +174,22 @@ func noLocks(t *testing.T, ms []*redistest.Master) {
 	}
 }
 
-// sha is the hash by which a script of the library is called: the hash marks the call on the wire.
-func sha(t *testing.T, script string) string {
-	t.Helper()
-	for _, s := range scripts.All() {
-		if s.Name() == script {
-			return fmt.Sprintf("EVALSHA\r\n$40\r\n%x", sha1.Sum([]byte(s.Source()))) // not a greeting's SCRIPT EXISTS
-		}
-	}
-	t.Fatalf("there is no script %q", script)
-	return ""
-}
-
-// noKeys fails the test unless the masters soon hold nothing of the names.
-func noKeys(t *testing.T, ms []*redistest.Master, names ...string) {
-	t.Helper()
-	var left []string
-	if !poll.Until(patience, func() bool { left = leftOver(t, ms, names...); return len(left) == 0 }) {
-		t.Errorf("keys left behind: %v", left)
-	}
-}
-
 // stopwatch starts a stopwatch, which runs until the test ends at the latest.
 func stopwatch(t *testing.T) *poll.Stopwatch {
 	w := poll.Start()
 	t.Cleanup(w.Stop)
 	return w
+}
+
+// took fails the test when fn takes longer than bound, and the machine's stalls do not explain it.
+func took(t *testing.T, what string, bound time.Duration, fn func()) {
+	t.Helper()
+	w := stopwatch(t)
+	defer w.Stop()
+	fn()
+	if d, stalled := w.Read(); d > poll.AtMost(bound, stalled) {
+		t.Errorf("%s took %v, more than %v; the machine stood still for %v", what, d, bound, stalled)
+	}
 }
 
 // eventually fails the test unless cond holds within bound.
@@ -256,6 +208,14 @@ func pass(t *testing.T, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-t.Context().Done():
+	}
+}
+
+// onAll runs one command on every master.
+func onAll(t *testing.T, f *redistest.Fleet, args ...any) {
+	t.Helper()
+	for _, m := range f.Masters {
+		do(t, m, args...)
 	}
 }
 

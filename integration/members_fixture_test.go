@@ -21,6 +21,14 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+// interruptedLease is the max lease of the deployments whose list changes.
+const interruptedLease = 6 * time.Second
+
+var (
+	abc  = []string{"a", "b", "c"}
+	abcd = []string{"a", "b", "c", "d"}
+)
+
 // roster has masters under the names that clients give them.
 type roster struct {
 	masters map[string]*redistest.Master
@@ -114,29 +122,6 @@ func (r *roster) marker(t *testing.T, name string) (m scripts.Marker, found bool
 	return m, true
 }
 
-// markers reads all markers as text, for messages and comparisons.
-func (r *roster) markers(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	for _, name := range r.names() {
-		if text, err := redis.String(r.masters[name].Do("GET", scripts.MarkerKey)); err == nil {
-			fmt.Fprintf(&b, "\n%s: %q", name, text)
-		} else {
-			fmt.Fprintf(&b, "\n%s: %v", name, err)
-		}
-	}
-	return b.String()
-}
-
-func (r *roster) names() []string {
-	var names []string
-	for name := range r.masters {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // listOpen opens a Locker with a list of masters, as a deployment does; the test's end closes it.
 func listOpen(
 	t *testing.T, by opener, maxLease time.Duration, urls urlList, opts ...quorum.Option,
@@ -150,11 +135,8 @@ func listOpen(
 	return l, err
 }
 
-// tryOnce makes one attempt with a new client of that list, which it closes before it returns. Meanwhile, while
-// the lock is held, it calls during, if that is not nil.
-func tryOnce(
-	t *testing.T, by opener, maxLease time.Duration, urls urlList, name string, during func(*quorum.Lock),
-) error {
+// tryOnce makes one attempt with a new client of that list, which it closes before it returns.
+func tryOnce(t *testing.T, by opener, maxLease time.Duration, urls urlList, name string) error {
 	t.Helper()
 	l, err := by(urls, quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease)))
 	if err != nil {
@@ -165,9 +147,6 @@ func tryOnce(
 	if err != nil {
 		return err
 	}
-	if during != nil {
-		during(held)
-	}
 	if err := held.Unlock(t.Context()); !errors.Is(err, quorum.ErrLost) { // a busy machine outlasts a short lease
 		return err
 	}
@@ -177,28 +156,21 @@ func tryOnce(
 // isAccepted fails the test unless clients with that list lock.
 func isAccepted(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	t.Helper()
-	if err := tryInTime(t, by, maxLease, urls, "let-in", nil); err != nil {
-		t.Errorf("a client with %v is not accepted: %v", urls, err)
-	}
-}
-
-// tryInTime is tryOnce, and again if a busy machine outlasts a short lease.
-func tryInTime(
-	t *testing.T, by opener, maxLease time.Duration, urls urlList, name string, during func(*quorum.Lock),
-) (err error) {
-	t.Helper()
-	poll.Until(patience, func() bool {
-		err = tryOnce(t, by, maxLease, urls, name, during)
+	var err error
+	poll.Until(patience, func() bool { // a busy machine outlasts a short lease
+		err = tryOnce(t, by, maxLease, urls, "let-in")
 		return err == nil || errors.Is(err, quorum.ErrMembership) || errors.Is(err, quorum.ErrInvalid)
 	})
-	return err
+	if err != nil {
+		t.Errorf("a client with %v is not accepted: %v", urls, err)
+	}
 }
 
 // isRefused fails the test unless clients with that list are refused for it. If their number is
 // even, Open refuses them already.
 func isRefused(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 	t.Helper()
-	err := tryOnce(t, by, maxLease, urls, "refused", nil)
+	err := tryOnce(t, by, maxLease, urls, "refused")
 	switch {
 	case err == nil:
 		t.Errorf("a client with %v is accepted", urls)

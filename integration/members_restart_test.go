@@ -79,7 +79,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			if c.want == atOnce {
 				maxLease = longerLease
 			}
-			r := rosterOf(t, "a", "b", "c", "spare").withGates(t, nil)
+			r := rosterOf(t, "a", "b", "c", "spare").withGates(t)
 			r.giveAll(t, maxLease, abc...)
 			c.prepare(t, r)
 			l, err := listOpen(t, redlock.Open, maxLease, r.of(abc...), aMasterFreezes)

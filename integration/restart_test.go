@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // careful opens a Locker that keeps nodes in quarantine after they forgot, and closes it when the
@@ -157,26 +155,4 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 		pass(t, 2*time.Millisecond)
 	}
 	return first, nil, quarantines
-}
-
-// isMarkedAnew has a client lock until a master that has restarted is in quarantine: the others have given
-// it its list.
-func isMarkedAnew(t *testing.T, l *quorum.Locker, m *redistest.Master) {
-	t.Helper()
-	eventually(t, patience, func() bool {
-		if held, err := l.TryLock(t.Context(), "marking"); err == nil {
-			unlock(t, held)
-		}
-		text, err := redis.String(m.Do("GET", scripts.MarkerKey))
-		marker, bad := scripts.ParseMarker(text)
-		return err == nil && bad == nil && !marker.Claimed &&
-			strings.Contains(info(t, m), "run_id:"+marker.Run)
-	}, "the master is marked")
-}
-
-func info(t *testing.T, m *redistest.Master) string {
-	t.Helper()
-	text, err := redis.String(m.Do("INFO", "server"))
-	must(t, err)
-	return text
 }

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -74,51 +72,4 @@ func woken(t *testing.T, w <-chan waited, since *poll.Stopwatch, bound time.Dura
 	case <-time.After(bound + patience):
 		t.Fatalf("the waiter did not get the lock within %v", bound+patience)
 	}
-}
-
-// Messages may be lost in many ways. The waiter gets the lock all the same.
-func TestNobodyIsStranded(t *testing.T) {
-	t.Run("all messages are lost", func(t *testing.T) {
-		t.Parallel()
-		f := fleet(t, 3)
-		far := proxied(t, f)
-		held := lock(t, open(t, f, redlock.Open), "k")
-		w := wait(t, t.Context(), open(t, far, redlock.Open), f.Masters, "k")
-		far.each(func(p *proxy) { p.mute("\r\nmessage\r\n") })
-		since := stopwatch(t)
-		unlock(t, held)
-		woken(t, w, since, 1500*time.Millisecond) // a slow poll: 0.5 to 1 s
-		eventually(t, patience, func() bool {
-			return len(slices.DeleteFunc(slices.Clone(far.proxies), undropped)) >= 2
-		}, "a quorum's messages are lost")
-	})
-	t.Run("the connections for messages are killed with the release", func(t *testing.T) {
-		t.Parallel()
-		f := fleet(t, 3)
-		held := lock(t, open(t, f, redlock.Open), "k")
-		w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
-		onAll(t, f, "CLIENT", "KILL", "TYPE", "pubsub")
-		since := stopwatch(t)
-		unlock(t, held)
-		woken(t, w, since, 2*wakes) // the waiter connects again, and then tries again
-	})
-	t.Run("a node dies with its message", func(t *testing.T) {
-		t.Parallel()
-		f := fleet(t, 3)
-		holder, waiter := open(t, f, redlock.Open), open(t, f, redlock.Open,
-			quorum.WithRetry(10*time.Millisecond, time.Minute))
-		must(t, f.Masters[2].Kill())
-		held := lock(t, holder, "k") // on the first two
-		w := wait(t, t.Context(), waiter, f.Masters[:2], "k")
-		must(t, f.Masters[2].Start())
-		eventually(t, patience, func() bool {
-			state, err := waiter.Inspect(t.Context(), "other")
-			return err == nil && len(state.Nodes) == 3 && state.Nodes[2].Err == nil
-		}, "the third is back")
-		isMarkedAnew(t, holder, f.Masters[2])
-		must(t, f.Masters[1].Kill())
-		since := stopwatch(t)
-		held.Unlock(t.Context()) // the error does not matter: one of the two masters that must confirm is dead
-		woken(t, w, since, wakes)
-	})
 }

@@ -59,9 +59,7 @@ func TestUndoWaitsForThoseThatGranted(t *testing.T) {
 func TestHopelessAttemptAsksNobody(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		for _, m := range c.masters[:2] {
-			m.Crash(fakeredis.Everything)
-		}
+		crash(c.masters[:2], fakeredis.Everything)
 		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}

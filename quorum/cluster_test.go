@@ -15,6 +15,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
@@ -120,41 +121,49 @@ func (c *cluster) hangUp(master int) {
 	c.conns[master] = nil
 }
 
+// dial makes a connection to a master, and returns both ends.
+func (c *cluster) dial(master int) (ours, theirs net.Conn) {
+	ours, theirs = net.Pipe()
+	go c.masters[master].Serve(theirs)
+	return ours, theirs
+}
+
 // process makes a Locker with connections of its own.
 func (c *cluster) process(opts ...Option) *Locker {
 	c.t.Helper()
 	var nodes []*node.Node
-	for i, m := range c.masters {
-		pool := &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
-			ours, theirs := net.Pipe()
+	for i := range c.masters {
+		nodes = append(nodes, c.node(fmt.Sprint("master", i), !c.quarantines, func() (redis.Conn, error) {
+			ours, theirs := c.dial(i)
 			c.connsMu.Lock()
 			c.conns[i] = append(c.conns[i], theirs)
 			c.connsMu.Unlock()
-			go m.Serve(theirs)
 			return redis.NewConn(pipeConn{ours, c}, 5*time.Second, 5*time.Second), nil
-		}}
-		opts := []node.Option{node.WithName(fmt.Sprint("master", i)), node.WithTimeout(time.Second)}
-		if !c.quarantines {
-			opts = append(opts, node.WithoutQuarantine())
-		}
-		n, err := node.New(pool, opts...)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		c.t.Cleanup(func() { n.Close(); pool.Close() })
-		nodes = append(nodes, n)
+		}))
 	}
-	ticking := clock.NewFake()
-	ticking.SetRate(1)
-	l, err := New(nodes, Majority, append([]Option{withClock(ticking), withRand(rand.NewPCG(1, 2))}, opts...)...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() {
-		l.Close()
-		ticking.SetRate(0)
-	})
+	l := c.locker(nodes, opts...)
 	synctest.Wait()
+	return l
+}
+
+func (c *cluster) node(name string, trusts bool, dial func() (redis.Conn, error)) *node.Node {
+	c.t.Helper()
+	opts := []node.Option{node.WithName(name), node.WithTimeout(time.Second)}
+	if trusts {
+		opts = append(opts, node.WithoutQuarantine())
+	}
+	pool := &redis.Pool{Dial: dial}
+	n, err := node.New(pool, opts...)
+	c.must(err)
+	c.t.Cleanup(func() { n.Close(); pool.Close() })
+	return n
+}
+
+func (c *cluster) locker(nodes []*node.Node, opts ...Option) *Locker {
+	c.t.Helper()
+	l, err := New(nodes, Majority, append([]Option{withClock(bubble.Clock(c.t)), withRand(rand.NewPCG(1, 2))}, opts...)...)
+	c.must(err)
+	c.t.Cleanup(func() { l.Close() })
 	return l
 }
 
@@ -165,29 +174,41 @@ type lockResult struct {
 	err    error
 }
 
-// startWaiter calls Lock in a goroutine, and returns when that call waits.
-func startWaiter(ctx context.Context, l *Locker, waiter int, to chan<- lockResult, names ...string) {
+// start makes a waiter's call in a goroutine, and returns when that call waits or has ended.
+func start(waiter int, to chan<- lockResult, call func() (*Lock, error)) {
 	go func() {
-		lock, err := l.Lock(ctx, names...)
+		lock, err := call()
 		to <- lockResult{waiter, lock, err}
 	}()
 	synctest.Wait()
 }
 
-func (c *cluster) lock(l *Locker, names ...string) *Lock {
+func startWaiter(ctx context.Context, l *Locker, waiter int, to chan<- lockResult, names ...string) {
+	start(waiter, to, func() (*Lock, error) { return l.Lock(ctx, names...) })
+}
+
+func (c *cluster) must(err error) {
 	c.t.Helper()
-	lock, err := l.Lock(c.t.Context(), names...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// got is the lock of a call that must succeed.
+func (c *cluster) got(lock *Lock, err error) *Lock {
+	c.t.Helper()
+	c.must(err)
 	return lock
+}
+
+func (c *cluster) lock(l *Locker, names ...string) *Lock {
+	c.t.Helper()
+	return c.got(l.Lock(c.t.Context(), names...))
 }
 
 func (c *cluster) unlock(lock *Lock) {
 	c.t.Helper()
-	if err := lock.Unlock(context.Background()); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(lock.Unlock(context.Background()))
 }
 
 // next takes the next result, which must come within most.

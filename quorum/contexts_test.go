@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -14,19 +15,28 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
-// statusContext is a context of the caller's with a status page in every method: it calls this package,
-// and so must be called with no mutex locked.
-type statusContext struct {
+// watchedContext is a context of the caller's that runs code in every method.
+type watchedContext struct {
 	context.Context
+	called func()
+}
+
+func (c watchedContext) Deadline() (time.Time, bool) { c.called(); return c.Context.Deadline() }
+func (c watchedContext) Done() <-chan struct{}       { c.called(); return c.Context.Done() }
+func (c watchedContext) Err() error                  { c.called(); return c.Context.Err() }
+func (c watchedContext) Value(key any) any           { c.called(); return c.Context.Value(key) }
+
+// statusLog is a log with a status page.
+type statusLog struct {
+	slog.Handler
 	page *statusPage
 }
 
-func (c statusContext) Deadline() (time.Time, bool) { c.page.show(); return c.Context.Deadline() }
-func (c statusContext) Done() <-chan struct{}       { c.page.show(); return c.Context.Done() }
-func (c statusContext) Err() error                  { c.page.show(); return c.Context.Err() }
-func (c statusContext) Value(key any) any           { c.page.show(); return c.Context.Value(key) }
+func (statusLog) Enabled(context.Context, slog.Level) bool    { return true }
+func (l statusLog) Handle(context.Context, slog.Record) error { l.page.show(); return nil }
 
-// statusPage shows what the lockers of a process know of their locks.
+// statusPage shows what the lockers of a process know of their locks: it calls this package, and so must be shown with no
+// mutex locked.
 type statusPage struct {
 	t       *testing.T
 	lockers []*Locker
@@ -81,7 +91,7 @@ func (p *statusPage) draw(locks []*Lock) {
 	}
 }
 
-// No method of a caller's context is called, and none is ended, with a mutex of this package locked, in
+// No method of a caller's context is called, none is ended, and nothing is logged, with a mutex of this package locked, in
 // whatever way a lock or a call that waits ends.
 func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 	for what, s := range map[string]struct {
@@ -94,10 +104,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			lock.Unlock(lock.Context())
 		}},
 		"re-entry": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
-			inner, err := l.Lock(lock.Context(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			inner := c.got(l.Lock(lock.Context(), "a"))
 			inner.Unlock(inner.Context())
 			l.Lock(lock.Context(), "a")
 			lock.Unlock(ctx)
@@ -117,8 +124,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 		}},
 		"lost by replies": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.Lock(lock.Context(), "a")
-			c.masters[0].Flush()
-			c.masters[1].Flush()
+			flush(c.masters[0], c.masters[1])
 			lock.Extend(ctx, time.Second)
 			lock.Unlock(ctx)
 		}},
@@ -160,24 +166,15 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			})
 		}},
 		"readers": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
-			lock, err := l.RWLock("a").Lock(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := c.got(l.RWLock("a").Lock(ctx))
 			lock.Downgrade(ctx)
-			reader, err := l.RWLock("a").RLock(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader := c.got(l.RWLock("a").RLock(ctx))
 			l.RWLock("a").TryLock(ctx)
 			reader.Unlock(ctx)
 			lock.Unlock(ctx)
 		}},
 		"semaphore": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
-			lock, err := l.Semaphore("a", 1).Acquire(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := c.got(l.Semaphore("a", 1).Acquire(ctx))
 			l.Semaphore("a", 1).TryAcquire(ctx)
 			lock.Unlock(ctx)
 		}},
@@ -195,9 +192,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			l.Do(ctx, func(context.Context, *Lock) error { return nil }, "a")
 		}},
 		"masters that are down": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
-			for _, m := range c.masters {
-				m.Crash(fakeredis.Nothing)
-			}
+			crash(c.masters, fakeredis.Nothing)
 			bounded, cancel := context.WithTimeout(ctx, 3*time.Second)
 			defer cancel()
 			l.TryLock(ctx, "a")
@@ -208,18 +203,15 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
 				page := &statusPage{t: t}
-				l := c.process(append(s.options, WithHooks(Hooks{Acquired: page.add}))...)
+				l := c.process(append(s.options, WithHooks(Hooks{Acquired: page.add}), WithLogger(slog.New(statusLog{slog.DiscardHandler, page})))...)
 				page.lockers = []*Locker{l}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				hostile := statusContext{ctx, page}
+				hostile := watchedContext{ctx, page.show}
 				if s.instead != nil {
 					s.instead(t, c, l, hostile)
 				} else {
-					lock, err := l.Lock(hostile, "a")
-					if err != nil {
-						t.Fatal(err)
-					}
+					lock := c.got(l.Lock(hostile, "a"))
 					s.held(t, c, l, lock, hostile)
 				}
 				synctest.Wait()
@@ -264,17 +256,11 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 						<-unblock
 					}
 				}}
-				blocked, err := l.With(end.options...).Lock(blocks, "blocked")
-				if err != nil {
-					t.Fatal(err)
-				}
+				blocked := c.got(l.With(end.options...).Lock(blocks, "blocked"))
 				lost, kept := c.lock(l.With(WithMaxHold(time.Second)), "lost"), c.lock(l, "kept")
 				lingers := c.lock(l.With(WithMinHold(time.Second)), "lingers")
 				c.unlock(lingers)
-				inner, err := l.With(end.options...).Lock(context.WithoutCancel(blocked.Context()), "blocked")
-				if err != nil {
-					t.Fatal(err)
-				}
+				inner := c.got(l.With(end.options...).Lock(context.WithoutCancel(blocked.Context()), "blocked"))
 				synctest.Wait()
 				ended.Store(true)
 				go end.do(l, blocked)

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -219,9 +220,7 @@ func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 			"renewal": func(held *Lock) string { return "ForceUnlock or another client deleted it" },
 		} {
 			held := c.lock(l, "a")
-			if err := operator.ForceUnlock(t.Context(), "a"); err != nil {
-				t.Fatal(err)
-			}
+			c.must(operator.ForceUnlock(t.Context(), "a"))
 			words := find(held)
 			<-held.Context().Done()
 			if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), words) {
@@ -272,4 +271,41 @@ func TestWhoTheLockerIs(t *testing.T) {
 		}
 		c.unlock(held)
 	})
+}
+
+// What several nodes have in common is said once, and what only Redis's scripts know is left out.
+func TestErrorsSayOnceWhatNodesHaveInCommon(t *testing.T) {
+	differs := &node.Error{Node: "a", Op: "acquire", Err: ErrMembership}
+	other := &node.Error{Node: "b", Op: "acquire", Err: redis.Error(
+		"NOPERM this user has no permissions script: 0123456789abcdef0123456789abcdef01234567, on @user_script:12.")}
+	again := &node.Error{Node: "c", Op: "acquire", Err: ErrMembership}
+	e := &Error{Op: "lock", Need: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable},
+		Nodes: multierror.Append(nil, differs, other, again)}
+	want := "quorumlock: lock: not acquired: masters do not accept this client's list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown): " +
+		"nodes a, c: acquire: the lists of masters differ; node b: acquire: NOPERM this user has no permissions"
+	if e.Error() != want {
+		t.Errorf("it says\n%s, want\n%s", e, want)
+	}
+	if count := strings.Count(e.Error(), "lists of masters"); count != 1 {
+		t.Errorf("said %d times", count)
+	}
+}
+
+// Masters that answered with another list are not called unknown, nor unavailable if they are the whole
+// reason.
+func TestErrorOfMastersWithAnotherList(t *testing.T) {
+	other := func(name string) error {
+		return &node.Error{Node: name, Op: "acquire", Err: fmt.Errorf("%w: {a, b}", ErrMembership)}
+	}
+	down := &node.Error{Node: "c", Op: "connect", Err: node.ErrDown}
+	for want, nodes := range map[string][]error{
+		"not acquired: masters do not accept this client's list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown)": {other("a"), other("b"), down},
+		"not acquired: nodes unavailable (0 granted of 2 needed, 1 with another list, 2 unknown)":                                                 {other("a"), down},
+		"not acquired: nodes unavailable (0 granted of 2 needed, 3 unknown)":                                                                      {down},
+	} {
+		err := &Error{Op: "lock", Need: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable}, Nodes: &multierror.Error{Errors: nodes}}
+		if got := err.Error(); !strings.Contains(got, want) || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
 }

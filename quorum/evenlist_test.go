@@ -52,9 +52,7 @@ func TestAnEvenListFoundsAgain(t *testing.T) {
 		l := c.process()
 		c.lets(l, "a")
 		time.Sleep(node.DefaultMaxLease) // what the look said is old
-		for _, m := range c.masters {
-			m.Flush()
-		}
+		flush(c.masters...)
 		c.lets(l, "a")
 	})
 }

@@ -26,10 +26,7 @@ func (c *cluster) handOver(lock *Lock) string {
 
 func (c *cluster) takeOver(l *Locker, ticket string) *Lock {
 	c.t.Helper()
-	lock, err := l.TakeOver(c.t.Context(), ticket)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	lock := c.got(l.TakeOver(c.t.Context(), ticket))
 	return lock
 }
 
@@ -51,10 +48,7 @@ func TestHandOver(t *testing.T) {
 		first := c.process(WithLease(lease), WithHooks(Hooks{Released: func(*Lock) { released++ }}))
 		second, third := c.process(WithLease(lease)), c.process()
 		held := c.lock(first, "a", "b")
-		inner, err := first.Lock(held.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(first.Lock(held.Context(), "a"))
 		time.Sleep(lease / 4) // of the bubble's time
 		ticket := c.handOver(held)
 		if l, found := FromContext(held.Context(), "b"); found {
@@ -156,10 +150,7 @@ func TestHandOverThatFails(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(l, "a")
-		inner, err := l.Lock(held.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(l.Lock(held.Context(), "a"))
 		fails := func(lock *Lock, ctx context.Context, want error) {
 			t.Helper()
 			if ticket, err := lock.HandOver(ctx); ticket != "" || !errors.Is(err, want) || !held.Valid() || held.Context().Err() != nil {
@@ -170,8 +161,7 @@ func TestHandOverThatFails(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		fails(held, ended, context.Canceled)
-		c.masters[0].Crash(fakeredis.Everything)
-		c.masters[1].Crash(fakeredis.Everything)
+		crash(c.masters[:2], fakeredis.Everything)
 		fails(held, t.Context(), ErrUnavailable)
 		c.masters[0].Start()
 		c.masters[1].Start()
@@ -186,8 +176,7 @@ func TestTakeOverThatFails(t *testing.T) {
 		first, second := c.process(), c.process()
 		held := c.lock(first, "a")
 		ticket := c.handOver(held)
-		c.masters[0].Crash(fakeredis.Everything)
-		c.masters[1].Crash(fakeredis.Everything)
+		crash(c.masters[:2], fakeredis.Everything)
 		_, err := second.TakeOver(t.Context(), ticket)
 		if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLost) {
 			t.Fatalf("TakeOver without a quorum: %v", err)
@@ -382,14 +371,9 @@ func TestTickets(t *testing.T) {
 func TestHandOverOfAReader(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		rw := c.process().RWLock("a")
-		reader, err := rw.RLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		reader := c.got(rw.RLock(t.Context()))
 		writer := c.lock(c.process(), "b")
-		if err := writer.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		c.must(writer.Downgrade(t.Context()))
 		for what, lock := range map[string]*Lock{"a reader": reader, "a writer that was downgraded": writer} {
 			ticket, err := lock.HandOver(t.Context())
 			if ticket != "" || !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "reader") || !lock.Valid() {
@@ -406,13 +390,8 @@ func TestHandOverOfAReader(t *testing.T) {
 func TestTakeOverBesideReaders(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		ticket := c.handOver(c.lock(c.process(), "a"))
-		if err := c.process().ForceUnlock(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		reader, err := c.process().RWLock("a").RLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.must(c.process().ForceUnlock(t.Context(), "a"))
+		reader := c.got(c.process().RWLock("a").RLock(t.Context()))
 		c.wantPassedOn(c.process(), ticket, true)
 		if !reader.Valid() {
 			t.Errorf("the reader: %v", reader.Err())
@@ -424,14 +403,8 @@ func TestTakeOverBesideReaders(t *testing.T) {
 func TestHandOverOfSlots(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		first, second, third := c.process(), c.process(), c.process()
-		held, err := first.Semaphore("s", 3).AcquireN(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := third.Semaphore("s", 3).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := c.got(first.Semaphore("s", 3).AcquireN(t.Context(), 2))
+		other := c.got(third.Semaphore("s", 3).Acquire(t.Context()))
 		ticket := c.handOver(held)
 		if _, err := third.Semaphore("s", 3).TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
 			t.Errorf("beside a ticket: %v", err)

@@ -116,10 +116,7 @@ func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
 			Released: func(*Lock) { seen = append(seen, "released") },
 		}))
 		outer := c.lock(l, "a")
-		inner, err := l.Lock(outer.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(l.Lock(outer.Context(), "a"))
 		c.unlock(inner)
 		if !slices.Equal(seen, []string{"acquired, level 1"}) {
 			t.Errorf("before the release: %q", seen)
@@ -169,17 +166,12 @@ func TestOutcomes(t *testing.T) {
 		close(stall)
 		synctest.Wait()
 
-		for _, m := range c.masters[1:] {
-			m.Crash(fakeredis.Nothing)
-		}
+		crash(c.masters[1:], fakeredis.Nothing)
 		ends("unavailable", t.Context())
 		if a := last; a.Unknown < 2 || a.Granted+a.Refused > 1 {
 			t.Errorf("without two masters the attempt is told as %+v", a)
 		}
-		for _, m := range c.masters[1:] {
-			m.Start()
-		}
-		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+		startAll(c)
 	})
 }
 

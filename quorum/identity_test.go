@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -246,18 +244,9 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 func TestHolderWithoutIdentity(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		for _, m := range c.masters {
-			ours, theirs := net.Pipe()
-			go m.Serve(theirs)
-			conn := redis.NewConn(ours, time.Second, time.Second)
-			defer conn.Close()
-			for _, command := range [][]any{
-				{"HSET", "a", "8743c9c0-0795-4907-87fd-6c719a6b4586:42", 1}, {"PEXPIRE", "a", 10_000},
-			} {
-				if _, err := conn.Do(command[0].(string), command[1:]...); err != nil {
-					t.Fatal(err)
-				}
-			}
+		for i := range c.masters {
+			c.command(i, "HSET", "a", "8743c9c0-0795-4907-87fd-6c719a6b4586:42", 1)
+			c.command(i, "PEXPIRE", "a", 10_000)
 		}
 		try := func(within time.Duration, questions int64) {
 			t.Helper()
@@ -307,9 +296,7 @@ func TestExtendKeepsTheIdentity(t *testing.T) {
 		held := c.lockKnown(c.process(WithFixedLease(20*time.Second)), "a")
 		for range 10 {
 			time.Sleep(15 * time.Second)
-			if err := held.Extend(t.Context(), 20*time.Second); err != nil {
-				t.Fatal(err)
-			}
+			c.must(held.Extend(t.Context(), 20*time.Second))
 		}
 		state, err := c.process().Inspect(t.Context(), "a")
 		if err != nil || state.Identity != held.hold.core.identity {

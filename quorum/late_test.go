@@ -65,47 +65,40 @@ func granting(runID string, token uint64) pipeline.Result {
 	return pipeline.Result{Reply: reply, RunID: runID, Sent: true}
 }
 
+// refusedBatch is two locks whose renewals a node has refused together. The second was unlocked meanwhile, if so asked.
+func refusedBatch(t *testing.T, refusal redis.Error, unlocked, refusesKeys bool) (first, second *member) {
+	one, _ := heldHold(t, time.Second)
+	two, _ := heldHold(t, time.Second)
+	b := &renewalBatch{core: one.hold.core, pipe: inside.Of(one.hold.core.nodes[0]).Pipe("a")}
+	for _, h := range []*hold{one.hold, two.hold} {
+		b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, lease.Command{Do: lease.Renew})
+		b.locks = append(b.locks, h.renewal(h.set.leaseMillis))
+	}
+	if unlocked {
+		two.hold.lease.Unlock(one.hold.core.clock.Now(), nil)
+	}
+	b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: refusesKeys})
+	one.hold.mu.Lock() // the nodes are never asked: nothing else takes them
+	two.hold.mu.Lock()
+	t.Cleanup(func() { one.hold.mu.Unlock(); two.hold.mu.Unlock() })
+	return b.members[0], b.members[1]
+}
+
 // A lock that was unlocked meanwhile is not renewed alone after the node refused its batch.
 func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
-	a, _ := heldHold(t, time.Second)
-	b2, _ := heldHold(t, time.Second)
-	kept, gone := a.hold, b2.hold
-	gone.lease.Unlock(gone.core.clock.Now(), nil)
-	b := &renewalBatch{
-		core: kept.core, pipe: inside.Of(kept.core.nodes[0]).Pipe("a"),
-		members: []*member{&kept.members[0], &gone.members[0]}, locks: make([]scripts.Renewal, 2),
-	}
-	for i, m := range b.members {
-		b.commands = append(b.commands, lease.Command{Do: lease.Renew})
-		b.locks[i] = m.hold.renewal(m.hold.set.leaseMillis)
-	}
-	b.Done(pipeline.Result{Err: &node.Error{Err: redis.Error("NOPERM no")}, Sent: true, RefusesKeys: true})
-	for _, m := range b.members {
-		m.hold.mu.Lock()
-		if m.alone != (m.hold == kept) {
-			t.Errorf("phase %d: renewed alone: %v", m.hold.lease.Phase(), m.alone)
-		}
-		m.hold.mu.Unlock()
+	if kept, gone := refusedBatch(t, "NOPERM no", true, true); !kept.alone || gone.alone {
+		t.Errorf("renewed alone: %v, and the one that was unlocked: %v", kept.alone, gone.alone)
 	}
 }
 
 // A server that refuses every write refuses each lock of a batch alone, too: none is asked again
 // before the next renewals.
 func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
-	first, _ := heldHold(t, time.Second)
-	second, _ := heldHold(t, time.Second)
-	b := &renewalBatch{core: first.hold.core, pipe: inside.Of(first.hold.core.nodes[0]).Pipe("a")}
-	for _, h := range []*hold{first.hold, second.hold} {
-		b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, lease.Command{Do: lease.Renew})
-		b.locks = append(b.locks, h.renewal(h.set.leaseMillis))
-	}
 	refusal := redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
-	b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: redisconn.RefusesKeys(refusal)})
-	for i, m := range b.members {
-		m.hold.mu.Lock()
+	first, second := refusedBatch(t, refusal, false, redisconn.RefusesKeys(refusal))
+	for _, m := range []*member{first, second} {
 		if m.alone || !errors.Is(m.err, refusal) {
-			t.Errorf("lock %d: renewed alone: %v, error: %v", i, m.alone, m.err)
+			t.Errorf("renewed alone: %v, error: %v", m.alone, m.err)
 		}
-		m.hold.mu.Unlock()
 	}
 }

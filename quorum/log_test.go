@@ -41,11 +41,20 @@ func (l *logLines) setDefault(t *testing.T) {
 	t.Cleanup(func() { slog.SetDefault(before) })
 }
 
-func crashAll(c *cluster) {
-	for _, m := range c.masters {
-		m.Crash(fakeredis.Nothing)
+// crash crashes masters, which keep that of their data.
+func crash(masters []*fakeredis.Master, keep fakeredis.Memory) {
+	for _, m := range masters {
+		m.Crash(keep)
 	}
 }
+
+func flush(masters ...*fakeredis.Master) {
+	for _, m := range masters {
+		m.Flush()
+	}
+}
+
+func crashAll(c *cluster) { crash(c.masters, fakeredis.Nothing) }
 
 func startAll(c *cluster) {
 	for _, m := range c.masters {

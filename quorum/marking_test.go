@@ -87,9 +87,7 @@ func TestWithoutQuarantineANewDeploymentGrantsAtOnce(t *testing.T) {
 			if took := c.lets(l, "a"); took > 0 {
 				t.Errorf("it waits %v", took)
 			}
-			for _, m := range c.masters {
-				m.Flush()
-			}
+			flush(c.masters...)
 		}
 	})
 }

@@ -233,10 +233,10 @@ func (s *settings) differences(other *settings) string {
 		all = append(all, fmt.Sprintf("its lease is %s, not %s", kinds[s.fixed], kinds[other.fixed]))
 	}
 	if s.maxHold != other.maxHold {
-		all = append(all, fmt.Sprintf("its max hold is %s, not %s", boundText(s.maxHold), boundText(other.maxHold)))
+		all = append(all, fmt.Sprintf("its max hold is %s, not %s", boundText(s.maxHold, "unbounded"), boundText(other.maxHold, "unbounded")))
 	}
 	if s.minHold != other.minHold {
-		all = append(all, fmt.Sprintf("its min hold is %s, not %s", minHoldText(s.minHold), minHoldText(other.minHold)))
+		all = append(all, fmt.Sprintf("its min hold is %s, not %s", boundText(s.minHold, "none"), boundText(other.minHold, "none")))
 	}
 	if s.drift != other.drift {
 		all = append(all, fmt.Sprintf("its drift factor is %v, not %v", s.drift, other.drift))
@@ -244,18 +244,10 @@ func (s *settings) differences(other *settings) string {
 	return strings.Join(all, "; ")
 }
 
-// boundText is a bound for a message, in which 0 is none.
-func boundText(d time.Duration) string {
+// boundText is a bound for a message, in which 0 has a word.
+func boundText(d time.Duration, none string) string {
 	if d == 0 {
-		return "unbounded"
-	}
-	return d.String()
-}
-
-// minHoldText is a min hold for a message, in which 0 is none.
-func minHoldText(d time.Duration) string {
-	if d == 0 {
-		return "none"
+		return none
 	}
 	return d.String()
 }

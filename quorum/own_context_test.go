@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,14 +38,8 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
 				l := c.process()
 				outer := c.lock(l, "a")
-				inner, err := l.Lock(outer.Context(), "a")
-				if err != nil {
-					t.Fatal(err)
-				}
-				other, err := l.Lock(inner.Context(), "b") // of the same flow
-				if err != nil {
-					t.Fatal(err)
-				}
+				inner := c.got(l.Lock(outer.Context(), "a"))
+				other := c.got(l.Lock(inner.Context(), "b")) // of the same flow
 				synctest.Wait()
 				c.delay(slow)
 				for _, step := range []struct{ of, by *Lock }{{other, other}, {inner, inner}, {outer, other}} {
@@ -101,10 +97,7 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 				l := c.process()
 				parent, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				held, err := l.Lock(parent, "a")
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := c.got(l.Lock(parent, "a"))
 				synctest.Wait()
 				c.delay(slow)
 				ctx := end.ctx(t, held)
@@ -132,10 +125,7 @@ func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		parent, cancel := context.WithCancel(t.Context())
-		held, err := l.Lock(parent, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := c.got(l.Lock(parent, "a"))
 		cancel()
 		c.delay(50 * time.Millisecond)
 		if err := held.Unlock(context.WithoutCancel(held.Context())); err != nil {
@@ -151,8 +141,7 @@ func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 		l := c.process()
 		lost := c.lock(l, "a")
 		synctest.Wait()
-		c.masters[0].Flush()
-		c.masters[1].Flush()
+		flush(c.masters[0], c.masters[1])
 		l.core.schedule.Hasten(&lost.hold.entry, l.core.clock.Now())
 		<-lost.Context().Done()
 		err := lost.Unlock(lost.Context())
@@ -177,8 +166,7 @@ func TestExtendWithTheLocksOwnContext(t *testing.T) {
 			l := c.process()
 			held := c.lock(l, "a")
 			synctest.Wait()
-			c.masters[0].Flush()
-			c.masters[1].Flush()
+			flush(c.masters[0], c.masters[1])
 			ctx := t.Context()
 			if own {
 				ctx = held.Context()
@@ -186,6 +174,9 @@ func TestExtendWithTheLocksOwnContext(t *testing.T) {
 			err := held.Extend(ctx, time.Second)
 			if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
 				t.Errorf("own: %v: Extend: %v", own, err)
+			}
+			if text := fmt.Sprint(err); strings.Count(text, "master0") > 1 || !strings.Contains(text, "kept by") {
+				t.Errorf("it names a node twice, or not how many keep the lock: %s", text)
 			}
 			synctest.Wait()
 		}

@@ -61,17 +61,6 @@ func thisGoroutine() string {
 	return strings.Fields(string(b[:runtime.Stack(b[:], false)]))[1]
 }
 
-// panickingContext is a context of the caller's, with the trigger in every method.
-type panickingContext struct {
-	context.Context
-	trigger *trigger
-}
-
-func (c panickingContext) Deadline() (time.Time, bool) { c.trigger.tick(); return c.Context.Deadline() }
-func (c panickingContext) Done() <-chan struct{}       { c.trigger.tick(); return c.Context.Done() }
-func (c panickingContext) Err() error                  { c.trigger.tick(); return c.Context.Err() }
-func (c panickingContext) Value(key any) any           { c.trigger.tick(); return c.Context.Value(key) }
-
 // panickingLog panics at every line.
 type panickingLog struct{ slog.Handler }
 
@@ -162,13 +151,15 @@ func TestHookAcquiredThatPanics(t *testing.T) {
 	}
 }
 
-// A hook may unlock before it panics.
+// A hook may unlock before it panics. A min hold does not keep the lock then: it was not returned to anybody.
 func TestHookAcquiredThatUnlocksAndPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		plain := c.process()
-		l := plain.With(WithHooks(Hooks{Acquired: func(lock *Lock) { c.unlock(lock); panic(callerPanic{}) }}))
-		recoverCallerPanic(func() { l.Lock(t.Context(), "a") })
-		c.wantNothingLeft(plain)
+		hook := WithHooks(Hooks{Acquired: func(lock *Lock) { c.unlock(lock); panic(callerPanic{}) }})
+		for _, l := range []*Locker{plain.With(hook), plain.With(hook, WithMinHold(time.Hour))} {
+			recoverCallerPanic(func() { l.Lock(t.Context(), "a") })
+			c.wantNothingLeft(plain)
+		}
 	})
 }
 
@@ -207,14 +198,9 @@ func TestLogThatPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		plain := c.process()
 		l := plain.With(WithLogger(slog.New(panickingLog{slog.NewTextHandler(io.Discard, nil)})))
-		for _, m := range c.masters {
-			m.Crash(fakeredis.Nothing)
-		}
+		crash(c.masters, fakeredis.Nothing)
 		recoverCallerPanic(func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") })
-		for _, m := range c.masters {
-			m.Start()
-		}
-		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+		startAll(c)
 		c.wantNothingLeft(plain)
 	})
 }
@@ -253,10 +239,7 @@ func TestContextThatPanics(t *testing.T) {
 			c.unlock(lock)
 		},
 		"Lock and Unlock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
-			lock, err := l.Lock(ctx, "a")
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			lock := c.got(l.Lock(ctx, "a"))
 			// The caller unlocks the lock, also after its panic.
 			defer func() {
 				b.disarm()
@@ -264,12 +247,9 @@ func TestContextThatPanics(t *testing.T) {
 			}()
 			lock.Valid()
 			lock.Extend(ctx, time.Second)
-			inner, err := l.Lock(panickingContext{lock.Context(), b}, "a")
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			inner := c.got(l.Lock(watchedContext{lock.Context(), b.tick}, "a"))
 			lock.Deadline()
-			inner.Unlock(panickingContext{inner.Context(), b})
+			inner.Unlock(watchedContext{inner.Context(), b.tick})
 			if lock.Level() != 1 {
 				c.t.Errorf("level %d", lock.Level())
 			}
@@ -303,7 +283,7 @@ func TestContextThatPanics(t *testing.T) {
 			defer c.unlock(held)
 			bounded, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			l.Lock(panickingContext{bounded, b}, "a")
+			l.Lock(watchedContext{bounded, b.tick}, "a")
 		},
 		// Another waiter is behind the one that panics, and must acquire the lock in the end.
 		"Lock before another": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
@@ -335,7 +315,7 @@ func TestContextThatPanics(t *testing.T) {
 				b := &trigger{}
 				l := c.process()
 				c.other = c.process()
-				sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, panickingContext{t.Context(), b}, b) })
+				sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, watchedContext{t.Context(), b.tick}, b) })
 			})
 		})
 	}
@@ -344,4 +324,25 @@ func TestContextThatPanics(t *testing.T) {
 func (c *cluster) lockByOther() *Lock {
 	c.t.Helper()
 	return c.lock(c.other, "a")
+}
+
+// panicsOnce is a source of randomness that panics at its first use.
+type panicsOnce struct{ used bool }
+
+func (s *panicsOnce) Uint64() uint64 {
+	if !s.used {
+		s.used = true
+		panic(callerPanic{})
+	}
+	return 7
+}
+
+func TestSourceThatPanics(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		source := &panicsOnce{}
+		l, held := c.process(withRand(source)), c.lock(c.process(), "a")
+		recoverCallerPanic(func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") })
+		c.unlock(held)
+		c.wantNothingLeft(l)
+	})
 }

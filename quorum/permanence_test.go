@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -32,35 +30,17 @@ func (c *cluster) over(wait func(master int), masters ...any) *Locker {
 	c.t.Helper()
 	var nodes []*node.Node
 	for i, to := range masters {
-		name := fmt.Sprint("other ", i)
-		dial := func(context.Context) (redis.Conn, error) { return nil, to.(error) }
+		name, dial := fmt.Sprint("other ", i), func() (redis.Conn, error) { return nil, to.(error) }
 		if number, ok := to.(int); ok {
 			name = fmt.Sprint("master", number)
-			dial = func(context.Context) (redis.Conn, error) {
-				ours, theirs := net.Pipe()
-				go c.masters[number].Serve(theirs)
+			dial = func() (redis.Conn, error) {
+				ours, _ := c.dial(number)
 				return redis.NewConn(slowConn{ours, func() { wait(number) }}, 5*time.Second, 5*time.Second), nil
 			}
 		}
-		pool := &redis.Pool{DialContext: dial}
-		n, err := node.New(pool, node.WithName(name), node.WithTimeout(time.Second), node.WithoutQuarantine())
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		c.t.Cleanup(func() { n.Close(); pool.Close() })
-		nodes = append(nodes, n)
+		nodes = append(nodes, c.node(name, true, dial))
 	}
-	ticking := clock.NewFake()
-	ticking.SetRate(1)
-	l, err := New(nodes, Majority, withClock(ticking), withRand(rand.NewPCG(1, 2)))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() {
-		l.Close()
-		ticking.SetRate(0)
-	})
-	return l
+	return c.locker(nodes)
 }
 
 // overDead is over with master 1 dead from the Locker's making on.

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -124,6 +125,12 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		state, err := l.Inspect(t.Context(), "a")
 		if !errors.Is(err, ErrMembership) || !errors.Is(state.Nodes[0].Err, ErrMembership) || state.Owner != "" {
 			t.Errorf("%+v, %v", state, err)
+		}
+		_, err = l.TryLock(t.Context(), "a")
+		for _, list := range []string{"{master0, master1, master2}", `{master0, master1, "other 2"}`} {
+			if text := fmt.Sprint(err); !strings.Contains(text, list) {
+				t.Errorf("it lacks %s: %s", list, text)
+			}
 		}
 		wrong := redis.Error("WRONGPASS invalid username-password pair")
 		wantNotReady(t, c.over(func(int) {}, wrong, wrong, 0).Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,10 +40,7 @@ func TestAReentryEndsWithTheLock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(l, "a")
-		inner, err := l.Lock(context.WithoutCancel(held.Context()), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(l.Lock(context.WithoutCancel(held.Context()), "a"))
 		l.Close()
 		if cause := context.Cause(inner.Context()); !errors.Is(cause, ErrClosed) {
 			t.Errorf("the context of the re-entry: %v", cause)
@@ -86,16 +84,13 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 						time.Sleep(delay)
 					}
 				}, 0, 1, 2)
-				held, err := l.Lock(t.Context(), "a")
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := c.got(l.Lock(t.Context(), "a"))
 				slow.Store(true)
 				c.masters[0].Set("a", "of an application")
 				c.masters[1].Set("a", "of an application")
 				c.masters[2].Crash(fakeredis.Nothing)
 				began := time.Now()
-				_, err = l.Lock(held.Context(), "a")
+				_, err := l.Lock(held.Context(), "a")
 				if took := time.Since(began); took > grace {
 					t.Errorf("it took %v", took)
 				}
@@ -105,4 +100,131 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A flow that holds some of the names, and not all, is refused. Names that it does not hold make another lock beside the first.
+func TestAFlowThatHoldsSomeOfTheNames(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		outer := c.lockKnown(l, "held")
+		calls := c.calls.Load()
+		for _, names := range [][]string{{"held", "free"}, {"free", "held"}, {"free", "held", "free too"}} {
+			_, err := l.Lock(outer.Context(), names...)
+			_, tried := l.TryLock(outer.Context(), names...)
+			if !errors.Is(err, ErrInvalid) || !errors.Is(tried, ErrInvalid) {
+				t.Errorf("%q: %v, %v", names, err, tried)
+			}
+		}
+		if asked := c.calls.Load() - calls; asked > 0 {
+			t.Errorf("%d calls", asked)
+		}
+		beside := c.got(l.Lock(outer.Context(), "free", "free too"))
+		if c.got(l.Lock(beside.Context(), "held")); outer.Level() != 2 || beside.Level() != 1 {
+			t.Errorf("levels %d and %d", outer.Level(), beside.Level())
+		}
+	})
+}
+
+// A Locker whose settings would change the lock that is held does not enter it, and says why.
+func TestReentryByOtherSettings(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithLease(10 * time.Second))
+		outer := c.lock(l, "a")
+		maxHold, drift := WithMaxHold(time.Minute), WithDrift(0.02)
+		for words, opts := range map[string][]Option{
+			"its lease is 10s, not 5s":                                                {WithLease(5 * time.Second)},
+			"its lease is renewed, not fixed":                                         {WithFixedLease(10 * time.Second)},
+			"its max hold is unbounded, not 1m0s":                                     {maxHold},
+			"its max hold is unbounded, not 1m0s; its drift factor is 0.01, not 0.02": {maxHold, drift},
+		} {
+			other := l.With(opts...)
+			_, err := other.Lock(outer.Context(), "a")
+			_, tried := other.TryLock(outer.Context(), "a")
+			for _, err := range []error{err, tried, other.Do(outer.Context(), nil, "a")} {
+				if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), `"a"`) {
+					t.Errorf("%v, want %q", err, words)
+				}
+			}
+		}
+		same := l.With(WithRetry(time.Millisecond, time.Second), WithHooks(Hooks{}), WithLease(10*time.Second))
+		if c.got(same.Lock(outer.Context(), "a")); outer.Level() != 2 {
+			t.Errorf("level %d", outer.Level())
+		}
+	})
+}
+
+func TestFromContext(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		a := c.lock(l, "a")
+		b := c.got(l.Lock(a.Context(), "b"))
+		again := c.got(l.Lock(b.Context(), "a"))
+		derived := context.WithValue(again.Context(), valueKey{}, 1)
+		finds := func(in context.Context, name string, want *Lock) {
+			t.Helper()
+			if got, ok := FromContext(in, name); got != want || ok != (want != nil) {
+				t.Errorf("%s: found %p, %v, want %p", name, got, ok, want)
+			}
+		}
+		finds(t.Context(), "a", nil)
+		finds(a.Context(), "a", a)
+		finds(a.Context(), "b", nil)
+		finds(b.Context(), "a", a)
+		finds(derived, "a", again)
+		finds(derived, "b", b)
+		c.unlock(again)
+		finds(derived, "a", a)
+		c.unlock(a)
+		finds(derived, "a", nil)
+	})
+}
+
+// With makes a Locker for other locks of the same process: its own options, the names and the end in common.
+func TestWith(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const short = 4 * time.Second
+		l := c.process()
+		fixed := l.With(WithFixedLease(short))
+		held, long := c.lock(fixed, "a"), c.lock(l, "b")
+		if _, err := fixed.TryLock(t.Context(), "b"); !errors.Is(err, ErrHeld) {
+			t.Errorf("another holder's name: %v", err)
+		}
+		c.unlock(c.got(l.With().Lock(long.Context(), "b")))
+		time.Sleep(short)
+		if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "lease is over") || !long.Valid() {
+			t.Errorf("%v; %v", err, long.Err())
+		}
+		again := c.lock(fixed.With(WithLease(2*short)), "a")
+		if left := time.Until(again.Deadline()); left < short || left > 2*short {
+			t.Errorf("With of With: %v left", left)
+		}
+		fixed.Close()
+		if _, err := l.TryLock(t.Context(), "c"); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// Do tells what ended it: its own context, and a loss that nobody could notice in time.
+func TestDo(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		ctx, cancel := context.WithCancel(t.Context())
+		err := l.Do(ctx, func(ctx context.Context, held *Lock) error {
+			if found, ok := FromContext(ctx, "a"); !ok || found != held || !held.Valid() || ctx != held.Context() {
+				t.Errorf("the work has %v, %v", held, ok)
+			}
+			cancel()
+			return ctx.Err()
+		}, "a")
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		c.wantNothingLeft(l)
+		err = l.Do(t.Context(), func(context.Context, *Lock) error { return l.ForceUnlock(t.Context(), "a") }, "a")
+		if !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+		c.wantNothingLeft(l)
+	})
 }

@@ -154,9 +154,7 @@ func TestAHolderListensUntilItsLockEnds(t *testing.T) {
 		"unlocked": func(c *cluster, _ *Locker, lock *Lock) { c.unlock(lock) },
 		"closed":   func(_ *cluster, l *Locker, _ *Lock) { l.Close() },
 		"lost": func(c *cluster, _ *Locker, _ *Lock) {
-			for _, m := range c.masters {
-				m.Flush()
-			}
+			flush(c.masters...)
 			time.Sleep(DefaultLease)
 		},
 		"handed over": func(c *cluster, _ *Locker, lock *Lock) {
@@ -211,10 +209,7 @@ func TestEachHandleOfALockIsAsked(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, results := c.process(), make(chan lockResult, 1)
 		lock := c.lock(l, "a", "b")
-		inner, err := l.Lock(lock.Context(), "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := c.got(l.Lock(lock.Context(), "b"))
 		if inner.Requested() != lock.Requested() {
 			t.Error("two channels")
 		}
@@ -255,10 +250,7 @@ func TestAllWhoHoldAreAsked(t *testing.T) {
 				}
 				synctest.Wait()
 				results := make(chan lockResult, 1)
-				go func() {
-					lock, err := acquire.want(t.Context(), mine)
-					results <- lockResult{lock: lock, err: err}
-				}()
+				start(0, results, func() (*Lock, error) { return acquire.want(t.Context(), mine) })
 				for _, lock := range held {
 					wantAsked(t, lock, shortly)
 					c.unlock(lock)

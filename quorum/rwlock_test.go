@@ -18,21 +18,13 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// startReader calls RLock in a goroutine, and returns when that call waits or has returned.
 func startReader(ctx context.Context, l *Locker, reader int, to chan<- lockResult) {
-	go func() {
-		lock, err := l.RWLock("a").RLock(ctx)
-		to <- lockResult{reader, lock, err}
-	}()
-	synctest.Wait()
+	start(reader, to, func() (*Lock, error) { return l.RWLock("a").RLock(ctx) })
 }
 
 func (c *cluster) read(l *Locker) *Lock {
 	c.t.Helper()
-	lock, err := l.RWLock("a").RLock(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	lock := c.got(l.RWLock("a").RLock(c.t.Context()))
 	return lock
 }
 
@@ -66,10 +58,7 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 		for _, l := range []*Lock{first, second, third} {
 			c.unlock(l)
 		}
-		writer, err := other.RWLock("a").TryLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		writer := c.got(other.RWLock("a").TryLock(t.Context()))
 		if writer.Token() <= highest || writer.Shared() {
 			t.Errorf("the writer's token is %d after %d; shared %v", writer.Token(), highest, writer.Shared())
 		}
@@ -150,9 +139,7 @@ func TestDowngradeLetsReadersIn(t *testing.T) {
 		for i := range 3 {
 			startReader(t.Context(), other, i, readers)
 		}
-		if err := writer.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		c.must(writer.Downgrade(t.Context()))
 		if !writer.Valid() || !writer.Shared() {
 			t.Errorf("valid %v, shared %v", writer.Valid(), writer.Shared())
 		}
@@ -213,9 +200,7 @@ func TestADowngradeReachesAMasterLater(t *testing.T) {
 		l := c.process()
 		writer := c.lock(l, "a")
 		c.masters[2].Crash(fakeredis.Everything)
-		if err := writer.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		c.must(writer.Downgrade(t.Context()))
 		c.masters[2].Start()
 		time.Sleep(DefaultLease)
 		state, err := c.process().Inspect(t.Context(), "a")
@@ -246,9 +231,7 @@ func TestWhatIsNotDowngraded(t *testing.T) {
 			t.Errorf("unlocked: %v", err)
 		}
 		held := c.lock(l, "a")
-		for _, m := range c.masters[1:] {
-			m.Crash(fakeredis.Everything)
-		}
+		crash(c.masters[1:], fakeredis.Everything)
 		if err := held.Downgrade(t.Context()); !errors.Is(err, ErrUnavailable) || !held.Shared() || !held.Valid() {
 			t.Errorf("out of reach: %v; shared %v, valid %v", err, held.Shared(), held.Valid())
 		}
@@ -570,9 +553,7 @@ func TestForceUnlockOfReaders(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		first, second := c.read(l), c.read(c.process())
-		if err := l.ForceUnlock(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		c.must(l.ForceUnlock(t.Context(), "a"))
 		writer := c.lock(c.process(), "a")
 		time.Sleep(DefaultLease)
 		if first.Valid() || second.Valid() || !writer.Valid() {
@@ -596,10 +577,7 @@ func TestForceUnlockOwner(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, s := c.process(), c.process().Semaphore("s", 2)
 		slot := func() *Lock {
-			lock, err := s.TryAcquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := c.got(s.TryAcquire(t.Context()))
 			return lock
 		}
 		for what, take := range map[string]func() (dead, other *Lock){

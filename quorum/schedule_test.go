@@ -13,37 +13,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 )
 
-// Holds that are over leave the schedule: when they are lost by the clock, and when answers show it.
-func TestLostHoldsLeaveTheSchedule(t *testing.T) {
-	for what, lose := range map[string]func(c *cluster, l *Locker, held *Lock){
-		"by the clock": func(c *cluster, l *Locker, held *Lock) {
-			stalled := make(chan struct{})
-			c.stalled.Store(&stalled)
-			time.Sleep(300 * time.Millisecond)
-			c.stalled.Store(nil)
-			close(stalled)
-		},
-		"by answers": func(c *cluster, l *Locker, held *Lock) {
-			for _, m := range c.masters {
-				m.Flush()
-			}
-			l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l := c.process(WithLease(300 * time.Millisecond))
-				held := c.lock(l, "a")
-				synctest.Wait()
-				lose(c, l, held)
-				<-held.Context().Done()
-				synctest.Wait()
-				c.wantNothingScheduled(l)
-			})
-		})
-	}
-}
-
 // Renewals are on their way when the schedule is unlocked: what removes a hold from the schedule may send its release then.
 func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,26 +14,19 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // takes acquires a slot, which must be free.
 func (c *cluster) takes(s *Semaphore) *Lock {
 	c.t.Helper()
-	lock, err := s.TryAcquire(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	lock := c.got(s.TryAcquire(c.t.Context()))
 	return lock
 }
 
-// startAcquire calls Acquire in a goroutine, and returns when that call waits or has ended.
 func startAcquire(ctx context.Context, s *Semaphore, waiter int, to chan<- lockResult) {
-	go func() {
-		lock, err := s.Acquire(ctx)
-		to <- lockResult{waiter, lock, err}
-	}()
-	synctest.Wait()
+	start(waiter, to, func() (*Lock, error) { return s.Acquire(ctx) })
 }
 
 func slotsOf(locks ...*Lock) (all []int) {
@@ -135,11 +127,7 @@ func TestSemaphoreOfSeveralSlots(t *testing.T) {
 			t.Fatalf("two of one slot: %v, %v", lock, err)
 		}
 		got := make(chan lockResult, 1)
-		go func() {
-			two, err := other.AcquireN(context.Background(), 2)
-			got <- lockResult{0, two, err}
-		}()
-		synctest.Wait()
+		start(0, got, func() (*Lock, error) { return other.AcquireN(context.Background(), 2) })
 		last := c.takes(one) // the failed attempts have left nothing
 		if all := slotsOf(three, last); !slices.Equal(all, []int{0, 1, 2, 3}) {
 			t.Errorf("the slots are %v", all)
@@ -332,13 +320,11 @@ func (c *cluster) count(script string, by *atomic.Int64) {
 // command runs a command on a master.
 func (c *cluster) command(master int, name string, args ...any) {
 	c.t.Helper()
-	ours, theirs := net.Pipe()
-	go c.masters[master].Serve(theirs)
+	ours, _ := c.dial(master)
 	conn := redis.NewConn(ours, 0, 0)
 	defer conn.Close()
-	if _, err := conn.Do(name, args...); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err := conn.Do(name, args...)
+	c.must(err)
 }
 
 // Waiters of one process take the free slots one after another, in their order, without waiting for a
@@ -576,9 +562,7 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 				t.Errorf("slot %d is %+v", slot, state)
 			}
 		}
-		if err := s.ForceUnlock(t.Context(), 0, 1, 2); err != nil {
-			t.Fatal(err)
-		}
+		c.must(s.ForceUnlock(t.Context(), 0, 1, 2))
 		if all, err := c.process().Semaphore("s", 3).TryAcquireN(t.Context(), 3); err != nil {
 			t.Errorf("all slots, by force: %v, %v", all, err)
 		}
@@ -671,5 +655,18 @@ func TestDoWithASlot(t *testing.T) {
 			t.Error(err)
 		}
 		c.unlock(c.takes(s))
+	})
+}
+
+// A minority that says that all slots are taken hides from no waiter that the others are dead.
+func TestASemaphoreOnTooFewMasters(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithWait(time.Second))
+		c.takes(l.Semaphore("s", 1))
+		synctest.Wait()
+		crash(c.masters[1:], fakeredis.Everything)
+		if _, err := l.Semaphore("s", 1).Acquire(t.Context()); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) {
+			t.Error(err)
+		}
 	})
 }

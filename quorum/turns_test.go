@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,60 +13,14 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Processes that ask again at once get the lock by turns.
-func TestTurnsOfCallersThatAskAgainAtOnce(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		const processes, rounds = 3, 10
-		got := make(chan int, processes*rounds)
-		var callers sync.WaitGroup
-		for i := range processes {
-			l := c.process()
-			callers.Go(func() {
-				for range rounds {
-					lock, err := l.Lock(context.Background(), "a")
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got <- i
-					time.Sleep(500 * time.Millisecond)
-					if err := lock.Unlock(context.Background()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		callers.Wait()
-		close(got)
-		var order []int
-		for process := range got {
-			order = append(order, process)
-		}
-		unfair := 0                                          // how often a process had the lock again before all others
-		for i := processes; i <= len(order)-processes; i++ { // not while some have yet to come, or have ended
-			turn := slices.Clone(order[i-processes+1 : i+1])
-			slices.Sort(turn)
-			if len(slices.Compact(turn)) < processes {
-				unfair++
-			}
-		}
-		if unfair > processes { // seldom a message comes after the next attempt
-			t.Errorf("the lock went to %v", order)
-		}
-	})
-}
-
 // deafSubscriber subscribes to a name's channel on every master, and never asks for the lock.
 func (c *cluster) deafSubscriber(name string) {
 	c.t.Helper()
-	for _, m := range c.masters {
-		ours, theirs := net.Pipe()
-		go m.Serve(theirs)
+	for i := range c.masters {
+		ours, _ := c.dial(i)
 		conn := redis.PubSubConn{Conn: redis.NewConn(ours, 0, 5*time.Second)}
 		c.t.Cleanup(func() { conn.Close() })
-		if err := conn.Subscribe(scripts.Channel(name)); err != nil {
-			c.t.Fatal(err)
-		}
+		c.must(conn.Subscribe(scripts.Channel(name)))
 		go func() {
 			for conn.Conn.Err() == nil {
 				conn.Receive()
@@ -120,10 +71,7 @@ func TestTurnsOfACallThatComesWhileItsProcessHolds(t *testing.T) {
 		c.unlock(c.lock(l, "a"))
 		got := make(chan lockResult, 2)
 		startWaiter(t.Context(), l, 0, got, "a")
-		between, err := other.TryLock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		between := c.got(other.TryLock(t.Context(), "a"))
 		c.unlock(between)
 		holds := c.next(got, waiting.MinStep/2) // it has heard that release
 		startWaiter(t.Context(), l, 1, got, "a")

@@ -114,36 +114,6 @@ func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 	})
 }
 
-// The head is cancelled as a release wakes it. Whether or not its attempt has begun, the next
-// waiter makes an attempt.
-func TestQueueGoesOnAfterACancelledHead(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		for round := range 50 {
-			held := c.lock(l, "a")
-			results := make(chan lockResult, 2)
-			ctx, cancel := context.WithCancel(t.Context())
-			startWaiter(ctx, l, 0, results, "a")
-			startWaiter(t.Context(), l, 1, results, "a")
-			go held.Unlock(context.Background())
-			for range round % 10 {
-				runtime.Gosched()
-			}
-			cancel()
-			for range 2 {
-				switch got := c.next(results, shortly); {
-				case got.err == nil:
-					c.unlock(got.lock)
-				case got.waiter == 1:
-					t.Fatal(got.err)
-				}
-			}
-			synctest.Wait()
-		}
-		c.wantNoQueues(l)
-	})
-}
-
 // A head that leaves during its attempt loses no event: the next waiter attempts at once.
 func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -311,19 +281,14 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		c.unlock(held)
 
 		// An attempt is under way without an answer.
-		for _, m := range c.masters {
-			m.Crash(fakeredis.Everything)
-		}
+		crash(c.masters, fakeredis.Everything)
 		asking := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
 		asking.mustBegin(t)
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
 		}
 		asking.leave()
-		for _, m := range c.masters {
-			m.Start()
-		}
-		time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+		startAll(c)
 
 		// The nodes failed, and then another waiter of this process acquired the lock.
 		first, behind := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
@@ -544,9 +509,7 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 		c.unlock(c.next(results, shortly).lock)
 		c.wantNoQueues(l)
 
-		for _, m := range c.masters {
-			m.Crash(fakeredis.Everything)
-		}
+		crash(c.masters, fakeredis.Everything)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrUnavailable) {
@@ -605,6 +568,60 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 			w.refused(wanted{names: names}, r)
 			if w.lastError() != want {
 				t.Errorf("after %+v another error is told", attempt)
+			}
+		}
+	})
+}
+
+// Messages may be lost: all of them, or with their connections. The waiter gets the lock all the same.
+func TestQueueGoesOnWithoutMessages(t *testing.T) {
+	for what, release := range map[string]func(c *cluster, held *Lock){
+		"no master publishes": func(c *cluster, _ *Lock) {
+			for i := range c.masters {
+				c.command(i, "DEL", "a")
+			}
+		},
+		"the connections die with the release": func(c *cluster, held *Lock) {
+			for i := range c.masters {
+				c.hangUp(i)
+			}
+			c.unlock(held)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				held, results := c.lockKnown(c.process(), "a"), make(chan lockResult, 1)
+				startWaiter(t.Context(), c.process(), 0, results, "a")
+				time.Sleep(shortly) // until all that is left is to wait
+				release(c, held)
+				c.unlock(c.next(results, aPoll).lock)
+			})
+		})
+	}
+}
+
+// A node that is closed for good, one of three, does not end the waiting.
+func TestQueueGoesOnWithoutAClosedNode(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, held, results := c.process(), c.lock(c.process(), "a"), make(chan lockResult, 1)
+		l.core.nodes[0].Close()
+		startWaiter(t.Context(), l, 0, results, "a")
+		time.Sleep(time.Second)
+		c.wantNone(results, "beside the holder")
+		c.unlock(held)
+		c.unlock(c.next(results, aPoll).lock)
+	})
+}
+
+// A dead master that the quorum does not need changes nothing about why an attempt fails.
+func TestHeldIsTheReason(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.lockKnown(c.process(), "a")
+		c.masters[0].Crash(fakeredis.Everything)
+		for range 100 {
+			if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+				t.Fatal(err)
 			}
 		}
 	})

@@ -66,14 +66,8 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "given"))
 		held := c.lock(c.process(), "a")
 		time.AfterFunc(boundedWait/2, func() { c.unlock(held) })
-		lock, err := l.Lock(ctx, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		inner, err := l.Lock(lock.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := c.got(l.Lock(ctx, "a"))
+		inner := c.got(l.Lock(lock.Context(), "a"))
 		time.Sleep(2 * boundedWait)
 		for _, one := range []*Lock{lock, inner} {
 			if !one.Valid() || one.Context().Err() != nil || one.Context().Value(key{}) != "given" {

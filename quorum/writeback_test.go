@@ -8,23 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/quorum/internal/lease"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// grantTwo returns an attempt that two of the three masters have granted; the counter of the first
-// is higher. The third master answers when answerLate is called.
-func (c *cluster) grantTwo(l *Locker) (a *attempt, answerLate func()) {
-	c.t.Helper()
-	a = newAttempt(l.core, l.set, []string{"a"}, nil)
-	c.raiseCounters(l, 0)
-	decided := make(chan struct{})
-	c.before(2, func() { <-decided })
-	a.ask(waiting.AskAll)
-	<-a.decided
-	return a, func() { close(decided); synctest.Wait() }
-}
 
 // high is a counter that raiseCounters has raised.
 const high = 1 << 51
@@ -48,45 +33,6 @@ func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	}
 }
 
-// A grant that was not read when the quorum was reached has no part in the token: nothing is
-// written back to its node, nor awaited from it.
-func TestLateGrantHasNoPartInTheToken(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		a, answerLate := c.grantTwo(c.process())
-		answerLate()
-		if answer := a.hold.lease.AnswerOf(2); answer != lease.Granted {
-			t.Fatalf("the third master's answer is %d", answer)
-		}
-		if !a.isSettled() || a.hold.lease.Token() != high+1 {
-			t.Errorf("the token is %d, cause %d", a.hold.lease.Token(), a.hold.lease.Cause())
-		}
-		a.undo(t.Context())
-	})
-}
-
-// An attempt fails when a grant that was read is gone at the write-back.
-func TestAttemptFailsWhereTheTokenCannotBeWrittenBack(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, flushed, over := c.process(), make(chan struct{}), make(chan struct{})
-		defer close(over)
-		c.raiseCounters(l, 0)
-		c.before(0, func() { <-flushed })
-		c.before(2, func() { <-over })
-		a := newAttempt(l.core, l.set, []string{"a"}, nil)
-		a.ask(waiting.AskAll)
-		synctest.Wait()
-		c.masters[1].Flush() // its grant has been read
-		close(flushed)
-		<-a.decided
-		if cause := a.hold.lease.Cause(); cause != lease.NotRaised {
-			t.Errorf("cause %d", cause)
-		}
-		if a.commit(t.Context()) {
-			t.Error("the lock is held, but its token stands on one master only")
-		}
-	})
-}
-
 // between acquires a lock whose token is that of the first master. The second master has granted,
 // and a neighbour counts up there before the token is written back. When again is true, the
 // connection died with the second master's reply, and the request was resent.
@@ -104,11 +50,7 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 		}
 	})
 	done := make(chan lockResult, 1)
-	go func() {
-		lock, err := l.TryLock(c.t.Context(), "a")
-		done <- lockResult{lock: lock, err: err}
-	}()
-	synctest.Wait()
+	start(0, done, func() (*Lock, error) { return l.TryLock(c.t.Context(), "a") })
 	if (ran > 1) != again {
 		c.t.Errorf("the second master has run %d scripts", ran)
 	}
@@ -184,10 +126,7 @@ func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
 		lockTwice := func() {
 			t.Helper()
 			for range 2 {
-				held, err := l.TryLock(t.Context(), "a")
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := c.got(l.TryLock(t.Context(), "a"))
 				synctest.Wait()
 				if held.Token() <= last || held.Token() >= 1<<52 {
 					t.Fatalf("token %d after %d", held.Token(), last)

@@ -85,37 +85,6 @@ func (b *bench) want(commands string) {
 var names = map[Do]string{Ask: "Ask", Raise: "Raise", Renew: "Renew", Repair: "Repair", Enter: "Enter", Extend: "Extend",
 	Submit: "Submit", Decided: "Decided"}
 
-// A late grant counts from its own request, not from a renewal that was sent since.
-func TestALateGrantCountsFromItsOwnRequest(t *testing.T) {
-	b := held(t, Terms{})
-	ask := b.sent
-	b.now = b.now.Add(500 * time.Millisecond)
-	renewals := b.Renew(b.now, nil)
-	b.answer(renewals[0], Reply{Is: Kept, Process: "one"})
-	b.answer(ask[2], Reply{Is: Granted, Process: "three", Token: 7})
-	if want := b.until(start); b.Lease.Deadline() != want {
-		t.Errorf("the deadline is %v after that of the grants, which two of three masters keep no longer", b.Lease.Deadline().Sub(want))
-	}
-}
-
-// No answer after the deadline moves it.
-func TestADeadLeaseStaysDead(t *testing.T) {
-	b := held(t, Terms{})
-	ask, deadline := b.sent, b.Lease.Deadline()
-	renewals := b.Renew(b.now.Add(900*time.Millisecond), nil)
-	b.now = b.now.Add(time.Second)
-	b.answer(renewals[0], Reply{Is: Kept, Process: "one"})
-	b.want(fmt.Sprint("End ", NotConfirmed))
-	for i, r := range []Reply{{Is: Kept, Process: "one"}, {Is: Kept, Process: "two"}} {
-		b.answer(renewals[i], r)
-		b.want("")
-	}
-	b.answer(ask[2], Reply{Is: Granted, Process: "three", Token: 7})
-	if b.Lease.Deadline() != deadline || b.Valid(b.now) || b.Phase() != Expired {
-		t.Errorf("the deadline moved by %v, phase %d", b.Lease.Deadline().Sub(deadline), b.Phase())
-	}
-}
-
 // A master that does not keep the grant counts no longer, however long it had confirmed it before.
 func TestADeniedGrantCountsNoLonger(t *testing.T) {
 	for what, c := range map[string]struct {
@@ -172,16 +141,6 @@ func TestWhatNeedsARelease(t *testing.T) {
 	}
 }
 
-// A master that refused the attempt may grant a repair: what it refused before proves nothing then.
-func TestARefusalAfterARepairProvesNothing(t *testing.T) {
-	b := held(t, Terms{})
-	ask := b.sent
-	b.Renew(b.now, nil)
-	b.answer(ask[2], Reply{Is: Refused})
-	b.sent = b.Unlock(b.now, nil)
-	b.want(fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"))
-}
-
 // Whom an attempt asks, by the answers in their order.
 func TestWhomAnAttemptAsks(t *testing.T) {
 	granted, refused, failed := Reply{Is: Granted}, Reply{Is: Refused}, Reply{Is: Failed}
@@ -212,42 +171,6 @@ func TestWhomAnAttemptAsks(t *testing.T) {
 				r.Process = processes[asked[i].Master]
 				b.answer(asked[i], r)
 				b.want(c.want[i+1])
-			}
-		})
-	}
-}
-
-// The token is the largest counter that was read, and stands on each master that was read before the
-// lock is held.
-func TestWriteBack(t *testing.T) {
-	for what, c := range map[string]struct {
-		reply Reply
-		cause Cause
-	}{
-		"raised":                          {Reply{Is: Granted, Token: 9}, NoCause},
-		"a neighbour has raised it":       {Reply{Is: Granted, Token: 12}, NoCause},
-		"the grant is gone":               {Reply{Is: Granted, Token: 0}, NotRaised},
-		"above, and a copy may come late": {Reply{Is: Granted, Token: 12, Late: true}, MovedOn},
-		"a copy may come late":            {Reply{Is: Granted, Token: 9, Late: true}, NoCause},
-		"no answer":                       {Reply{Is: Failed}, RaiseFailed},
-		"down":                            {Reply{Is: Unsent}, RaiseFailed},
-	} {
-		t.Run(what, func(t *testing.T) {
-			b := asking(t, Terms{})
-			ask := slices.Clone(b.sent)
-			b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 9})
-			b.answer(ask[1], Reply{Is: Granted, Process: "two", Token: 5})
-			b.want("Raise 1")
-			raise := b.sent[0]
-			b.answer(ask[2], Reply{Is: Granted, Process: "three", Token: 99}) // too late to count
-			b.want("")
-			if b.Hold(b.now) {
-				t.Error("it is held before the token stands on a quorum")
-			}
-			b.answer(raise, c.reply)
-			b.want("Decided")
-			if b.Cause() != c.cause || b.Token() != 9 || b.Hold(b.now) != (c.cause == NoCause) {
-				t.Errorf("cause %d, token %d, phase %d", b.Cause(), b.Token(), b.Phase())
 			}
 		})
 	}
@@ -317,29 +240,6 @@ func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {
 	}
 }
 
-// A writer's renewal may be carried out after the downgrade: the connection died with both, or the
-// renewal's script had to be loaded. Then no master has the writer, and that ends no lock.
-func TestARefusalOfTheWriterSaysNothingOfTheReader(t *testing.T) {
-	for _, r := range []Reply{{Is: Taken}, {Is: Gone}, {Is: Refused}, {Is: Barred}, {Is: Quarantined}} {
-		b := held(t, Terms{})
-		old := b.Renew(b.now, nil)
-		downgrade := b.Downgrade(b.now, nil)
-		for i, c := range old[:2] {
-			if r.Is != Taken && r.Is != Gone {
-				c.Do = Repair
-			}
-			r.Process = processes[i]
-			b.answer(c, r)
-			b.want("")
-		}
-		if !b.Valid(b.now) {
-			t.Errorf("answer %d to a writer's request ends the reader's lock", r.Is)
-		}
-		b.answer(downgrade[0], Reply{Is: Refused})
-		b.want(fmt.Sprint("End ", NotKept))
-	}
-}
-
 // A late copy of a writer's request says nothing of the downgrade: the master may keep readers out yet.
 func TestOnlyAReadersReplyConfirmsTheDowngrade(t *testing.T) {
 	b := held(t, Terms{})
@@ -373,5 +273,17 @@ func TestTwoCountersToRaise(t *testing.T) {
 		if isHeld := b.Hold(b.now); isHeld != (each.Is == Granted) {
 			t.Errorf("after %+v it is held: %v", each, isHeld)
 		}
+	}
+}
+
+// Only a valid lock can be handed over.
+func TestHandOverOfALeaseThatIsOver(t *testing.T) {
+	b := held(t, Terms{})
+	b.now = b.Lease.Deadline()
+	handed, sent := b.HandOver(b.now, nil)
+	b.sent = sent
+	b.want("")
+	if handed || b.Phase() != Held {
+		t.Errorf("handed over %v, phase %v", handed, b.Phase())
 	}
 }

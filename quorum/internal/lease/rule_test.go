@@ -165,31 +165,3 @@ func TestTokenAgainstOracle(t *testing.T) {
 		})
 	}
 }
-
-func TestOracleAboveFiveNodes(t *testing.T) {
-	for range 3_000 {
-		n := 6 + rand.IntN(5)
-		need := 1 + rand.IntN(n)
-		answers, votes := make([]int, n), make([]Vote, n)
-		yes, no := 0, 0
-		var highest uint64
-		standing := map[uint64]int{}
-		for i := range answers {
-			switch answers[i] = rand.IntN(3); answers[i] {
-			case 1:
-				yes++
-				votes[i] = Vote{token: 1 + rand.Uint64N(4), answer: Granted}
-				highest = max(highest, votes[i].token)
-				standing[votes[i].token]++
-			case 2:
-				no++
-			}
-		}
-		if got, want := judge(n, need, yes, no), oracleVerdict(answers, need); got != want {
-			t.Fatalf("judge(%d nodes, need %d, votes %v) = %v, want %v", n, need, answers, got, want)
-		}
-		if token, behind := settled(votes); token != highest || behind != yes-standing[highest] {
-			t.Fatalf("settle(%+v) = %d, %d behind; want %d", votes, token, behind, highest)
-		}
-	}
-}

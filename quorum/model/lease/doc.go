@@ -11,7 +11,7 @@
 //   - steps_test.go is what may happen, and what stands for the shell of package quorum and for its
 //     pipelines.
 //   - promises_test.go is what must hold.
-//   - explore_test.go searches breadth first, so a trace that it finds is a shortest one.
+//   - explore_test.go has what package visited searches: which states are alike.
 //   - search_test.go has the setups in which the promises must hold.
 //   - mutants_test.go leaves out one rule of the shipped code at a time: the search must find a trace.
 //     table_test.go has them in docs/safety.md.

@@ -4,81 +4,39 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"time"
 
 	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
 
 // outcome is what a search found.
 type outcome struct {
-	states, transitions, depth int
-	complete                   bool // every reachable state was searched
-	took                       time.Duration
-	broken                     promise
-	trace                      []string
-	masters, leases            int
+	visited.Found[step]
+	broken          promise
+	trace           []string
+	masters, leases int
 }
 
 func (o outcome) String() string {
-	how := "complete"
-	switch {
-	case o.broken != kept:
-		how = fmt.Sprintf("violated after %d steps: %s", len(o.trace), promises[o.broken])
-	case !o.complete:
-		how = "bounded"
+	what := ""
+	if o.broken != kept {
+		what = ": " + promises[o.broken]
 	}
-	return fmt.Sprintf("%d states, %d transitions, depth %d, %v: %s (%d states of a master, %d of a lease)", o.states, o.transitions,
-		o.depth, o.took.Round(time.Millisecond), how, o.masters, o.leases)
+	return fmt.Sprintf("%v%s (%d states of a master, %d of a lease)", o.Found, what, o.masters, o.leases)
 }
 
-type origin struct {
-	from int32
-	by   step
-}
-
-// explore searches breadth first, up to limit states. States that differ only in which client or master
-// is which count as one. A state is remembered by a hash of 64 bits.
+// explore searches up to limit states. States that differ only in which client or master is which count as one.
 func (w *world) explore(limit int) (found outcome) {
-	begun := time.Now()
 	seed := maphash.MakeSeed()
-	var start state
-	origins := []origin{{from: -1}}
-	var seen visited.Set
-	seen.Add(w.key(seed, &start))
-	level, first := []state{start}, 0 // first is the index, in origins, of the first state of the level
-	var next []state
-	last := -1
-	for len(level) > 0 && last < 0 && len(origins) < limit {
-		next = next[:0]
-		nextFirst := len(origins)
-		for i := range level {
-			w.successors(&level[i], func(by step, s *state) {
-				found.transitions++
-				if last >= 0 || !seen.Add(w.key(seed, s)) {
-					return
-				}
-				origins = append(origins, origin{int32(first + i), by})
-				next = append(next, *s)
-				if found.broken = w.check(s); found.broken != kept {
-					last = len(origins) - 1
-				}
-			})
-			if last >= 0 || len(origins) >= limit {
-				break
-			}
-		}
-		level, next, first = next, level, nextFirst
-		found.depth++
+	space := visited.Space[state, step]{
+		Key:        func(s *state) uint64 { return w.key(seed, s) },
+		Successors: w.successors,
+		Breaks:     func(s *state) bool { found.broken = w.check(s); return found.broken != kept },
 	}
-	found.states, found.complete = len(origins), len(level) == 0 && last < 0
+	found.Found = space.Search(limit)
 	found.masters, found.leases = len(w.ms.states), len(w.ls.states)
-	var by []step
-	for i := last; i > 0; i = int(origins[i].from) {
-		by = append(by, origins[i].by)
-	}
-	slices.Reverse(by)
-	found.trace = w.replay(by)
-	found.took = time.Since(begun)
+	space.Replay(found.Trace, func(by step, before, after *state) {
+		found.trace = append(found.trace, fmt.Sprintf("%-66s %s", w.describe(by, before), w.display(after)))
+	})
 	return found
 }
 
@@ -154,20 +112,4 @@ func (w *world) key(seed maphash.Seed, s *state) uint64 {
 		least = min(least, maphash.Comparable(seed, all))
 	}
 	return least
-}
-
-// replay repeats the steps and describes each.
-func (w *world) replay(by []step) (lines []string) {
-	var s state
-	for _, what := range by {
-		var next state
-		w.successors(&s, func(other step, n *state) {
-			if other == what {
-				next = *n
-			}
-		})
-		lines = append(lines, fmt.Sprintf("%-66s %s", w.describe(what, &s), w.display(&next)))
-		s = next
-	}
-	return lines
 }

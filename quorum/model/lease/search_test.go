@@ -188,7 +188,7 @@ func TestProtocol(t *testing.T) {
 			if found.broken != kept {
 				t.Error("the protocol breaks a promise")
 			}
-			if c.states == 0 && !found.complete {
+			if c.states == 0 && !found.Complete {
 				t.Error("the search was not complete")
 			}
 		})

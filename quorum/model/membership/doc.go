@@ -10,7 +10,7 @@
 //   - markers_test.go runs the shipped code on markers, and remembers what it answered.
 //   - steps_test.go is what may happen: masters forget and restart, time passes, clients mark, commands
 //     look and write. tokens_test.go adds tokens.
-//   - explore_test.go searches breadth first, so a trace that it finds is a shortest one.
+//   - explore_test.go has what package visited searches.
 //   - search_test.go has the setups in which the rules must hold.
 //   - mutants_test.go leaves out one rule of the shipped code at a time: the search must find a trace.
 //

@@ -125,6 +125,7 @@ func TestSearch(t *testing.T) {
 		{"two to three, either way, two commands", grows().with(twoAtOnce).with(oneForgets), 150_000, false},
 		{"two deployments that share two", founds("abcd", "abc", "bcd").with(oneForgets), 0, false},
 		{"two deployments that share one", founds("abcde", "abc", "cde"), 0, false},
+		{"two deployments of which one has the other's masters", founds("abcde", "abc", "abcde"), 0, false},
 		{"wiped masters beside the present ones", wipes().with(oneForgets), 0, false},
 		{"a removed master beside the present ones", removed().with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll().with(exists), 0, false},
@@ -164,7 +165,7 @@ func TestSearch(t *testing.T) {
 			if found.trace != nil {
 				t.Error("the rules are violated")
 			}
-			if c.states == 0 && !found.complete {
+			if c.states == 0 && !found.Complete {
 				t.Error("the search was not complete")
 			}
 		})

@@ -1,4 +1,4 @@
-// Package visited remembers which states a search has visited, by hashes of 64 bits. A search asks for
+// Package visited searches, and remembers which states it has visited by hashes of 64 bits. It asks for
 // every transition, so this is several times as fast as a map.
 package visited
 

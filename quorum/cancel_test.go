@@ -1,0 +1,112 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A call that is cancelled ends at once, and leaves nothing, whatever has happened by then: nothing at n = 0, else n scripts
+// have run. From then on no request arrives and no reply leaves, until the call has returned.
+func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
+	pair := func(l *Locker) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			lock, err := l.Lock(ctx, "a")
+			if err == nil {
+				err = lock.Unlock(ctx)
+			}
+			return err
+		}
+	}
+	nothing := func() {}
+	for what, scene := range map[string]func(c *cluster, l *Locker) (call func(ctx context.Context) error, after func()){
+		"a free name": func(_ *cluster, l *Locker) (func(context.Context) error, func()) { return pair(l), nothing },
+		"a token is written back": func(c *cluster, l *Locker) (func(context.Context) error, func()) {
+			c.raiseCounters(l, 0)
+			return pair(l), nothing
+		},
+		"a grant is taken back": func(c *cluster, l *Locker) (func(context.Context) error, func()) {
+			rival := c.process(WithFixedLease(time.Second))
+			c.rivalHas(rival, 0, 1)
+			return func(ctx context.Context) error { _, err := l.TryLock(ctx, "a"); return err }, func() { time.Sleep(2 * time.Second) }
+		},
+		"another holds": func(c *cluster, l *Locker) (func(context.Context) error, func()) {
+			held := c.lock(c.process(), "a")
+			return func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				return pair(l)(ctx)
+			}, func() { c.unlock(held) }
+		},
+		"it is entered again": func(c *cluster, l *Locker) (func(context.Context) error, func()) {
+			held := c.lockKnown(l, "a")
+			return func(ctx context.Context) error {
+					flow, cancel := context.WithCancel(held.Context())
+					defer context.AfterFunc(ctx, cancel)()
+					return pair(l)(flow)
+				}, func() {
+					synctest.Wait()
+					if held.Level() != 1 || !held.Valid() {
+						c.t.Errorf("level %d, %v", held.Level(), held.Err())
+					}
+					c.unlock(held)
+				}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := 0
+			for cancelled := true; cancelled && !t.Failed(); n++ {
+				inCluster(t, func(t *testing.T, c *cluster) {
+					l := c.process()
+					call, after := scene(c, l)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					healed, left, began := make(chan struct{}), atomic.Int64{}, time.Time{}
+					left.Store(int64(n))
+					end := func() {
+						c.jammed.Store(&healed)
+						began = time.Now()
+						cancel()
+					}
+					each := func(string) {
+						if left.Add(-1) == 0 {
+							end()
+						}
+						if left.Load() <= 0 {
+							<-healed
+						}
+					}
+					for i := range c.on {
+						c.on[i].Store(&each)
+					}
+					if n == 0 {
+						end()
+					}
+					err := call(ctx)
+					if cancelled = !began.IsZero(); cancelled {
+						if took := time.Since(began); took > 0 {
+							t.Errorf("cancelled after %d scripts, it went on for %v: %v", n, took, err)
+						}
+						if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrHeld) {
+							t.Errorf("cancelled after %d scripts: %v", n, err)
+						}
+					}
+					for i := range c.on {
+						c.on[i].Store(nil)
+					}
+					c.jammed.Store(nil)
+					close(healed)
+					after()
+					c.wantNothingLeft(l)
+				})
+			}
+			if n < 3 {
+				t.Error(fmt.Sprint("it was cancelled ", n, " times: the test shows nothing"))
+			}
+		})
+	}
+}

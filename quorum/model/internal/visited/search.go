@@ -1,0 +1,92 @@
+package visited
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Space is what a search searches: states S, and the steps E between them.
+type Space[S any, E comparable] struct {
+	Start      S
+	Key        func(*S) uint64 // a hash by which a state is remembered
+	Successors func(*S, func(E, *S))
+	Breaks     func(*S) bool // whether a state breaks a promise
+}
+
+// Found is what a search found. It is complete if every reachable state was searched.
+type Found[E any] struct {
+	States, Transitions, Depth int
+	Complete                   bool
+	Took                       time.Duration
+	Trace                      []E // to a state that breaks a promise
+}
+
+func (f Found[E]) String() string {
+	how := "complete"
+	switch {
+	case f.Trace != nil:
+		how = fmt.Sprintf("violated after %d steps", len(f.Trace))
+	case !f.Complete:
+		how = "bounded"
+	}
+	return fmt.Sprintf("%d states, %d transitions, depth %d, %v: %s", f.States, f.Transitions, f.Depth, f.Took.Round(time.Millisecond), how)
+}
+
+// Search goes breadth first, so a trace that it finds is a shortest one, up to limit states.
+func (s *Space[S, E]) Search(limit int) (found Found[E]) {
+	type origin struct {
+		from int32
+		by   E
+	}
+	begun, origins := time.Now(), []origin{{from: -1}}
+	var seen Set
+	seen.Add(s.Key(&s.Start))
+	level, first := []S{s.Start}, 0 // first is the index, in origins, of the first state of the level
+	var next []S
+	last := -1
+	for len(level) > 0 && last < 0 && len(origins) < limit {
+		next = next[:0]
+		nextFirst := len(origins)
+		for i := range level {
+			s.Successors(&level[i], func(by E, to *S) {
+				found.Transitions++
+				if last >= 0 || !seen.Add(s.Key(to)) {
+					return
+				}
+				origins = append(origins, origin{int32(first + i), by})
+				next = append(next, *to)
+				if s.Breaks(to) {
+					last = len(origins) - 1
+				}
+			})
+			if last >= 0 || len(origins) >= limit {
+				break
+			}
+		}
+		level, next, first = next, level, nextFirst
+		found.Depth++
+	}
+	found.States, found.Complete = len(origins), len(level) == 0
+	for i := last; i > 0; i = int(origins[i].from) {
+		found.Trace = append(found.Trace, origins[i].by)
+	}
+	slices.Reverse(found.Trace)
+	found.Took = time.Since(begun)
+	return found
+}
+
+// Replay repeats the steps. It has each told with the states before and after it.
+func (s *Space[S, E]) Replay(steps []E, tell func(by E, before, after *S)) {
+	at := s.Start
+	for _, by := range steps {
+		var next S
+		s.Successors(&at, func(other E, to *S) {
+			if other == by {
+				next = *to
+			}
+		})
+		tell(by, &at, &next)
+		at = next
+	}
+}
