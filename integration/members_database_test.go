@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +12,60 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
+
+// Two clients name the same masters, but one uses another database on some of them: these are other members. Each
+// client reaches only the masters with which it would hold beside the other.
+func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
+	t.Parallel()
+	const maxLease, all = 10 * time.Second, -1
+	for _, c := range []struct {
+		what       string
+		one, two   [3]int // the databases
+		exists     bool   // both clients were told so
+		away, gone int    // the master that the first client cannot reach, and the second
+	}{
+		{"one wrong", [3]int{0, 0, 0}, [3]int{0, 0, 1}, true, 0, 1},
+		{"one wrong, and none is 0", [3]int{1, 1, 1}, [3]int{1, 1, 2}, true, 0, 1},
+		{"two wrong", [3]int{0, 0, 0}, [3]int{0, 1, 1}, false, all, all},
+		{"two wrong, and the masters know no list of the other's", [3]int{0, 1, 1}, [3]int{0, 0, 0}, false, all, all},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			urls := func(databases [3]int, away int) (urls urlList) {
+				for i, m := range f.Masters {
+					address := m.Addr()
+					if i == away {
+						address = "127.0.0.1:1"
+					}
+					urls = append(urls, fmt.Sprintf("redis://%s/%d?name=%c", address, databases[i], 'a'+i))
+				}
+				return urls
+			}
+			open := func(urls urlList, exists bool) *quorum.Locker {
+				opts := []quorum.Option{quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease), node.WithoutQuarantine())}
+				if exists {
+					opts = append(opts, quorum.WithExistingDeployment())
+				}
+				l, err := listOpen(t, redlock.Open, maxLease, urls, opts...)
+				must(t, err)
+				return l
+			}
+			unlock(t, lock(t, open(urls(c.one, all), false), "job")) // founds the deployment
+			held := lock(t, open(urls(c.one, c.away), c.exists), "job")
+			_, _ = open(urls(c.two, all), c.exists).TryLock(t.Context(), "another job") // it may mark its masters
+			other, err := open(urls(c.two, c.gone), c.exists).TryLock(t.Context(), "job")
+			if err == nil {
+				t.Fatalf("two hold: %v and %v", held.Valid(), other.Valid())
+			}
+			wantErr(t, err, quorum.ErrMembership)
+			code, out := newOperator(t, maxLease).says(t, "members show", urls(c.two, all)...)
+			if code == 0 {
+				t.Errorf("members show likes the other list:\n%s", out)
+			}
+		})
+	}
+}
 
 // An address that leads to another process on each host makes no list with others: two hosts would have one list, and
 // not its masters.
