@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -45,14 +46,14 @@ func (v *vault) times() int {
 // rotate makes that the only password of user "app".
 func rotate(t *testing.T, m *redistest.Master, password string) {
 	t.Helper()
-	mustDo(t, m, redistest.SetUser("app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")...)
+	testkit.Do(t, m, redistest.SetUser("app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")...)
 }
 
 // appConns returns the ids of the connections of user "app", by type: of calls, or of messages.
 func appConns(t *testing.T, m *redistest.Master, kind string) (ids string) {
 	t.Helper()
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", kind))
-	must(t, err)
+	testkit.Must(t, err)
 	for line := range strings.Lines(list) {
 		if strings.Contains(line, "user=app") {
 			id, _, _ := strings.Cut(line, " ")
@@ -84,7 +85,7 @@ func TestAPasswordThatRotates(t *testing.T) {
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	cancel := inside.Of(n).Subscriptions.Subscribe("redisson_lock__channel:{k}", subscriber{})
 	defer cancel()
-	eventually(t, "subscribed", func() bool { return appConns(t, m, "PUBSUB") != "" })
+	testkit.Eventually(t, "subscribed", func() bool { return appConns(t, m, "PUBSUB") != "" })
 	calls, messages := appConns(t, m, "NORMAL"), appConns(t, m, "PUBSUB")
 	if v.times() != 2 {
 		t.Errorf("asked %d times for two connections", v.times())
@@ -100,9 +101,9 @@ func TestAPasswordThatRotates(t *testing.T) {
 		t.Errorf("Check: %+v, asked %d times", report, v.times())
 	}
 
-	mustDo(t, m, "CLIENT", "KILL", "USER", "app")
-	eventually(t, "granted over a new connection", func() bool { return isGranted(do(t, n, acquire("m", "o:1"))) })
-	eventually(t, "subscribed anew", func() bool {
+	testkit.Do(t, m, "CLIENT", "KILL", "USER", "app")
+	testkit.Eventually(t, "granted over a new connection", func() bool { return isGranted(do(t, n, acquire("m", "o:1"))) })
+	testkit.Eventually(t, "subscribed anew", func() bool {
 		now := appConns(t, m, "PUBSUB")
 		return now != "" && now != messages
 	})
@@ -130,22 +131,22 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 					t.Errorf("the error is %v", err)
 				}
 			}
-			eventually(t, "logged", func() bool { return log.logged("node down", first.reason) == 1 })
+			testkit.Eventually(t, "logged", func() bool { return log.logged("node down", first.reason) == 1 })
 			v.rotate("second")
-			eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+			testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 			if log.logged("will not pass") != 0 || log.logged("s3cret") != 0 {
 				t.Errorf("logged %q", log.all)
 			}
 		})
 	}
 	// A permission does not come with another password.
-	mustDo(t, m, "ACL", "SETUSER", "app", "-evalsha")
+	testkit.Do(t, m, "ACL", "SETUSER", "app", "-evalsha")
 	v := &vault{password: "second"}
 	isPermanent(t, do(t, open(t, m.URL(), node.WithCredentials(v.ask)), acquire("k", "o:1")).Err)
 	// Neither a user name nor a password: the default user is without one here.
 	none := func(context.Context) (user, password string, err error) { return "", "", nil }
 	mustGrant(t, do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")))
-	mustDo(t, m, "CONFIG", "SET", "requirepass", "secret")
+	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
 	var typed *node.Error
 	if err := do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")).Err; !errors.As(err, &typed) ||
 		typed.Permanent() || !strings.Contains(err.Error(), "NOAUTH") {

@@ -21,6 +21,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -187,9 +188,7 @@ func (h *hostile) run(t *testing.T, call string) {
 	pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
 	defer pool.Close()
 	n, err := New(pool, WithTimeout(fuzzTimeout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	bound := redisconn.ConnectTimeout(fuzzTimeout) + 5*fuzzTimeout
 	if h.mode&dribbles != 0 {
 		bound *= 3 // each reply to one call may take a timeout
@@ -264,9 +263,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	}
 	var footprint pipeline.Footprint
 	received := make(results, 4)
-	if err := inside.Of(n).Pipe("k").Start(call, &footprint, received); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, inside.Of(n).Pipe("k").Start(call, &footprint, received))
 	r := <-received
 	h.failsWell(t, n, op, r.Err)
 	if r.Err == nil {

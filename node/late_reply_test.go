@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -58,8 +59,8 @@ func openTwoConns(t *testing.T, maxLease time.Duration) *twoConns {
 		return redis.NewConn(&lateConn{Conn: ours, by: &two.late}, timeout, timeout), nil
 	}}, node.WithTimeout(timeout), node.WithName(nodeName), node.WithConns(2), node.WithMaxLease(maxLease),
 		node.WithHooks(two.seen.hooks()), node.WithLogger(slog.New(slog.NewTextHandler(&two.log, nil))))
-	must(t, err)
-	t.Cleanup(func() { must(t, n.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	two.node = n
 	for two.last = "a"; inside.Of(two.node).Pipe(two.last) == inside.Of(two.node).Pipe(two.first); two.last += "a" {
 	}

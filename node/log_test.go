@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -60,7 +61,7 @@ func (l *lines) logged(words ...string) (n int) {
 func TestLogOfANode(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
-	logsItsStates(t, "refused", func() { must(t, m.Kill()) }, func() { must(t, m.Start()) },
+	logsItsStates(t, "refused", func() { testkit.Must(t, m.Kill()) }, func() { testkit.Must(t, m.Start()) },
 		func(opts ...node.Option) (*node.Node, error) { return node.Open(m.URL(), opts...) })
 }
 
@@ -82,7 +83,7 @@ func logsItsStates(t *testing.T, reason string, kill, start func(), open func(..
 	log := &lines{}
 	n, err := open(node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
 		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	must(t, err)
+	testkit.Must(t, err)
 	defer n.Close()
 	log.node = n
 	name := "node=" + n.Name()
@@ -101,22 +102,22 @@ func logsItsStates(t *testing.T, reason string, kill, start func(), open func(..
 	}
 	logged := func(n int, words ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%q logged %d times", words, n), func() bool { return log.logged(words...) == n })
+		testkit.Eventually(t, fmt.Sprintf("%q logged %d times", words, n), func() bool { return log.logged(words...) == n })
 	}
 
-	eventually(t, "quarantined", onAllConns(isQuarantined))
+	testkit.Eventually(t, "quarantined", onAllConns(isQuarantined))
 	logged(1, "level=WARN", "in quarantine", name, "left=")
-	eventually(t, "granted", onAllConns(isGranted))
+	testkit.Eventually(t, "granted", onAllConns(isGranted))
 	logged(1, "level=INFO", "its quarantine is over", name)
 
 	kill()
-	eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
+	testkit.Eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
 	logged(1, "level=WARN", "node down", name, reason)
 	start()
-	eventually(t, "quarantined again", onAllConns(isQuarantined))
+	testkit.Eventually(t, "quarantined again", onAllConns(isQuarantined))
 	logged(1, "level=INFO", "answers again", name)
 	logged(2, "in quarantine", name)
-	eventually(t, "granted again", onAllConns(isGranted))
+	testkit.Eventually(t, "granted again", onAllConns(isGranted))
 	logged(2, "its quarantine is over", name)
 	if got := log.logged(); got != 6 || !strings.Contains(log.all[3], "answers again") {
 		t.Errorf("%d lines: %q", got, log.all)
@@ -136,35 +137,35 @@ func TestLogOfQuarantines(t *testing.T) {
 	for i := range nodes {
 		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease),
 			node.WithLogger(slog.New(slog.NewTextHandler(&all[i], nil))))
-		must(t, err)
+		testkit.Must(t, err)
 		defer n.Close()
 		nodes[i], all[i].node = n, n
 	}
 	quarantines := func(times int) {
 		t.Helper()
 		for i, n := range nodes {
-			eventually(t, "quarantined", func() bool { return isQuarantined(do(t, n, acquireFor(maxLease, "k", "o:1"))) })
-			eventually(t, fmt.Sprintf("logged by node %d %d times", i, times), func() bool {
+			testkit.Eventually(t, "quarantined", func() bool { return isQuarantined(do(t, n, acquireFor(maxLease, "k", "o:1"))) })
+			testkit.Eventually(t, fmt.Sprintf("logged by node %d %d times", i, times), func() bool {
 				do(t, n, acquireFor(maxLease, "k", "o:1")) // nothing is logged while one of the connections is down
 				return all[i].logged("in quarantine") == times
 			})
 		}
 	}
 	quarantines(1)
-	must(t, nodes[0].Admit(t.Context()))
-	mustDo(t, m, "FLUSHALL")
+	testkit.Must(t, nodes[0].Admit(t.Context()))
+	testkit.Do(t, m, "FLUSHALL")
 	pass := 2 * sameEnd
 	time.Sleep(pass)
 	quarantines(2)
-	must(t, m.Kill())
-	must(t, m.Start())
+	testkit.Must(t, m.Kill())
+	testkit.Must(t, m.Start())
 	time.Sleep(pass)
 	quarantines(3)
-	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal")
+	testkit.Do(t, m, "CLIENT", "KILL", "TYPE", "normal")
 	quarantines(3)
 	time.Sleep(maxLease) // nothing is asked of the node meanwhile
 	for i := range nodes {
-		eventually(t, "the end logged", func() bool { return all[i].logged("level=INFO", "its quarantine is over") > 0 })
+		testkit.Eventually(t, "the end logged", func() bool { return all[i].logged("level=INFO", "its quarantine is over") > 0 })
 	}
 }
 
@@ -186,9 +187,7 @@ func TestLogOfReasons(t *testing.T) {
 		}}
 		n := openPool(t, pool, node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		log.node = n
-		if err := inside.Of(n).Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, inside.Of(n).Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)))
 		pass(time.Minute)
 		if log.logged("node refused", "unknown command", "AUTH") != 1 || log.logged("secret") != 0 || log.logged() != 1 {
 			t.Errorf("logged %q", log.all)
@@ -263,7 +262,7 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 			t.Errorf("%d lines at one time", got)
 		}
 		began := time.Now()
-		must(t, n.Close())
+		testkit.Must(t, n.Close())
 		if d := time.Since(began); d > 2*timeout {
 			t.Errorf("Close took %v", d)
 		}
@@ -274,7 +273,7 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 		}
 		x.kill()
 		x.serving.Wait()
-		must(t, pool.Close())
+		testkit.Must(t, pool.Close())
 	})
 }
 

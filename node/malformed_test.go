@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -165,12 +166,12 @@ func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	huge := strings.Repeat("x", 2<<20)
-	mustDo(t, m, "HSET", "field", huge, "1")
-	mustDo(t, m, "HSET", "level", "o:1", huge)
-	mustDo(t, m, "SET", scripts.NewName("counter").Counter(), huge)
+	testkit.Do(t, m, "HSET", "field", huge, "1")
+	testkit.Do(t, m, "HSET", "level", "o:1", huge)
+	testkit.Do(t, m, "SET", scripts.NewName("counter").Counter(), huge)
 	id := func() string {
 		list, err := redis.String(m.Do("CLIENT", "LIST"))
-		must(t, err)
+		testkit.Must(t, err)
 		first, _, _ := strings.Cut(list, " ")
 		return first
 	}

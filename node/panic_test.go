@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -42,7 +43,7 @@ func TestLogThatEndsItsGoroutine(t *testing.T) {
 		<-log.messages
 		synctest.Wait()
 		began := time.Now()
-		must(t, n.Close())
+		testkit.Must(t, n.Close())
 		if took := time.Since(began); took >= timeout {
 			t.Errorf("Close waited %v for a log that is gone", took)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -20,7 +21,7 @@ import (
 func clients(t *testing.T, m *redistest.Master) int {
 	t.Helper()
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
-	must(t, err)
+	testkit.Must(t, err)
 	return strings.Count(list, "\n") - 1
 }
 
@@ -55,7 +56,7 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("first", "o:0")))
-	must(t, inside.Of(n).Pipe("key").Do(t.Context(), release("first", "o:0")).Err)
+	testkit.Must(t, inside.Of(n).Pipe("key").Do(t.Context(), release("first", "o:0")).Err)
 	const locks = 3000
 	flushed := make(chan struct{})
 	var running sync.WaitGroup
@@ -121,15 +122,15 @@ func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 			n := open(t, f.url())
 			var footprint pipeline.Footprint
 			asked := start(n, "key", acquire("k", "o:1"), &footprint)
-			eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
+			testkit.Eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
 			footprint.Abandon()
 			given := start(n, "key", release("k", "o:1"), &footprint)
 			close(released)
 			if r := await(t, asked); isGranted(r) {
 				t.Errorf("granted: %v", r.Reply)
 			}
-			must(t, await(t, given).Err)
-			must(t, n.Close())
+			testkit.Must(t, await(t, given).Err)
+			testkit.Must(t, n.Close())
 			if received := f.commands(); len(received) != 2 || !isRelease(received[1]) {
 				t.Errorf("the server received %q, want the acquire and then the release", received)
 			}
@@ -147,7 +148,7 @@ func TestARefusalByTheMarkerIsReported(t *testing.T) {
 	if reply.Outcome != scripts.NotAccepted || reply.Refusal == nil || *reply.Refusal != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {
 		t.Errorf("answered %+v, %v, sent %v, resent %v: want NotAccepted", reply, r.Err, r.Sent, r.Resent)
 	}
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	if received := f.commands(); len(received) != 1 {
 		t.Errorf("sent %d times, want once", len(received))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -23,7 +24,7 @@ func TestAReleaseOfAnUncutAcquireLeavesNoTombstone(t *testing.T) {
 	n := open(t, f.url())
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
-	must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
+	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 	if received := f.commands(); tombstoneOf(received[1]) != "0" {
 		t.Errorf("the release is %q", received[1])
 	}
@@ -41,9 +42,9 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	n := open(t, f.url())
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
-	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
-	must(t, await(t, start(n, "key", lowered, footprint)).Err)
-	must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
+	lowered := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), 1)
+	testkit.Must(t, await(t, start(n, "key", lowered, footprint)).Err)
+	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 	received := f.commands()
 	if len(received) != 4 || tombstoneOf(received[2]) != "0" || tombstoneOf(received[3]) != withTombstone {
 		t.Errorf("received %q: want the acquire twice, a release without a tombstone, because the owner goes on, and one with a tombstone", received)
@@ -64,14 +65,14 @@ func TestAnAbandonedAcquireIsNotResentButItsReleaseIs(t *testing.T) {
 	n := open(t, f.url())
 	footprint := new(pipeline.Footprint)
 	asked := start(n, "key", acquire("k", "o:1"), footprint)
-	eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
+	testkit.Eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
 	footprint.Abandon()
 	given := start(n, "key", release("k", "o:1"), footprint)
 	close(released)
 	if r := await(t, asked); r.Err == nil || !r.Sent {
 		t.Errorf("the acquire: %v %v, sent %v; want an error, sent", r.Reply, r.Err, r.Sent)
 	}
-	must(t, await(t, given).Err)
+	testkit.Must(t, await(t, given).Err)
 	if received := f.commands(); len(received) != 2 || !isRelease(received[1]) || tombstoneOf(received[1]) != withTombstone {
 		t.Errorf("received %q: want the acquire and then a release with a tombstone", received)
 	}
@@ -115,7 +116,7 @@ func TestAnOwedReleaseReachesAServerWithoutScripts(t *testing.T) {
 		t.Fatalf("a server that hangs up answers %v", r.Reply)
 	}
 	up.Store(true)
-	eventually(t, "the release carried out", func() bool {
+	testkit.Eventually(t, "the release carried out", func() bool {
 		for _, args := range f.commands() {
 			if args[0] == "EVAL" && isRelease(args) {
 				return true
@@ -139,7 +140,7 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 	}))
 	n := open(t, f.url(), node.WithTimeout(bound))
 	answers := []answer{start(n, "key", acquire("0", "o:1"), nil)}
-	eventually(t, "the first sent", func() bool { return len(f.commands()) == 1 })
+	testkit.Eventually(t, "the first sent", func() bool { return len(f.commands()) == 1 })
 	for i := range 32 { // more than the sockets buffer: some are written, some wait
 		owner := fmt.Sprint("o:", i, strings.Repeat("x", 1<<19))
 		answers = append(answers, start(n, "key", acquire(fmt.Sprint(i+1), owner), nil))
@@ -175,14 +176,14 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	n := open(t, f.url())
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
 	for level := 3; level >= 0; level-- {
-		call := scripts.Release(names("k"), scripts.OwnerOf("o:1"), level)
+		call := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), level)
 		mustFail(t, n, await(t, start(n, "key", call, first)).Err, node.ErrDown)
 	}
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:2"), second)).Err, node.ErrDown)
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:3"), nil)).Err, node.ErrDown)
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:4"), nil)).Err, node.ErrDown)
 	up.Store(true)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:5"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:5"))) })
 	received := map[string]string{}
 	for _, args := range f.commands() {
 		if isRelease(args) {
@@ -206,7 +207,7 @@ func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 		mustFail(t, n, r.Err, node.ErrDown)
 	}
 	up.Store(true)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:last"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:last"))) })
 	received := f.commands()
 	if len(received) != many+1 {
 		t.Fatalf("received %d commands, want %d releases and the acquire", len(received), many)
@@ -238,14 +239,14 @@ func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 	})
 	n := open(t, f.url(), node.WithTimeout(bound))
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
-	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
+	lowered := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), 1)
 	mustFail(t, n, await(t, start(n, "key", lowered, first)).Err, node.ErrDown)
 	up.Store(true)
 	<-paying
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:1"), first)).Err, node.ErrDown)
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:2"), second)).Err, node.ErrDown)
 	close(more)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
 	received := f.commands()
 	if len(received) != 4 || received[1][5]+received[1][6] != "o:10" || received[2][5]+received[2][6] != "o:20" {
 		t.Errorf("received %q: want the release that was owed, those that became owed, and then the acquire", received)
@@ -338,7 +339,7 @@ func TestAnOwedReleaseRefusedByABusyServerStaysOwed(t *testing.T) {
 	n := open(t, f.url())
 	mustFail(t, n, do(t, n, release("k", "o:1")).Err, node.ErrDown)
 	up.Store(true)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
 	if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
 		t.Errorf("received %q: want the release twice and then the acquire", received)
 	}

@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
 func TestAUnixSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "socket") // the path of t.TempDir is too long for a socket
-	must(t, err)
+	testkit.Must(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "redis.sock")
 	m := startReal(t, "--unixsocket", path)
@@ -45,12 +46,12 @@ func startTLS(t *testing.T, host string) tlsServer {
 	redistest.Need(t, redistest.TLS)
 	dir := t.TempDir()
 	authority, err := redistest.NewAuthority()
-	must(t, err)
-	must(t, authority.Issue(dir, host))
-	must(t, redistest.WriteRoots(dir, authority))
+	testkit.Must(t, err)
+	testkit.Must(t, authority.Issue(dir, host))
+	testkit.Must(t, redistest.WriteRoots(dir, authority))
 	fleet, port, err := redistest.StartTLS(dir, "--tls-auth-clients", "no")
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, fleet.Stop()) })
 	return tlsServer{fleet.Masters[0], port, redistest.Roots(authority)}
 }
 
@@ -87,7 +88,7 @@ func TestTLS(t *testing.T) {
 
 	// The handshake with a silent server ends at the timeout.
 	dumb, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer dumb.Close()
 	n := open(t, "rediss://"+dumb.Addr().String(), node.WithTimeout(timeout))
 	began := stopwatch(t)

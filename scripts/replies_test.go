@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -38,7 +39,7 @@ var parsers = map[string]func(any) (any, error){
 	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
 }
 
-var fourReleases = slices.Repeat([]scripts.Call{scripts.Release(names("k"), scripts.OwnerOf(me), 0)}, 4)
+var fourReleases = slices.Repeat([]scripts.Call{scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)}, 4)
 
 // parseRun returns the replies to the calls, or the first error.
 func parseRun(calls ...scripts.Call) func(any) (any, error) {

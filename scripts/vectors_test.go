@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -101,9 +102,9 @@ func (v vector) command(source bool, by scripts.ConnArgs) (string, []any) {
 }
 
 func (v vector) run(t *testing.T, s server) {
-	mustDo(t, s, "FLUSHALL")
+	testkit.Do(t, s, "FLUSHALL")
 	for _, command := range v.before {
-		mustDo(t, s, resolve(t, s, command)...)
+		testkit.Do(t, s, resolve(t, s, command)...)
 	}
 	start := snapshot(t, s)
 	v.runOnce(t, s, v.published)
@@ -143,13 +144,9 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 		}
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	typed, err := v.parse(reply)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !sameReply(typed, v.want) {
 		t.Errorf("replied %+v, want %+v", typed, v.want)
 	}
@@ -217,15 +214,11 @@ type entry struct {
 func snapshot(t *testing.T, s server) map[string]entry {
 	t.Helper()
 	keys, err := redis.Strings(s.Do("KEYS", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	entries := map[string]entry{}
 	for _, key := range keys {
 		kind, err := redis.String(s.Do("TYPE", key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var content any
 		var scores []string
 		switch kind {
@@ -240,9 +233,7 @@ func snapshot(t *testing.T, s server) map[string]entry {
 		default:
 			t.Fatalf("%q is a %s", key, kind)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		entries[key] = entry{fmt.Sprintf("%s %q", kind, content), ttlOf(t, s, key), fmt.Sprint(scores)}
 	}
 	return entries
@@ -327,22 +318,11 @@ func absent(keys ...string) check {
 func ttlOf(t *testing.T, s server, key string) time.Duration {
 	t.Helper()
 	ms, err := redis.Int64(s.Do("PTTL", key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if ms < 0 {
 		return time.Duration(ms)
 	}
 	return time.Duration(ms) * time.Millisecond
-}
-
-func mustDo(t *testing.T, s server, args ...any) any {
-	t.Helper()
-	reply, err := s.Do(args...)
-	if err != nil {
-		t.Fatalf("%q: %v", args, err)
-	}
-	return reply
 }
 
 // parsed adapts a script's parser to a vector.

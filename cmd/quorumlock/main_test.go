@@ -17,8 +17,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // commandVariable makes the test binary run as the command.
@@ -174,24 +172,6 @@ func contains(t *testing.T, in string, texts ...string) {
 			t.Errorf("no %q in:\n%s", text, in)
 		}
 	}
-}
-
-// startReal starts n redis-server processes that end with the test, or skips it.
-func startReal(t *testing.T, n int, args ...string) *redistest.Fleet {
-	t.Helper()
-	fleet, err := redistest.StartReal(n, args...)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := fleet.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return fleet
 }
 
 func TestUsage(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // stubborn is a shell script that ignores SIGTERM, as its child does; the shell prints when it
@@ -18,9 +19,7 @@ const stubborn = `exec 2>/dev/null; trap '' TERM; sleep 600 >/dev/null 2>&1 & ec
 func (d *deployment) kill(t *testing.T, masters ...int) {
 	t.Helper()
 	for _, i := range masters {
-		if err := d.Masters[i].Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, d.Masters[i].Kill())
 	}
 }
 
@@ -80,16 +79,12 @@ func TestTheGraceIsNotLengthened(t *testing.T) {
 	d := deploy(t, 3, lease)
 	p := d.start(t, "-k", "4s", "x", "--", "sh", "-c", stubborn)
 	for _, m := range d.Masters[:2] {
-		if err := m.Freeze(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Freeze())
 	}
 	p.awaitOutput(t, "TERM\n")
 	since := poll.Start()
 	for _, m := range d.Masters[:2] {
-		if err := m.Thaw(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Thaw())
 	}
 	p.await(t, exitEnded)
 	endedWithin(t, 4*time.Second, since)
@@ -199,7 +194,7 @@ func TestTheCommandIsKilledWhenItsLockIsTakenAway(t *testing.T) {
 	d := deploy(t, 3, 3*time.Second)
 	p := d.start(t, "x", "--", "sh", "-c", stubborn)
 	for _, m := range d.Masters {
-		do(t, m, "DEL", "x")
+		testkit.Do(t, m, "DEL", "x")
 	}
 	d.run(t, exitOK, "-n", "x", "--", "true")
 	p.await(t, exitEnded)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // maxDials bounds the connections that a backoff of up to 250 ms, on average, allows in a period.
@@ -157,7 +158,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		cancel()
 		pass(3 * timeout)
 		wantNoneRunning(t)
-		must(t, pool.Close())
+		testkit.Must(t, pool.Close())
 		for range dials.Load() {
 			(<-unread).Close()
 		}
@@ -244,20 +245,20 @@ func TestAPoolWithoutASpareConnection(t *testing.T) {
 			srv.pool.MaxActive, srv.pool.Wait = 1, wait
 			taken := srv.pool.Get()
 			_, err := taken.Do("SET", "k", "1")
-			must(t, err)
+			testkit.Must(t, err)
 			var r recorder
 			cancel := s.Subscribe("c", &r)
 			pass(20 * time.Second)
 			r.wants(t, "the subscriber")
 			_, err = taken.Do("DEL", "k")
-			must(t, err)
+			testkit.Must(t, err)
 			cancel()
 			pass(2 * timeout)
 			wantNoneRunning(t)
 
 			defer s.Subscribe("c", &r)()
 			pass(time.Second)
-			must(t, taken.Close())
+			testkit.Must(t, taken.Close())
 			pass(time.Second)
 			r.wants(t, "the subscriber, with a connection to spare", "subscribed")
 		})

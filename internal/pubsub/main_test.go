@@ -21,6 +21,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,7 +86,7 @@ func newServer(t testing.TB, serve func(net.Conn)) *server {
 	t.Cleanup(func() {
 		srv.kill()
 		srv.serving.Wait()
-		must(t, srv.pool.Close())
+		testkit.Must(t, srv.pool.Close())
 	})
 	return srv
 }
@@ -135,7 +136,7 @@ func (srv *server) do(t *testing.T, command string, args ...any) any {
 	srv.mu.Unlock()
 	defer c.Close()
 	reply, err := c.Do(command, args...)
-	must(t, err)
+	testkit.Must(t, err)
 	synctest.Wait()
 	return reply
 }
@@ -217,12 +218,5 @@ func wantNoneRunning(t *testing.T) {
 	t.Helper()
 	if n := running(); n != 0 {
 		t.Errorf("%d goroutines go on", n)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

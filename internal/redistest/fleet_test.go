@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestMastersOfAFleetAreIndependent(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) *redistest.Fleet{
-		"real":     func(t *testing.T) *redistest.Fleet { return startReal(t, 3) },
-		"embedded": func(t *testing.T) *redistest.Fleet { return startEmbedded(t, 3) },
+		"real":     func(t *testing.T) *redistest.Fleet { return testkit.Real(t, 3) },
+		"embedded": func(t *testing.T) *redistest.Fleet { return testkit.Embedded(t, 3) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet := start(t)
@@ -24,10 +25,10 @@ func TestMastersOfAFleetAreIndependent(t *testing.T) {
 				if pong := mustDo(t, m, "PING"); pong != "PONG" {
 					t.Errorf("PING: %q", pong)
 				}
-				if role := infoField(t, m, "replication", "role"); role != "master" {
+				if role := testkit.Info(t, m, "replication", "role"); role != "master" {
 					t.Errorf("role %q", role)
 				}
-				runID := infoField(t, m, "server", "run_id")
+				runID := testkit.Info(t, m, "server", "run_id")
 				if !isRunID(runID) {
 					t.Errorf("run id %q", runID)
 				}
@@ -49,12 +50,13 @@ func TestMastersOfAFleetAreIndependent(t *testing.T) {
 }
 
 func TestStartPrefersRealServers(t *testing.T) {
-	startReal(t, 1) // skips without redis-server
+	testkit.Real(t, 1) // skips without redis-server
 	fleet, err := redistest.Start(1)
-	stopLater(t, fleet, err)
-	name, version := "redis-server", infoField(t, fleet.Masters[0], "server", "redis_version")
+	testkit.Must(t, err)
+	defer fleet.Stop()
+	name, version := "redis-server", testkit.Info(t, fleet.Masters[0], "server", "redis_version")
 	if info := mustDo(t, fleet.Masters[0], "INFO", "server"); strings.Contains(info, "valkey_version:") {
-		name, version = "valkey-server", fieldOf(t, info, "valkey_version")
+		name, version = "valkey-server", testkit.Field(t, info, "valkey_version")
 	}
 	if want := name + " " + version + " processes"; fleet.Kind != want {
 		t.Errorf("kind %q, want %q", fleet.Kind, want)
@@ -71,14 +73,15 @@ func TestStartWithoutRedisServer(t *testing.T) {
 		t.Errorf("StartReal: %v, want ErrNoServer", err)
 	}
 	fleet, err := redistest.Start(2, "--appendonly", "yes")
-	stopLater(t, fleet, err)
+	testkit.Must(t, err)
+	defer fleet.Stop()
 	if fleet.Kind != "embedded miniredis" || !fleet.Masters[0].Embedded() {
 		t.Errorf("kind %q, embedded %v", fleet.Kind, fleet.Masters[0].Embedded())
 	}
 }
 
 func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
-	startReal(t, 1) // skips without redis-server
+	testkit.Real(t, 1) // skips without redis-server
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	_, err := redistest.StartReal(2, "--no-such-directive", "1")
@@ -95,19 +98,19 @@ func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
 
 func TestFleetStop(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) *redistest.Fleet{
-		"real":     func(t *testing.T) *redistest.Fleet { return startReal(t, 3) },
-		"embedded": func(t *testing.T) *redistest.Fleet { return startEmbedded(t, 3) },
+		"real":     func(t *testing.T) *redistest.Fleet { return testkit.Real(t, 3) },
+		"embedded": func(t *testing.T) *redistest.Fleet { return testkit.Embedded(t, 3) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			temp := t.TempDir()
 			t.Setenv("TMPDIR", temp)
 			fleet := start(t)
-			must(t, fleet.Masters[0].Kill())
+			testkit.Must(t, fleet.Masters[0].Kill())
 			if err := fleet.Masters[1].Freeze(); err != nil && !errors.Is(err, redistest.ErrEmbedded) {
 				t.Fatal(err)
 			}
-			must(t, fleet.Stop())
-			must(t, fleet.Stop())
+			testkit.Must(t, fleet.Stop())
+			testkit.Must(t, fleet.Stop())
 			for _, m := range fleet.Masters {
 				if _, err := m.Do("PING"); err == nil {
 					t.Errorf("%s answers after Stop", m.Addr())
