@@ -33,11 +33,6 @@ func TestConnectionsHaveAName(t *testing.T) {
 		t.Errorf("%d connections of the user's own pool have the name", got)
 	}
 	testkit.Must(t, own.Close())
-
-	do(t, open(t, m.URL()), acquire("k", "o:2"))
-	if got := named(); got != 1 {
-		t.Errorf("%d connections have the name, want 1", got)
-	}
 }
 
 // So do the connections of Check and Admit, and those on which releases are heard.

@@ -3,7 +3,6 @@ package node_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,20 +124,6 @@ func TestCloseWhileDown(t *testing.T) {
 		mustFail(t, n, await(t, start(n, fmt.Sprint(i), acquire("k", "o:1"), nil)).Err, node.ErrDown)
 	}
 	closes(t, n, timeout/2)
-}
-
-// A listener that accepts no connection never answers.
-func TestCloseWhileConnecting(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer listener.Close()
-	n := open(t, "redis://"+listener.Addr().String(), node.WithTimeout(timeout))
-	asked := start(n, "key", acquire("k", "o:1"), nil)
-	closes(t, n, 2*timeout)
-	if r := await(t, asked); r.Err == nil {
-		t.Errorf("answered by no server: %v", r.Reply)
-	}
 }
 
 // Close ends an attempt to connect at once when no call waits for it.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,17 +149,9 @@ func TestTheServersReasonForHangingUp(t *testing.T) {
 
 func TestAServerThatRequiresACertificateSaysSo(t *testing.T) {
 	t.Parallel()
-	redistest.Need(t, redistest.TLS)
-	dir := t.TempDir()
-	authority, err := redistest.NewAuthority()
-	testkit.Must(t, err)
-	testkit.Must(t, authority.Issue(dir, "localhost"))
-	testkit.Must(t, redistest.WriteRoots(dir, authority))
-	fleet, port, err := redistest.StartTLS(dir)
-	testkit.Must(t, err)
-	defer fleet.Stop()
-	n := open(t, "rediss://localhost:"+port, node.WithTLS(&tls.Config{RootCAs: redistest.Roots(authority), MinVersion: tls.VersionTLS13}))
-	err = await(t, start(n, "key", acquire("k", "o:1"), nil)).Err
+	s := startTLS(t, "localhost", "--tls-auth-clients", "yes")
+	n := open(t, "rediss://localhost:"+s.port, node.WithTLS(&tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS13}))
+	err := await(t, start(n, "key", acquire("k", "o:1"), nil)).Err
 	mustFail(t, n, err, node.ErrDown)
 	if !strings.Contains(err.Error(), "certificate required") {
 		t.Error(err)
@@ -198,37 +189,27 @@ func TestAnIdleConnectionThatTheNetworkForgot(t *testing.T) {
 // A master that flaps fills no log.
 func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var dead atomic.Bool
-		x := &pipeServer{serve: fakeredis.New(time.Now, 1).Serve}
-		pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			if dead.Load() {
-				return nil, syscall.ECONNREFUSED
-			}
-			return x.dial(ctx)
-		}}
+		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)
 		log := &lines{}
-		n := openPool(t, pool, node.WithTimeout(timeout), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		n := openPool(t, srv.Pool, node.WithTimeout(timeout), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		mark(t, n)
 		before := len(log.all)
 		for i := range 50 { // half a minute
-			dead.Store(i%2 == 0)
-			x.kill()
+			srv.SetDead(i%2 == 0)
+			srv.Kill()
 			a := start(n, "key", acquire("k", "o:1"), nil)
-			pass(600 * time.Millisecond)
+			testkit.Pass(600 * time.Millisecond)
 			await(t, a)
 		}
 		if got := len(log.all) - before; got < 4 || got > 8 {
 			t.Errorf("%d lines: %q", got, log.all)
 		}
-		dead.Store(true)
-		x.kill()
+		srv.SetDead(true)
+		srv.Kill()
 		start(n, "key", acquire("k", "o:1"), nil)
-		pass(20 * time.Second)
+		testkit.Pass(20 * time.Second)
 		if all := log.all; !strings.Contains(all[len(all)-1], "node down") {
 			t.Errorf("the last line is not that it is down: %q", all)
 		}
-		testkit.Must(t, n.Close())
-		x.serving.Wait()
-		testkit.Must(t, pool.Close())
 	})
 }

@@ -63,7 +63,6 @@ func appConns(t *testing.T, m *redistest.Master, kind string) (ids string) {
 	return ids
 }
 
-// subscriber takes messages, and ignores them.
 // subscriber takes messages. It closes confirmed, if that is not nil, with its first subscription.
 type subscriber struct{ confirmed chan struct{} }
 
@@ -174,15 +173,7 @@ func TestCredentialsThatCannotBeHad(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			n := open(t, m.URL(), node.WithCredentials(c.ask), node.WithTimeout(timeout))
-			began := stopwatch(t)
-			err := do(t, n, acquire("k", "o:1")).Err
-			took(t, "the call", began, c.takes, c.takes)
-			mustFail(t, n, err, node.ErrDown)
-			mustFail(t, n, err, c.target)
-			var typed *node.Error
-			if !strings.Contains(err.Error(), c.reason) || strings.Contains(err.Error(), "s3cret") || errors.As(err, &typed) && typed.Permanent() {
-				t.Errorf("the error is %v", err)
-			}
+			cannotConnect(t, n, c.reason, c.target, c.takes)
 		})
 	}
 	if n := statNumber(t, m, "stats", "total_connections_received", ""); n > 20 {

@@ -62,7 +62,7 @@ func greeting(args []string) (reply string, ok bool) {
 		return bulk(""), true
 	case isLook(args):
 		process := args[len(args)-1]
-		return array(markerOf(process), 1, process, "", "", ""), true
+		return array(markerOf(process), 1, process), true
 	case isMark(args):
 		return array(1, markerOf(args[len(args)-1]), 1), true
 	}

@@ -39,7 +39,7 @@ var (
 	fuzzProcess = scripts.Process{Run: "abc", MaxLease: DefaultMaxLease, Member: "10.0.0.1:1"}
 	fuzzAddress = fuzzBulk("laddr=10.0.0.1:1 db=0") // in the reply to CLIENT INFO
 	// fuzzLooked is the reply to look of a server without a marker.
-	fuzzLooked = "*6\r\n$0\r\n\r\n:1\r\n" + fuzzBulk(fuzzProcess.String()) + strings.Repeat("$0\r\n\r\n", 3)
+	fuzzLooked = "*3\r\n$0\r\n\r\n:1\r\n" + fuzzBulk(fuzzProcess.String())
 )
 
 func fuzzBulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
@@ -61,7 +61,7 @@ func FuzzReplies(f *testing.F) {
 			for _, sent := range []string{
 				"", ":1\r\n", ":9007199254740991\r\n", ":9007199254740992\r\n", ":0\r\n", ":-1\r\n", ":\r\n", ":1", ":1\n", ":1 \r\n", "1\r\n",
 				"+1\r\n", "$1\r\n1\r\n", "*1\r\n:1\r\n", "*-1\r\n", "$-1\r\n", "*0\r\n", "#t\r\n", "_\r\n",
-				":9223372036854775807\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
+				":9223372036854775807\r\n", ":99999999999999999999999\r\n", ":4503599627370496\r\n", "*2\r\n-ERR a\r\n-ERR b\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
 				"-NOSCRIPT no\r\n:5\r\n", "-NOSCRIPT no\r\n-NOSCRIPT no\r\n:5\r\n", "-ERR no\r\n:5\r\n", "-\r\n",
 				refused, strings.Replace(refused, "*3", "*4", 1) + "$4\r\nNNNN\r\n", fuzzLooked, strings.Replace(fuzzLooked, "$0\r\n\r\n", fuzzBulk(marker), 1),
 				"*3\r\n:1\r\n" + fuzzBulk(marker) + ":5\r\n", "*3\r\n:0\r\n$0\r\n\r\n:5\r\n",

@@ -40,7 +40,7 @@ func TestHostileTexts(t *testing.T) {
 				case test.refuses != "" && strings.HasPrefix(args[0], test.refuses):
 					return "-NOPERM " + evil + "\r\n"
 				case test.members != nil && isLook(args):
-					return array(hostileMarker(test.members), 1, args[len(args)-1], "", "", "")
+					return array(hostileMarker(test.members), 1, args[len(args)-1])
 				}
 				return handle(args)
 			})

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,34 +56,16 @@ func (l *lines) logged(words ...string) (n int) {
 }
 
 // A change of state is logged once, however many connections a node has and however many calls find
-// it.
-func TestLogOfANode(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	logsItsStates(t, "refused", func() { testkit.Must(t, m.Kill()) }, func() { testkit.Must(t, m.Start()) },
-		func(opts ...node.Option) (*node.Node, error) { return node.Open(m.URL(), opts...) })
-}
+// it: through a quarantine, an outage, and a second quarantine. No call waits here, so that all
+// connections find each state.
+func TestLogOfANode(t *testing.T) { synctest.Test(t, logsItsStates) }
 
-// No call waits here, so that all connections find each state.
-func TestLogOfANodeOnTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := bubble.Masters(t, 1)[0]
-		logsItsStates(t, "closed pipe", func() { m.Crash(fakeredis.Everything) }, m.Start,
-			func(opts ...node.Option) (*node.Node, error) {
-				return bubble.Nodes(t, []*fakeredis.Master{m}, nil, opts...)[0], nil
-			})
-	})
-}
-
-// logsItsStates takes a node through a quarantine, an outage with that reason, and a second
-// quarantine.
-func logsItsStates(t *testing.T, reason string, kill, start func(), open func(...node.Option) (*node.Node, error)) {
+func logsItsStates(t *testing.T) {
 	const maxLease = 5 * time.Second // all connections find a quarantine within it
 	log := &lines{}
-	n, err := open(node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
-		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	testkit.Must(t, err)
-	defer n.Close()
+	m := bubble.Masters(t, 1)
+	n := bubble.Nodes(t, m, nil, node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
+		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))[0]
 	log.node = n
 	name := "node=" + n.Name()
 	found := map[string]bool{} // by each key, since the last change
@@ -110,10 +91,10 @@ func logsItsStates(t *testing.T, reason string, kill, start func(), open func(..
 	testkit.Eventually(t, "granted", onAllConns(isGranted))
 	logged(1, "level=INFO", "its quarantine is over", name)
 
-	kill()
+	m[0].Crash(fakeredis.Everything)
 	testkit.Eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
-	logged(1, "level=WARN", "node down", name, reason)
-	start()
+	logged(1, "level=WARN", "node down", name, "closed pipe")
+	m[0].Start()
 	testkit.Eventually(t, "quarantined again", onAllConns(isQuarantined))
 	logged(1, "level=INFO", "answers again", name)
 	logged(2, "in quarantine", name)
@@ -188,17 +169,17 @@ func TestLogOfReasons(t *testing.T) {
 		n := openPool(t, pool, node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		log.node = n
 		testkit.Must(t, inside.Of(n).Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)))
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if log.logged("node refused", "unknown command", "AUTH") != 1 || log.logged("secret") != 0 || log.logged() != 1 {
 			t.Errorf("logged %q", log.all)
 		}
 		changed.Store(1)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if got := log.logged("node down", "it has no room"); got < 5 || got > 7 {
 			t.Errorf("%d lines in a minute: %q", got, log.all)
 		}
 		changed.Store(2)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if log.logged("node refused, which will not pass by itself", "WRONGPASS") != 1 {
 			t.Errorf("logged %q", log.all)
 		}
@@ -222,7 +203,7 @@ func TestTheDefaultLogger(t *testing.T) {
 		for _, one := range []*node.Node{n, quiet} {
 			inside.Of(one).Identify(t.Context())
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		told := log.logged("level=WARN", "node down", "node=stand-in", "section (server)")
 		if told != 1 || log.logged("node=quiet") != 0 {
 			t.Errorf("logged %q", log.all)
@@ -233,28 +214,22 @@ func TestTheDefaultLogger(t *testing.T) {
 // A slow logger delays no call, logs the current state, and is not called after Close.
 func TestASlowLogDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var dead atomic.Bool
-		x := &pipeServer{serve: fakeredis.New(time.Now, 1).Serve}
-		pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			if dead.Load() {
-				return nil, syscall.ECONNREFUSED
-			}
-			return x.dial(ctx)
-		}}
+		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)
 		free := make(chan struct{})
 		var logged atomic.Int32
-		n := openPool(t, pool, node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() {
+		n := openPool(t, srv.Pool, node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() {
 			logged.Add(1)
 			<-free
 		}})), node.WithTimeout(timeout))
 		mark(t, n)
 		for i := range 20 {
-			dead.Store(i%2 == 0)
-			x.kill()
-			pass(5 * time.Second)
+			isDead := i%2 == 0
+			srv.SetDead(isDead)
+			srv.Kill()
+			testkit.Pass(5 * time.Second)
 			a := start(n, "key", acquire("k", "o:1"), nil)
-			pass(5 * time.Second)
-			if r := await(t, a); isGranted(r) == dead.Load() {
+			testkit.Pass(5 * time.Second)
+			if r := await(t, a); isGranted(r) == isDead {
 				t.Errorf("flap %d: %v", i, r.Err)
 			}
 		}
@@ -267,13 +242,10 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 			t.Errorf("Close took %v", d)
 		}
 		close(free)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if got := logged.Load(); got != 1 {
 			t.Errorf("%d lines after Close", got-1)
 		}
-		x.kill()
-		x.serving.Wait()
-		testkit.Must(t, pool.Close())
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -35,10 +34,8 @@ func TestLogThatEndsItsGoroutine(t *testing.T) {
 	const timeout = 10 * time.Second
 	log := quitter{slog.NewTextHandler(io.Discard, nil), make(chan string, 10)}
 	synctest.Test(t, func(t *testing.T) {
-		x := &pipeServer{serve: func(c net.Conn) { c.Close() }}
-		x.pool = &redis.Pool{MaxIdle: 1, DialContext: x.dial}
-		defer x.pool.Close()
-		n := openPool(t, x.pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
+		srv := testkit.NewServer(t, timeout, func(c net.Conn) { c.Close() })
+		n := openPool(t, srv.Pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
 		inside.Of(n).Identify(t.Context())
 		<-log.messages
 		synctest.Wait()

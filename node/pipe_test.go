@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -104,19 +105,19 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 }
 
 // The release of an abandoned acquire is in the pipeline before the server replies that it does not
-// know the script: a resent acquire would follow it.
+// know the script, or hangs up: a resent acquire would follow it.
 func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 	for what, refusal := range map[string]string{
 		"script not known": "-NOSCRIPT No matching script\r\n",
 		"not accepted":     notAccepted,
+		"cut":              canned.HangUp,
 	} {
 		t.Run(what, func(t *testing.T) {
 			released := make(chan struct{})
 			f := startFake(t, admittedMaster(func(args []string) string {
-				if isRelease(args) {
+				if <-released; isRelease(args) {
 					return ":0\r\n"
 				}
-				<-released
 				return refusal
 			}))
 			n := open(t, f.url())
@@ -126,13 +127,14 @@ func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 			footprint.Abandon()
 			given := start(n, "key", release("k", "o:1"), &footprint)
 			close(released)
-			if r := await(t, asked); isGranted(r) {
-				t.Errorf("granted: %v", r.Reply)
+			isCut := refusal == canned.HangUp
+			if r := await(t, asked); isGranted(r) || isCut && (r.Err == nil || !r.Sent) {
+				t.Errorf("the acquire: %v %v, sent %v", r.Reply, r.Err, r.Sent)
 			}
 			testkit.Must(t, await(t, given).Err)
 			testkit.Must(t, n.Close())
-			if received := f.commands(); len(received) != 2 || !isRelease(received[1]) {
-				t.Errorf("the server received %q, want the acquire and then the release", received)
+			if received := f.commands(); len(received) != 2 || !isRelease(received[1]) || isCut && tombstoneOf(received[1]) != withTombstone {
+				t.Errorf("the server received %q, want the acquire and then the release, after a cut with a tombstone", received)
 			}
 		})
 	}

@@ -131,15 +131,6 @@ func TestADialThatHangsAndThenSucceeds(t *testing.T) {
 	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
 
-func TestADialThatFails(t *testing.T) {
-	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, errors.New("no route") }})
-	r := do(t, n, acquire("k", "o:1"))
-	mustFail(t, n, r.Err, node.ErrDown)
-	if !strings.Contains(r.Err.Error(), "no route") || r.Sent {
-		t.Errorf("the error is %v, sent %v", r.Err, r.Sent)
-	}
-}
-
 // An exhausted pool costs the node's timeout, and no more.
 func TestAnExhaustedPool(t *testing.T) {
 	t.Parallel()

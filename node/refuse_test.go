@@ -211,7 +211,7 @@ func TestTransientErrorsAreNotPermanent(t *testing.T) {
 // A server that answers INFO without a run id will not have one later: a call must not wait for that.
 func TestAServerWithoutARunIDIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &pipeServer{serve: func(c net.Conn) {
+		srv := testkit.NewServer(t, timeout, func(c net.Conn) {
 			in, replies := bufio.NewReader(c), ""
 			for {
 				args, err := fakeredis.ReadCommand(in)
@@ -227,13 +227,7 @@ func TestAServerWithoutARunIDIsRefused(t *testing.T) {
 					replies = ""
 				}
 			}
-		}}
-		pool := &redis.Pool{DialContext: x.dial}
-		defer pool.Close()
-		n := openPool(t, pool)
-		refuses(t, n, node.ErrInvalid)
-		testkit.Must(t, n.Close())
-		x.kill()
-		x.serving.Wait()
+		})
+		refuses(t, openPool(t, srv.Pool), node.ErrInvalid)
 	})
 }

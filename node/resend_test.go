@@ -20,7 +20,7 @@ func tombstoneOf(args []string) string { return args[len(args)-1] }
 var withTombstone = fmt.Sprint(node.DefaultMaxLease.Milliseconds())
 
 func TestAReleaseOfAnUncutAcquireLeavesNoTombstone(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return ":1\r\n" }))
+	f := startFake(t, admittedMaster(granting))
 	n := open(t, f.url())
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
@@ -51,33 +51,6 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	}
 }
 
-// The connection dies with an abandoned acquire and its release. Only the release is resent.
-func TestAnAbandonedAcquireIsNotResentButItsReleaseIs(t *testing.T) {
-	released := make(chan struct{})
-	var cut atomic.Bool
-	f := startFake(t, admittedMaster(func(args []string) string {
-		if !cut.Swap(true) {
-			<-released
-			return canned.HangUp
-		}
-		return ":0\r\n"
-	}))
-	n := open(t, f.url())
-	footprint := new(pipeline.Footprint)
-	asked := start(n, "key", acquire("k", "o:1"), footprint)
-	testkit.Eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
-	footprint.Abandon()
-	given := start(n, "key", release("k", "o:1"), footprint)
-	close(released)
-	if r := await(t, asked); r.Err == nil || !r.Sent {
-		t.Errorf("the acquire: %v %v, sent %v; want an error, sent", r.Reply, r.Err, r.Sent)
-	}
-	testkit.Must(t, await(t, given).Err)
-	if received := f.commands(); len(received) != 2 || !isRelease(received[1]) || tombstoneOf(received[1]) != withTombstone {
-		t.Errorf("received %q: want the acquire and then a release with a tombstone", received)
-	}
-}
-
 // A release whose script the server does not know is resent as text, also after its footprint was
 // abandoned.
 func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedFootprint(t *testing.T) {
@@ -99,18 +72,12 @@ func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedFootprint(t *testing.T) 
 // An owed release reaches a server that does not know the scripts by their hashes.
 func TestAnOwedReleaseReachesAServerWithoutScripts(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, func(args []string) string {
-		if !up.Load() {
-			return canned.HangUp
-		}
-		if reply, ok := greeting(args); ok {
-			return reply
-		}
+	f := startFake(t, onceUp(&up, func(args []string) string {
 		if args[0] == "EVALSHA" {
 			return "-NOSCRIPT No matching script\r\n"
 		}
 		return ":1\r\n"
-	})
+	}))
 	n := open(t, f.url())
 	if r := do(t, n, release("k", "o:1")); r.Err == nil {
 		t.Fatalf("a server that hangs up answers %v", r.Reply)
@@ -156,8 +123,8 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// grantsOnceUp hangs up on every command until up is set, and then grants each.
-func grantsOnceUp(up *atomic.Bool) func(args []string) string {
+// onceUp hangs up on every command until up is set.
+func onceUp(up *atomic.Bool, handle func(args []string) string) func(args []string) string {
 	return func(args []string) string {
 		if !up.Load() {
 			return canned.HangUp
@@ -165,14 +132,16 @@ func grantsOnceUp(up *atomic.Bool) func(args []string) string {
 		if reply, ok := greeting(args); ok {
 			return reply
 		}
-		return ":1\r\n"
+		return handle(args)
 	}
 }
+
+func granting([]string) string { return ":1\r\n" }
 
 // While a node is down, only each owner's last release is owed.
 func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, grantsOnceUp(&up))
+	f := startFake(t, onceUp(&up, granting))
 	n := open(t, f.url())
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
 	for level := 3; level >= 0; level-- {
@@ -199,7 +168,7 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 // Owed releases are delivered in the order of their starts, over all chunks.
 func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, grantsOnceUp(&up))
+	f := startFake(t, onceUp(&up, granting))
 	n := open(t, f.url())
 	const many = 300
 	for i := range many {
@@ -224,19 +193,13 @@ func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 	var up atomic.Bool
 	paying, more := make(chan struct{}), make(chan struct{})
-	f := startFake(t, func(args []string) string {
-		if !up.Load() {
-			return canned.HangUp
-		}
-		if reply, ok := greeting(args); ok {
-			return reply
-		}
+	f := startFake(t, onceUp(&up, func(args []string) string {
 		if isRelease(args) && args[6] == "1" {
 			close(paying)
 			<-more
 		}
 		return ":1\r\n"
-	})
+	}))
 	n := open(t, f.url(), node.WithTimeout(bound))
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
 	lowered := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), 1)
@@ -302,45 +265,29 @@ func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 	}
 }
 
-// A busy server refuses a release. It is resent before any other call.
+// A busy server refuses a release, also one that is owed. It is sent again before any other call.
 func TestAReleaseRefusedByABusyServerIsResentFirst(t *testing.T) {
-	var refused atomic.Bool
-	f := startFake(t, admittedMaster(func(args []string) string {
-		if isRelease(args) && !refused.Swap(true) {
-			return "-BUSY Redis is busy running a script\r\n"
-		}
-		return ":1\r\n"
-	}))
-	n := open(t, f.url())
-	if r := do(t, n, release("k", "o:1")); r.Err != nil {
-		t.Error(r.Err)
-	}
-	mustGrant(t, do(t, n, acquire("k", "o:2")))
-	if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
-		t.Errorf("received %q: want the release twice and then the acquire", received)
-	}
-}
-
-// A busy server refuses an owed release. It stays owed.
-func TestAnOwedReleaseRefusedByABusyServerStaysOwed(t *testing.T) {
-	var up, refused atomic.Bool
-	f := startFake(t, func(args []string) string {
-		if !up.Load() {
-			return canned.HangUp
-		}
-		if reply, ok := greeting(args); ok {
-			return reply
-		}
-		if isRelease(args) && !refused.Swap(true) {
-			return "-BUSY Redis is busy running a script\r\n"
-		}
-		return ":1\r\n"
-	})
-	n := open(t, f.url())
-	mustFail(t, n, do(t, n, release("k", "o:1")).Err, node.ErrDown)
-	up.Store(true)
-	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
-	if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
-		t.Errorf("received %q: want the release twice and then the acquire", received)
+	for what, isOwed := range map[string]bool{"sent": false, "owed": true} {
+		t.Run(what, func(t *testing.T) {
+			var up, refused atomic.Bool
+			up.Store(!isOwed)
+			f := startFake(t, onceUp(&up, func(args []string) string {
+				if isRelease(args) && !refused.Swap(true) {
+					return "-BUSY Redis is busy running a script\r\n"
+				}
+				return ":1\r\n"
+			}))
+			n := open(t, f.url())
+			if err := do(t, n, release("k", "o:1")).Err; isOwed {
+				mustFail(t, n, err, node.ErrDown)
+			} else {
+				testkit.Must(t, err)
+			}
+			up.Store(true)
+			testkit.Eventually(t, "granted", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
+			if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
+				t.Errorf("received %q: want the release twice and then the acquire", received)
+			}
+		})
 	}
 }

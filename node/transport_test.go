@@ -40,8 +40,9 @@ type tlsServer struct {
 	roots *x509.CertPool
 }
 
-// startTLS starts a server with a certificate for that host, or skips the test. Clients need none.
-func startTLS(t *testing.T, host string) tlsServer {
+// startTLS starts a server with a certificate for that host, or skips the test. Clients need none,
+// unless args ask for one.
+func startTLS(t *testing.T, host string, args ...string) tlsServer {
 	t.Helper()
 	redistest.Need(t, redistest.TLS)
 	dir := t.TempDir()
@@ -49,7 +50,7 @@ func startTLS(t *testing.T, host string) tlsServer {
 	testkit.Must(t, err)
 	testkit.Must(t, authority.Issue(dir, host))
 	testkit.Must(t, redistest.WriteRoots(dir, authority))
-	fleet, port, err := redistest.StartTLS(dir, "--tls-auth-clients", "no")
+	fleet, port, err := redistest.StartTLS(dir, append([]string{"--tls-auth-clients", "no"}, args...)...)
 	testkit.Must(t, err)
 	t.Cleanup(func() { testkit.Must(t, fleet.Stop()) })
 	return tlsServer{fleet.Masters[0], port, redistest.Roots(authority)}

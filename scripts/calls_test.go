@@ -55,15 +55,6 @@ func TestKindsOfCalls(t *testing.T) {
 	}
 }
 
-func TestOwners(t *testing.T) {
-	if owner := scripts.NewOwner("locker", 1<<63); owner.String() != "locker:9223372036854775808" {
-		t.Errorf("the owner is %q", owner)
-	}
-	if made, read := scripts.NewOwner("locker", 1), scripts.OwnerOf("locker:1"); made != read {
-		t.Errorf("%+v read back is %+v", made, read)
-	}
-}
-
 // A lease rounded down would end on the node before it ends for its holder.
 func TestLeasesAreRoundedUp(t *testing.T) {
 	for asked, want := range map[time.Duration]int64{

@@ -262,9 +262,7 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v: acquire tells why", what, reply, err, want)
 		}
 	}
-	for _, command := range state(ready) {
-		testkit.Do(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(ready))
 
 	for _, rule := range []string{"-hset", "-pexpire"} {
 		reply, err := as(rule, acquires)
@@ -284,9 +282,7 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
 
 	// What is held is told all the same.
-	for _, command := range state(holds("l", "locker:3", "1"), expire("l", lease)) {
-		testkit.Do(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(holds("l", "locker:3", "1"), expire("l", lease)))
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 	start = snapshot(t, s)
 	reply, err = run(plainly, acquires)
@@ -303,9 +299,7 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
 	testkit.Do(t, s, "DEL", "l")
 
-	for _, command := range state(holds("k", me, "1"), holds("l", rival, "1")) {
-		testkit.Do(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(holds("k", me, "1"), holds("l", rival, "1")))
 	reply, err = as("-hdel", releases)
 	refused("-hdel", reply, err, releases)
 	hash("k", me, "1")(t, s)

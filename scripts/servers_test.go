@@ -163,10 +163,8 @@ func TestOutOfMemory(t *testing.T) {
 		name, args := call.Command(nil, true, barring(call))
 		return s.Do(append([]any{name}, args...)...)
 	}
-	for _, command := range state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
-		holds("l", me, "1"), expire("l", lease), counted("l", "7"), holds("d", me, "1"), expire("d", time.Second)) {
-		testkit.Do(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
+		holds("l", me, "1"), expire("l", lease), counted("l", "7"), holds("d", me, "1"), expire("d", time.Second)))
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 
 	start := snapshot(t, s)
@@ -258,10 +256,8 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 		name, args := call.Command(nil, true, barring(call))
 		return userWithout(t, s, rule).Do(name, args...)
 	}
-	for _, command := range state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
-		holds("m", me, "1"), expire("m", lease)) {
-		testkit.Do(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
+		holds("m", me, "1"), expire("m", lease)))
 
 	reply, err := as("-pubsub", acquire(named("k")))
 	testkit.Must(t, err)
@@ -283,7 +279,7 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	if reply, err := as("-publish", scripts.Force(scripts.NewName("k"), nil, 0, maxLease)); err != nil || reply != int64(1) {
 		t.Errorf("force without PUBLISH: %v (%v)", reply, err)
 	}
-	testkit.Do(t, s, resolve(t, s, state(holds("k", me, "1"), expire("k", lease))[0])...)
+	prepare(t, s, state(holds("k", me, "1")))
 	if reply, err := as("-publish", asReader()); err != nil || reply == nil {
 		t.Errorf("a downgrade without PUBLISH: %v (%v)", reply, err)
 	}
@@ -306,9 +302,7 @@ func TestAReadersLevelThatMayNotBeSeen(t *testing.T) {
 		"nobody":                      {nil, 0},
 	} {
 		testkit.Do(t, s, "FLUSHALL")
-		for _, command := range v.before {
-			testkit.Do(t, s, resolve(t, s, command)...)
-		}
+		prepare(t, s, v.before)
 		start := snapshot(t, s)
 		call := scripts.Release(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), 1)
 		name, args := call.Command(nil, true, connArgs(call))
@@ -339,9 +333,7 @@ func TestAcquireWithoutARightToSortedSets(t *testing.T) {
 		"a list":   {[]any{"RPUSH", "k", "x"}, true},
 	} {
 		testkit.Do(t, s, "FLUSHALL")
-		for _, command := range state(ready, v.at) {
-			testkit.Do(t, s, resolve(t, s, command)...)
-		}
+		prepare(t, s, state(ready, v.at))
 		name, args := acquire().Command(nil, true, connArgs(acquire()))
 		reply, err := c.Do(name, args...)
 		if !errors.As(err, new(redis.Error)) || strings.Contains(err.Error(), "WRONGTYPE") != v.isWrongType {
@@ -363,9 +355,7 @@ func TestAReaderThatMayNotBeWritten(t *testing.T) {
 		"the holder, with a time to live": {holds("k", me, "2"), ttl("k", lease)},
 	} {
 		testkit.Do(t, s, "FLUSHALL")
-		for _, command := range state(ready, v.at) {
-			testkit.Do(t, s, resolve(t, s, command)...)
-		}
+		prepare(t, s, state(ready, v.at))
 		if strings.Contains(what, "with") {
 			testkit.Do(t, s, "PEXPIRE", "k", lease.Milliseconds())
 		}
@@ -380,9 +370,7 @@ func TestAReaderThatMayNotBeWritten(t *testing.T) {
 // After the first grant that follows a quarantine, grants do not read the clock.
 func TestGrantsDoNotReadTheClock(t *testing.T) {
 	s := startReal(t)
-	for _, command := range state(markerOf(admitted(-time.Hour, false))) {
-		testkit.Do(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(markerOf(admitted(-time.Hour, false))))
 	testkit.Do(t, s, "CONFIG", "RESETSTAT")
 	for _, name := range []string{"k", "l", "m"} {
 		command, args := acquire(named(name)).Command(nil, true, connArgs(acquire()))
@@ -418,9 +406,7 @@ func TestNoLockWithoutALease(t *testing.T) {
 			readers(map[string]time.Duration{me: lease})},
 	} {
 		testkit.Do(t, s, "FLUSHALL")
-		for _, command := range slices.Concat(state(ready), v.before) {
-			testkit.Do(t, s, resolve(t, s, command)...)
-		}
+		prepare(t, s, slices.Concat(state(ready), v.before))
 		name, args := v.call.Command(nil, true, connArgs(v.call))
 		if reply, err := c.Do(name, args...); !errors.As(err, new(redis.Error)) {
 			t.Errorf("%s: %v (%v), want an error", what, reply, err)

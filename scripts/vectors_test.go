@@ -103,9 +103,7 @@ func (v vector) command(source bool, by scripts.ConnArgs) (string, []any) {
 
 func (v vector) run(t *testing.T, s server) {
 	testkit.Do(t, s, "FLUSHALL")
-	for _, command := range v.before {
-		testkit.Do(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, v.before)
 	start := snapshot(t, s)
 	v.runOnce(t, s, v.published)
 	if v.untouched {
@@ -178,6 +176,14 @@ func within(got, want time.Duration) bool {
 		return got == want
 	}
 	return got <= want && got > want-slack
+}
+
+// prepare makes a state of the server's.
+func prepare(t *testing.T, s server, commands [][]any) {
+	t.Helper()
+	for _, command := range commands {
+		testkit.Do(t, s, resolve(t, s, command)...)
+	}
 }
 
 func resolve(t *testing.T, s server, command []any) []any {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -158,17 +157,6 @@ func TestCheckCountsMasters(t *testing.T) {
 		printed, _ := command(t, exitFailed, args...)
 		if strings.HasSuffix(printed, note) != noted {
 			t.Errorf("%d masters: the note's presence should be %v:\n%s", count, noted, printed)
-		}
-	}
-}
-
-func TestInterruptedCheck(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	for _, args := range [][]string{{"check", "redis://127.0.0.1:1"}, {"admit", "-yes", "redis://127.0.0.1:1"}} {
-		if code := run(ctx, args, &output{}, &output{}); code != exitInterrupted {
-			t.Errorf("%s: exit code %d", args[0], code)
 		}
 	}
 }

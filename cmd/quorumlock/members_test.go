@@ -197,16 +197,16 @@ func TestMembersOfTwoMaxLeases(t *testing.T) {
 }
 
 // An interrupt ends a command at once, whatever its masters' timeout.
-func TestMembersAreInterruptedAtOnce(t *testing.T) {
+func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
 	defer silent.Close()
-	for _, verb := range []string{"show", "commit", "abort"} {
+	for _, line := range []string{"members show", "members commit", "members abort", "check", "admit -yes"} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		ended := make(chan int, 1)
 		go func() {
-			ended <- run(ctx, []string{"members", verb, "-timeout=1m", "redis://" + silent.Addr().String()}, &output{}, &output{})
+			ended <- run(ctx, append(strings.Fields(line), "-timeout=1m", "redis://"+silent.Addr().String()), &output{}, &output{})
 		}()
 		conn, err := silent.Accept()
 		testkit.Must(t, err)
@@ -214,10 +214,10 @@ func TestMembersAreInterruptedAtOnce(t *testing.T) {
 		select {
 		case code := <-ended:
 			if code != exitInterrupted {
-				t.Errorf("%s ends with %d", verb, code)
+				t.Errorf("%s ends with %d", line, code)
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%s goes on", verb)
+			t.Errorf("%s goes on", line)
 		}
 		conn.Close()
 	}

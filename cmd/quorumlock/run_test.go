@@ -257,15 +257,3 @@ func TestRunWithAllMasters(t *testing.T) {
 	d.run(t, exitOK, "-n", "x", "--", "true")
 	d.run(t, exitUnavailable, "-n", "-all", "x", "--", "true")
 }
-
-func TestRunRenews(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, 3, 6*time.Second)
-	p := d.start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
-	began := time.Now()
-	eventually(t, "two leases over", func() bool { return time.Since(began) > 2*d.maxLease || p.hasExited() })
-	d.run(t, exitHeld, "-n", "x", "--", "true")
-	p.send(t, syscall.SIGTERM)
-	p.await(t, exitSignalled+int(syscall.SIGTERM))
-	d.run(t, exitOK, "-n", "x", "--", "true")
-}
