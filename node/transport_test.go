@@ -44,16 +44,8 @@ type tlsServer struct {
 // unless args ask for one.
 func startTLS(t *testing.T, host string, args ...string) tlsServer {
 	t.Helper()
-	redistest.Need(t, redistest.TLS)
-	dir := t.TempDir()
-	authority, err := redistest.NewAuthority()
-	testkit.Must(t, err)
-	testkit.Must(t, authority.Issue(dir, host))
-	testkit.Must(t, redistest.WriteRoots(dir, authority))
-	fleet, port, err := redistest.StartTLS(dir, append([]string{"--tls-auth-clients", "no"}, args...)...)
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, fleet.Stop()) })
-	return tlsServer{fleet.Masters[0], port, redistest.Roots(authority)}
+	m, _, port, roots := testkit.TLS(t, host, append([]string{"--tls-auth-clients", "no"}, args...)...)
+	return tlsServer{m, port, roots}
 }
 
 func TestTLS(t *testing.T) {

@@ -2,13 +2,11 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -211,17 +209,8 @@ func TestCheckWaits(t *testing.T) {
 // its files, its port with TLS, and that without.
 func startTLS(t *testing.T) (dir, port, plain string) {
 	t.Helper()
-	redistest.Need(t, redistest.TLS)
-	dir = t.TempDir()
-	authority, err := redistest.NewAuthority()
-	if err == nil {
-		err = errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority))
-	}
-	testkit.Must(t, err)
-	fleet, port, err := redistest.StartTLS(dir)
-	testkit.Must(t, err)
-	t.Cleanup(func() { _ = fleet.Stop() })
-	return dir, port, strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
+	m, dir, port, _ := testkit.TLS(t, "localhost")
+	return dir, port, m.Addr()
 }
 
 // A URL with the wrong scheme gets a hint. No credentials are sent to find that out.

@@ -200,19 +200,11 @@ func testRotation(t *testing.T, open Opener) {
 
 // The client shows a certificate, without which the server refuses it.
 func testTLS(t *testing.T, open Opener) {
-	redistest.Need(t, redistest.TLS)
-	dir := t.TempDir()
-	authority, err := redistest.NewAuthority()
-	testkit.Must(t, err)
-	testkit.Must(t, authority.Issue(dir, "localhost"))
-	testkit.Must(t, redistest.WriteRoots(dir, authority))
-	fleet, port, err := redistest.StartTLS(dir)
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, fleet.Stop()) })
+	_, dir, port, roots := testkit.TLS(t, "localhost")
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 	testkit.Must(t, err)
 
-	config := &tls.Config{RootCAs: redistest.Roots(authority), MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	bare := mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config.Clone()})
 	if _, err := bare.Check(t.Context()); err == nil {
 		t.Error("the server took a client without a certificate")

@@ -12,44 +12,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-func TestKilledEmbeddedComesBackEmptyAtItsAddress(t *testing.T) {
-	m := testkit.Embedded(t, 1).Masters[0]
-	addr := m.Addr()
-	before := mustDo(t, m, "INFO")
-	mustDo(t, m, "SET", "k", "v")
-	conn, err := redis.Dial("tcp", addr)
-	testkit.Must(t, err)
-	defer conn.Close()
-
-	testkit.Must(t, m.Kill())
-	if _, err := conn.Do("PING"); err == nil {
-		t.Error("a connection survived the kill")
-	}
-	if _, err := m.Do("PING"); err == nil {
-		t.Fatal("a killed master answers")
-	}
-	if err := m.Kill(); err == nil {
-		t.Error("killed twice")
-	}
-	testkit.Must(t, m.Start())
-	if err := m.Start(); err == nil {
-		t.Error("started while it runs")
-	}
-	if m.Addr() != addr {
-		t.Errorf("address %s, before %s", m.Addr(), addr)
-	}
-	if v := mustDo(t, m, "GET", "k"); v != "" {
-		t.Errorf("the key survived: %q", v)
-	}
-	after := mustDo(t, m, "INFO")
-	for _, field := range []string{"run_id", "master_replid"} {
-		was, is := testkit.Field(t, before, field), testkit.Field(t, after, field)
-		if !isRunID(was) || !isRunID(is) || was == is {
-			t.Errorf("%s %q, before %q: want two different ids", field, is, was)
-		}
-	}
-}
-
 func TestEmbeddedInfo(t *testing.T) {
 	m := testkit.Embedded(t, 1).Masters[0]
 	for field, section := range map[string]string{

@@ -14,38 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-func TestKilledProcessComesBackEmptyAtItsAddress(t *testing.T) {
-	fleet := testkit.Real(t, 3)
-	m, other := fleet.Masters[0], fleet.Masters[1]
-	addr, runID := m.Addr(), testkit.Info(t, m, "server", "run_id")
-	mustDo(t, m, "SET", "k", "v")
-	mustDo(t, other, "SET", "k", "v")
-
-	testkit.Must(t, m.Kill())
-	if _, err := m.Do("PING"); err == nil {
-		t.Fatal("a killed master answers")
-	}
-	if err := m.Kill(); err == nil {
-		t.Error("killed twice")
-	}
-	testkit.Must(t, m.Start())
-	if v := mustDo(t, m, "GET", "k"); v != "" {
-		t.Errorf("the key survived: %q", v)
-	}
-	if now := testkit.Info(t, m, "server", "run_id"); now == runID || !isRunID(now) {
-		t.Errorf("run id %q, before %q", now, runID)
-	}
-	if m.Addr() != addr {
-		t.Errorf("address %s, before %s", m.Addr(), addr)
-	}
-	if err := m.Start(); err == nil {
-		t.Error("started while it runs")
-	}
-	if v := mustDo(t, other, "GET", "k"); v != "v" {
-		t.Errorf("another master lost its key: %q", v)
-	}
-}
-
 func TestProcessWithPersistenceKeepsItsKeys(t *testing.T) {
 	m := testkit.Real(t, 1, "--appendonly", "yes", "--appendfsync", "always").Masters[0]
 	runID := testkit.Info(t, m, "server", "run_id")

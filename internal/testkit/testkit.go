@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"crypto/x509"
 	"errors"
 	"net"
 	"strings"
@@ -54,6 +55,22 @@ func Embedded(t testing.TB, n int) *redistest.Fleet {
 	Must(t, err)
 	t.Cleanup(func() { Must(t, fleet.Stop()) })
 	return fleet
+}
+
+// TLS starts a server with a certificate for that host, or skips the test. It asks its clients for one,
+// unless args say otherwise. dir has the files of package redistest.
+func TLS(t testing.TB, host string, args ...string) (m *redistest.Master, dir, port string, roots *x509.CertPool) {
+	t.Helper()
+	redistest.Need(t, redistest.TLS)
+	dir = t.TempDir()
+	authority, err := redistest.NewAuthority()
+	Must(t, err)
+	Must(t, authority.Issue(dir, host))
+	Must(t, redistest.WriteRoots(dir, authority))
+	fleet, port, err := redistest.StartTLS(dir, args...)
+	Must(t, err)
+	t.Cleanup(func() { Must(t, fleet.Stop()) })
+	return fleet.Masters[0], dir, port, redistest.Roots(authority)
 }
 
 // Doer runs commands: a *[redistest.Master] is one.
