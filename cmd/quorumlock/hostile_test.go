@@ -188,9 +188,9 @@ func (h hostileMaster) script(args []string, runID string) string {
 	owner := evil + ":1"
 	switch name {
 	case "look":
-		return canned.Array(m.String(), now, p.String(), "", "", "")
+		return canned.Array(m.String(), now, p.String())
 	case "inspect":
-		return canned.Array(owner, "1", 5000, "1700000000000000", m.String(), now)
+		return canned.Array(owner, "1", 5000, "1700000000000000", m.String(), now, 0, 0)
 	case "who":
 		identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
 		return canned.Array([]any{string(identity)}...)
