@@ -131,24 +131,6 @@ func readMarker(t *testing.T, s server) scripts.Marker {
 	return m
 }
 
-func TestHashesMatchTheSources(t *testing.T) {
-	s := startReal(t)
-	loaded := map[string]bool{}
-	for _, script := range slices.Concat(scripts.All(), scripts.OfOperators()) {
-		sha, err := redis.String(s.Do("SCRIPT", "LOAD", script.Source()))
-		if err != nil {
-			t.Fatalf("%s: %v", script.Name(), err)
-		}
-		loaded[sha] = true
-	}
-	for _, v := range vectors() {
-		name, args := v.command(false, connArgs(v.call))
-		if name != "EVALSHA" || !loaded[args[0].(string)] {
-			t.Fatalf("%s is sent as %s %v", v.script(), name, args[0])
-		}
-	}
-}
-
 // barring returns connArgs with a tombstone.
 func barring(call scripts.Call) scripts.ConnArgs {
 	args := connArgs(call)

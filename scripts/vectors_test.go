@@ -94,11 +94,11 @@ func (v vector) script() string {
 }
 
 // command is the command that is sent.
-func (v vector) command(source bool, by scripts.ConnArgs) (string, []any) {
+func (v vector) command(by scripts.ConnArgs) (string, []any) {
 	if v.shared != nil {
-		return scripts.RunCommand(nil, v.shared, source, by)
+		return scripts.RunCommand(nil, v.shared, true, by)
 	}
-	return v.call.Command(nil, source, by)
+	return v.call.Command(nil, true, by)
 }
 
 func (v vector) run(t *testing.T, s server) {
@@ -125,7 +125,7 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 	if v.tombstone != 0 {
 		by.Tombstone = v.tombstone.Milliseconds()
 	}
-	name, args := v.command(true, by)
+	name, args := v.command(by)
 	var reply any
 	var err error
 	got, listenErr := s.Listen(func() { reply, err = s.Do(append([]any{name}, args...)...) })
